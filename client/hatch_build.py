@@ -1,4 +1,4 @@
-"""Puts the protos into what is built: they lie beside the client, not in it."""
+"""Include the protos in built distributions: they are next to the client, not in it."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PACKAGES = ("florin", "gateway_options")
-# what protoc needs beside them, which a wheel's dependencies bring
+# protos that protoc needs in addition; a wheel's dependencies provide them
 IMPORTED = ("google",)
 
 
 class Protos(BuildHookInterface[Any]):
-    """A wheel has each proto beside its generated code, an sdist all of them in `protos`."""
+    """A build hook that adds the protos.
+
+    A wheel has each proto beside its generated code, an sdist has all protos in `protos`.
+    """
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Names the files; an editable install has them in the repository."""
+        """List the files; an editable install finds them in the repository."""
         if version == "editable":
             return
         root = Path(self.root)
-        # an sdist has them, a checkout has them next door
+        # inside an sdist; beside the client in a checkout
         inside = root / "protos"
         protos = inside if inside.is_dir() else root.parent / "protos"
         below = "protos/" if self.target_name == "sdist" else ""

@@ -1,8 +1,8 @@
-"""A reconciliation job: do the shop's orders, Florin's payments and the money that came agree?
+"""A reconciliation job: compare the shop's orders, Florin's payments and the money that arrived.
 
-`python examples/reconcile.py shop.db` reads the orders of `examples/shop.py`. It ends with 0 if all
-agrees, 1 if something differs, which it tells, and 2 if it could not look. What changed within the
-last GRACE_SECONDS is left to the next run: a webhook may be on its way.
+`python examples/reconcile.py shop.db` reads the orders of `examples/shop.py`. It exits with 0 if
+all agree, with 1 and a list if something differs, and with 2 if it could not compare. Changes of
+the last GRACE_SECONDS are left to the next run: a webhook can still be on its way.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from florin_client import Client, FlorinError
 
 
 class Order(NamedTuple):
-    """What the shop knows."""
+    """One order of the shop."""
 
     id: str
     cents: int
@@ -31,56 +31,56 @@ class Order(NamedTuple):
 
 
 def differences(orders: list[Order], payments: Mapping[str, PaymentRow]) -> Iterator[str]:
-    """What does not agree, each in one sentence."""
+    """Yield the differences, each in one sentence."""
     of_payment = {one.payment: one for one in orders if one.payment}
     for payment_id, order in of_payment.items():
         if payment_id not in payments:
-            yield f"{order.id}: there is no payment {payment_id}"
+            yield f"{order.id}: payment {payment_id} does not exist"
     for payment_id, row in payments.items():
         succeeded = row.status == PAYMENT_STATUS_SUCCEEDED
         found = of_payment.get(payment_id)
         if found is None:
             if succeeded:
-                yield f"{row.reference_id}: {payment_id} is paid, and no order has it"
+                yield f"{row.reference_id}: {payment_id} is paid, but belongs to no order"
             continue
         asked = (row.reference_id, row.fiat_amount.unit, row.fiat_amount.value)
         if asked != (found.id, "iso4217/USD", str(found.cents)):
             yield f"{found.id}: {payment_id} is for {asked}, not for {found.cents} cents"
         if found.shipped and not succeeded:
-            yield f"{found.id}: shipped, and {payment_id} is {PaymentStatus.Name(row.status)}"
+            yield f"{found.id}: shipped, but {payment_id} is {PaymentStatus.Name(row.status)}"
         if succeeded and not found.shipped:
-            yield f"{found.id}: paid by {payment_id}, and not shipped"
-        # a part that went back, for a broken cup say, is no difference
+            yield f"{found.id}: paid by {payment_id}, but not shipped"
+        # a partial refund, e.g. for a broken cup, is no difference
         if found.shipped and row.refunds and refunded(row) == int(row.token_amount.value):
-            yield f"{found.id}: shipped, and {payment_id} is paid back"
+            yield f"{found.id}: shipped, but {payment_id} is refunded"
         if succeeded and row.settlement.settled:
             paid, kept = int(row.token_amount.value), int(row.fees.total.value or 0)
             if int(row.settlement.amount.value) != paid - kept:
-                yield f"{found.id}: of {paid} less {kept} came {row.settlement.amount.value}"
+                yield f"{found.id}: of {paid} less {kept} arrived {row.settlement.amount.value}"
 
 
 def refunded(row: PaymentRow) -> int:
-    """How much of a payment goes back, in minor units of what was paid."""
+    """Return the refunded amount of a payment, in minor units of the paid token."""
     active = [one for one in row.refunds if one.status != REFUND_STATUS_FAILED]
     return sum(int(one.amount.value) for one in active)
 
 
 def orders_of(file: str) -> list[Order]:
-    """The orders in a file of the shop; sqlite3.Error if it is none."""
+    """Return the orders in a file of the shop; raise sqlite3.Error if it is not such a file."""
     uri = f"{Path(file).absolute().as_uri()}?mode=ro"
     rows = sqlite3.connect(uri, uri=True).execute("SELECT id, cents, payment, shipped FROM orders")
     return [Order(order_id, cents, payment, bool(done)) for order_id, cents, payment, done in rows]
 
 
 def main(file: str) -> int:
-    """Compares, and tells."""
+    """Compare, print the differences, and return the exit status."""
     before = time.time() - int(os.environ.get("GRACE_SECONDS", "600"))
     try:
-        # orders first: what is paid and shipped meanwhile is too fresh to be compared
+        # orders first: payments and orders that change meanwhile are too recent to compare
         orders = orders_of(file)
         with Client(
             os.environ["FLORIN_GRPC_TARGET"],
-            plaintext=True,  # on this machine; elsewhere leave it out, and TLS is spoken
+            plaintext=True,  # for a Florin on this machine; omit it elsewhere, to use TLS
             api_key=os.environ["FLORIN_PARTNER_KEY"],
             merchant_id=os.environ["FLORIN_MERCHANT_ID"],
         ) as client:

@@ -1,7 +1,7 @@
-"""A shop's back end: it takes orders, has them paid, and ships what Florin says is paid.
+"""A shop's back end: accepts orders, creates their payments, and ships paid orders.
 
-`POST /orders` {"article": "tea"} answers an order's id and the link that pays it, `POST /florin`
-takes webhooks. A webhook says that it is time to ask, and no more: what GET answers is shipped.
+`POST /orders` {"article": "tea"} answers with an order id and its payment link, `POST /florin`
+receives webhooks. A webhook is only a trigger: the shop acts on the payment that it then reads.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CREATE TABLE IF NOT EXISTS seen (webhook TEXT PRIMARY KEY);
 
 
 class Shop:
-    """Orders, and the webhooks that were seen, in a file: they outlive the process."""
+    """Orders and received webhooks, in a file: they survive a restart."""
 
     def __init__(self, file: str, secret: str) -> None:
         self.store = sqlite3.connect(file)
@@ -34,10 +34,10 @@ class Shop:
         self.secret = secret
 
     async def connected(self, _: web.Application) -> AsyncIterator[None]:
-        """One client for all calls, as long as the shop is open."""
+        """Provide one client for all calls, while the shop is open."""
         async with AsyncClient(
             os.environ["FLORIN_GRPC_TARGET"],
-            plaintext=True,  # on this machine; elsewhere leave it out, and TLS is spoken
+            plaintext=True,  # for a Florin on this machine; omit it elsewhere, to use TLS
             api_key=os.environ["FLORIN_PARTNER_KEY"],
             merchant_id=os.environ["FLORIN_MERCHANT_ID"],
         ) as client:
@@ -45,7 +45,7 @@ class Shop:
             yield
 
     async def order(self, request: web.Request) -> web.Response:
-        """Makes an order and its payment; the price is the shop's, whatever the buyer says."""
+        """Create an order and its payment; the price is the shop's, whatever the buyer sends."""
         try:
             article = (await request.json())["article"]
             cents = CENTS[article]
@@ -56,20 +56,20 @@ class Shop:
             order = (order_id, article, cents)
             self.store.execute("INSERT INTO orders (id, article, cents) VALUES (?, ?, ?)", order)
         try:
-            # asked twice under one key, there is one payment
+            # a repeated request with this key creates no second payment
             payment = await self.florin.create_payment(
                 amount=("iso4217/USD", cents), reference_id=order_id, idempotency_key=order_id
             )
         except FlorinError as error:
             print(f"{order_id} cannot be paid: {error}", file=sys.stderr)
-            return web.Response(status=503, text="not now, try again later")
+            return web.Response(status=503, text="payments are unavailable, try again later")
         with self.store:
             named = (payment.payment_id, order_id)
             self.store.execute("UPDATE orders SET payment = ? WHERE id = ?", named)
         return web.json_response({"order": order_id, "pay": payment.gateway_url}, status=201)
 
     async def webhook(self, request: web.Request) -> web.Response:
-        """Takes a webhook: 2xx is said only of what is done, all else comes again."""
+        """Handle a webhook: answer 2xx only for completed work; Florin retries the rest."""
         try:
             event = webhooks.verify(await request.read(), request.headers, self.secret)
         except webhooks.WebhookError as error:
@@ -86,7 +86,7 @@ class Shop:
                 return web.Response(status=503, text=str(error))
             succeeded = payment.status == PAYMENT_STATUS_SUCCEEDED
             if event["type"] == "payment.succeeded" and not succeeded:
-                return web.Response(status=503, text="GET says otherwise")
+                return web.Response(status=503, text="the payment has a different status")
             if succeeded:
                 self.ship(payment)
         with self.store:
@@ -94,7 +94,7 @@ class Shop:
         return web.Response(status=204)
 
     def ship(self, payment: PaymentDetail) -> None:
-        """Ships the order of a payment that succeeded, once, if it paid for just that."""
+        """Ship the order of a succeeded payment, once, if the payment matches the order exactly."""
         paid = (payment.payment_id, payment.reference_id, payment.amount.unit, payment.amount.value)
         with self.store:
             done = self.store.execute(
@@ -107,7 +107,7 @@ class Shop:
 
 
 def main() -> None:
-    """Serves on the port that SHOP_PORT names."""
+    """Serve on the port in SHOP_PORT."""
     shop = Shop(os.environ.get("SHOP_FILE", "shop.db"), os.environ["WEBHOOK_SECRET"])
     app = web.Application()
     app.cleanup_ctx.append(shop.connected)

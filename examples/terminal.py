@@ -1,7 +1,8 @@
-"""A point-of-sale terminal: shows an amount as a code to be scanned, and waits for the money.
+"""A point-of-sale terminal: shows an amount as a QR code, and waits for the money.
 
-`python examples/terminal.py 4.50` asks for 4.50 USD; SALE_SECONDS is how long the buyer has. It
-ends with 0 if it is paid, 1 if it is not and never will be, and 2 if nobody knows.
+`python examples/terminal.py 4.50` requests 4.50 USD; SALE_SECONDS is the time that the buyer has.
+It exits with 0 if the payment succeeded, 1 if it is final and did not, and 2 if the outcome is
+unknown.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from florin.v1.payment_pb2 import PAYMENT_STATUS_SUCCEEDED, PaymentStatus
 from florin_client import Client, DeadlineError, FlorinError, StateError
 from florin_client.sync import Merchant
 
-# the link ends by itself soon after the sale, whatever becomes of the terminal
+# the link expires soon after the sale, even if the terminal stops
 SPARE_S = 30
 
 
 def sell(florin: Merchant, cents: int, patience_s: int) -> PaymentDetail:
-    """One sale; answers the payment once it is final."""
+    """Run one sale; return the payment once it is final."""
     made = florin.create_payment(
         amount=("iso4217/USD", cents),
         expires_at=int(time.time()) + patience_s + SPARE_S,
@@ -40,38 +41,41 @@ def sell(florin: Merchant, cents: int, patience_s: int) -> PaymentDetail:
 
 
 def call_off(florin: Merchant, payment_id: str) -> None:
-    """Ends a sale that took too long. One that is being paid is not over: the chain decides."""
+    """Cancel a sale that took too long.
+
+    If a wallet has already paid, wait for the chain's outcome.
+    """
     try:
         florin.cancel_payment(payment_id)
     except StateError:
-        print("it is being paid: wait", flush=True)
+        print("a wallet is paying: wait", flush=True)
         florin.wait_final(payment_id)
 
 
 def cents_of(text: str) -> int:
-    """An amount as it is typed, in cents; ValueError if it is none."""
+    """Return a typed amount in cents; raise ValueError for an invalid amount."""
     try:
         cents = Decimal(text).scaleb(2)
     except InvalidOperation:
-        raise ValueError(f"{text} is no amount") from None
+        raise ValueError(f"{text} is not an amount") from None
     if not cents.is_finite() or cents <= 0 or cents != cents.to_integral_value():
-        raise ValueError(f"{text} is no amount in dollars and cents")
+        raise ValueError(f"{text} is not an amount in dollars and cents")
     return int(cents)
 
 
 def main() -> int:
-    """Sells once."""
+    """Run one sale; return the exit status."""
     try:
         cents = cents_of(sys.argv[1])
         with Client(
             os.environ["FLORIN_GRPC_TARGET"],
-            plaintext=True,  # on this machine; elsewhere leave it out, and TLS is spoken
+            plaintext=True,  # for a Florin on this machine; omit it elsewhere, to use TLS
             api_key=os.environ["FLORIN_PARTNER_KEY"],
             merchant_id=os.environ["FLORIN_MERCHANT_ID"],
         ) as client:
             payment = sell(client.merchant, cents, int(os.environ.get("SALE_SECONDS", "120")))
     except (FlorinError, ValueError) as error:
-        print(f"Nobody knows: {error}", file=sys.stderr)
+        print(f"Unknown outcome: {error}", file=sys.stderr)
         return 2
     paid = payment.status == PAYMENT_STATUS_SUCCEEDED and payment.amount.value == str(cents)
     print("PAID" if paid else "NOT PAID", payment.payment_id)

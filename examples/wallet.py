@@ -1,7 +1,7 @@
-"""A wallet for links: shows what is asked for, lets its owner agree, signs, and waits for the end.
+"""A wallet for links: shows the payment, asks its owner, signs, and waits for the final status.
 
-`python examples/wallet.py LINK`. WALLET_KEY is a secret key in hex; without one there is a new key,
-to which the test chain gives money.
+`python examples/wallet.py LINK`. WALLET_KEY is a secret key in hex; without it the wallet creates a
+new key, which the test chain funds.
 """
 
 from __future__ import annotations
@@ -16,17 +16,20 @@ from florin.v1.payment_pb2 import PAYMENT_STATUS_SUCCEEDED, PaymentStatus
 from florin_client import Client, FlorinError
 from florin_client.wallet import Wallet, WalletError, plan_payment
 
-# a server may lie about symbols and decimals: only what the wallet itself knows is paid with
+# a server can lie about symbols and decimals: pay only with tokens that the wallet knows
 TOKENS = {os.environ["FLORIN_EVM_ASSET"].lower(): ("tUSD", 6)}
 
 
 def main(link: str) -> bool:
-    """Pays a link; True if it is paid. WalletError or FlorinError tell why it is not."""
+    """Pay a link; return True if it succeeds.
+
+    Raise WalletError or FlorinError with the reason if not.
+    """
     chain = os.environ["FLORIN_EVM_CHAIN"]
     wallet = Wallet(evm_key=os.environ.get("WALLET_KEY") or secrets.token_bytes(32))
     with Client(
         os.environ["FLORIN_GRPC_TARGET"],
-        plaintext=True,  # on this machine; elsewhere leave it out, and TLS is spoken
+        plaintext=True,  # for a Florin on this machine; omit it elsewhere, to use TLS
         app_id=os.environ["FLORIN_APP_ID"],
         client_id=os.environ["FLORIN_CLIENT_ID"],
     ) as client:
@@ -37,7 +40,7 @@ def main(link: str) -> bool:
         price = shown(asked.value, symbol, decimals)
         print(visible(f"{payment.merchant.name} asks for {price}"))
         if payment.is_final:
-            raise WalletError(f"it is {PaymentStatus.Name(payment.status)} already")
+            raise WalletError(f"the payment is already {PaymentStatus.Name(payment.status)}")
 
         # options: what the accounts of this wallet can pay with
         account = wallet.account(chain)
@@ -45,12 +48,12 @@ def main(link: str) -> bool:
         own = [one for one in offered.options if one.account == account]
         options = [one for one in own if asset_of(one) in TOKENS]
         if not options:
-            raise WalletError(f"nothing that {account} has pays for it")
+            raise WalletError(f"{account} has no token that pays for it")
         option = options[0]
         if option.HasField("collect_data"):
-            raise WalletError(f"the merchant wants to know more: {option.collect_data.url}")
+            raise WalletError(f"the merchant needs more data: {option.collect_data.url}")
 
-        # plan: refused unless the actions take exactly what the option says, and nothing else
+        # plan: refused unless the actions take exactly the amount of the option, and nothing else
         actions = gateway.executable_actions(payment.payment_id, option)
         plan = plan_payment(option, actions)
         symbol, decimals = TOKENS[asset_of(option)]
@@ -60,7 +63,7 @@ def main(link: str) -> bool:
         if input(f"Pay {price} from {account}? [y/N] ").strip().lower() != "y":
             raise WalletError("nothing was signed")
 
-        # sign the plan as it was shown
+        # sign the plan as shown
         outputs = wallet.execute_plan(plan)
 
         # confirm, and wait: the chain decides
@@ -73,17 +76,17 @@ def main(link: str) -> bool:
 
 
 def asset_of(option: PaymentOption) -> str:
-    """What an option costs, in lower case: a token's address may be written in either."""
+    """Return the asset of an option in lower case: token addresses come in either case."""
     return option.amount.unit.removeprefix("caip19/").lower()
 
 
 def shown(value: str | int, symbol: str, decimals: int) -> str:
-    """An amount for people, exactly."""
+    """Format an amount for people, exactly."""
     return f"{Decimal(f'{value}E-{decimals}'):f} {symbol}"
 
 
 def visible(text: str) -> str:
-    """Text of others in which nothing steers the terminal: `?` stands for what cannot be shown."""
+    """Replace unprintable characters by `?`: foreign text must not control the terminal."""
     return "".join(char if char.isprintable() else "?" for char in text)
 
 

@@ -12,14 +12,14 @@
 # ---
 
 # %% [markdown]
-# # What happens when somebody pays?
+# # What happens when a buyer pays?
 #
 # You will see one payment, over gRPC, from both sides:
 #
-# - a merchant asks for money and follows the payment's stream,
+# - a merchant requests a payment and follows its stream,
 # - a wallet with a brand-new key finds an option, signs, confirms,
-# - the stream tells where it stands until the chain has proven the payment,
-# - the chain itself says who has how much, before and after.
+# - the stream reports its status until the chain has proven the payment,
+# - the chain shows the balances before and after.
 
 # %% tags=["parameters"]
 PRICE = "1250"  # minor units: 12.50 USD
@@ -35,10 +35,10 @@ from lab import start, units
 lab = await start()
 
 # %% [markdown]
-# ## The merchant asks
+# ## The merchant requests a payment
 #
-# `unit` says what is asked for, `value` is in minor units. The answer holds the payment's id and
-# the link that a buyer would open.
+# `unit` is the unit of the requested amount, `value` is in minor units. The response contains the
+# payment's id and the link for the buyer.
 
 # %%
 created = await lab.merchant.create_payment(
@@ -47,11 +47,11 @@ created = await lab.merchant.create_payment(
 created
 
 # %% [markdown]
-# ## Somebody watches
+# ## The merchant watches
 #
-# The stream begins with the state now, tells the newest one whenever it has changed, and ends after
-# the final state. The version rises by one with every change: a gap is a state that passed before
-# it could be told. It runs beside everything that follows.
+# The stream starts with the current status, sends the newest status after each change, and ends
+# after the final status. The version increases by one with every change: a gap is a status that
+# changed before it could be sent. The stream runs beside the cells that follow.
 
 # %%
 seen = []
@@ -69,7 +69,7 @@ following = asyncio.create_task(follow())
 # %% [markdown]
 # ## The wallet looks for a way to pay
 #
-# The key is made here and has never held anything; the test chain funds every account that asks.
+# The key is new and its account is empty; the test chain funds every account that requests options.
 
 # %%
 chain_id = lab.env["FLORIN_EVM_CHAIN"]
@@ -84,10 +84,10 @@ print(
 )
 
 # %% [markdown]
-# ## It signs, and nothing else
+# ## The wallet only signs
 #
-# The action is a call that any wallet can execute: typed data that names the token, the amount, the
-# deadline, and (hashed into the nonce) who gets the money. The buyer needs no coin for gas.
+# The action is a call that any wallet can execute: typed data with the token, the amount, the
+# deadline, and (hashed into the nonce) the receiver. The buyer needs no native coin for gas.
 
 # %%
 call = option.actions[0].wallet_rpc
@@ -104,7 +104,7 @@ await lab.gateway.confirm_payment(created.payment_id, option_id=option.id, outpu
 await asyncio.wait_for(following, 30)
 
 # %% [markdown]
-# ## What the chain says
+# ## Balances on the chain
 #
 # Both balances are read from the chain, not from Florin.
 
@@ -121,7 +121,7 @@ print("transaction", final.info.tx_id)
 
 # %%
 known = iter(["requires_action", "processing", "succeeded"])
-assert all(state in known for state in seen), "in this order, and none of them twice"
+assert all(state in known for state in seen), "in this order, each at most once"
 assert seen[-1] == "succeeded"
 assert before[0] - after[0] == after[1] - before[1] == int(option.amount.value)
 receipt = await lab.chain("eth_getTransactionReceipt", final.info.tx_id)

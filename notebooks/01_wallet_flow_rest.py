@@ -14,15 +14,16 @@
 # %% [markdown]
 # # Which calls does a payment take over REST?
 #
-# You will see every call of a payment, with the JSON as it travels:
+# You will see every call of a payment, with its JSON:
 #
-# - a merchant creates it and is told of changes, by a long poll and by a stream of events,
+# - a merchant creates the payment and receives its changes, by long polls and by a stream of
+#   events,
 # - a wallet asks for options, fetches a `build` action, executes it and confirms,
-# - answers that are held until there is something to tell.
+# - long polls, whose responses wait until the status changes.
 
 # %% tags=["parameters"]
 PRICE = "1250"  # minor units: 12.50 USD
-HOLD_MS = 20_000  # how long an answer may be held
+HOLD_MS = 20_000  # longest wait for a response
 
 # %%
 import asyncio
@@ -36,24 +37,24 @@ lab = await start()
 # %% [markdown]
 # ## The calls
 #
-# | Who | Call | For |
+# | Caller | Call | Purpose |
 # |-|-|-|
-# | merchant | `POST /v1/payments` | a payment's id and its link |
-# | merchant | `GET /v1/payments/{id}/status?maxPollMs=…` | where it stands, held for a change |
-# | merchant | `GET /v1/payments/{id}/events` | that when it has changed, as server-sent events |
-# | merchant | `GET /v1/payments/{id}` | everything that is known of it |
-# | wallet | `GET /v1/gateway/payment/{id}` | what is to be paid, and to whom |
-# | wallet | `POST /v1/gateway/payment/{id}/options` | what its accounts can pay with |
-# | wallet | `POST /v1/gateway/payment/{id}/fetch` | the call that a `build` action stands for |
-# | wallet | `POST /v1/gateway/payment/{id}/confirm?maxPollMs=…` | to pay; held until the end |
-# | wallet | `GET /v1/gateway/payment/{id}/status?maxPollMs=…` | the same as the merchant's |
+# | merchant | `POST /v1/payments` | create a payment; returns its id and link |
+# | merchant | `GET /v1/payments/{id}/status?maxPollMs=…` | its status, after a change |
+# | merchant | `GET /v1/payments/{id}/events` | its changes, as server-sent events |
+# | merchant | `GET /v1/payments/{id}` | all details |
+# | wallet | `GET /v1/gateway/payment/{id}` | amount and merchant |
+# | wallet | `POST /v1/gateway/payment/{id}/options` | options for the wallet's accounts |
+# | wallet | `POST /v1/gateway/payment/{id}/fetch` | resolve a `build` action |
+# | wallet | `POST /v1/gateway/payment/{id}/confirm?maxPollMs=…` | pay, and wait until final |
+# | wallet | `GET /v1/gateway/payment/{id}/status?maxPollMs=…` | its status, as for the merchant |
 #
 # A merchant sends `Api-Key` and `Merchant-Id`, a wallet `App-Id` and `Client-Id`.
 
 # %% [markdown]
 # ## The merchant creates a payment
 #
-# `expiresAt` is in Unix seconds: nobody can confirm the payment from then on.
+# `expiresAt` is in Unix seconds: from then on, the payment can no longer be confirmed.
 
 # %%
 order = {"amount": {"unit": "iso4217/USD", "value": PRICE}, "referenceId": "notebook-01"}
@@ -62,10 +63,11 @@ payment_id = created.body["paymentId"]
 print(created)
 
 # %% [markdown]
-# ## The merchant listens
+# ## The merchant subscribes
 #
-# The stream begins with the state now. `version` counts the changes, and is the event's id: whoever
-# comes back with it in `Last-Event-ID` is told only what is newer. It is read to its end below.
+# The stream starts with the current status. `version` counts the changes, and is the event's id: a
+# client that reconnects with it in `Last-Event-ID` receives only newer versions. A cell below reads
+# the stream to its end.
 
 # %%
 events = lab.events("merchant", f"/v1/payments/{payment_id}/events")
@@ -74,18 +76,18 @@ print("event:", name)
 print("data:", json.dumps(first))
 
 # %% [markdown]
-# ## The wallet reads what is to be paid
+# ## The wallet reads the payment
 
 # %%
 side = f"/v1/gateway/payment/{payment_id}"
 print(await lab.rest("wallet", "GET", side))
 
 # %% [markdown]
-# ## It asks what its accounts can pay with
+# ## The wallet requests options
 #
-# The wallet names all accounts that it has, and gets an option for each asset of which one holds
-# enough. (A test chain funds every account that asks.) An option is a price in one asset, of one
-# account, with the actions that pay it.
+# The wallet sends all its accounts, and gets an option for each asset of which an account has
+# enough. (A test chain funds every account that requests options.) An option is a price in one
+# asset, for one account, with the actions that pay it.
 
 # %%
 wallet = lab.wallet()
@@ -97,8 +99,8 @@ print(offered)
 # %% [markdown]
 # ## Two types of actions
 #
-# `walletRpc` is a call that the wallet executes as it is. `build` stands for one that would grow
-# old while the buyer thinks: it is fetched when the buyer has chosen.
+# `walletRpc` is a call that the wallet executes unchanged. `build` is a placeholder for a call that
+# would expire while the buyer decides: the wallet fetches it once the buyer has chosen.
 
 # %%
 options = offered.body["options"]
@@ -110,9 +112,10 @@ for one in options:
 option = next(one for one in options if one["actions"][0]["type"] == "build")
 
 # %% [markdown]
-# ## The chosen one is fetched
+# ## The wallet fetches the chosen option
 #
-# The answer holds `walletRpc` actions only. `params` is JSON within JSON: hand it on as it is.
+# The response contains only `walletRpc` actions. `params` is JSON within JSON: pass it on
+# unchanged.
 
 # %%
 asked = {"optionId": option["id"], "data": option["actions"][0]["data"]["data"]}
@@ -121,22 +124,22 @@ actions = fetched.body["actions"]
 print(fetched)
 
 # %% [markdown]
-# ## A held answer that has nothing to tell
+# ## A long poll without a change
 #
-# Nothing changes while the buyer thinks. When `maxPollMs` is over the status is told as it is;
-# `pollInMs` says when it is worth to ask again for whoever does not want to be held.
+# Nothing changes while the buyer decides. After `maxPollMs` the response has the current status;
+# `pollInMs` suggests when to poll again without `maxPollMs`.
 
 # %%
 began = time.perf_counter()
 unchanged = await lab.rest("wallet", "GET", f"{side}/status?maxPollMs=500")
 held_s = time.perf_counter() - began
-print(f"held for {held_s:.2f} s:", unchanged)
+print(f"after {held_s:.2f} s:", unchanged)
 
 # %% [markdown]
-# ## Two who wait
+# ## Two pollers
 #
-# The merchant and the wallet ask again each time they are answered, until `isFinal`. Both loops run
-# beside the confirmation.
+# The merchant and the wallet poll again after each response, until `isFinal`. Both loops run beside
+# the confirm.
 
 
 # %%
@@ -156,8 +159,8 @@ waiting = asyncio.gather(
 # %% [markdown]
 # ## The wallet executes the actions, and confirms
 #
-# One output for each action, in their order. This answer is held until the payment is final, not
-# only until the next change: a wallet that waits for it needs no other poll.
+# The wallet sends one output per action, in their order. This response waits until the payment is
+# final, not only until the next change: a wallet that waits for it needs no other poll.
 
 # %%
 outputs = await asyncio.to_thread(wallet.execute, actions, option=option)
@@ -168,19 +171,19 @@ print(json.dumps(paying, indent=2))
 # %%
 began = time.perf_counter()
 confirmed = await lab.rest("wallet", "POST", f"{side}/confirm?maxPollMs={HOLD_MS}", paying)
-print(f"held for {time.perf_counter() - began:.2f} s:", confirmed)
+print(f"after {time.perf_counter() - began:.2f} s:", confirmed)
 
 # %% [markdown]
-# A confirmation may be repeated: the same one is answered with the status, and pays nothing twice.
+# A confirm can be repeated: an equal confirm returns the status, and pays nothing twice.
 
 # %%
 repeated = await lab.rest("wallet", "POST", f"{side}/confirm", paying)
 print(repeated.status, repeated.body["status"], repeated.body["info"]["txId"])
 
 # %% [markdown]
-# ## What the two were told
+# ## Responses to the pollers
 #
-# One state for each answer. A poll tells the newest one; who comes back late misses those between.
+# One status per response. A poll returns the newest status; a late poll misses those in between.
 
 # %%
 told = dict(zip(("merchant", "wallet"), await waiting, strict=True))
@@ -188,10 +191,10 @@ for who, answers in told.items():
     print(f"{who:9}", *[answer["status"] for answer in answers], sep="  ")
 
 # %% [markdown]
-# ## What the stream told
+# ## Events of the stream
 #
-# It ends by itself after the final state. `version` counts the changes: a gap would mean that a
-# state was over before it could be told.
+# The stream ends after the final status. `version` counts the changes: a gap is a status that
+# changed before it could be sent.
 
 # %%
 changes = [first] + [data async for _, data in events]
@@ -199,9 +202,9 @@ for change in changes:
     print(json.dumps(change))
 
 # %% [markdown]
-# ## What the merchant keeps
+# ## The merchant's record
 #
-# `settlement` names the transaction that paid, `buyer` the account.
+# `settlement` has the transaction that paid, `buyer` the account.
 
 # %%
 detail = await lab.rest("merchant", "GET", f"/v1/payments/{payment_id}")

@@ -14,11 +14,11 @@
 # %% [markdown]
 # # What does a merchant miss when its connection is lost?
 #
-# States that are over, and never the newest one. You will see, over gRPC:
+# Past states, and never the newest one. You will see, over gRPC:
 #
-# - a payment's stream that one program leaves, and another takes up by its version,
-# - a stream whose connection is cut under it, and that goes on by itself,
-# - how to wait for the end only, with and without patience, and the stream of a refund.
+# - a payment's stream that one program leaves, and another resumes by version,
+# - a stream that continues after its connection is cut,
+# - how to wait for the final status only, with and without a timeout, and the stream of a refund.
 
 # %% tags=["parameters"]
 PRICE = "1250"  # minor units: 12.50 USD
@@ -37,16 +37,16 @@ lab = await start()
 wallet = lab.wallet()
 
 # %% [markdown]
-# ## What a stream promises
+# ## Guarantees of a stream
 #
 # | | |
 # |-|-|
-# | first message | the state now; with `after_version`, only if it is newer |
-# | each later one | a newer state; those that pass while nobody can be told are left out |
-# | `version` | counts the changes of a payment, so that a gap tells how many were left out |
-# | end | after the final state |
+# | first message | the current status; with `after_version`, only if it is newer |
+# | later messages | a newer status; short-lived statuses can be skipped |
+# | `version` | counts the changes of a payment, so that a gap shows how many were skipped |
+# | end | after the final status |
 #
-# `version` is all that a program has to keep.
+# A program must store only `version`.
 
 
 # %%
@@ -64,7 +64,7 @@ async def order(number):
 # %% [markdown]
 # ## One message
 #
-# This program reads the state now, notes the version, and leaves.
+# This program reads the current status, stores the version, and leaves.
 
 # %%
 left_behind = await order(1)
@@ -74,30 +74,29 @@ async for update in lab.merchant.watch_payment(left_behind):
     break
 
 # %% [markdown]
-# ## Nobody listens, and the payment is paid
+# ## The payment is paid without a listener
 
 # %%
 final = await lab.pay(left_behind, wallet)
 print(PaymentStatus.Name(final.status), final.info.tx_id)
 
 # %% [markdown]
-# ## Another program takes it up
+# ## Another program resumes
 #
-# It passes the version that was noted, and is told the newest state and nothing that was told
-# before. The states between are over: whoever wants a history finds it in the table `events` of
-# `florin export`.
+# It passes the stored version, and receives only the newest status. The states in between are gone:
+# for a history, read the table `events` of `florin export`.
 
 # %%
 caught_up = [line(u) async for u in lab.merchant.watch_payment(left_behind, after_version=noted)]
 version, status = caught_up[-1]
 print(version, status)
-print(version - noted, "changes since, told:", len(caught_up))
+print(version - noted, "changes since, received:", len(caught_up))
 
 # %% [markdown]
-# ## A line that can be cut
+# ## A connection that can be cut
 #
-# To lose a connection on purpose, the merchant's next client goes through a relay: it passes bytes
-# on in both directions, and `cut` ends what is open, without a goodbye, as a broken network does.
+# To lose a connection on purpose, the merchant's next client connects through a relay. It forwards
+# bytes in both directions, and `cut` ends open connections abruptly, like a broken network.
 
 # %%
 host, port = lab.line()
@@ -134,11 +133,11 @@ client = AsyncClient(
 )
 
 # %% [markdown]
-# ## The line is cut in the middle of a stream
+# ## The connection is cut in the middle of a stream
 #
-# Right after the first message the connection is gone, and the payment is paid before there is
-# another one. The loop does not notice: the client connects again and passes the last version that
-# it has told.
+# Right after the first message the connection is cut, and the payment is paid before the next
+# message. The loop does not notice: the client reconnects and passes the last version that it
+# delivered.
 
 # %%
 payment_id, told = await order(2), []
@@ -150,10 +149,10 @@ async for update in client.merchant.watch_payment(payment_id, timeout=60):
         await lab.pay(payment_id, wallet)
 
 # %% [markdown]
-# ## Who waits for the end only
+# ## Wait for the final status only
 #
-# `wait_final` reads the same stream and returns its last state. Without a `timeout` it waits as
-# long as it takes; with one it gives up by an error that is a `TimeoutError`. Giving up changes
+# `wait_final` reads the same stream and returns its last status. Without a `timeout` it waits as
+# long as needed; with a timeout it raises an error that is a `TimeoutError`. A timeout changes
 # nothing about the payment.
 
 # %%
@@ -172,10 +171,10 @@ patient = await waiting
 print(PaymentStatus.Name(patient.status), patient.info.tx_id)
 
 # %% [markdown]
-# ## The money goes back
+# ## A refund
 #
-# A refund is a stream of its own. It has no versions: the first message is the state now, and the
-# last one the final state. What was between may be over before anybody looks.
+# A refund has its own stream, without versions: the first message is the current status, and the
+# last message the final status. Statuses in between can be skipped.
 
 # %%
 held = await lab.balance(wallet.evm.address)
@@ -188,14 +187,14 @@ async for update in client.merchant.watch_refund(payment_id, timeout=60):
 refund = update.refund
 
 # %% [markdown]
-# ## What the chain says
+# ## Balances on the chain
 #
 # Read from the chain, not from Florin.
 
 # %%
 returned = await lab.balance(wallet.evm.address) - held
 decimals = refund.amount.display.decimals
-print("the buyer has", units(returned, decimals), refund.amount.display.asset_symbol, "back")
+print("the buyer got", units(returned, decimals), refund.amount.display.asset_symbol, "back")
 
 # %% [markdown]
 # ## The totals reconcile

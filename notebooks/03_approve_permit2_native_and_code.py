@@ -14,11 +14,11 @@
 # %% [markdown]
 # # What does a wallet sign, and what does it send?
 #
-# You will see what one wallet is asked for on an EVM chain, and what comes of it on chain:
+# You will see the actions for a wallet on an EVM chain, and their effects on the chain:
 #
 # - for a token with signed transfers, and for one without: an approval and Permit2,
-# - for the chain's own coin,
-# - for an account with code, which may or may not be able to sign.
+# - for the chain's native coin,
+# - for an account with code, whether its code can sign or not.
 
 # %% tags=["parameters"]
 PRICE = 1250  # minor units of a currency: 12.50
@@ -39,15 +39,15 @@ nodes = JsonRpc({chain_id: lab.env["FLORIN_EVM_RPC_URL"]})
 # %% [markdown]
 # ## The ways to pay
 #
-# | Asset | Account | Asked for | Who sends the payment, and pays for gas |
+# | Asset | Account | Actions | Sends the payment and pays for gas |
 # |-|-|-|-|
 # | token with EIP-3009 | a key | one signature | Florin |
-# | any other token | a key | an approval for Permit2 unless it is there, and a signature | Florin |
-# | coin | any | one transaction | the wallet |
+# | any other token | a key | an approval for Permit2 unless it exists, and a signature | Florin |
+# | native coin | any | one transaction | the wallet |
 # | any token | has code that cannot sign | an approval and one transaction | the wallet |
-# | any token | has code that signs (ERC-1271) | as for a key | Florin |
+# | any token | has code that can sign (ERC-1271) | as for a key | Florin |
 #
-# A wallet need not know any of that: it executes the actions of an option in their order.
+# A wallet need not know these cases: it executes the actions of an option in their order.
 
 
 # %%
@@ -75,8 +75,8 @@ async def pay(way, wallet, payment_id, option, actions):
 
 
 # %% [markdown]
-# What an action holds, in short: the message of typed data, or where a transaction goes, with how
-# much coin, and the first bytes of its data, which name the function that it calls.
+# An action in short: the message of typed data, or the receiver of a transaction, its native coin,
+# and the first bytes of its data, which select the called function.
 
 
 # %%
@@ -97,8 +97,9 @@ def show(option, actions):
 # %% [markdown]
 # ## A token with signed transfers
 #
-# One signature (EIP-3009). It names payer, receiver (the settlement contract), amount and deadline;
-# the nonce is a hash of the payment with its merchant and fee. The buyer needs no coin.
+# One signature (EIP-3009). It contains payer, receiver (the settlement contract), amount and
+# deadline; the nonce is a hash of the payment with its merchant and fee. The buyer needs no native
+# coin.
 
 # %%
 wallet = lab.wallet()
@@ -109,11 +110,11 @@ show(*dollars[1:])
 await pay("EIP-3009", wallet, *dollars)
 
 # %% [markdown]
-# ## A token without: approve, then sign
+# ## A token without signed transfers: approve, then sign
 #
 # The first action is a transaction to the token, `approve` (`0x095ea7b3`) of exactly the price for
-# Permit2. The second is a signature for Permit2; its nonce is such a hash as well. The wallet needs
-# a little coin for the approval; the payment itself is sent by Florin.
+# Permit2. The second is a signature for Permit2; its nonce is also a hash of the payment. The
+# wallet needs some native coin for the approval; Florin sends the payment itself.
 
 # %%
 euros = await offer("iso4217/EUR", PRICE, wallet)
@@ -123,10 +124,11 @@ show(*euros[1:])
 await pay("Permit2 with approval", wallet, *euros)
 
 # %% [markdown]
-# ## When the allowance is there already
+# ## An allowance that already exists
 #
-# The approval above was used up to the unit. Here an approval for a dear payment is sent, and then
-# a cheap one is asked for: what is approved is enough, and a signature is all that is left.
+# The payment used up the approval above completely. Here the wallet sends an approval for an
+# expensive payment, and then requests options for a cheap one: the allowance is sufficient, and
+# only a signature is left.
 
 
 # %%
@@ -151,11 +153,11 @@ show(*cheap[1:])
 await pay("Permit2 approved before", wallet, *cheap)
 
 # %% [markdown]
-# ## The chain's own coin
+# ## The chain's native coin
 #
-# Coin cannot be signed away: the wallet sends it to the settlement contract, which hands it on in
-# the same transaction. The amount is named in coin here. A price in a currency works alike, at a
-# rate that holds for five minutes, where the settings name one.
+# A signature cannot transfer native coin: the wallet sends it to the settlement contract, which
+# forwards it in the same transaction. The amount here is in native coin. A price in a currency
+# works in the same way, at a rate that is valid for five minutes, if the settings have one.
 
 # %%
 coin = await offer(f"caip19/{chain_id}/slip44:60", COIN, wallet, "slip44")
@@ -167,13 +169,13 @@ await pay("coin", wallet, *coin)
 # %% [markdown]
 # ## An account with code
 #
-# A key can take the code of a contract for its own (EIP-7702). From then on tokens ask the code
-# whether a signature is good. This wallet takes an address without any code: nobody answers.
+# A key can adopt the code of a contract (EIP-7702). From then on tokens ask the code whether a
+# signature is valid. This wallet adopts an address without code: no signature is valid.
 
 
 # %%
 async def take_code(wallet, contract):
-    # who sends the transaction itself has used one nonce by then
+    # the sender of the transaction has used one nonce by then
     count = await lab.chain("eth_getTransactionCount", wallet.evm.address, "latest")
     word = wallet.evm.authorization(chain_id, contract, int(count, 16) + 1)
     fields = {"gas": 200_000, "to": b"\x11" * 20, "authorizationList": [word]}
@@ -183,12 +185,12 @@ async def take_code(wallet, contract):
 
 # %%
 mute = lab.wallet()
-await offer("iso4217/USD", PRICE, mute)  # whoever asks for options gets coin for gas
+await offer("iso4217/USD", PRICE, mute)  # accounts that request options get native coin for gas
 await take_code(mute, "0x" + "de" * 20)
 
 # %% [markdown]
-# The same token as at the beginning, and no signature: an approval for the settlement contract, and
-# a call of it that the account makes itself. It pays for gas.
+# The token is the same as at the beginning, but the actions have no signature: an approval for the
+# settlement contract, and a call of it that the account sends itself. The account pays for gas.
 
 # %%
 alone = await offer("iso4217/USD", PRICE, mute)
@@ -200,8 +202,8 @@ await pay("code that cannot sign", mute, *alone)
 # %% [markdown]
 # ## Code that can sign
 #
-# This contract answers as ERC-1271 says: yes, if the account's own key signed. It does nothing
-# else. A wallet that takes it is asked for one signature again.
+# This contract answers according to ERC-1271: yes, if the account's own key signed. It does nothing
+# else. A wallet that adopts it needs only one signature again.
 
 # %%
 recover = "6004355f5260a43560f81c6020526064356040526084356060526020608060805f60015afa50"
@@ -222,7 +224,8 @@ await pay("code that signs", wallet, *signing)
 # %% [markdown]
 # ## All ways side by side
 #
-# One line for each payment above: what the wallet executed, and who sent the payment.
+# One line for each payment above: the calls that the wallet executed, and the sender of the
+# payment.
 
 # %%
 for way, (_, methods, _, by_wallet) in ways.items():

@@ -16,9 +16,9 @@
 #
 # The wallet signs, and Florin does the rest. You will see:
 #
-# - what a fetched transaction says, instruction by instruction, before anybody signed it,
-# - the wallet's answer: the same transaction in base64, signed by the buyer and not sent,
-# - that the chain knew nothing of it before the confirmation, and what it holds afterwards.
+# - the content of a fetched transaction, instruction by instruction, before any signature,
+# - the wallet's output: the same transaction in base64, signed by the buyer and not sent,
+# - that the chain did not know it before the confirm, and what it contains afterwards.
 
 # %% tags=["parameters"]
 PRICE = "1250"  # minor units: 12.50 USD
@@ -38,12 +38,12 @@ lab = await start()
 chain_id = lab.env["FLORIN_SOLANA_CHAIN"]
 
 # %% [markdown]
-# ## What is read from the chain
+# ## Data read from the chain
 #
 # | | |
 # |-|-|
-# | tokens | what an owner's token accounts hold of a mint, in minor units; 0 without any |
-# | coin | lamports of the owner's own account; a fee or rent would show here |
+# | tokens | balance of an owner's token accounts of a mint, in minor units; 0 without any |
+# | native coin | lamports of the owner's own account; a fee or rent would show here |
 
 
 # %%
@@ -61,8 +61,8 @@ async def lamports(owner):
 # %% [markdown]
 # ## A payment, and an option on Solana
 #
-# The action is a `build`: a transaction names a recent block and lapses after a minute or so,
-# and so it is made when the buyer has chosen.
+# The action is a `build`: a transaction contains a recent blockhash and expires after a minute or
+# so. So Florin makes it once the buyer has chosen.
 
 # %%
 wallet = lab.wallet()
@@ -86,10 +86,10 @@ before = {who: await tokens(who, mint) for who in (buyer, merchant)}
 coin = await lamports(buyer)
 
 # %% [markdown]
-# ## The transaction that is fetched
+# ## The fetched transaction
 #
-# It comes in base64, inside the parameters of `solana_signTransaction`. Two have to sign it: the
-# first signer pays the network's fee.
+# It comes in base64, inside the parameters of `solana_signTransaction`. It needs two signatures:
+# the first signer pays the network fee.
 
 # %%
 fetched = await lab.gateway.fetch_action(
@@ -104,8 +104,8 @@ for key, signature in zip(signers, issued.signatures, strict=True):
     print(names[str(key)], key, "signed" if signature != Signature.default() else "has not signed")
 
 # %% [markdown]
-# Its instructions, each with the program that carries it out and the number of bytes it is told.
-# The transfer is the one of the token's program; the memo ties the transaction to the payment.
+# Its instructions, each with its program and the number of bytes of its data. The transfer is the
+# instruction of the token program; the memo links the transaction to the payment.
 
 # %%
 programs = {
@@ -122,8 +122,8 @@ for instruction in issued.message.instructions:
 # %% [markdown]
 # ## The wallet signs, and does not send
 #
-# What it returns is the output of the action: the whole transaction in base64. The buyer's
-# signature is in its place, the relayer's is still missing: nobody could send it as it is.
+# Its output is the output of the action: the whole transaction in base64. It has the buyer's
+# signature, and lacks the relayer's: it cannot be sent yet.
 
 # %%
 (output,) = wallet.execute(fetched.actions, option=option)
@@ -135,13 +135,13 @@ print(output)
 
 # %%
 untouched = {who: await tokens(who, mint) for who in (buyer, merchant)}
-print("the chain has moved", before[buyer] - untouched[buyer], "minor units")
+print("moved on the chain:", before[buyer] - untouched[buyer], "minor units")
 
 # %% [markdown]
 # ## Without the buyer's signature
 #
-# Florin co-signs what it issued and the buyer signed, with a wallet's own guards at most. Here the
-# transaction comes back as it was fetched, and is refused. The payment stays payable.
+# Florin co-signs only what it issued and the buyer signed, with a wallet's own guards at most. Here
+# the transaction comes back as fetched, and Florin refuses it. The payment stays payable.
 
 # %%
 unsigned = base64.b64encode(bytes(issued)).decode()
@@ -152,9 +152,10 @@ except InvalidRequestError as error:
     print(error.code, json.dumps(dict(error.details)))
 
 # %% [markdown]
-# ## The confirmation
+# ## The confirm
 #
-# Florin adds the relayer's signature, pays the fee, sends the transaction and sees it become final.
+# Florin adds the relayer's signature, pays the fee, sends the transaction and waits until it is
+# final.
 
 # %%
 await lab.gateway.confirm_payment(payment_id, option_id=option.id, outputs=[output])
@@ -162,7 +163,7 @@ final = await lab.merchant.wait_final(payment_id, timeout=60)
 print(final)
 
 # %% [markdown]
-# ## What the chain says
+# ## Balances on the chain
 #
 # The transaction with its fee, and the balances before and after, read from the chain.
 
@@ -174,7 +175,7 @@ for who, name in ((buyer, "buyer"), (merchant, "merchant")):
     print(f"{name:9}", *(units(at[who], display.decimals) for at in (before, after)), sep="  ")
 
 print("fee:", landed["meta"]["fee"], "lamports, paid by", names[str(signers[0])])
-print("the buyer's coin changed by", await lamports(buyer) - coin, "lamports")
+print("the buyer's native coin changed by", await lamports(buyer) - coin, "lamports")
 
 # %% [markdown]
 # ## The totals reconcile
@@ -186,7 +187,7 @@ assert before[buyer] - after[buyer] == after[merchant] - before[merchant] == pri
 assert landed["meta"]["err"] is None
 assert landed["meta"]["fee"] > 0
 assert await lamports(buyer) == coin
-# what landed is what the buyer signed, with the relayer's signature added
+# the transaction on chain is the one that the buyer signed, with the relayer's signature added
 raw = base64.b64decode(landed["transaction"][0])
 sent = VersionedTransaction.from_bytes(raw)
 assert sent.message == signed.message == issued.message

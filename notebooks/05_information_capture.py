@@ -12,17 +12,17 @@
 # ---
 
 # %% [markdown]
-# # What has a buyer to tell before paying, and who keeps it?
+# # Which data must a buyer give before paying, and how is it stored?
 #
-# You will see data about buyers asked for from an amount on, and told in two ways:
+# You will see data requested from buyers above an amount, and submitted in two ways:
 #
-# - inline: the wallet knows its user and sends the data along,
-# - by the hosted form, which a wallet opens in a web view, and may begin with what it knows,
-# - what is kept about each of them, how, and until when.
+# - inline: the wallet knows its user and sends the data,
+# - by the hosted form, which a wallet opens in a web view, and can prefill,
+# - the data stored about each buyer, its protection, and its retention.
 
 # %% tags=["parameters"]
-FROM = 100_000  # minor units: from 1,000.00 USD on buyers are asked
-KEPT_DAYS = 30  # how long what they told is kept
+FROM = 100_000  # minor units: from 1,000.00 USD on, buyers must give data
+KEPT_DAYS = 30  # retention of the data
 
 # %%
 import asyncio
@@ -39,8 +39,8 @@ from florin_client import InvalidRequestError
 from lab import start
 
 # %% [markdown]
-# The operator's settings say who is asked; these are the ones of `[capture]` in `florin.toml`. This
-# notebook always starts a Florin of its own with them.
+# The operator's settings decide when buyers must give data: `[capture]` in `florin.toml`. This
+# notebook always starts its own Florin with the settings below.
 
 # %%
 asked = {"enabled": True, "from_amount": {"USD": FROM}, "retention_days": KEPT_DAYS}
@@ -50,8 +50,8 @@ chain_id = lab.env["FLORIN_EVM_CHAIN"]
 # %% [markdown]
 # ## From an amount on
 #
-# Two payments, one minor unit apart. An option that waits for data has `collect_data`, and one
-# action of type `build` in place of what is to be signed.
+# Two payments, one minor unit apart. An option that needs data has `collect_data`, and a single
+# action of type `build` instead of the actions to sign.
 
 
 # %%
@@ -69,10 +69,11 @@ for name, one in (("below", below[1]), ("from there on", option)):
     print(f"{name:14}", one.actions[0].WhichOneof("kind"), one.HasField("collect_data"))
 
 # %% [markdown]
-# ## What is asked for
+# ## The requested data
 #
-# The same is told twice: as a JSON schema, and as a list of fields for wallets that draw the form
-# themselves. Places come in pairs, of birth or of residence; the schema says which.
+# The response describes it twice: as a JSON schema, and as a list of fields for wallets that draw
+# the form themselves. Country and address come in pairs, of birth or of residence; the schema
+# requires one pair.
 
 # %%
 schema = json.loads(option.collect_data.schema_json)
@@ -89,9 +90,9 @@ pd.DataFrame(
 )
 
 # %% [markdown]
-# ## Without it nothing is to be signed
+# ## Without the data there is nothing to sign
 #
-# Whoever fetches the action all the same is refused, and told where the form is.
+# Fetching the action is refused, with the address of the form.
 
 # %%
 try:
@@ -102,10 +103,10 @@ print(refusal.code, "|", refusal.message, "|", refusal.details["reason"])
 assert refusal.details["url"] == option.collect_data.url
 
 # %% [markdown]
-# ## Inline: the wallet tells it
+# ## Inline: the wallet sends the data
 #
-# The data goes along with fetching the action, by the keys of the schema. Then it is a payment like
-# any other.
+# The data is part of the fetch call, by the keys of the schema. After that it is a payment like any
+# other.
 
 # %%
 told = {
@@ -128,9 +129,9 @@ inline = await pay(ada, payment_id, option, told)
 print("succeeded:", inline == PAYMENT_STATUS_SUCCEEDED)
 
 # %% [markdown]
-# ## What does not fit is told by member
+# ## Invalid data is reported by member
 #
-# Each fault names the field that it is about, so that a wallet can mark it.
+# Each fault names its field, so that a wallet can mark it.
 
 # %%
 bob = lab.wallet()
@@ -143,10 +144,10 @@ except InvalidRequestError as error:
 faults
 
 # %% [markdown]
-# ## The form, begun with what the wallet knows
+# ## The form, prefilled by the wallet
 #
 # `prefill` is base64 of a JSON object by the same keys, added to the form's address. The buyer sees
-# these values and may change them; nobody confirms terms in advance.
+# these values and can change them; terms cannot be confirmed in advance.
 
 # %%
 known = {"fullName": "Bob Example", "dob": "1990-12-31", "tosConfirmed": True}
@@ -162,10 +163,10 @@ for tag in inputs:
 pd.Series(begun, name="value").drop("token").to_frame()
 
 # %% [markdown]
-# ## The form is handed in
+# ## The form is submitted
 #
-# A browser posts it; programs may do the same with JSON. The token in the address is all the
-# permission that is needed, and it is good for this payment and these accounts only.
+# A browser posts it; programs can do the same with JSON. The token in the address is the only
+# credential, and it is valid for this payment and these accounts only.
 
 # %%
 (token,) = parse_qs(urlsplit(address).query)["t"]
@@ -174,15 +175,15 @@ handed_in = await lab.rest("nobody", "POST", "/collect/", {"token": token, "data
 other = {**bobs, "fullName": "Somebody Else"}
 again = await lab.rest("nobody", "POST", "/collect/", {"token": token, "data": other})
 by_form = await pay(bob, form_payment, form_option)
-print("handed in:", handed_in.status, handed_in.body)
+print("submitted:", handed_in.status, handed_in.body)
 print("other data with the same form:", again.status, again.body["code"])
 print("succeeded:", by_form == PAYMENT_STATUS_SUCCEEDED)
 
 # %% [markdown]
-# ## Who told it once is not asked again
+# ## A known buyer is not asked again
 #
-# The signature of the payment has proven that the account is theirs. So the same wallet app may pay
-# with the same account without telling it again; a stranger's account is asked.
+# The signature of the payment has proven that the account is the buyer's. So the same wallet app
+# can pay with the same account again without the data; for other accounts the data is required.
 
 # %%
 ask_again = {
@@ -192,16 +193,16 @@ ask_again = {
 ask_again
 
 # %% [markdown]
-# ## What is kept
+# ## The stored data
 #
 # | | |
 # |-|-|
-# | payments | those that the account was offered or has paid |
-# | source | `form`, or `wallet` if it was sent along |
-# | proven | who told it confirmed the payment with a signature of the account |
-# | kept until | when it was told, plus `retention_days` |
+# | payments | payments that the account was offered or has paid |
+# | source | `form`, or `wallet` if the wallet sent it |
+# | proven | its sender confirmed the payment with a signature of the account |
+# | kept until | time of submission, plus `retention_days` |
 #
-# The operator can read it out, for a buyer who asks what is known (`florin customers export`).
+# The operator can export it, for a buyer who requests it (`florin customers export`).
 
 
 # %%
@@ -225,10 +226,10 @@ table = pd.DataFrame(
 table
 
 # %% [markdown]
-# ## How it is kept
+# ## Its protection
 #
-# Encrypted, with a key that lies in another file than the store. So the words of buyers are in none
-# of the store's files.
+# The data is encrypted, with a key in a different file than the database. So no file of the
+# database contains the buyers' words.
 
 # %%
 words = [word.encode() for one in (told, bobs) for word in (one["fullName"], one["pobAddress"])]
@@ -237,10 +238,10 @@ in_clear = {file.name: any(word in file.read_bytes() for word in words) for file
 in_clear
 
 # %% [markdown]
-# ## Until when
+# ## Its retention
 #
-# Bob wants it deleted now (`florin customers erase`). Ada's data goes by itself when its time is
-# over: the clock of the sandbox is moved on, and a worker deletes it.
+# Bob wants his data deleted now (`florin customers erase`). Ada's data is deleted when its
+# retention ends: the notebook moves the sandbox clock forward, and a worker deletes it.
 
 # %%
 erased = await lab.operator(EraseCustomerRequest(account=bob.account(chain_id)))
@@ -253,7 +254,7 @@ for _ in range(600):
         break
     await asyncio.sleep(0.1)
     later = await export(ada)
-print("after Bob asked:", left, "sets of data; payments kept for the books:", erased.payments_kept)
+print("after Bob's request:", left, "sets of data; payments kept:", erased.payments_kept)
 print("after", KEPT_DAYS, "days, Ada:", len(later.collected_data))
 
 # %% [markdown]
@@ -277,6 +278,6 @@ assert table["proven"].all()
 assert set(table["days"]) == {KEPT_DAYS}
 assert not any(in_clear.values())
 assert left == {"Ada": 1, "Bob": 0}
-# what moved money stays, without a word about the person
+# payments that moved money stay, without any personal data
 assert [one.payer for one in later.payments].count(True) == erased.payments_kept == 1
 await lab.close()

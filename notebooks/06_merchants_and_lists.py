@@ -16,14 +16,14 @@
 #
 # You will see a partner's back end at work:
 #
-# - a merchant made once, though the call is sent three times,
-# - where its money goes, changed while a wallet holds an older offer,
-# - how a caller names the version of the API that it was written for,
-# - lists read page by page, while new payments come in.
+# - a merchant created once, although the call is sent three times,
+# - its settlement destination, changed while a wallet has an older option,
+# - how a caller selects the version of the API that it was written for,
+# - lists read page by page, while new payments arrive.
 
 # %% tags=["parameters"]
-ORDERS = 9  # payments that the lists are made of
-PAGE = 4  # rows of a page
+ORDERS = 9  # payments in the lists
+PAGE = 4  # rows per page
 
 # %%
 import secrets
@@ -39,11 +39,11 @@ from lab import start, units
 lab = await start(embedded={"block_interval_s": 0.2})
 
 # %% [markdown]
-# ## A merchant, once
+# ## A merchant, created once
 #
-# An answer may be lost on its way, so a back end asks again under the same idempotency key. The
-# second answer is the first one, byte for byte, and says in a header that it is a repetition. Over
-# gRPC it is the same key.
+# A response can get lost, so a back end repeats the call with the same idempotency key. The second
+# response equals the first, byte for byte, and a header marks it as a replay. The same key works
+# over gRPC.
 
 # %%
 key = f"merchant-{secrets.token_hex(8)}"
@@ -59,8 +59,8 @@ print("gRPC", by_grpc.merchant.id)
 tea = by_grpc.merchant.id
 
 # %% [markdown]
-# Under the same key another request is a conflict, which is never carried out: it is a mistake of
-# the caller.
+# A different request with the same key is a conflict, and has no effect: it is a mistake of the
+# caller.
 
 # %%
 try:
@@ -72,10 +72,10 @@ except ConflictError as error:
 print(conflict.code, conflict.http_status, dict(conflict.details))
 
 # %% [markdown]
-# ## Where the money goes
+# ## Settlement destinations
 #
-# One account for each asset. Until there is one, the operator holds the merchant's money; accounts
-# of the operator's own wallets are refused.
+# One account per asset. Without one, the operator owes the merchant its money; accounts of the
+# operator's own wallets are refused.
 
 # %%
 asset, chain_id = lab.env["FLORIN_EVM_ASSET"], lab.env["FLORIN_EVM_CHAIN"]
@@ -85,11 +85,11 @@ made = await lab.admin.create_crypto_settlements(tea, destinations={asset: f"{ch
 pd.Series({"id": place.id, "asset": place.asset, "destination": place.destination}).to_frame("")
 
 # %% [markdown]
-# ## It changes, and offers keep their word
+# ## A change does not affect existing options
 #
-# A wallet holds an option when the destination changes. What it signs names the old destination, so
-# that payment still goes there; the next one goes to the new one. Both balances are read from the
-# chain.
+# A wallet has an option when the destination changes. Its signature contains the old destination,
+# so that payment still goes there; the next payment goes to the new destination. Both balances are
+# read from the chain.
 
 # %%
 shown, buyer = {"merchant_id": tea}, lab.wallet()
@@ -122,8 +122,9 @@ for name, held in zip(("old destination", "new destination"), got, strict=True):
 # %% [markdown]
 # ## Versions of the API
 #
-# A version is a date. Who sends none gets the one that its account is pinned to: the newest when
-# the account was made. So nothing changes for a back end until it asks for it.
+# A version is a date. A caller that sends none gets the version that its account is pinned to: the
+# newest version when the account was created. So nothing changes for a back end until it requests a
+# newer version.
 
 # %%
 versions = (await lab.rest("nobody", "GET", "/versions")).body
@@ -142,9 +143,9 @@ pd.DataFrame(
 #
 # | | |
 # |-|-|
-# | payments | every payment of the filter, whatever became of it |
-# | revenue | what *succeeded* payments asked for, by currency; refunds are not taken off |
-# | customers | accounts that paid or are about to; payments whose outcome was simulated have none |
+# | payments | every payment of the filter, with any status |
+# | revenue | requested amounts of *succeeded* payments, by currency; refunds are not subtracted |
+# | customers | accounts that paid or pay; payments with a simulated outcome have none |
 #
 # The payments get their outcomes by simulation: two of three succeed.
 
@@ -159,25 +160,25 @@ for number in range(ORDERS):
     ids.append(order.payment_id)
 
 # %% [markdown]
-# ## Page by page, while payments come in
+# ## Page by page, while payments arrive
 #
-# The newest come first. A page's `nextCursor` says where the next one begins. Between two pages a
-# new payment is made: whoever counts pages by numbers would see a row twice here.
+# The newest payments come first. A page's `nextCursor` marks the start of the next page. Between
+# two pages a new payment is created: paging by number would show a row twice here.
 
 # %%
 path, cursor, seen = f"/v1/merchants/payments?limit={PAGE}", "", []
 while cursor is not None:
     page = await lab.rest("merchant", "GET", path + cursor, None, {"Merchant-Id": tea})
     rows = [row["paymentId"] for row in page.body["data"]]
-    print(len(rows), "rows, in all", page.body["stats"]["totalTransactions"])
+    print(len(rows), "rows, in total", page.body["stats"]["totalTransactions"])
     seen += rows
     cursor = page.body["nextCursor"]
     cursor = cursor and f"&cursor={cursor}"
     late = await lab.merchant.create_payment(amount=wanted, reference_id="meanwhile", **shown)
 
 # %% [markdown]
-# A cursor is good for its own filter and order only; with others it is refused, rather than telling
-# rows that nobody asked for.
+# A cursor is valid only for its own filter and order; with others it is refused, so that it never
+# returns wrong rows.
 
 # %%
 one = await lab.rest("merchant", "GET", path, None, {"Merchant-Id": tea})
@@ -188,8 +189,8 @@ print(misused.status, misused.body["code"], misused.body["issues"])
 # %% [markdown]
 # ## Filters, order and totals
 #
-# The client reads on as rows are asked for; its `pages()` have the totals. Totals are of the whole
-# filter, not of the page.
+# The client fetches further pages as needed; its `pages()` have the totals. Totals cover the whole
+# filter, not one page.
 
 # %%
 listing = lab.merchant.list_merchant_payments(
@@ -216,9 +217,9 @@ print(stats.total_transactions, "payments,", units(revenue.value, 2), revenue.cu
 table
 
 # %% [markdown]
-# ## A merchant is taken off
+# ## A merchant is deleted
 #
-# It is hidden and takes no new payments. What was is still in the partner's list of all payments.
+# It is hidden and accepts no new payments. Its past payments stay in the partner's list.
 
 # %%
 await lab.admin.delete_merchant(tea)
@@ -243,7 +244,7 @@ assert (conflict.code, conflict.details["reason"]) == ("idempotency_conflict", "
 assert got == [int(offer.amount.value), int(next_offer.amount.value)]
 codes = [one.body.get("code") for one in answers.values()]
 assert codes == [None, None, "unknown_api_version", "invalid_api_version"]
-# newest first, each once, and nothing that came while the pages were read
+# newest first, each once, and no payment that was created while the pages were read
 assert seen == [*reversed(ids), newer.payment_id, older.payment_id]
 assert misused.body["code"] == "invalid_params"
 assert table["amount"].is_monotonic_increasing

@@ -12,17 +12,18 @@
 # ---
 
 # %% [markdown]
-# # Where is the money when it goes back, comes late, or waits for its merchant?
+# # Where is the money of refunds, late payments and merchants without a destination?
 #
-# You will see money that moves without a payment succeeding, and the books after each step:
+# You will see money that moves without a successful payment, and the ledger after each step:
 #
-# - a refund, paid by the treasury to the account that had paid, in full and in parts,
-# - coin that comes when its payment is over, and coin that pays a second time: both go back,
+# - refunds that the treasury pays to the account that paid, in full and in parts,
+# - native coin that arrives after the end of its payment, and native coin that pays a second time:
+#   both are returned,
 # - a payout to a merchant that had no destination,
-# - the check that compares the books with the chain, to the unit.
+# - the check that compares the ledger with the chain, to the unit.
 
 # %% tags=["parameters"]
-FEE_PERCENT = 1  # what the operator keeps
+FEE_PERCENT = 1  # fee of the operator
 COIN_RATE = "2500.00"  # USD for one ether
 
 # %%
@@ -48,8 +49,8 @@ from florin.v1.refund_pb2 import RefundStatus
 from lab import start
 
 # %% [markdown]
-# The operator's calls are answered on its own machine only. So this notebook always starts a Florin
-# of its own. What that one logs is kept, to be shown where it matters.
+# Only this machine can reach the operator's calls. So this notebook always starts its own Florin.
+# It keeps the log of that Florin, to show it where it matters.
 
 # %%
 logged = []
@@ -63,18 +64,18 @@ lab = await start(own=True, embedded={"block_interval_s": 0.2}, **settings)
 asset, chain_id = lab.env["FLORIN_EVM_ASSET"], lab.env["FLORIN_EVM_CHAIN"]
 
 # %% [markdown]
-# ## What the books mean
+# ## Accounts of the ledger
 #
-# | Account | What it holds |
+# | Account | Meaning |
 # |-|-|
-# | `wallet:…` | what we hold on a chain |
-# | `merchant:…` | what a merchant is owed, below zero, or owes, above zero |
-# | `external:…` | who pays us, or is paid past us |
+# | `wallet:…` | holdings of the installation on a chain |
+# | `merchant:…` | below zero: owed to a merchant; above zero: owed by the merchant |
+# | `external:…` | payers, and accounts that are paid outside the installation |
 # | `income:fee` | fees of payments, below zero |
-# | `expense:gas` | fees of our transactions |
+# | `expense:gas` | fees of the installation's transactions |
 #
 # A balance is debits less credits, in minor units; all balances of an asset add up to zero. The
-# changes of a step are told once nothing is under way any more.
+# notebook shows the changes of a step once no work is pending.
 
 
 # %%
@@ -108,8 +109,8 @@ async def changes(before):
 # %% [markdown]
 # ## A payment that succeeds
 #
-# The demo merchant has a destination of its own, so that only the fee comes to the treasury; gas is
-# ours.
+# The demo merchant has its own destination, so only the fee goes to the treasury; the operator pays
+# the gas.
 
 # %%
 ada = lab.wallet()
@@ -122,10 +123,10 @@ books, table = await changes(books)
 table
 
 # %% [markdown]
-# ## It is refunded
+# ## A full refund
 #
-# In full, to the account that paid, out of the treasury. The merchant owes all of it from then on;
-# the fee stays with the operator.
+# The treasury pays the full amount to the account that paid. From then on, the merchant owes all of
+# it; the operator keeps the fee.
 
 # %%
 held = await lab.balance(ada.evm.address)
@@ -133,15 +134,15 @@ asked = await lab.merchant.create_refund(paid.payment_id)
 refund = await lab.merchant.wait_refund_final(paid.payment_id, timeout=60)
 came_back = await lab.balance(ada.evm.address) - held
 print(RefundStatus.Name(refund.status), refund.tx_id)
-print("the chain says that", came_back, "minor units came back to the buyer")
+print("on the chain the buyer got", came_back, "minor units back")
 books, table = await changes(books)
 table
 
 # %% [markdown]
-# ## Another one goes back in parts
+# ## Partial refunds
 #
-# A part is named in the payment's currency or in what was paid. Each is a refund of its own, with
-# its state, its reason and its transaction; `refunded` has their sum and what is left.
+# A part is in the payment's currency or in the paid token. Each partial refund has its own state,
+# reason and transaction; `refunded` has their sum and the rest.
 
 # %%
 broken = await lab.merchant.create_payment(amount=wanted)
@@ -165,15 +166,15 @@ pd.DataFrame(
 
 # %%
 books, table = await changes(books)
-print("left to refund:", in_parts.refunded.payment_refundable.value, "cents")
+print("refundable:", in_parts.refunded.payment_refundable.value, "cents")
 table
 
 # %% [markdown]
-# ## A buyer who takes too long
+# ## A late buyer
 #
-# Coin is sent by the wallet itself, and nobody can stop a wallet. This one asked what to send in
-# time, and sends when the merchant has called the payment off. (After its price has lapsed the
-# contract takes no coin: that transaction fails, and costs gas only.)
+# The wallet itself sends native coin, and Florin cannot stop a wallet. This wallet requested the
+# option in time, and sends after the merchant has cancelled the payment. (After the quote has
+# expired, the contract accepts no native coin: that transaction fails, and only costs gas.)
 
 
 # %%
@@ -196,10 +197,10 @@ await asyncio.to_thread(bob.execute, actions, option=option)
 print(PaymentStatus.Name(over.status), "and then", option.amount.value, "wei were sent")
 
 # %% [markdown]
-# ## It goes back by itself
+# ## Florin returns the money
 #
-# Nothing changes for the payment. The money is booked for the merchant, an error is logged, and a
-# payout of its own returns all of it, the fee included.
+# The payment does not change. Florin books the money for the merchant, logs an error, and returns
+# all of it, fee included, with a separate payout.
 
 
 # %%
@@ -220,10 +221,10 @@ print("the payment is still", PaymentStatus.Name(still.status))
 print("logged:", *logged, sep="\n  ")
 
 # %% [markdown]
-# ## Two who pay one payment
+# ## Two buyers pay one payment
 #
-# A couple at a table: both wallets were told what to send, and both send. The first pays; the
-# second gets back what it sent. What either has lost besides is gas.
+# Two buyers share a table: both wallets got the option, and both send. The first transaction pays;
+# the second buyer gets the money back. Apart from that, each only loses gas.
 
 # %%
 first, second = lab.wallet(), lab.wallet()
@@ -238,12 +239,12 @@ await asyncio.to_thread(second.execute, two, option=other)
 twice = await returned(double.payment_id)
 lost = [then - await coin_of(one) for then, one in zip(before, (first, second), strict=True)]
 for name, wei in zip(("first", "second"), lost, strict=True):
-    print(f"{name:7} is short of {wei:>18} wei; the price was {price}")
+    print(f"{name:7} paid {wei:>18} wei in total; the price was {price}")
 
 # %% [markdown]
 # ## A merchant without a destination
 #
-# Its money waits in the treasury, and the books say to whom it belongs. Once the merchant has a
+# Its money stays in the treasury, and the ledger records its owner. Once the merchant has a
 # destination, the operator pays it out (`florin payouts create`).
 
 # %%
@@ -274,14 +275,14 @@ for _ in range(600):
         break
     await asyncio.sleep(0.1)
 received = await lab.balance(account.evm.address)
-print("owed", owed, "| the chain says that", received, "came |", payout.tx_id)
+print("owed", owed, "| arrived on the chain:", received, "|", payout.tx_id)
 books, table = await changes(books)
 table
 
 # %% [markdown]
-# ## Everything that was booked for one payment
+# ## All ledger entries of one payment
 #
-# Each line moves an amount from the credit side to the debit side, once, and is never changed.
+# Each line moves an amount from the credit side to the debit side, once, and never changes.
 
 # %%
 entries = (await lab.operator(ListEntriesRequest(payment_id=double.payment_id))).entries
@@ -291,10 +292,10 @@ pd.DataFrame(
 )
 
 # %% [markdown]
-# ## The books and the chain
+# ## The ledger and the chain
 #
-# `florin ledger check` compares what is booked with what each wallet holds, to the unit. *Exact* is
-# the only verdict when nothing is under way.
+# `florin ledger check` compares the ledger with the balance of each wallet, to the unit. Without
+# pending work, *exact* is the only verdict.
 
 # %%
 check = await settled()
@@ -321,7 +322,7 @@ assert wallets["booked"].tolist() == wallets["held"].tolist()
 sums = pd.Series(books).groupby(level=1).sum()
 assert (sums == 0).all()
 assert came_back == int(refund.amount.value)
-# parts and what is left are all that was paid
+# the parts and the rest equal the paid amount
 parts = [int(one.amount.value) for one in in_parts.refunds]
 assert [int(one.payment_amount.value) for one in in_parts.refunds] == [500, 75]
 assert sum(parts) == int(in_parts.refunded.amount.value)
@@ -330,10 +331,10 @@ assert sum(parts) + left == int(in_parts.info.option_amount.value)
 assert int(back.amount) == int(twice.amount) == price
 assert still.status == over.status
 assert any(late.payment_id in line for line in logged)
-# gas apart, which is far less than the price, the first has paid and the second has not
+# apart from gas, which is far below the price, the first buyer has paid and the second has not
 assert price < lost[0] < 2 * price
 assert 0 < lost[1] < price
-# the merchant got all of the price but the fee
+# the merchant got the price less the fee
 assert received == owed == int(option.amount.value) * (100 - FEE_PERCENT) // 100
 assert books.get((f"merchant:{tea}", asset), 0) == 0
 await lab.close()

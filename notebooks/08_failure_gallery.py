@@ -12,14 +12,14 @@
 # ---
 
 # %% [markdown]
-# # What can go wrong, and what does a wallet do about it?
+# # What can go wrong, and how does a wallet handle it?
 #
-# You will see, all of it raised for real:
+# You will see, all of it with real errors:
 #
-# - the error codes, each by a call that deserves it, and a table of those that nobody saw,
-# - the outcomes that a reference id asks for,
-# - the faults of the test chains, each under a payment: what the wallet is told, how the payment
-#   ends, and that money moved once or not at all.
+# - the error codes, each by a call that causes it, and a table of the codes that did not occur,
+# - the outcomes that a reference id selects,
+# - the faults of the test chains, each under a payment: the wallet's response, the end of the
+#   payment, and its effect on the chain.
 
 # %% tags=["parameters"]
 PRICE = "1250"  # minor units: 12.50 USD
@@ -34,14 +34,14 @@ from florin.v1.payment_pb2 import PAYMENT_STATUS_PROCESSING, PaymentStatus
 from florin_client import FlorinError
 from florin_client.errors import error_of
 from florin_server.boot.operator.error import OperatorError
-from florin_server.domain.errors import REGISTRY, Code
+from florin_server.domain.errors import ERROR_SPECS, ErrorCode
 from lab import start
 
 pd.set_option("display.max_rows", None, "display.max_colwidth", 70)
 
 # %% [markdown]
-# Faults and limits are the operator's, so this notebook always starts a Florin of its own: with
-# quick blocks, and with a limit that is easy to reach.
+# Faults and limits belong to the operator, so this notebook always starts its own Florin: with
+# quick blocks, and with a low rate limit.
 
 # %%
 limits = {"payment_per_minute": 1, "payment_burst": 3}
@@ -52,7 +52,7 @@ raised = {}
 
 
 async def refused(why, method, path, headers, body=None):
-    """Makes a call that has to be refused, and notes how."""
+    """Make a call that must be refused, and record the error."""
     answer = await lab.rest("nobody", method, path, body, headers)
     raised.setdefault(answer.body["code"], (answer.status, answer.body["message"], why))
 
@@ -67,10 +67,10 @@ async def new(reference=""):
 
 
 # %% [markdown]
-# ## Who calls
+# ## Credentials
 #
-# All but one of these are mistakes of a deployment: there is nothing to repeat, and nothing that a
-# buyer could do.
+# All but one of these are mistakes of an installation: a retry does not help, and the buyer cannot
+# do anything.
 
 # %%
 price = {"unit": "iso4217/USD", "value": PRICE}
@@ -93,10 +93,9 @@ await refused(
 )
 
 # %% [markdown]
-# ## What is asked for
+# ## Requests
 #
-# `issues` name the member at fault. A request that was refused like this is put right by its
-# programmer.
+# `issues` name the member at fault. The programmer must correct such a request.
 
 # %%
 other = {**shop, "Merchant-Id": "mrch_unknown"}
@@ -111,9 +110,9 @@ await refused("no date", "GET", about, {**purse, "Pay-Version": "newest"})
 await refused("never published", "GET", about, {**purse, "Pay-Version": "2020-01-01"})
 
 # %% [markdown]
-# ## What a payment allows
+# ## States of a payment
 #
-# These are what wallets and merchants meet in daily life. What to do about each is told at the end.
+# Wallets and merchants meet these in daily use. The last table lists the reaction to each.
 
 # %%
 buyer = lab.wallet()
@@ -136,10 +135,10 @@ fetch = {"optionId": lapsed["id"]}
 await refused("florin_test:quote_expired", "POST", f"{path}/fetch", purse, fetch)
 
 # %% [markdown]
-# ## A chain that does not answer
+# ## A chain that does not respond
 #
-# An `internal_error` with 503 says that nothing is wrong with the request. The wallet has signed;
-# once the chain answers again, the same confirm is taken.
+# An `internal_error` with 503 means that the request is valid. The wallet has signed; once the
+# chain responds again, Florin accepts the same confirm.
 
 # %%
 silent = {"kind": "answer", "method": "eth_call", "effect": "error", "times": 20}
@@ -154,10 +153,10 @@ repeated = await lab.rest("wallet", "POST", f"{path}/confirm", confirm)
 print("the same once more:", repeated.status, repeated.body["status"])
 
 # %% [markdown]
-# ## What the operator asks
+# ## The operator's calls
 #
-# Over gRPC only, with codes of the same list. The live key and the wallet that is pinned to a newer
-# version are made here.
+# Over gRPC only, with codes of the same list. This section creates the live key and the wallet that
+# is pinned to a newer version.
 
 
 # %%
@@ -199,9 +198,9 @@ older = {"App-Id": pinned.app_id, "Client-Id": "phone", "Pay-Version": versions[
 await refused("older than the pin", "GET", about, older)
 
 # %% [markdown]
-# ## What only the deployed profile tells
+# ## Codes of the deployed profile
 #
-# Callers that send `WCP-Version` instead of `Pay-Version` are told some faults by other names.
+# Callers that send `WCP-Version` instead of `Pay-Version` get different codes for some errors.
 
 # %%
 deployed = {**shop, "WCP-Version": versions["stable"][-1]}
@@ -216,30 +215,34 @@ keyed = {**deployed, "Idempotency-Key": "twice"}
 await refused("one asset twice", "POST", places, keyed, twice)
 
 # %% [markdown]
-# ## Which codes were raised
+# ## Codes that occurred
 #
-# Every code of the [reference](../docs/reference/errors.md), with the call that raised it here.
-# Some need a fault that cannot be arranged from outside.
+# Every code of the [reference](../docs/reference/errors.md), with the call that caused it here.
+# Some need a fault that cannot be caused from outside.
 
 # %%
 why_not = {
-    "bad_gateway": "a store that does not answer, for the deployed profile",
-    "version_conflict": "the store serialises changes, so none is lost to another",
+    "bad_gateway": "a database that does not respond, for the deployed profile",
+    "version_conflict": "the database serializes changes, so none is lost",
 }
 codes = pd.DataFrame(
-    (code, *raised.get(code, (REGISTRY[code].http, REGISTRY[code].message, "")), code in raised)
-    for code in Code
+    (
+        code,
+        *raised.get(code, (ERROR_SPECS[code].http_status, ERROR_SPECS[code].message, "")),
+        code in raised,
+    )
+    for code in ErrorCode
 )
 codes.columns = ["code", "HTTP", "message", "how", "raised"]
 codes["how"] = codes["how"].where(codes["raised"], codes["code"].map(why_not))
-print(int(codes["raised"].sum()), "of", len(codes), "codes were raised")
+print(int(codes["raised"].sum()), "of", len(codes), "codes occurred")
 codes
 
 # %% [markdown]
 # ## Outcomes on request
 #
-# The beginning of a reference id gives a test payment its outcome, without a chain. A declined one
-# has to be confirmed first, and moves no money.
+# The prefix of a reference id gives a test payment its outcome, without a chain. A declined payment
+# must be confirmed first, and moves no money.
 
 # %%
 asked = {}
@@ -250,20 +253,20 @@ declined = await lab.pay(await new("florin_test:declined"), buyer)
 asked["declined"] = name_of(declined.status)
 none = await lab.gateway.get_payment_options(await new("florin_test:no_options"), **accounts)
 asked["no_options"] = f"{len(none.options)} options"
-pd.Series(asked, name="is told").to_frame()
+pd.Series(asked, name="response").to_frame()
 
 # %% [markdown]
 # ## Faults of the chains
 #
-# `florin_fault` is a method of the embedded chains. Each of the following is armed before a wallet
-# confirms; the wallet has signed already. While the payment is in `processing`, the clock moves on.
+# `florin_fault` is a method of the embedded chains. The notebook arms each fault before a wallet
+# confirms; the wallet has already signed. While the payment is in `processing`, the clock moves on.
 #
 # | Column | |
 # |-|-|
-# | confirm | what the wallet is told: a status, or a code; after `quote_expired` it signs anew |
-# | waits | seen in `processing` while a fault that lasts was on |
+# | confirm | response to the wallet: a status, or a code; after `quote_expired` it signs again |
+# | waits | seen in `processing` while a lasting fault was active |
 # | end | the final status |
-# | moved | how often the merchant got its money, read from the chain |
+# | moved | how often the merchant received its money, read from the chain |
 
 
 # %%
@@ -290,7 +293,7 @@ async def ended(payment_id, looks=150):
 
 # %%
 async def attempt(payment_id, solana, fault=None):
-    """Signs for an option and confirms; what the wallet is told, and the price in minor units."""
+    """Sign for an option and confirm; return the wallet's response, and the price."""
     chain = lab.env[f"FLORIN_{'SOLANA' if solana else 'EVM'}_CHAIN"]
     offered = await lab.gateway.get_payment_options(payment_id, accounts=buyer.accounts(chain))
     option = offered.options[0]
@@ -308,7 +311,7 @@ async def attempt(payment_id, solana, fault=None):
 
 # %%
 async def under(fault, lasts=False, solana=False):
-    """A payment with a fault armed; `lasts` if it has to be cleared before the payment can end."""
+    """Pay with a fault armed; `lasts` if it must be cleared before the payment can end."""
     began, payment_id, held = time.monotonic(), await new(), await merchant_holds(solana)
     told, price = await attempt(payment_id, solana, fault)
     if told == "quote_expired":
@@ -326,10 +329,10 @@ async def under(fault, lasts=False, solana=False):
 
 
 # %% [markdown]
-# ## Answers that go wrong
+# ## Faulty responses of nodes
 #
-# What Florin sends is answered wrongly: refused, done and refused, not told, lost, late, or with a
-# lie. A wallet sees none of it.
+# The node answers Florin's calls with faults: refused, executed and refused, empty, lost, late, or
+# false. The wallet notices none of them.
 
 # %%
 LIE = "0x" + "11" * 32
@@ -340,10 +343,10 @@ rows = [await under({**answer, "effect": name, **more}) for name, more in effect
 pd.DataFrame(rows)
 
 # %% [markdown]
-# ## Chains that go wrong
+# ## Faulty chains
 #
 # A chain without blocks, a transaction that fails, a node that lags, blocks that are replaced, gas
-# that gets dearer.
+# that gets more expensive.
 
 # %%
 mine = {"kind": "reorg", "depth": 1, "delay": 1}
@@ -359,8 +362,8 @@ pd.DataFrame(rows[len(effects) :])
 # %% [markdown]
 # ## Solana
 #
-# Nothing lands, so many slots go by after the buyer signed that the transaction has lapsed, a node
-# remembers little, and a transaction is lost.
+# No transaction lands, so many slots pass after the signature that the transaction expires, a node
+# keeps little history, and a transaction is lost.
 
 # %%
 lost = {"kind": "answer", "method": "sendTransaction", "effect": "drop", "times": 1}
@@ -374,19 +377,19 @@ rows += of_solana
 pd.DataFrame(of_solana)
 
 # %% [markdown]
-# ## What a wallet does
+# ## Reactions of a wallet
 #
-# | It is told | It does |
+# | Response | Reaction |
 # |-|-|
-# | nothing, or no answer | the same confirm again, as often as it likes: it is carried out once |
-# | `processing` | waits, by stream or long poll; it never signs a second time |
-# | `internal_error` or `bad_gateway` with 502 or 503 | the same call again, ever more slowly |
-# | `rate_limited` | the same call after the time in `Retry-After` |
-# | `quote_expired` | asks for options again, and shows the new price |
-# | `payment_expired`, or any final status | ends; the buyer gets a new payment from the shop |
-# | `sanctioned_user` | offers another account, if it has one |
-# | `params_validation` with `ic_required` | opens the form in `details.url` |
-# | any other code | shows `message` and notes `requestId`: a programmer has to look |
+# | no response | repeat the same confirm as often as needed: it has one effect |
+# | `processing` | wait, by stream or long poll; never sign a second time |
+# | `internal_error` or `bad_gateway` with 502 or 503 | repeat the same call, with growing delays |
+# | `rate_limited` | repeat the same call after the time in `Retry-After` |
+# | `quote_expired` | request options again, and show the new price |
+# | `payment_expired`, or any final status | end; the buyer gets a new payment from the shop |
+# | `sanctioned_user` | offer a different account, if the wallet has one |
+# | `params_validation` with `ic_required` | open the form in `details.url` |
+# | any other code | show `message` and record `requestId`: a programmer must check |
 #
 # ## The totals reconcile
 
@@ -400,11 +403,11 @@ assert asked["declined"] == "failed"
 assert all(asked[name] == name for name in ("succeeded", "failed", "expired", "cancelled"))
 assert asked["no_options"] == "0 options"
 told_http = {code: http for code, (http, *_) in raised.items()}
-# 503 in place of 500: the same call may succeed later
+# 503 instead of 500: the same call can succeed later
 assert told_http.pop("internal_error") == 503
-assert all(REGISTRY[Code(code)].http == http for code, http in told_http.items())
+assert all(ERROR_SPECS[ErrorCode(code)].http_status == http for code, http in told_http.items())
 assert repeated.status == 200
-# whatever was armed, the payment ended well, and the money moved once
+# with every fault, the payment succeeded, and the money moved once
 assert faults["confirm"].str.endswith("processing").all()
 assert set(faults["end"]) == {"succeeded"}
 assert (faults["moved"] == 1).all()

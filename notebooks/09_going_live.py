@@ -12,17 +12,17 @@
 # ---
 
 # %% [markdown]
-# # What does it take to go live on a chain of your own?
+# # What does it take to go live on your own chain?
 #
 # You will see the commands of an operator, from an empty folder to the first live payment:
 #
 # - a chain is added by its node's address, and gets the settlement contract,
-# - Florin runs with it, without any of the test accounts,
-# - a merchant gets paid by a wallet, and the books agree with the chain.
+# - Florin runs with it, without test accounts,
+# - a wallet pays a merchant, and the ledger agrees with the chain.
 
 # %% tags=["parameters"]
-CHAIN_ID = 424242  # of the stand-in for a real chain
-CONFIRMATIONS = 2  # blocks that make a payment final; on a real chain more
+CHAIN_ID = 424242  # chain id of the substitute for a real chain
+CONFIRMATIONS = 2  # blocks for finality; a real chain needs more
 
 # %%
 import asyncio
@@ -43,28 +43,28 @@ from florin.v1.partner_pb2 import (
 from florin.v1.payment_pb2 import PaymentStatus
 from florin_client import AsyncClient
 from florin_client.wallet import Wallet
-from florin_server.boot.home import Home
-from florin_server.boot.operator.client import operator
+from florin_server.boot.home import StateFolder
+from florin_server.boot.operator.client import open_operator
 from florin_server.config import Settings
 from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
-from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
+from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 from florin_server.rails.evm.setup.deployment import DEPLOYER, DEPLOYER_CODE
 from lab import refuse, units
 
-refuse()  # this one brings up everything itself
+refuse()  # this notebook starts everything itself
 
 # %% [markdown]
-# ## A stand-in for a real chain
+# ## A substitute for a real chain
 #
-# The chain that Florin brings along plays it: with another chain id, somebody's token, the
-# deterministic deployer that real chains have, and nothing of Florin. All that follows asks its
-# node by HTTP, as it would any other.
+# The embedded chain plays this role: with a different chain id, a foreign token, the deterministic
+# deployer that real chains have, and nothing of Florin. All following steps call its node over
+# HTTP, like any other node.
 
 # %%
 settings = EvmDevSettings(chain_id=CHAIN_ID, code={DEPLOYER: DEPLOYER_CODE}, block_interval_s=0.2)
 chain = await EvmDevChain.open(None, settings)
 node = f"http://127.0.0.1:{await chain.serve_http()}"
-rpc, name = JsonRpc(LocalTransport(chain.handle)), f"eip155:{CHAIN_ID}"
+rpc, name = JsonRpcClient(LocalTransport(chain.handle)), f"eip155:{CHAIN_ID}"
 
 
 async def give(address, wei=0, tokens=0):
@@ -78,11 +78,12 @@ async def holds(address):
 
 
 # %% [markdown]
-# ## A folder of its own
+# ## A separate folder
 #
-# Real money gets a state folder that was never used for tests, and keys that a password opens. What
-# a command says to people goes to stderr, what a script wants of it to stdout; here both are shown.
-# `FLORIN_PAY_URL` is where buyers reach the pages: the doctor finds it a fault if nobody else can.
+# Real money needs a state folder that was never used for tests, and keys that a password decrypts.
+# Commands write messages for people to stderr, and output for scripts to stdout; here both are
+# shown. `FLORIN_PAY_URL` is where buyers reach the pages: `florin doctor` reports a fault if buyers
+# cannot reach it.
 
 # %%
 folder = tempfile.TemporaryDirectory()
@@ -91,7 +92,7 @@ clean = {key: value for key, value in os.environ.items() if not key.startswith("
 ports = {"FLORIN_HTTP_PORT": "0", "FLORIN_GRPC_PORT": "0"}
 public = {"FLORIN_PAY_URL": "https://pay.example"}
 secret = {"FLORIN_KEYSTORE_PASSWORD": "correct horse battery staple"}
-# kernels ask programs for colours
+# kernels make programs print colors
 plain = {"NO_COLOR": "1", "FORCE_COLOR": "", "CLICOLOR_FORCE": ""}
 environment = {**clean, **ports, **public, **secret, **plain, "FLORIN_HOME": str(home)}
 program = str(Path(sys.executable).with_name("florin"))
@@ -109,8 +110,8 @@ async def florin(*words):
 # %% [markdown]
 # ## The chain is added
 #
-# The command asks the node and the token what they are, and makes two keys: one that pays for gas,
-# and one that receives fees and pays refunds.
+# The command reads the properties of the node and the token, and creates two keys: one pays for
+# gas, the other receives fees and pays refunds.
 
 # %%
 words = ["chain", "add", "--rpc-url", node, "--chain", name, "--name", "Far Away", "--live"]
@@ -123,24 +124,24 @@ relayer, treasury = told["Relayer"].lower(), told["Treasury"].lower()
 # %% [markdown]
 # ## The contract
 #
-# Somebody has to pay for putting it there: the relayer, which gets some coin first. The address is
-# the same on every chain; where the contract is already, nothing is done.
+# The relayer pays for the deployment, and needs some native coin first. The address is the same on
+# every chain; where the contract already exists, the command does nothing.
 
 # %%
 await give(relayer, wei=10**18)
 deployed = await florin("chain", "deploy", "far-away", "--yes")
 
 # %% [markdown]
-# ## A look before the start
+# ## A check before the start
 
 # %%
 doctor = await florin("doctor")
 
 # %% [markdown]
-# ## It runs
+# ## Florin runs
 #
-# The way to the service is in its folder, for commands and for this notebook. There is no
-# `demo.env`: embedded chains and test accounts are off once a live chain is there.
+# The address of the service is in its folder, for commands and for this notebook. There is no
+# `demo.env`: embedded chains and test accounts are off once a live chain exists.
 
 # %%
 log = (Path(folder.name) / "log").open("wb")
@@ -148,7 +149,7 @@ service = await asyncio.create_subprocess_exec(
     program, "up", env=environment, stdout=log, stderr=log
 )
 for _ in range(300):
-    where = Home(home).addresses()
+    where = StateFolder(home).find_addresses()
     if where or service.returncode is not None:
         break
     await asyncio.sleep(0.1)
@@ -156,29 +157,29 @@ demo = (home / "demo.env").exists()
 print("gRPC at", where["grpc"], "| demo.env:", demo)
 
 # %% [markdown]
-# ## Who may call
+# ## Callers
 #
-# A partner with its key, a merchant, a wallet, each for live data. From a shell these are
-# `florin partners create`, `florin keys create`, `florin merchants import` and
-# `florin wallets register`, with `--live`; here they are the same calls of the running service.
+# A partner with its key, a merchant, a wallet, each for live data. In a shell, use `florin partners
+# create`, `florin keys create`, `florin merchants import` and `florin wallets register`, with
+# `--live`; the notebook makes the same calls to the running service.
 
 # %%
-async with operator(Home(home), lambda: Settings(home=home), running_only=True) as desk:
-    partner = await desk.ask("CreatePartner", CreatePartnerRequest(name="Tea & Co"))
+async with open_operator(StateFolder(home), lambda: Settings(home=home), running_only=True) as desk:
+    partner = await desk.call("CreatePartner", CreatePartnerRequest(name="Tea & Co"))
     asked = {"kind": API_KEY_KIND_PARTNER, "partner_id": partner.id, "live": True}
-    key = (await desk.ask("CreateApiKey", CreateApiKeyRequest(**asked))).secret
+    key = (await desk.call("CreateApiKey", CreateApiKeyRequest(**asked))).secret
     who = {"merchant_id": "tea-house", "name": "Tea House", "email": "owner@tea-house.example"}
     request = ImportMerchantRequest(partner_id=partner.id, live=True, **who)
-    merchant = (await desk.ask("ImportMerchant", request)).merchant.id
+    merchant = (await desk.call("ImportMerchant", request)).merchant.id
     request = RegisterWalletRequest(name="Purse", live=True)
-    app_id = (await desk.ask("RegisterWallet", request)).app_id
+    app_id = (await desk.call("RegisterWallet", request)).app_id
 print(partner.id, merchant, app_id, key[:11] + "…")
 
 # %% [markdown]
 # ## The first live payment
 #
-# The merchant says where its money goes, and asks. The buyer has tokens and no coin: it signs, and
-# the relayer pays for gas.
+# The merchant sets its destination, and requests a payment. The buyer has tokens and no native
+# coin: the buyer signs, and the relayer pays for gas.
 
 # %%
 here = {"target": where["grpc"], "plaintext": True}
@@ -198,10 +199,10 @@ final = await shop.merchant.wait_final(payment.payment_id, timeout=60)
 print(PaymentStatus.Name(final.status), "live:", payment.live, final.info.tx_id)
 
 # %% [markdown]
-# ## What the chain says
+# ## The transaction on the chain
 #
-# The transaction is the relayer's, to the contract that was deployed; the token has moved from the
-# buyer to the merchant.
+# The relayer sent the transaction to the deployed contract; the token moved from the buyer to the
+# merchant.
 
 # %%
 receipt = await rpc.call("eth_getTransactionReceipt", final.info.tx_id)
@@ -214,16 +215,16 @@ display = option.amount.display
 pd.Series({who: units(held[who], display.decimals) for who in held}, name="tokens").to_frame()
 
 # %% [markdown]
-# ## The books
+# ## The ledger
 #
-# The operator's check compares them with the chain, as `florin ledger check` does, beside the
-# running service. What differs on a real chain: the address of the node, coin for the relayer that
-# costs something, a depth of blocks that suits the chain, and TLS in front of the service.
+# The operator's check compares the ledger with the chain, like `florin ledger check`, while the
+# service runs. A real chain differs in four points: the address of the node, native coin for the
+# relayer that has a price, a suitable confirmation depth, and TLS in front of the service.
 
 # %%
-async with operator(Home(home), lambda: Settings(home=home), running_only=True) as desk:
+async with open_operator(StateFolder(home), lambda: Settings(home=home), running_only=True) as desk:
     for _ in range(100):
-        check = await desk.ask("CheckLedger", CheckLedgerRequest())
+        check = await desk.call("CheckLedger", CheckLedgerRequest())
         if {one.verdict for one in check.wallets} == {BALANCE_VERDICT_EXACT}:
             break
         await asyncio.sleep(0.1)
@@ -252,7 +253,7 @@ log.close()
 await chain.close()
 folder.cleanup()
 assert (added[0], deployed[0]) == (0, 0)
-assert (doctor[0], ended) == (1, 0)  # nobody answers at pay_url before the start
+assert (doctor[0], ended) == (1, 0)  # pay_url is not reachable before the start
 assert not demo
 assert list(check.problems) == []
 assert set(books["verdict"]) == {"exact"}

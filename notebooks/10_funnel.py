@@ -18,12 +18,12 @@
 #
 # - how many reach each step, and how many leave after it,
 # - the share that leaves by merchant, chain, amount and hour,
-# - how long those who pay take, and when those who do not were last seen.
+# - how long paying buyers take, and when the others were last seen.
 
 # %% tags=["parameters"]
 SEED, PAYMENTS, DAYS = 7, 400, 7
-MERCHANTS = 8  # shown one by one, the largest; the others together
-ENOUGH = 10  # payments; a share of fewer is not compared
+MERCHANTS = 8  # the largest merchants, shown separately; the others together
+ENOUGH = 10  # payments; smaller groups are not compared
 
 # %%
 from itertools import pairwise
@@ -38,21 +38,20 @@ data = load("payments", "events", "options", seed=SEED, payments=PAYMENTS, days=
 print(data.source)
 
 # %% [markdown]
-# ## What is counted
+# ## Definitions
 #
 # | Figure | Numerator | Denominator | Excluded |
 # | - | - | - | - |
-# | created | payments | – | payments that are still open, or whose outcome was simulated |
-# | options seen | payments for which an account was offered an option | created | the same |
-# | fetched | payments of which a wallet had what is to be signed | created | the same |
-# | confirmed | payments that were `processing` | created | the same |
-# | succeeded | payments that are `succeeded` | created | the same |
-# | left | payments that were never `processing` | created; by chain: options seen | the same |
+# | created | payments | – | payments that are still open, or have a simulated outcome |
+# | options seen | payments with options for an account | created | as above |
+# | fetched | payments whose actions to sign a wallet received | created | as above |
+# | confirmed | payments that were `processing` | created | as above |
+# | succeeded | payments that are `succeeded` | created | as above |
+# | left | payments that were never `processing` | created; by chain: options seen | as above |
 #
-# A payment that reached a step has reached all steps before it. Some options bring what is to be
-# signed with them; the others are built when a wallet fetches them. A method is known to be of the
-# first kind if a payment was confirmed with it and never fetched. A buyer who saw such an option
-# counts as having fetched.
+# A payment that reached a step has reached all steps before it. Some options include the actions to
+# sign; for others, a wallet fetches them. A method is of the first kind if a payment was confirmed
+# with it and never fetched. A buyer who saw such an option counts as having fetched.
 
 # %%
 events, options = data["events"], data["options"]
@@ -76,12 +75,12 @@ reached["options seen"] = reached.fetched | reached.index.isin(options.payment_i
 reached["created"] = True
 STEPS = ["created", "options seen", "fetched", "confirmed", "succeeded"]
 steps = {step: int(reached[step].sum()) for step in STEPS}
-print("options that bring what is to be signed:", ", ".join(sorted(at_once)))
+print("options with actions to sign:", ", ".join(sorted(at_once)))
 
 # %% [markdown]
 # ## The funnel
 #
-# Look for the step that loses the most of the step before.
+# Look for the step that loses the largest share of the step before.
 
 # %%
 on = axes("How many payments reach each step", "payments", "", note=data.source)
@@ -97,7 +96,7 @@ print(
 )
 
 # %% [markdown]
-# ## Who leaves: merchants
+# ## Leaving by merchant
 #
 # Look for bars whose bounds do not overlap: only these merchants differ.
 
@@ -106,7 +105,7 @@ payments["left"] = ~reached.confirmed
 
 
 def by(keys: pd.Series) -> dict[str, tuple[int, int]]:
-    """How many left, of how many, for each key; the order of the keys is kept."""
+    """Return how many left, of how many, for each key, in the order of the keys."""
     grouped = payments.left.groupby(keys.reindex(payments.index), sort=True, observed=True)
     return {str(key): (int(some.sum()), len(some)) for key, some in grouped}
 
@@ -114,16 +113,16 @@ def by(keys: pd.Series) -> dict[str, tuple[int, int]]:
 largest = payments.merchant_id.value_counts().index[:MERCHANTS]
 ranks = {one: f"{n}. …{one[-6:]}" for n, one in enumerate(largest, 1)}
 merchants = payments.merchant_id.map(ranks).fillna("others")
-on = axes("Who leaves, by merchant", "share of payments that left", "the largest first, end of id")
+on = axes("Buyers who leave, by merchant", "share of payments that left", "largest first, id")
 draw_shares(on, by(merchants))
 
 
 # %%
 def told(name: str, counts: dict[str, tuple[int, int]]) -> None:
-    """Says whether the highest and the lowest share differ by more than chance."""
+    """Print whether the highest and the lowest share differ by more than chance."""
     shares = sorted((a / n, n, key) for key, (a, n) in counts.items() if n >= ENOUGH)
     if len(shares) < 2:
-        print(f"By {name} there is nothing to compare.")
+        print(f"By {name}: nothing to compare.")
         return
     (low, n, lowest), *_, (high, m, highest) = shares
     pooled = (low * n + high * m) / (n + m)
@@ -136,44 +135,44 @@ def told(name: str, counts: dict[str, tuple[int, int]]) -> None:
 told("merchant", by(merchants))
 
 # %% [markdown]
-# The highest and the lowest of several shares are far apart even where all are equal, therefore the
-# sentence asks for three standard errors.
+# The highest and the lowest of several shares are far apart even if all true shares are equal. So
+# the sentence requires three standard errors.
 #
-# ## Who leaves: chains
+# ## Leaving by chain
 #
-# The chain is that of the first account which was offered options. Payments that nobody looked at
-# have none, so the share is of payments that saw options.
+# The chain is that of the first account with options. Payments without options have no chain, so
+# the share is of payments with options.
 
 # %%
 first = options.sort_values("offered_at").groupby("payment_id").chain_id.first()
 chains = by(first.str.split(":").str[0])
-on = axes("Who leaves after seeing options, by chain", "share of payments that left", "chain")
+on = axes("Buyers who leave after seeing options, by chain", "share of payments that left", "chain")
 draw_shares(on, chains)
 told("chain", chains)
 
 # %% [markdown]
-# The sentence below the chart says whether the chains differ.
+# The sentence below the chart states whether the chains differ.
 #
-# ## Who leaves: amounts
+# ## Leaving by amount
 #
-# Amounts are in whole units of what was asked for, currencies together. Look for a share that rises
-# from top to bottom.
+# Amounts are in whole units of the requested currency, all currencies together. Look for a share
+# that rises from top to bottom.
 
 # %%
 BOUNDS = [0, 5, 20, 100, 500, np.inf]
 NAMES = ["below 5", "5 to 20", "20 to 100", "100 to 500", "500 and more"]
 requested = pd.to_numeric(payments.requested)
 amounts = by(pd.cut(requested, BOUNDS, right=False, labels=NAMES))
-on = axes("Who leaves, by amount", "share of payments that left", "whole units asked for")
+on = axes("Buyers who leave, by amount", "share of payments that left", "requested whole units")
 draw_shares(on, amounts)
 told("amount", amounts)
 
 # %% [markdown]
-# The sentence says how far the extremes are apart; shares of few payments have wide bounds.
+# The sentence states how far the extremes are apart; shares of few payments have wide bounds.
 #
-# ## Who leaves: hours
+# ## Leaving by hour
 #
-# First, when payments are made at all. Look for dark fields: busy hours.
+# First, when payments are created at all. Look for dark fields: busy hours.
 
 # %%
 DAY_NAMES = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
@@ -185,27 +184,27 @@ on.tick_params(axis="x", labelsize=8)
 print(f"The busiest hour of the week has {busy.to_numpy().max():,} payments.")
 
 # %% [markdown]
-# Then the share that leaves, by six parts of the day. Look for a part whose bounds lie apart from
+# Then the share that leaves, by six parts of the day. Look for a part whose bounds do not overlap
 # those of the others.
 
 # %%
 parts = by((hours // 4 * 4).map(lambda hour: f"{hour:02} to {hour + 4:02}"))
-on = axes("Who leaves, by time of day", "share of payments that left", "hours (UTC)")
+on = axes("Buyers who leave, by time of day", "share of payments that left", "hours (UTC)")
 draw_shares(on, parts)
 told("time of day", parts)
 
 # %% [markdown]
-# ## When
+# ## Time to options and to the confirm
 #
-# How long it takes from the creation until options are seen and until the confirm, for payments
-# that were confirmed. Look at where the curves end, far from the time that a payment has.
+# The time from creation until options are seen and until the confirm, for confirmed payments. Look
+# at where the curves end, far from the lifetime of a payment.
 
 # %%
 seen_at = options.groupby("payment_id").offered_at.min()
 seen_s = (seen_at - payments.created_at).dt.total_seconds()[reached.confirmed].dropna()
 confirmed_at = accepted.groupby("payment_id")["at"].min()
 confirmed_s = (confirmed_at - payments.created_at).dt.total_seconds().dropna()
-on = axes("How long buyers who pay take", "seconds from the creation", "share of payments")
+on = axes("Time that paying buyers take", "seconds from creation", "share of payments")
 draw_ecdf(on, {"until options are seen": seen_s, "until the confirm": confirmed_s})
 median, low, high = quantile(confirmed_s, 0.5)
 mark(on, median, f"half confirm by {median:.0f} s")
@@ -222,17 +221,17 @@ after = seen_at.reindex(left.index)
 print(
     f"Of {len(left):,} who left, {after.isna().sum():,} never saw options,",
     f"{(after.notna() & ~reached.fetched[left.index]).sum():,} saw them and fetched nothing,",
-    f"{reached.fetched[left.index].sum():,} had what is to be signed.",
+    f"{reached.fetched[left.index].sum():,} had actions to sign.",
 )
 
 # %% [markdown]
-# ## How it ends for those who leave
+# ## The end of abandoned payments
 #
-# Look for `cancelled`: these said that they leave, all others just went away.
+# Look for `cancelled`: these buyers cancelled, all others just left.
 
 # %%
 ends = {str(k): (int(n), len(left)) for k, n in left.status.value_counts().items()}
-on = axes("How payments end that were never confirmed", "share of payments that left", "")
+on = axes("End of payments that were never confirmed", "share of payments that left", "")
 draw_shares(on, ends)
 print("; ".join(f"{end}: {n:,} of {total:,}" for end, (n, total) in ends.items()))
 

@@ -12,19 +12,19 @@
 # ---
 
 # %% [markdown]
-# # How long until a payment is final, and is that what was promised?
+# # How long until a payment is final, and does that match the estimate?
 #
 # You will see the time from the confirm until a payment has succeeded:
 #
-# - by chain, beside the promise (`etaS`) that came with the option,
+# - by chain, beside the estimate (`etaS`) of the option,
 # - by method, in phases: until it is sent, until it is in a block, until the block is final,
-# - by depth, on chains that ask for more blocks,
-# - which chains are slower than they promise, named.
+# - by confirmation depth, on chains that need more blocks,
+# - the chains that are slower than their estimates, by name.
 
 # %% tags=["parameters"]
-DEPTHS = (1, 5, 12)  # blocks that make a payment final, in simulations of their own
-EACH = 24  # payments of each of those
-SHARES = (0.5, 0.9, 0.95)  # the quantiles that are told
+DEPTHS = (1, 5, 12)  # confirmation depths of separate simulations
+EACH = 24  # payments of each depth
+SHARES = (0.5, 0.9, 0.95)  # reported quantiles
 
 # %%
 import os
@@ -40,32 +40,33 @@ data = load(*TABLES)
 print(data.source)
 
 # %% [markdown]
-# ## What is counted
+# ## Definitions
 #
-# The API says of `etaS`: estimated seconds from confirm to final. Each option has its own.
-# Promises follow what payments took: all are compared with the first one of their chain and method.
+# The API defines `etaS` as the estimated seconds from confirm to final. Each option has its own
+# estimate. Estimates follow the duration of earlier payments: all payments are compared with the
+# first estimate of their chain and method.
 #
 # | Figure | From | Until | Left out |
 # | - | - | - | - |
 # | Time to final | the confirm | the payment has succeeded | simulated outcomes |
 # | To be sent | the confirm | our first transaction for it is signed | sent by the buyer: 0 |
-# | To be mined | the same moment | the time of its block | chains that cannot be read |
-# | To be final | the time of its block | the payment has succeeded | the same |
+# | To be mined | the same time | the time of its block | chains that cannot be read |
+# | To be final | the time of its block | the payment has succeeded | as above |
 # | The chain's own time | our first transaction for it is signed | the payment has succeeded | |
 #
 # | Figure | Numerator | Denominator |
 # | - | - | - |
-# | Kept promises | payments whose time to final is `etaS` or less | payments that succeeded |
-# | Depth | blocks that make a payment final, its own included | |
+# | Kept estimates | payments whose time to final is `etaS` or less | payments that succeeded |
+# | Depth | blocks until a payment is final, its own included | |
 #
-# Chains tell the time of a block in whole seconds, cut off: the phases before and after it are off
-# by up to a second, their sum is not. Bounds are those of the band by Dvoretzky, Kiefer and
-# Wolfowitz (DKW), which holds for all quantiles at once, at 95 %. ∞ says that there are too few.
+# Chains report the time of a block in truncated seconds: the phases before and after it are off by
+# up to a second, their sum is not. Bounds are those of the band by Dvoretzky, Kiefer and Wolfowitz
+# (DKW), which is valid for all quantiles at once, at 95 %. ∞ means that there are too few payments.
 
 
 # %%
 def times(data) -> pd.DataFrame:
-    """One row for each payment that went to its end on a chain, with seconds."""
+    """Return one row for each payment that ended on a chain, with seconds."""
     events, options, sent = data["events"], data["options"], data["transaction_items"]
     final = events[events.cause == "effect_final"].set_index("payment_id")["at"].rename("final")
     sent = sent.merge(data["transactions"], on="tx_id").groupby("payment_id").signed_at.min()
@@ -76,7 +77,7 @@ def times(data) -> pd.DataFrame:
     found["sent"] = found.signed_at.fillna(found.confirmed_at)
     found["total"] = (found.final - found.confirmed_at).dt.total_seconds().round(3)
     found["own"] = (found.final - found.sent).dt.total_seconds().round(3)
-    # promises follow what payments took: all are compared with the first one of their kind
+    # estimates follow earlier payments: compare all with the first estimate of their kind
     found = found.sort_values("confirmed_at")
     found["eta"] = found.groupby(["chain_id", "method"]).eta.transform("first")
     return found
@@ -88,8 +89,8 @@ print(f"{len(paid):,} payments that succeeded on {paid.chain_id.nunique()} chain
 # %% [markdown]
 # ## By chain
 #
-# Look at where each curve crosses the promise of its chain: that share was final in time. A curve
-# that is all to the left of its line keeps its promise; the band says how sure that is.
+# Look at where each curve crosses the estimate of its chain: that share was final in time. A curve
+# that is completely to the left of its line keeps its estimate; the band shows the uncertainty.
 
 # %%
 by_chain = dict(iter(paid.groupby("chain_id")))
@@ -98,12 +99,12 @@ draw_ecdf(chart, {f"{chain[:24]}": some.total for chain, some in by_chain.items(
 chart.set_xlim(0, 1.05 * max(paid.total.max(), paid.eta.max()))
 chart.legend(loc="best")
 for promise in sorted(paid.eta.unique()):
-    mark(chart, promise, f"promised: {promise} s")
+    mark(chart, promise, f"estimate: {promise} s")
 
 
 # %%
 def told(seconds) -> str:
-    """Quantiles with their bounds."""
+    """Format quantiles with their bounds."""
     each = []
     for share in SHARES:
         at, low, high = band_quantile(seconds, share)
@@ -113,14 +114,14 @@ def told(seconds) -> str:
 
 for chain, some in by_chain.items():
     kept = (some.total <= some.eta).sum()
-    print(f"{chain}: {kept:,} of {len(some):,} kept their promise; {told(some.total)}")
+    print(f"{chain}: {kept:,} of {len(some):,} kept their estimate; {told(some.total)}")
 
 # %% [markdown]
 # ## Is a chain slow?
 #
-# A promise is an estimate, so one late payment breaks nothing. A chain is named if, at 95 %, fewer
-# than half of its payments were final within their promise, counted from when they were sent: what
-# a payment waits for before that is not the chain's doing.
+# An estimate is not exact, so one late payment proves nothing. A chain is slow if, at 95 %, fewer
+# than half of its payments were final within their estimate, counted from when they were sent: the
+# chain does not cause waits before that.
 
 # %%
 slow = []
@@ -129,15 +130,15 @@ for chain, some in by_chain.items():
     within = (some.own <= some.eta).mean()
     if within + half < 0.5:
         slow.append(chain)
-    print(f"{chain}: {within:.0%} ± {100 * half:.0f} points within the promise once sent")
+    print(f"{chain}: {within:.0%} ± {100 * half:.0f} points within the estimate once sent")
 print(f"Slower than promised: {', '.join(slow) or 'no chain'}.")
 
 # %% [markdown]
 # ## By method, in phases
 #
-# The chains are asked when each payment's block came. Look for the longest part of each bar: before
-# the transaction is sent it is the buyer's approval or our queue, then the wait for a block, then
-# depth.
+# The notebook reads the time of each payment's block from the chains. Look for the longest part of
+# each bar: before sending, it is the buyer's approval or Florin's queue, then the wait for a block,
+# then the confirmation depth.
 
 # %%
 mined = {}
@@ -152,7 +153,7 @@ print(f"Payments on chains that cannot be read: {paid.mined.isna().sum():,} {unr
 # %%
 PHASES = {"to be sent": "confirmed_at", "to be mined": "sent", "to be final": "mined"}
 read = paid[paid.mined.notna()].copy()
-# a whole second that was cut off may lie before what led to the block
+# a truncated second can be before the event that led to the block
 read["mined"] = read[["mined", "sent"]].max(axis=1)
 read["mined"] = read[["mined", "final"]].min(axis=1)
 ends = [*list(PHASES.values())[1:], "final"]
@@ -169,25 +170,26 @@ for method, some in paid.groupby("method"):
     longest = phases.loc[method].idxmax() if method in phases.index else "unknown"
     promises = ", ".join(f"{one} s" for one in sorted(some.eta.unique()))
     print(f"{method} (n = {len(some):,}): {told(some.total)}")
-    print(f"  longest phase: {longest}; promised: {promises}")
+    print(f"  longest phase: {longest}; estimate: {promises}")
 
 # %% [markdown]
-# Some methods may be late on chains that are not: then the time goes by before anything is sent.
-# Where the buyer's wallet sends an approval first that is a block more, and so is what is promised.
+# Some methods can be late on chains that are not slow: then the time passes before the payment is
+# sent. If the buyer's wallet sends an approval first, that takes one block more, and so does the
+# estimate.
 
 # %%
 late = paid[~paid.chain_id.isin(slow) & (paid.total > paid.eta)]
 for method, some in late.groupby("method"):
     before, of = (some.total - some.own).median(), (paid.method == method).sum()
-    print(f"{method}: {len(some):,} of {of:,} late; in the middle {before:.1f} s before sending")
+    print(f"{method}: {len(some):,} of {of:,} late; median {before:.1f} s before sending")
 print(f"{len(late):,} late payments on chains that are not slow")
 
 # %% [markdown]
 # ## By depth
 #
-# More blocks are safer and slower. Simulations with other depths of the EVM chain, each with buyers
-# of the same seed: look at whether the median keeps below the promise as depth grows. A state
-# folder of one's own has one depth, so that nothing is drawn for it.
+# More blocks are safer and slower. The chart shows simulations with other depths of the EVM chain,
+# each with buyers of the same seed: look at whether the median stays below the estimate as depth
+# grows. Your own state folder has a single depth, so nothing is drawn for it.
 
 # %%
 HERE = not os.environ.get("FLORIN_TARGET")
@@ -205,17 +207,17 @@ if HERE:
     low, high = ([abs(at - one[n]) for at, *one in medians.values()] for n in (0, 1))
     middle = [at for at, *_ in medians.values()]
     chart.errorbar(list(medians), middle, [low, high], fmt="o-", capsize=4, label="median")
-    # without the block of an approval, as the time is that from sent to final
+    # without the block of an approval, as the time is from sent to final
     promises = deep.groupby("depth").eta.min()
-    chart.plot(promises.index, promises, "s--", color=COLOURS[1], label="promised")
+    chart.plot(promises.index, promises, "s--", color=COLOURS[1], label="estimate")
     chart.set(xlim=(0, None), ylim=(0, None))
     chart.legend(loc="upper left")
 
 # %%
 for depth, some in deep.groupby("depth"):
     kept = (some.own <= some.eta.min()).sum()
-    print(f"{depth} blocks, promised {some.eta.min()} s: {told(some.own)}")
-    print(f"  {kept} of {len(some)} within the promise once sent")
+    print(f"{depth} blocks, estimate {some.eta.min()} s: {told(some.own)}")
+    print(f"  {kept} of {len(some)} within the estimate once sent")
 
 # %% [markdown]
 # ## The totals reconcile

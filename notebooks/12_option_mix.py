@@ -16,14 +16,14 @@
 #
 # You will see:
 #
-# - what was offered beside what was chosen, by method and asset,
-# - what a payment by each method cost: gas, and the rent of accounts on Solana,
-# - how the gas of a payment falls when more of them share a transaction,
-# - from which amount on a fee pays for it.
+# - offered options beside chosen options, by method and asset,
+# - the cost of a payment by each method: gas, and rent of accounts on Solana,
+# - how the gas per payment falls when more payments share a transaction,
+# - the amount from which a fee covers the gas.
 
 # %% tags=["parameters"]
-SIZES = (1, 2, 5, 12, 30)  # payments that wait for the relayer at once
-FEE_BASIS_POINTS = 50  # what the operator keeps of each of these
+SIZES = (1, 2, 5, 12, 30)  # payments that wait for the relayer together
+FEE_BASIS_POINTS = 50  # fee of the operator for each of these
 
 # %%
 import asyncio
@@ -45,21 +45,21 @@ data = load(*TABLES)
 print(data.source)
 
 # %% [markdown]
-# ## What is counted
+# ## Definitions
 #
 # | Figure | Numerator | Denominator | Left out |
 # | - | - | - | - |
-# | Offered | payments for which the option was there | payments with options | |
-# | Chosen | payments that were bound to it | payments for which it was offered | |
+# | Offered | payments with the option | payments with options | |
+# | Chosen | payments that chose it | payments for which it was offered | |
 # | Cost of a payment | gas and rent booked for its transactions | payments in them | |
-# | Overhead | the same of transactions that settle nothing | | |
+# | Overhead | gas and rent of transactions that settle nothing | | |
 # | Batch size | payments of a transaction | | other transactions |
 # | Gas of a payment | gas used by a transaction | its batch size | other transactions |
 # | Break-even | gas of a payment, in dollars | share that the operator keeps | fixed fees |
 #
-# Costs are what the books say: they are compared with the chains by 15_reconciliation. What a
-# buyer's wallet sends itself (`direct`) costs the operator nothing. Coins of different chains are
-# not added up.
+# Costs are those of the ledger: 15_reconciliation compares them with the chains. Transactions that
+# a buyer's wallet sends itself (`direct`) cost the operator nothing. Native coins of different
+# chains are not added up.
 
 # %%
 options = data["options"].copy()
@@ -72,30 +72,30 @@ chosen = options[options.chosen].groupby("label").payment_id.nunique()
 mix = pd.DataFrame({"offered": seen, "chosen": chosen}).fillna(0).astype(int)
 mix = mix.sort_values("chosen", ascending=False)
 asked, bound = options.payment_id.nunique(), options[options.chosen].payment_id.nunique()
-print(f"{asked:,} payments had options, {bound:,} were bound to one")
+print(f"{asked:,} payments had options, {bound:,} chose an option")
 mix
 
 # %% [markdown]
-# ## What buyers choose
+# ## Options that buyers choose
 #
 # Look at how far apart the bars are. They do not add up to 100 %: each is a share of the payments
-# for which that option was there. Error bars are 95 %.
+# with that option. Error bars are 95 %.
 
 # %%
-chart = axes("Chosen where it was offered", "Share of payments with the option", "", data.source)
+chart = axes("Chosen where offered", "Share of payments with the option", "", data.source)
 draw_shares(chart, {label: (row.chosen, row.offered) for label, row in mix.iterrows()})
 
 # %%
 first = mix.index[0]
-print(f"Most buyers chose {first}: {mix.chosen.iloc[0]:,} of {bound:,} who chose at all.")
+print(f"Most buyers chose {first}: {mix.chosen.iloc[0]:,} of {bound:,} who chose an option.")
 several = options.groupby("payment_id").label.nunique().reindex(options.payment_id.unique())
 print(f"{(several > 1).sum():,} of {asked:,} had more than one kind of option to choose from.")
 
 # %% [markdown]
-# ## What it cost
+# ## Costs
 #
-# Every transaction of ours has a journal of its gas, and of rent if it opened accounts. Both are
-# shared evenly among the payments in it; what failed on the way counts too.
+# Every transaction of Florin has a journal of its gas, and of rent if it opened accounts. Both are
+# shared evenly among its payments; failed transactions count too.
 
 # %%
 ledger = data["ledger"]
@@ -123,9 +123,9 @@ by_method = coins.groupby([total.method, total.asset]).agg(["size", "min", "medi
 by_method.round(9)
 
 # %% [markdown]
-# The sums below are whole coins, by chain: gas and rent, and what of it went to other transactions,
-# such as payouts and the opening of accounts. Rent is not lost: it comes back when an account is
-# closed.
+# The sums below are whole native coins, by chain: gas and rent, and their part for other
+# transactions, such as payouts and the opening of accounts. Rent is not lost: it is returned when
+# an account is closed.
 
 # %%
 for asset, some in costs.groupby("asset"):
@@ -135,14 +135,15 @@ for asset, some in costs.groupby("asset"):
     print(f"{asset}: gas {gas:f}, rent {rent:f}; of it overhead {aside.normalize():f}")
 paid = data["payments"][data["payments"].status == "succeeded"].payment_id
 kept = options[options.chosen & options.payment_id.isin(paid)]
-print(f"Fees were kept from {(kept.fee_minor != 0).sum():,} of {len(kept):,} payments.")
+print(f"Fees were charged on {(kept.fee_minor != 0).sum():,} of {len(kept):,} payments.")
 
 # %% [markdown]
 # ## Payments that wait together
 #
-# Florin settles at once whatever waits, in one transaction, on EVM chains. Payments wait together
-# when many come in a moment, or after a pause of the relayer, as here: it is paused on a Florin of
-# its own, so many buyers confirm, and it is resumed. On Solana each payment is a transaction.
+# On EVM chains, Florin settles all waiting payments at once, in one transaction. Payments wait
+# together when many arrive at the same moment, or after a pause of the relayer. Here the notebook
+# pauses the relayer of its own Florin, many buyers confirm, and the notebook resumes it. On Solana
+# each payment is a separate transaction.
 
 # %%
 NAMES = ("guard", "address", "app", "failure")
@@ -154,14 +155,14 @@ senders = [one.id for one in executors if one.id.startswith(chain_id)]
 
 
 async def signed(currency):
-    """A payment whose buyer has signed, approved if need be, and not confirmed."""
+    """Return a payment whose buyer has signed, and approved if needed, but not confirmed."""
     made = await lab.merchant.create_payment(amount=(f"iso4217/{currency}", 1250))
     wallet = lab.wallet()
     accounts = wallet.accounts(chain_id)
     offered = await lab.gateway.get_payment_options(made.payment_id, accounts=accounts)
     option = next(one for one in offered.options if "/erc20:" in one.amount.unit)
     outputs = await asyncio.to_thread(wallet.execute, option.actions, option=option)
-    # an approval that is not mined yet would keep its payment out of the transaction of the others
+    # an unmined approval would keep its payment out of the shared transaction
     for approval in outputs[:-1]:
         for _ in range(600):
             if await lab.chain("eth_getTransactionReceipt", approval):
@@ -172,7 +173,7 @@ async def signed(currency):
 
 # %%
 async def together(size, currency):
-    """Confirms so many payments while nobody sends; their ends."""
+    """Confirm several payments while the relayer is paused; return their final statuses."""
     waiting = await asyncio.gather(*(signed(currency) for _ in range(size)))
     for one in senders:
         await lab.operator(PauseExecutorRequest(executor_id=one))
@@ -187,8 +188,8 @@ async def together(size, currency):
 
 
 # %% [markdown]
-# Dollars are paid by EIP-3009 and euros by Permit2. The first payment of each makes the balances of
-# merchant and operator, which takes more gas, and is left out.
+# Dollars are paid by EIP-3009 and euros by Permit2. The first payment of each creates the balances
+# of merchant and operator, which takes more gas, and is left out.
 
 # %%
 ends = []
@@ -199,7 +200,7 @@ for currency in ("USD", "EUR"):
 batches = load(*TABLES, home=lab.env["FLORIN_HOME"])
 receipts = {one: await lab.chain("eth_getTransactionReceipt", one) for one in set(ends)}
 await lab.close()
-print(f"{len(ends):,} payments waited, and went in {len(receipts):,} transactions")
+print(f"{len(ends):,} payments waited, and were sent in {len(receipts):,} transactions")
 
 # %%
 runs = batches["transactions"].merge(batches["transaction_items"], on="tx_id")
@@ -215,8 +216,8 @@ runs = runs.sort_values(["method", "size"])
 runs.reset_index(drop=True)
 
 # %% [markdown]
-# Look at how steep the curves are at first, and where they become flat: the dashed lines are what a
-# payment takes by itself, however many it shares a transaction with.
+# Look at the initial slope of the curves, and at where they become flat: the dashed lines are the
+# gas of a payment itself, however many payments share its transaction.
 
 # %%
 chart = axes(
@@ -239,7 +240,7 @@ chart.margins(0.05)
 for method, (fixed, own) in fits.items():
     some = runs[runs.method == method]
     less = 1 - some.each.iloc[-1] / some.each.iloc[0]
-    # what is signed has a zero byte here and there, each of which is a little cheaper
+    # some bytes of a signature are zero, and each of these is a little cheaper
     about = f"about {round(fixed, -3):,.0f} gas for the transaction, {round(own, -2):,.0f} for each"
     print(f"{method}: {about} payment in it;")
     print(
@@ -247,9 +248,9 @@ for method, (fixed, own) in fits.items():
     )
 
 # %% [markdown]
-# ## From which amount on a fee pays for it
+# ## The amount from which a fee covers the gas
 #
-# The coin's price is the middle one of the quotes in the tables above, gas is at the price that was
+# The price of the native coin is the median of the quotes in the tables above; gas has the price
 # paid here. Look at how the amount falls with the size of a batch.
 
 # %%
@@ -262,9 +263,7 @@ known = runs.dropna(subset=["cost"])
 for row in known.itertuples():
     told = f"{row.cost:.4f} dollars of gas each, a fee of {FEE_BASIS_POINTS / 100:g} % covers it"
     print(f"{row.method:8} {row.size:>3} together: {told} from {row.break_even:,.2f} dollars on")
-print(
-    f"A coin is {dollars:,.2f} dollars here." if len(known) else "No quote tells the coin's price."
-)
+print(f"A coin is {dollars:,.2f} dollars here." if len(known) else "No quote has the coin's price.")
 
 # %% [markdown]
 # ## The totals reconcile
@@ -275,10 +274,10 @@ assert mix.chosen.sum() == bound == options.chosen.sum()
 posted = spent[spent.asset.isin(costs.asset)].minor.sum()
 assert costs.gas.sum() + costs.rent.sum() == posted
 assert runs["size"].sum() == len(ends) == 2 * sum(SIZES)
-# what the books say is what the chain took
+# the costs in the ledger are those of the chain
 for one, row in runs.iterrows():
     assert row.wei == row.gas * int(receipts[one]["effectiveGasPrice"], 16)
-# and the operator kept its fee of each payment, rounded up
+# and the operator charged its fee on each payment, rounded up
 fees = batches["options"][batches["options"].chosen]
 for row in fees.itertuples():
     assert row.fee_minor == -(-row.price_minor * FEE_BASIS_POINTS // 10_000)

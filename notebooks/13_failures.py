@@ -12,21 +12,21 @@
 # ---
 
 # %% [markdown]
-# # Why do payments fail, and who can do something about it?
+# # Why do payments fail, and who can prevent it?
 #
 # You will see payments that ended without money, on a day with a planted outage:
 #
-# - what they ended for, and who could have done what,
-# - which chains, methods and wallets they are of,
-# - when a chain stood still, found in the data, and what that cost,
-# - what blocks that were replaced did to payments.
+# - why they ended, and who could have prevented it,
+# - their chains, methods and wallets,
+# - when a chain stood still, derived from the data, and its cost,
+# - the effect of replaced blocks on payments.
 
 # %% tags=["parameters"]
 SEED, PAYMENTS, DAYS = 7, 300, 1
-OUTAGE_CHAIN, OUTAGE_MINUTES = "evm", 60  # what is planted; no cell below looks at it
+OUTAGE_CHAIN, OUTAGE_MINUTES = "evm", 60  # the planted outage; no cell below uses it
 REORGS = 0.08  # share of payments on EVM chains whose block is replaced
-STUCK_S = 45  # who waits longer for the chain after the confirm is stuck
-RUN = 2  # stuck payments in a row, on one chain, that are taken for an outage
+STUCK_S = 45  # a longer wait for the chain after the confirm counts as stuck
+RUN = 2  # stuck payments in a row, on one chain, that count as an outage
 
 # %%
 import numpy as np
@@ -41,27 +41,27 @@ data = load(*tables, seed=SEED, payments=PAYMENTS, days=DAYS, **planted)
 print(data.source)
 
 # %% [markdown]
-# ## What is counted
+# ## Definitions
 #
 # | Figure | Numerator | Denominator | Left out |
 # | - | - | - | - |
-# | Lost | failed, expired or cancelled payments | payments that ended | open ones, simulated |
-# | Lost after the confirm | failed ones among those that were confirmed | confirmed | the same |
-# | Wait | time from the confirm to the end | | payments that were not confirmed |
-# | Stuck | waits longer than `STUCK_S`, or lapsed | confirmed | the same |
+# | Lost | failed, expired or cancelled payments | payments that ended | open, simulated |
+# | Lost after the confirm | failed payments that were confirmed | confirmed | as above |
+# | Wait | time from the confirm to the end | | unconfirmed payments |
+# | Stuck | waits longer than `STUCK_S`, or lapsed | confirmed | as above |
 # | Outage | `RUN` or more payments of one chain in a row that are stuck | | |
-# | Landed late | those more blocks after sending than the chain's median | landed payments | |
+# | Landed late | payments with more blocks after sending than the chain's median | landed | |
 #
-# | Cause | How it is told | Who | What to do |
+# | Cause | Criterion | Responsible | Remedy |
 # | - | - | - | - |
 # | never opened | expired, no option was offered | merchant | remind the buyer |
 # | left at the options | expired, nothing was fetched | merchant | more assets, a clearer page |
-# | left at the signature | expired, had what is to be signed | buyer | sign sooner |
-# | cancelled | `cancelled_reason` | buyer | pay anew |
-# | something else signed | event `confirm_mismatch` | wallet | hand in what the actions ask for |
-# | declined | `failure_code`, or event `payer_declined` | buyer | another account |
-# | lapsed in an outage | event `unspendable`, chain stood still | operator | ask another node |
-# | lapsed | event `unspendable`, at any other time | operator | look at relayers' fees and funds |
+# | left at the signature | expired, actions were fetched | buyer | sign sooner |
+# | cancelled | `cancelled_reason` | buyer | create a new payment |
+# | something else signed | event `confirm_mismatch` | wallet | submit the outputs of the actions |
+# | declined | `failure_code`, or event `payer_declined` | buyer | use a different account |
+# | lapsed in an outage | event `unspendable`, chain stood still | operator | use another node |
+# | lapsed | event `unspendable`, at any other time | operator | check relayers' fees and funds |
 
 # %%
 payments, events, options = (data[one] for one in tables[:3])
@@ -75,8 +75,8 @@ print(f"{len(ended):,} payments ended, {ended.lost.sum():,} of them without mone
 print(f"left out: {still_open.sum():,} open and {len(simulated):,} simulated.")
 
 # %% [markdown]
-# The chain and the method are those of the option that was chosen, or else of the one that was
-# offered first. A payment that nobody opened has neither.
+# Chain and method are those of the chosen option, or else of the option that was offered first. A
+# payment that was never opened has neither.
 
 # %%
 first = options.sort_values(["offered_at", "option_id"]).groupby("payment_id").first()
@@ -93,15 +93,15 @@ print(f"{accepted.sum():,} were confirmed; {ended.stuck.sum():,} of these were s
 # %% [markdown]
 # ## Did a chain stand still?
 #
-# Payments of one chain, in the order of their confirms: some that are stuck, with no other between
-# them, say that the chain took nothing. It stopped after the last proof before them, and before the
-# first of them should have been final; it went on after the last of them, and no later than the
-# next payment that succeeded.
+# The cell sorts payments of one chain by their confirms: a run of stuck payments means that the
+# chain accepted nothing. It stopped after the last proof before them, and before the first of them
+# should have been final. It recovered after the last of them, and no later than the next payment
+# that succeeded.
 
 
 # %%
 def outages(of: pd.DataFrame) -> list[dict]:
-    """The outages of one chain, from its confirmed payments in their order."""
+    """List the outages of one chain, from its confirmed payments in order."""
     usual, found = pd.to_timedelta(of.wait[~of.stuck].quantile(0.95), unit="s"), []
     proofs = of.ended_at[of.cause == "effect_final"].sort_values()
     for _, some in of.groupby((of.stuck != of.stuck.shift()).cumsum()):
@@ -133,10 +133,11 @@ print(f"{len(windows)} outages found")
 
 # %% [markdown]
 # Each mark is a payment: look for marks far above the others, in a slope. A slope that falls to the
-# right is an outage that ended for all at once; the shade is when the chain stood still for sure.
+# right is an outage that ended for all at once; the shade is the time when the chain certainly
+# stood still.
 
 # %%
-chart = axes("How long the chain took", "Confirmed, hour (UTC)", "Wait, s", data.source)
+chart = axes("Time that the chain took", "Confirmed, hour (UTC)", "Wait, s", data.source)
 for n, (name, of) in enumerate(waited.groupby("chain")):
     look = {"marker": "os^D"[n % 4], "color": COLOURS[n % 7], "alpha": 0.6, "s": 22}
     chart.scatter(of.confirmed_at, of.wait.clip(lower=0.5), label=name, **look)
@@ -157,10 +158,10 @@ for name, of in waited.groupby("chain"):
     )
 
 # %% [markdown]
-# ## Why they were lost
+# ## Causes of lost payments
 #
-# Each lost payment has one cause, the first row of the table above that fits. Look at who could
-# have done something: only what is the operator's is for us to mend.
+# Each lost payment has one cause, the first matching row of the table above. Look at the
+# responsible side: the operator can only fix its own causes.
 
 # %%
 silent = pd.Series(False, index=ended.index)
@@ -192,7 +193,7 @@ ended["who"] = ended.why.map({why: who for why, (who, _) in CAUSES.items()})
 # %%
 lost = ended[ended.lost]
 causes = {str(k): (int(n), len(ended)) for k, n in lost.why.value_counts(sort=True).items()}
-draw_shares(axes("Why payments were lost", "Share of all that ended", "", data.source), causes)
+draw_shares(axes("Causes of lost payments", "Share of ended payments", "", data.source), causes)
 
 # %%
 print("; ".join(f"{who}: {n:,} of {len(lost):,}" for who, n in lost.who.value_counts().items()))
@@ -202,10 +203,10 @@ for row in codes.itertuples():
     print(f"{n:>4} {row.status} by {row.cause} {row.failure_detail and f'({row.failure_detail})'}")
 
 # %% [markdown]
-# ## When
+# ## Time of losses
 #
-# Look for hours with a colour that the others do not have: what is wrong all day is habit, what is
-# wrong for an hour is an incident.
+# Look for hours with a color that the others do not have: a constant cause is normal, a cause of
+# one hour is an incident.
 
 # %%
 begin = ended.created_at.min().floor("h")
@@ -226,31 +227,32 @@ print(
 print(f"them for one cause: {most}.")
 
 # %% [markdown]
-# ## Where: chain, method, wallet
+# ## Chains, methods and wallets
 #
-# First what is lost after the confirm, where the buyer did all there was to do. Look for bars whose
-# bounds do not overlap.
+# First, losses after the confirm, where the buyer had done everything. Look for bars whose bounds
+# do not overlap.
 
 # %%
 sure = waited.assign(failed=waited.status == "failed")
 
 
 def by(key: str) -> dict[str, tuple[int, int]]:
-    """How many failed after the confirm, of how many, for each value of a column."""
+    """Return how many failed after the confirm, of how many, for each value of a column."""
     return {str(k): (int(some.sum()), len(some)) for k, some in sure.groupby(key).failed}
 
 
 shares = {f"{key} {k}": told for key in ("chain", "method") for k, told in by(key).items()}
-draw_shares(axes("Lost after the confirm", "Share of the confirmed", "", data.source), shares)
+draw_shares(axes("Lost after the confirm", "Share of confirmed payments", "", data.source), shares)
 
 # %% [markdown]
-# A wallet is known from its confirm on. Kinds of payers are told by the transactions that we send:
-# a key, an account with code, or one that is not there yet; who pays by a call of its own sends.
+# A wallet is known from its confirm on. The transactions of Florin show the kind of payer: a key,
+# an account with code, or an account that does not exist yet. Payers with their own call send the
+# transaction themselves.
 
 # %%
 items = data["transaction_items"].dropna(subset=["payment_id"])
 kinds = items.dropna(subset=["payer_kind"]).groupby("payment_id").payer_kind.last()
-sends = waited.method.map({"direct": "sends by itself"}).fillna("not told")
+sends = waited.method.map({"direct": "sends itself"}).fillna("unknown")
 sure["payer"] = kinds.reindex(sure.index).fillna(sends)
 for key in ("wallet", "payer"):
     for name, (n, total) in by(key).items():
@@ -258,10 +260,10 @@ for key in ("wallet", "payer"):
         print(f"{key:7} {name:16} {n:>3} of {total:>3} failed (95 %: {low:.1%} to {high:.1%})")
 
 # %% [markdown]
-# ## What the outage cost
+# ## Cost of the outage
 #
-# Payments whose options were of a chain, created while it stood still and at any other time. Look
-# at the distance between the two bars of one chain.
+# Payments with options of a chain, created while it stood still and at any other time. Look at the
+# distance between the two bars of one chain.
 
 # %%
 costs = {}
@@ -273,7 +275,7 @@ for one in windows:
     costs[f"{name}, in the outage"] = int(here.lost[during].sum()), int(during.sum())
     costs[f"{name}, otherwise"] = int(here.lost[~during].sum()), int((~during).sum())
 if costs:
-    draw_shares(axes("Lost in an outage", "Share that is lost", "", data.source), costs)
+    draw_shares(axes("Lost in an outage", "Share lost", "", data.source), costs)
 
 # %%
 for (name, (bad, n)), (_, (usual, of)) in zip(
@@ -281,15 +283,15 @@ for (name, (bad, n)), (_, (usual, of)) in zip(
 ):
     more = bad - n * usual / of
     print(f"{name}: {bad} of {n} were lost; {n * usual / of:.1f} would have been at other times,")
-    print(f"so that the outage cost about {more:.0f} payments.")
+    print(f"so the outage cost about {more:.0f} payments.")
 print(f"{len(windows)} outages; {lapsed.sum()} payments lapsed, {(lapsed & silent).sum()} in them.")
 
 # %% [markdown]
-# ## What replaced blocks did
+# ## Effect of replaced blocks
 #
-# A transaction whose block is replaced lands in a later one. So does one whose fee was too low, or
-# that was sent while the chain stood still: the latter are left out. Look for a chain on which more
-# land late than on others.
+# A transaction whose block is replaced lands in a later block. So does a transaction whose fee was
+# too low, or that was sent while the chain stood still: the latter are left out. Look for a chain
+# on which more payments land late than on others.
 
 # %%
 sent = data["transactions"].dropna(subset=["block_number", "sent_block"]).copy()
@@ -298,16 +300,14 @@ sent["late"] = sent.blocks > sent.groupby("chain_id").blocks.transform("median")
 landed = items.merge(sent[["tx_id", "late"]], on="tx_id").groupby("payment_id").late.max()
 calm = waited[~silent[waited.index]].join(landed, how="inner")
 late = {str(k): (int(some.sum()), len(some)) for k, some in calm.groupby("chain").late}
-draw_shares(axes("Landed late", "Share of payments that we sent", "", data.source), late)
+draw_shares(axes("Landed late", "Share of payments that Florin sent", "", data.source), late)
 
 # %%
 for was_late, some in calm.groupby("late"):
     words = "landed later" if was_late else "landed as usual"
     failed = (some.status == "failed").sum()
     print(f"{len(some):>4} {words}: {failed} failed, the longest waited {some.wait.max():.1f} s")
-print(
-    f"{(calm.late & ~calm.lost).sum()} of {calm.late.sum()} that landed late were paid in the end."
-)
+print(f"{(calm.late & ~calm.lost).sum()} of {calm.late.sum()} that landed late were paid.")
 
 # %% [markdown]
 # ## The totals reconcile

@@ -12,21 +12,21 @@
 # ---
 
 # %% [markdown]
-# # What did buyers pay for what was asked?
+# # What did buyers pay for the requested amounts?
 #
 # You will see, for each currency and asset:
 #
-# - what was requested beside what was paid, and the rate that follows from it,
+# - requested amounts beside paid amounts, and the resulting rate,
 # - how the rates of a pair moved (spread, volatility), and whether one jumped,
-# - what merchants gained or lost because a quote holds while the market moves,
-# - how old a quote was when it was confirmed, and how much of its time was left.
+# - gains or losses of merchants because a quote stays valid while the market moves,
+# - the age of a quote at its confirm, and its remaining time.
 
 # %% tags=["parameters"]
-# what is simulated: by how many percent coins move in a day, as a standard deviation
+# simulated daily move of native coins in percent, as a standard deviation
 VOLATILITY, PAYMENTS, DAYS = 6.0, 240, 1
-JUMP = 6  # a step is a jump if it is so many times as far as usual, or more
-ENOUGH = 20  # steps of a pair; of fewer nobody knows what is usual
-SHORT_S = 60  # a quote with less time left than this was nearly lost
+JUMP = 6  # a step that is this many times the usual step, or more, is a jump
+ENOUGH = 20  # steps of a pair; with fewer, the usual step is unknown
+SHORT_S = 60  # a quote with less time left was nearly lost
 
 # %%
 import numpy as np
@@ -40,25 +40,25 @@ data = load("payments", "options", "confirmations", **simulated)
 print(data.source)
 
 # %% [markdown]
-# ## What is counted
+# ## Definitions
 #
 # | Figure | Numerator | Denominator | Left out |
 # | - | - | - | - |
-# | Rate of a quote | what was requested | its price | assets of unknown decimals |
+# | Rate of a quote | requested amount | its price | assets of unknown decimals |
 # | Middle rate | median rate of a pair's quotes | | |
 # | Spread | highest rate of a pair less its lowest | its middle rate | |
 # | Step | logarithm of a rate less that of the quote before | | pairs that never moved |
 # | Volatility | usual step, by the root of its time (a minute or more) | a day | few steps |
 # | Jump | a step far beyond the usual, and a basis point or more | | pairs of few steps |
-# | Slippage | what was paid less the price, minor units | | unconfirmed payments |
+# | Slippage | paid amount less the price, minor units | | unconfirmed payments |
 # | Move | rate of the next quote after the confirm less its own | its own | none in an hour |
-# | Gain | move times what was requested | | the same |
-# | Age | time from the offer to the confirm | | the same |
+# | Gain | move times the requested amount | | as above |
+# | Age | time from the offer to the confirm | | as above |
 # | Time left | time from the confirm to the quote's end | | and quotes without an end |
 #
-# Rates are whole units of a currency for a whole unit of an asset. Quotes of pegged tokens have no
-# end. The usual step is the median, as that of a normal distribution: jumps do not widen it.
-# A pair is a currency and an asset. One basis point is a hundredth of a percent.
+# Rates are whole units of a currency per whole unit of an asset. Quotes of pegged tokens have no
+# end. The usual step is derived from the median, as for a normal distribution: jumps do not widen
+# it. A pair is a currency and an asset. One basis point is a hundredth of a percent.
 
 # %%
 asked = data["payments"][["payment_id", "unit", "requested", "paid_minor"]]
@@ -75,8 +75,8 @@ quotes.groupby(["pair", "asset", "method"]).size().rename("quotes").to_frame()
 # %% [markdown]
 # ## Requested and paid
 #
-# Both axes are logarithmic, so that a rate is a line: look for points that leave the line of their
-# pair. Pairs with one line for one cost the same.
+# Both axes are logarithmic, so that a rate is a line: look for points off the line of their pair.
+# Pairs that share a line have equal prices.
 
 # %%
 chart = axes(
@@ -90,8 +90,8 @@ chart.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
 chart.margins(0.05)
 
 # %% [markdown]
-# The table has the same in figures, of all quotes, whether they were confirmed or not. A spread
-# above zero is a price that moved, or a fraction of a minor unit that was rounded up.
+# The table has the figures of all quotes, confirmed or not. A spread above zero is a price that
+# moved, or a fraction of a minor unit that was rounded up.
 
 # %%
 rates = quotes.groupby("pair").rate
@@ -104,20 +104,20 @@ print(pairs[["quotes", "confirmed", "rate", "spread, basis points"]].round(9).to
 
 # %%
 moving = pairs.index[pairs.lowest != pairs.highest]
-print(f"Pairs of which the rate moved, or was rounded: {', '.join(moving) or 'none'}.")
+print(f"Pairs whose rate moved, or was rounded: {', '.join(moving) or 'none'}.")
 level = pairs.index[(pairs.lowest == 1) & (pairs.highest == 1)]
-print(f"One for one, without any exception: {', '.join(level) or 'no pair'}.")
+print(f"Always one to one: {', '.join(level) or 'no pair'}.")
 
 # %% [markdown]
-# ## How rates moved
+# ## Moves of rates
 #
-# Each quote is a look at the market. Look for a step that is steeper than all others, in all pairs
-# of one coin at the same time: that is news, and no rounding.
+# Each quote shows the market at one time. Look for a step that is steeper than all others, in all
+# pairs of one native coin at the same time: that is a market move, not rounding.
 
 # %%
 quotes = quotes.sort_values("offered_at").reset_index(drop=True)
 quotes["log"] = np.log(quotes.rate.astype(float))
-chart = axes("Rates as they were quoted", "Time, UTC", "Move since the first quote, %", data.source)
+chart = axes("Quoted rates", "Time, UTC", "Move since the first quote, %", data.source)
 drawn = quotes[quotes.pair.isin(moving)]
 for n, (pair, some) in enumerate(drawn.groupby("pair")):
     far = 100 * np.expm1(some["log"] - some["log"].iloc[0])
@@ -139,7 +139,7 @@ for pair, sigma in usual.items():
     if n < ENOUGH:
         print(f"{pair}: unknown, of {n:,} steps")
         continue
-    # of a standard deviation that is told by a median, which needs 2.7 times the sample
+    # of a standard deviation estimated by a median, which needs 2.7 times the sample
     wide = 1.96 / np.sqrt(2 * n / 2.7)
     print(f"{pair}: {100 * sigma:.1f} % a day, ± {100 * sigma * wide:.1f} at 95 % ({n:,} steps)")
 
@@ -157,10 +157,10 @@ print(f"Jumps: {len(jumps) or 'none'}.")
 # %% [markdown]
 # ## Slippage, and moves while the buyer decided
 #
-# A quote binds Florin: slippage is to be zero whatever the market did. Who keeps the asset has
-# gained (above zero: it became dearer) or lost what the market moved since the quote. The next
-# quote of the pair is the first that tells it. Look for points outside the dashed lines: 95 % lie
-# between them if rates have no memory.
+# A quote binds Florin: slippage must be zero, whatever the market does. The receiver of the asset
+# gains (above zero: the asset became more expensive) or loses the market's move since the quote.
+# The next quote of the pair is the first to show it. Look for points outside the dashed lines: 95 %
+# lie between them if rates have no memory.
 
 # %%
 quoted = quotes[["pair", "offered_at", "rate"]]
@@ -194,7 +194,7 @@ for side in (-1, 1) if len(usual) else ():
 
 # %%
 other = (bought.slippage != 0).sum()
-print(f"Slippage: {other:,} of {len(bought):,} paid another price than was quoted.")
+print(f"Slippage: {other:,} of {len(bought):,} paid another price than quoted.")
 told["gain"] = told.move * told.requested.astype(float)
 for (pair, unit), some in told[told.pair.isin(moving)].groupby(["pair", "unit"]):
     gain, half = some.gain.sum(), 1.96 * some.gain.std() * np.sqrt(len(some))
@@ -206,19 +206,19 @@ moved = told.move.abs() >= 1e-6
 print(f"{moved.sum():,} of {len(told):,} confirmed quotes saw a move of a hundredth of a point.")
 
 # %% [markdown]
-# ## How old a quote is when it is confirmed
+# ## Age of a quote at its confirm
 #
-# Look at where the curves of quotes that end come close to the line, the longest time that a quote
-# was promised for: buyers beyond it would have had to ask again. Bands are 95 %.
+# Look at where the curves of quotes with an end come close to the line, the longest validity of a
+# quote: later buyers would have needed a new quote. Bands are 95 %.
 
 # %%
 bought["age"] = (bought.confirmed_at - bought.offered_at).dt.total_seconds()
 bought["left"] = (bought.expires_at - bought.confirmed_at).dt.total_seconds()
 ends = bought.expires_at.notna()
 longest = (quotes.expires_at - quotes.offered_at).dt.total_seconds().max()
-samples = {"quotes that end": bought.age[ends], "quotes that do not": bought.age[~ends]}
+samples = {"quotes with an end": bought.age[ends], "quotes without an end": bought.age[~ends]}
 samples = {name: ages for name, ages in samples.items() if len(ages)}
-chart = axes("Age of a quote at its confirm", "Age, s", "Share that is no older", data.source)
+chart = axes("Age of a quote at its confirm", "Age, s", "Share of this age or less", data.source)
 draw_ecdf(chart, samples)
 if pd.notna(longest):
     chart.legend(loc="center right")
@@ -235,8 +235,8 @@ for name, ages in samples.items():
 # %% [markdown]
 # ## Nearly too late
 #
-# Of quotes that end: how many were confirmed with little time left. Look at the upper ends of the
-# error bars, which say how bad it could be with so few of them seen.
+# Quotes with an end that were confirmed shortly before it. Look at the upper ends of the error
+# bars, which show the worst case for such small samples.
 
 # %%
 near = bought.left < SHORT_S
@@ -245,11 +245,11 @@ counts = {
 }
 counts["all"] = (int(near[ends].sum()), int(ends.sum()))
 title = f"Confirmed with less than {SHORT_S} s left"
-draw_shares(axes(title, "Share of the quotes that end", "", data.source), counts)
+draw_shares(axes(title, "Share of quotes with an end", "", data.source), counts)
 
 # %%
 print(f"{counts['all'][0]:,} of {counts['all'][1]:,} were confirmed in their last {SHORT_S} s;")
-print(f"the least time that was left is {bought.left.min():.1f} s.")
+print(f"the shortest remaining time is {bought.left.min():.1f} s.")
 
 # %% [markdown]
 # ## The totals reconcile

@@ -12,17 +12,17 @@
 # ---
 
 # %% [markdown]
-# # Do the books agree with the chains, to the unit?
+# # Does the ledger agree with the chains, to the unit?
 #
-# You will see a state folder's books and its chains, each read by itself:
+# You will see the ledger of a state folder and its chains, each read separately:
 #
-# - what every wallet of ours should hold, and what it does hold,
-# - every amount that was booked beside what its transaction moved, and the other way round,
+# - the expected and the actual balance of every wallet of the installation,
+# - every ledger amount beside the effect of its transaction, and the other way round,
 # - every payment and refund beside its journal,
-# - a list of what does not match, which has to be empty.
+# - a list of mismatches, which must be empty.
 
 # %% tags=["parameters"]
-ROWS = 20  # of a list of what does not match that are shown
+ROWS = 20  # rows to show of a list of mismatches
 
 # %%
 from collections import Counter, defaultdict
@@ -39,22 +39,23 @@ ledger, payments, refunds = data["ledger"], data["payments"], data["refunds"]
 print(f"{data.source}: {len(ledger):,} postings in {ledger.journal.nunique():,} journals")
 
 # %% [markdown]
-# ## What is compared
+# ## Definitions
 #
 # | Figure | Numerator | Denominator | Left out |
 # | - | - | - | - |
 # | Balance | debits less credits of an account in an asset | | |
 # | Total of an asset | its balances, added up | | |
-# | Line | what a transaction's journals book on an account in an asset | | claims |
-# | Matched lines | those that are what the chain says | lines, booked or on a chain | claims |
-# | Matched payments | those whose journals are `paid_minor` | succeeded ones | simulated |
-# | Matched refunds | those whose journals are `amount_minor` | succeeded ones | simulated |
+# | Line | amount that a transaction's journals book on an account in an asset | | claims |
+# | Matched lines | lines that agree with the chain | lines, booked or on a chain | claims |
+# | Matched payments | payments whose journals book `paid_minor` | succeeded | simulated |
+# | Matched refunds | refunds whose journals book `amount_minor` | succeeded | simulated |
 #
-# Journals are what they book, added up. Claims (`merchant:`, `held:`, `income:`) are on no chain:
-# the other side of a posting is. What is simulated (`test:` in place of a transaction) moves
-# nothing. Of accounts that are not ours the chain is asked only for what is booked.
+# A journal counts with the sum of its postings. Claims (`merchant:`, `held:`, `income:`) are on no
+# chain, only the other side of their postings is. Simulated outcomes (`test:` instead of a
+# transaction) move nothing. For foreign accounts, the notebook reads only the booked transactions
+# from the chain.
 #
-# A posting adds its amount to the account on its debit side and takes it from the other. Every
+# A posting adds its amount to the account on its debit side and subtracts it from the other. Every
 # amount is an integer of minor units; nothing is rounded.
 
 # %%
@@ -69,10 +70,10 @@ for asset, total in totals.items():
     print(f"{total:>3} minor units in all of {asset}")
 
 # %% [markdown]
-# ## What the chains are asked
+# ## Data of the chains
 #
-# The embedded chains rest in the state folder. Copies of them answer the questions that any node
-# answers: which transactions there were, what each moved and cost, who holds how much.
+# The embedded chains are stored in the state folder. Copies of them answer the same calls as any
+# node: the transactions, the effects and fees of each, and the balances.
 
 # %%
 OURS = {name.removeprefix("wallet:") for name in booked.account if name.startswith("wallet:")}
@@ -92,8 +93,8 @@ print(f"assets on chains that were not read: {unread}")
 # %% [markdown]
 # ## Wallets
 #
-# Each wallet of ours, relayer or treasury, in each asset: what the books say, what the chain says,
-# in minor units.
+# Each wallet of the installation, relayer or treasury, in each asset: the balances of the ledger
+# and the chain, in minor units.
 
 # %%
 wallets = pd.DataFrame({"booked": balances, "held": pd.Series(holdings, dtype=object)}).dropna()
@@ -103,9 +104,9 @@ wallets.sort_values("booked").rename(lambda name: f"{name[:24]}…{name[-6:]}")
 # %% [markdown]
 # ## Line by line
 #
-# A wallet may be right by two errors that cancel out, so each transaction is looked at by itself.
-# Journals without a transaction (openings, the operator's bookings) are one line for each account:
-# they have to explain everything that no other journal does.
+# A wallet can be right because of two errors that cancel out, so each transaction is checked
+# separately. Journals without a transaction (openings, the operator's bookings) are one line per
+# account: they must explain everything that no other journal explains.
 
 # %%
 in_books, journals = Counter(), defaultdict(set)
@@ -133,10 +134,10 @@ for chain, one in transactions:
             on_chain[line] += minor
 
 # %% [markdown]
-# ## What does not match
+# ## Mismatches
 #
-# A line that differs is told with its journals: whoever looks for the error begins with them. A
-# line without a journal is money that moved and was not booked.
+# A mismatched line is listed with its journals: start with them to find the error. A line without a
+# journal is money that moved without a posting.
 
 # %%
 lines = pd.DataFrame(
@@ -156,8 +157,8 @@ for row in unmatched.head(ROWS).itertuples():
 # %% [markdown]
 # ## Payments and refunds
 #
-# What merchants are told has to be what is booked. A journal that was reversed takes back what it
-# booked.
+# The amounts that merchants see must equal the booked amounts. A reversed journal takes back what
+# it booked.
 
 # %%
 taken_back = ledger.journal.str.startswith("reverse:")
@@ -177,10 +178,10 @@ wrong_payments = differing(payments, "settle:", "payment_id", "paid_minor")
 wrong_refunds = differing(refunds, "refund:", "refund_id", "amount_minor")
 
 # %% [markdown]
-# ## What came and went
+# ## Lines by day
 #
-# Look for the last part of the bars, lines that do not match, and for days without any line at all:
-# a chain that was not read looks like a quiet day.
+# Look at the last part of the bars, mismatched lines, and for days without any line: a chain that
+# was not read looks like a quiet day.
 
 # %%
 first = ledger.groupby("journal").agg(kind=("kind", "first"), at=("booked_at", "first"))
@@ -190,7 +191,7 @@ told["part"] = told.kind.fillna("not booked").where(matches, "does not match")
 told["day"] = told["at"].dt.strftime("%a %d %b").fillna("unknown")
 order = told.sort_values("at").day.unique()
 counts = told.groupby(["day", "part"]).size().unstack(fill_value=0).reindex(order)
-chart = axes("Lines of the books by day", "Day, UTC", "Lines", data.source)
+chart = axes("Ledger lines by day", "Day, UTC", "Lines", data.source)
 stacked(chart, counts.index, {part: counts[part] for part in sorted(counts, key=len)})
 chart.tick_params(axis="x", rotation=30)
 
@@ -198,7 +199,7 @@ chart.tick_params(axis="x", rotation=30)
 most, fees = told.part.value_counts(), ledger[ledger.debit == "expense:gas"]
 print(f"Most lines are of {most.index[0]} journals: {most.iloc[0]:,} of {len(told):,}.")
 for asset, spent in fees.groupby("asset").amount.sum().items():
-    print(f"Fees of our transactions: {spent.normalize():f} of {asset}")
+    print(f"Fees of Florin's transactions: {spent.normalize():f} of {asset}")
 
 # %% [markdown]
 # ## The totals reconcile

@@ -12,16 +12,16 @@
 # ---
 
 # %% [markdown]
-# # Who comes back, and what is refunded?
+# # Which buyers return, and how much is refunded?
 #
-# You will see, by the day on which merchants and buyers came first:
+# You will see, by the day on which merchants and buyers first appeared:
 #
-# - how many of them came again, and how long that took,
-# - what each merchant took in and how much of it went back,
+# - how many of them returned, and how long that took,
+# - the revenue of each merchant and the refunded part,
 # - how long a refund took, from the request until it was final.
 
 # %% tags=["parameters"]
-PERIOD = "D"  # of cohorts: D for days, W for weeks, of which there must be two
+PERIOD = "D"  # of cohorts: D for days, W for weeks; at least two periods are needed
 
 # %%
 import pandas as pd
@@ -35,19 +35,19 @@ payments, refunds = data["payments"], data["refunds"]
 print(f"{data.source}: {len(payments):,} payments, {len(refunds):,} refunds")
 
 # %% [markdown]
-# ## What is counted
+# ## Definitions
 #
 # | Figure | Numerator | Denominator | Left out |
 # | - | - | - | - |
-# | Buyer | an account (CAIP-10) that paid a payment that succeeded | | who never paid |
-# | Cohort | those whose first payment is of one period (UTC) | | |
-# | Retention | those of a cohort who paid in a later period | the cohort | periods to come |
+# | Buyer | an account (CAIP-10) that paid a payment that succeeded | | accounts that never paid |
+# | Cohort | buyers whose first payment is in one period (UTC) | | |
+# | Retention | buyers of a cohort who paid in a later period | the cohort | future periods |
 # | Repeat share | buyers who paid more than once | buyers | |
-# | Time to return | first payment to second | | who paid once |
+# | Time to return | first payment to second | | buyers who paid once |
 # | Refund share | payments with a succeeded refund | succeeded payments | |
 # | Time to refund | request of a refund until it was final | | refunds that are not final |
 #
-# A person with two wallets is two buyers here: nobody tells a payment gateway otherwise.
+# A person with two wallets counts as two buyers: a payment gateway cannot see more.
 
 # %%
 done = payments[payments.status == "succeeded"].sort_values("created_at")
@@ -55,7 +55,7 @@ done = done.assign(period=done.created_at.dt.tz_localize(None).dt.to_period(PERI
 paid = done.dropna(subset=["payer"])
 WORD = {"D": "day", "W": "week"}[PERIOD]
 if (seen_in := paid.period.nunique()) < 2:
-    raise LabError(f"cohorts take payments that succeeded in two {WORD}s, and there are {seen_in}")
+    raise LabError(f"cohorts need succeeded payments in two {WORD}s; this data has {seen_in}")
 
 
 # %%
@@ -65,7 +65,7 @@ seen = paid.assign(first=first, since=since).groupby(["first", "since"]).payer.n
 steps = range((paid.period.max() - paid.period.min()).n + 1)
 cohorts = seen.unstack(fill_value=0).reindex(columns=steps, fill_value=0).astype(float)
 for cohort in cohorts.index:
-    # what has not come yet is not nothing
+    # a future period is unknown, not zero
     cohorts.loc[cohort, cohorts.columns > (paid.period.max() - cohort).n] = float("nan")
 sizes = cohorts[0].astype(int)
 shares = cohorts.div(sizes, axis=0)
@@ -74,8 +74,9 @@ shares = cohorts.div(sizes, axis=0)
 # %% [markdown]
 # ## Buyers' cohorts
 #
-# A row is a cohort, a column the periods since its first. The first column is everybody and is left
-# out. Look for rows that stay dark to the right: cohorts that keep coming.
+# A row is a cohort, a column is the number of periods since its first. The first column contains
+# all buyers and is left out. Look for rows that stay dark to the right: cohorts that keep
+# returning.
 
 # %%
 title = f"Buyers who paid again, by the {WORD} of their first payment"
@@ -92,8 +93,8 @@ for step, share in after.head(3).items():
 # %% [markdown]
 # ## Merchants, from their first sale on
 #
-# There are few merchants, so each has its own row. Look for light fields at the end of a row that
-# was dark: a merchant who sells less than before.
+# There are few merchants, so each has its own row. Look for light fields at the end of a dark row:
+# a merchant who sells less than before.
 
 # %%
 sales = paid.groupby(["merchant_id", "period"]).size().unstack(fill_value=0)
@@ -111,7 +112,7 @@ print(f"{(opened == paid.period.min()).sum()} of all sold something in the first
 # %% [markdown]
 # ## Repeat buyers, by merchant
 #
-# Look at the width of the error bars first: where they overlap, merchants do not differ for sure.
+# Look at the width of the error bars first: where they overlap, the merchants may not differ.
 
 # %%
 orders = paid.groupby(["merchant_id", "payer"]).size()
@@ -133,10 +134,10 @@ if len(hours):
     print(f"Half of those came back within {middle:.0f} hours (95 %: {low:.0f} to {high:.0f}).")
 
 # %% [markdown]
-# ## What went back
+# ## Refunded payments
 #
-# Refunded payments among those that succeeded, by merchant. An error bar that reaches far beyond
-# its bar says that there are too few payments to tell.
+# Refunded payments among succeeded payments, by merchant. An error bar that reaches far beyond its
+# bar means that there are too few payments.
 
 # %%
 final = refunds[refunds.status == "succeeded"]
@@ -146,37 +147,37 @@ refunded["all"] = (len(final), len(done))
 draw_shares(axes("Refunded payments", "Share of payments", "", data.source), refunded)
 
 # %% [markdown]
-# Money of different assets is not added up; for each, exact amounts in whole units:
+# Amounts of different assets are not added up; for each asset, exact amounts in whole units:
 
 # %%
 volume = done.groupby("paid_unit").paid.agg(["size", "sum"])
 volume["refunded"] = final.groupby("unit").amount.sum().reindex(volume.index).fillna(0)
 volume["share"] = (volume.refunded.astype(float) / volume["sum"].astype(float)).round(4)
 for unit, row in volume.iterrows():
-    print(f"{row['sum'].normalize():f} in {row['size']} payments, {row.share:.2%} back: {unit}")
+    print(f"{row['sum'].normalize():f} in {row['size']} payments, {row.share:.2%} refunded: {unit}")
 
 # %% [markdown]
-# ## How long a refund takes
+# ## Duration of refunds
 #
-# From the merchant's request until the chain has made it final. Look at the step at which the curve
-# leaves zero, the least that the chain needs, and at how long its tail is. The band is 95 %.
+# From the merchant's request until the refund is final on the chain. Look at the step at which the
+# curve leaves zero, the minimum of the chain, and at the length of its tail. The band is 95 %.
 
 # %%
 took = (final.completed_at - final.created_at).dt.total_seconds()
 chain = final.unit.str.removeprefix("caip19/").str.split(":").str[0]
-chart = axes("Time to refund", "Time from the request, s", "Share that is done", data.source)
+chart = axes("Time to refund", "Time from the request, s", "Share completed", data.source)
 if len(took):
     draw_ecdf(chart, {name: took[some.index] for name, some in final.groupby(chain)})
 
 # %%
 open_refunds = refunds[~refunds.status.isin(["succeeded", "failed"])]
-print(f"{len(final):,} refunds are final, {len(open_refunds):,} are under way.")
+print(f"{len(final):,} refunds are final, {len(open_refunds):,} are pending.")
 if len(took):
     print("median {:.1f} s (95 %: {:.1f} to {:.1f})".format(*quantile(took, 0.5)))
 asked_after = final.merge(payments, on="payment_id", suffixes=("", "_paid"))
 waited = (asked_after.created_at - asked_after.created_at_paid).dt.total_seconds() / 3600
 if len(waited):
-    print(f"Merchants asked for them up to {waited.max():.1f} hours after the payment was created.")
+    print(f"Merchants requested them up to {waited.max():.1f} hours after the payment was created.")
 
 # %% [markdown]
 # ## The totals reconcile

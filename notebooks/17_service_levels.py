@@ -12,13 +12,13 @@
 # ---
 
 # %% [markdown]
-# # How fast does Florin answer, and how much can it take?
+# # How fast does Florin answer, and how much load can it carry?
 #
-# You will see a short load run through the Python client:
+# You will see a short load test through the Python client:
 #
-# - how long each call takes, with how sure that is,
-# - payments a second, and errors, while more and more buyers pay at once,
-# - by Little's law, how many buyers at once that capacity is for.
+# - the latency of each call, with its uncertainty,
+# - payments per second, and errors, while more and more buyers pay at once,
+# - by Little's law, the number of concurrent buyers for that capacity.
 
 # %% tags=["parameters"]
 LEVELS = (1, 4, 12)  # buyers who pay at once
@@ -34,32 +34,32 @@ from florin_client import FlorinError
 from lab import start
 
 use_style()
-# everybody has one address here, and would share what is allowed to one
+# all buyers have one address here, and would share its limits
 NAMES = ("guard", "address", "app", "failure")
 lab = await start(limits={f"{name}_per_minute": 0 for name in NAMES})
 
 # %% [markdown]
-# ## What is counted
+# ## Definitions
 #
 # | Figure | Numerator | Denominator | Left out |
 # | - | - | - | - |
-# | Latency of a call | time from the call to its answer | | calls that failed |
+# | Latency of a call | time from the call to its response | | calls that failed |
 # | Time of a payment | from its creation until it is confirmed | | signing, payments that failed |
 # | Throughput | payments that were confirmed | time from the first call to the last | |
-# | Error share | payments of which a call failed | payments that were begun | |
-# | Buyers at work | payments under way, on average over the time | | |
+# | Error share | payments with a failed call | payments that were started | |
+# | Buyers at work | pending payments, on average over the time | | |
 #
-# The client repeats calls that got no answer, or that were too many, so that those are slow rather
-# than failed. Limits by address and app are off: all buyers share one. Unless FLORIN_TARGET names
-# another Florin, one process does everything: buyers, wallets, server and test chains. A server of
-# its own can take more.
+# The client retries calls that got no response, or exceeded a rate limit, so those are slow rather
+# than failed. Limits by address and app are off: all buyers share them. Unless FLORIN_TARGET names
+# another Florin, one process runs everything: buyers, wallets, server and test chains. A separate
+# server can carry more.
 
 # %% [markdown]
 # ## The run
 #
-# One payment comes first and is left out: it loads what the others need. Each buyer pays one
-# payment after the other, so their number is the load. The run ends after a number of payments,
-# however slow they are.
+# The first payment is left out: it loads what later payments need. Each buyer pays one payment
+# after the other, so their number is the load. The run ends after a number of payments, however
+# slow they are.
 
 # %%
 calls, payments = [], []
@@ -115,8 +115,8 @@ print(f"{len(payments):,} payments, {len(calls):,} calls, {len(good):,} payments
 # %% [markdown]
 # ## Latency, call by call
 #
-# The median and the 95th percentile in milliseconds, each with the values between which the true
-# one lies at 95 %. Where those are far apart, there were too few calls to tell.
+# The median and the 95th percentile in milliseconds, each with the 95 % bounds of its true value.
+# Where the bounds are far apart, there were too few calls.
 
 # %%
 calls["ms"] = 1000 * calls.s
@@ -129,7 +129,7 @@ for (level, call), some in calls.groupby(["level", "call"], sort=False):
 
 # %% [markdown]
 # Look at how far the curves move to the right with more buyers: that is time spent waiting for
-# others. A curve that only gets a longer tail has few calls that wait.
+# others. If only the tail of a curve gets longer, few calls wait.
 
 # %%
 chart = axes("Latency of all calls", "Latency, ms", "Share of calls", "all calls")
@@ -146,8 +146,8 @@ for level, ms in middle.items():
 # %% [markdown]
 # ## Throughput, and Little's law
 #
-# Little's law: buyers at work = throughput × time that each spends. Look at where the marks leave
-# the dashed line, on which twice as many buyers would pay twice as much: from there on more buyers
+# Little's law: buyers at work = throughput × time of each buyer. Look at where the marks leave the
+# dashed line, on which twice as many buyers would pay twice as much: from there on, more buyers
 # only wait longer, and the throughput is the capacity.
 
 # %%
@@ -160,25 +160,25 @@ runs["mean_s"] = spent.mean()
 runs[["confirmed", "per_s", "mean_s", "at_work"]].round(3)
 
 # %%
-chart = axes("Throughput", "Buyers who pay at once", "Payments a second", f"{len(good)} payments")
+chart = axes("Throughput", "Buyers who pay at once", "Payments per second", f"{len(good)} payments")
 chart.plot(runs.index, runs.per_s, "o-", color=COLOURS[0], label="measured")
 ideal = runs.index / runs.mean_s.iloc[0] / runs.index[0]
-chart.plot(runs.index, ideal, "--", color=COLOURS[1], label="if nobody waited for anybody")
+chart.plot(runs.index, ideal, "--", color=COLOURS[1], label="without any waiting")
 chart.set_ylim(0, runs.per_s.max() * 2)
 chart.legend(loc="lower right")
 chart.margins(0.05)
 
 # %%
 capacity, alone = runs.per_s.max(), runs.mean_s.iloc[0]
-print(f"Capacity here: {capacity:.1f} payments a second, {capacity * 3600:,.0f} an hour.")
-print(f"By Little's law {capacity * alone:.1f} buyers at once use it, if each is served within the")
+print(f"Capacity here: {capacity:.1f} payments per second, {capacity * 3600:,.0f} per hour.")
+print(f"By Little's law {capacity * alone:.1f} concurrent buyers use it, if each is served in the")
 print(f"{alone * 1000:.0f} ms of the first level, signing included. If more come, some wait.")
 
 # %% [markdown]
 # ## Errors
 #
-# Look at the ends of the error bars rather than at the bars: no error among few payments is not
-# no errors.
+# Look at the ends of the error bars rather than at the bars: no error among few payments does not
+# mean no errors.
 
 # %%
 failed = payments.error != ""
@@ -186,7 +186,7 @@ shares = {
     f"{level} at once": (int(failed[some.index].sum()), len(some))
     for level, some in payments.groupby("level")
 }
-draw_shares(axes("Payments of which a call failed", "Share of payments", "", ""), shares)
+draw_shares(axes("Payments with a failed call", "Share of payments", "", ""), shares)
 
 # %%
 print(
@@ -194,9 +194,9 @@ print(
 )
 
 # %% [markdown]
-# ## All of them are paid
+# ## All payments are paid
 #
-# Confirmed is not yet paid: each is followed until the chain has it for good.
+# A confirmed payment is not yet paid: the cell follows each payment until it is final.
 
 # %%
 final = [await lab.merchant.wait_final(one, timeout=60) for one in good.payment_id]
@@ -212,7 +212,7 @@ assert len(payments) == len(LEVELS) * PAYMENTS
 assert good.payment_id.is_unique
 assert states.notna().all()
 assert len(calls) >= 3 * len(good)
-# Little's law holds for what was measured, and nobody was at work twice
+# Little's law holds for the measurements, and no buyer worked twice at the same time
 assert (runs.at_work <= runs.index + 1e-9).all()
 law = (payments.groupby("level").size() / (runs.ended - runs.began)) * runs.mean_s
 assert ((law - runs.at_work).abs() < 1e-6).all()

@@ -12,18 +12,18 @@
 # ---
 
 # %% [markdown]
-# # What is happening right now?
+# # Which payments are happening right now?
 #
-# You will see payments as they happen, as a merchant's back office would show them:
+# You will see payments as they happen, like in a merchant's back office:
 #
-# - whatever is created from now on is found and followed by its stream,
-# - a board that is drawn anew with every change that is told, while a handful of buyers pay,
-# - how long each payment was in each state.
+# - each new payment is found and followed by its stream,
+# - a board that is redrawn with every received change, while a handful of buyers pay,
+# - how long each payment was in each status.
 
 # %% tags=["parameters"]
 PAYMENTS = 6
 APART_S = 0.4  # time between two buyers
-LOOK_S = 0.2  # time between two looks for new payments
+LOOK_S = 0.2  # time between two polls for new payments
 
 # %%
 import asyncio
@@ -41,17 +41,17 @@ use_style()
 lab = await start()
 
 # %% [markdown]
-# ## Who watches
+# ## The watcher
 #
-# A list tells which payments there are, a stream what becomes of one of them. The stream begins
-# with the state now and tells the newest one whenever it has changed. One that was before, or that
-# passes before it can be told, is left out.
+# A list shows which payments exist, a stream shows the changes of one payment. The stream starts
+# with the current status and sends the newest status after each change. Earlier and short-lived
+# statuses are left out.
 #
-# | Figure | What it is |
+# | Figure | Meaning |
 # | - | - |
-# | Created, processing, … | payments that are in that state now |
-# | Time in a state | from the message that told it to the message that told the next |
-# | Left out | payments that were created before the board was switched on |
+# | Created, processing, … | payments that have this status now |
+# | Time in a status | from the message with the status to the message with the next |
+# | Left out | payments that were created before the board was started |
 
 # %%
 began, recent = time.perf_counter(), datetime.now(UTC) - timedelta(minutes=5)
@@ -83,7 +83,7 @@ async def keep_looking():
 # %% [markdown]
 # ## The board
 #
-# A line for each payment: its states so far, with the seconds since the board was switched on.
+# One line per payment: its statuses so far, with the seconds since the board was started.
 
 
 # %%
@@ -105,7 +105,7 @@ async def buyer(n):
         amount=("iso4217/USD", 500 + 100 * n), reference_id=reference
     )
     if n == PAYMENTS - 1:
-        # this one changes its mind
+        # this buyer cancels
         await lab.merchant.cancel_payment(created.payment_id)
     else:
         await lab.pay(created.payment_id, lab.wallet())
@@ -115,7 +115,8 @@ async def buyer(n):
 # %% [markdown]
 # ## Watch
 #
-# The board below changes while this cell runs. Look at how the last payment ends unlike the others.
+# The board below changes while this cell runs. Look at how the last payment ends differently from
+# the others.
 
 # %%
 board = display(Pretty("waiting"), display_id=True)
@@ -124,13 +125,13 @@ ours = await asyncio.gather(*(buyer(n) for n in range(PAYMENTS)))
 looking.cancel()
 await look()
 await asyncio.wait_for(asyncio.gather(*(following[one] for one in ours)), 30)
-print(f"{sum(map(len, seen.values()))} changes of {len(seen)} payments were told")
+print(f"{sum(map(len, seen.values()))} changes of {len(seen)} payments were received")
 
 # %% [markdown]
-# ## How long they were where
+# ## Time in each status
 #
-# A row is a payment, in the order of their creation; a mark is its end. Look for a bar that is much
-# longer than the others of its colour: that payment waited for its buyer, or for its chain.
+# A row is a payment, in the order of creation; a mark is its end. Look for a bar that is much
+# longer than the others of its color: that payment waited for its buyer, or for its chain.
 
 # %%
 chart = axes("Payments, state by state", "Seconds since the start", "Payment")
@@ -159,12 +160,12 @@ waits = [
     if status == "processing"
 ]
 if waits:
-    print(f"On the chain's final word they waited {min(waits)[0]:.1f} to {max(waits)[0]:.1f} s.")
+    print(f"They waited for finality for {min(waits)[0]:.1f} to {max(waits)[0]:.1f} s.")
 
 # %% [markdown]
 # ## The totals reconcile
 #
-# What the streams told last is what the server answers when it is asked.
+# The last statuses of the streams equal the server's current statuses.
 
 # %%
 answers = [await lab.merchant.get_payment_status(one) for one in ours]

@@ -1,7 +1,7 @@
-"""What the embedded chains of a state folder say by themselves: who got what, and who holds what.
+"""Read the embedded chains of a state folder independently: transfers, fees and balances.
 
-Chains are asked by JSON-RPC as any node is. What is asked are copies of the folder's files: nothing
-in it changes, and nothing of the books is believed.
+The chains are read by JSON-RPC, like any node. The reads use copies of the folder's files: nothing
+in it changes, and nothing depends on the ledger.
 """
 
 from __future__ import annotations
@@ -18,11 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from florin_server.boot.home import Home
+from florin_server.boot.home import StateFolder
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.devnet.solana import SolanaDevChain, SolanaDevSettings
-from florin_server.simulation.audit.blocks import NOBODY, gas_of, paid_in
-from florin_server.simulation.nodes import Node
+from florin_server.simulation.audit.blocks import (
+    ZERO_ADDRESS,
+    compute_gas_cost,
+    list_payment_events,
+)
+from florin_server.simulation.nodes import SandboxNode
 from target import LabError
 
 _BATCH = 500
@@ -31,9 +35,9 @@ _TRANSFER = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 
 @dataclass
 class Transaction:
-    """What a transaction moved, by account (CAIP-10) and asset (CAIP-19), its fee left out.
+    """The transfers of a transaction, by account (CAIP-10) and asset (CAIP-19), without its fee.
 
-    Minor units: above zero for who received. `fee` was paid by `payer`, in the chain's coin; so was
+    Minor units: above zero for receivers. `payer` paid the `fee`, in the chain's native coin, and
     the `rent` that stays in accounts which the transaction opened.
     """
 
@@ -46,26 +50,26 @@ class Transaction:
 
 
 class Chain(ABC):
-    """One chain. `coin` is its own asset."""
+    """One chain. `coin` is its native coin as an asset."""
 
-    def __init__(self, chain_id: str, coin: str, node: Node) -> None:
+    def __init__(self, chain_id: str, coin: str, node: SandboxNode) -> None:
         self.id = chain_id
         self.coin = f"{chain_id}/{coin}"
         self._node = node
 
     @abstractmethod
     async def transactions(self, wallets: Iterable[str], more: Iterable[str]) -> list[Transaction]:
-        """Those that touched one of these accounts, and `more` that are named by their hashes."""
+        """Return the transactions that touched one of these accounts, and `more` by hash."""
 
     @abstractmethod
     async def holds(self, account: str, asset: str) -> int:
-        """Minor units of an asset that an account holds now."""
+        """Return the minor units of an asset that an account holds now."""
 
     async def _all(self, method: str, calls: list[tuple[Any, ...]]) -> list[Any]:
         found = []
         for n in range(0, len(calls), _BATCH):
-            found += await self._node.ask_all([(method, one) for one in calls[n : n + _BATCH]])
-            # a notebook's own loop goes on meanwhile
+            found += await self._node.call_batch([(method, one) for one in calls[n : n + _BATCH]])
+            # let the notebook's own loop run meanwhile
             await asyncio.sleep(0)
         return found
 
@@ -74,9 +78,9 @@ class EvmChain(Chain):
     """Every transaction from the first block on; tokens by their Transfer events."""
 
     async def transactions(self, wallets: Iterable[str], more: Iterable[str]) -> list[Transaction]:
-        """Looks at all blocks: a node keeps no list of what an account did."""
+        """Read all blocks: a node has no list of an account's transactions."""
         ours, named = set(wallets), set(more)
-        head = int(await self._node.ask("eth_blockNumber"), 16)
+        head = int(await self._node.call("eth_blockNumber"), 16)
         blocks = await self._all("eth_getBlockByNumber", [(hex(n), True) for n in range(head + 1)])
         sent = [(one, block) for block in blocks for one in block["transactions"]]
         receipts = await self._all("eth_getTransactionReceipt", [(one["hash"],) for one, _ in sent])
@@ -91,20 +95,20 @@ class EvmChain(Chain):
         ]
 
     async def holds(self, account: str, asset: str) -> int:
-        """From the newest block."""
+        """Read the balance from the newest block."""
         address = account.rpartition(":")[2]
         if asset == self.coin:
-            return int(await self._node.ask("eth_getBalance", address, "latest"), 16)
+            return int(await self._node.call("eth_getBalance", address, "latest"), 16)
         call = {"to": asset.rpartition(":")[2], "data": "0x70a08231" + address[2:].rjust(64, "0")}
-        return int(await self._node.ask("eth_call", call, "latest"), 16)
+        return int(await self._node.call("eth_call", call, "latest"), 16)
 
     def _told(self, sent: Any, block: Any, receipt: Any) -> Transaction:
         payer = f"{self.id}:{sent['from'].lower()}"
         at = pd.Timestamp(int(block["timestamp"], 16), unit="s", tz="UTC")
-        told = Transaction(sent["hash"], at, payer, gas_of(receipt))
+        told = Transaction(sent["hash"], at, payer, compute_gas_cost(receipt))
         if receipt["status"] != "0x1":
             return told
-        coins = [event for event in paid_in(receipt) if event["token"] == NOBODY]
+        coins = [event for event in list_payment_events(receipt) if event["token"] == ZERO_ADDRESS]
         for event in coins:
             self._give(
                 told, self.coin, event["payer"], event["dest"], event["value"] - event["fee"]
@@ -125,10 +129,10 @@ class EvmChain(Chain):
 
 
 class SolanaChain(Chain):
-    """Transactions with what every account of theirs held before and after."""
+    """Transactions with the balances of their accounts before and after."""
 
     async def transactions(self, wallets: Iterable[str], more: Iterable[str]) -> list[Transaction]:
-        """Those that name a wallet or its token accounts, and those with the hashes."""
+        """Return the transactions of a wallet or its token accounts, and those with the hashes."""
         hashes = dict.fromkeys(more)
         for wallet in wallets:
             owner = wallet.rpartition(":")[2]
@@ -139,10 +143,10 @@ class SolanaChain(Chain):
         return [self._told(one, found) for one, found in zip(hashes, landed, strict=True) if found]
 
     async def holds(self, account: str, asset: str) -> int:
-        """From the newest slot."""
+        """Read the balance from the newest slot."""
         owner = account.rpartition(":")[2]
         if asset == self.coin:
-            return int((await self._node.ask("getBalance", owner))["value"])
+            return int((await self._node.call("getBalance", owner))["value"])
         told = [one["account"]["data"]["parsed"]["info"] for one in await self._accounts(owner)]
         mint = asset.rpartition(":")[2]
         return sum(int(one["tokenAmount"]["amount"]) for one in told if one["mint"] == mint)
@@ -160,7 +164,7 @@ class SolanaChain(Chain):
         found: list[str] = []
         while True:
             before = {"before": found[-1]} if found else {}
-            page = await self._node.ask("getSignaturesForAddress", address, before)
+            page = await self._node.call("getSignaturesForAddress", address, before)
             if not page:
                 return found
             found += [one["signature"] for one in page]
@@ -189,15 +193,15 @@ def _copy(folder: Path, to: Path) -> None:
 
 @asynccontextmanager
 async def resting(folder: Path | None) -> AsyncIterator[Mapping[str, Chain]]:
-    """The embedded chains of a state folder, by CAIP-2 id, as Florin left them.
+    """Yield the embedded chains of a state folder, by CAIP-2 id, as Florin left them.
 
-    LabError if Florin runs there, or if there is no such folder.
+    Raise LabError if Florin runs there, or if the folder does not exist.
     """
     if folder is None:
-        raise LabError("the chains are read from a state folder: name one as FLORIN_TARGET")
-    home = Home(folder)
-    if home.addresses() is not None:
-        raise LabError(f"Florin runs with its state in {folder}: end it, or use a copy")
+        raise LabError("the chains are read from a state folder: set FLORIN_TARGET to one")
+    home = StateFolder(folder)
+    if home.find_addresses() is not None:
+        raise LabError(f"Florin runs with its state in {folder}: stop it, or use a copy")
     async with AsyncExitStack() as stack:
         copy = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         _copy(folder, copy)
@@ -207,12 +211,12 @@ async def resting(folder: Path | None) -> AsyncIterator[Mapping[str, Chain]]:
             number = int(chain_id.partition(":")[2])
             evm = await EvmDevChain.open(copy / "evm.db", EvmDevSettings(chain_id=number))
             stack.push_async_callback(evm.close)
-            found[chain_id] = EvmChain(chain_id, "slip44:60", Node(evm.handle))
+            found[chain_id] = EvmChain(chain_id, "slip44:60", SandboxNode(evm.handle))
         if (copy / "solana.db").exists():
             chain_id = env["FLORIN_SOLANA_CHAIN"]
-            # nothing new comes, so that what is there is final
+            # no new blocks come, so existing blocks are final
             resting_there = SolanaDevSettings(confirmed_slots=0, finalized_slots=0)
             solana = await SolanaDevChain.open(copy / "solana.db", resting_there)
             stack.push_async_callback(solana.close)
-            found[chain_id] = SolanaChain(chain_id, "slip44:501", Node(solana.handle))
+            found[chain_id] = SolanaChain(chain_id, "slip44:501", SandboxNode(solana.handle))
         yield found

@@ -1,8 +1,7 @@
-"""One house style for every chart of the notebooks, and the statistics behind what is drawn.
+"""One house style for all charts of the notebooks, and the statistics behind them.
 
-Colours are those of Okabe and Ito (2008), which people of every kind of colour vision tell apart;
-kinds of things are told apart by marks or labels as well. A share or a median of a sample is never
-drawn without how sure it is.
+Colors are those of Okabe and Ito (2008), which people with any color vision can distinguish; marks
+or labels distinguish kinds as well. A share or a median of a sample always has its uncertainty.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ try:
 except ModuleNotFoundError as error:
     raise missing(error) from None
 
-# of Okabe and Ito, the dark ones first; yellow is too light for lines on white
+# of Okabe and Ito, the dark colors first; yellow is too light for lines on white
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 QUIET = "#8C8C8C"
 _Z95 = 1.959964  # the normal distribution's quantile at 97.5 %
 
 
 def use_style() -> None:
-    """Sets the house style for all charts that follow."""
+    """Set the house style for all later charts."""
     plt.rcParams.update(
         {
             "figure.figsize": (8.0, 4.2),
@@ -50,9 +49,9 @@ def use_style() -> None:
 
 
 def axes(title: str, x: str, y: str, note: str = "") -> Axes:
-    """New axes. The title is a sentence that says what is seen; x and y come with their units.
+    """Return new axes. The title is a sentence about the content; x and y include their units.
 
-    `note` is set small below: where the figures come from, how many they are.
+    `note` is small text below: the source and number of the figures.
     """
     figure, new = plt.subplots()
     new.set(title=title, xlabel=x, ylabel=y)
@@ -62,12 +61,12 @@ def axes(title: str, x: str, y: str, note: str = "") -> Axes:
 
 
 def wilson(count: int, total: int) -> tuple[float, float]:
-    """Between which shares the true one lies at 95 %, by Wilson's score; (0, 1) of nothing.
+    """Return the bounds of the true share at 95 %, by Wilson's score; (0, 1) without data.
 
-    ValueError for counts that are no part of their total.
+    Raise ValueError if the count is not part of the total.
     """
     if not 0 <= count <= total:
-        raise ValueError(f"{count} is no part of {total}")
+        raise ValueError(f"{count} is not part of {total}")
     if total == 0:
         return 0.0, 1.0
     share, z2 = count / total, _Z95**2
@@ -77,10 +76,10 @@ def wilson(count: int, total: int) -> tuple[float, float]:
 
 
 def ecdf(values: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Sorted values, the share that is no larger than each, and the half width at 95 %.
+    """Return sorted values, the share that is no larger than each, and the half width at 95 %.
 
     The width is that of the whole band, by Dvoretzky, Kiefer and Wolfowitz, with the constant of
-    Massart (1990). ValueError for no values.
+    Massart (1990). Raise ValueError without values.
     """
     found = np.sort(np.asarray(values, dtype=float))
     if not found.size:
@@ -90,10 +89,10 @@ def ecdf(values: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64], f
 
 
 def quantile(values: ArrayLike, share: float) -> tuple[float, float, float]:
-    """A quantile of a sample, and between which values the true one lies at 95 %.
+    """Return a quantile of a sample, and the bounds of the true quantile at 95 %.
 
     The bounds are values of the sample, by ranks of the binomial distribution (normal
-    approximation); they are the ends of the sample where it is too small to tell.
+    approximation); they are the ends of the sample if it is too small.
     """
     found, _, _ = ecdf(values)
     half = _Z95 * math.sqrt(found.size * share * (1 - share))
@@ -103,9 +102,9 @@ def quantile(values: ArrayLike, share: float) -> tuple[float, float, float]:
 
 
 def band_quantile(values: ArrayLike, share: float) -> tuple[float, float, float]:
-    """A quantile of a sample, and its bounds by the band of `ecdf`, at 95 % for all shares at once.
+    """Return a quantile of a sample, and its bounds by the band of `ecdf`, at 95 % for all shares.
 
-    The bounds are values of the sample, or infinite where it is too small to bound that share.
+    The bounds are values of the sample, or infinite if it is too small to bound that share.
     """
     found, _, half = ecdf(values)
     low, high = (math.ceil(found.size * at) - 1 for at in (share - half, share + half))
@@ -117,7 +116,7 @@ def band_quantile(values: ArrayLike, share: float) -> tuple[float, float, float]
 
 
 def draw_ecdf(on: Axes, samples: Mapping[str, ArrayLike]) -> None:
-    """The distributions of samples as steps, each in its band at 95 %."""
+    """Draw the distributions of samples as steps, each with its band at 95 %."""
     styles = ("-", "--", "-.", ":")
     for n, (name, values) in enumerate(samples.items()):
         at, shares, half = ecdf(values)
@@ -132,7 +131,7 @@ def draw_ecdf(on: Axes, samples: Mapping[str, ArrayLike]) -> None:
 
 
 def draw_shares(on: Axes, counts: Mapping[str, tuple[int, int]]) -> None:
-    """A bar for each share, from (count, total), with how sure it is at 95 %, the first on top."""
+    """Draw a bar for each share, from (count, total), with its 95 % bounds, the first on top."""
     names = list(counts)[::-1]
     shares = [counts[one][0] / counts[one][1] if counts[one][1] else 0.0 for one in names]
     bounds = [wilson(*counts[one]) for one in names]
@@ -157,7 +156,7 @@ def draw_shares(on: Axes, counts: Mapping[str, tuple[int, int]]) -> None:
 
 
 def draw_funnel(on: Axes, steps: Mapping[str, int]) -> None:
-    """A bar for each step, with the share of the first step and of the step before."""
+    """Draw a bar for each step, with its shares of the first step and of the previous step."""
     names, counts = list(steps), list(steps.values())
     on.barh(names[::-1], counts[::-1], color=COLOURS[0])
     for place, count in enumerate(counts):
@@ -165,7 +164,7 @@ def draw_funnel(on: Axes, steps: Mapping[str, int]) -> None:
         told = f"{count:,}  ({of_first:.0%}"
         if place:
             before = counts[place - 1]
-            told += f"; {count / before if before else 0.0:.0%} of the step before"
+            told += f"; {count / before if before else 0.0:.0%} of the previous step"
         on.annotate(
             f"{told})",
             (count, len(counts) - 1 - place),
@@ -182,7 +181,7 @@ def draw_funnel(on: Axes, steps: Mapping[str, int]) -> None:
 def draw_grid(
     on: Axes, values: ArrayLike, rows: Sequence[str], columns: Sequence[str], unit: str
 ) -> None:
-    """A field for each row and column, dark for much, with a scale that says how much."""
+    """Draw a field for each row and column, darker for larger values, with a scale."""
     image = on.imshow(np.asarray(values, dtype=float), cmap="cividis_r", aspect="auto")
     on.set_yticks(range(len(rows)), rows)
     on.set_xticks(range(len(columns)), columns)
@@ -191,7 +190,7 @@ def draw_grid(
 
 
 def mark(on: Axes, at: float, words: str, *, vertical: bool = True) -> None:
-    """A thin line at a value that is compared with, with its words beside it."""
+    """Draw a thin reference line at a value, with its text beside it."""
     if vertical:
         on.axvline(at, color="#333333", linewidth=1, linestyle=(0, (4, 3)))
         place, transform, turn = (at, 0.03), on.get_xaxis_transform(), 90
@@ -211,7 +210,7 @@ def mark(on: Axes, at: float, words: str, *, vertical: bool = True) -> None:
 
 
 def stacked(on: Axes, x: Iterable[object], parts: Mapping[str, Sequence[float]]) -> None:
-    """Bars of parts on top of each other, told apart by colour, hatching and a legend."""
+    """Draw stacked bars of parts, distinguished by color, hatching and a legend."""
     hatches = ("", "//", "..", "xx", "\\\\", "++", "oo")
     places = [str(one) for one in x]
     below = np.zeros(len(places))

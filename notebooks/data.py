@@ -1,6 +1,6 @@
-"""Tables of payments for the analyses: simulated days, or a Florin that the environment names.
+"""Tables of payments for the analyses: from simulated days, or from a Florin in the environment.
 
-Every table and column is told by docs/reference/data.md. Amounts in minor units are exact Python
+docs/reference/data.md describes every table and column. Amounts in minor units are exact Python
 integers, times are UTC.
 """
 
@@ -30,20 +30,20 @@ try:
 except ModuleNotFoundError as error:
     raise missing(error) from None
 
-# the week that is simulated where nothing else is said; a fixed one, so that charts stay the same
+# first day of the default simulated week; fixed, so that charts stay equal
 FIRST_DAY = date(2026, 10, 5)
-# and what most analyses ask for
+# parameters of most analyses
 WEEK = {"seed": 7, "payments": 400, "days": 7}
-# folders of simulated days that are kept, the newest
+# most folders of simulated days to keep, the newest ones
 _KEPT = 8
 _INTEGERS = {pa.int64(): pd.Int64Dtype()}
-# what a simulated service says of its buyers is no news to a notebook
+# logs of the simulated service are no news in a notebook
 logging.getLogger("florin_server").addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True)
 class Data:
-    """Tables by name, where they are from, in words, and the state folder if there is one."""
+    """Tables by name, a description of their source, and the state folder if there is one."""
 
     tables: Mapping[str, pd.DataFrame]
     source: str
@@ -61,13 +61,13 @@ def load(
     days: int = 7,
     **knobs: Any,
 ) -> Data:
-    """The tables with these names.
+    """Return the tables with these names.
 
-    Of the state folder `home` if it is given. Of a Florin elsewhere if FLORIN_TARGET names one: its
-    state folder, which has every table, or its gRPC address, which has the payments and refunds of
-    a merchant. Otherwise of days that are simulated, once: what is simulated is kept in the user's
-    cache folder. `knobs` are further ones of the simulation. LabError with what to do if that
-    cannot be.
+    They come from the state folder `home` if it is given. If FLORIN_TARGET is set, they come from
+    that Florin: its state folder, which has every table, or its gRPC address, which has the
+    payments and refunds of a merchant. Otherwise they come from simulated days, which are stored in
+    the user's cache folder for later use. `knobs` are further options of the simulation. Raise
+    LabError with the remedy if that is impossible.
     """
     target = home or os.environ.get("FLORIN_TARGET", "")
     if target and not Path(target).is_dir():
@@ -78,15 +78,15 @@ def load(
 
 
 def simulated(seed: int, payments: int, days: int, **knobs: Any) -> Path:
-    """The state folder after simulated days; the first time it takes a while."""
-    # imported here: tables of a Florin elsewhere need no server
+    """Return the state folder after simulated days; the first run takes a while."""
+    # imported here: tables of a remote Florin need no server
     from florin_server.config import Settings
     from florin_server.simulation import knobs as choices
     from florin_server.simulation.run import simulate
 
     try:
-        chosen = choices.Knobs(seed=seed, payments=payments, days=days, **knobs)
-    except (choices.BadKnob, TypeError) as error:
+        chosen = choices.SimulationConfig(seed=seed, payments=payments, days=days, **knobs)
+    except (choices.InvalidSimulationConfig, TypeError) as error:
         raise LabError(f"this cannot be simulated: {error}") from error
     told = json.dumps([VERSION, _code(), str(FIRST_DAY), asdict(chosen)], sort_keys=True)
     folder = _cache() / hashlib.sha256(told.encode()).hexdigest()[:16]
@@ -99,20 +99,20 @@ def simulated(seed: int, payments: int, days: int, **knobs: Any) -> Path:
             def work() -> None:
                 # a notebook's own loop runs in this thread already
                 settings = Settings(home=folder / "home")
-                told = simulate(settings, chosen, lambda now: show(now.done), first=FIRST_DAY)
+                told = simulate(settings, chosen, lambda now: show(now.done), first_day=FIRST_DAY)
                 problems.extend(told.problems)
 
             _in_thread(work)
             if problems:
-                raise LabError(f"what was simulated does not add up: {'; '.join(problems)}")
-        # its time says when somebody asked last
+                raise LabError(f"the simulated days do not add up: {'; '.join(problems)}")
+        # its modification time is the time of the last use
         (folder / "done").touch()
     _forget()
     return folder / "home"
 
 
 def _code() -> str:
-    """What simulates, by its files: days of another state of the code are not these."""
+    """Return a digest of the simulating code: days of other code are not reused."""
     import florin_server
 
     root = Path(florin_server.__file__).parent
@@ -122,7 +122,7 @@ def _code() -> str:
 
 
 def _progress(total: int) -> Callable[[int], None]:
-    """Draws a bar where one can be drawn again and again: in a notebook, or on a terminal."""
+    """Draw a progress bar where it can be redrawn: in a notebook, or on a terminal."""
     if "ipykernel" in sys.modules:
         from IPython.display import ProgressBar
 
@@ -151,33 +151,35 @@ def _in_thread(work: Callable[[], None]) -> None:
 
 
 def _of_home(home: Path, names: tuple[str, ...]) -> dict[str, pd.DataFrame]:
-    from florin_server.boot.exports.store import of_home
-    from florin_server.boot.home import Refused
+    from florin_server.boot.exports.store import open_store_origin
+    from florin_server.boot.home import SetupError
     from florin_server.config import Settings
-    from florin_server.domain.exports.error import NotExported
+    from florin_server.domain.exports.error import ExportError
 
     try:
-        with of_home(Settings(home=home)) as origin:
+        with open_store_origin(Settings(home=home)) as origin:
             return {name: _frame(origin, name) for name in names}
-    except (NotExported, Refused) as error:
+    except (ExportError, SetupError) as error:
         raise LabError(str(error)) from error
 
 
 def _of_server(target: str, names: tuple[str, ...]) -> Data:
-    from florin_server.boot.exports.server import of_server
-    from florin_server.boot.home import Refused
-    from florin_server.boot.servers.upstream import Link
-    from florin_server.domain.exports.error import NotExported
+    from florin_server.boot.exports.server import open_server_origin
+    from florin_server.boot.home import SetupError
+    from florin_server.boot.servers.upstream import UpstreamConnection
+    from florin_server.domain.exports.error import ExportError
 
     try:
-        with of_server(address(target), Link(tls=not is_here(target)), os.environ) as origin:
+        with open_server_origin(
+            address(target), UpstreamConnection(tls=not is_here(target)), os.environ
+        ) as origin:
             if missing := set(names) - {*origin.tables}:
                 raise LabError(
-                    f"a server tells a merchant no {', '.join(sorted(missing))}: this analysis "
-                    "needs the operator's state folder as FLORIN_TARGET"
+                    f"merchants cannot read {', '.join(sorted(missing))} from a server: this "
+                    "analysis needs the operator's state folder as FLORIN_TARGET"
                 )
             tables = {name: _frame(origin, name) for name in names}
-    except (NotExported, Refused) as error:
+    except (ExportError, SetupError) as error:
         raise LabError(str(error)) from error
     return Data(tables, f"merchant {os.environ['FLORIN_MERCHANT_ID']} at {target}")
 
@@ -185,9 +187,9 @@ def _of_server(target: str, names: tuple[str, ...]) -> Data:
 def _frame(origin: Any, name: str) -> pd.DataFrame:
     from florin_server.flows.exports import frames
 
-    frame = frames.of_origin(origin, name).to_pandas(types_mapper=_INTEGERS.get)
+    frame = frames.read_origin(origin, name).to_pandas(types_mapper=_INTEGERS.get)
     for column in frame.columns[frame.columns.str.endswith("_minor")]:
-        # 256 bits fit in no number of pandas; Python's are exact
+        # 256 bits fit in no pandas number; Python integers are exact
         exact = [None if pd.isna(text) else int(text) for text in frame[column]]
         frame[column] = pd.Series(exact, index=frame.index, dtype=object)
     return frame.drop(columns="part")
@@ -202,7 +204,7 @@ def _cache() -> Path:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Two notebooks that want the same days simulate them once."""
+    """Lock a folder, so that two notebooks with equal days simulate them once."""
     folder.mkdir(mode=0o700, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -210,7 +212,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _forget() -> None:
-    """Deletes the days that nobody asked for the longest."""
+    """Delete the days that were not used for the longest time."""
     done = sorted(_cache().glob("*/done"), key=lambda one: one.stat().st_mtime)
     for one in done[:-_KEPT]:
         shutil.rmtree(one.parent, ignore_errors=True)

@@ -1,14 +1,14 @@
-"""What the notebooks share: a Florin to talk to, wallets, days of payments, tables of data.
+"""Shared by the notebooks: a Florin to call, wallets, days of payments, tables of data.
 
-Walk-throughs begin with `start()`, analyses with `load()`. Both use a Florin of their own, unless
-the environment names another one:
+Walk-throughs start with `start()`, analyses with `load()`. Both use their own Florin, unless the
+environment names another:
 
 - FLORIN_TARGET, the `host:port` of its gRPC, with FLORIN_PARTNER_KEY and FLORIN_MERCHANT_ID of a
-  merchant there (and what else of demo.env a notebook asks for, FLORIN_APP_ID, FLORIN_CLIENT_ID and
-  FLORIN_BASE_URL say); or, for analyses, its state folder, which is only read.
-- FLORIN_GRPC_TARGET, as `demo.env` has it: the sandbox that `florin lab` runs.
+  merchant there (and other variables of demo.env that a notebook needs: FLORIN_APP_ID,
+  FLORIN_CLIENT_ID and FLORIN_BASE_URL); or, for analyses, its state folder, which is only read.
+- FLORIN_GRPC_TARGET, as in `demo.env`: the sandbox that `florin lab` runs.
 
-`simulate()` is `start()` on a Florin of its own that merchants and buyers have used for days.
+`simulate()` is like `start()`, on its own Florin that merchants and buyers have used for days.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from google.protobuf.message import Message
 from target import Env, LabError, check_merchant, is_here, named, refusal, refuse
 
 __all__ = ["Answer", "Lab", "LabError", "refuse", "simulate", "start", "units"]
-_ONCE = Retries(patience_s=0)  # who names a Florin that is not there is told so at once
+_ONCE = Retries(patience_s=0)  # fail at once if the given Florin does not respond
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer of REST."""
+    """A response of the REST API."""
 
     status: int
     headers: Mapping[str, str]
@@ -51,7 +51,8 @@ class Answer:
 class Lab:
     """A Florin and everything needed to use it, as a merchant and as a wallet.
 
-    `env` holds what demo.env holds, as far as the environment tells it, and says what is missing.
+    `env` has the variables of demo.env, as far as the environment sets them, and reports missing
+    ones.
     """
 
     env: Env
@@ -63,7 +64,7 @@ class Lab:
     report: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def headers(self, who: str) -> dict[str, str]:
-        """The credentials of a `merchant`, a `wallet` or `nobody`, as REST wants them."""
+        """Return the REST credentials of a `merchant`, a `wallet` or `nobody`."""
         if who == "merchant":
             names = {"Api-Key": "FLORIN_PARTNER_KEY", "Merchant-Id": "FLORIN_MERCHANT_ID"}
         elif who == "wallet":
@@ -71,7 +72,7 @@ class Lab:
         elif who == "nobody":
             names = {}
         else:
-            raise ValueError(f"who is a merchant, a wallet or nobody, not {who}")
+            raise ValueError(f"who must be merchant, wallet or nobody, not {who}")
         return {header: self.env[name] for header, name in names.items()}
 
     async def rest(
@@ -82,7 +83,7 @@ class Lab:
         body: Any = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """One call of the REST API; answers that refuse are answers too."""
+        """Make one call of the REST API; return error responses too."""
         url = self.env["FLORIN_BASE_URL"] + path
         sent = {**self.headers(who), **(headers or {})}
         async with self._session.request(method, url, json=body, headers=sent) as answer:
@@ -91,7 +92,7 @@ class Lab:
             return Answer(answer.status, answer.headers, told)
 
     async def events(self, who: str, path: str) -> AsyncIterator[tuple[str, Any]]:
-        """The events of a stream of REST, each with its name and content."""
+        """Yield the events of a REST stream, each with its name and content."""
         name = ""
         url = self.env["FLORIN_BASE_URL"] + path
         async with self._session.get(url, headers=self.headers(who)) as stream:
@@ -103,7 +104,7 @@ class Lab:
                     yield name, json.loads(value)
 
     def wallet(self) -> Wallet:
-        """A wallet with new keys, which the sandbox funds when it asks for options."""
+        """Return a wallet with new keys, which the sandbox funds when it requests options."""
         names = (("EVM_CHAIN", "EVM_RPC_URL"), ("SOLANA_CHAIN", "SOLANA_RPC_URL"))
         urls = {
             self.env[f"FLORIN_{chain}"]: self.env[f"FLORIN_{url}"]
@@ -113,20 +114,23 @@ class Lab:
         return Wallet.create(rpc_urls=urls)
 
     async def pay(self, payment_id: str, wallet: Wallet, chain: str = "", asset: str = "") -> Any:
-        """Pays with the first option of a chain (the EVM one) and asset (any); the final status."""
+        """Pay with the first option on a chain (default: EVM) and asset (default: any).
+
+        Return the final status.
+        """
         account = wallet.account(chain or self.env["FLORIN_EVM_CHAIN"])
         offered = await self.gateway.get_payment_options(payment_id, accounts=[account])
         options = [one for one in offered.options if asset in one.amount.unit]
         if not options:
             raise LabError(f"{account} has no option to pay {payment_id}")
         actions = await self.gateway.executable_actions(payment_id, options[0])
-        # wallets wait for chains, and streams go on meanwhile
+        # wallets wait for chains in a thread, so that streams continue
         outputs = await asyncio.to_thread(wallet.execute, actions, option=options[0])
         await self.gateway.confirm_payment(payment_id, option_id=options[0].id, outputs=outputs)
         return await self.merchant.wait_final(payment_id, timeout=60)
 
     async def chain(self, method: str, *params: Any, solana: bool = False) -> Any:
-        """Asks the EVM chain, or Solana, by JSON-RPC."""
+        """Call the EVM chain, or Solana, by JSON-RPC."""
         question = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
         url = self.env["FLORIN_SOLANA_RPC_URL" if solana else "FLORIN_EVM_RPC_URL"]
         async with self._session.post(url, json=question) as answer:
@@ -136,44 +140,46 @@ class Lab:
         return content["result"]
 
     def line(self) -> tuple[str, int]:
-        """Host and port of gRPC, to put something between; LabError if that is encrypted."""
+        """Return host and port of gRPC, to connect a relay; raise LabError if it is encrypted."""
         host, _, port = self.env["FLORIN_GRPC_TARGET"].rpartition(":")
         if not is_here(host):
-            raise LabError(f"the line to {host} is encrypted: this needs a Florin on this machine")
+            raise LabError(f"the connection to {host} is encrypted: use a Florin on this machine")
         return host.strip("[]"), int(port)
 
     async def balance(self, address: str, token: str = "") -> int:
-        """Minor units of a token (the test token) that an address holds, read from the chain."""
+        """Return the balance of an address in minor units of a token, read from the chain."""
         token = token or self.env["FLORIN_EVM_ASSET"].rpartition(":")[2]
         data = "0x70a08231" + address[2:].lower().rjust(64, "0")
         return int(await self.chain("eth_call", {"to": token, "data": data}, "latest"), 16)
 
     async def operator(self, request: Message) -> Any:
-        """The answer to a request of the operator's, where the state folder of this Florin is."""
-        from florin_server.boot.home import Home
-        from florin_server.boot.operator.client import operator
+        """Return the response to an operator's request, if this Florin's state folder is known."""
+        from florin_server.boot.home import StateFolder
+        from florin_server.boot.operator.client import open_operator
         from florin_server.config import Settings
 
         if "FLORIN_HOME" not in self.env:
             raise LabError("the operator's calls need FLORIN_HOME, the state folder of this Florin")
         settings = Settings(home=Path(self.env["FLORIN_HOME"]))
-        async with operator(Home(settings.home), lambda: settings, running_only=True) as desk:
-            return await desk.ask(type(request).__name__.removesuffix("Request"), request)
+        async with open_operator(
+            StateFolder(settings.home), lambda: settings, running_only=True
+        ) as desk:
+            return await desk.call(type(request).__name__.removesuffix("Request"), request)
 
     async def close(self) -> None:
-        """Ends connections, and Florin if it was started here."""
+        """Close connections, and Florin if it was started here."""
         await self._stack.aclose()
 
 
 async def start(
     *, writes: bool = True, own: bool = False, beside: bool = False, **settings: Any
 ) -> Lab:
-    """A lab, connected and ready; `settings` are for a Florin that it has to start.
+    """Return a lab, connected and ready; `settings` are for a Florin that it must start.
 
-    With `own` it starts one beside that of `florin lab`: for notebooks that need such settings, and
-    cannot use a FLORIN_TARGET; `beside` one, for an experiment of an analysis, it starts it in any
-    case. LabError if the environment names a Florin that they cannot use, or that does not answer
-    or let anybody in, or if the notebook `writes` and the key is a live one.
+    `own` starts a Florin beside that of `florin lab`: for notebooks that need such settings, and
+    cannot use a FLORIN_TARGET. `beside` always starts one, for an experiment of an analysis. Raise
+    LabError if the environment names a Florin that cannot be used, does not respond, or refuses the
+    credentials, or if the notebook `writes` and the key is a live key.
     """
     stack = AsyncExitStack()
     try:
@@ -186,10 +192,11 @@ async def start(
 
 
 async def simulate(seed: int = 7, payments: int = 400, days: int = 7, **knobs: Any) -> Lab:
-    """A lab on a Florin of its own, with days of payments in it: the same for the same seed.
+    """Return a lab on its own Florin, with days of payments: equal for equal seeds.
 
-    They begin on a Monday. Further knobs are the options of `florin simulate`. What was simulated
-    is kept, and this Florin works on a copy. LabError, with its sentence, for what cannot be.
+    The days start on a Monday. Further knobs are the options of `florin simulate`. The simulated
+    days are cached, and this Florin works on a copy. Raise LabError with the reason if they are
+    impossible.
     """
     from data import simulated
 
@@ -227,7 +234,7 @@ async def _connected(env: Env, stack: AsyncExitStack) -> Lab:
         merchant = await stack.enter_async_context(AsyncClient(**where, **shop))
         wallet = await stack.enter_async_context(AsyncClient(**where, **app))
     except ValueError as error:
-        raise LabError(f"the credentials in the environment are none: {error}") from None
+        raise LabError(f"the credentials in the environment are invalid: {error}") from None
     except FlorinError as error:
         raise refusal(target, error) from None
     session = await stack.enter_async_context(aiohttp.ClientSession())
@@ -235,19 +242,19 @@ async def _connected(env: Env, stack: AsyncExitStack) -> Lab:
 
 
 async def _served(home: Path, stack: AsyncExitStack, settings: Mapping[str, Any]) -> Env:
-    # imported here: a notebook that talks to a Florin elsewhere needs no server
-    from florin_server.boot.demo_accounts import ensure_demo
-    from florin_server.boot.service import Service
+    # imported here: a notebook with a remote Florin needs no server
+    from florin_server.boot.demo_accounts import ensure_demo_accounts
+    from florin_server.boot.service import FlorinService
     from florin_server.config import Settings
 
-    service = await Service.start(Settings(home=home, http_port=0, grpc_port=0, **settings))
+    service = await FlorinService.start(Settings(home=home, http_port=0, grpc_port=0, **settings))
     stack.push_async_callback(service.stop)
-    await ensure_demo(service)
+    await ensure_demo_accounts(service)
     listens = {"operator": service.grpc.operator_target}
-    stack.enter_context(service.home.announced(listens))
+    stack.enter_context(service.home.announce(listens))
     return Env({**service.home.read_demo_env(), "FLORIN_HOME": str(home)})
 
 
 def units(amount_minor: int | str, decimals: int) -> Decimal:
-    """Minor units as whole units, exactly: amounts of 256 bits fit in no float."""
+    """Return minor units as whole units, exactly: amounts of 256 bits do not fit in a float."""
     return Decimal(int(amount_minor)).scaleb(-decimals)

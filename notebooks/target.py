@@ -1,4 +1,4 @@
-"""Which Florin the environment names, and what is wrong of that, in one sentence."""
+"""Find the Florin in the environment, and check it, with errors in one sentence."""
 
 from __future__ import annotations
 
@@ -14,61 +14,61 @@ _ADDRESS = re.compile(r"[^/\s]+:\d+")
 
 
 class LabError(Exception):
-    """Why a notebook cannot go on, and what to do about it, in one sentence."""
+    """The reason that a notebook cannot continue, and the remedy, in one sentence."""
 
 
 class Env(dict[str, str]):
-    """What is known of a Florin; LabError for a name that nobody told."""
+    """Variables of a Florin; raise LabError for a missing name."""
 
     def __missing__(self, name: str) -> str:
         raise LabError(
-            f"set {name} too, which this notebook needs of the Florin at "
-            f"{self['FLORIN_GRPC_TARGET']}: a sandbox tells it in demo.env"
+            f"set {name} too: this notebook needs it for the Florin at "
+            f"{self['FLORIN_GRPC_TARGET']}: a sandbox writes it to demo.env"
         )
 
 
 def missing(error: ModuleNotFoundError) -> ModuleNotFoundError:
-    """The same with what to do about it."""
+    """Return the error with its remedy."""
     library = str(error.name).partition(".")[0]
     return ModuleNotFoundError(f"{library} is missing: pip install 'florin-pay[notebooks]'")
 
 
 def named() -> Env | None:
-    """What the environment tells of a Florin elsewhere, whose gRPC is its FLORIN_GRPC_TARGET.
+    """Return the variables of a remote Florin; its gRPC address is FLORIN_GRPC_TARGET.
 
-    None if it names none. LabError if what it names is no place for calls.
+    Return None if FLORIN_TARGET is unset. Raise LabError if it is not a gRPC address.
     """
     told = os.environ.get("FLORIN_TARGET") or os.environ.get("FLORIN_GRPC_TARGET")
     return Env({**os.environ, "FLORIN_GRPC_TARGET": address(told)}) if told else None
 
 
 def address(told: str) -> str:
-    """A host:port; LabError for anything else."""
+    """Return a host:port; raise LabError for anything else."""
     if _ADDRESS.fullmatch(told):
         return told
-    what = "a folder, which analyses read" if os.path.isdir(told) else "no host:port"  # noqa: PTH112
+    what = "a folder, which analyses read" if os.path.isdir(told) else "not a host:port"  # noqa: PTH112
     raise LabError(
-        f"FLORIN_TARGET is {told}, {what}: name the gRPC of a Florin, as demo.env does in "
-        "FLORIN_GRPC_TARGET"
+        f"FLORIN_TARGET is {told}, {what}: set it to the gRPC address of a Florin, as in "
+        "FLORIN_GRPC_TARGET of demo.env"
     )
 
 
 def is_here(target: str) -> bool:
-    """Whether it is on this machine, where nothing is encrypted."""
+    """Return True if it is on this machine, where connections are not encrypted."""
     return target.startswith(_HERE)
 
 
 def refuse() -> None:
-    """LabError if FLORIN_TARGET is set, for notebooks that start a Florin of their own."""
+    """Raise LabError if FLORIN_TARGET is set, for notebooks that start their own Florin."""
     if told := os.environ.get("FLORIN_TARGET"):
         raise LabError(
-            f"this notebook starts a Florin with settings of its own, and cannot use {told}: "
-            "unset FLORIN_TARGET for it"
+            f"this notebook starts a Florin with its own settings, and cannot use {told}: "
+            "unset FLORIN_TARGET"
         )
 
 
 def check_merchant(env: Env, *, writes: bool) -> None:
-    """LabError if there are no credentials of a merchant, or of a live one for what `writes`."""
+    """Raise LabError without a merchant's credentials, or with a live key if it `writes`."""
     names = ("FLORIN_PARTNER_KEY", "FLORIN_MERCHANT_ID")
     if missing := [name for name in names if not env.get(name)]:
         raise LabError(
@@ -82,23 +82,23 @@ def check_merchant(env: Env, *, writes: bool) -> None:
 
 
 def refusal(target: str, error: FlorinError) -> LabError:
-    """What a Florin's answer to the first call means to whoever named it."""
+    """Return the error for a Florin's response to the first call."""
     if error.status is grpc.StatusCode.UNIMPLEMENTED:
         return LabError(
-            f"{target} is no Florin, or one that is older than this notebook: bring it up to "
-            f"date with florin-client {VERSION}"
+            f"{target} is not a Florin, or is older than this notebook: update it to "
+            f"the version of florin-client {VERSION}"
         )
     if error.status in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}:
         return LabError(
-            f"{target} does not answer by gRPC: see that Florin runs, and that FLORIN_TARGET is "
-            f"the address of its gRPC and not of REST ({error.message})"
+            f"{target} does not respond over gRPC: check that Florin runs, and that FLORIN_TARGET "
+            f"is its gRPC address, not its REST address ({error.message})"
         )
     if error.code in {"merchant_not_found", "not_found"}:
         return LabError(
-            f"{target} has no such merchant: FLORIN_MERCHANT_ID must be one of the partner whose "
-            "key FLORIN_PARTNER_KEY is"
+            f"{target} has no such merchant: FLORIN_MERCHANT_ID must belong to the partner of "
+            "FLORIN_PARTNER_KEY"
         )
     return LabError(
-        f"{target} does not let this notebook in: FLORIN_PARTNER_KEY must be a partner's key "
+        f"{target} refuses the credentials: FLORIN_PARTNER_KEY must be a partner's key "
         f"there, and FLORIN_MERCHANT_ID a merchant of that partner ({error})"
     )

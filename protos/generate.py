@@ -1,8 +1,8 @@
-"""Generates the Python code of the protos into client/gen, and the OpenAPI document of the API.
+"""Generate the Python code of the protos in client/gen, and the OpenAPI document of the API.
 
 --check compares instead of writing. Both are committed, so that installing Florin needs no
-compiler. The generator is pinned in the development extras: generated code asks for a runtime at
-least as new as its generator.
+compiler. The generator is pinned in the development extras: generated code needs a runtime at least
+as new as its generator.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ import grpc_tools
 from grpc_tools import protoc
 
 HERE = pathlib.Path(__file__).resolve().parent
-# the client's: the server has it from there
+# the client's package: the server imports it from there
 GEN = HERE.parent / "client" / "gen"
-# what the document takes its examples from
+# the source of the document's examples
 ANSWERS = HERE.parent / "tests" / "wire" / "golden"
 PACKAGES = ("florin/v1", "gateway_options/v1")
-# the protos need nothing else than what every protoc carries: google/api lies beside them
+# the protos need only what every protoc includes: google/api is next to them
 INCLUDES = (HERE, pathlib.Path(grpc_tools.__file__).parent / "_proto")
 
 
 def protoc_run(*args: str) -> None:
-    """Runs protoc over all protos with the given outputs; exits on an error."""
+    """Run protoc over all protos with the given outputs; exit on an error."""
     files = [str(f) for p in PACKAGES for f in sorted((HERE / p).glob("*.proto"))]
     if protoc.main(["protoc", *(f"-I{i}" for i in INCLUDES), *args, *files]):
         raise SystemExit("protoc failed")
 
 
 def generate(out: pathlib.Path) -> None:
-    """Writes messages, stubs and type stubs below `out`, with the packages' __init__ files."""
+    """Write messages, stubs and type stubs below `out`, with the packages' __init__ files."""
     protoc_run(
         f"--python_out={out}",
         f"--grpc_python_out={out}",
@@ -53,12 +53,12 @@ def generate(out: pathlib.Path) -> None:
 
 
 def image(path: pathlib.Path) -> None:
-    """Writes the descriptor set, with comments, that buf lints and compares."""
+    """Write the descriptor set, with comments, that buf lints and compares."""
     protoc_run("--include_imports", "--include_source_info", f"--descriptor_set_out={path}")
 
 
 def differing(left: pathlib.Path, right: pathlib.Path) -> list[str]:
-    """Names the files below either folder that are missing or differ in the other."""
+    """List the files below either folder that are missing or different in the other."""
     names = {
         str(f.relative_to(root))
         for root in (left, right)
@@ -70,23 +70,23 @@ def differing(left: pathlib.Path, right: pathlib.Path) -> list[str]:
 
 
 def document() -> tuple[pathlib.Path, str]:
-    """Where the OpenAPI document is and what it says; the generated code must be written already.
+    """Return path and text of the OpenAPI document; the generated code must be written before.
 
-    It has comments, which generated code has not, and is made by the code that it describes.
+    The document has comments, which generated code lacks, and the code that it describes makes it.
     """
-    from florin_server.boot.servers.grpc_server import PUBLIC  # noqa: PLC0415
-    from florin_server.web.openapi import DOCUMENT  # noqa: PLC0415
-    from florin_server.web.openapi.make import make  # noqa: PLC0415
+    from florin_server.boot.servers.grpc_server import PUBLIC_SERVICES  # noqa: PLC0415
+    from florin_server.web.openapi import DOCUMENT_PATH  # noqa: PLC0415
+    from florin_server.web.openapi.make import render_document  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as tmp:
         file = pathlib.Path(tmp) / "image.binpb"
         image(file)
-        return DOCUMENT, make(PUBLIC, file.read_bytes(), ANSWERS)
+        return DOCUMENT_PATH, render_document(PUBLIC_SERVICES, file.read_bytes(), ANSWERS)
 
 
 def main() -> None:
-    """Writes the code, or with `--check` compares it, or with `--image PATH` writes the image."""
-    # protoc looks for its plugins on the path, also when the environment is not activated
+    """Write the code, or compare it with `--check`, or write the image with `--image PATH`."""
+    # protoc looks for its plugins in PATH, even if the environment is not activated
     os.environ["PATH"] = f"{pathlib.Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     if sys.argv[1:2] == ["--image"]:
         image(pathlib.Path(sys.argv[2]))

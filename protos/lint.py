@@ -1,7 +1,7 @@
-"""Lints the protos and compares them with the last release, without any network.
+"""Lint the protos and compare them with the last release, without network access.
 
 buf reads a descriptor image, so that it needs neither its registry nor a copy of google's protos.
-What buf does not know, access rules, is looked at here.
+This script checks the access rules, which buf does not know.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ RELEASED = HERE / "released.binpb"
 
 
 def buf(*args: str) -> int:
-    """Runs buf and gives its exit status."""
+    """Run buf and return its exit status."""
     program = pathlib.Path(sys.executable).with_name("buf")
     return subprocess.run([str(program), *args, "--config", str(CONFIG)], check=False).returncode  # noqa: S603
 
 
 def unsaid(image: bytes) -> list[str]:
-    """What the access rules of an image leave open, or say of the wrong RPC, one line each."""
+    """List the gaps and contradictions in the access rules of an image, one line each."""
     return [
         f"{file.package}.{service.name}.{method.name} {fault}"
         for file in FileDescriptorSet.FromString(image).file
@@ -42,22 +42,22 @@ def unsaid(image: bytes) -> list[str]:
 def _faults(method: MethodDescriptorProto) -> Iterator[str]:
     rule = method.options.Extensions[access_pb2.access]
     if not rule.family:
-        yield "does not say who may call it"
+        yield "has no caller family"
     elif rule.family == access_pb2.CALLER_FAMILY_OPERATOR:
-        # one token opens all, and there are neither merchants nor profiles
+        # one token permits every call, and there are neither merchants nor profiles
         if rule != access_pb2.AccessRule(family=rule.family):
-            yield "is the operator's and says more than that"
+            yield "is the operator's and sets more than the family"
         if method.options.HasExtension(annotations_pb2.http):
             yield "is the operator's and has a route"
     else:
         if not rule.scope:
-            yield "does not say which scope a key needs"
+            yield "has no scope"
         if not rule.outage:
-            yield "does not say what an outage is told as"
+            yield "has no outage rule"
 
 
 def main() -> None:
-    """Lints and compares; with `--release` the protos of today become what is compared with."""
+    """Lint and compare; with `--release`, store the current protos as the last release."""
     with tempfile.TemporaryDirectory() as tmp:
         image = pathlib.Path(tmp) / "image.binpb"
         generate = [sys.executable, str(HERE / "generate.py"), "--image"]

@@ -1,4 +1,4 @@
-"""Fixtures: a running service, the chain under it, and clients of every kind."""
+"""Fixtures: a running service, its chain, and clients of every kind."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ import pytest_asyncio
 import uvloop
 from florin_server.boot import memory
 from florin_server.boot.servers import gateway
-from florin_server.boot.service import Service
+from florin_server.boot.service import FlorinService
 from hypothesis import HealthCheck, settings
 
 from tests.support import chains, postgres
-from tests.support.api import Api, GrpcApi, RestApi
-from tests.support.chain import Chain
+from tests.support.api import GrpcApi, PaymentApi, RestApi
+from tests.support.chain import ChainClient
 from tests.support.chainlab import profiles, selection
 from tests.support.chains import EvmChains
-from tests.support.command import Forks
-from tests.support.desk import Desk, opened
-from tests.support.service import running
-from tests.support.wallet import Wallet
+from tests.support.command import CommandForks
+from tests.support.desk import ServiceHarness, open_service
+from tests.support.service import run_service
+from tests.support.wallet import EvmTestWallet
 
 _MANY = 1_000
 
@@ -42,15 +42,16 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """The same examples in every run, unless a seed is told, and no verdict on the machine's pace.
+    """Use the same examples in every run, unless a seed is set, and no deadlines.
 
-    Hypothesis otherwise draws others each time, and fails a test that a busy machine makes slow.
+    By default, Hypothesis draws new examples each time, and fails a test that is slow on a busy
+    machine.
     """
-    memory.collect_rarely()
+    memory.reduce_collections()
     if profile := config.getoption("--chain-profile"):
         os.environ[selection.VARIABLE] = profile
-    # what a fork inherits may belong to threads that it has not: a gRPC channel that is collected
-    # there waits for its own for ever
+    # an object inherited by a fork can belong to a thread that is missing there: a gRPC channel
+    # collected in the fork waits for its thread forever
     os.register_at_fork(
         before=gc.disable, after_in_parent=gc.enable, after_in_child=_collect_own_only
     )
@@ -71,7 +72,7 @@ def _collect_own_only():
 
 
 def pytest_asyncio_loop_factories():
-    # the loop that the service runs on
+    # the service's event loop
     return {"uvloop": uvloop.new_event_loop}
 
 
@@ -82,9 +83,9 @@ def pytest_generate_tests(metafunc):
 
 
 def pytest_collection_modifyitems(config, items):
-    """On anvil one protocol is enough: how a request came in is not what a chain may change.
+    """Use one protocol on anvil: a chain must not change how requests are handled.
 
-    Files that take long come first, so that no worker ends with one while the others have nothing.
+    Slow files come first, so that no worker ends with one while the others are idle.
     """
     selection.skip_own_pace(config, items)
     long = {
@@ -94,10 +95,10 @@ def pytest_collection_modifyitems(config, items):
     }
     items.sort(key=lambda item: item.path not in long)
     calls = ((item, getattr(item, "callspec", None)) for item in items)
-    told = [(item, call.params) for item, call in calls if call is not None]
+    result = [(item, call.params) for item, call in calls if call is not None]
     again = {
         item
-        for item, params in told
+        for item, params in result
         if params.get("evm") == "anvil" and params.get("api", "rest") != "rest"
     }
     if again:
@@ -106,26 +107,26 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish(session):
-    """Modules and thousands of tests stay, so that the collector need not walk through them.
+    """Freeze modules and thousands of tests, so that the garbage collector skips them.
 
-    With a few tests this takes longer than it saves.
+    With few tests this takes longer than it saves.
     """
     if len(session.items) > _MANY:
-        memory.keep()
+        memory.freeze_startup_objects()
 
 
 @pytest.fixture(scope="module")
 def evm(request) -> Iterator[EvmChains]:
-    """The EVM chain of services: the embedded one, and anvil too where a test is marked so."""
-    with chains.opened(getattr(request, "param", "embedded")) as opened:
+    """Open the EVM chain of services: the embedded one, and also anvil for tests marked so."""
+    with chains.open_chains(getattr(request, "param", "embedded")) as opened:
         yield opened
 
 
 @pytest.fixture
-async def service(tmp_path, evm) -> AsyncIterator[Service]:
-    async with running(tmp_path, evm=evm) as started:
+async def service(tmp_path, evm) -> AsyncIterator[FlorinService]:
+    async with run_service(tmp_path, evm=evm) as started:
         yield started
-    await postgres.forget(tmp_path)
+    await postgres.drop_database(tmp_path)
 
 
 @pytest.fixture
@@ -140,8 +141,8 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 @pytest.fixture
-def chain(session, env, evm) -> Chain:
-    return evm.asked(session, env)
+def chain(session, env, evm) -> ChainClient:
+    return evm.open_client(session, env)
 
 
 @pytest.fixture
@@ -150,8 +151,8 @@ def rest(session, env) -> RestApi:
 
 
 @pytest.fixture(params=["rest", "remote gateway", "grpc"])
-async def api(request, service, session, env) -> AsyncIterator[Api]:
-    """The same calls over REST, over a gateway elsewhere, and over gRPC."""
+async def api(request, service, session, env) -> AsyncIterator[PaymentApi]:
+    """Open the API over REST, over a remote gateway, and over gRPC."""
     async with AsyncExitStack() as stack:
         if request.param == "rest":
             yield RestApi(session, env["FLORIN_BASE_URL"], env)
@@ -159,19 +160,19 @@ async def api(request, service, session, env) -> AsyncIterator[Api]:
             channel = grpc.aio.insecure_channel(env["FLORIN_GRPC_TARGET"])
             yield GrpcApi(await stack.enter_async_context(channel), env)
         else:
-            listener = gateway.bind("127.0.0.1", 0)
-            url = await gateway.start_remote(env["FLORIN_GRPC_TARGET"], listener, stack)
+            listener = gateway.bind_socket("127.0.0.1", 0)
+            url = await gateway.start_remote_gateway(env["FLORIN_GRPC_TARGET"], listener, stack)
             yield RestApi(session, url, env)
 
 
 @pytest.fixture
-def wallet() -> Wallet:
-    return Wallet()
+def wallet() -> EvmTestWallet:
+    return EvmTestWallet()
 
 
 @pytest.fixture
 async def funded(chain, wallet) -> None:
-    """The wallet has what a buyer needs, whatever chain it is on."""
+    """Give the wallet what a buyer needs, on any chain."""
     await chain.fund(wallet.address)
 
 
@@ -181,18 +182,18 @@ def merchant_address(env) -> str:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def desk(tmp_path_factory, evm) -> AsyncIterator[Desk]:
-    """One service for all tests of a module, with a clock that only they move."""
+async def desk(tmp_path_factory, evm) -> AsyncIterator[ServiceHarness]:
+    """Open one service for all tests of a module, with a clock that only they move."""
     home = tmp_path_factory.mktemp("desk")
-    async with opened(home, evm=evm) as desk:
+    async with open_service(home, evm=evm) as desk:
         yield desk
-    await postgres.forget(home)
+    await postgres.drop_database(home)
 
 
 @pytest.fixture(scope="session")
-def forks(tmp_path_factory) -> Iterator[Forks]:
-    """Commands and modules in processes that need not load Florin."""
-    with Forks.opened(tmp_path_factory.mktemp("forks")) as forks:
+def forks(tmp_path_factory) -> Iterator[CommandForks]:
+    """Start processes for commands and modules that need not load Florin."""
+    with CommandForks.open_forks(tmp_path_factory.mktemp("forks")) as forks:
         yield forks
 
 

@@ -1,9 +1,9 @@
-"""`python -m tests.newcomer`: how long a newcomer takes, by the README and what it leads to.
+"""Run `python -m tests.newcomer`: measure how long a newcomer takes by the README and its links.
 
-A clone, `make demo` to the payment that succeeds, a payment of one's own by the README's lines, and
-the first notebook in `florin lab`. What is typed is what the documents say, and no source is read.
-Only this differs from a newcomer's day: ports are any that are free, nothing opens in a browser,
-and whoever is asked whether Jupyter is to be installed says yes.
+The steps are a clone, `make demo` to the succeeded payment, a payment by the README's lines, and
+the first notebook in `florin lab`. Only the documents' commands are typed, and no source is read.
+There are three differences from a newcomer's day: any free ports are used, no browser opens, and
+the question about installing Jupyter is answered with yes.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.support.documents import Block, blocks
-from tests.support.newcomer import Walk, setting_out, typed, until
-from tests.support.until import until as so
+from tests.support.documents import DocumentBlock, list_blocks
+from tests.support.newcomer import NewcomerWalk, run_typed, start_walk, wait_output
+from tests.support.until import wait_until as so
 
-# all of it, on a slow network
+# for all steps, on a slow network
 LIMIT_S = 1_200
 DEMO = ("README.md", "Two commands", 0)
 PAYMENT = ("README.md", "Your first payment", 0)
@@ -35,7 +35,7 @@ FIRST = "00_start_here.ipynb"
 
 @dataclass
 class Steps:
-    """What was done, with its seconds."""
+    """The steps done, with their seconds."""
 
     told: list[tuple[str, float]] = field(default_factory=list)
     since: float = field(default_factory=time.monotonic)
@@ -51,32 +51,31 @@ class Steps:
 
 
 async def followed(folder: Path, *, fresh: bool) -> Steps:
-    """Goes the whole way in a new folder, and ends what it has begun.
+    """Follow all steps in a new folder, and stop everything that was started.
 
-    With `fresh` everything is installed anew; else the environment of the tests is used.
-    AssertionError where a step does not lead to what the documents say, TimeoutError if it takes
-    too long.
+    With `fresh` everything is installed; otherwise the environment of the tests is used.
+    AssertionError if a step has another result than documented, TimeoutError if it takes too long.
     """
-    found = {block.place: block for block in blocks()}
+    blocks = {block.place: block for block in list_blocks()}
     steps = Steps()
     async with asyncio.timeout(LIMIT_S), AsyncExitStack() as stack:
-        walk = await stack.enter_async_context(setting_out(folder, fresh=fresh))
+        walk = await stack.enter_async_context(start_walk(folder, fresh=fresh))
         steps.done("git clone")
-        demo, *_ = found[DEMO].lines
-        running = await stack.enter_async_context(typed(walk, demo))
-        said = await until(running, "Ctrl-C ends it.", LIMIT_S)
-        assert "\nsucceeded  transaction 0x" in said, said
+        demo, *_ = blocks[DEMO].lines
+        running = await stack.enter_async_context(run_typed(walk, demo))
+        text = await wait_output(running, "Ctrl-C ends it.", LIMIT_S)
+        assert "\nsucceeded  transaction 0x" in text, text
         if fresh:
-            # the first line of the target is the last of the set-up
+            # the target's first line is the last step of the set-up
             set_up = (walk.folder / ".venv" / ".run").stat().st_mtime - time.time()
             steps.told.append(("make demo: set up", time.monotonic() + set_up - steps.since))
             steps.since = time.monotonic() + set_up
         steps.done("make demo: to the payment that succeeded")
-        out = await walk.shell.run(found[PAYMENT].text)
+        out = await walk.shell.run(blocks[PAYMENT].text)
         states = [json.loads(line[5:]) for line in out.splitlines() if line.startswith("data:")]
         assert (states[-1]["status"], states[-1]["isFinal"]) == ("succeeded", True), out
         steps.done("a payment by curl")
-        async with lab(walk, found[LAB]) as jupyter:
+        async with lab(walk, blocks[LAB]) as jupyter:
             steps.done("florin lab: to Jupyter")
             assert "transaction 0x" in await jupyter.run(FIRST)
             steps.done("notebook 00")
@@ -86,9 +85,9 @@ async def followed(folder: Path, *, fresh: bool) -> Steps:
 
 @dataclass
 class Jupyter:
-    """A Jupyter that listens."""
+    """A running Jupyter."""
 
-    walk: Walk
+    walk: NewcomerWalk
     api: str
     token: dict[str, str]
 
@@ -100,10 +99,10 @@ class Jupyter:
             return json.loads(text or "null")
 
     async def run(self, name: str) -> str:
-        """What all cells of a notebook print, run one by one; AssertionError if one fails."""
+        """Run a notebook cell by cell; return all output. AssertionError if a cell fails."""
         cells = (await self.ask("GET", f"contents/{name}"))["content"]["cells"]
-        asked = {"path": name, "name": name, "type": "notebook", "kernel": {"name": "python3"}}
-        kernel = (await self.ask("POST", "sessions", asked))["kernel"]["id"]
+        request = {"path": name, "name": name, "type": "notebook", "kernel": {"name": "python3"}}
+        kernel = (await self.ask("POST", "sessions", request))["kernel"]["id"]
         printed: list[str] = []
         url = f"{self.api}/kernels/{kernel}/channels"
         async with self.walk.session.ws_connect(url, headers=self.token) as channel:
@@ -116,7 +115,7 @@ class Jupyter:
 
 
 def execution(source: str) -> dict[str, Any]:
-    """The message by which a cell is run."""
+    """Return the message that runs a cell."""
     return {
         "channel": "shell",
         "header": {"msg_id": "cell", "msg_type": "execute_request", "version": "5.3"},
@@ -127,13 +126,13 @@ def execution(source: str) -> dict[str, Any]:
 
 
 async def answered(channel: Any, printed: list[str]) -> None:
-    """Reads up to the end of a cell: it was answered, and the kernel is idle again."""
+    """Read until the end of a cell: it was answered, and the kernel is idle again."""
     left = {"execute_reply", "idle"}
     async for message in channel:
-        told = message.json()
-        if told["parent_header"].get("msg_type") != "execute_request":
+        result = message.json()
+        if result["parent_header"].get("msg_type") != "execute_request":
             continue
-        kind, content = told["msg_type"], told["content"]
+        kind, content = result["msg_type"], result["content"]
         if kind == "stream":
             printed.append(content["text"])
         elif kind == "execute_reply":
@@ -145,17 +144,17 @@ async def answered(channel: Any, printed: list[str]) -> None:
 
 
 @asynccontextmanager
-async def lab(walk: Walk, block: Block) -> AsyncIterator[Jupyter]:
-    """Jupyter, opened as the documents say."""
+async def lab(walk: NewcomerWalk, block: DocumentBlock) -> AsyncIterator[Jupyter]:
+    """Open Jupyter as documented."""
     (command,) = block.lines
-    async with typed(walk, f"export BROWSER=true JUPYTER_PORT=0\n{command} --yes") as process:
-        said = await until(process, "/lab?token=", LIMIT_S)
-        link = urlsplit(re.findall(r"http://\S+", said)[-1])
+    async with run_typed(walk, f"export BROWSER=true JUPYTER_PORT=0\n{command} --yes") as process:
+        text = await wait_output(process, "/lab?token=", LIMIT_S)
+        link = urlsplit(re.findall(r"http://\S+", text)[-1])
         token = {"Authorization": f"token {link.query.removeprefix('token=')}"}
         jupyter = Jupyter(walk, f"http://127.0.0.1:{link.port}/api", token)
 
         async def listens() -> bool:
-            # it tells where it is a moment before
+            # it prints its address a moment before it listens
             try:
                 return bool(await jupyter.ask("GET", "status"))
             except OSError:

@@ -1,4 +1,4 @@
-"""`python -m tests.scripts`: the types of the scripts in pages, checked by TypeScript.
+"""Run `python -m tests.scripts`: check the types of the pages' scripts with TypeScript.
 
 They are plain JavaScript with types in comments: nothing is compiled.
 """
@@ -11,7 +11,7 @@ import sys
 
 from florin_server.web.assets import FOLDER
 
-from tests.support.browser import typescript
+from tests.support.browser import find_typescript
 
 _OPTIONS = (
     *("--allowJs", "--checkJs", "--strict", "--noEmit", "--noUncheckedIndexedAccess"),
@@ -21,8 +21,8 @@ _OPTIONS = (
 
 
 def check() -> int:
-    """The status of the checker; 0 without Node, said aloud, but in CI."""
-    command = typescript()
+    """Return the checker's status; without Node print that, and return 0, except in CI."""
+    command = find_typescript()
     if isinstance(command, str):
         print(f"NOT CHECKED: types of scripts: {command}", file=sys.stderr)
         return 1 if os.environ.get("CI") == "true" else 0

@@ -1,7 +1,8 @@
-"""`python -m tests.shuffle [--runs N] [--seed N] [-m MARKERS] [path …]`: the suite in other orders.
+"""Run `python -m tests.shuffle [--runs N] [--seed N] [-m MARKERS] [path …]`: shuffle the suite.
 
-A seed decides the order of modules and of the tests in each, what `random` draws, the examples of
-Hypothesis, and the order of sets. What fails is told at the end, with the command that repeats it.
+A seed sets the order of modules and of the tests in each, the draws of `random`, the examples of
+Hypothesis, and the order of sets. Failures are listed at the end, with the command that repeats
+them.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from tests import scratch
 
 RUNS = 20
 FOLDER = Path("build/shuffle")
-# as `make test`
+# like `make test`
 PARALLEL = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """How the suite did with one seed. A run that ended early has no verdict on its tests."""
+    """The suite's result with one seed. A run that ended early has no verdict on its tests."""
 
     seed: int
     status: int
@@ -42,18 +43,18 @@ class Run:
 
 
 def command(seed: int, which: Sequence[str]) -> list[str]:
-    """What runs the suite with a seed."""
+    """Return the command that runs the suite with a seed."""
     seeds = ("-p", "randomly", f"--randomly-seed={seed}", f"--hypothesis-seed={seed}")
     return ["-m", "pytest", *PARALLEL, *seeds, *which]
 
 
 def repeated_by(seed: int, which: Sequence[str]) -> str:
-    """The same as it is typed."""
+    """Return the command as typed in a shell."""
     return f"PYTHONHASHSEED={seed} .venv/bin/python " + shlex.join(command(seed, which))
 
 
 def run(seed: int, which: Sequence[str]) -> Run:
-    """Runs the suite; its output is in a file of its own."""
+    """Run the suite; write its output to its own file."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     report, log = FOLDER / f"{seed}.xml", FOLDER / f"{seed}.log"
     report.unlink(missing_ok=True)
@@ -86,15 +87,15 @@ def _name(case: ET.Element) -> str:
     return f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}"
 
 
-def told(one: Run) -> str:
-    """A run on one line."""
-    verdict = "ok" if one.good else f"{len(one.failed)} failed (exit {one.status})"
-    counts = f"{one.tests:,} tests, {one.skipped} skipped"
-    return f"seed {one.seed:>3}  {one.seconds / 60:5.1f} min  {counts}  {verdict}"
+def told(this_run: Run) -> str:
+    """Format a run on one line."""
+    verdict = "ok" if this_run.good else f"{len(this_run.failed)} failed (exit {this_run.status})"
+    counts = f"{this_run.tests:,} tests, {this_run.skipped} skipped"
+    return f"seed {this_run.seed:>3}  {this_run.seconds / 60:5.1f} min  {counts}  {verdict}"
 
 
 def main(args: Sequence[str]) -> int:
-    """Runs all of it, whatever fails on the way; 1 if anything did."""
+    """Do all runs despite failures; return 1 if any failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.shuffle", description=__doc__)
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument(
@@ -108,10 +109,10 @@ def main(args: Sequence[str]) -> int:
     for seed in range(chosen.seed, chosen.seed + chosen.runs):
         runs.append(run(seed, which))
         print(told(runs[-1]), *runs[-1].failed, sep="\n    ", flush=True)
-    bad = [one for one in runs if not one.good]
+    bad = [item for item in runs if not item.good]
     print(f"\n{len(runs) - len(bad)} of {len(runs)} runs without a failure")
-    for one in bad:
-        print(f"{FOLDER}/{one.seed}.log; again with: {repeated_by(one.seed, which)}")
+    for each_run in bad:
+        print(f"{FOLDER}/{each_run.seed}.log; again with: {repeated_by(each_run.seed, which)}")
     return 1 if bad or not runs else 0
 
 

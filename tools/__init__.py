@@ -1,1 +1,1 @@
-"""Tools for those who work on Florin; none of them is installed with it."""
+"""Development tools of Florin; they are not part of an installation."""

@@ -1,7 +1,7 @@
-"""Writes the Grafana dashboard from its panels; with `--check` says whether it is current.
+"""Write the Grafana dashboard from its panels; with `--check`, check that it is current.
 
-Queries take the `sum` of what processes count and the `max` of what all of them tell alike, so
-that they are right for one process and for several.
+Queries use the `sum` of values that processes count separately and the `max` of values that all
+processes report alike, so that they are right for one process and for several.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-FILE = Path(__file__).resolve().parents[1] / "deploy" / "monitoring" / "grafana-dashboard.json"
-_WIDE, _HIGH, _COLUMNS = 8, 7, 3
-_SOURCE = {"type": "prometheus", "uid": "${source}"}
+DASHBOARD_FILE = (
+    Path(__file__).resolve().parents[1] / "deploy" / "monitoring" / "grafana-dashboard.json"
+)
+_PANEL_WIDTH, _PANEL_HEIGHT, _COLUMNS = 8, 7, 3
+_DATASOURCE = {"type": "prometheus", "uid": "${source}"}
 
 
-class Panel(NamedTuple):
-    """One picture: its title, Grafana's unit, and queries with what their lines are called."""
+class DashboardPanel(NamedTuple):
+    """One panel: its title, Grafana's unit, and queries with their legends."""
 
     title: str
     unit: str
@@ -25,16 +27,16 @@ class Panel(NamedTuple):
     kind: str = "timeseries"
 
 
-def _rate(name: str, by: str, match: str = "") -> str:
+def _format_rate(name: str, by: str, match: str = "") -> str:
     return f"sum by ({by}) (rate({name}{match}[$__rate_interval]))"
 
 
-def _quantile(share: float, name: str, by: str, match: str = "") -> str:
-    labels = ", ".join(one for one in (by, "le") if one)
-    return f"histogram_quantile({share}, {_rate(f'{name}_bucket', labels, match)})"
+def _format_quantile(share: float, name: str, by: str, match: str = "") -> str:
+    labels = ", ".join(label for label in (by, "le") if label)
+    return f"histogram_quantile({share}, {_format_rate(f'{name}_bucket', labels, match)})"
 
 
-def _most(name: str, by: str = "", match: str = "") -> str:
+def _format_max(name: str, by: str = "", match: str = "") -> str:
     return f"max by ({by}) ({name}{match})" if by else f"max({name}{match})"
 
 
@@ -42,121 +44,145 @@ _CALLS = "florin_request_duration_seconds"
 _SETTLED = "florin_settlement_duration_seconds"
 _COMMIT = "florin_store_commit_duration_seconds"
 _LAG = "florin_event_loop_lag_seconds"
-_ON = '{chain=~"$chain"}'
-_FAULTS = '{code=~"5..|INTERNAL|UNAVAILABLE|UNKNOWN|DEADLINE_EXCEEDED"}'
-_SHORT = '{method!~".*[.]Watch.*|.*/events"}'
+_FILTER = '{chain=~"$chain"}'
+_FAULT_FILTER = '{code=~"5..|INTERNAL|UNAVAILABLE|UNKNOWN|DEADLINE_EXCEEDED"}'
+_SHORT_CALL_FILTER = '{method!~".*[.]Watch.*|.*/events"}'
 
-ROWS: dict[str, tuple[Panel, ...]] = {
-    "How it is": (
-        Panel(
-            "Conditions (2: mend it, 3: mend it now)",
+ROWS: dict[str, tuple[DashboardPanel, ...]] = {
+    "Overview": (
+        DashboardPanel(
+            "Conditions (2: warning, 3: critical)",
             "none",
             (
                 (
-                    f"{_most('florin_chain_condition', 'chain, condition', _ON)} > 0",
+                    f"{_format_max('florin_chain_condition', 'chain, condition', _FILTER)} > 0",
                     "{{chain}} {{condition}}",
                 ),
-                (f"{_most('florin_condition', 'condition')} > 0", "{{condition}}"),
+                (f"{_format_max('florin_condition', 'condition')} > 0", "{{condition}}"),
             ),
         ),
-        Panel(
-            "Chains are well", "none", ((f"min by (chain) (florin_chain_ok{_ON})", "{{chain}}"),)
+        DashboardPanel(
+            "Healthy chains",
+            "none",
+            ((f"min by (chain) (florin_chain_ok{_FILTER})", "{{chain}}"),),
         ),
-        Panel(
+        DashboardPanel(
             "Processes that reach the store",
             "none",
-            (("sum(florin_store_up)", "reach it"), ("min(florin_store_up)", "all of them")),
+            (("sum(florin_store_up)", "connected"), ("min(florin_store_up)", "all connected")),
         ),
-        Panel("Version", "none", ((_most("florin_info", "version"), "{{version}}"),), "stat"),
+        DashboardPanel(
+            "Version", "none", ((_format_max("florin_info", "version"), "{{version}}"),), "stat"
+        ),
     ),
     "Payments": (
-        Panel(
-            "Payments by what became of them",
+        DashboardPanel(
+            "Payments by status",
             "ops",
-            ((_rate("florin_payment_changes_total", "status"), "{{status}}"),),
+            ((_format_rate("florin_payment_changes_total", "status"), "{{status}}"),),
         ),
-        Panel(
+        DashboardPanel(
             "Open payments",
             "short",
             (
-                (_most("florin_payments", "status"), "{{status}}"),
-                (_most("florin_payments_processing"), "processing"),
-                (_most("florin_payments_blocked"), "of blocked payers"),
+                (_format_max("florin_payments", "status"), "{{status}}"),
+                (_format_max("florin_payments_processing"), "processing"),
+                (_format_max("florin_payments_blocked"), "held"),
             ),
         ),
-        Panel(
-            "Oldest unfinished",
+        DashboardPanel(
+            "Oldest unfinished item",
             "s",
             (
-                (_most("florin_payment_oldest_unfinished_seconds"), "payment"),
-                (_most("florin_payout_oldest_owed_seconds"), "payout"),
+                (_format_max("florin_payment_oldest_unfinished_seconds"), "payment"),
+                (_format_max("florin_payout_oldest_owed_seconds"), "payout"),
             ),
         ),
-        Panel(
+        DashboardPanel(
             "Confirm to final",
             "s",
             (
-                (_quantile(0.5, _SETTLED, "chain", _ON), "{{chain}} half"),
-                (_quantile(0.9, _SETTLED, "chain", _ON), "{{chain}} nine of ten"),
+                (_format_quantile(0.5, _SETTLED, "chain", _FILTER), "{{chain}} median"),
+                (_format_quantile(0.9, _SETTLED, "chain", _FILTER), "{{chain}} 90th percentile"),
             ),
         ),
-        Panel(
+        DashboardPanel(
             "Payouts",
             "short",
             (
-                (_most("florin_payouts_owed", "chain, status", _ON), "{{chain}} {{status}}"),
                 (
-                    f"sum by (chain, outcome) (increase(florin_payout_attempts_total{_ON}[1h]))",
-                    "{{chain}} {{outcome}} in an hour",
+                    _format_max("florin_payouts_owed", "chain, status", _FILTER),
+                    "{{chain}} {{status}}",
+                ),
+                (
+                    (
+                        f"sum by (chain, outcome) "
+                        f"(increase(florin_payout_attempts_total{_FILTER}[1h]))"
+                    ),
+                    "{{chain}} {{outcome}} per hour",
                 ),
             ),
         ),
-        Panel(
+        DashboardPanel(
             "Payments that wait for gas",
             "short",
             (
-                (_most("florin_chain_payments_paused", "chain", _ON), "{{chain}} paused"),
-                (_most("florin_chain_payments_given_up", "chain", _ON), "{{chain}} given up"),
-                (_most("florin_chain_payers_paused", "chain", _ON), "{{chain}} payers"),
+                (_format_max("florin_chain_payments_paused", "chain", _FILTER), "{{chain}} paused"),
+                (
+                    _format_max("florin_chain_payments_given_up", "chain", _FILTER),
+                    "{{chain}} given up",
+                ),
+                (_format_max("florin_chain_payers_paused", "chain", _FILTER), "{{chain}} payers"),
             ),
         ),
     ),
     "Calls": (
-        Panel(
+        DashboardPanel(
             "Calls by protocol and code",
             "reqps",
-            ((_rate(f"{_CALLS}_count", "protocol, code"), "{{protocol}} {{code}}"),),
+            ((_format_rate(f"{_CALLS}_count", "protocol, code"), "{{protocol}} {{code}}"),),
         ),
-        Panel(
+        DashboardPanel(
             "Calls by method",
             "reqps",
-            ((f"topk(10, {_rate(f'{_CALLS}_count', 'method')})", "{{method}}"),),
+            ((f"topk(10, {_format_rate(f'{_CALLS}_count', 'method')})", "{{method}}"),),
         ),
-        Panel(
-            "How long they take",
+        DashboardPanel(
+            "Duration of calls",
             "s",
             (
-                (_quantile(0.5, _CALLS, "protocol", _SHORT), "{{protocol}} half"),
-                (_quantile(0.99, _CALLS, "protocol", _SHORT), "{{protocol}} 99 of 100"),
+                (
+                    _format_quantile(0.5, _CALLS, "protocol", _SHORT_CALL_FILTER),
+                    "{{protocol}} median",
+                ),
+                (
+                    _format_quantile(0.99, _CALLS, "protocol", _SHORT_CALL_FILTER),
+                    "{{protocol}} 99th percentile",
+                ),
             ),
         ),
-        Panel(
-            "Calls that fail by our fault",
+        DashboardPanel(
+            "Calls that fail on the server side",
             "reqps",
-            ((_rate(f"{_CALLS}_count", "method, code", _FAULTS), "{{method}} {{code}}"),),
+            (
+                (
+                    _format_rate(f"{_CALLS}_count", "method, code", _FAULT_FILTER),
+                    "{{method}} {{code}}",
+                ),
+            ),
         ),
-        Panel(
-            "Requests being answered",
+        DashboardPanel(
+            "Requests in progress",
             "short",
             (("sum by (protocol) (florin_requests_in_flight)", "{{protocol}}"),),
         ),
-        Panel(
-            "Refused as too many",
+        DashboardPanel(
+            "Rate-limited calls",
             "reqps",
-            ((_rate("florin_limit_refusals_total", "limit"), "{{limit}}"),),
+            ((_format_rate("florin_limit_refusals_total", "limit"), "{{limit}}"),),
         ),
-        Panel(
-            "Held answers and watchers",
+        DashboardPanel(
+            "Open streams and watchers",
             "short",
             (
                 ("sum by (holder) (florin_held_answers)", "{{holder}}"),
@@ -167,22 +193,25 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         ),
     ),
     "Store and process": (
-        Panel(
-            "Limits kept with other processes",
+        DashboardPanel(
+            "Limits shared between processes",
             "short",
             (
-                (_most("florin_limit_processes"), "processes"),
-                (_most("florin_limit_budgets_shared"), "budgets"),
-                (_most("florin_limit_exchange_age_seconds"), "seconds since they heard"),
-                (_rate("florin_limit_exchanges_total", "outcome"), "{{outcome}} a second"),
+                (_format_max("florin_limit_processes"), "processes"),
+                (_format_max("florin_limit_budgets_shared"), "budgets"),
+                (_format_max("florin_limit_exchange_age_seconds"), "s since the last exchange"),
+                (_format_rate("florin_limit_exchanges_total", "outcome"), "{{outcome}} per s"),
             ),
         ),
-        Panel(
-            "Time of a commit",
+        DashboardPanel(
+            "Commit duration",
             "s",
-            ((_quantile(0.5, _COMMIT, ""), "half"), (_quantile(0.99, _COMMIT, ""), "99 of 100")),
+            (
+                (_format_quantile(0.5, _COMMIT, ""), "half"),
+                (_format_quantile(0.99, _COMMIT, ""), "99th percentile"),
+            ),
         ),
-        Panel(
+        DashboardPanel(
             "Writes",
             "ops",
             (
@@ -190,213 +219,241 @@ ROWS: dict[str, tuple[Panel, ...]] = {
                 (f"sum(rate({_COMMIT}_count[$__rate_interval]))", "commits"),
             ),
         ),
-        Panel(
-            "Changes that processes told each other",
+        DashboardPanel(
+            "Changes sent between processes",
             "ops",
             (
-                (_rate("florin_hints_total", "hint"), "{{hint}}"),
-                ("sum(florin_hints_listening)", "processes that listen"),
+                (_format_rate("florin_hints_total", "hint"), "{{hint}}"),
+                ("sum(florin_hints_listening)", "processes listening"),
             ),
         ),
-        Panel(
+        DashboardPanel(
             "Webhooks",
             "short",
             (
-                (_rate("florin_webhook_attempts_total", "outcome"), "{{outcome}} a second"),
-                (_most("florin_webhooks_waiting"), "payments that wait"),
-                (_most("florin_webhook_endpoints_paused"), "endpoints paused"),
-                (_most("florin_webhook_oldest_undelivered_seconds"), "s of the oldest"),
+                (_format_rate("florin_webhook_attempts_total", "outcome"), "{{outcome}} per s"),
+                (_format_max("florin_webhooks_waiting"), "payments queued"),
+                (_format_max("florin_webhook_endpoints_paused"), "endpoints paused"),
+                (_format_max("florin_webhook_oldest_undelivered_seconds"), "s: oldest delivery"),
             ),
         ),
-        Panel("Writes that wait", "short", (("sum(florin_store_queue_operations)", "writes"),)),
-        Panel(
+        DashboardPanel(
+            "Queued writes", "short", (("sum(florin_store_queue_operations)", "writes"),)
+        ),
+        DashboardPanel(
             "Processor",
             "percentunit",
-            ((_rate("process_cpu_seconds_total", "instance", '{job="florin"}'), "{{instance}}"),),
-        ),
-        Panel(
-            "Memory",
-            "bytes",
             (
                 (
-                    _most("process_resident_memory_bytes", "instance", '{job="florin"}'),
+                    _format_rate("process_cpu_seconds_total", "instance", '{job="florin"}'),
                     "{{instance}}",
                 ),
             ),
         ),
-        Panel(
-            "Open files",
-            "short",
-            ((_most("process_open_fds", "instance", '{job="florin"}'), "{{instance}}"),),
-        ),
-        Panel("Tasks", "short", (("sum(florin_tasks)", "tasks"),)),
-        Panel(
-            "Event loop: how late timers run",
-            "s",
+        DashboardPanel(
+            "Memory",
+            "bytes",
             (
-                (_quantile(0.5, _LAG, ""), "half"),
-                (_quantile(0.99, _LAG, ""), "99 of 100"),
+                (
+                    _format_max("process_resident_memory_bytes", "instance", '{job="florin"}'),
+                    "{{instance}}",
+                ),
             ),
         ),
-        Panel(
+        DashboardPanel(
+            "Open files",
+            "short",
+            ((_format_max("process_open_fds", "instance", '{job="florin"}'), "{{instance}}"),),
+        ),
+        DashboardPanel("Tasks", "short", (("sum(florin_tasks)", "tasks"),)),
+        DashboardPanel(
+            "Event loop lag",
+            "s",
+            (
+                (_format_quantile(0.5, _LAG, ""), "half"),
+                (_format_quantile(0.99, _LAG, ""), "99th percentile"),
+            ),
+        ),
+        DashboardPanel(
             "Connections to PostgreSQL",
             "short",
             (
                 ("sum by (pool) (florin_store_connections_in_use)", "{{pool}} in use"),
-                ("sum by (pool) (florin_store_connections_max)", "{{pool}} at most"),
+                ("sum by (pool) (florin_store_connections_max)", "{{pool}} maximum"),
                 ("sum by (pool) (florin_store_connection_waiters)", "{{pool}} waiting"),
-                ("sum(rate(florin_store_retries_total[$__rate_interval]))", "retries a second"),
+                ("sum(rate(florin_store_retries_total[$__rate_interval]))", "retries per s"),
             ),
         ),
-        Panel(
-            "Processes started again in an hour",
+        DashboardPanel(
+            "Process restarts per hour",
             "short",
             (("sum(increase(florin_supervisor_restarts_total[1h]))", "restarts"),),
         ),
-        Panel(
+        DashboardPanel(
             "Free space of the state folder",
             "percentunit",
             (("min(florin_home_free_bytes / florin_home_size_bytes)", "least"),),
         ),
-        Panel(
-            "Certificate ends in",
+        DashboardPanel(
+            "Certificate expires in",
             "s",
             (("min(florin_certificate_expiry_timestamp_seconds) - time()", "soonest"),),
         ),
-        Panel(
-            "Machine's clock before the database's",
+        DashboardPanel(
+            "Machine clock ahead of the database",
             "s",
-            ((_most("florin_machine_clock_ahead_seconds"), "farthest ahead"),),
+            ((_format_max("florin_machine_clock_ahead_seconds"), "farthest ahead"),),
         ),
     ),
     "Chains": (
-        Panel(
-            "Newest block", "none", ((_most("florin_chain_head_block", "chain", _ON), "{{chain}}"),)
+        DashboardPanel(
+            "Newest block",
+            "none",
+            ((_format_max("florin_chain_head_block", "chain", _FILTER), "{{chain}}"),),
         ),
-        Panel(
-            "Time between blocks and to be final",
+        DashboardPanel(
+            "Block interval and time to finality",
             "s",
             (
-                (_most("florin_chain_block_seconds", "chain", _ON), "{{chain}} block"),
-                (_most("florin_chain_settle_seconds", "chain", _ON), "{{chain}} final"),
+                (_format_max("florin_chain_block_seconds", "chain", _FILTER), "{{chain}} block"),
+                (_format_max("florin_chain_settle_seconds", "chain", _FILTER), "{{chain}} final"),
             ),
         ),
-        Panel(
-            "Nodes behind",
+        DashboardPanel(
+            "Nodes: blocks behind",
             "short",
-            ((_most("florin_node_lag_blocks", "chain, node, host", _ON), "{{chain}} {{host}}"),),
-        ),
-        Panel(
-            "Nodes: time to answer",
-            "s",
             (
                 (
-                    _most("florin_node_latency_seconds", "chain, node, host", _ON),
+                    _format_max("florin_node_lag_blocks", "chain, node, host", _FILTER),
                     "{{chain}} {{host}}",
                 ),
             ),
         ),
-        Panel(
+        DashboardPanel(
+            "Nodes: response time",
+            "s",
+            (
+                (
+                    _format_max("florin_node_latency_seconds", "chain, node, host", _FILTER),
+                    "{{chain}} {{host}}",
+                ),
+            ),
+        ),
+        DashboardPanel(
             "Nodes: calls",
             "ops",
             (
                 (
-                    f"topk(10, {_rate('florin_node_calls_total', 'chain, method', _ON)})",
+                    (
+                        f"topk(10, "
+                        f"{_format_rate('florin_node_calls_total', 'chain, method', _FILTER)})"
+                    ),
                     "{{chain}} {{method}}",
                 ),
             ),
         ),
-        Panel(
-            "Nodes: unanswered",
+        DashboardPanel(
+            "Nodes: errors",
             "percentunit",
-            ((_most("florin_node_error_ratio", "chain, node, host", _ON), "{{chain}} {{host}}"),),
+            (
+                (
+                    _format_max("florin_node_error_ratio", "chain, node, host", _FILTER),
+                    "{{chain}} {{host}}",
+                ),
+            ),
         ),
-        Panel(
+        DashboardPanel(
             "Nodes in use",
             "none",
             (
-                (_most("florin_node_ok", "chain, node, host", _ON), "{{chain}} {{host}}"),
+                (_format_max("florin_node_ok", "chain, node, host", _FILTER), "{{chain}} {{host}}"),
                 (
-                    f"max by (chain, host) (delta(florin_node_head_block{_ON}[5m]))",
+                    f"max by (chain, host) (delta(florin_node_head_block{_FILTER}[5m]))",
                     "{{host}} blocks in 5 min",
                 ),
             ),
         ),
-        Panel(
+        DashboardPanel(
             "Settlers",
             "short",
             (
-                (_most("florin_chain_open_transactions", "chain", _ON), "{{chain}} transactions"),
-                (_most("florin_chain_payments_open", "chain", _ON), "{{chain}} payments"),
-                (_most("florin_chain_events_remembered", "chain", _ON), "{{chain}} events"),
                 (
-                    f"max by (chain) (delta(florin_chain_settlement_turns{_ON}[5m]))",
+                    _format_max("florin_chain_open_transactions", "chain", _FILTER),
+                    "{{chain}} transactions",
+                ),
+                (_format_max("florin_chain_payments_open", "chain", _FILTER), "{{chain}} payments"),
+                (
+                    _format_max("florin_chain_events_remembered", "chain", _FILTER),
+                    "{{chain}} events",
+                ),
+                (
+                    f"max by (chain) (delta(florin_chain_settlement_turns{_FILTER}[5m]))",
                     "{{chain}} turns",
                 ),
             ),
         ),
     ),
     "Money": (
-        Panel(
-            "Gas that was paid",
+        DashboardPanel(
+            "Gas paid",
             "short",
-            ((_rate("florin_gas_cost_minor_units_total", "account"), "{{account}}"),),
+            ((_format_rate("florin_gas_cost_minor_units_total", "account"), "{{account}}"),),
         ),
-        Panel(
+        DashboardPanel(
             "Wallets",
             "short",
             (
                 (
-                    _most("florin_wallet_balance_minor_units", "account, asset"),
+                    _format_max("florin_wallet_balance_minor_units", "account, asset"),
                     "{{account}} {{asset}}",
                 ),
             ),
         ),
-        Panel(
-            "Wallets beside their books",
+        DashboardPanel(
+            "Wallet balances less ledger balances",
             "short",
             (
                 (
                     (
-                        f"{_most('florin_wallet_balance_minor_units', 'account, asset')}"
-                        f" - {_most('florin_wallet_booked_minor_units', 'account, asset')}"
+                        f"{_format_max('florin_wallet_balance_minor_units', 'account, asset')}"
+                        f" - {_format_max('florin_wallet_booked_minor_units', 'account, asset')}"
                     ),
                     "{{account}} {{asset}}",
                 ),
             ),
         ),
-        Panel(
-            "Transactions that ended",
+        DashboardPanel(
+            "Final transactions",
             "short",
             (
                 (
-                    f"sum by (chain, outcome) (increase(florin_transactions_total{_ON}[1h]))",
-                    "{{chain}} {{outcome}} in an hour",
+                    f"sum by (chain, outcome) (increase(florin_transactions_total{_FILTER}[1h]))",
+                    "{{chain}} {{outcome}} per hour",
                 ),
             ),
         ),
-        Panel(
-            "Gas of this hour that budgets count",
+        DashboardPanel(
+            "Gas counted by budgets this hour",
             "short",
             (
-                (_most("florin_chain_hour_failed_gas", "chain", _ON), "{{chain}} failed"),
-                (_most("florin_chain_hour_opened_gas", "chain", _ON), "{{chain}} opened"),
+                (_format_max("florin_chain_hour_failed_gas", "chain", _FILTER), "{{chain}} failed"),
+                (_format_max("florin_chain_hour_opened_gas", "chain", _FILTER), "{{chain}} opened"),
             ),
         ),
-        Panel(
-            "Processes that have a lease",
+        DashboardPanel(
+            "Processes with a lease",
             "none",
             (("sum by (lease) (florin_lease_held)", "{{lease}}"),),
         ),
-        Panel(
+        DashboardPanel(
             "Keys",
             "short",
             (
-                (_most("florin_executor_open_transactions", "executor"), "{{executor}} open"),
-                (f"{_most('florin_executor_paused', 'executor')} > 0", "{{executor}} paused"),
+                (_format_max("florin_executor_open_transactions", "executor"), "{{executor}} open"),
+                (f"{_format_max('florin_executor_paused', 'executor')} > 0", "{{executor}} paused"),
                 (
-                    f"time() - max by (chain) (florin_books_compared_timestamp_seconds{_ON})",
-                    "{{chain}} s since the books were compared",
+                    f"time() - max by (chain) (florin_books_compared_timestamp_seconds{_FILTER})",
+                    "{{chain}} s since the ledger was compared",
                 ),
             ),
         ),
@@ -404,20 +461,26 @@ ROWS: dict[str, tuple[Panel, ...]] = {
 }
 
 
-def dashboard() -> str:
-    """The file."""
+def render_dashboard() -> str:
+    """Return the text of the dashboard file."""
     panels: list[dict[str, Any]] = []
     y = 0
     for title, row in ROWS.items():
         panels.append(
-            _placed({"type": "row", "title": title, "collapsed": False}, panels, (0, y), (24, 1))
+            _place_panel(
+                {"type": "row", "title": title, "collapsed": False}, panels, (0, y), (24, 1)
+            )
         )
         y += 1
         for place, panel in enumerate(row):
-            x, down = place % _COLUMNS * _WIDE, place // _COLUMNS * _HIGH
-            panels.append(_placed(_drawn(panel), panels, (x, y + down), (_WIDE, _HIGH)))
-        y += -(-len(row) // _COLUMNS) * _HIGH
-    told = {
+            x, down = place % _COLUMNS * _PANEL_WIDTH, place // _COLUMNS * _PANEL_HEIGHT
+            panels.append(
+                _place_panel(
+                    _build_panel(panel), panels, (x, y + down), (_PANEL_WIDTH, _PANEL_HEIGHT)
+                )
+            )
+        y += -(-len(row) // _COLUMNS) * _PANEL_HEIGHT
+    dashboard = {
         "title": "Florin",
         "uid": "florin",
         "schemaVersion": 39,
@@ -429,7 +492,7 @@ def dashboard() -> str:
         "templating": {"list": _VARIABLES},
         "panels": panels,
     }
-    return json.dumps(told, indent=2) + "\n"
+    return json.dumps(dashboard, indent=2) + "\n"
 
 
 _VARIABLES = [
@@ -438,7 +501,7 @@ _VARIABLES = [
         "name": "chain",
         "label": "Chain",
         "type": "query",
-        "datasource": _SOURCE,
+        "datasource": _DATASOURCE,
         "query": "label_values(florin_chain_ok, chain)",
         "refresh": 2,
         "multi": True,
@@ -449,35 +512,40 @@ _VARIABLES = [
 ]
 
 
-def _placed(
+def _place_panel(
     panel: dict[str, Any],
-    others: list[dict[str, Any]],
-    at: tuple[int, int],
+    panels: list[dict[str, Any]],
+    position: tuple[int, int],
     size: tuple[int, int],
 ) -> dict[str, Any]:
-    place = dict(zip("xywh", (*at, *size), strict=True))
-    return {"id": len(others) + 1, **panel, "gridPos": place}
+    place = dict(zip("xywh", (*position, *size), strict=True))
+    return {"id": len(panels) + 1, **panel, "gridPos": place}
 
 
-def _drawn(panel: Panel) -> dict[str, Any]:
+def _build_panel(panel: DashboardPanel) -> dict[str, Any]:
     targets = [
-        {"refId": chr(ord("A") + n), "datasource": _SOURCE, "expr": query, "legendFormat": legend}
+        {
+            "refId": chr(ord("A") + n),
+            "datasource": _DATASOURCE,
+            "expr": query,
+            "legendFormat": legend,
+        }
         for n, (query, legend) in enumerate(panel.queries)
     ]
     return {
         "type": panel.kind,
         "title": panel.title,
-        "datasource": _SOURCE,
+        "datasource": _DATASOURCE,
         "fieldConfig": {"defaults": {"unit": panel.unit}, "overrides": []},
         "targets": targets,
     }
 
 
 def main() -> None:
-    """Writes or compares."""
+    """Write the file, or compare it with `--check`."""
     if sys.argv[1:] != ["--check"]:
-        FILE.write_text(dashboard())
-    elif not FILE.exists() or FILE.read_text() != dashboard():
+        DASHBOARD_FILE.write_text(render_dashboard())
+    elif not DASHBOARD_FILE.exists() or DASHBOARD_FILE.read_text() != render_dashboard():
         raise SystemExit("the dashboard is stale, run `make gen`")
 
 

@@ -1,7 +1,7 @@
-"""What callers rely on, as one record: RPCs, messages, enums, the OpenAPI document, answers.
+"""The public contract as one record: RPCs, messages, enums, the OpenAPI document, responses.
 
-The operator's service and what only it carries are no part of it. `--update` writes the record;
-without it the record is compared with the code, and what differs is told by name.
+The operator's service, and messages that only it uses, are not part of it. `--update` writes the
+record; without it, the record is compared with the code, and differences are listed by name.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from florin.v1 import errors_pb2
-from florin_server.boot.servers.grpc_server import PUBLIC
-from florin_server.rpc.server.methods import Method, methods_of
-from florin_server.web.openapi import DOCUMENT
+from florin_server.boot.servers.grpc_server import PUBLIC_SERVICES
+from florin_server.rpc.server.methods import MethodSpec, index_methods
+from florin_server.web.openapi import DOCUMENT_PATH
 from google.protobuf.descriptor import (
     Descriptor,
     EnumDescriptor,
@@ -27,96 +27,114 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, EnumDescriptorProto
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
-# parts by section and name; a part is all that is said of one thing
-Record: TypeAlias = Mapping[str, Mapping[str, Any]]
+# parts by section and name; a part is the full description of one element
+ContractRecord: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 ROOT = Path(__file__).resolve().parents[1]
-RECORD = ROOT / "tests" / "contract" / "gateway" / "public_contract.json"
-ANSWERS = ROOT / "tests" / "wire" / "golden"
+RECORD_FILE = ROOT / "tests" / "contract" / "gateway" / "public_contract.json"
+GOLDEN_FOLDER = ROOT / "tests" / "wire" / "golden"
 
-_TYPES = {
+_TYPE_NAMES = {
     number: name.removeprefix("TYPE_").lower()
     for name, number in vars(FieldDescriptor).items()
     if name.startswith("TYPE_")
 }
 
 
-def record() -> Record:
-    """The contract as the code has it."""
-    rpcs = dict(_rpcs())
-    messages, enums = _reached(rpcs)
+def build_record() -> ContractRecord:
+    """Return the contract of the current code."""
+    rpcs = dict(_list_rpcs())
+    messages, enums = _collect_types(rpcs)
     return {
-        "rpcs": {name: _rpc(descriptor, method) for name, (descriptor, method) in rpcs.items()},
-        "messages": dict(sorted(part for one in messages for part in _message(one))),
-        "enums": dict(sorted(part for one in enums for part in _enum(one))),
-        "openapi": dict(_document(DOCUMENT)),
-        "answers": {file.name: digest(file.read_bytes()) for file in sorted(ANSWERS.iterdir())},
+        "rpcs": {
+            name: _describe_rpc(descriptor, method) for name, (descriptor, method) in rpcs.items()
+        },
+        "messages": dict(
+            sorted(part for descriptor in messages for part in _describe_message(descriptor))
+        ),
+        "enums": dict(
+            sorted(part for enum_descriptor in enums for part in _describe_enum(enum_descriptor))
+        ),
+        "openapi": dict(_digest_document(DOCUMENT_PATH)),
+        "answers": {
+            file.name: compute_digest(file.read_bytes()) for file in sorted(GOLDEN_FOLDER.iterdir())
+        },
     }
 
 
-def differences(before: Record, after: Record) -> list[str]:
-    """What changed, went or came between two records, one line each."""
-    found = []
+def list_differences(before: ContractRecord, after: ContractRecord) -> list[str]:
+    """List changed, removed and added parts between two records, one line each."""
+    differences = []
     for section in sorted({*before, *after}):
         old, new = before.get(section, {}), after.get(section, {})
         for name in sorted({*old, *new}):
             if name not in new:
-                found.append(f"{section}: {name} is gone")
+                differences.append(f"{section}: {name} is gone")
             elif name not in old:
-                found.append(f"{section}: {name} is new")
+                differences.append(f"{section}: {name} is new")
             elif old[name] != new[name]:
-                found.append(f"{section}: {name} was {old[name]}, is {new[name]}")
-    return found
+                differences.append(f"{section}: {name} was {old[name]}, is {new[name]}")
+    return differences
 
 
-def text_of(contract: Record) -> str:
-    """The record as it is kept: each part on a line of its own."""
+def format_record(contract: ContractRecord) -> str:
+    """Return the text of the record: each part on its own line."""
     sections = []
     for section, parts in contract.items():
-        lines = [f"  {_json(name)}: {_json(part)}" for name, part in parts.items()]
-        sections.append(f" {_json(section)}: {{\n" + ",\n".join(lines) + "\n }")
+        lines = [f"  {_format_json(name)}: {_format_json(part)}" for name, part in parts.items()]
+        sections.append(f" {_format_json(section)}: {{\n" + ",\n".join(lines) + "\n }")
     return "{\n" + ",\n".join(sections) + "\n}\n"
 
 
-def digest(content: bytes) -> str:
-    """What stands for a text that is too long to be repeated."""
+def compute_digest(content: bytes) -> str:
+    """Return the digest that replaces a long text in the record."""
     return hashlib.sha256(content).hexdigest()[:32]
 
 
-def _rpcs() -> Iterator[tuple[str, tuple[MethodDescriptor, Method]]]:
-    methods = methods_of(PUBLIC)
-    for service in PUBLIC:
+def _list_rpcs() -> Iterator[tuple[str, tuple[MethodDescriptor, MethodSpec]]]:
+    methods = index_methods(PUBLIC_SERVICES)
+    for service in PUBLIC_SERVICES:
         for descriptor in service.methods:
             method = methods[f"/{service.full_name}/{descriptor.name}"]
             yield method.name, (descriptor, method)
 
 
-def _rpc(descriptor: MethodDescriptor, method: Method) -> Mapping[str, Any]:
-    options = _options(descriptor)
+def _describe_rpc(descriptor: MethodDescriptor, method: MethodSpec) -> Mapping[str, Any]:
+    options = _get_options(descriptor)
     access = options.pop("[florin.v1.access]")
-    asked, told = descriptor.input_type.full_name, descriptor.output_type.full_name
+    request, response = descriptor.input_type.full_name, descriptor.output_type.full_name
     return {
-        "asks": f"stream {asked}" if descriptor.client_streaming else asked,
-        "tells": f"stream {told}" if descriptor.server_streaming else told,
+        "asks": f"stream {request}" if descriptor.client_streaming else request,
+        "tells": f"stream {response}" if descriptor.server_streaming else response,
         "access": {
             name: access[name]
             for name in ("family", "scope", "active_merchant", "idempotency")
             if name in access
         },
-        # what follows from the access rule, by whatever rule it follows
-        "behaves": [one for one in ("mutates", "guarded", "relays") if getattr(method, one)],
+        # behavior that follows from the access rule, by any of its members
+        "behaves": [word for word, has_trait in _list_traits(method) if has_trait],
         **options,
     }
 
 
-def _reached(
-    rpcs: Mapping[str, tuple[MethodDescriptor, Method]],
+def _list_traits(method: MethodSpec) -> list[tuple[str, bool]]:
+    return [
+        ("mutates", method.is_mutation),
+        ("guarded", method.is_key_guarded),
+        ("relays", method.is_relayed),
+    ]
+
+
+def _collect_types(
+    rpcs: Mapping[str, tuple[MethodDescriptor, MethodSpec]],
 ) -> tuple[list[Descriptor], list[EnumDescriptor]]:
-    """Every message and enum of ours that a request or an answer can hold."""
-    # errors are told by its names, in texts
+    """Return every message and enum of Florin that a request or a response can contain."""
+    # error codes appear by name, in texts
     enums = [errors_pb2.ErrorCode.DESCRIPTOR]
     messages: list[Descriptor] = []
-    waiting = [one for rpc, _ in rpcs.values() for one in (rpc.input_type, rpc.output_type)]
+    waiting = [
+        descriptor for rpc, _ in rpcs.values() for descriptor in (rpc.input_type, rpc.output_type)
+    ]
     while waiting:
         message = waiting.pop()
         if message in messages or message.file.package.startswith("google."):
@@ -130,78 +148,80 @@ def _reached(
     return messages, enums
 
 
-def _message(message: Descriptor) -> Iterator[tuple[str, Any]]:
-    message.CopyToProto(told := DescriptorProto())
-    yield message.full_name, _whole(message, told)
+def _describe_message(message: Descriptor) -> Iterator[tuple[str, Any]]:
+    message.CopyToProto(descriptor_proto := DescriptorProto())
+    yield message.full_name, _describe_options(message, descriptor_proto)
     for field in message.fields:
-        yield f"{message.full_name}.{field.name}", _field(field)
+        yield f"{message.full_name}.{field.name}", _describe_field(field)
 
 
-def _field(field: FieldDescriptor) -> Mapping[str, Any]:
+def _describe_field(field: FieldDescriptor) -> Mapping[str, Any]:
     of = field.message_type or field.enum_type
-    found = {
+    description = {
         "number": field.number,
         "json": field.json_name,
-        "type": of.full_name if of else _TYPES[field.type],
-        **_options(field),
+        "type": of.full_name if of else _TYPE_NAMES[field.type],
+        **_get_options(field),
     }
     if field.is_repeated:
-        found["repeated"] = True
+        description["repeated"] = True
     elif field.has_presence:
-        found["presence"] = True
+        description["presence"] = True
     if field.containing_oneof is not None:
-        found["oneof"] = field.containing_oneof.name
-    return found
+        description["oneof"] = field.containing_oneof.name
+    return description
 
 
-def _enum(enum: EnumDescriptor) -> Iterator[tuple[str, Any]]:
-    enum.CopyToProto(told := EnumDescriptorProto())
-    yield enum.full_name, _whole(enum, told)
+def _describe_enum(enum: EnumDescriptor) -> Iterator[tuple[str, Any]]:
+    enum.CopyToProto(enum_descriptor_proto := EnumDescriptorProto())
+    yield enum.full_name, _describe_options(enum, enum_descriptor_proto)
     for value in enum.values:
-        yield f"{enum.full_name}.{value.name}", {"number": value.number, **_options(value)}
+        yield f"{enum.full_name}.{value.name}", {"number": value.number, **_get_options(value)}
 
 
-def _whole(one: Any, told: DescriptorProto | EnumDescriptorProto) -> Mapping[str, Any]:
-    """What is said of a message or enum beside its members."""
-    reserved = [*told.reserved_name, *(f"{r.start}-{r.end}" for r in told.reserved_range)]
-    return {**_options(one), **({"reserved": reserved} if reserved else {})}
+def _describe_options(
+    descriptor: Any, proto: DescriptorProto | EnumDescriptorProto
+) -> Mapping[str, Any]:
+    """Return the options and reserved names of a message or enum."""
+    reserved = [*proto.reserved_name, *(f"{r.start}-{r.end}" for r in proto.reserved_range)]
+    return {**_get_options(descriptor), **({"reserved": reserved} if reserved else {})}
 
 
-def _options(one: Any) -> dict[str, Any]:
-    options: Message = one.GetOptions()
+def _get_options(descriptor: Any) -> dict[str, Any]:
+    options: Message = descriptor.GetOptions()
     return dict(MessageToDict(options, preserving_proto_field_name=True))
 
 
-def _document(path: Path) -> Iterator[tuple[str, str]]:
-    """Digests of the document and, so that a difference can be named, of its parts."""
+def _digest_document(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield digests of the document and of its parts, so that a difference can be named."""
     text = path.read_bytes()
-    yield "document", digest(text)
+    yield "document", compute_digest(text)
     document = json.loads(text)
     for name, part in document.items():
         if name not in {"paths", "components"}:
-            yield name, _part(part)
+            yield name, _digest_part(part)
     for where, operations in document["paths"].items():
         for verb, operation in operations.items():
-            yield f"{verb} {where}", _part(operation)
+            yield f"{verb} {where}", _digest_part(operation)
     for kind, parts in document["components"].items():
         for name, part in parts.items():
-            yield f"{kind}/{name}", _part(part)
+            yield f"{kind}/{name}", _digest_part(part)
 
 
-def _part(part: Any) -> str:
-    return digest(json.dumps(part, sort_keys=True).encode())
+def _digest_part(part: Any) -> str:
+    return compute_digest(json.dumps(part, sort_keys=True).encode())
 
 
-def _json(value: Any) -> str:
+def _format_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
 def main() -> None:
-    """Writes or compares."""
+    """Write the record, or compare it."""
     if sys.argv[1:] == ["--update"]:
-        RECORD.write_text(text_of(record()))
-    elif found := differences(json.loads(RECORD.read_text()), record()):
-        raise SystemExit("\n".join(found))
+        RECORD_FILE.write_text(format_record(build_record()))
+    elif differences := list_differences(json.loads(RECORD_FILE.read_text()), build_record()):
+        raise SystemExit("\n".join(differences))
 
 
 if __name__ == "__main__":

@@ -1,19 +1,19 @@
-"""What goes wrong, as exceptions.
+"""Errors of the client, as exceptions.
 
     FlorinError
-    ├── InvalidRequestError      the request is malformed, or names what does not exist
+    ├── InvalidRequestError      the request is malformed, or names an object that does not exist
     ├── AuthenticationError      the credentials are missing, unknown or revoked
-    ├── ForbiddenError           the credential may not do this
+    ├── ForbiddenError           the credential does not permit this call
     ├── NotFoundError            no such payment, merchant or settlement for this caller
-    ├── ConflictError            a key, a price or a payment is bound to something else
-    ├── StateError               the payment does not allow this now
-    ├── RateLimitedError         the caller is over its rate
-    ├── UnavailableError         the server, or something that it needs, is down
-    ├── DeadlineError            no answer in time; also a TimeoutError
-    └── ServerError              anything else
+    ├── ConflictError            a key, a quote or a payment is bound to something else
+    ├── StateError               the state of the payment does not permit this call
+    ├── RateLimitedError         the caller exceeded its rate limit
+    ├── UnavailableError         the server, or a dependency of it, is down
+    ├── DeadlineError            no response in time; also a TimeoutError
+    └── ServerError              any other error
 
-Each of them has the `code` that the reference of errors tells, the id of the request, and what the
-server said beyond that. Codes may be added, so that callers compare with those they know.
+Each exception has the `code` of the error reference, the request id, and further details from the
+server. Codes can be added: compare only with codes that you know.
 """
 
 from __future__ import annotations
@@ -27,25 +27,26 @@ from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
 DOMAIN = "florin"
-_DETAILS = "grpc-status-details-bin"
-_OWN = frozenset({"code", "http_status"})
+_DETAILS_KEY = "grpc-status-details-bin"
+_OWN_METADATA = frozenset({"code", "http_status"})
 
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """A member of the request that breaks its bounds."""
+    """An invalid member of the request."""
 
     field: str
     message: str
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a refusal says.
+class ErrorInfo:
+    """The content of an error response.
 
-    `code` is in lower snake case, empty if the answer is not Florin's own; `http_status` is 0 then.
-    `details` are facts for programs. `retry_after_s` says when it is worth asking again, where the
-    server knows. With `idempotency_key` a call can be repeated that may have been carried out.
+    `code` is in lower snake case, empty if the response is not Florin's own; `http_status` is 0
+    then. `details` are facts for programs. `retry_after_s` is the wait before the next attempt, if
+    the server gives it. With `idempotency_key`, you can safely repeat a call that may have had its
+    effect.
     """
 
     message: str
@@ -60,65 +61,68 @@ class Told:
 
 
 class FlorinError(Exception):
-    """A call was refused, or got no answer."""
+    """A call that was refused, or got no response."""
 
-    def __init__(self, told: Told) -> None:
-        self.told = told
-        super().__init__(told.message)
+    def __init__(self, info: ErrorInfo) -> None:
+        self.info = info
+        super().__init__(info.message)
 
     @property
     def code(self) -> str:
-        """Why, e.g. `quote_expired`; empty if Florin itself did not answer."""
-        return self.told.code
+        """Return the error code, e.g. `quote_expired`.
+
+        It is empty if the response is not Florin's own.
+        """
+        return self.info.code
 
     @property
     def message(self) -> str:
-        """The same for people."""
-        return self.told.message
+        """Return the error message for people."""
+        return self.info.message
 
     @property
     def request_id(self) -> str:
-        """The id under which the server's log knows the request."""
-        return self.told.request_id
+        """Return the id of the request in the server's log."""
+        return self.info.request_id
 
     @property
     def status(self) -> grpc.StatusCode:
-        """The status of the gRPC call."""
-        return self.told.status
+        """Return the status of the gRPC call."""
+        return self.info.status
 
     @property
     def http_status(self) -> int:
-        """What REST answers in its place; 0 if Florin itself did not answer."""
-        return self.told.http_status
+        """Return the HTTP status of the REST API; 0 if the response is not Florin's own."""
+        return self.info.http_status
 
     @property
     def details(self) -> Mapping[str, str]:
-        """Facts for programs, by their name."""
-        return self.told.details
+        """Return facts for programs, by name."""
+        return self.info.details
 
     @property
     def issues(self) -> tuple[Issue, ...]:
-        """Members of the request that break their bounds."""
-        return self.told.issues
+        """Return the invalid members of the request."""
+        return self.info.issues
 
     @property
     def retry_after_s(self) -> float | None:
-        """Seconds until it is worth asking again; None if the server does not know."""
-        return self.told.retry_after_s
+        """Return the seconds to wait before the next attempt; None if the server gives none."""
+        return self.info.retry_after_s
 
     @property
     def idempotency_key(self) -> str | None:
-        """The key that the call was made with; None if it needs none to be repeated."""
-        return self.told.idempotency_key
+        """Return the idempotency key of the call; None if it can be repeated without a key."""
+        return self.info.idempotency_key
 
     def __str__(self) -> str:
-        """The message, with code and request id."""
-        known = [self.code, self.request_id and f"request {self.request_id}"]
-        return f"{self.message} ({', '.join(filter(None, known))})" if any(known) else self.message
+        """Return the message, with code and request id."""
+        parts = [self.code, self.request_id and f"request {self.request_id}"]
+        return f"{self.message} ({', '.join(filter(None, parts))})" if any(parts) else self.message
 
 
 class InvalidRequestError(FlorinError):
-    """The request is malformed, or names what does not exist."""
+    """The request is malformed, or names an object that does not exist."""
 
 
 class AuthenticationError(FlorinError):
@@ -126,7 +130,7 @@ class AuthenticationError(FlorinError):
 
 
 class ForbiddenError(FlorinError):
-    """The credential may not do this."""
+    """The credential does not permit this call."""
 
 
 class NotFoundError(FlorinError):
@@ -134,30 +138,30 @@ class NotFoundError(FlorinError):
 
 
 class ConflictError(FlorinError):
-    """A key, a price or a payment is bound to something else."""
+    """A key, a quote or a payment is bound to something else."""
 
 
 class StateError(FlorinError):
-    """The payment does not allow this now."""
+    """The current state of the payment does not permit this call."""
 
 
 class RateLimitedError(FlorinError):
-    """The caller is over its rate."""
+    """The caller exceeded its rate limit."""
 
 
 class UnavailableError(FlorinError):
-    """The server, or something that it needs, is down."""
+    """The server, or a dependency of it, is down."""
 
 
 class DeadlineError(FlorinError, TimeoutError):
-    """No answer in time. A call that changes something may have been carried out all the same."""
+    """No response in time. A call that changes data may have had its effect all the same."""
 
 
 class ServerError(FlorinError):
-    """Anything else: a fault of the server, or of what lies between."""
+    """Any other error: a fault of the server, or of the network in between."""
 
 
-_KINDS: Mapping[grpc.StatusCode, type[FlorinError]] = {
+_ERROR_CLASSES: Mapping[grpc.StatusCode, type[FlorinError]] = {
     grpc.StatusCode.INVALID_ARGUMENT: InvalidRequestError,
     grpc.StatusCode.OUT_OF_RANGE: InvalidRequestError,
     grpc.StatusCode.UNAUTHENTICATED: AuthenticationError,
@@ -180,15 +184,18 @@ def error_of(
     request_id: str = "",
     idempotency_key: str | None = None,
 ) -> FlorinError:
-    """The exception that a failed call is; `trailing` is its metadata, the ids are the caller's."""
+    """Return the exception for a failed call.
+
+    `trailing` is its metadata, the ids are the caller's.
+    """
     metadata = dict(trailing)
-    info, issues, retry_after_s = _details(metadata.get(_DETAILS, b""))
+    info, issues, retry_after_s = _parse_details(metadata.get(_DETAILS_KEY, b""))
     answered = metadata.get("request-id", request_id)
     http_status = info.get("http_status", "")
-    facts = {name: text for name, text in info.items() if name not in _OWN}
+    facts = {name: text for name, text in info.items() if name not in _OWN_METADATA}
     if not info and status is grpc.StatusCode.DEADLINE_EXCEEDED:
-        message = "No answer in time"
-    told = Told(
+        message = "No response in time"
+    error_info = ErrorInfo(
         message=message or status.name.replace("_", " ").capitalize(),
         code=info.get("code", ""),
         request_id=answered if isinstance(answered, str) else request_id,
@@ -199,11 +206,13 @@ def error_of(
         retry_after_s=retry_after_s,
         idempotency_key=idempotency_key,
     )
-    return _KINDS.get(status, ServerError)(told)
+    return _ERROR_CLASSES.get(status, ServerError)(error_info)
 
 
-def _details(packed: str | bytes) -> tuple[Mapping[str, str], tuple[Issue, ...], float | None]:
-    """What ErrorInfo, BadRequest and RetryInfo say; nothing where the answer is not Florin's."""
+def _parse_details(
+    packed: str | bytes,
+) -> tuple[Mapping[str, str], tuple[Issue, ...], float | None]:
+    """Parse ErrorInfo, BadRequest and RetryInfo; empty if the response is not Florin's own."""
     facts: Mapping[str, str] = {}
     issues: list[Issue] = []
     retry_after_s = None
@@ -216,7 +225,10 @@ def _details(packed: str | bytes) -> tuple[Mapping[str, str], tuple[Issue, ...],
             if detail.Unpack(info) and info.domain == DOMAIN:
                 facts = dict(info.metadata)
             elif detail.Unpack(bad):
-                issues += [Issue(one.field, one.description) for one in bad.field_violations]
+                issues += [
+                    Issue(field_violation.field, field_violation.description)
+                    for field_violation in bad.field_violations
+                ]
             elif detail.Unpack(retry):
                 retry_after_s = retry.retry_delay.seconds + retry.retry_delay.nanos / 1e9
     except DecodeError:

@@ -1,4 +1,4 @@
-"""Turns what builds a call into a method of a service, with the same arguments."""
+"""Convert functions that build calls to methods of a service, with equal arguments."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Service:
+class ServiceClient:
     """The calls of one service of the protos; `transport` makes them."""
 
     def __init__(self, transport: Any) -> None:
         self._transport = transport
 
 
-class Method(Generic[P, R]):
-    """A method that hands to the service's transport what `build` makes of its arguments."""
+class ServiceMethod(Generic[P, R]):
+    """A method that builds a call with `build` and passes it to the service's transport."""
 
     def __init__(self, build: Callable[P, Any], run: Callable[[Any, Any], R]) -> None:
         self._build = build
@@ -28,10 +28,10 @@ class Method(Generic[P, R]):
     @overload
     def __get__(self, service: None, owner: type) -> Self: ...
     @overload
-    def __get__(self, service: Service, owner: type) -> Callable[P, R]: ...
+    def __get__(self, service: ServiceClient, owner: type) -> Callable[P, R]: ...
 
-    def __get__(self, service: Service | None, owner: type) -> Self | Callable[P, R]:
-        """The method of a service."""
+    def __get__(self, service: ServiceClient | None, owner: type) -> Self | Callable[P, R]:
+        """Return the bound method of a service."""
         if service is None:
             return self
         build, run, transport = self._build, self._run, service._transport  # noqa: SLF001

@@ -1,4 +1,4 @@
-"""Where a client calls, as whom, and within what limits; what is wrong of it is told at once."""
+"""Target, credentials and limits of a client; invalid values raise at once."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import Any
 
 import grpc
 
-from florin_client.calls.rpc import Call, Default
+from florin_client.calls.rpc import DefaultTimeout, RpcCall
 from florin_client.errors import FlorinError, error_of
-from florin_client.retries import Attempts, Retries
+from florin_client.retries import Retries, RetryState
 
 SDK_NAME = "florin-client-python"
 _PRINTABLE = re.compile(r"[\x21-\x7e]+")
 _SCHEME = re.compile(r"^(dns|ipv4|ipv6):(//[^/]*/)?")
 
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
-    # a server lets a connection with calls on it be asked every 10 s, an idle one hardly ever
+    # a server permits a ping every 10 s on a connection with calls, rarely on an idle one
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 0),
-    # a server that was started again is found soon: a call does not wait for two minutes
+    # a restarted server is found soon: a call does not wait for two minutes
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 2_000),
@@ -33,45 +33,48 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
-    """The settings of a client. `credentials` go with every call; `roots` is PEM, or the system's.
+class ClientConfig:
+    """The settings of a client.
 
-    ValueError for what no server would take. `clock` and `chance` are there to be replaced.
+    `credentials` are sent with every call; `root_certificates` is PEM, or None for the system's.
+    Raise ValueError for values that no server accepts. `clock` and `rng` can be replaced in tests.
     """
 
     target: str
     credentials: Mapping[str, str]
     plaintext: bool
-    roots: bytes | None
+    root_certificates: bytes | None
     timeout_s: float | None
     retries: Retries
     clock: Callable[[], float] = time.monotonic
-    chance: random.Random = field(default_factory=random.Random)
+    rng: random.Random = field(default_factory=random.Random)
 
     def __post_init__(self) -> None:
-        if self.plaintext and self.roots is not None:
-            raise ValueError("plaintext uses no certificates")
+        if self.plaintext and self.root_certificates is not None:
+            raise ValueError("plaintext uses no certificates: remove one of the two")
         if self.plaintext and not is_local(self.target):
             raise ValueError(
-                f"plaintext is for this machine only, and {self.target} may be another: "
-                "credentials would go there unencrypted"
+                f"plaintext is for this machine only, but {self.target} can be another: "
+                "credentials would be sent unencrypted"
             )
         for name, value in self.credentials.items():
             if not _PRINTABLE.fullmatch(value):
-                raise ValueError(f"{name} is empty, or not printable ASCII")
+                raise ValueError(f"{name} must be printable ASCII, and not empty")
 
-    def attempts(self, timeout: float | Default | None, *, stream: bool = False) -> Attempts:
-        """The attempts of a call that begins now; a stream has no deadline of its own."""
-        if isinstance(timeout, Default):
-            timeout = None if stream else self.timeout_s
-        return Attempts(self.retries, timeout, self.clock, self.chance, stream)
+    def start_attempts(
+        self, timeout: float | DefaultTimeout | None, *, is_stream: bool = False
+    ) -> RetryState:
+        """Return the attempts of a call that starts now; a stream has no deadline of its own."""
+        if isinstance(timeout, DefaultTimeout):
+            timeout = None if is_stream else self.timeout_s
+        return RetryState(self.retries, timeout, self.clock, self.rng, is_stream)
 
-    def tls(self) -> grpc.ChannelCredentials:
-        """What TLS trusts."""
-        return grpc.ssl_channel_credentials(self.roots)
+    def create_channel_credentials(self) -> grpc.ChannelCredentials:
+        """Return the TLS credentials of the channel."""
+        return grpc.ssl_channel_credentials(self.root_certificates)
 
 
-def credentials_of(
+def build_credentials(
     *,
     api_key: str | None,
     merchant_id: str | None,
@@ -80,13 +83,16 @@ def credentials_of(
     version: str | None,
     sdk: tuple[str, str],
 ) -> Mapping[str, str]:
-    """The metadata of every call; ValueError unless it is either a key, or an app with a client."""
+    """Return the metadata of every call.
+
+    Raise ValueError unless it has either a key, or an app with a client.
+    """
     if (api_key is None) == (app_id is None):
-        raise ValueError("a client has either an api_key, or an app_id with a client_id")
+        raise ValueError("pass either an api_key, or an app_id with a client_id")
     if (app_id is None) != (client_id is None):
-        raise ValueError("app_id and client_id go together")
+        raise ValueError("pass app_id and client_id together")
     if app_id is not None and merchant_id is not None:
-        raise ValueError("a merchant_id goes with an api_key")
+        raise ValueError("pass a merchant_id only with an api_key")
     entries = {
         "api-key": api_key,
         "merchant-id": merchant_id,
@@ -100,7 +106,7 @@ def credentials_of(
 
 
 def is_local(target: str) -> bool:
-    """True for a target that can only be this machine."""
+    """Return True for a target that can only be this machine."""
     if target.startswith(("unix:", "unix-abstract:")):
         return True
     place = _SCHEME.sub("", target)
@@ -114,8 +120,8 @@ def is_local(target: str) -> bool:
         return False
 
 
-def failure(error: grpc.RpcError, call: Call[Any]) -> FlorinError:
-    """The exception that a failed attempt of a call is."""
+def to_florin_error(error: grpc.RpcError, call: RpcCall[Any]) -> FlorinError:
+    """Return the exception for a failed attempt of a call."""
     status = getattr(error, "code", lambda: grpc.StatusCode.UNKNOWN)()
     details = getattr(error, "details", lambda: str(error))()
     trailing = getattr(error, "trailing_metadata", lambda: ())()
@@ -124,5 +130,5 @@ def failure(error: grpc.RpcError, call: Call[Any]) -> FlorinError:
         details or "",
         [(key, value) for key, value in trailing or ()],
         request_id=call.request_id,
-        idempotency_key=call.key,
+        idempotency_key=call.idempotency_key,
     )

@@ -1,4 +1,4 @@
-"""Calls that are waited for in the caller's thread; `aio` has the same ones for asyncio."""
+"""Blocking calls for threads; `aio` has the same calls for asyncio."""
 
 from __future__ import annotations
 
@@ -17,28 +17,30 @@ from florin.v1.webhook_service_pb2_grpc import WebhookServiceStub
 from google.protobuf.message import Message
 
 from florin_client.calls import admin, gateway, merchant, webhook
-from florin_client.calls.paging import Listing
-from florin_client.calls.rpc import Call, Options
+from florin_client.calls.paging import PagedQuery
+from florin_client.calls.rpc import CallOptions, RpcCall
 from florin_client.calls.values import Json
-from florin_client.calls.watching import Watching
-from florin_client.methods import Method, Service
-from florin_client.setup import CHANNEL_OPTIONS, Setup, failure
+from florin_client.calls.watching import WatchSession
+from florin_client.methods import ServiceClient, ServiceMethod
+from florin_client.setup import CHANNEL_OPTIONS, ClientConfig, to_florin_error
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer", bound=Message)
 Row = TypeVar("Row")
 
 
-class Transport:
-    """A channel with its calls; `sleep` waits between attempts."""
+class SyncTransport:
+    """A channel and its calls; `sleep` waits between attempts."""
 
-    def __init__(self, setup: Setup, sleep: Callable[[float], None] = time.sleep) -> None:
-        self._setup = setup
+    def __init__(self, config: ClientConfig, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._config = config
         self._sleep = sleep
-        if setup.plaintext:
-            self._channel = grpc.insecure_channel(setup.target, CHANNEL_OPTIONS)
+        if config.plaintext:
+            self._channel = grpc.insecure_channel(config.target, CHANNEL_OPTIONS)
         else:
-            self._channel = grpc.secure_channel(setup.target, setup.tls(), CHANNEL_OPTIONS)
+            self._channel = grpc.secure_channel(
+                config.target, config.create_channel_credentials(), CHANNEL_OPTIONS
+            )
         self._stubs: dict[str, Any] = {
             "AdminService": AdminServiceStub(self._channel),
             "GatewayService": GatewayServiceStub(self._channel),
@@ -47,108 +49,112 @@ class Transport:
         }
 
     def close(self) -> None:
-        """Ends calls that are under way, and the connection."""
+        """End running calls, and the connection."""
         self._channel.close()
 
-    def _begin(self, call: Call[Any], timeout_s: float | None) -> Any:
+    def _start_call(self, call: RpcCall[Any], timeout_s: float | None) -> Any:
         method = getattr(self._stubs[call.rpc.service], call.rpc.name)
-        metadata = call.metadata(self._setup.credentials)
+        metadata = call.build_metadata(self._config.credentials)
         return method(call.request, metadata=metadata, timeout=timeout_s)
 
-    def answer(self, call: Call[Answer]) -> Answer:
-        """The answer to a call, after as many attempts as it takes; FlorinError without one."""
-        attempts = self._setup.attempts(call.timeout)
+    def execute_call(self, call: RpcCall[Answer]) -> Answer:
+        """Return the response of a call, after retries; raise FlorinError without a response."""
+        attempts = self._config.start_attempts(call.timeout)
         while True:
             try:
-                answer: Answer = self._begin(call, attempts.left_s())
+                answer: Answer = self._start_call(call, attempts.get_remaining_s())
             except grpc.RpcError as error:
-                delay_s = attempts.delay_s(failure(error, call))
+                delay_s = attempts.get_retry_delay_s(to_florin_error(error, call))
                 self._sleep(delay_s)
             else:
                 return answer
 
-    def follow(self, watching: Watching[Answer]) -> Iterator[Answer]:
-        """What a stream tells, over as many connections as it takes."""
+    def stream_updates(self, watch: WatchSession[Answer]) -> Iterator[Answer]:
+        """Yield the messages of a stream, over as many connections as needed."""
         attempts = None
         while True:
-            call = watching.call()
-            attempts = attempts or self._setup.attempts(call.timeout, stream=True)
-            stream = self._begin(call, attempts.left_s())
+            call = watch.build_call()
+            attempts = attempts or self._config.start_attempts(call.timeout, is_stream=True)
+            stream = self._start_call(call, attempts.get_remaining_s())
             try:
                 for update in stream:
-                    attempts.answered()
-                    if watching.take(update):
+                    attempts.record_response()
+                    if watch.accept_update(update):
                         yield update
-                if watching.final:
+                if watch.is_final:
                     return
-                watching.resume()
-                delay_s = attempts.pause_s()
+                watch.resume()
+                delay_s = attempts.get_resume_delay_s()
             except grpc.RpcError as error:
-                # what is known to the end needs no better one
-                if watching.final:
+                # after the final state, a lost connection needs no new one
+                if watch.is_final:
                     return
-                delay_s = attempts.delay_s(failure(error, call))
+                delay_s = attempts.get_retry_delay_s(to_florin_error(error, call))
             finally:
-                # a call that is merely dropped goes on
+                # a call that is merely dropped continues
                 stream.cancel()
             self._sleep(delay_s)
 
 
 class Pages(Generic[Answer, Row]):
-    """A list: its rows one by one, or its `pages`; more is asked for as it is read."""
+    """A list: iterate over its rows, or over its `pages`; further pages are fetched as needed."""
 
-    def __init__(self, transport: Transport, listing: Listing[Answer, Row]) -> None:
+    def __init__(self, transport: SyncTransport, listing: PagedQuery[Answer, Row]) -> None:
         self._transport = transport
         self._listing = listing
 
     def __iter__(self) -> Iterator[Row]:
-        """All rows from the first on."""
+        """Yield all rows from the first on."""
         for page in self.pages():
-            yield from self._listing.rows(page)
+            yield from self._listing.get_rows(page)
 
     def pages(self) -> Iterator[Answer]:
-        """The answers with what else is in them, totals say."""
-        call: Call[Answer] | None = self._listing.first()
+        """Yield the responses with their other members, e.g. totals."""
+        call: RpcCall[Answer] | None = self._listing.build_first_call()
         while call is not None:
-            page = self._transport.answer(call)
+            page = self._transport.execute_call(call)
             yield page
-            call = self._listing.after(page)
+            call = self._listing.find_next_call(page)
 
 
-def unary(build: Callable[P, Call[Answer]]) -> Method[P, Answer]:
-    """A call that is answered once."""
-    return Method(build, Transport.answer)
+def make_unary_method(build: Callable[P, RpcCall[Answer]]) -> ServiceMethod[P, Answer]:
+    """Return a method for an RPC with one response."""
+    return ServiceMethod(build, SyncTransport.execute_call)
 
 
-def listed(build: Callable[P, Listing[Answer, Row]]) -> Method[P, Pages[Answer, Row]]:
-    """A call that is answered page by page."""
-    return Method(build, Pages)
+def make_list_method(
+    build: Callable[P, PagedQuery[Answer, Row]],
+) -> ServiceMethod[P, Pages[Answer, Row]]:
+    """Return a method for a paged RPC."""
+    return ServiceMethod(build, Pages)
 
 
-def streamed(build: Callable[P, Watching[Answer]]) -> Method[P, Iterator[Answer]]:
-    """A call that is answered by a stream."""
-    return Method(build, Transport.follow)
+def make_stream_method(
+    build: Callable[P, WatchSession[Answer]],
+) -> ServiceMethod[P, Iterator[Answer]]:
+    """Return a method for a streaming RPC."""
+    return ServiceMethod(build, SyncTransport.stream_updates)
 
 
-class Merchant(Service):
-    """A merchant's back end: payments, what became of them, refunds."""
+class Merchant(ServiceClient):
+    """Calls of a merchant's back end: payments and refunds."""
 
-    create_payment = unary(merchant.create_payment)
-    get_payment = unary(merchant.get_payment)
-    list_payment_events = unary(merchant.list_payment_events)
-    get_payment_status = unary(merchant.get_payment_status)
-    watch_payment = streamed(merchant.watch_payment)
-    cancel_payment = unary(merchant.cancel_payment)
-    list_payments = listed(merchant.list_payments)
-    list_merchant_payments = listed(merchant.list_merchant_payments)
-    get_receipt = unary(merchant.get_receipt)
-    create_refund = unary(merchant.create_refund)
-    watch_refund = streamed(merchant.watch_refund)
+    create_payment = make_unary_method(merchant.create_payment)
+    get_payment = make_unary_method(merchant.get_payment)
+    list_payment_events = make_unary_method(merchant.list_payment_events)
+    get_payment_status = make_unary_method(merchant.get_payment_status)
+    watch_payment = make_stream_method(merchant.watch_payment)
+    cancel_payment = make_unary_method(merchant.cancel_payment)
+    list_payments = make_list_method(merchant.list_payments)
+    list_merchant_payments = make_list_method(merchant.list_merchant_payments)
+    get_receipt = make_unary_method(merchant.get_receipt)
+    create_refund = make_unary_method(merchant.create_refund)
+    watch_refund = make_stream_method(merchant.watch_refund)
 
     def wait_final(
-        self, payment_id: str, **options: Unpack[merchant.MerchantOptions]
+        self, payment_id: str, **options: Unpack[merchant.MerchantCallOptions]
     ) -> GetPaymentStatusResponse:
-        """The final status of a payment; DeadlineError, a TimeoutError, if it takes longer."""
+        """Return the final status of a payment; raise DeadlineError, a TimeoutError, on timeout."""
         *_, last = self.watch_payment(payment_id, **options)
         return last.payment
 
@@ -157,26 +163,26 @@ class Merchant(Service):
         payment_id: str,
         *,
         refund_id: str | None = None,
-        **options: Unpack[merchant.MerchantOptions],
+        **options: Unpack[merchant.MerchantCallOptions],
     ) -> Refund:
-        """Return a refund once it is final, the payment's newest one unless another is named.
+        """Return a refund once it is final: the given refund, or the payment's newest.
 
-        DeadlineError if it takes longer.
+        Raise DeadlineError on timeout.
         """
         *_, last = self.watch_refund(payment_id, refund_id=refund_id, **options)
         return last.refund
 
 
-class Gateway(Service):
-    """A wallet: what a payment is about, what accounts can pay it with, paying."""
+class Gateway(ServiceClient):
+    """Calls of a wallet: payments, options, actions, confirm."""
 
-    get_payment = unary(gateway.get_payment)
-    get_payment_options = unary(gateway.get_payment_options)
-    fetch_action = unary(gateway.fetch_action)
-    confirm_payment = unary(gateway.confirm_payment)
-    get_payment_status = unary(gateway.get_payment_status)
-    cancel_payment = unary(gateway.cancel_payment)
-    watch_payment = streamed(gateway.watch_payment)
+    get_payment = make_unary_method(gateway.get_payment)
+    get_payment_options = make_unary_method(gateway.get_payment_options)
+    fetch_action = make_unary_method(gateway.fetch_action)
+    confirm_payment = make_unary_method(gateway.confirm_payment)
+    get_payment_status = make_unary_method(gateway.get_payment_status)
+    cancel_payment = make_unary_method(gateway.cancel_payment)
+    watch_payment = make_stream_method(gateway.watch_payment)
 
     def executable_actions(
         self,
@@ -184,13 +190,13 @@ class Gateway(Service):
         option: PaymentOption,
         *,
         collected_data: Json = None,
-        **options: Unpack[Options],
+        **options: Unpack[CallOptions],
     ) -> list[Action]:
-        """The actions of an option as a wallet executes them: those to be fetched are fetched."""
-        found = []
+        """Return the actions of an option in executable form: build actions are resolved."""
+        actions = []
         for action in option.actions:
             if not action.HasField("build"):
-                found.append(action)
+                actions.append(action)
                 continue
             fetched = self.fetch_action(
                 payment_id,
@@ -199,42 +205,44 @@ class Gateway(Service):
                 collected_data=collected_data,
                 **options,
             )
-            found += fetched.actions
-        return found
+            actions += fetched.actions
+        return actions
 
-    def wait_final(self, payment_id: str, **options: Unpack[Options]) -> GetPaymentStatusResponse:
-        """The final status of a payment; DeadlineError, a TimeoutError, if it takes longer."""
+    def wait_final(
+        self, payment_id: str, **options: Unpack[CallOptions]
+    ) -> GetPaymentStatusResponse:
+        """Return the final status of a payment; raise DeadlineError, a TimeoutError, on timeout."""
         *_, last = self.watch_payment(payment_id, **options)
         return last.payment
 
 
-class Admin(Service):
-    """A partner's back end: merchants, where they want their money, the sandbox."""
+class Admin(ServiceClient):
+    """Calls of a partner's back end: merchants, settlement destinations, the sandbox."""
 
-    create_merchant = unary(admin.create_merchant)
-    list_merchants = listed(admin.list_merchants)
-    get_merchant = unary(admin.get_merchant)
-    update_merchant = unary(admin.update_merchant)
-    delete_merchant = unary(admin.delete_merchant)
-    list_settlements = unary(admin.list_settlements)
-    create_crypto_settlements = unary(admin.create_crypto_settlements)
-    update_crypto_settlement = unary(admin.update_crypto_settlement)
-    delete_crypto_settlement = unary(admin.delete_crypto_settlement)
-    simulate_payment = unary(admin.simulate_payment)
-    get_test_clock = unary(admin.get_test_clock)
-    advance_test_clock = unary(admin.advance_test_clock)
+    create_merchant = make_unary_method(admin.create_merchant)
+    list_merchants = make_list_method(admin.list_merchants)
+    get_merchant = make_unary_method(admin.get_merchant)
+    update_merchant = make_unary_method(admin.update_merchant)
+    delete_merchant = make_unary_method(admin.delete_merchant)
+    list_settlements = make_unary_method(admin.list_settlements)
+    create_crypto_settlements = make_unary_method(admin.create_crypto_settlements)
+    update_crypto_settlement = make_unary_method(admin.update_crypto_settlement)
+    delete_crypto_settlement = make_unary_method(admin.delete_crypto_settlement)
+    simulate_payment = make_unary_method(admin.simulate_payment)
+    get_test_clock = make_unary_method(admin.get_test_clock)
+    advance_test_clock = make_unary_method(admin.advance_test_clock)
 
 
-class Webhook(Service):
-    """A partner's back end: who is told of changes, and what became of each attempt."""
+class Webhook(ServiceClient):
+    """Calls of a partner's back end: webhook endpoints and delivery attempts."""
 
-    create_webhook_endpoint = unary(webhook.create_webhook_endpoint)
-    list_webhook_endpoints = listed(webhook.list_webhook_endpoints)
-    get_webhook_endpoint = unary(webhook.get_webhook_endpoint)
-    update_webhook_endpoint = unary(webhook.update_webhook_endpoint)
-    delete_webhook_endpoint = unary(webhook.delete_webhook_endpoint)
-    rotate_webhook_secret = unary(webhook.rotate_webhook_secret)
-    list_webhook_attempts = unary(webhook.list_webhook_attempts)
-    replay_webhook = unary(webhook.replay_webhook)
-    replay_webhooks_since = unary(webhook.replay_webhooks_since)
-    take_webhooks = unary(webhook.take_webhooks)
+    create_webhook_endpoint = make_unary_method(webhook.create_webhook_endpoint)
+    list_webhook_endpoints = make_list_method(webhook.list_webhook_endpoints)
+    get_webhook_endpoint = make_unary_method(webhook.get_webhook_endpoint)
+    update_webhook_endpoint = make_unary_method(webhook.update_webhook_endpoint)
+    delete_webhook_endpoint = make_unary_method(webhook.delete_webhook_endpoint)
+    rotate_webhook_secret = make_unary_method(webhook.rotate_webhook_secret)
+    list_webhook_attempts = make_unary_method(webhook.list_webhook_attempts)
+    replay_webhook = make_unary_method(webhook.replay_webhook)
+    replay_webhooks_since = make_unary_method(webhook.replay_webhooks_since)
+    take_webhooks = make_unary_method(webhook.take_webhooks)

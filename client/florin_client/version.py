@@ -1,4 +1,4 @@
-"""Which client this is."""
+"""Name and version of this client."""
 
 from importlib.metadata import version
 

@@ -1,4 +1,4 @@
-"""Verify webhooks as Standard Webhooks 1.0 signs them, and describe what they carry."""
+"""Verify webhooks signed by Standard Webhooks 1.0; types of their bodies."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Literal, NotRequired, TypedDict, cast
 
 TOLERANCE_S = 300
-# what the names of headers begin with; both families carry the same values
-_FAMILIES = ("webhook", "svix")
-_PARTS = ("id", "timestamp", "signature")
-_SECRET, _PUBLIC = "whsec_", "whpk_"
+# prefixes of header names; both families have equal values
+_HEADER_PREFIXES = ("webhook", "svix")
+_HEADER_PARTS = ("id", "timestamp", "signature")
+_SECRET_PREFIX, _PUBLIC_KEY_PREFIX = "whsec_", "whpk_"
 # a message is signed with three secrets at most, each in two ways
 _SIGNATURES_MAX = 16
 
@@ -44,7 +44,7 @@ class Fee(TypedDict):
 
 
 class Processing(TypedDict):
-    """How a buyer pays."""
+    """Payment data once a buyer has committed to an option."""
 
     processing_at: str
     option_amount: AmountValue
@@ -55,34 +55,34 @@ class Processing(TypedDict):
 
 
 class Success(TypedDict):
-    """A payment succeeded."""
+    """Data of a succeeded payment."""
 
     succeeded_at: str
     tx_id: str | None
 
 
 class Failure(TypedDict):
-    """A payment failed."""
+    """Data of a failed payment."""
 
     failed_at: str
     failure_reason: str | None
 
 
 class Cancellation(TypedDict):
-    """A payment was cancelled."""
+    """Data of a cancelled payment."""
 
     cancelled_at: str
     cancellation_reason: str | None
 
 
 class Expiry(TypedDict):
-    """A payment expired."""
+    """Data of an expired payment."""
 
     expired_at: str
 
 
 class Settlement(TypedDict):
-    """The merchant received its money."""
+    """Settlement of a payment to its merchant."""
 
     settled_at: str
     tx_id: str | None
@@ -90,7 +90,7 @@ class Settlement(TypedDict):
 
 
 class RefundSnapshot(TypedDict):
-    """A refund as it was when an event happened."""
+    """Snapshot of a refund at the time of an event."""
 
     refund_id: str
     status: Literal["pending", "processing", "succeeded", "failed"]
@@ -102,7 +102,7 @@ class RefundSnapshot(TypedDict):
 
 
 class PaymentSnapshot(TypedDict):
-    """A payment as it was when an event happened; a section is None until it is reached."""
+    """Snapshot of a payment at the time of an event; a section is None until it is reached."""
 
     payment_id: str
     merchant_id: str
@@ -124,7 +124,7 @@ class PaymentSnapshot(TypedDict):
 
 
 class Event(TypedDict):
-    """The body of a webhook. More types and members may be added: ignore those you do not know."""
+    """The body of a webhook. Types and members can be added: ignore those you do not know."""
 
     id: str
     type: str
@@ -134,7 +134,7 @@ class Event(TypedDict):
 
 
 class WebhookError(ValueError):
-    """A message that is not what it seems: nothing of it is to be believed."""
+    """A message that fails verification: do not trust any part of it."""
 
 
 def verify(
@@ -147,33 +147,33 @@ def verify(
 ) -> Event:
     """Return the event of a message after its signature was verified; else raise WebhookError.
 
-    The headers may be those that begin with `webhook-` or with `svix-`. `body` is what came, byte
-    for byte. `key` is an endpoint's secret (`whsec_…`), or its public key (`whpk_…`), which needs
-    the package `cryptography`. A message that was signed longer ago than `tolerance_s`, or as much
-    in the future, is refused: it may have been caught and sent again.
+    `headers` need the family that starts with `webhook-`, or the family with `svix-`. `body` must
+    be the received bytes, unchanged. `key` is an endpoint's secret (`whsec_…`), or its public key
+    (`whpk_…`), which needs the package `cryptography`. A message that was signed longer ago than
+    `tolerance_s`, or as far in the future, is refused: it can be a replay of a captured message.
     """
     raw = body.encode() if isinstance(body, str) else body
-    event_id, at, signed = _signed_by(headers)
+    event_id, at, signed = _get_signature_headers(headers)
     if not (at.isascii() and at.isdigit() and len(at) <= 12):
-        raise WebhookError("the timestamp is no time")
+        raise WebhookError("the timestamp is invalid")
     if abs(now() - int(at)) > tolerance_s:
-        raise WebhookError("the timestamp is too long ago, or in the future")
+        raise WebhookError("the timestamp is too old, or in the future")
     content = f"{event_id}.{at}.".encode() + raw
-    if not _signed(content, signed.split(" ")[:_SIGNATURES_MAX], key):
-        raise WebhookError("no signature is right")
+    if not _has_valid_signature(content, signed.split(" ")[:_SIGNATURES_MAX], key):
+        raise WebhookError("no signature is valid")
     try:
         event = json.loads(raw)
     except ValueError:
-        raise WebhookError("the body is no JSON") from None
+        raise WebhookError("the body is not JSON") from None
     if not isinstance(event, dict):
-        raise WebhookError("the body is no JSON object")
+        raise WebhookError("the body is not a JSON object")
     return cast("Event", event)
 
 
-def _signed_by(headers: Mapping[str, str]) -> list[str]:
-    """Return id, timestamp and signatures of the first family of headers that is complete."""
+def _get_signature_headers(headers: Mapping[str, str]) -> list[str]:
+    """Return id, timestamp and signatures of the first complete family of headers."""
     lower = {name.lower(): value for name, value in headers.items()}
-    names = [[f"{family}-{part}" for part in _PARTS] for family in _FAMILIES]
+    names = [[f"{family}-{part}" for part in _HEADER_PARTS] for family in _HEADER_PREFIXES]
     for family in names:
         if all(name in lower for name in family):
             return [lower[name] for name in family]
@@ -181,30 +181,36 @@ def _signed_by(headers: Mapping[str, str]) -> list[str]:
     raise WebhookError(f"the header {missing} is missing")
 
 
-def _signed(content: bytes, signatures: list[str], key: str) -> bool:
-    """True if one of the signatures of the key's kind is right."""
-    if key.startswith(_PUBLIC):
-        kind, is_right = "v1a", _public(_decoded(key.removeprefix(_PUBLIC)), content)
+def _has_valid_signature(content: bytes, signatures: list[str], key: str) -> bool:
+    """Return True if one of the signatures of the key's kind is valid."""
+    if key.startswith(_PUBLIC_KEY_PREFIX):
+        kind, is_right = (
+            "v1a",
+            _make_public_key_verifier(_decode_key(key.removeprefix(_PUBLIC_KEY_PREFIX)), content),
+        )
     else:
-        kind, is_right = "v1", _shared(_decoded(key.removeprefix(_SECRET)), content)
-    for one in signatures:
-        version, _, text = one.partition(",")
+        kind, is_right = (
+            "v1",
+            _make_secret_verifier(_decode_key(key.removeprefix(_SECRET_PREFIX)), content),
+        )
+    for signature in signatures:
+        version, _, text = signature.partition(",")
         if version == kind:
             try:
-                found = base64.b64decode(text, validate=True)
+                candidate = base64.b64decode(text, validate=True)
             except (binascii.Error, ValueError):
                 continue
-            if is_right(found):
+            if is_right(candidate):
                 return True
     return False
 
 
-def _shared(secret: bytes, content: bytes) -> Callable[[bytes], bool]:
-    wanted = hmac.digest(secret, content, "sha256")
-    return lambda found: hmac.compare_digest(found, wanted)
+def _make_secret_verifier(secret: bytes, content: bytes) -> Callable[[bytes], bool]:
+    expected = hmac.digest(secret, content, "sha256")
+    return lambda result: hmac.compare_digest(result, expected)
 
 
-def _public(key: bytes, content: bytes) -> Callable[[bytes], bool]:
+def _make_public_key_verifier(key: bytes, content: bytes) -> Callable[[bytes], bool]:
     try:
         from cryptography.exceptions import InvalidSignature  # noqa: PLC0415  (an extra)
         from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415
@@ -212,17 +218,17 @@ def _public(key: bytes, content: bytes) -> Callable[[bytes], bool]:
         )
     except ImportError:
         raise ImportError(
-            "public keys of webhooks are used with cryptography: pip install cryptography, or "
+            "public keys of webhooks need cryptography: pip install cryptography, or "
             "verify with the endpoint's secret"
         ) from None
     try:
         public = Ed25519PublicKey.from_public_bytes(key)
     except ValueError:
-        raise WebhookError("the key is no public key of webhooks") from None
+        raise WebhookError("the key is not a public key of webhooks") from None
 
-    def is_right(found: bytes) -> bool:
+    def is_right(result: bytes) -> bool:
         try:
-            public.verify(found, content)
+            public.verify(result, content)
         except InvalidSignature:
             return False
         return True
@@ -230,11 +236,11 @@ def _public(key: bytes, content: bytes) -> Callable[[bytes], bool]:
     return is_right
 
 
-def _decoded(text: str) -> bytes:
+def _decode_key(text: str) -> bytes:
     try:
         key = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         key = b""
     if not key:
-        raise WebhookError("the key is no secret of webhooks")
+        raise WebhookError("the key is not a secret of webhooks")
     return key

@@ -1,6 +1,6 @@
 """A REST gateway for gRPC services, driven by google.api.http and a JSON dialect in protos.
 
-A name is imported when it is asked for: who wants the JSON of a message needs no web server.
+Names are imported on first use: converting a message to JSON needs no web server.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from florin_gateway.app import Gateway
-    from florin_gateway.backends import Local
+    from florin_gateway.app import RestGateway
+    from florin_gateway.backends import LocalBackend
     from florin_gateway.plain import (
-        PlainAnswer,
         PlainEvent,
         PlainEvents,
         PlainHandler,
         PlainRequest,
+        PlainResponse,
     )
-    from florin_gateway.profiles import Profile
-    from florin_gateway.remote import Remote
+    from florin_gateway.profiles import JsonProfile
+    from florin_gateway.remote import RemoteBackend
     from florin_gateway.routes import RouteError
-    from florin_gateway.rpc import Backend, CallError
+    from florin_gateway.rpc import CallError, RpcBackend
     from florin_gateway.server import HttpServer
     from florin_gateway.settings import (
         GatewaySettings,
@@ -31,41 +31,41 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "Backend",
     "CallError",
-    "Gateway",
     "GatewaySettings",
     "GuardSettings",
     "HeaderSettings",
     "HttpServer",
-    "Local",
-    "PlainAnswer",
+    "JsonProfile",
+    "LocalBackend",
     "PlainEvent",
     "PlainEvents",
     "PlainHandler",
     "PlainRequest",
-    "Profile",
-    "Remote",
+    "PlainResponse",
+    "RemoteBackend",
+    "RestGateway",
     "RouteError",
+    "RpcBackend",
     "ServerSettings",
 ]
 
 _MODULES = {
-    "app": ("Gateway",),
-    "backends": ("Local",),
-    "plain": ("PlainAnswer", "PlainEvent", "PlainEvents", "PlainHandler", "PlainRequest"),
-    "profiles": ("Profile",),
-    "remote": ("Remote",),
+    "app": ("RestGateway",),
+    "backends": ("LocalBackend",),
+    "plain": ("PlainEvent", "PlainEvents", "PlainHandler", "PlainRequest", "PlainResponse"),
+    "profiles": ("JsonProfile",),
+    "remote": ("RemoteBackend",),
     "routes": ("RouteError",),
-    "rpc": ("Backend", "CallError"),
+    "rpc": ("CallError", "RpcBackend"),
     "server": ("HttpServer",),
     "settings": ("GatewaySettings", "GuardSettings", "HeaderSettings", "ServerSettings"),
 }
-_PLACES = {name: module for module, names in _MODULES.items() for name in names}
+_MODULE_BY_NAME = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """One of the names, from its module."""
-    if name not in _PLACES:
+    """Return one of the names, imported from its module."""
+    if name not in _MODULE_BY_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULE_BY_NAME[name]}"), name)

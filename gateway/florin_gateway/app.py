@@ -1,8 +1,9 @@
-"""The gateway as an ASGI application: one request, from its headers to its answer.
+"""The gateway as an ASGI application: one request, from its headers to its response.
 
 Order of checks: headers, route, printable ASCII, media type and size; then the RPC, in which the
-server checks credentials, version and rate. A fault of body or query is known before the RPC but
-must not be told to strangers: it travels with the RPC, for the server to refuse in its turn.
+server checks credentials, version and rate. The gateway finds faults of body and query before the
+RPC, but must not report them to unknown callers. They travel with the RPC, and the server refuses
+them in the order of its checks.
 """
 
 from __future__ import annotations
@@ -23,35 +24,41 @@ from florin_gateway.errors import (
     FAULT_KEY,
     INVALID_PARAMS,
     RefusedError,
-    internal_error,
-    refusal_of,
+    make_internal_error,
+    to_refused_error,
 )
-from florin_gateway.exchange import ClientGoneError, Exchange, Scope, Send, path_of, peer_of
-from florin_gateway.forwarded import is_near
-from florin_gateway.headers import HeaderRules, Headers, Incoming, event_id, request_id_of
-from florin_gateway.hold import End, Hold, Receive
-from florin_gateway.httprule import ROOT, PathError, Router, TemplateError, parse_template
-from florin_gateway.jsoncodec import Codec
-from florin_gateway.longpoll import hold_answer
-from florin_gateway.observed import Observe, Observed
+from florin_gateway.exchange import ClientGoneError, HttpExchange, Scope, Send, get_path, get_peer
+from florin_gateway.forwarded import is_private_peer
+from florin_gateway.headers import (
+    HeaderRules,
+    Headers,
+    RequestHeaders,
+    get_request_id,
+    parse_event_id,
+)
+from florin_gateway.hold import Receive, RequestWait, WaitEnd
+from florin_gateway.httprule import ROOT, PathError, PathRouter, TemplateError, parse_template
+from florin_gateway.jsoncodec import JsonCodec
+from florin_gateway.longpoll import poll_response
+from florin_gateway.observed import ObservedExchange, RequestObserver
 from florin_gateway.parameters import parse_query
 from florin_gateway.plain import (
-    PlainAnswer,
     PlainEvents,
     PlainHandler,
     PlainRequest,
+    PlainResponse,
     PlainRoute,
-    Refusals,
-    wants_page,
+    RefusalRenderer,
+    is_page_request,
 )
 from florin_gateway.routes import (
-    Binding,
+    RouteBinding,
     RouteError,
     add_routes,
     check_aliases,
     compile_routes,
 )
-from florin_gateway.rpc import Backend, CallError, Metadata
+from florin_gateway.rpc import CallError, Metadata, RpcBackend
 from florin_gateway.settings import GatewaySettings
 from florin_gateway.sse import EventStream
 
@@ -60,39 +67,39 @@ logger = logging.getLogger(__name__)
 _SCHEMES = (b"http", b"https")
 
 
-class Gateway:
-    """REST over the RPCs of a back end.
+class RestGateway:
+    """REST over the RPCs of a backend.
 
-    `services` are the descriptors whose google.api.http rules become routes; RouteError if one of
-    them is wrong. Further plain routes may be added before the first request. `observe` is told of
-    every request. `refusals` may answer people who read in a browser what is no RPC. Gateways of
-    the same services in one process may share a `codec`, which compiles for them once; it then
-    says what becomes of unknown members, instead of the settings.
+    The google.api.http rules of `services` become routes; raise RouteError if a rule is invalid.
+    Further plain routes can be added before the first request. `observer` is called for every
+    request. `render_refusal` can render errors as pages for people in browsers, except for RPCs.
+    Gateways of equal services in one process can share a `codec`, which compiles for them once; it
+    then decides about unknown members, instead of the settings.
     """
 
     def __init__(
         self,
-        backend: Backend,
+        backend: RpcBackend,
         services: Iterable[ServiceDescriptor],
         settings: GatewaySettings | None = None,
         *,
-        observe: Observe | None = None,
-        refusals: Refusals | None = None,
-        codec: Codec | None = None,
+        observer: RequestObserver | None = None,
+        render_refusal: RefusalRenderer | None = None,
+        codec: JsonCodec | None = None,
     ) -> None:
         self.settings = settings or GatewaySettings()
-        self._observe = observe
-        self._refusals = refusals
-        self.rules = HeaderRules(self.settings.headers)
-        self._router: Router[Binding | PlainRoute] = Router()
-        codec = codec or Codec(ignore_unknown=self.settings.ignore_unknown)
+        self._observer = observer
+        self._render_refusal = render_refusal
+        self.header_rules = HeaderRules(self.settings.headers)
+        self._router: PathRouter[RouteBinding | PlainRoute] = PathRouter()
+        codec = codec or JsonCodec(ignore_unknown=self.settings.ignore_unknown)
         self.bindings = list(compile_routes(services, backend, codec))
-        check_aliases(self.bindings, self.rules)
+        check_aliases(self.bindings, self.header_rules)
         add_routes(self._router, self.bindings)
-        self._held: set[Hold] = set()
-        self._stopping = False
-        self._wondered = False
-        self._told_by = self.settings.proxies.header.encode()
+        self._waits: set[RequestWait] = set()
+        self._is_stopping = False
+        self._has_warned_of_proxy = False
+        self._proxy_header = self.settings.proxies.header.encode()
 
     def add_route(
         self, method: str, path: str, handler: PlainHandler, *, cors: bool = False
@@ -104,40 +111,43 @@ class Gateway:
         except TemplateError as error:
             raise RouteError(str(error)) from error
 
-    def reserve(self, *segments: str) -> None:
-        """Keep paths that begin with one of them from routes that begin with a variable."""
+    def reserve_paths(self, *segments: str) -> None:
+        """Reserve first segments of paths: routes that start with a variable do not match them."""
         for segment in segments:
             self._router.reserve(segment)
 
     def stop(self) -> None:
-        """End what is held: polls answer what they saw last, streams close. Later ones too."""
-        self._stopping = True
-        for hold in list(self._held):
-            hold.finish(End.STOPPED)
+        """End long polls and streams: polls return the last state they saw, streams close.
+
+        Later polls and streams end at once too.
+        """
+        self._is_stopping = True
+        for hold in list(self._waits):
+            hold.finish(WaitEnd.STOPPED)
 
     def allows_cors(self, path: str) -> bool:
-        """True if browsers of every origin may read answers at this path, errors included."""
+        """Return True if browsers of every origin can read responses and errors at this path."""
         if self.settings.lenient_paths:
-            path = _without_extra_slashes(path)
-        if self._lists_cors(path):
+            path = _strip_extra_slashes(path)
+        if self._is_cors_path(path):
             return True
         try:
-            methods = self._router.methods(path)
-            found = [self._router.find(method, path) for method in methods]
+            methods = self._router.list_methods(path)
+            routes = [self._router.find_route(method, path) for method in methods]
         except PathError:
             return False
-        return any(route is not None and route[0].cors for route in found)
+        return any(route is not None and route[0].cors for route in routes)
 
-    def headers_at(self, method: str, path: str) -> Headers:
-        """Headers of every answer to such a request beyond the usual ones, refusals included."""
+    def list_response_headers(self, method: str, path: str) -> Headers:
+        """Return the extra headers of every response to such a request, errors included."""
         try:
-            found = self._find(method, path)
+            route = self._find_route(method, path)
         except PathError:
-            found = None
-        own = found[0].headers if found is not None else []
-        return [*self.rules.cors, *own] if self.allows_cors(path) else own
+            route = None
+        own = route[0].headers if route is not None else []
+        return [*self.header_rules.cors_headers, *own] if self.allows_cors(path) else own
 
-    def _lists_cors(self, path: str) -> bool:
+    def _is_cors_path(self, path: str) -> bool:
         return any(
             path == listed or (listed.endswith("*") and path.startswith(listed[:-1]))
             for listed in self.settings.cors_paths
@@ -146,150 +156,168 @@ class Gateway:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
         if scope["type"] == "lifespan":
-            await _lifespan(receive, send)
+            await _handle_lifespan(receive, send)
         if scope["type"] != "http":
             return
-        exchange = Exchange(scope, receive, send, self.rules)
-        if self._observe is None:
+        exchange = HttpExchange(scope, receive, send, self.header_rules)
+        if self._observer is None:
             await self._serve(exchange)
             return
-        seen = Observed(exchange, self._observe(scope["headers"], partial(self._peer, scope)))
+        seen = ObservedExchange(
+            exchange, self._observer(scope["headers"], partial(self._get_peer, scope))
+        )
         try:
             await self._serve(exchange)
         finally:
             seen.end()
 
-    async def _serve(self, exchange: Exchange) -> None:
+    async def _serve(self, exchange: HttpExchange) -> None:
         try:
             try:
                 await self._handle(exchange)
             except CallError as failure:
                 if failure.code is grpc.StatusCode.DEADLINE_EXCEEDED:
-                    _note_late(exchange)
-                raise refusal_of(failure, exchange.request_type) from failure
+                    _log_deadline_exceeded(exchange)
+                raise to_refused_error(failure, exchange.request_type) from failure
             except PathError as error:
-                raise RefusedError(400, INVALID_PARAMS, f"The path holds {error}") from error
+                raise RefusedError(400, INVALID_PARAMS, f"The path contains {error}") from error
         except ClientGoneError:
             return
         except RefusedError as refused:
             await self._refuse(exchange, refused)
         except asyncio.CancelledError:
-            # the server waits no longer; an answer that has begun just ends
+            # the server no longer waits; a response that has started just ends
             with contextlib.suppress(RuntimeError):
-                await self._refuse(exchange, internal_error(503))
+                await self._refuse(exchange, make_internal_error(503))
             raise
         except Exception:
-            told = {"request_id": exchange.incoming.request_id}
-            logger.exception("a request failed", extra=told)
-            await self._refuse(exchange, internal_error())
+            log_fields = {"request_id": exchange.request_headers.request_id}
+            logger.exception("request failed unexpectedly", extra=log_fields)
+            await self._refuse(exchange, make_internal_error())
 
-    def _peer(self, scope: Scope) -> str:
-        peer = peer_of(scope)
-        told_by = self._told_by
-        listed = [value.decode("latin-1") for name, value in scope["headers"] if name == told_by]
+    def _get_peer(self, scope: Scope) -> str:
+        peer = get_peer(scope)
+        proxy_header = self._proxy_header
+        listed = [
+            value.decode("latin-1") for name, value in scope["headers"] if name == proxy_header
+        ]
         if not listed:
             return peer
-        client = self.settings.proxies.client(peer, listed)
-        if client == peer and not self._wondered and is_near(peer):
-            self._wondered = True
+        client = self.settings.proxies.get_client(peer, listed)
+        if client == peer and not self._has_warned_of_proxy and is_private_peer(peer):
+            self._has_warned_of_proxy = True
             logger.warning(
-                "%s says whom it was called by and is no trusted proxy: all that comes through it "
-                "counts as one address",
+                "%s sends forwarding headers but is no trusted proxy: all its clients count as one "
+                "address; if it is your proxy, add it to the trusted proxies",
                 peer,
             )
         return client
 
-    def _scheme(self, scope: Scope) -> str:
-        """How the caller came: a proxy that ends TLS says so."""
-        said: bytes | None = dict(scope["headers"]).get(b"x-forwarded-proto")
-        if said in _SCHEMES and self.settings.proxies.trusts(peer_of(scope)):
-            return str(said, "ascii")
-        # a server may leave it out: ASGI has a default for it
+    def _get_scheme(self, scope: Scope) -> str:
+        """Return the scheme that the client used, as reported by a proxy that ends TLS."""
+        scheme: bytes | None = dict(scope["headers"]).get(b"x-forwarded-proto")
+        if scheme in _SCHEMES and self.settings.proxies.is_trusted(get_peer(scope)):
+            return str(scheme, "ascii")
+        # servers can omit it: ASGI defines a default
         return str(scope.get("scheme", "http"))
 
-    async def _refuse(self, exchange: Exchange, refused: RefusedError) -> None:
-        incoming = exchange.incoming
+    async def _refuse(self, exchange: HttpExchange, refusal: RefusedError) -> None:
+        incoming = exchange.request_headers
         if not incoming.request_id:
-            incoming.request_id = request_id_of(exchange.scope["headers"])
+            incoming.request_id = get_request_id(exchange.scope["headers"])
         exchange.cors = exchange.cors or self.allows_cors(exchange.path)
-        if (page := self._page_of(exchange, refused)) is not None:
-            await self._answer_plain(exchange, page)
+        if (page := self._find_refusal_page(exchange, refusal)) is not None:
+            await self._send_plain(exchange, page)
             return
-        body = refused.body(incoming.request_id)
-        await exchange.answer(refused.status, body, refused.metadata, list(refused.headers))
+        body = refusal.encode_body(incoming.request_id)
+        await exchange.send_json(refusal.status, body, refusal.metadata, list(refusal.headers))
 
-    def _page_of(self, exchange: Exchange, refused: RefusedError) -> PlainAnswer | None:
-        """The page that tells a refusal to people; None for programs."""
+    def _find_refusal_page(
+        self, exchange: HttpExchange, refusal: RefusedError
+    ) -> PlainResponse | None:
+        """Return the page that shows an error to people; None for programs."""
         scope = exchange.scope
-        # RPCs are named, plain routes are called by their paths
+        # routes of RPCs have names, plain routes have paths
         rpc = exchange.route and not exchange.route.startswith("/")
-        if self._refusals is None or rpc or not wants_page(scope["method"], scope["headers"]):
+        if (
+            self._render_refusal is None
+            or rpc
+            or not is_page_request(scope["method"], scope["headers"])
+        ):
             return None
         try:
             query = parse_query(scope["query_string"])
         except RefusedError:
             query = []
         request = PlainRequest(
-            scope["method"], {}, query, scope["headers"], b"", exchange.peer, self._scheme(scope)
+            scope["method"],
+            {},
+            query,
+            scope["headers"],
+            b"",
+            exchange.peer,
+            self._get_scheme(scope),
         )
-        page = self._refusals(request, exchange.path, refused)
-        return page and replace(page, headers=(*page.headers, *refused.headers))
+        page = self._render_refusal(request, exchange.path, refusal)
+        return page and replace(page, headers=(*page.headers, *refusal.headers))
 
-    async def _handle(self, exchange: Exchange) -> None:
-        scope, incoming = exchange.scope, exchange.incoming
-        exchange.path = path_of(scope)
+    async def _handle(self, exchange: HttpExchange) -> None:
+        scope, incoming = exchange.scope, exchange.request_headers
+        exchange.path = get_path(scope)
         method = scope["method"]
-        # first, as refusals of the headers are answers of the route too
-        found = self._find(method, exchange.path)
-        if found is not None:
-            exchange.route_headers = found[0].headers
-        self.rules.read(scope["headers"], incoming)
+        # first, because errors about headers are responses of the route too
+        match = self._find_route(method, exchange.path)
+        if match is not None:
+            exchange.route_headers = match[0].headers
+        self.header_rules.parse_headers(scope["headers"], incoming)
         incoming.profile = self.settings.profile or incoming.profile
-        if incoming.encoded:
+        if incoming.has_content_encoding:
             raise RefusedError(415, INVALID_PARAMS, "Content-Encoding is not supported")
-        if found is None:
+        if match is None:
             await self._handle_unrouted(exchange, method)
             return
-        route, texts = found
+        route, texts = match
         exchange.route = route.name
-        exchange.cors = route.cors or self._lists_cors(exchange.path)
-        exchange.peer = self._peer(scope)
+        exchange.cors = route.cors or self._is_cors_path(exchange.path)
+        exchange.peer = self._get_peer(scope)
         if isinstance(route, PlainRoute):
-            await self._plain(exchange, route, texts)
+            await self._handle_plain(exchange, route, texts)
             return
         exchange.request_type = route.method.input_type
         if route.aliases:
-            self.rules.read_aliases(scope["headers"], incoming, route.aliases)
+            self.header_rules.parse_aliases(scope["headers"], incoming, route.aliases)
         incoming.check_ascii()
         exchange.timeout_s = self.settings.deadline_s
         if incoming.timeout_s is not None:
             exchange.timeout_s = min(exchange.timeout_s, incoming.timeout_s)
-        if route.stream is not None:
-            await self._stream(exchange, route, texts)
+        if route.stream_method is not None:
+            await self._handle_stream(exchange, route, texts)
         else:
-            await self._unary(exchange, route, texts)
+            await self._handle_unary(exchange, route, texts)
 
     # routing
-    def _find(self, method: str, path: str) -> tuple[Binding | PlainRoute, tuple[str, ...]] | None:
-        found = self._router.find(method, path)
-        if found is None and self.settings.lenient_paths:
-            other = _without_extra_slashes(path)
-            found = self._router.find(method, other) if other != path else None
-        return found
+    def _find_route(
+        self, method: str, path: str
+    ) -> tuple[RouteBinding | PlainRoute, tuple[str, ...]] | None:
+        match = self._router.find_route(method, path)
+        if match is None and self.settings.lenient_paths:
+            other = _strip_extra_slashes(path)
+            match = self._router.find_route(method, other) if other != path else None
+        return match
 
-    async def _handle_unrouted(self, exchange: Exchange, method: str) -> None:
+    async def _handle_unrouted(self, exchange: HttpExchange, method: str) -> None:
         path = exchange.path
         if self.settings.lenient_paths:
-            path = _without_extra_slashes(path)
+            path = _strip_extra_slashes(path)
         exchange.cors = self.allows_cors(path)
         if method == "OPTIONS" and exchange.cors:
-            headers = self.rules.preflight(
-                exchange.incoming.request_id, self.settings.cors_max_age_s
+            headers = self.header_rules.build_preflight_headers(
+                exchange.request_headers.request_id, self.settings.cors_max_age_s
             )
             await exchange.send({"type": "http.response.start", "status": 204, "headers": headers})
             await exchange.send({"type": "http.response.body", "body": b""})
             return
-        methods = self._router.methods(path)
+        methods = self._router.list_methods(path)
         if not methods:
             raise RefusedError(404, INVALID_PARAMS, "Path not found")
         if exchange.cors:
@@ -298,139 +326,159 @@ class Gateway:
         raise RefusedError(405, INVALID_PARAMS, "Method not allowed", headers=[(b"allow", allow)])
 
     # RPCs with one answer
-    async def _unary(self, exchange: Exchange, binding: Binding, texts: tuple[str, ...]) -> None:
+    async def _handle_unary(
+        self, exchange: HttpExchange, binding: RouteBinding, texts: tuple[str, ...]
+    ) -> None:
         started = time.monotonic()
         body = b""
         limit = binding.body_bytes_max or self.settings.body_bytes_max
         if binding.has_body:
-            exchange.incoming.check_json()
-            body = await exchange.body(limit)
+            exchange.request_headers.check_json()
+            body = await exchange.read_body(limit)
         elif exchange.scope["method"] == "GET":
-            exchange.check_unread_body(limit)
+            exchange.check_unread_body_size(limit)
         else:
-            # ignored, but no longer than any other
-            await exchange.body(limit)
+            # ignored, but limited like any other body
+            await exchange.read_body(limit)
         try:
-            request, held_ms = binding.read_request(
-                body, exchange.scope["query_string"], texts, exchange.incoming.profile
+            request, held_ms = binding.parse_request(
+                body, exchange.scope["query_string"], texts, exchange.request_headers.profile
             )
         except RefusedError as fault:
-            await self._refuse_in_turn(exchange, binding, fault)
+            await self._refuse_after_auth(exchange, binding, fault)
             return
         seconds = min((held_ms or 0) / 1000, self.settings.poll_s_max)
-        hold = seconds > 0 and binding.poll is not None and not self._stopping
+        hold = seconds > 0 and binding.poll_plan is not None and not self._is_stopping
         answer: Any = None
         metadata: Metadata = ()
-        if hold and binding.poll is not None:
-            exchange.route = binding.poll.name
-        if hold and binding.reads:
-            answer, metadata = await self._hold(exchange, binding, texts, None, seconds)
+        if hold and binding.poll_plan is not None:
+            exchange.route = binding.poll_plan.name
+        if hold and binding.is_read:
+            answer, metadata = await self._long_poll(exchange, binding, texts, None, seconds)
         if answer is None:
-            answer, metadata = await self._call(exchange, binding, request)
-            if hold and not binding.reads and not answer.is_final:
+            answer, metadata = await self._call_unary(exchange, binding, request)
+            if hold and not binding.is_read and not answer.is_final:
                 left = seconds - (time.monotonic() - started)
-                answer, _ = await self._hold(exchange, binding, texts, answer, left)
-        encode = binding.encode[exchange.incoming.profile]
-        await exchange.answer(binding.success_status, encode(answer), metadata)
+                answer, _ = await self._long_poll(exchange, binding, texts, answer, left)
+        encode = binding.encoders[exchange.request_headers.profile]
+        await exchange.send_json(binding.success_status, encode(answer), metadata)
 
-    async def _call(
-        self, exchange: Exchange, binding: Binding, request: Any
+    async def _call_unary(
+        self, exchange: HttpExchange, binding: RouteBinding, request: Any
     ) -> tuple[Any, Metadata]:
-        call = binding.unary
+        call = binding.unary_method
         if call is None:
-            raise RuntimeError("a stream was called for one answer")
-        # what changes something runs to its end, whether or not its client stays
-        receive = exchange.receive if binding.reads else None
+            raise RuntimeError("a streaming RPC was called as a unary RPC")
+        # mutations run to their end, whether or not the client stays
+        receive = exchange.receive if binding.is_read else None
         timeout_s = exchange.timeout_s
-        with Hold(receive, seconds=timeout_s, patience_s=self.settings.patience_s) as wait:
-            return await call(request, exchange.incoming.metadata, timeout_s, exchange.peer)
-        if wait.end is End.CLIENT_GONE:
+        with RequestWait(
+            receive, timeout_s=timeout_s, watch_delay_s=self.settings.disconnect_watch_delay_s
+        ) as wait:
+            return await call(request, exchange.request_headers.metadata, timeout_s, exchange.peer)
+        if wait.end is WaitEnd.CLIENT_GONE:
             raise ClientGoneError
-        _note_late(exchange)
-        raise internal_error(503)
+        _log_deadline_exceeded(exchange)
+        raise make_internal_error(503)
 
-    async def _hold(
+    async def _long_poll(
         self,
-        exchange: Exchange,
-        binding: Binding,
+        exchange: HttpExchange,
+        binding: RouteBinding,
         texts: tuple[str, ...],
-        seen: Any,
+        last_response: Any,
         seconds: float,
     ) -> tuple[Any, Metadata]:
-        plan = binding.poll
+        plan = binding.poll_plan
         if plan is None or seconds <= 0:
-            return seen, ()
-        metadata = [m for m in exchange.incoming.metadata if m[0] != "idempotency-key"]
-        # the hold ends the stream; its own deadline is for a back end that hangs
+            return last_response, ()
+        metadata = [m for m in exchange.request_headers.metadata if m[0] != "idempotency-key"]
+        # the poll ends the stream; the deadline of the stream is for a backend that hangs
         timeout_s = seconds + self.settings.deadline_s
-        messages = plan.stream(
-            plan.request(texts, exchange.incoming.profile), metadata, timeout_s, exchange.peer
+        messages = plan.stream_method(
+            plan.build_request(texts, exchange.request_headers.profile),
+            metadata,
+            timeout_s,
+            exchange.peer,
         )
-        held = await hold_answer(
-            plan, messages, seen, receive=exchange.receive, seconds=seconds, held=self._held
+        held = await poll_response(
+            plan,
+            messages,
+            last_response,
+            receive=exchange.receive,
+            timeout_s=seconds,
+            waits=self._waits,
         )
-        if held.client_gone:
+        if held.is_client_gone:
             raise ClientGoneError
-        return held.answer, held.metadata
+        return held.response, held.metadata
 
-    async def _refuse_in_turn(
-        self, exchange: Exchange, binding: Binding, fault: RefusedError
+    async def _refuse_after_auth(
+        self, exchange: HttpExchange, binding: RouteBinding, fault: RefusedError
     ) -> None:
-        """Let the server refuse a faulty request after it knows the caller."""
-        exchange.incoming.metadata.append((FAULT_KEY, fault.as_rpc_status()))
-        request, metadata = binding.empty_request(), exchange.incoming.metadata
-        if binding.stream is None:
-            await self._call(exchange, binding, request)
-            # this back end knows nothing of faults
+        """Let the server refuse a faulty request once it knows the caller."""
+        exchange.request_headers.metadata.append((FAULT_KEY, fault.to_rpc_status()))
+        request, metadata = binding.create_request(), exchange.request_headers.metadata
+        if binding.stream_method is None:
+            await self._call_unary(exchange, binding, request)
+            # this backend does not support faults
             raise fault
-        messages = binding.stream(request, metadata, exchange.timeout_s, exchange.peer)
+        messages = binding.stream_method(request, metadata, exchange.timeout_s, exchange.peer)
         try:
-            with Hold(exchange.receive, seconds=exchange.timeout_s):
+            with RequestWait(exchange.receive, timeout_s=exchange.timeout_s):
                 await anext(messages, None)
         finally:
             await messages.close()
         raise fault
 
     # streams
-    async def _stream(self, exchange: Exchange, binding: Binding, texts: tuple[str, ...]) -> None:
-        incoming, stream = exchange.incoming, binding.stream
+    async def _handle_stream(
+        self, exchange: HttpExchange, binding: RouteBinding, texts: tuple[str, ...]
+    ) -> None:
+        incoming, stream = exchange.request_headers, binding.stream_method
         if stream is None:
-            raise RuntimeError("one answer was asked for as a stream")
-        exchange.check_unread_body(binding.body_bytes_max or self.settings.body_bytes_max)
+            raise RuntimeError("a unary RPC was called as a streaming RPC")
+        exchange.check_unread_body_size(binding.body_bytes_max or self.settings.body_bytes_max)
         try:
-            request, _ = binding.read_request(
+            request, _ = binding.parse_request(
                 b"", exchange.scope["query_string"], texts, incoming.profile
             )
-            if binding.resume is not None and incoming.last_event_id is not None:
-                setattr(request, binding.resume, event_id(incoming.last_event_id))
+            if binding.resume_field is not None and incoming.last_event_id is not None:
+                setattr(request, binding.resume_field, parse_event_id(incoming.last_event_id))
         except RefusedError as fault:
-            await self._refuse_in_turn(exchange, binding, fault)
+            await self._refuse_after_auth(exchange, binding, fault)
             return
-        if self._stopping:
-            raise internal_error(503)
-        seconds = self._stream_seconds(incoming)
+        if self._is_stopping:
+            raise make_internal_error(503)
+        seconds = self._get_stream_seconds(incoming)
         messages = stream(
             request, incoming.metadata, seconds + self.settings.deadline_s, exchange.peer
         )
         events = EventStream(
             messages,
-            binding.encode[incoming.profile],
+            binding.encoders[incoming.profile],
             exchange.send,
-            exchange.headers,
+            exchange.build_headers,
             self.settings,
         )
-        await events.run(exchange.receive, seconds, self._held)
+        await events.run(exchange.receive, seconds, self._waits)
 
-    def _stream_seconds(self, incoming: Incoming) -> float:
+    def _get_stream_seconds(self, request_headers: RequestHeaders) -> float:
         longest = self.settings.stream_s_max
-        return longest if incoming.timeout_s is None else min(longest, incoming.timeout_s)
+        return (
+            longest
+            if request_headers.timeout_s is None
+            else min(longest, request_headers.timeout_s)
+        )
 
     # plain routes
-    async def _plain(self, exchange: Exchange, route: PlainRoute, texts: tuple[str, ...]) -> None:
+    async def _handle_plain(
+        self, exchange: HttpExchange, route: PlainRoute, texts: tuple[str, ...]
+    ) -> None:
         scope = exchange.scope
         names = [".".join(variable.field_path) for variable in route.template.variables]
         gets = scope["method"] == "GET"
-        body = b"" if gets else await exchange.body(self.settings.body_bytes_max)
+        body = b"" if gets else await exchange.read_body(self.settings.body_bytes_max)
         request = PlainRequest(
             scope["method"],
             dict(zip(names, texts, strict=True)),
@@ -438,54 +486,56 @@ class Gateway:
             scope["headers"],
             body,
             exchange.peer,
-            self._scheme(scope),
+            self._get_scheme(scope),
             exchange.path,
         )
-        request.refuse_nul()
+        request.reject_nul()
         answer = await route.handler(request)
         if isinstance(answer, PlainEvents):
-            await self._plain_events(exchange, answer)
+            await self._send_plain_events(exchange, answer)
             return
-        await self._answer_plain(exchange, answer)
+        await self._send_plain(exchange, answer)
 
     @staticmethod
-    async def _answer_plain(exchange: Exchange, answer: PlainAnswer) -> None:
-        headers = exchange.headers(length=len(answer.body))
+    async def _send_plain(exchange: HttpExchange, response: PlainResponse) -> None:
+        headers = exchange.build_headers(length=len(response.body))
         headers[:2] = (
-            (b"content-type", answer.content_type.encode("ascii")),
-            (b"cache-control", answer.cache_control),
+            (b"content-type", response.content_type.encode("ascii")),
+            (b"cache-control", response.cache_control),
         )
-        headers += answer.headers
+        headers += response.headers
         await exchange.send(
-            {"type": "http.response.start", "status": answer.status, "headers": headers}
+            {"type": "http.response.start", "status": response.status, "headers": headers}
         )
-        await exchange.send({"type": "http.response.body", "body": answer.body})
+        await exchange.send({"type": "http.response.body", "body": response.body})
 
-    async def _plain_events(self, exchange: Exchange, answer: PlainEvents) -> None:
+    async def _send_plain_events(
+        self, exchange: HttpExchange, events_response: PlainEvents
+    ) -> None:
         try:
-            if self._stopping:
-                raise internal_error(503)
+            if self._is_stopping:
+                raise make_internal_error(503)
             events = EventStream(
-                answer.messages(),
+                events_response.to_message_stream(),
                 lambda event: event.body,
                 exchange.send,
-                exchange.headers,
+                exchange.build_headers,
                 self.settings,
-                admitted=True,
+                is_admitted=True,
             )
-            seconds = self._stream_seconds(exchange.incoming)
-            await events.run(exchange.receive, seconds, self._held)
+            seconds = self._get_stream_seconds(exchange.request_headers)
+            await events.run(exchange.receive, seconds, self._waits)
         finally:
-            answer.release()
+            events_response.release()
 
 
-def _without_extra_slashes(path: str) -> str:
+def _strip_extra_slashes(path: str) -> str:
     if path.startswith("//"):
         path = path[1:]
     return path[:-1] if len(path) > 1 and path.endswith("/") else path
 
 
-async def _lifespan(receive: Receive, send: Send) -> None:
+async def _handle_lifespan(receive: Receive, send: Send) -> None:
     while True:
         message = await receive()
         await send({"type": message["type"] + ".complete"})
@@ -493,8 +543,10 @@ async def _lifespan(receive: Receive, send: Send) -> None:
             return
 
 
-def _note_late(exchange: Exchange) -> None:
-    """The client is told no reason; who wished for less time than it has needs no note."""
-    if exchange.incoming.timeout_s is None:
-        told = {"request_id": exchange.incoming.request_id}
-        logger.warning("%s took longer than %g s", exchange.route, exchange.timeout_s, extra=told)
+def _log_deadline_exceeded(exchange: HttpExchange) -> None:
+    """Log an exceeded deadline, unless the client set a shorter one; the client gets no reason."""
+    if exchange.request_headers.timeout_s is None:
+        log_fields = {"request_id": exchange.request_headers.request_id}
+        logger.warning(
+            "%s took longer than %g s", exchange.route, exchange.timeout_s, extra=log_fields
+        )

@@ -1,4 +1,4 @@
-"""The back end in this process: servicers behind the interceptors of a gRPC server."""
+"""The backend in this process: servicers behind the interceptors of a gRPC server."""
 
 from __future__ import annotations
 
@@ -10,60 +10,60 @@ import grpc
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 
-from florin_gateway.rpc import CallError, Metadata, Stream, Unary, full_name
+from florin_gateway.rpc import CallError, Metadata, StreamMethod, UnaryMethod, format_method_path
 from florin_gateway.servicercontext import LocalContext
 
 
-class CallDetails(NamedTuple):
-    """What an interceptor is told about a call."""
+class LocalCallDetails(NamedTuple):
+    """The details of a call that an interceptor receives."""
 
     method: str
     invocation_metadata: Metadata
 
 
-_Chain = Callable[[CallDetails], Awaitable[Any]]
+_HandlerLookup = Callable[[LocalCallDetails], Awaitable[Any]]
 
 
-class Local:
+class LocalBackend:
     """Servicers of this process, called through the unmodified interceptors of a grpc.aio server.
 
-    Messages are handed over as they are: a servicer must not change one after it answered.
+    Messages are passed without a copy: a servicer must not change a message after it answered.
     """
 
     def __init__(self, interceptors: Sequence[grpc.aio.ServerInterceptor] = ()) -> None:
         self._handlers: dict[str, Any] = {}
-        chain: _Chain = self._handler
+        chain: _HandlerLookup = self._find_handler
         for interceptor in reversed(interceptors):
-            chain = _link(interceptor, chain)
+            chain = _chain_interceptor(interceptor, chain)
         self._chain = chain
-        self._plain = not interceptors
+        self._has_no_interceptors = not interceptors
 
     def register(self, add_to_server: Callable[[Any, Any], None], servicer: object) -> None:
-        """Take in a servicer through its generated `add_…Servicer_to_server`."""
+        """Register a servicer through its generated `add_…Servicer_to_server`."""
         add_to_server(servicer, self)
 
-    # the part of grpc.aio.Server that generated code talks to
+    # the part of grpc.aio.Server that generated code uses
     def add_generic_rpc_handlers(self, handlers: object) -> None:
-        """Ignored: the registered handlers that follow are the same ones, by name."""
+        """Ignore them: generated code registers the same handlers again, by name."""
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
         """Keep the handlers of one service."""
         for name, handler in handlers.items():
             self._handlers[f"/{service}/{name}"] = handler
 
-    async def _handler(self, details: CallDetails) -> Any:
+    async def _find_handler(self, details: LocalCallDetails) -> Any:
         return self._handlers.get(details.method)
 
-    async def resolve(self, path: str, metadata: Metadata) -> Any:
-        """The handler that the interceptors leave in place for this call."""
-        handler = await self._chain(CallDetails(path, metadata))
+    async def resolve_handler(self, path: str, metadata: Metadata) -> Any:
+        """Return the handler that the interceptors leave in place for this call."""
+        handler = await self._chain(LocalCallDetails(path, metadata))
         if handler is None:
             raise CallError(grpc.StatusCode.UNIMPLEMENTED, "Method not found")
         return handler
 
-    def unary(self, method: MethodDescriptor) -> Unary:
-        """A call of one servicer method."""
-        path = full_name(method)
+    def get_unary(self, method: MethodDescriptor) -> UnaryMethod:
+        """Return a callable for a unary method."""
+        path = format_method_path(method)
         registered = self._handlers[path]
 
         async def call(
@@ -72,7 +72,11 @@ class Local:
             context = LocalContext(metadata, timeout_s, peer)
             cancelled = True
             try:
-                handler = registered if self._plain else await self.resolve(path, metadata)
+                handler = (
+                    registered
+                    if self._has_no_interceptors
+                    else await self.resolve_handler(path, metadata)
+                )
                 answer: Any = handler.unary_unary(request, context)
                 if hasattr(answer, "__await__"):
                     answer = await answer
@@ -82,43 +86,45 @@ class Local:
                 raise
             except Exception as error:
                 cancelled = False
-                raise context.failure(error) from error
+                raise context.to_call_error(error) from error
             finally:
                 context.finish(cancelled=cancelled)
-            if context.refused:
-                raise context.failure()
-            return answer, context.answered
+            if context.is_refused:
+                raise context.to_call_error()
+            return answer, context.response_metadata
 
         return call
 
-    def stream(self, method: MethodDescriptor) -> Stream:
-        """A call of one streaming servicer method."""
-        path = full_name(method)
+    def get_stream(self, method: MethodDescriptor) -> StreamMethod:
+        """Return a callable for a streaming method."""
+        path = format_method_path(method)
         if path not in self._handlers:
             raise KeyError(path)
 
         def call(
             request: Message, metadata: Metadata, timeout_s: float, peer: str
-        ) -> LocalMessages:
+        ) -> LocalMessageStream:
             context = LocalContext(metadata, timeout_s, peer)
-            return LocalMessages(context, self._messages(path, request, context, metadata))
+            return LocalMessageStream(
+                context, self._stream_messages(path, request, context, metadata)
+            )
 
         return call
 
-    async def _messages(
+    async def _stream_messages(
         self, path: str, request: Message, context: LocalContext, metadata: Metadata
     ) -> AsyncGenerator[Message]:
         cancelled = True
         try:
-            handler = await self.resolve(path, metadata)
+            handler = await self.resolve_handler(path, metadata)
             produced = handler.unary_stream(request, context)
             if inspect.iscoroutine(produced):
-                produced = context.written_by(produced)
+                produced = context.collect_writes(produced)
             try:
                 async for message in produced:
                     yield message
             finally:
-                # its cleanup must run now, not when the garbage collector finds it
+                # its cleanup must run now, not when the garbage collector runs
                 if (close := getattr(produced, "aclose", None)) is not None:
                     await close()
             cancelled = False
@@ -127,42 +133,44 @@ class Local:
             raise
         except Exception as error:
             cancelled = False
-            raise context.failure(error) from error
+            raise context.to_call_error(error) from error
         finally:
             context.finish(cancelled=cancelled)
-        if context.refused:
-            raise context.failure()
+        if context.is_refused:
+            raise context.to_call_error()
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is no connection to close."""
 
 
-class LocalMessages:
+class LocalMessageStream:
     """A stream of a servicer in this process."""
 
     def __init__(self, context: LocalContext, messages: AsyncGenerator[Message]) -> None:
         self._context = context
         self._messages = messages
 
-    def __aiter__(self) -> LocalMessages:
+    def __aiter__(self) -> LocalMessageStream:
         return self
 
     async def __anext__(self) -> Message:
         return await self._messages.__anext__()
 
     async def metadata(self) -> Metadata:
-        """What the servicer or an interceptor has said so far."""
-        return self._context.answered
+        """Return the metadata that the servicer or an interceptor has sent so far."""
+        return self._context.response_metadata
 
     async def close(self) -> None:
         """Throw GeneratorExit into the servicer, so that its cleanup runs now."""
         await self._messages.aclose()
 
 
-def _link(interceptor: grpc.aio.ServerInterceptor, following: _Chain) -> _Chain:
+def _chain_interceptor(
+    interceptor: grpc.aio.ServerInterceptor, next_lookup: _HandlerLookup
+) -> _HandlerLookup:
     intercept: Any = interceptor.intercept_service
 
-    def step(details: CallDetails) -> Awaitable[Any]:
-        return cast("Awaitable[Any]", intercept(following, details))
+    def step(details: LocalCallDetails) -> Awaitable[Any]:
+        return cast("Awaitable[Any]", intercept(next_lookup, details))
 
     return step

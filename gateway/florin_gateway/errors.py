@@ -1,7 +1,7 @@
-"""Refusals: how a failed RPC, or a fault found by the gateway itself, becomes a REST answer.
+"""Convert a failed RPC, or a fault found by the gateway, to a REST error response.
 
-The server says code, HTTP status and details in google.rpc.ErrorInfo, the members at fault in
-BadRequest, the pause in RetryInfo. A status without ErrorInfo is our own failure.
+The server sends code, HTTP status and details in google.rpc.ErrorInfo, invalid members in
+BadRequest, and the wait in RetryInfo. A status without ErrorInfo is an internal failure.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ INTERNAL_ERROR = "internal_error"
 HEADER_NOT_ASCII = "header_not_ascii"
 
 
-class Issue(NamedTuple):
-    """One fault of a request: the member's JSON path, e.g. `amount.value`, and what is wrong."""
+class RequestIssue(NamedTuple):
+    """One fault of a request: JSON path of the member, e.g. `amount.value`, and the reason."""
 
     field: str
     message: str
@@ -37,7 +37,7 @@ class Issue(NamedTuple):
 class RefusedError(Exception):
     """A request that is answered with an error body.
 
-    `headers` are further response headers, `metadata` is what the server said besides.
+    `headers` are further response headers, `metadata` is the metadata of the server.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class RefusedError(Exception):
         code: str,
         message: str,
         *,
-        issues: Sequence[Issue] = (),
+        issues: Sequence[RequestIssue] = (),
         details: Mapping[str, str] | None = None,
         headers: Iterable[tuple[bytes, bytes]] = (),
         metadata: Metadata = (),
@@ -60,12 +60,12 @@ class RefusedError(Exception):
         self.metadata = metadata
         super().__init__(f"{status} {code}: {message}")
 
-    def body(self, request_id: str) -> bytes:
-        """The JSON error body."""
-        return error_body(self.code, self.message, request_id, self.issues, self.details)
+    def encode_body(self, request_id: str) -> bytes:
+        """Return the JSON error body."""
+        return encode_error_body(self.code, self.message, request_id, self.issues, self.details)
 
-    def as_rpc_status(self) -> bytes:
-        """A serialized google.rpc.Status that the server answers once the caller is known."""
+    def to_rpc_status(self) -> bytes:
+        """Return a serialized google.rpc.Status, to be returned once the caller is known."""
         info = error_details_pb2.ErrorInfo(
             reason=self.code.upper(),
             domain=ERROR_DOMAIN,
@@ -81,54 +81,56 @@ class RefusedError(Exception):
         return bytes(status.SerializeToString())
 
 
-def invalid_body(issues: Sequence[Issue]) -> RefusedError:
-    """A body whose members break the schema."""
+def make_invalid_body_error(issues: Sequence[RequestIssue]) -> RefusedError:
+    """Return the error for a body whose members violate the schema."""
     field, message = issues[0]
     return RefusedError(
         400, PARAMS_VALIDATION, f"Validation error: {field}: {message}", issues=issues
     )
 
 
-def unreadable_body(reason: str) -> RefusedError:
-    """A body that is not strict JSON, or not of the kind the route takes."""
+def make_unreadable_body_error(reason: str) -> RefusedError:
+    """Return the error for a body that is not strict JSON, or not of the type of the route."""
     return RefusedError(400, PARAMS_VALIDATION, f"Validation error: the body {reason}")
 
 
-def invalid_parameter(name: str, message: str) -> RefusedError:
-    """A path or query parameter that cannot be read."""
-    return RefusedError(400, INVALID_PARAMS, f"{name} {message}", issues=[Issue(name, message)])
+def make_invalid_parameter_error(name: str, message: str) -> RefusedError:
+    """Return the error for a path or query parameter that cannot be parsed."""
+    return RefusedError(
+        400, INVALID_PARAMS, f"{name} {message}", issues=[RequestIssue(name, message)]
+    )
 
 
-def internal_error(status: int = 500, metadata: Metadata = ()) -> RefusedError:
-    """A failure of ours; its cause stands in the log only."""
+def make_internal_error(status: int = 500, metadata: Metadata = ()) -> RefusedError:
+    """Return the error for an internal failure; only the log has its cause."""
     return RefusedError(status, INTERNAL_ERROR, "Internal error", metadata=metadata)
 
 
-def refusal_of(failure: CallError, request: Descriptor | None = None) -> RefusedError:
-    """What a failed RPC is answered with; members of its `request` are named as in JSON."""
-    packed = next((value for key, value in failure.metadata if key == STATUS_KEY), None)
-    refused = _from_status(packed, failure.metadata, request) if isinstance(packed, bytes) else None
+def to_refused_error(error: CallError, request: Descriptor | None = None) -> RefusedError:
+    """Return the error for a failed RPC; members of its `request` are named as in JSON."""
+    packed = next((value for key, value in error.metadata if key == STATUS_KEY), None)
+    refused = _parse_status(packed, error.metadata, request) if isinstance(packed, bytes) else None
     if refused is not None:
         return refused
-    if isinstance(failure, UnreachableError):
+    if isinstance(error, UnreachableError):
         return RefusedError(
             503,
             INTERNAL_ERROR,
             "The service behind this gateway does not answer",
             headers=[(b"retry-after", b"1")],
-            metadata=failure.metadata,
+            metadata=error.metadata,
         )
-    if failure.code in {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE}:
-        return internal_error(503, failure.metadata)
-    return internal_error(500, failure.metadata)
+    if error.code in {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE}:
+        return make_internal_error(503, error.metadata)
+    return make_internal_error(500, error.metadata)
 
 
-def _from_status(
+def _parse_status(
     packed: bytes, metadata: Metadata, request: Descriptor | None
 ) -> RefusedError | None:
     status = status_pb2.Status.FromString(packed)
     info: error_details_pb2.ErrorInfo | None = None
-    issues: list[Issue] = []
+    issues: list[RequestIssue] = []
     headers: list[tuple[bytes, bytes]] = []
     for detail in status.details:
         if detail.Is(error_details_pb2.ErrorInfo.DESCRIPTOR):
@@ -136,7 +138,7 @@ def _from_status(
         elif detail.Is(error_details_pb2.BadRequest.DESCRIPTOR):
             bad = error_details_pb2.BadRequest.FromString(detail.value)
             issues += [
-                Issue(to_json_path(request, v.field) if request else v.field, v.description)
+                RequestIssue(to_json_path(request, v.field) if request else v.field, v.description)
                 for v in bad.field_violations
             ]
         elif detail.Is(error_details_pb2.RetryInfo.DESCRIPTOR):
@@ -145,9 +147,9 @@ def _from_status(
             headers.append((b"retry-after", b"%d" % pause_s))
     if info is None or "code" not in info.metadata:
         return None
-    told = info.metadata.get("http_status", "")
+    status_text = info.metadata.get("http_status", "")
     return RefusedError(
-        int(told) if told.isdecimal() and 400 <= int(told) <= 599 else 500,
+        int(status_text) if status_text.isdecimal() and 400 <= int(status_text) <= 599 else 500,
         info.metadata["code"],
         status.message,
         issues=issues,
@@ -157,14 +159,14 @@ def _from_status(
     )
 
 
-def error_body(
+def encode_error_body(
     code: str,
     message: str,
     request_id: str,
-    issues: Iterable[Issue] = (),
+    issues: Iterable[RequestIssue] = (),
     details: Mapping[str, str] | None = None,
 ) -> bytes:
-    """The one shape of every error answer."""
+    """Return the JSON body shared by all error responses."""
     body: dict[str, object] = {"code": code, "message": message}
     if shown := [issue._asdict() for issue in issues]:
         body["issues"] = shown

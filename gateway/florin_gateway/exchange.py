@@ -1,4 +1,4 @@
-"""One request under way: its parts as the gateway reads them, and how it is answered."""
+"""One HTTP exchange: the request as the gateway reads it, and its response."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from urllib.parse import quote
 from google.protobuf.descriptor import Descriptor
 
 from florin_gateway.errors import INVALID_PARAMS, RefusedError
-from florin_gateway.forwarded import spelled
-from florin_gateway.headers import HeaderRules, Headers, Incoming
+from florin_gateway.forwarded import format_peer
+from florin_gateway.headers import HeaderRules, Headers, RequestHeaders
 from florin_gateway.hold import Receive
 from florin_gateway.rpc import Metadata
 
@@ -19,68 +19,70 @@ Scope: TypeAlias = MutableMapping[str, Any]
 
 
 class ClientGoneError(Exception):
-    """Nobody is left to answer."""
+    """The client left before the response."""
 
 
-class Exchange:
-    """One request under way."""
+class HttpExchange:
+    """One HTTP request and its response."""
 
     __slots__ = (
         "cors",
-        "incoming",
+        "header_rules",
         "path",
         "peer",
         "receive",
+        "request_headers",
         "request_type",
         "route",
         "route_headers",
-        "rules",
         "scope",
         "send",
         "timeout_s",
     )
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, rules: HeaderRules) -> None:
-        self.rules = rules
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, header_rules: HeaderRules
+    ) -> None:
+        self.header_rules = header_rules
         self.scope = scope
         self.receive = receive
         self.send = send
-        self.incoming = Incoming()
+        self.request_headers = RequestHeaders()
         self.path = ""
         self.peer = ""
         self.cors = False
-        # the name of what answers: an RPC, a template of paths, or nothing
+        # name of the route: an RPC, a path template, or empty
         self.route = ""
-        # what every answer of the route carries
+        # headers of every response of the route
         self.route_headers: Headers = []
-        # what the RPC of the route is asked with; None for what is no RPC
+        # request type of the route's RPC; None for routes without an RPC
         self.request_type: Descriptor | None = None
         self.timeout_s = 0.0
 
-    async def answer(
+    async def send_json(
         self, status: int, body: bytes, metadata: Metadata = (), extra: Headers | None = None
     ) -> None:
-        """Send a JSON answer."""
-        headers = self.headers(metadata, len(body))
+        """Send a JSON response."""
+        headers = self.build_headers(metadata, len(body))
         if extra:
             headers += extra
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
         await self.send({"type": "http.response.body", "body": body})
 
-    def headers(self, metadata: Metadata = (), length: int | None = None) -> Headers:
-        """Headers of an answer; JSON unless its content type is replaced."""
-        headers = self.rules.answer(
-            self.incoming.request_id, metadata, cors=self.cors, length=length
+    def build_headers(self, metadata: Metadata = (), length: int | None = None) -> Headers:
+        """Return the headers of a response; JSON unless its content type is replaced."""
+        headers = self.header_rules.build_response_headers(
+            self.request_headers.request_id, metadata, cors=self.cors, length=length
         )
         if self.route_headers:
             headers += self.route_headers
         return headers
 
-    async def body(self, limit: int) -> bytes:
-        """The whole body; RefusedError beyond `limit` bytes."""
-        announced = self.incoming.content_length
+    async def read_body(self, limit: int) -> bytes:
+        """Return the whole body; raise RefusedError beyond `limit` bytes."""
+        announced = self.request_headers.content_length
         if announced is not None and announced > limit:
-            raise _too_large(limit)
+            raise _make_too_large_error(limit)
         parts: list[bytes] = []
         size = 0
         message = await self.receive()
@@ -88,22 +90,22 @@ class Exchange:
             part = message.get("body", b"")
             size += len(part)
             if size > limit:
-                raise _too_large(limit)
+                raise _make_too_large_error(limit)
             if not message.get("more_body"):
                 return b"".join([*parts, part]) if parts else part
             parts.append(part)
             message = await self.receive()
         raise ClientGoneError
 
-    def check_unread_body(self, limit: int) -> None:
-        """Hold a body that nobody reads to its bound all the same."""
-        announced = self.incoming.content_length
+    def check_unread_body_size(self, limit: int) -> None:
+        """Apply the size limit also to a body that the route does not read."""
+        announced = self.request_headers.content_length
         if announced is not None and announced > limit:
-            raise _too_large(limit)
+            raise _make_too_large_error(limit)
 
 
-def path_of(scope: Scope) -> str:
-    """The undecoded path."""
+def get_path(scope: Scope) -> str:
+    """Return the undecoded path."""
     raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode("ascii")
     try:
         return raw.decode("ascii")
@@ -111,13 +113,13 @@ def path_of(scope: Scope) -> str:
         raise RefusedError(400, INVALID_PARAMS, "The path is not percent-encoded") from None
 
 
-def peer_of(scope: Scope) -> str:
-    """The client's address as gRPC writes it."""
-    return spelled(scope.get("client"))
+def get_peer(scope: Scope) -> str:
+    """Return the client's address in gRPC's form."""
+    return format_peer(scope.get("client"))
 
 
-def _too_large(limit: int) -> RefusedError:
-    # what is left of the body is not worth reading
+def _make_too_large_error(limit: int) -> RefusedError:
+    # the rest of the body is not read
     return RefusedError(
         413, INVALID_PARAMS, f"The body exceeds {limit} bytes", headers=[(b"connection", b"close")]
     )

@@ -1,4 +1,4 @@
-"""Headers in and out: a fixed list becomes metadata, a fixed list of metadata becomes headers."""
+"""Headers: a fixed list becomes metadata, a fixed list of metadata becomes headers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from florin_gateway.errors import (
     HEADER_NOT_ASCII,
     INVALID_PARAMS,
     RefusedError,
-    invalid_parameter,
+    make_invalid_parameter_error,
 )
-from florin_gateway.profiles import Profile
+from florin_gateway.profiles import JsonProfile
 from florin_gateway.rpc import Metadata
 from florin_gateway.settings import HeaderSettings
 
@@ -25,30 +25,33 @@ _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _TIMEOUT = re.compile(rb"(\d{1,8})([HMSmun])")
 _SECONDS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 
-# asking the system for each id would let other threads in on every request
-_PROCESS = os.urandom(8).hex()
+# one system call per id would switch threads on every request
+_PROCESS_ID = os.urandom(8).hex()
 _COUNTER = itertools.count()
 
-_ALWAYS: Headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+_DEFAULT_HEADERS: Headers = [
+    (b"content-type", b"application/json"),
+    (b"cache-control", b"no-store"),
+]
 
-# a proxy may read both spellings as one header, and the other way round
-MISSPELT = "A header name is spelt with an underscore"
+# a proxy can treat both spellings as one header
+MISSPELT_HEADER = "A header name contains an underscore"
 
 
-class Incoming:
-    """What the gateway takes from a request's headers.
+class RequestHeaders:
+    """The values that the gateway reads from a request's headers.
 
-    Faults that must wait for their turn in the check order are kept: `not_ascii` names the first
+    Faults that must wait for their place in the check order are kept: `not_ascii` names the first
     forwarded header whose value is not printable ASCII.
     """
 
     __slots__ = (
         "content_length",
         "content_type",
-        "encoded",
+        "has_content_encoding",
         "last_event_id",
         "metadata",
-        "not_ascii",
+        "non_ascii_header",
         "profile",
         "request_id",
         "timeout_s",
@@ -57,121 +60,130 @@ class Incoming:
     def __init__(self, request_id: str = "") -> None:
         self.metadata: list[tuple[str, str | bytes]] = []
         self.request_id = request_id
-        self.profile = Profile.SPEC
+        self.profile = JsonProfile.SPEC
         self.content_type: bytes | None = None
         self.content_length: int | None = None
-        self.encoded = False
+        self.has_content_encoding = False
         self.last_event_id: bytes | None = None
-        self.not_ascii: str | None = None
+        self.non_ascii_header: str | None = None
         self.timeout_s: float | None = None
 
     def check_ascii(self) -> None:
-        """Refuse a credential or selector that no metadata can carry."""
-        if self.not_ascii is not None:
+        """Refuse a credential or version that metadata cannot carry."""
+        if self.non_ascii_header is not None:
             raise RefusedError(
-                400, HEADER_NOT_ASCII, f"Header {self.not_ascii} is not printable ASCII"
+                400, HEADER_NOT_ASCII, f"Header {self.non_ascii_header} is not printable ASCII"
             )
 
     def check_json(self) -> None:
-        """Refuse a body that says it is no JSON; one that says nothing is read as JSON."""
+        """Refuse a body whose media type is not JSON.
+
+        A body without a media type is read as JSON.
+        """
         kind = (self.content_type or b"application/json").partition(b";")[0]
         if kind.strip().lower() != b"application/json":
             raise RefusedError(415, INVALID_PARAMS, "Content-Type is not application/json")
 
 
-def request_id_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
-    """The caller's own request id if it is well-formed, else a new one."""
+def get_request_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """Return the caller's own request id if it is well-formed, else a new id."""
     for name, value in headers:
         if name == b"request-id" and _REQUEST_ID.fullmatch(value):
             return value.decode("ascii")
-    return new_request_id()
+    return create_request_id()
 
 
-def new_request_id() -> str:
-    """An id that occurs once; not a secret."""
-    return f"{_PROCESS}{next(_COUNTER):08x}"
+def create_request_id() -> str:
+    """Return a unique id; it is not secret."""
+    return f"{_PROCESS_ID}{next(_COUNTER):08x}"
 
 
-def event_id(value: bytes) -> int:
-    """The number in a Last-Event-ID; RefusedError if it is none."""
+def parse_event_id(value: bytes) -> int:
+    """Parse the number in a Last-Event-ID; raise RefusedError if it is not a number."""
     if not value.isdigit() or len(value) > 18:
-        raise invalid_parameter("Last-Event-ID", "must be an integer, 0 or more")
+        raise make_invalid_parameter_error("Last-Event-ID", "must be an integer, 0 or more")
     return int(value)
 
 
-def _request_id(incoming: Incoming, value: bytes) -> None:
+def _read_request_id(request_headers: RequestHeaders, value: bytes) -> None:
     if _REQUEST_ID.fullmatch(value):
-        incoming.request_id = value.decode("ascii")
+        request_headers.request_id = value.decode("ascii")
 
 
-def _content_type(incoming: Incoming, value: bytes) -> None:
-    incoming.content_type = value or None
+def _read_content_type(request_headers: RequestHeaders, value: bytes) -> None:
+    request_headers.content_type = value or None
 
 
-def _content_length(incoming: Incoming, value: bytes) -> None:
+def _read_content_length(request_headers: RequestHeaders, value: bytes) -> None:
     if not value.isdigit() or len(value) > 18:
         raise RefusedError(400, INVALID_PARAMS, "Content-Length is not a number")
-    incoming.content_length = int(value)
+    request_headers.content_length = int(value)
 
 
-def _content_encoding(incoming: Incoming, value: bytes) -> None:
-    incoming.encoded = value != b""
+def _read_content_encoding(request_headers: RequestHeaders, value: bytes) -> None:
+    request_headers.has_content_encoding = value != b""
 
 
-def _last_event_id(incoming: Incoming, value: bytes) -> None:
-    incoming.last_event_id = value or None
+def _read_last_event_id(request_headers: RequestHeaders, value: bytes) -> None:
+    request_headers.last_event_id = value or None
 
 
-def _timeout(incoming: Incoming, value: bytes) -> None:
-    if found := _TIMEOUT.fullmatch(value):
-        incoming.timeout_s = int(found[1]) * _SECONDS[found[2]]
+def _read_timeout(request_headers: RequestHeaders, value: bytes) -> None:
+    if match := _TIMEOUT.fullmatch(value):
+        request_headers.timeout_s = int(match[1]) * _SECONDS[match[2]]
 
 
-_OWN_READERS: dict[bytes, Callable[[Incoming, bytes], None]] = {
-    b"request-id": _request_id,
-    b"content-type": _content_type,
-    b"content-length": _content_length,
-    b"content-encoding": _content_encoding,
-    b"last-event-id": _last_event_id,
-    b"grpc-timeout": _timeout,
+_OWN_READERS: dict[bytes, Callable[[RequestHeaders, bytes], None]] = {
+    b"request-id": _read_request_id,
+    b"content-type": _read_content_type,
+    b"content-length": _read_content_length,
+    b"content-encoding": _read_content_encoding,
+    b"last-event-id": _read_last_event_id,
+    b"grpc-timeout": _read_timeout,
 }
 
 
 class HeaderRules:
-    """Which headers the gateway takes in and gives out for the services behind it."""
+    """The headers that the gateway accepts and sends for the services behind it."""
 
     def __init__(self, settings: HeaderSettings) -> None:
-        self._forwarded = {name.encode(): name for name in settings.forwarded}
-        self._kept_empty = frozenset(name.encode() for name in settings.kept_empty)
-        self._deployed = tuple(name.encode() for name in settings.deployed)
-        self._deployed_clients = frozenset(
-            (name, value.lower()) for name, value in settings.deployed_clients
+        self._forwarded_headers = {name.encode(): name for name in settings.forwarded_headers}
+        self._empty_forwarded_headers = frozenset(
+            name.encode() for name in settings.empty_forwarded_headers
         )
-        # by header: the name of the metadata, or what takes the value in
-        self._readers: dict[bytes, str | Callable[[Incoming, bytes], None]] = {
-            **self._forwarded,
+        self._deployed_profile_headers = tuple(
+            name.encode() for name in settings.deployed_profile_headers
+        )
+        self._deployed_profile_clients = frozenset(
+            (name, value.lower()) for name, value in settings.deployed_profile_clients
+        )
+        # by header: the name of the metadata, or the function that reads the value
+        self._readers: dict[bytes, str | Callable[[RequestHeaders, bytes], None]] = {
+            **self._forwarded_headers,
             **_OWN_READERS,
         }
-        self._answered = {
-            key: tuple(name.encode() for name in names) for key, names in settings.answered
+        self._response_headers = {
+            key: tuple(name.encode() for name in names) for key, names in settings.response_headers
         }
-        # headers that say who calls, or where the message ends
-        self.delicate = frozenset(
-            {*self._forwarded, b"content-length", b"transfer-encoding", b"host"}
+        # headers that carry credentials, or mark the end of the message
+        self.protected_headers = frozenset(
+            {*self._forwarded_headers, b"content-length", b"transfer-encoding", b"host"}
         )
-        self.cors: Headers = [
+        self.cors_headers: Headers = [
             (b"access-control-allow-origin", b"*"),
-            (b"access-control-expose-headers", ", ".join(settings.exposed).encode()),
+            (b"access-control-expose-headers", ", ".join(settings.exposed_headers).encode()),
         ]
-        self._preflight: Headers = [
+        self._preflight_headers: Headers = [
             (b"access-control-allow-origin", b"*"),
             (b"access-control-allow-methods", b"GET, POST"),
-            (b"access-control-allow-headers", ", ".join(settings.allowed).encode()),
+            (b"access-control-allow-headers", ", ".join(settings.allowed_headers).encode()),
         ]
 
-    def read(self, headers: Iterable[tuple[bytes, bytes]], incoming: Incoming) -> None:
-        """Fill `incoming` from lower-case headers; a known one that comes twice is refused."""
-        metadata = incoming.metadata
+    def parse_headers(
+        self, headers: Iterable[tuple[bytes, bytes]], request_headers: RequestHeaders
+    ) -> None:
+        """Fill `request_headers` from lower-case headers; refuse known headers sent twice."""
+        metadata = request_headers.metadata
         seen: list[bytes] = []
         for name, value in headers:
             take = self._readers.get(name)
@@ -179,90 +191,100 @@ class HeaderRules:
                 continue
             seen.append(name)
             if not isinstance(take, str):
-                take(incoming, value.strip(b" \t"))
+                take(request_headers, value.strip(b" \t"))
                 continue
             text = value.decode("latin-1").strip(" \t")
-            # isprintable lets letters beyond ASCII pass, isascii control characters
+            # isprintable accepts letters beyond ASCII, isascii control characters
             if not (text.isascii() and text.isprintable()):
-                incoming.not_ascii = incoming.not_ascii or take
-            elif text or name in self._kept_empty:
+                request_headers.non_ascii_header = request_headers.non_ascii_header or take
+            elif text or name in self._empty_forwarded_headers:
                 metadata.append((take, text))
         if len(set(seen)) != len(seen):
             twice = next(name for name in seen if seen.count(name) > 1)
             raise RefusedError(
                 400, INVALID_PARAMS, f"Header {twice.decode()} was sent more than once"
             )
-        if not incoming.request_id:
-            incoming.request_id = new_request_id()
-        metadata.append(("request-id", incoming.request_id))
+        if not request_headers.request_id:
+            request_headers.request_id = create_request_id()
+        metadata.append(("request-id", request_headers.request_id))
         if self._is_deployed(seen, metadata):
-            incoming.profile = Profile.DEPLOYED
+            request_headers.profile = JsonProfile.DEPLOYED
 
-    def _is_deployed(self, seen: Sequence[bytes], metadata: Sequence[tuple[str, Any]]) -> bool:
-        if not self._deployed:
+    def _is_deployed(
+        self, header_names: Sequence[bytes], metadata: Sequence[tuple[str, Any]]
+    ) -> bool:
+        if not self._deployed_profile_headers:
             return False
-        if not any(name in seen for name in self._deployed):
+        if not any(name in header_names for name in self._deployed_profile_headers):
             return any(
-                (name, value.lower()) in self._deployed_clients
+                (name, value.lower()) in self._deployed_profile_clients
                 for name, value in metadata
                 if isinstance(value, str)
             )
-        return self._deployed[0] in seen and self._deployed[1] not in seen
+        return (
+            self._deployed_profile_headers[0] in header_names
+            and self._deployed_profile_headers[1] not in header_names
+        )
 
     def check_aliases(self, aliases: Mapping[bytes, bytes]) -> None:
-        """ValueError unless every alias is a header of its own that stands for a forwarded one."""
+        """Raise ValueError unless every alias is a separate header for a forwarded header."""
         for alias, header in aliases.items():
             if alias in self._readers or not _HEADER_NAME.fullmatch(alias):
                 raise ValueError(f"{alias.decode()!r} cannot be an alias")
-            if header not in self._forwarded or header in self._kept_empty:
+            if header not in self._forwarded_headers or header in self._empty_forwarded_headers:
                 raise ValueError(f"{header.decode()!r} cannot have an alias")
 
-    def read_aliases(
+    def parse_aliases(
         self,
         headers: Iterable[tuple[bytes, bytes]],
-        incoming: Incoming,
+        request_headers: RequestHeaders,
         aliases: Mapping[bytes, bytes],
     ) -> None:
-        """Take in aliases of headers that were not sent; one that comes twice is refused."""
-        given: dict[bytes, bytes] = {}
+        """Read aliases of headers that were not sent; refuse an alias that is sent twice."""
+        sent_aliases: dict[bytes, bytes] = {}
         for name, value in headers:
             if b"_" in name and name.replace(b"_", b"-") in aliases:
-                raise RefusedError(400, INVALID_PARAMS, MISSPELT)
-            if name in given:
+                raise RefusedError(400, INVALID_PARAMS, MISSPELT_HEADER)
+            if name in sent_aliases:
                 raise RefusedError(
                     400, INVALID_PARAMS, f"Header {name.decode()} was sent more than once"
                 )
             if name in aliases:
-                given[name] = value
-        sent = {key for key, _ in incoming.metadata}
-        for alias, value in given.items():
-            key, text = self._forwarded[aliases[alias]], value.decode("latin-1").strip(" \t")
+                sent_aliases[name] = value
+        sent = {key for key, _ in request_headers.metadata}
+        for alias, value in sent_aliases.items():
+            key, text = (
+                self._forwarded_headers[aliases[alias]],
+                value.decode("latin-1").strip(" \t"),
+            )
             if not (text.isascii() and text.isprintable()):
-                incoming.not_ascii = incoming.not_ascii or alias.decode()
+                request_headers.non_ascii_header = (
+                    request_headers.non_ascii_header or alias.decode()
+                )
             elif text and key not in sent:
-                incoming.metadata.append((key, text))
+                request_headers.metadata.append((key, text))
                 sent.add(key)
 
-    def answer(
+    def build_response_headers(
         self, request_id: str, metadata: Metadata, *, cors: bool, length: int | None = None
     ) -> Headers:
-        """Headers of an answer: JSON that nobody keeps, unless the first two are replaced."""
-        headers = [*_ALWAYS, (b"request-id", request_id.encode("ascii"))]
+        """Return the headers of a response: uncached JSON, unless the first two are replaced."""
+        headers = [*_DEFAULT_HEADERS, (b"request-id", request_id.encode("ascii"))]
         if length is not None:
             headers.append((b"content-length", b"%d" % length))
         for key, value in metadata:
-            names = self._answered.get(key)
+            names = self._response_headers.get(key)
             if names and isinstance(value, str) and value.isascii() and value.isprintable():
-                told = value.encode("ascii")
-                headers += [(name, told) for name in names]
+                encoded_value = value.encode("ascii")
+                headers += [(name, encoded_value) for name in names]
         if cors:
-            headers += self.cors
+            headers += self.cors_headers
         return headers
 
-    def preflight(self, request_id: str, max_age_s: int) -> Headers:
-        """Headers of the answer to a browser's OPTIONS."""
+    def build_preflight_headers(self, request_id: str, max_age_s: int) -> Headers:
+        """Return the headers of the response to a browser's OPTIONS."""
         return [
-            *self._preflight,
+            *self._preflight_headers,
             (b"access-control-max-age", b"%d" % max_age_s),
             (b"cache-control", b"no-store"),
             (b"request-id", request_id.encode("ascii")),

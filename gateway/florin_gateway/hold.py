@@ -1,7 +1,7 @@
-"""Waiting that ends early: when the client leaves, when time is up, when the gateway stops.
+"""Waits that end early: when the client leaves, the time is over, or the gateway stops.
 
-One hold stands for the current task's stay inside a `with` block. Whatever comes first cancels
-the task; the block then ends quietly and the hold tells why.
+One wait covers the current task inside a `with` block. The first event cancels the task; the block
+then ends quietly, and the wait has the reason.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from typing import Any, Self
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
-class End(Enum):
-    """Why a hold ended before its block did."""
+class WaitEnd(Enum):
+    """The reason that a wait ended before its block did."""
 
     TIME_UP = auto()
     CLIENT_GONE = auto()
     STOPPED = auto()
 
 
-class Hold:
+class RequestWait:
     """The current task, cancelled at the first of three events.
 
-    `seconds` None means no time limit, `receive` None that the client may leave. The client is
-    watched from `patience_s` on, so that a quick call costs one timer and no second task. A hold
-    in `held` is ended by whoever stops the gateway.
+    `timeout_s` None means no time limit, `receive` None that the client is not watched. The client
+    is watched after `watch_delay_s`, so that a quick call costs one timer and no second task.
+    Stopping the gateway ends every wait in `waits`.
     """
 
     __slots__ = (
-        "_cancelling",
-        "_held",
+        "_cancel_count",
         "_loop",
-        "_patience",
         "_receive",
-        "_seconds",
         "_task",
+        "_timeout_s",
         "_timer",
+        "_waits",
+        "_watch_delay_s",
         "_watcher",
         "end",
     )
@@ -48,32 +48,34 @@ class Hold:
         self,
         receive: Receive | None,
         *,
-        seconds: float | None = None,
-        patience_s: float = 0.0,
-        held: set[Hold] | None = None,
+        timeout_s: float | None = None,
+        watch_delay_s: float = 0.0,
+        waits: set[RequestWait] | None = None,
     ) -> None:
-        self.end: End | None = None
+        self.end: WaitEnd | None = None
         self._receive = receive
-        self._seconds = seconds
-        self._patience = patience_s if receive is not None else 0.0
-        self._held = held
+        self._timeout_s = timeout_s
+        self._watch_delay_s = watch_delay_s if receive is not None else 0.0
+        self._waits = waits
         self._timer: asyncio.TimerHandle | None = None
         self._watcher: asyncio.Task[None] | None = None
 
     def __enter__(self) -> Self:
         task = asyncio.current_task()
         if task is None:
-            raise RuntimeError("a hold belongs to a task")
+            raise RuntimeError("a RequestWait needs a current task")
         self._task = task
         self._loop = task.get_loop()
-        self._cancelling = task.cancelling()
-        if self._patience > 0 and (self._seconds is None or self._seconds > self._patience):
-            self._timer = self._loop.call_later(self._patience, self._lose_patience)
+        self._cancel_count = task.cancelling()
+        if self._watch_delay_s > 0 and (
+            self._timeout_s is None or self._timeout_s > self._watch_delay_s
+        ):
+            self._timer = self._loop.call_later(self._watch_delay_s, self._start_watching)
         else:
-            self._patience = 0.0
-            self._lose_patience()
-        if self._held is not None:
-            self._held.add(self)
+            self._watch_delay_s = 0.0
+            self._start_watching()
+        if self._waits is not None:
+            self._waits.add(self)
         return self
 
     def __exit__(
@@ -86,29 +88,29 @@ class Hold:
             self._timer.cancel()
         if self._watcher is not None:
             self._watcher.cancel()
-        if self._held is not None:
-            self._held.discard(self)
+        if self._waits is not None:
+            self._waits.discard(self)
         if self.end is None:
             return False
-        # a cancellation from outside, on top of ours, must still come through
-        ours = self._task.uncancel() <= self._cancelling
+        # an outside cancellation, in addition to ours, must propagate
+        ours = self._task.uncancel() <= self._cancel_count
         return ours and kind is not None and issubclass(kind, asyncio.CancelledError)
 
-    def finish(self, end: End) -> None:
+    def finish(self, end: WaitEnd) -> None:
         """End the wait; the first reason counts."""
         if self.end is None:
             self.end = end
             self._task.cancel()
 
-    def _lose_patience(self) -> None:
+    def _start_watching(self) -> None:
         self._timer = None
         if self._receive is not None:
-            self._watcher = self._loop.create_task(self._watch(self._receive))
-        if self._seconds is not None:
-            left = self._seconds - self._patience
-            self._timer = self._loop.call_later(left, self.finish, End.TIME_UP)
+            self._watcher = self._loop.create_task(self._watch_disconnect(self._receive))
+        if self._timeout_s is not None:
+            left = self._timeout_s - self._watch_delay_s
+            self._timer = self._loop.call_later(left, self.finish, WaitEnd.TIME_UP)
 
-    async def _watch(self, receive: Receive) -> None:
+    async def _watch_disconnect(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
-        self.finish(End.CLIENT_GONE)
+        self.finish(WaitEnd.CLIENT_GONE)

@@ -1,7 +1,7 @@
 """Paths of google.api.http: templates, and a router that matches undecoded request paths.
 
 Template grammar: "/" segments, optionally a verb. A segment is a literal, `*` (exactly one
-non-empty segment), `**` (the rest, possibly nothing; last only) or a variable
+non-empty segment), `**` (the rest, possibly empty; last only) or a variable
 `{field.path=segments}`, short `{field.path}` for `{field.path=*}`.
 """
 
@@ -16,275 +16,283 @@ from urllib.parse import unquote_to_bytes
 
 T = TypeVar("T")
 # targets of one template, by method
-_Ends: TypeAlias = dict[str, tuple[T, "Template"]]
+_RouteTargets: TypeAlias = dict[str, tuple[T, "PathTemplate"]]
 
 
 class TemplateError(ValueError):
-    """A template that cannot be a route."""
+    """A template that is not a valid route."""
 
 
 class PathError(ValueError):
-    """A request path with a malformed escape, or one that is not UTF-8."""
+    """A request path with a malformed escape, or with bytes that are not UTF-8."""
 
 
-class Wildcard(Enum):
-    """A segment that is no literal."""
+class PathWildcard(Enum):
+    """A wildcard segment."""
 
     ONE = "*"
     REST = "**"
 
 
-Segment: TypeAlias = str | Wildcard
+PathSegment: TypeAlias = str | PathWildcard
 
 
 @dataclass(frozen=True, slots=True)
-class Variable:
+class PathVariable:
     """Segments `start` to `end` (None: to the last) of a path, bound to a field.
 
-    Several segments keep an encoded slash encoded, so that it cannot be taken for a separator.
+    A value of several segments keeps encoded slashes encoded, so that they differ from separators.
     """
 
     field_path: tuple[str, ...]
     start: int
     end: int | None
-    several: bool
+    is_multi_segment: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
-    """A parsed path template; an empty verb means none."""
+class PathTemplate:
+    """A parsed path template; the verb is empty without a verb."""
 
     text: str
-    segments: tuple[Segment, ...]
+    segments: tuple[PathSegment, ...]
     verb: str
-    variables: tuple[Variable, ...]
+    variables: tuple[PathVariable, ...]
 
 
-# the path "/", which no template can name
-ROOT = Template("/", ("",), "", ())
+# the path "/", which no template can express
+ROOT = PathTemplate("/", ("",), "", ())
 
 _FIELD_PATH = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 _LITERAL = re.compile(r"[^/{}*:]+")
-_NEVER = re.compile(r"[\s?#]|[^\x21-\x7e]")
+_FORBIDDEN_CHARACTERS = re.compile(r"[\s?#]|[^\x21-\x7e]")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
-_SLASH = re.compile(r"(%2[Ff])")
+_ENCODED_SLASH = re.compile(r"(%2[Ff])")
 
 
-class _Parser:
-    """One pass over one template."""
+class _TemplateParser:
+    """Parser of one template, in one pass."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.at = 0
-        self.segments: list[Segment] = []
-        self.variables: list[Variable] = []
+        self.position = 0
+        self.segments: list[PathSegment] = []
+        self.variables: list[PathVariable] = []
 
-    def fail(self, why: str) -> TemplateError:
-        return TemplateError(f"{self.text!r}: {why} at character {self.at}")
+    def make_error(self, why: str) -> TemplateError:
+        return TemplateError(f"{self.text!r}: {why} at character {self.position}")
 
-    def peek(self, symbol: str) -> bool:
-        return self.text.startswith(symbol, self.at)
+    def is_next(self, symbol: str) -> bool:
+        return self.text.startswith(symbol, self.position)
 
-    def take(self, symbol: str) -> bool:
-        found = self.peek(symbol)
-        self.at += len(symbol) if found else 0
-        return found
+    def accept(self, symbol: str) -> bool:
+        is_accepted = self.is_next(symbol)
+        self.position += len(symbol) if is_accepted else 0
+        return is_accepted
 
-    def parse(self) -> Template:
-        if bad := _NEVER.search(self.text):
-            self.at = bad.start()
-            raise self.fail("a blank, a query or a character that must be encoded")
-        if not self.take("/"):
-            raise self.fail("a template begins with a slash")
-        self.segment(in_variable=False)
-        while self.take("/"):
-            self.segment(in_variable=False)
-        verb = self.verb() if self.take(":") else ""
-        if self.at != len(self.text):
-            raise self.fail("unexpected text")
-        if Wildcard.REST in self.segments[:-1]:
-            raise self.fail("** is not last")
+    def parse(self) -> PathTemplate:
+        if bad := _FORBIDDEN_CHARACTERS.search(self.text):
+            self.position = bad.start()
+            raise self.make_error("a blank, a query or a character that must be encoded")
+        if not self.accept("/"):
+            raise self.make_error("a template must start with a slash")
+        self.parse_segment(in_variable=False)
+        while self.accept("/"):
+            self.parse_segment(in_variable=False)
+        verb = self.parse_verb() if self.accept(":") else ""
+        if self.position != len(self.text):
+            raise self.make_error("unexpected text")
+        if PathWildcard.REST in self.segments[:-1]:
+            raise self.make_error("** is not last")
         paths = [variable.field_path for variable in self.variables]
         if len(set(paths)) != len(paths):
-            raise self.fail("a field is bound twice")
-        return Template(self.text, tuple(self.segments), verb, tuple(self.variables))
+            raise self.make_error("a field is bound twice")
+        return PathTemplate(self.text, tuple(self.segments), verb, tuple(self.variables))
 
-    def segment(self, *, in_variable: bool) -> None:
-        if self.peek("{"):
+    def parse_segment(self, *, in_variable: bool) -> None:
+        if self.is_next("{"):
             if in_variable:
-                raise self.fail("a variable inside a variable")
-            self.variable()
-        elif self.take("**"):
-            self.segments.append(Wildcard.REST)
-        elif self.take("*"):
-            self.segments.append(Wildcard.ONE)
+                raise self.make_error("a variable is nested in a variable")
+            self.parse_variable()
+        elif self.accept("**"):
+            self.segments.append(PathWildcard.REST)
+        elif self.accept("*"):
+            self.segments.append(PathWildcard.ONE)
         else:
-            self.segments.append(self.literal())
+            self.segments.append(self.parse_literal())
 
-    def variable(self) -> None:
-        self.take("{")
-        found = _FIELD_PATH.match(self.text, self.at)
-        if found is None:
-            raise self.fail("a field path is no identifier")
-        self.at = found.end()
+    def parse_variable(self) -> None:
+        self.accept("{")
+        match = _FIELD_PATH.match(self.text, self.position)
+        if match is None:
+            raise self.make_error("a field path is not an identifier")
+        self.position = match.end()
         start = len(self.segments)
-        if self.take("="):
-            self.segment(in_variable=True)
-            while self.take("/"):
-                self.segment(in_variable=True)
+        if self.accept("="):
+            self.parse_segment(in_variable=True)
+            while self.accept("/"):
+                self.parse_segment(in_variable=True)
         else:
-            self.segments.append(Wildcard.ONE)
-        if not self.take("}"):
-            raise self.fail("an unclosed variable")
+            self.segments.append(PathWildcard.ONE)
+        if not self.accept("}"):
+            raise self.make_error("an unclosed variable")
         end = len(self.segments)
-        rest = self.segments[-1] is Wildcard.REST
+        rest = self.segments[-1] is PathWildcard.REST
         self.variables.append(
-            Variable(
-                tuple(found[0].split(".")),
+            PathVariable(
+                tuple(match[0].split(".")),
                 start,
                 None if rest else end,
-                several=rest or end - start > 1,
+                is_multi_segment=rest or end - start > 1,
             )
         )
 
-    def literal(self) -> str:
-        found = _LITERAL.match(self.text, self.at)
-        if found is None:
-            raise self.fail("an empty segment")
-        self.at = found.end()
+    def parse_literal(self) -> str:
+        match = _LITERAL.match(self.text, self.position)
+        if match is None:
+            raise self.make_error("an empty segment")
+        self.position = match.end()
         try:
-            return _decode(found[0])
+            return _decode_segment(match[0])
         except PathError as error:
-            raise self.fail(str(error)) from None
+            raise self.make_error(str(error)) from None
 
-    def verb(self) -> str:
-        verb = self.literal()
-        if self.at != len(self.text):
-            raise self.fail("a verb is not at the end")
+    def parse_verb(self) -> str:
+        verb = self.parse_literal()
+        if self.position != len(self.text):
+            raise self.make_error("a verb is not at the end")
         return verb
 
 
-def parse_template(text: str) -> Template:
-    """Parse one template; TemplateError says what is wrong and where."""
-    return _Parser(text).parse()
+def parse_template(text: str) -> PathTemplate:
+    """Parse one template; the TemplateError has the reason and the position."""
+    return _TemplateParser(text).parse()
 
 
-class _Node(Generic[T]):
-    """A place in the trie: ways on, and the targets of paths that end here, by verb and method."""
+class _RouteNode(Generic[T]):
+    """A node of the trie: its children, and targets of paths that end here, by verb and method."""
 
-    __slots__ = ("closed", "ends", "literals", "one", "rest")
+    __slots__ = ("is_reserved", "literal_children", "rest_child", "single_child", "targets_by_verb")
 
     def __init__(self) -> None:
-        # paths that lead here end here, or nowhere
-        self.closed = False
-        self.literals: dict[str, _Node[T]] = {}
-        self.one: _Node[T] | None = None
-        self.rest: _Node[T] | None = None
-        self.ends: dict[str, _Ends[T]] = {}
+        # paths that reach this node end here, or do not match
+        self.is_reserved = False
+        self.literal_children: dict[str, _RouteNode[T]] = {}
+        self.single_child: _RouteNode[T] | None = None
+        self.rest_child: _RouteNode[T] | None = None
+        self.targets_by_verb: dict[str, _RouteTargets[T]] = {}
 
-    def into(self, segment: Segment) -> _Node[T]:
-        if segment is Wildcard.ONE:
-            self.one = self.one or _Node()
-            return self.one
-        if segment is Wildcard.REST:
-            self.rest = self.rest or _Node()
-            return self.rest
-        return self.literals.setdefault(str(segment), _Node())
+    def get_or_add_child(self, segment: PathSegment) -> _RouteNode[T]:
+        if segment is PathWildcard.ONE:
+            self.single_child = self.single_child or _RouteNode()
+            return self.single_child
+        if segment is PathWildcard.REST:
+            self.rest_child = self.rest_child or _RouteNode()
+            return self.rest_child
+        return self.literal_children.setdefault(str(segment), _RouteNode())
 
 
-class Router(Generic[T]):
-    """Targets by HTTP method and path: a literal beats `*`, `*` beats `**`, in any order added.
+class PathRouter(Generic[T]):
+    """Targets by HTTP method and path: a literal beats `*`, `*` beats `**`, added in any order.
 
-    The path alone decides which template it is, so that a method which that one has not leads
-    nowhere, even if a template with a variable in the literal's place has it.
+    The path alone selects the template. If that template lacks the method, nothing matches, even if
+    a template with a variable instead of the literal has the method.
     """
 
     def __init__(self) -> None:
-        self._root: _Node[T] = _Node()
+        self._root: _RouteNode[T] = _RouteNode()
         self._methods: set[str] = set()
-        self._verbs: dict[str, set[str]] = {}
+        self._verbs_by_method: dict[str, set[str]] = {}
 
     def reserve(self, segment: str) -> None:
-        """Keep paths that begin with a segment from wildcards: only literal routes match them."""
-        self._root.into(segment).closed = True
+        """Reserve paths that start with a segment: only literal routes match them."""
+        self._root.get_or_add_child(segment).is_reserved = True
 
-    def add(self, method: str, template: Template, target: T) -> None:
-        """Add a route; TemplateError if another one of this method has the same shape."""
+    def add(self, method: str, template: PathTemplate, target: T) -> None:
+        """Add a route; raise TemplateError if another route of this method has the same shape."""
         node = self._root
         for segment in template.segments:
-            node = node.into(segment)
-        ends = node.ends.setdefault(template.verb, {})
+            node = node.get_or_add_child(segment)
+        ends = node.targets_by_verb.setdefault(template.verb, {})
         if method in ends:
             other = ends[method][1].text
             raise TemplateError(f"{method} {template.text!r} has the same shape as {other!r}")
         ends[method] = (target, template)
         self._methods.add(method)
         if template.verb:
-            self._verbs.setdefault(method, set()).add(template.verb)
+            self._verbs_by_method.setdefault(method, set()).add(template.verb)
 
-    def find(self, method: str, path: str) -> tuple[T, tuple[str, ...]] | None:
-        """The target of an undecoded path, with the values of its template's variables in order.
+    def find_route(self, method: str, path: str) -> tuple[T, tuple[str, ...]] | None:
+        """Return the target of an undecoded path, with the values of its variables in order.
 
-        PathError if the path holds a malformed escape or a value that is not UTF-8.
+        Raise PathError if the path has a malformed escape or a value that is not UTF-8.
         """
         if method not in self._methods or not path.startswith("/"):
             return None
         raw = path.split("/")
         del raw[0]
-        if verbs := self._verbs.get(method):
+        if verbs := self._verbs_by_method.get(method):
             base, colon, verb = raw[-1].rpartition(":")
             if colon and verb in verbs:
-                found = _find(self._root, [*raw[:-1], base], verb, method)
-                if found is not None:
-                    return found
-        return _find(self._root, raw, "", method)
+                target = _find_target(self._root, [*raw[:-1], base], verb, method)
+                if target is not None:
+                    return target
+        return _find_target(self._root, raw, "", method)
 
-    def methods(self, path: str) -> list[str]:
-        """Every method that has a route for the path, in order of the alphabet."""
-        return sorted(method for method in self._methods if self.find(method, path) is not None)
+    def list_methods(self, path: str) -> list[str]:
+        """List the methods that have a route for the path, sorted."""
+        return sorted(
+            method for method in self._methods if self.find_route(method, path) is not None
+        )
 
 
-def _find(
-    root: _Node[T], raw: list[str], verb: str, method: str
+def _find_target(
+    root: _RouteNode[T], segments: list[str], verb: str, method: str
 ) -> tuple[T, tuple[str, ...]] | None:
-    parts = [_decode(part) if "%" in part else part for part in raw]
-    ends = _walk(root, parts, 0, verb)
+    parts = [_decode_segment(part) if "%" in part else part for part in segments]
+    ends = _find_targets(root, parts, 0, verb)
     if ends is None or method not in ends:
         return None
     target, template = ends[method]
     return target, tuple(
         [
-            _decode_several(raw[v.start : v.end]) if v.several else parts[v.start]
+            _decode_segments(segments[v.start : v.end]) if v.is_multi_segment else parts[v.start]
             for v in template.variables
         ]
     )
 
 
-def _walk(node: _Node[T], parts: list[str], at: int, verb: str) -> _Ends[T] | None:
-    # most of a path has one way on
-    while at < len(parts) and node.one is None and node.rest is None:
-        straight = node.literals.get(parts[at])
+def _find_targets(
+    node: _RouteNode[T], parts: list[str], index: int, verb: str
+) -> _RouteTargets[T] | None:
+    # most segments of a path have one candidate
+    while index < len(parts) and node.single_child is None and node.rest_child is None:
+        straight = node.literal_children.get(parts[index])
         if straight is None:
             return None
         node = straight
-        at += 1
-    if at == len(parts):
-        end = node.ends.get(verb)
-        if end is None and node.rest is not None:
-            end = node.rest.ends.get(verb)
+        index += 1
+    if index == len(parts):
+        end = node.targets_by_verb.get(verb)
+        if end is None and node.rest_child is not None:
+            end = node.rest_child.targets_by_verb.get(verb)
         return end
-    part = parts[at]
-    onward = node.literals.get(part)
+    part = parts[index]
+    onward = node.literal_children.get(part)
     if onward is not None:
-        end = _walk(onward, parts, at + 1, verb)
-        if end is not None or onward.closed:
+        end = _find_targets(onward, parts, index + 1, verb)
+        if end is not None or onward.is_reserved:
             return end
-    if node.one is not None and part and (end := _walk(node.one, parts, at + 1, verb)) is not None:
+    if (
+        node.single_child is not None
+        and part
+        and (end := _find_targets(node.single_child, parts, index + 1, verb)) is not None
+    ):
         return end
-    return node.rest.ends.get(verb) if node.rest is not None else None
+    return node.rest_child.targets_by_verb.get(verb) if node.rest_child is not None else None
 
 
-def _decode(text: str) -> str:
+def _decode_segment(text: str) -> str:
     if _BAD_ESCAPE.search(text):
         raise PathError("a malformed escape")
     try:
@@ -293,12 +301,13 @@ def _decode(text: str) -> str:
         raise PathError("text that is not UTF-8") from None
 
 
-def _decode_several(raw: Iterable[str]) -> str:
+def _decode_segments(segments: Iterable[str]) -> str:
     return "/".join(
         "".join(
-            piece if _SLASH.fullmatch(piece) else _decode(piece) for piece in _SLASH.split(segment)
+            piece if _ENCODED_SLASH.fullmatch(piece) else _decode_segment(piece)
+            for piece in _ENCODED_SLASH.split(segment)
         )
         if "%" in segment
         else segment
-        for segment in raw
+        for segment in segments
     )

@@ -1,4 +1,4 @@
-"""Messages to JSON and back, in every profile."""
+"""Convert messages to JSON and back, in every profile."""
 
 from __future__ import annotations
 
@@ -9,59 +9,67 @@ import orjson
 from google.protobuf.descriptor import Descriptor
 
 from florin_gateway import jsoncanonical
-from florin_gateway.errors import Issue
-from florin_gateway.jsondecode import ISSUES_MAX, Decoders
-from florin_gateway.jsonencode import Encoders
-from florin_gateway.profiles import Profile
+from florin_gateway.errors import RequestIssue
+from florin_gateway.jsondecode import ISSUES_MAX, DecoderCompiler
+from florin_gateway.jsonencode import EncoderCompiler
+from florin_gateway.profiles import JsonProfile
 
-Encode = Callable[[Any], bytes]
-Decode = Callable[[Any, Any], list[Issue]]
+JsonEncoder = Callable[[Any], bytes]
+JsonDecoder = Callable[[Any, Any], list[RequestIssue]]
 
 
-class Codec:
-    """Encoders and decoders of message types, compiled when first asked for.
+class JsonCodec:
+    """Encoders and decoders of message types, compiled on first use.
 
-    Canonical JSON is refused if it has unknown members, unless they are ignored; the other
-    profiles always ignore them.
+    Canonical JSON with unknown members is refused, unless they are ignored; the other profiles
+    always ignore them.
     """
 
     def __init__(self, *, ignore_unknown: bool = False) -> None:
         self.ignore_unknown = ignore_unknown
-        own = (Profile.SPEC, Profile.DEPLOYED)
-        self._encoders = {profile: Encoders(profile) for profile in own}
-        self._decoders = {profile: Decoders(profile) for profile in own}
+        own = (JsonProfile.SPEC, JsonProfile.DEPLOYED)
+        self._encoders = {profile: EncoderCompiler(profile) for profile in own}
+        self._decoders = {profile: DecoderCompiler(profile) for profile in own}
 
-    def encoder(self, descriptor: Descriptor, profile: Profile, member: str = "") -> Encode:
-        """Message to JSON text; with `member`, of that JSON member alone."""
-        if profile is Profile.CANONICAL:
+    def get_encoder(
+        self, descriptor: Descriptor, profile: JsonProfile, member: str = ""
+    ) -> JsonEncoder:
+        """Return a function from message to JSON text; with `member`, of that member alone."""
+        if profile is JsonProfile.CANONICAL:
             show_canonical = (
-                jsoncanonical.show_member(descriptor, member) if member else jsoncanonical.show
+                jsoncanonical.make_member_formatter(descriptor, member)
+                if member
+                else jsoncanonical.to_json_value
             )
             return lambda message: orjson.dumps(show_canonical(message))
-        show = self._encoders[profile].of(descriptor)
+        show = self._encoders[profile].get_encoder(descriptor)
         if member:
             return lambda message: orjson.dumps(show(message).get(member))
         return lambda message: orjson.dumps(show(message))
 
-    def decoder(
-        self, descriptor: Descriptor, profile: Profile, without: frozenset[str] = frozenset()
-    ) -> Decode:
-        """Parsed JSON into a message; returns what is wrong with it, at most a page of issues.
+    def get_decoder(
+        self,
+        descriptor: Descriptor,
+        profile: JsonProfile,
+        excluded_fields: frozenset[str] = frozenset(),
+    ) -> JsonDecoder:
+        """Return a function that fills a message from JSON and returns its faults, at most a page.
 
-        Fields named in `without` are no members, but of canonical JSON, in which the path wins.
+        Fields named in `excluded_fields` are not members, except in canonical JSON, in which the
+        path takes precedence.
         """
-        if profile is Profile.CANONICAL:
+        if profile is JsonProfile.CANONICAL:
 
-            def decode_canonical(value: Any, message: Any) -> list[Issue]:
-                return jsoncanonical.fill(value, message, ignore_unknown=self.ignore_unknown)[
-                    :ISSUES_MAX
-                ]
+            def decode_canonical(value: Any, message: Any) -> list[RequestIssue]:
+                return jsoncanonical.fill_message(
+                    value, message, ignore_unknown=self.ignore_unknown
+                )[:ISSUES_MAX]
 
             return decode_canonical
-        fill = self._decoders[profile].of(descriptor, without)
+        fill = self._decoders[profile].get_decoder(descriptor, excluded_fields)
 
-        def decode(value: Any, message: Any) -> list[Issue]:
-            faults: list[Issue] = []
+        def decode(value: Any, message: Any) -> list[RequestIssue]:
+            faults: list[RequestIssue] = []
             fill(value, message, faults)
             return faults[:ISSUES_MAX]
 

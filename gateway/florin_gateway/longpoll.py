@@ -1,7 +1,8 @@
-"""Long polls: an answer that is held until it changes, stood on the stream that tells of changes.
+"""Long polls: a response waits until it changes, based on the stream that reports changes.
 
-A read is held until its status differs from the first one seen; a call that acted (confirm) is
-held until the status is final. When time is up, or the gateway stops, the last one seen is told.
+A read waits until its status differs from the first one seen. A call with an effect (confirm) waits
+until the status is final. When the time is over, or the gateway stops, the last one seen is
+returned.
 """
 
 from __future__ import annotations
@@ -10,53 +11,53 @@ from typing import Any, NamedTuple
 
 import grpc
 
-from florin_gateway.hold import End, Hold, Receive
+from florin_gateway.hold import Receive, RequestWait, WaitEnd
 from florin_gateway.routes import PollPlan
-from florin_gateway.rpc import CallError, Messages, Metadata
+from florin_gateway.rpc import CallError, MessageStream, Metadata
 
-# a key that was revoked, or an account that was suspended, while the answer was held
-_REFUSED = frozenset({grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED})
+# a key was revoked, or an account suspended, during the poll
+_REFUSED_CODES = frozenset({grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED})
 
 
-class Held(NamedTuple):
-    """What a poll saw last, if anything, and whether its client is still there."""
+class PollResult(NamedTuple):
+    """The last response that a poll saw, if any, and whether its client left."""
 
-    answer: Any | None
+    response: Any | None
     metadata: Metadata
-    client_gone: bool
+    is_client_gone: bool
 
 
-async def hold_answer(
+async def poll_response(
     plan: PollPlan,
-    messages: Messages,
-    seen: Any | None,
+    messages: MessageStream,
+    last_response: Any | None,
     *,
     receive: Receive,
-    seconds: float,
-    held: set[Hold],
-) -> Held:
-    """Read the stream until there is an answer; it is closed on every way out.
+    timeout_s: float,
+    waits: set[RequestWait],
+) -> PollResult:
+    """Read the stream until there is a response; always close the stream.
 
-    `seen` is the answer that the caller has already. A stream that fails after an answer was seen
-    costs nothing but the wait, unless the caller is refused from now on.
+    `last_response` is the response that the caller already has. A stream that fails after a
+    response was seen only ends the wait, unless the caller is refused from now on.
     """
-    first, last = seen, seen
+    first, last = last_response, last_response
     metadata: Metadata = ()
     try:
-        with Hold(receive, seconds=seconds, held=held) as wait:
+        with RequestWait(receive, timeout_s=timeout_s, waits=waits) as wait:
             async for message in messages:
-                answer = plan.answer_in(message)
+                answer = plan.get_response(message)
                 metadata = metadata or await messages.metadata()
                 last = answer
                 if answer.is_final:
                     break
                 if first is None:
                     first = answer
-                elif not plan.until_final and answer.status != first.status:
+                elif not plan.waits_until_final and answer.status != first.status:
                     break
     except CallError as failure:
-        if last is None or failure.code in _REFUSED:
+        if last is None or failure.code in _REFUSED_CODES:
             raise
     finally:
         await messages.close()
-    return Held(last, metadata, wait.end is End.CLIENT_GONE)
+    return PollResult(last, metadata, wait.end is WaitEnd.CLIENT_GONE)

@@ -1,6 +1,7 @@
-"""Who looks at requests: begun with their headers, over with a route and a status.
+"""Observe requests: from their headers to their route and status.
 
-What is told of a route is its name, never a path: as many different ones as there are routes.
+A route is reported by name, never by path, so that the number of values equals the number of
+routes.
 """
 
 from __future__ import annotations
@@ -8,47 +9,47 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, MutableMapping
 from typing import Any, Protocol, TypeAlias
 
-from florin_gateway.exchange import Exchange
+from florin_gateway.exchange import HttpExchange
 from florin_gateway.rpc import Metadata
 
-# the client left before anything was answered, as proxies write it
-GONE = 499
+# the client left before a response, in the convention of proxies
+CLIENT_GONE_STATUS = 499
 RawHeaders: TypeAlias = Iterable[tuple[bytes, bytes]]
 
 
-class Observation(Protocol):
-    """One request as somebody looks at it; `metadata` goes along with its RPC."""
+class RequestObservation(Protocol):
+    """The observation of one request; `metadata` is sent with its RPC."""
 
     @property
     def metadata(self) -> Metadata:
-        """What a back end elsewhere is told beside the metadata of the request."""
+        """Return metadata for a remote backend, in addition to the metadata of the request."""
 
     def end(self, route: str, status: int) -> None:
-        """The request is over; `route` is empty if there was none."""
+        """End the observation; `route` is empty without a route."""
 
 
-# by a request's headers, and what tells the address of its client in gRPC's form
-Observe: TypeAlias = Callable[[RawHeaders, Callable[[], str]], Observation]
+# gets a request's headers, and a function for its client's address in gRPC's form
+RequestObserver: TypeAlias = Callable[[RawHeaders, Callable[[], str]], RequestObservation]
 
 
-class Observed:
-    """Notes how a request is answered."""
+class ObservedExchange:
+    """Records the response to a request."""
 
     __slots__ = ("_exchange", "_observation", "_send", "_status")
 
-    def __init__(self, exchange: Exchange, observation: Observation) -> None:
+    def __init__(self, exchange: HttpExchange, observation: RequestObservation) -> None:
         self._exchange = exchange
         self._observation = observation
         self._send = exchange.send
-        self._status = GONE
-        exchange.send = self._noting
-        exchange.incoming.metadata += observation.metadata
+        self._status = CLIENT_GONE_STATUS
+        exchange.send = self._record_status
+        exchange.request_headers.metadata += observation.metadata
 
-    async def _noting(self, message: MutableMapping[str, Any]) -> None:
+    async def _record_status(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             self._status = message["status"]
         await self._send(message)
 
     def end(self) -> None:
-        """Tells it."""
+        """Report the response to the observation."""
         self._observation.end(self._exchange.route, self._status)

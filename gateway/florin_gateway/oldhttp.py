@@ -1,4 +1,4 @@
-"""Answers to HTTP/1.0, which knows no chunks: one without a length ends with its connection."""
+"""Responses to HTTP/1.0, which has no chunks: without a length, they end with the connection."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 
-def without_chunks(cycle: RequestResponseCycle) -> None:
-    """Let the answer to one request go out without chunks; uvicorn closes the connection after."""
+def disable_chunking(cycle: RequestResponseCycle) -> None:
+    """Send the response to one request without chunks; uvicorn closes the connection after it."""
     send = cycle.send
     measured = False
 

@@ -1,4 +1,4 @@
-"""Routes that are no RPCs: health, published versions, pages."""
+"""Plain routes, which call no RPC: health, published versions, pages."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import orjson
 
 from florin_gateway.errors import INVALID_PARAMS, RefusedError
-from florin_gateway.headers import Headers, event_id
-from florin_gateway.httprule import Template
-from florin_gateway.rpc import Messages, Metadata
+from florin_gateway.headers import Headers, parse_event_id
+from florin_gateway.httprule import PathTemplate
+from florin_gateway.rpc import MessageStream, Metadata
 
 
 @dataclass(frozen=True, slots=True)
 class PlainRequest:
-    """What a plain route sees of a request; the body is empty for GET, the path undecoded."""
+    """The request of a plain route; the body is empty for GET, the path is undecoded."""
 
     method: str
     variables: Mapping[str, str]
@@ -28,24 +28,30 @@ class PlainRequest:
     scheme: str
     path: str = ""
 
-    def refuse_nul(self) -> None:
-        """Raise RefusedError if the path or the query holds U+0000, which no text does."""
+    def reject_nul(self) -> None:
+        """Raise RefusedError if the path or the query contains U+0000."""
         if any("\0" in text for text in (*self.variables.values(), *chain(*self.query))):
-            raise RefusedError(400, INVALID_PARAMS, "An address has no NUL character")
+            raise RefusedError(400, INVALID_PARAMS, "The URL contains the character U+0000")
 
-    def header(self, name: bytes) -> str:
+    def get_header(self, name: bytes) -> str:
         """Return the value of a header, named in lower case; empty without one."""
         return next((value.decode("latin-1") for key, value in self.headers if key == name), "")
 
-    def last_event_id(self) -> int | None:
-        """What a stream's client has seen already; RefusedError if it is no number."""
+    def parse_last_event_id(self) -> int | None:
+        """Return the last event that a stream's client received.
+
+        Raise RefusedError if it is not a number.
+        """
         sent = next((value for name, value in self.headers if name == b"last-event-id"), b"")
-        return event_id(text) if (text := sent.strip(b" \t")) else None
+        return parse_event_id(text) if (text := sent.strip(b" \t")) else None
 
 
 @dataclass(frozen=True, slots=True)
-class PlainAnswer:
-    """What a plain route answers; caches keep nothing of it unless `cache_control` lets them."""
+class PlainResponse:
+    """The response of a plain route.
+
+    Caches store nothing of it unless `cache_control` permits it.
+    """
 
     status: int = 200
     body: bytes = b""
@@ -54,8 +60,8 @@ class PlainAnswer:
     cache_control: bytes = b"no-store"
 
     @classmethod
-    def json(cls, value: Any, status: int = 200) -> PlainAnswer:
-        """A JSON answer."""
+    def from_json(cls, value: Any, status: int = 200) -> PlainResponse:
+        """Return a JSON response."""
         return cls(status, orjson.dumps(value))
 
 
@@ -68,23 +74,23 @@ class PlainEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlainEvents:
-    """Events that a plain route answers with, as they come; `release` is called at the end."""
+    """A stream of events as the response of a plain route; `release` is called at its end."""
 
     events: AsyncGenerator[PlainEvent]
     release: Callable[[], None]
 
-    def messages(self) -> Messages:
-        """The same, as the streams of a back end."""
-        return _Events(self.events)
+    def to_message_stream(self) -> MessageStream:
+        """Return the events in the form of a backend's stream."""
+        return _PlainMessageStream(self.events)
 
 
-class _Events:
-    """Events of this process: nothing is said besides them."""
+class _PlainMessageStream:
+    """Events of this process; they have no metadata."""
 
     def __init__(self, events: AsyncGenerator[PlainEvent]) -> None:
         self._events = events
 
-    def __aiter__(self) -> Messages:
+    def __aiter__(self) -> MessageStream:
         return self
 
     async def __anext__(self) -> Any:
@@ -97,27 +103,27 @@ class _Events:
         await self._events.aclose()
 
 
-PlainHandler = Callable[[PlainRequest], Awaitable[PlainAnswer | PlainEvents]]
-# what a request is refused with at a path, as a page; None: as programs are told it
-Refusals = Callable[[PlainRequest, str, RefusedError], PlainAnswer | None]
+PlainHandler = Callable[[PlainRequest], Awaitable[PlainResponse | PlainEvents]]
+# renders an error at a path as a page; None: answer as for programs
+RefusalRenderer = Callable[[PlainRequest, str, RefusedError], PlainResponse | None]
 
 
-def wants_page(method: str, headers: Sequence[tuple[bytes, bytes]]) -> bool:
-    """True for a person in a browser: programs that take anything want JSON."""
+def is_page_request(method: str, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    """Return True for a person in a browser: programs that accept anything want JSON."""
     reads = method in {"GET", "HEAD"}
     return reads and any(name == b"accept" and b"text/html" in value for name, value in headers)
 
 
 @dataclass(frozen=True, slots=True)
 class PlainRoute:
-    """A plain route as the router keeps it."""
+    """A plain route in the router."""
 
-    template: Template
+    template: PathTemplate
     handler: PlainHandler
     cors: bool
     headers: Headers = field(default_factory=list)
 
     @property
     def name(self) -> str:
-        """What stands for all requests to it: its path, variables unresolved."""
+        """Return the name for all its requests: its path template."""
         return self.template.text

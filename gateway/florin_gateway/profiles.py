@@ -5,10 +5,10 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Profile(StrEnum):
-    """How messages look as JSON.
+class JsonProfile(StrEnum):
+    """JSON form of messages.
 
-    Spec and deployed differ in nothing but text fields that hold JSON; canonical is proto3 JSON.
+    Spec and deployed differ only in text fields that contain JSON; canonical is proto3 JSON.
     """
 
     SPEC = "spec"

@@ -1,8 +1,8 @@
-"""What a back end is: a way to call RPCs with messages, whether in this process or over a channel.
+"""The interface of backends: call RPCs with messages, in this process or over a channel.
 
-Both kinds of call take the request, the metadata, the seconds until the deadline and the address
-of the HTTP client in gRPC's form, and raise `CallError` for every status but OK. A caller that
-waits no longer cancels its task, or closes the stream; so it does at the deadline.
+Both kinds of call take the request, the metadata, the seconds until the deadline and the address of
+the HTTP client in gRPC's form. They raise `CallError` for every status except OK. A caller that no
+longer waits, or reaches the deadline, cancels its task or closes the stream.
 """
 
 from __future__ import annotations
@@ -14,21 +14,23 @@ import grpc
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 
-# names that end in -bin hold bytes
+# names that end in -bin contain bytes
 Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
 
-# what a gateway tells a server about its client, and by what it is believed
+# the client's address that a gateway sends to a server, and the token that authenticates it
 CLIENT_ADDRESS_KEY = "client-address"
 GATEWAY_TOKEN_KEY = "gateway-token"  # noqa: S105  (a name, no secret)
 
 
-def joined(ahead: Metadata, after: Metadata) -> Metadata:
-    """Initial and trailing metadata, without what the end only repeats."""
-    return (*ahead, *(entry for entry in after if entry not in ahead)) if ahead else after
+def join_metadata(initial: Metadata, trailing: Metadata) -> Metadata:
+    """Return initial and trailing metadata, without repeated entries of the trailing part."""
+    return (
+        (*initial, *(entry for entry in trailing if entry not in initial)) if initial else trailing
+    )
 
 
 class CallError(Exception):
-    """A call that ended with another status than OK; `metadata` is initial plus trailing."""
+    """A call that ended with a status other than OK; `metadata` is initial plus trailing."""
 
     def __init__(self, code: grpc.StatusCode, message: str, metadata: Metadata = ()) -> None:
         self.code = code
@@ -38,36 +40,35 @@ class CallError(Exception):
 
 
 class UnreachableError(CallError):
-    """A call that found no server."""
+    """A call that reached no server."""
 
 
-class Unary(Protocol):
-    """One RPC with one answer; returns it with the initial and trailing metadata."""
+class UnaryMethod(Protocol):
+    """One unary RPC; returns the response with the initial and trailing metadata."""
 
     async def __call__(
         self, request: Message, metadata: Metadata, timeout_s: float, peer: str
     ) -> tuple[Message, Metadata]:
-        """Call and wait for the answer."""
+        """Call and wait for the response."""
         ...
 
 
-class Messages(Protocol):
-    """A stream under way, to be driven by one task and always closed."""
+class MessageStream(Protocol):
+    """A running stream; one task must read it and always close it."""
 
-    def __aiter__(self) -> Messages:
-        """Itself."""
+    def __aiter__(self) -> MessageStream:
+        """Return the stream itself."""
         ...
 
     async def __anext__(self) -> Message:
-        """The next message."""
+        """Return the next message."""
         ...
 
     async def metadata(self) -> Metadata:
-        """What the server has said besides messages; complete enough after the first one.
+        """Return the metadata received so far; sufficiently complete after the first message.
 
-        Its trailing metadata is included from the end on. Of a stream that ends at once gRPC may
-        keep nothing else: a server that wants to be heard then says at the end all that it said
-        ahead.
+        It includes the trailing metadata after the end. If a stream ends at once, gRPC can drop the
+        initial metadata: a server that needs it received sends it again at the end.
         """
         ...
 
@@ -76,39 +77,42 @@ class Messages(Protocol):
         ...
 
 
-class Stream(Protocol):
-    """One RPC with many answers; nothing happens before the first one is awaited."""
+class StreamMethod(Protocol):
+    """One streaming RPC; nothing happens before its first message is awaited."""
 
     def __call__(
         self, request: Message, metadata: Metadata, timeout_s: float, peer: str
-    ) -> Messages:
+    ) -> MessageStream:
         """Open the stream."""
         ...
 
 
-class Backend(Protocol):
-    """Where the RPCs are."""
+class RpcBackend(Protocol):
+    """Access to the RPCs of a service."""
 
-    def unary(self, method: MethodDescriptor) -> Unary:
-        """A callable for a method with one answer; LookupError if there is no such method."""
+    def get_unary(self, method: MethodDescriptor) -> UnaryMethod:
+        """Return a callable for a unary method; raise LookupError for an unknown method."""
         ...
 
-    def stream(self, method: MethodDescriptor) -> Stream:
-        """A callable for a server-streaming method; LookupError if there is no such method."""
+    def get_stream(self, method: MethodDescriptor) -> StreamMethod:
+        """Return a callable for a server-streaming method.
+
+        Raise LookupError for an unknown method.
+        """
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         ...
 
 
-def full_name(method: MethodDescriptor) -> str:
-    """The method as it stands in a gRPC path."""
+def format_method_path(method: MethodDescriptor) -> str:
+    """Return the method as a gRPC path."""
     service: Any = method.containing_service
     return f"/{service.full_name}/{method.name}"
 
 
-def short_name(method: MethodDescriptor) -> str:
-    """The method as people say it: `Service.Method`."""
+def format_method_name(method: MethodDescriptor) -> str:
+    """Return the method as `Service.Method`, for people."""
     service: Any = method.containing_service
     return f"{service.name}.{method.name}"

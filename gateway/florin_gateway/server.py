@@ -1,4 +1,4 @@
-"""The HTTP server around the gateway, on the event loop of its caller."""
+"""The HTTP server of the gateway, on the event loop of its caller."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from collections.abc import Iterator
 
 import uvicorn
 
-from florin_gateway.app import Gateway
-from florin_gateway.guard import guard_class
+from florin_gateway.app import RestGateway
+from florin_gateway.guard import make_guard_class
 from florin_gateway.joinedwrites import LINGER_S
 from florin_gateway.settings import ServerSettings
 
 
 class HttpServer:
-    """One listener; `start` returns once it accepts, `stop` once everything is answered.
+    """One listener; `start` returns once it accepts, `stop` once all requests are answered.
 
-    A socket that the caller bound (for SO_REUSEPORT, say) is used instead of host and port.
+    A socket that the caller bound (for SO_REUSEPORT, say) replaces host and port.
     """
 
     def __init__(
         self,
-        gateway: Gateway,
+        gateway: RestGateway,
         settings: ServerSettings | None = None,
         *,
         sock: socket.socket | None = None,
@@ -31,70 +31,72 @@ class HttpServer:
         self._gateway = gateway
         self._settings = settings or ServerSettings()
         self._socket = sock
-        self._server: _Server | None = None
-        self._serving: asyncio.Task[None] | None = None
+        self._server: _UvicornServer | None = None
+        self._serve_task: asyncio.Task[None] | None = None
 
     @property
     def port(self) -> int:
-        """The port that is listened on."""
+        """Return the port of the listener."""
         if self._socket is None:
             raise RuntimeError("the server was not started")
         return int(self._socket.getsockname()[1])
 
     async def start(self) -> None:
-        """Listen; OSError if the address is taken."""
+        """Listen; raise OSError if the address is in use."""
         settings = self._settings
         if self._socket is None:
             self._socket = _listen(settings.host, settings.port, settings.backlog)
-        self._server = _Server(_config(self._gateway, settings), settings.guard.head_s_max)
-        self._serving = asyncio.create_task(self._server.serve(sockets=[self._socket]))
+        self._server = _UvicornServer(
+            _build_config(self._gateway, settings), settings.guard.head_s_max
+        )
+        self._serve_task = asyncio.create_task(self._server.serve(sockets=[self._socket]))
         ready = asyncio.create_task(self._server.ready.wait())
-        await asyncio.wait({self._serving, ready}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({self._serve_task, ready}, return_when=asyncio.FIRST_COMPLETED)
         ready.cancel()
-        if self._serving.done():
-            await self._serving
+        if self._serve_task.done():
+            await self._serve_task
             raise RuntimeError("the HTTP server did not start")
 
-    async def make_way(self) -> None:
-        """Accept no more, and have clients make their next request on a new connection.
+    async def drain(self) -> None:
+        """Accept no more connections, and move clients to a new connection for their next request.
 
-        What there is is answered still; whoever else has the socket gets the new connections.
+        Pending requests are still answered; other owners of the socket get the new connections.
         """
         if self._server is not None:
-            await self._server.make_way()
+            await self._server.drain()
 
     async def stop(self) -> None:
-        """Accept no more, end what is held, and wait for the answers on their way."""
-        if self._server is None or self._serving is None:
+        """Accept no more, end long polls and streams, and wait for pending responses."""
+        if self._server is None or self._serve_task is None:
             return
         self._gateway.stop()
-        self._server.leave()
-        await self._serving
+        self._server.request_exit()
+        await self._serve_task
         self._server = None
 
 
-class _Server(uvicorn.Server):
-    """A uvicorn server that leaves signals to its host and needs no tenth of a second to stop.
+class _UvicornServer(uvicorn.Server):
+    """A uvicorn server that leaves signals to its host and stops without a delay of 0.1 s.
 
-    A connection gets as long for its handshake as for a head.
+    The handshake of a connection has the time limit of a head.
     """
 
     def __init__(self, config: uvicorn.Config, handshake_s: float) -> None:
         super().__init__(config)
         self._handshake_s = handshake_s
         self.ready = asyncio.Event()
-        self._leaving = asyncio.Event()
+        self._exit_requested = asyncio.Event()
 
-    async def make_way(self) -> None:
-        for one in self.servers:
-            one.close()
-        # with every answer from now on; connections without a request stay open
+    async def drain(self) -> None:
+        for server in self.servers:
+            server.close()
+        # on every response from now on; idle connections stay open
         self.config.encoded_headers.append((b"connection", b"close"))
         await self.on_tick(0)
 
-    def leave(self) -> None:
+    def request_exit(self) -> None:
         self.should_exit = True
-        self._leaving.set()
+        self._exit_requested.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -107,21 +109,21 @@ class _Server(uvicorn.Server):
 
         def connection() -> asyncio.Protocol:
             state = self.lifespan.state
-            made: asyncio.Protocol = config.http_protocol_class(  # type: ignore[call-arg]
+            protocol: asyncio.Protocol = config.http_protocol_class(  # type: ignore[call-arg]
                 config=config, server_state=self.server_state, app_state=state
             )
-            return made
+            return protocol
 
         self.servers = [
             await loop.create_server(
                 connection,
-                sock=one,
+                sock=each_socket,
                 ssl=config.ssl,
                 backlog=config.backlog,
                 ssl_handshake_timeout=in_time,
                 ssl_shutdown_timeout=None if in_time is None else LINGER_S,
             )
-            for one in sockets or ()
+            for each_socket in sockets or ()
         ]
         self.started = True
         # the first tick sets the Date header
@@ -131,15 +133,15 @@ class _Server(uvicorn.Server):
     async def main_loop(self) -> None:
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._leaving.wait(), 1.0)
+                await asyncio.wait_for(self._exit_requested.wait(), 1.0)
 
 
-def _config(gateway: Gateway, settings: ServerSettings) -> uvicorn.Config:
+def _build_config(gateway: RestGateway, settings: ServerSettings) -> uvicorn.Config:
     tls = settings.tls
     return uvicorn.Config(
         gateway,
         interface="asgi3",
-        http=guard_class(settings.guard, gateway.rules, gateway.headers_at),
+        http=make_guard_class(settings.guard, gateway.header_rules, gateway.list_response_headers),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -1,4 +1,4 @@
-"""A look-alike of the context that grpc.aio hands to servicers, for calls inside the process."""
+"""A substitute for the context that grpc.aio passes to servicers, for calls in this process."""
 
 from __future__ import annotations
 
@@ -10,78 +10,78 @@ from typing import Any, NoReturn
 
 import grpc
 
-from florin_gateway.rpc import CallError, Metadata, joined
+from florin_gateway.rpc import CallError, Metadata, join_metadata
 
 logger = logging.getLogger(__name__)
 
-_DONE = object()
+_END_OF_STREAM = object()
 
 
 class LocalContext(grpc.aio.ServicerContext[Any, Any]):
     """One call as its servicer and the interceptors see it.
 
-    `abort` raises grpc.aio.AbortError as the real one does; a servicer that swallows it has
-    still ended the call with the status it named.
+    `abort` raises grpc.aio.AbortError like the real context. A servicer that swallows it has still
+    ended the call with the given status.
     """
 
     def __init__(self, metadata: Metadata, timeout_s: float, peer: str) -> None:
         self._metadata = metadata
         self._deadline = time.monotonic() + timeout_s
         self._peer = peer
-        self._initial: Metadata = ()
-        self._trailing: Metadata = ()
+        self._initial_metadata: Metadata = ()
+        self._trailing_metadata: Metadata = ()
         self._code: grpc.StatusCode | None = None
         self._details = ""
-        self._aborted = False
-        self._cancelled = False
-        self._done = False
+        self._is_aborted = False
+        self._is_cancelled = False
+        self._is_done = False
         self._callbacks: list[Callable[[Any], None]] = []
-        self._written: asyncio.Queue[Any] | None = None
+        self._write_queue: asyncio.Queue[Any] | None = None
 
-    # what the servicer reads
+    # read by the servicer
     def invocation_metadata(self) -> Any:
-        """The metadata of the request."""
+        """Return the metadata of the request."""
         return self._metadata
 
     def peer(self) -> str:
-        """Address of the HTTP client."""
+        """Return the address of the HTTP client."""
         return self._peer
 
     def time_remaining(self) -> float:
-        """Seconds until the deadline, never negative."""
+        """Return the seconds until the deadline, never negative."""
         return max(0.0, self._deadline - time.monotonic())
 
     def peer_identities(self) -> Iterable[bytes] | None:
-        """Nobody: there is no transport between."""
+        """Return None: there is no transport."""
         return None
 
     def peer_identity_key(self) -> str | None:
-        """None: there is no transport between."""
+        """Return None: there is no transport."""
         return None
 
     def auth_context(self) -> Mapping[str, Iterable[bytes]]:
-        """Empty: there is no transport between."""
+        """Return nothing: there is no transport."""
         return {}
 
     def cancelled(self) -> bool:
-        """True once the call was cancelled."""
-        return self._cancelled
+        """Return True once the call was cancelled."""
+        return self._is_cancelled
 
     def done(self) -> bool:
-        """True once the call is over."""
-        return self._done
+        """Return True once the call has ended."""
+        return self._is_done
 
     async def read(self) -> Any:
-        """Never: requests are single messages here."""
+        """Raise an error: requests are single messages here."""
         raise grpc.aio.UsageError("a unary request cannot be read as a stream")
 
-    # what the servicer answers
+    # set by the servicer
     async def write(self, message: Any) -> None:
-        """Hand out one message of a stream whose handler is a plain coroutine."""
-        if self._written is None:
+        """Send one message of a stream whose handler is a plain coroutine."""
+        if self._write_queue is None:
             raise grpc.aio.UsageError("only a streaming coroutine handler writes")
-        self._written.put_nowait(message)
-        # lets the reader take it, as a write to a transport would
+        self._write_queue.put_nowait(message)
+        # yields to the reader, as a write to a transport would
         await asyncio.sleep(0)
 
     async def abort(
@@ -89,91 +89,98 @@ class LocalContext(grpc.aio.ServicerContext[Any, Any]):
     ) -> NoReturn:
         """End the call with a status; earlier trailing metadata stays unless new one is given."""
         self._code, self._details = code, details
-        self._trailing = tuple(trailing_metadata) or self._trailing
-        self._aborted = True
+        self._trailing_metadata = tuple(trailing_metadata) or self._trailing_metadata
+        self._is_aborted = True
         raise grpc.aio.AbortError("Locally aborted.")
 
     async def abort_with_status(self, status: grpc.Status) -> NoReturn:
-        """End the call with a status object such as grpcio-status makes."""
-        given: Any = status
-        await self.abort(given.code, given.details, given.trailing_metadata or ())
+        """End the call with a status object, as grpcio-status makes them."""
+        status_object: Any = status
+        await self.abort(
+            status_object.code, status_object.details, status_object.trailing_metadata or ()
+        )
 
     async def send_initial_metadata(self, initial_metadata: Any) -> None:
-        """Note the initial metadata."""
-        self._initial = tuple(initial_metadata)
+        """Store the initial metadata."""
+        self._initial_metadata = tuple(initial_metadata)
 
     def set_trailing_metadata(self, trailing_metadata: Any) -> None:
-        """Note the trailing metadata."""
-        self._trailing = tuple(trailing_metadata)
+        """Store the trailing metadata."""
+        self._trailing_metadata = tuple(trailing_metadata)
 
     def trailing_metadata(self) -> Any:
-        """The trailing metadata noted so far."""
-        return self._trailing
+        """Return the trailing metadata stored so far."""
+        return self._trailing_metadata
 
     def set_code(self, code: grpc.StatusCode) -> None:
-        """Note the status of the answer."""
+        """Store the status of the response."""
         self._code = code
 
     def code(self) -> Any:
-        """The status noted so far."""
+        """Return the status stored so far."""
         return self._code
 
     def set_details(self, details: str) -> None:
-        """Note the sentence of the status."""
+        """Store the message of the status."""
         self._details = details
 
     def details(self) -> Any:
-        """The sentence noted so far."""
+        """Return the message stored so far."""
         return self._details
 
     def set_compression(self, compression: grpc.Compression) -> None:
-        """Nothing to compress."""
+        """Do nothing: there is no compression."""
 
     def disable_next_message_compression(self) -> None:
-        """Nothing to compress."""
+        """Do nothing: there is no compression."""
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
-        """Call back with this context when the call is over."""
+        """Call back with this context when the call has ended."""
         self._callbacks.append(callback)
 
-    # what the back end does with it
+    # used by the backend
     @property
-    def answered(self) -> Metadata:
-        """All metadata that goes with the answer, as far as it is known."""
-        return joined(self._initial, self._trailing)
+    def response_metadata(self) -> Metadata:
+        """Return all metadata of the response, as far as it is known."""
+        return join_metadata(self._initial_metadata, self._trailing_metadata)
 
     @property
-    def refused(self) -> bool:
-        """True if the call must not end with OK, whatever the handler returned."""
-        return self._aborted or self._code not in (None, grpc.StatusCode.OK)
+    def is_refused(self) -> bool:
+        """Return True if the call must not end with OK, whatever the handler returned."""
+        return self._is_aborted or self._code not in (None, grpc.StatusCode.OK)
 
-    def failure(self, error: BaseException | None = None) -> CallError:
-        """The failed call; an error that is no abort is logged and told without its text."""
-        if error is not None and not self._aborted:
-            logger.error("a servicer failed", exc_info=error)
-            if not self.refused:
-                return CallError(grpc.StatusCode.UNKNOWN, "Internal error", self.answered)
-        return CallError(self._code or grpc.StatusCode.UNKNOWN, self._details, self.answered)
+    def to_call_error(self, error: BaseException | None = None) -> CallError:
+        """Return the failed call.
+
+        An error that is not an abort is logged, and reported without its text.
+        """
+        if error is not None and not self._is_aborted:
+            logger.error("servicer failed", exc_info=error)
+            if not self.is_refused:
+                return CallError(grpc.StatusCode.UNKNOWN, "Internal error", self.response_metadata)
+        return CallError(
+            self._code or grpc.StatusCode.UNKNOWN, self._details, self.response_metadata
+        )
 
     def finish(self, *, cancelled: bool = False) -> None:
-        """Mark the call as over and tell whoever asked."""
-        self._done, self._cancelled = True, cancelled
+        """Mark the call as ended and notify its callbacks."""
+        self._is_done, self._is_cancelled = True, cancelled
         for callback in self._callbacks:
             callback(self)
 
-    async def written_by(self, handler: Coroutine[Any, Any, Any]) -> AsyncIterator[Any]:
-        """The messages that a coroutine handler writes."""
-        queue = self._written = asyncio.Queue[Any]()
+    async def collect_writes(self, handler: Coroutine[Any, Any, Any]) -> AsyncIterator[Any]:
+        """Yield the messages that a coroutine handler writes."""
+        queue = self._write_queue = asyncio.Queue[Any]()
 
         async def run() -> None:
             try:
                 await handler
             finally:
-                queue.put_nowait(_DONE)
+                queue.put_nowait(_END_OF_STREAM)
 
         task = asyncio.ensure_future(run())
         try:
-            while (message := await queue.get()) is not _DONE:
+            while (message := await queue.get()) is not _END_OF_STREAM:
                 yield message
             await task
         finally:

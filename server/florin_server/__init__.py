@@ -6,7 +6,7 @@ __version__: str
 
 
 def __getattr__(name: str) -> str:
-    """The version, looked up by whoever tells it: that alone takes longer than most commands."""
+    """Return the version, on demand: reading it takes longer than most commands."""
     if name != "__version__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib.metadata import version  # noqa: PLC0415  (see above)

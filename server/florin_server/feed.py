@@ -1,9 +1,9 @@
-"""Tells watchers about every change: snapshot first, then each newer state, once.
+"""Sends every change to watchers: snapshot first, then each newer state, once.
 
-A watcher registers before it reads, so no change falls between the two. It has one slot that holds
-the newest state only: a slow reader skips states, never delays others and never costs more memory.
-Hints may get lost; a sweep compares versions with the store, so that every watcher reaches the
-final state.
+A watcher registers before it reads, so no change falls between the two. It has one slot that
+contains the newest state only: a slow reader skips states, never delays others and never costs more
+memory. Hints can get lost; a sweep compares versions with the store, so that every watcher reaches
+the final state.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from typing import TypeVar
 from florin_server.clock import Clock
 from florin_server.domain.payments.payment import Payment
 
-Read = Callable[[str], Awaitable[Payment | None]]
-Marks = Callable[[Sequence[str]], Awaitable[Mapping[str, object]]]
-Newer = Callable[[Sequence[tuple[str, int]]], Awaitable[Iterable[Payment]]]
+ReadPayment = Callable[[str], Awaitable[Payment | None]]
+ReadChangeMarks = Callable[[Sequence[str]], Awaitable[Mapping[str, object]]]
+ReadNewerPayments = Callable[[Sequence[tuple[str, int]]], Awaitable[Iterable[Payment]]]
 
 _T = TypeVar("_T")
-_SWEPT = 500  # at a time
+_SWEEP_BATCH = 500  # at a time
 
 
 class FeedClosed(Exception):  # noqa: N818  (nothing went wrong)
-    """This process stops, and what was watched is not final.
+    """This process stops before the watched payment is final.
 
-    `version` is the last one that was yielded; None where there is none.
+    `version` is the last version that was yielded; None without one.
     """
 
     def __init__(self, version: int | None = None) -> None:
         self.version = version
-        super().__init__("the process stops")
+        super().__init__("the process is stopping")
 
 
-class _Slot:
+class _WatcherSlot:
     """The newest state that a watcher has not seen yet."""
 
     __slots__ = ("latest", "seen", "waiter")
@@ -53,8 +53,8 @@ class _Slot:
         self.waiter: asyncio.Future[None] | None = None
 
     @property
-    def newest(self) -> int:
-        """The newest version that was put in."""
+    def newest_version(self) -> int:
+        """Return the newest version that was put in."""
         return self.seen if self.latest is None else self.latest.version
 
     def put(self, payment: Payment) -> None:
@@ -79,44 +79,50 @@ class _Slot:
         return payment
 
 
-class Hub:
+class PaymentFeed:
     """All watchers of one process."""
 
-    def __init__(self, read: Read, newer: Newer, clock: Clock, sweep_s: float = 1.0) -> None:
-        self._read = read
-        self._newer = newer
+    def __init__(
+        self,
+        read_payment: ReadPayment,
+        read_newer: ReadNewerPayments,
+        clock: Clock,
+        sweep_s: float = 1.0,
+    ) -> None:
+        self._read_payment = read_payment
+        self._read_newer = read_newer
         self._clock = clock
         self._sweep_s = sweep_s
-        self._slots: dict[str, set[_Slot]] = {}
+        self._slots: dict[str, set[_WatcherSlot]] = {}
         self._closed = False
 
     @property
-    def watchers(self) -> int:
-        """How many streams are held now."""
+    def watcher_count(self) -> int:
+        """Return how many streams are open now."""
         return sum(len(slots) for slots in self._slots.values())
 
     def publish(self, payment: Payment) -> None:
-        """Tells the payment's watchers its new state; call it after the commit."""
+        """Send the payment's new state to its watchers; call it after the commit."""
         for slot in self._slots.get(payment.id, ()):
             slot.put(payment)
 
     async def watch(self, payment_id: str, after_version: int = -1) -> AsyncIterator[Payment]:
-        """Yields states with rising versions above `after_version`; ends after a final one.
+        """Yield states with rising versions above `after_version`; end after a final one.
 
         Ends at once for an unknown payment; FeedClosed once the hub has closed.
         """
-        slot = _Slot(after_version)
+        slot = _WatcherSlot(after_version)
         slots = self._slots.setdefault(payment_id, set())
         slots.add(slot)
         try:
-            payment = await self._read(payment_id)
+            payment = await self._read_payment(payment_id)
             while payment is not None:
                 if payment.version > slot.seen:
                     slot.seen = payment.version
                     yield payment
                 if payment.status.is_final:
                     return
-                # what a closed hub was told still reaches those who read slowly
+                # slow readers still receive what was published before the close
                 if self._closed and slot.latest is None:
                     raise FeedClosed(slot.seen if slot.seen >= 0 else None)
                 payment = await slot.take()
@@ -127,114 +133,123 @@ class Hub:
             if not slots and self._slots.get(payment_id) is slots:
                 del self._slots[payment_id]
 
-    def behind(self, told: Mapping[str, int]) -> dict[str, int]:
-        """Those of the payments, with versions, that a watcher here has not been told yet."""
+    def filter_unseen(self, versions: Mapping[str, int]) -> dict[str, int]:
+        """Return those of the payments, with versions, that a watcher here has not received yet."""
         return {
-            one: version
-            for one, version in told.items()
-            if any(slot.newest < version for slot in self._slots.get(one, ()))
+            payment_id: version
+            for payment_id, version in versions.items()
+            if any(slot.newest_version < version for slot in self._slots.get(payment_id, ()))
         }
 
-    async def read_again(self, told: Mapping[str, int]) -> None:
-        """Tells the watchers of payments what the store has of them now."""
-        ids = list(self.behind(told))
-        for start in range(0, len(ids), _SWEPT):
-            some = ids[start : start + _SWEPT]
-            for payment in await asyncio.gather(*(self._read(one) for one in some)):
+    async def refresh(self, versions: Mapping[str, int]) -> None:
+        """Send the watchers of payments what the store has now."""
+        ids = list(self.filter_unseen(versions))
+        for start in range(0, len(ids), _SWEEP_BATCH):
+            batch = ids[start : start + _SWEEP_BATCH]
+            for payment in await asyncio.gather(
+                *(self._read_payment(payment_id) for payment_id in batch)
+            ):
                 if payment is not None:
                     self.publish(payment)
 
-    async def look(self) -> None:
-        """Compares the versions of all that is watched with the store, and tells what is newer."""
+    async def sweep_once(self) -> None:
+        """Compare the versions of all watched payments with the store, and send newer ones."""
         seen = [(i, min(s.seen for s in slots)) for i, slots in self._slots.items()]
-        for start in range(0, len(seen), _SWEPT):
-            for payment in await self._newer(seen[start : start + _SWEPT]):
+        for start in range(0, len(seen), _SWEEP_BATCH):
+            for payment in await self._read_newer(seen[start : start + _SWEEP_BATCH]):
                 self.publish(payment)
 
     async def sweep(self) -> None:
-        """Looks until cancelled, and tells what hints missed."""
+        """Check until canceled, and send what hints missed."""
         while True:
             await self._clock.sleep(self._sweep_s)
-            await self.look()
+            await self.sweep_once()
 
     def close(self) -> None:
-        """Ends every stream by FeedClosed."""
+        """End every stream by FeedClosed."""
         self._closed = True
         for slots in self._slots.values():
             for slot in slots:
                 slot.wake()
 
 
-class Changes:
-    """Those who follow what has no version: each is told a value whenever it is another one.
+class ChangeFeed:
+    """Watchers of items without versions: each receives a value whenever it changes.
 
-    Whoever changes something rings its id after the commit; a sweep finds what nobody rang for.
+    After a commit, the writer rings the item's id; a sweep finds changes without a ring.
     """
 
     def __init__(self) -> None:
-        self._bells: dict[str, set[asyncio.Event]] = {}
+        self._events: dict[str, set[asyncio.Event]] = {}
         self._closed = False
 
     @property
-    def followers(self) -> int:
-        """How many streams are held now."""
-        return sum(len(bells) for bells in self._bells.values())
+    def follower_count(self) -> int:
+        """Return how many streams are open now."""
+        return sum(len(bells) for bells in self._events.values())
 
     @property
-    def followed(self) -> KeysView[str]:
-        """The ids of what is followed now."""
-        return self._bells.keys()
+    def followed_ids(self) -> KeysView[str]:
+        """Return the ids of what is followed now."""
+        return self._events.keys()
 
-    def ring(self, *ids: str) -> None:
-        """Wakes those who follow something that may have changed."""
-        for one in ids:
-            for bell in self._bells.get(one, ()):
+    def notify(self, *ids: str) -> None:
+        """Wake the watchers of items that may have changed."""
+        for changed_id in ids:
+            for bell in self._events.get(changed_id, ()):
                 bell.set()
 
     async def follow(
         self, id_: str, read: Callable[[], Awaitable[_T | None]], is_final: Callable[[_T], bool]
     ) -> AsyncIterator[_T]:
-        """Yields what `read` tells, now and whenever it differs; ends after a final value.
+        """Yield what `read` returns, now and after each change; end after a final value.
 
-        Ends at once for what is not there; FeedClosed once the feed has closed.
+        It ends at once for an unknown item; FeedClosed once the feed has closed.
         """
         bell = asyncio.Event()
-        bells = self._bells.setdefault(id_, set())
+        bells = self._events.setdefault(id_, set())
         bells.add(bell)
-        told: _T | None = None
+        previous: _T | None = None
         try:
             while (now := await read()) is not None:
-                if now != told:
-                    told = now
+                if now != previous:
+                    previous = now
                     yield now
                 if is_final(now):
                     return
                 if self._closed:
                     raise FeedClosed
                 await bell.wait()
-                # what changes from here on rings again
+                # changes from here on ring again
                 bell.clear()
         finally:
             bells.discard(bell)
-            if not bells and self._bells.get(id_) is bells:
-                del self._bells[id_]
+            if not bells and self._events.get(id_) is bells:
+                del self._events[id_]
 
-    async def sweep(self, marks: Marks, clock: Clock, sweep_s: float = 1.0) -> None:
-        """Compares what is followed with the store until cancelled, and rings what changed.
+    async def sweep(self, read_marks: ReadChangeMarks, clock: Clock, sweep_s: float = 1.0) -> None:
+        """Compare followed items with the store until canceled, and ring changed ones.
 
-        `marks` reads, by id, what differs whenever the thing has changed.
+        `read_marks` reads, by id, what differs whenever the thing has changed.
         """
-        known: Mapping[str, object] = {}
+        previous_marks: Mapping[str, object] = {}
         while True:
             await clock.sleep(sweep_s)
-            ids, found = list(self._bells), dict[str, object]()
-            for start in range(0, len(ids), _SWEPT):
-                found |= await marks(ids[start : start + _SWEPT])
-            # one that is followed since the last time may have changed in between
-            self.ring(*(one for one in ids if one not in known or found.get(one) != known[one]))
-            known = {one: found.get(one) for one in ids}
+            ids, marks = list(self._events), dict[str, object]()
+            for start in range(0, len(ids), _SWEEP_BATCH):
+                marks |= await read_marks(ids[start : start + _SWEEP_BATCH])
+            # a watcher since the last sweep may have missed a change in between
+            self.notify(
+                *(
+                    watched_id
+                    for watched_id in ids
+                    if watched_id not in previous_marks
+                    or marks.get(watched_id) != previous_marks[watched_id]
+                )
+            )
+            previous_marks = {watched_id: marks.get(watched_id) for watched_id in ids}
 
     def close(self) -> None:
-        """Ends every stream by FeedClosed."""
+        """End every stream by FeedClosed."""
         self._closed = True
-        self.ring(*self._bells)
+        self.notify(*self._events)

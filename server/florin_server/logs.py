@@ -25,7 +25,7 @@ import orjson
 
 from florin_server.domain.text import escape_unsafe
 
-Form = Literal["text", "json"]
+LogFormat = Literal["text", "json"]
 
 _log = logging.getLogger(__name__)
 
@@ -33,11 +33,11 @@ REQUEST: ContextVar[str] = ContextVar("florin_request_id", default="")
 CHAIN: ContextVar[str] = ContextVar("florin_chain", default="")
 TRACE: ContextVar[str] = ContextVar("florin_trace_id", default="")
 
-# a line is cut to so many characters: what others send must not fill a disk
+# a line is cut to this length: callers' input must not fill a disk
 _CHARS_MAX: Final = 8192
-# shorter values of secrets would hide ordinary words
+# hiding shorter secrets would hide ordinary words
 _SECRET_MIN: Final = 8
-_GONE: Final = "[hidden]"
+_REDACTED: Final = "[hidden]"
 
 _SHAPES: Final = (
     ("payment_id", re.compile(r"pay_[A-Za-z0-9_-]{1,60}")),
@@ -45,14 +45,14 @@ _SHAPES: Final = (
     ("tx_id", re.compile(r"0x[0-9a-f]{64}|[1-9A-HJ-NP-Za-km-z]{86,88}")),
     ("chain", re.compile(r"eip155:\d{1,20}|solana:[1-9A-HJ-NP-Za-km-z]{32}")),
 )
-# Whoever calls may choose some of a text, and of its length: every pattern looks at a bounded
-# stretch from each place. What of an address may be told: who is reached, not what with
+# Callers can choose parts of a text, and its length: every pattern checks a bounded stretch from
+# each place. Of a URL the log can show who is reached, but no secret
 _URL = re.compile(
     r"(?i)\b([a-z][a-z0-9+.-]{1,20}://)(?:[^\s/?#@\"'<>]*@)?([^\s/?#@\"'<>]*)([^\s\"'<>]*)"
 )
 _KEY = re.compile(r"\bfl_(live|test)_(pk|wk)_([0-9A-Za-z]{8})_[0-9A-Za-z]+")
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}")
-_NAMED = re.compile(
+_NAMED_SECRET = re.compile(
     r"(?i)((?:password|passwd|secret|token|api[-_]?key|authorization)[\w-]{0,32}[\"']?)"
     r"(\s{0,4}=\s{0,4}|(?<=[\"'])\s{0,4}:\s{0,4}|:\s*(?=bearer|basic))[\"']?[^\s\"',;&)}\]]+"
 )
@@ -66,38 +66,41 @@ class Redactor:
     """
 
     def __init__(self) -> None:
-        self._known: list[str] = []
+        self._secrets: list[str] = []
 
     def hide(self, secrets: Iterable[str]) -> None:
-        """Makes values known; those of fewer than 8 characters are left alone."""
-        known = {*self._known, *(one for one in secrets if len(one) >= _SECRET_MIN)}
-        # one may be a part of another
-        self._known = sorted(known, key=len, reverse=True)
+        """Hide more values; those of fewer than 8 characters are ignored."""
+        all_secrets = {
+            *self._secrets,
+            *(secret for secret in secrets if len(secret) >= _SECRET_MIN),
+        }
+        # one can be a part of another
+        self._secrets = sorted(all_secrets, key=len, reverse=True)
 
     def __call__(self, text: str) -> str:
-        """The text without them."""
-        for one in self._known:
-            if one in text:
-                text = text.replace(one, _GONE)
-        text = _URL.sub(_host, text)
-        text = _KEY.sub(rf"fl_\1_\2_\3_{_GONE}", text)
-        text = _BEARER.sub(rf"\1 {_GONE}", text)
-        text = _NAMED.sub(rf"\1\2{_GONE}", text)
-        return _EMAIL.sub(_GONE, text)
+        """Return the text without them."""
+        for secret in self._secrets:
+            if secret in text:
+                text = text.replace(secret, _REDACTED)
+        text = _URL.sub(_redact_url, text)
+        text = _KEY.sub(rf"fl_\1_\2_\3_{_REDACTED}", text)
+        text = _BEARER.sub(rf"\1 {_REDACTED}", text)
+        text = _NAMED_SECRET.sub(rf"\1\2{_REDACTED}", text)
+        return _EMAIL.sub(_REDACTED, text)
 
 
-def _host(found: re.Match[str]) -> str:
-    scheme, host, rest = found.groups()
+def _redact_url(match: re.Match[str]) -> str:
+    scheme, host, rest = match.groups()
     if "@" in rest:
-        # a password may hold what ends a host, and then this is no host
-        return f"{scheme}{_GONE}"
+        # a password can contain what ends a host, and then this is no host
+        return f"{scheme}{_REDACTED}"
     # what follows a sentence's last word is no part of it
     end = rest if not rest.strip(".,;:)/") else "/..."
     return f"{scheme}{host}{end}"
 
 
-class Lines(logging.Formatter):
-    """Lines of text, for people; `process` is the number of this one among several, from 1."""
+class TextLogFormatter(logging.Formatter):
+    """Lines of text, for people; `process` is the number of this process among several, from 1."""
 
     def __init__(self, redact: Redactor, process: int | None = None) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
@@ -105,20 +108,20 @@ class Lines(logging.Formatter):
         self._process = process
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, and those of a traceback."""
-        message, trace = _said(record, self._redact)
-        fields = _fields(record, self._redact, self._process)
-        told = [f"{name}={value}" for name, value in fields if value not in message]
-        about = f" [{' '.join(told)}]" if told else ""
+        """Return one line, and those of a traceback."""
+        message, trace = _format_message(record, self._redact)
+        fields = _list_fields(record, self._redact, self._process)
+        report = [f"{name}={value}" for name, value in fields if value not in message]
+        about = f" [{' '.join(report)}]" if report else ""
         head = f"{self.formatTime(record)} {record.levelname} {record.name} "
-        # nobody may move the cursor, or begin a line that was not written: an error's text may
-        # have lines, and those of a traceback begin otherwise than a line of the log
+        # no text can move the cursor or fake a log line: an error's text can have lines, and those
+        # of a traceback begin in another way than a line of the log
         line = escape_unsafe(f"{head}{message}{about}")
         return f"{line}\n{indent(escape_unsafe(trace, multiline=True), '    ')}" if trace else line
 
 
-class JsonLines(logging.Formatter):
-    """One JSON object a line, for programs; `process` as for `Lines`."""
+class JsonLogFormatter(logging.Formatter):
+    """One JSON object a line, for programs; `process` as for `TextLogFormatter`."""
 
     def __init__(self, redact: Redactor, process: int | None = None) -> None:
         super().__init__()
@@ -126,24 +129,24 @@ class JsonLines(logging.Formatter):
         self._process = process
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
-        message, trace = _said(record, self._redact)
+        """Return one line."""
+        message, trace = _format_message(record, self._redact)
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        told = {
+        report = {
             "time": at.replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": message,
-            **dict(_fields(record, self._redact, self._process)),
+            **dict(_list_fields(record, self._redact, self._process)),
         }
         if trace:
-            told["error"] = trace
-        clean = {name: escape_unsafe(text, multiline=True) for name, text in told.items()}
+            report["error"] = trace
+        clean = {name: escape_unsafe(text, multiline=True) for name, text in report.items()}
         return orjson.dumps(clean).decode()
 
 
-def _said(record: logging.LogRecord, redact: Redactor) -> tuple[str, str]:
-    """The message and the traceback, without secrets and of bounded length."""
+def _format_message(record: logging.LogRecord, redact: Redactor) -> tuple[str, str]:
+    """Return the message and the traceback, without secrets and of bounded length."""
     try:
         message = record.getMessage()
     except (TypeError, ValueError):
@@ -155,56 +158,59 @@ def _said(record: logging.LogRecord, redact: Redactor) -> tuple[str, str]:
     return redact(message)[:_CHARS_MAX], redact(trace)[-_CHARS_MAX:]
 
 
-def about_process(number: int) -> dict[str, int]:
+def build_process_extra(number: int) -> dict[str, int]:
     """Return the `extra` of a line that is about the process with a number, from 0."""
     return {"process_number": number + 1}
 
 
-def _fields(
+def _list_fields(
     record: logging.LogRecord, redact: Redactor, process: int | None
 ) -> Iterator[tuple[str, str]]:
-    """What a line is about, each at most once."""
+    """Return the subjects of a line, each at most once."""
     if number := getattr(record, "process_number", None) or process:
         yield "process", str(number)
     if request := getattr(record, "request_id", "") or REQUEST.get():
         yield "request_id", request
     if trace := TRACE.get():
         yield "trace_id", trace
-    found = {"chain": CHAIN.get()} if CHAIN.get() else {}
+    fields = {"chain": CHAIN.get()} if CHAIN.get() else {}
     arguments = record.args if isinstance(record.args, tuple) else ()
-    for one in arguments:
-        if isinstance(one, str):
+    for argument in arguments:
+        if isinstance(argument, str):
             for name, shape in _SHAPES:
-                # a key may look like a hash
-                if shape.fullmatch(one) and redact(one) == one:
-                    found[name] = one
-    yield from found.items()
+                # a key can look like a hash
+                if shape.fullmatch(argument) and redact(argument) == argument:
+                    fields[name] = argument
+    yield from fields.items()
 
 
-# what no line of this process may hold
+# the secrets of this process
 redactor: Final = Redactor()
 
 
-def handler(form: Form, process: int | None = None) -> logging.Handler:
-    """Writes lines to stderr; `process` is the number of this one among several, from 1."""
-    made = logging.StreamHandler()
-    form_of = JsonLines if form == "json" else Lines
-    made.setFormatter(form_of(redactor, process))
-    return made
+def create_handler(log_format: LogFormat, process: int | None = None) -> logging.Handler:
+    """Return a handler for stderr.
+
+    `process` is the number of this process among several, from 1.
+    """
+    stream_handler = logging.StreamHandler()
+    form_of = JsonLogFormatter if log_format == "json" else TextLogFormatter
+    stream_handler.setFormatter(form_of(redactor, process))
+    return stream_handler
 
 
-def log_everything() -> None:
-    """Log what Python would write to stderr by itself: warnings, and errors that nobody caught.
+def install_exception_logging() -> None:
+    """Log what Python would write to stderr: warnings, and uncaught errors.
 
-    Such lines are of the same form as all others, and hold no secrets either.
+    Such lines have the form of all others, and contain no secrets either.
     """
     logging.captureWarnings(capture=True)
     sys.excepthook = _log_uncaught
-    threading.excepthook = lambda told: _log_uncaught(
-        told.exc_type, told.exc_value or told.exc_type(), told.exc_traceback
+    threading.excepthook = lambda message: _log_uncaught(
+        message.exc_type, message.exc_value or message.exc_type(), message.exc_traceback
     )
-    sys.unraisablehook = lambda told: _log_uncaught(
-        told.exc_type, told.exc_value or told.exc_type(), told.exc_traceback
+    sys.unraisablehook = lambda message: _log_uncaught(
+        message.exc_type, message.exc_value or message.exc_type(), message.exc_traceback
     )
 
 
@@ -213,4 +219,4 @@ def _log_uncaught(
 ) -> None:
     if issubclass(kind, KeyboardInterrupt | SystemExit):
         return
-    _log.critical("nobody caught %s", kind.__name__, exc_info=(kind, error, trace))
+    _log.critical("uncaught exception: %s", kind.__name__, exc_info=(kind, error, trace))

@@ -1,9 +1,9 @@
-"""What one process counts while it works: requests, commits, changes of payments, refusals, gas.
+"""The meters of one process: requests, commits, changes of payments, refusals, gas.
 
-Each service has meters of its own, so that several may run in one process, and several processes
-each tell theirs: nothing is shared between them, and a process that died has counted from zero
-when it is back, which rates of Prometheus allow for. Values of labels come from the protos, from
-the settings and from the code, never from a caller.
+Each service has meters of its own, so that several can run in one process, and several processes
+report their own: nothing is shared between them, and a restarted process counts from zero, which
+rates of Prometheus allow for. Values of labels come from the protos, from the settings and from the
+code, never from a caller.
 """
 
 from __future__ import annotations
@@ -16,117 +16,117 @@ from typing import Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
-from florin_server.domain.payments.payment import Status
+from florin_server.domain.payments.payment import PaymentStatus
 
-# when a series began: as many series again, which nobody asks for
+# the start of a series: as many series again, which are not needed
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
-class Family(NamedTuple):
-    """One metric: its name with what it begins and ends with, its labels, and what it tells."""
+class MetricFamily(NamedTuple):
+    """One metric: its full name, its labels, and its help text."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
     labels: tuple[str, ...]
-    tells: str
+    description: str
     buckets: tuple[float, ...] = ()
 
 
-REQUESTS = Family(
+REQUESTS = MetricFamily(
     "florin_request_duration_seconds",
     "histogram",
     ("protocol", "method", "code"),
-    "requests and how long they took; a stream or a long poll counts when it ends",
+    "duration of requests; a stream or a long poll counts when it ends",
     (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
 )
-IN_FLIGHT = Family(
+IN_FLIGHT = MetricFamily(
     "florin_requests_in_flight",
     "gauge",
     ("protocol",),
-    "requests that are being answered; REST behind a gateway of its own process counts in both",
+    "requests in progress; REST behind a separate gateway process counts in both processes",
 )
-LOOP_LAG = Family(
+LOOP_LAG = MetricFamily(
     "florin_event_loop_lag_seconds",
     "histogram",
     (),
-    "how much later than due a timer of the process ran, measured twice a second",
+    "delay of a timer of the process, measured twice a second",
     (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
 )
-RETRIES = Family(
+RETRIES = MetricFamily(
     "florin_store_retries_total",
     "counter",
     (),
-    "writes that were begun anew as another transaction or a lost connection was in their way",
+    "writes that were retried after a conflict with another transaction or a lost connection",
 )
-CHANGES = Family(
+CHANGES = MetricFamily(
     "florin_payment_changes_total",
     "counter",
     ("status",),
-    "payments that came into a status, new ones included",
+    "payments that entered a status, including new payments",
 )
-SETTLEMENTS = Family(
+SETTLEMENTS = MetricFamily(
     "florin_settlement_duration_seconds",
     "histogram",
     ("chain", "status"),
-    "time from the confirm of a payment to its end, which is final on the chain",
+    "time from the confirm of a payment to its final status",
     (0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600),
 )
-TRANSACTIONS = Family(
+TRANSACTIONS = MetricFamily(
     "florin_transactions_total",
     "counter",
     ("chain", "outcome"),
-    "transactions of ours that ended",
+    "transactions sent by Florin that ended",
 )
-GAS_COST = Family(
+GAS_COST = MetricFamily(
     "florin_gas_cost_minor_units_total",
     "counter",
     ("account",),
-    "what final transactions cost the account that pays, in minor units of what gas is paid with",
+    "cost of final transactions for the paying account, in minor units of the native coin",
 )
-PAYOUTS = Family(
+PAYOUTS = MetricFamily(
     "florin_payout_attempts_total",
     "counter",
     ("chain", "outcome"),
-    "payouts whose transaction ended",
+    "payout attempts whose transaction ended",
 )
-REFUSALS = Family(
+REFUSALS = MetricFamily(
     "florin_limit_refusals_total",
     "counter",
     ("limit",),
-    "calls that were refused as too many",
+    "calls refused by a rate limit or another limit",
 )
-EXCHANGES = Family(
+EXCHANGES = MetricFamily(
     "florin_limit_exchanges_total",
     "counter",
     ("outcome",),
-    "exchanges of limits with the other processes on the store",
+    "exchanges of limit usage with the other processes on the store",
 )
-COMMITS = Family(
+COMMITS = MetricFamily(
     "florin_store_commit_duration_seconds",
     "histogram",
     (),
-    "groups of writes that were committed, and how long that took",
+    "duration of commits; each commits a group of writes",
     (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5),
 )
-OPERATIONS = Family(
+OPERATIONS = MetricFamily(
     "florin_store_operations_total",
     "counter",
     (),
-    "writes that ran; several share a commit",
+    "writes that were executed; several share a commit",
 )
-HINTS = Family(
+HINTS = MetricFamily(
     "florin_hints_total",
     "counter",
     ("hint",),
-    "changes that processes on one store told each other",
+    "change notifications between the processes on one store",
 )
-WEBHOOKS = Family(
+WEBHOOKS = MetricFamily(
     "florin_webhook_attempts_total",
     "counter",
     ("outcome",),
-    "attempts to tell an endpoint of an event",
+    "attempts to deliver an event to a webhook endpoint",
 )
-FAMILIES = (
+METRIC_FAMILIES = (
     REQUESTS,
     IN_FLIGHT,
     LOOP_LAG,
@@ -144,62 +144,68 @@ FAMILIES = (
     WEBHOOKS,
 )
 PROTOCOLS = ("rest", "grpc")
-HINTED = ("sent", "heard", "dropped", "ignored")
+HINT_OUTCOMES = ("sent", "heard", "dropped", "ignored")
 TRANSACTION_OUTCOMES = ("succeeded", "reverted", "replaced")
 WEBHOOK_OUTCOMES = ("delivered", "failed")
 PAYOUT_OUTCOMES = ("done", "again", "unproven")
 
 
 class Meters:
-    """The meters of one service; `registry` tells them."""
+    """The meters of one service; `registry` reports them."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._requests = self._histogram(REQUESTS)
-        self._loop_lag = self._histogram(LOOP_LAG)
-        self._retries = self._counter(RETRIES)
-        self._changes = self._counter(CHANGES)
-        self._settlements = self._histogram(SETTLEMENTS)
-        self._transactions = self._counter(TRANSACTIONS)
-        self._gas_cost = self._counter(GAS_COST)
-        self._payouts = self._counter(PAYOUTS)
-        self._refusals = self._counter(REFUSALS)
-        self._exchanges = self._counter(EXCHANGES)
-        self._commits = self._histogram(COMMITS)
-        self._operations = self._counter(OPERATIONS)
-        self._hints = self._counter(HINTS)
-        self._webhooks = self._counter(WEBHOOKS)
+        self._requests = self._create_histogram(REQUESTS)
+        self._loop_lag = self._create_histogram(LOOP_LAG)
+        self._retries = self._create_counter(RETRIES)
+        self._changes = self._create_counter(CHANGES)
+        self._settlements = self._create_histogram(SETTLEMENTS)
+        self._transactions = self._create_counter(TRANSACTIONS)
+        self._gas_cost = self._create_counter(GAS_COST)
+        self._payouts = self._create_counter(PAYOUTS)
+        self._refusals = self._create_counter(REFUSALS)
+        self._exchanges = self._create_counter(EXCHANGES)
+        self._commits = self._create_histogram(COMMITS)
+        self._operations = self._create_counter(OPERATIONS)
+        self._hints = self._create_counter(HINTS)
+        self._webhooks = self._create_counter(WEBHOOKS)
         # finding a series by its labels costs more than counting in it
         self._series: dict[tuple[str, str, str], Histogram] = {}
         self._in_flight = dict.fromkeys(PROTOCOLS, 0)
-        in_flight = Gauge(IN_FLIGHT.name, IN_FLIGHT.tells, IN_FLIGHT.labels, registry=self.registry)
+        in_flight = Gauge(
+            IN_FLIGHT.name, IN_FLIGHT.description, IN_FLIGHT.labels, registry=self.registry
+        )
         for protocol in PROTOCOLS:
             in_flight.labels(protocol).set_function(partial(self._in_flight.__getitem__, protocol))
-        for status in Status:
+        for status in PaymentStatus:
             self._changes.labels(status)
-        for hint in HINTED:
+        for hint in HINT_OUTCOMES:
             self._hints.labels(hint)
         for outcome in WEBHOOK_OUTCOMES:
             self._webhooks.labels(outcome)
 
-    def _counter(self, one: Family) -> Counter:
-        return Counter(one.name, one.tells, one.labels, registry=self.registry)
+    def _create_counter(self, family: MetricFamily) -> Counter:
+        return Counter(family.name, family.description, family.labels, registry=self.registry)
 
-    def _histogram(self, one: Family) -> Histogram:
+    def _create_histogram(self, family: MetricFamily) -> Histogram:
         return Histogram(
-            one.name, one.tells, one.labels, registry=self.registry, buckets=one.buckets
+            family.name,
+            family.description,
+            family.labels,
+            registry=self.registry,
+            buckets=family.buckets,
         )
 
-    def begin(self, protocol: str) -> None:
+    def begin_request(self, protocol: str) -> None:
         """Count a request that is being answered, until `request` says that it is over."""
         self._in_flight[protocol] += 1
 
-    def loop_lag(self, seconds: float) -> None:
+    def record_loop_lag(self, seconds: float) -> None:
         """Observe how much later than due a timer ran."""
         self._loop_lag.observe(seconds)
 
-    def request(self, protocol: str, method: str, code: str, seconds: float) -> None:
-        """Counts a request that is over, which `begin` has counted."""
+    def record_request(self, protocol: str, method: str, code: str, seconds: float) -> None:
+        """Count a request that is over, which `begin` has counted."""
         self._in_flight[protocol] -= 1
         key = protocol, method, code
         series = self._series.get(key)
@@ -207,45 +213,48 @@ class Meters:
             series = self._series[key] = self._requests.labels(*key)
         series.observe(seconds)
 
-    def changed(self, status: str) -> None:
-        """Counts a payment that came into a status."""
+    def record_payment_change(self, status: str) -> None:
+        """Count a payment that came into a status."""
         self._changes.labels(status).inc()
 
-    def settled(self, chain_id: str, status: str, seconds: float) -> None:
-        """Counts a payment that ended on a chain, so long after its confirm."""
+    def record_settlement(self, chain_id: str, status: str, seconds: float) -> None:
+        """Count a payment that ended on a chain, so long after its confirm."""
         self._settlements.labels(chain_id, status).observe(max(0.0, seconds))
 
-    def transaction(self, chain_id: str, outcome: str) -> None:
-        """Counts a transaction that ended."""
+    def record_transaction(self, chain_id: str, outcome: str) -> None:
+        """Count a transaction that ended."""
         self._transactions.labels(chain_id, outcome).inc()
 
-    def gas(self, account: str, cost: int) -> None:
-        """Counts what a transaction cost an account (CAIP-10), in minor units."""
+    def record_gas_cost(self, account: str, cost: int) -> None:
+        """Count what a transaction cost an account (CAIP-10), in minor units."""
         self._gas_cost.labels(account).inc(max(0, cost))
 
-    def payout(self, chain_id: str, outcome: str) -> None:
-        """Counts a payout whose transaction ended."""
+    def record_payout(self, chain_id: str, outcome: str) -> None:
+        """Count a payout whose transaction ended."""
         self._payouts.labels(chain_id, outcome).inc()
 
-    def hints(self, hint: str, count: int = 1) -> None:
-        """Counts hints that were sent, heard, dropped, or ignored because they were none."""
+    def record_hints(self, hint: str, count: int = 1) -> None:
+        """Count hints that were sent, received, dropped, or ignored as invalid."""
         self._hints.labels(hint).inc(count)
 
-    def webhook(self, outcome: str) -> None:
-        """Counts an attempt to tell an endpoint of an event."""
+    def record_webhook_attempt(self, outcome: str) -> None:
+        """Count an attempt to deliver an event to an endpoint."""
         self._webhooks.labels(outcome).inc()
 
-    def refusal(self, limit: str) -> Callable[[], None]:
-        """What counts a refusal by one limit; it is told as none until then."""
+    def create_refusal_counter(self, limit: str) -> Callable[[], None]:
+        """Return the counter of refusals by one limit; it reports none until the first."""
         return self._refusals.labels(limit).inc
 
-    def exchange(self, outcome: str) -> None:
-        """Counts an exchange of limits with other processes."""
+    def record_limit_exchange(self, outcome: str) -> None:
+        """Count an exchange of limits with other processes."""
         self._exchanges.labels(outcome).inc()
 
-    def expect(self, chain_id: str, accounts: Iterable[str]) -> None:
-        """Tells zero of a chain until something happens: what grows from nothing has no rate."""
-        for status in (Status.SUCCEEDED, Status.FAILED):
+    def initialize_chain(self, chain_id: str, accounts: Iterable[str]) -> None:
+        """Report zero for a chain until something happens.
+
+        A series that begins later has no rate.
+        """
+        for status in (PaymentStatus.SUCCEEDED, PaymentStatus.FAILED):
             self._settlements.labels(chain_id, status)
         for outcome in TRANSACTION_OUTCOMES:
             self._transactions.labels(chain_id, outcome)
@@ -254,9 +263,14 @@ class Meters:
         for account in accounts:
             self._gas_cost.labels(account)
 
-    def steps(self, fault: Callable[[str], None] | None = None) -> Callable[[str], None]:
-        """What the store calls at each of its steps, to count them; `fault` is called first."""
-        # commits may overlap where each has a thread or a task
+    def create_store_step_counter(
+        self, fault: Callable[[str], None] | None = None
+    ) -> Callable[[str], None]:
+        """Return the store's callbacks at each of its steps, which count them.
+
+        `fault` is called first.
+        """
+        # commits can overlap where each has a thread or a task
         began = ContextVar("began", default=0.0)
 
         def step(name: str) -> None:

@@ -1,76 +1,80 @@
-"""Where spans go: nowhere, unless the operator wants traces.
+"""The interface of tracing: spans go nowhere unless the operator wants traces.
 
-A request is a span of its own trace, or of its caller's if that is believed. What happens to a
-payment is told once more in the trace of the payment, whose id follows from the payment's: every
-process knows it without being told, and whoever calls cannot choose it.
+A request is a span of its own trace, or of its caller's if that is trusted. The steps of a payment
+are also recorded in the trace of the payment, whose id follows from the payment's: every process
+can compute it, and callers cannot choose it.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
-Told = str | int | bool
+AttributeValue = str | int | bool
 
 
 class Span(Protocol):
-    """What takes time, from its making on."""
+    """A period of time, from its creation on."""
 
     @property
     def traceparent(self) -> str:
-        """What a callee is told (W3C Trace Context); empty if nothing is recorded."""
+        """Return the traceparent for a callee (W3C Trace Context); empty if nothing is recorded."""
 
-    def end(self, name: str = "", /, **told: Told) -> None:
-        """It is over; `told` are its attributes, `name` is a better one if there is."""
+    def end(self, name: str = "", /, **told: AttributeValue) -> None:
+        """End the span; `told` are its attributes, `name` is a better name if there is one."""
 
 
-class Traces(Protocol):
+class Tracer(Protocol):
     """Takes spans. Times are microseconds since the Unix epoch."""
 
     @property
-    def on(self) -> bool:
-        """False if whatever is told is lost."""
+    def is_enabled(self) -> bool:
+        """Return False if nothing is recorded."""
 
-    def request(self, name: str, parent: str = "", *, believed: bool = False) -> Span:
-        """Begins a request; `parent` is the traceparent that came with it.
+    def start_request(self, name: str, parent: str = "", *, trusted: bool = False) -> Span:
+        """Start a request; `parent` is the traceparent that came with it.
 
-        One that is not believed is linked: it neither chooses the trace nor has it recorded. Within
+        An untrusted parent is linked: it neither chooses the trace nor causes recording. Within
         another request of this process it is a part of that.
         """
 
-    def step(self, subject: str, name: str, began_us: int, ended_us: int, **told: Told) -> None:
-        """Tells a step of a payment or payout, by its id."""
+    def record_step(
+        self, subject: str, name: str, began_us: int, ended_us: int, **told: AttributeValue
+    ) -> None:
+        """Record a step of a payment or payout, by its id."""
 
-    def whole(self, subject: str, name: str, began_us: int, ended_us: int, **told: Told) -> None:
-        """Tells what all its steps are a part of, when it is over."""
+    def record_root(
+        self, subject: str, name: str, began_us: int, ended_us: int, **told: AttributeValue
+    ) -> None:
+        """Record the whole of which all its steps are parts, when it has ended."""
 
 
-class _NoSpan:
+class _NullSpan:
     """Recorded nowhere."""
 
     __slots__ = ()
     traceparent = ""
 
-    def end(self, _name: str = "", /, **_told: Told) -> None:
-        """Nothing to end."""
+    def end(self, _name: str = "", /, **_told: AttributeValue) -> None:
+        """Do nothing: no span is open."""
 
 
-NO_SPAN = _NoSpan()
+NULL_SPAN = _NullSpan()
 
 
-class _NoTraces:
+class _NullTracer:
     """Takes spans and forgets them."""
 
     __slots__ = ()
-    on = False
+    is_enabled = False
 
-    def request(self, _name: str, _parent: str = "", *, believed: bool = False) -> Span:  # noqa: ARG002
-        return NO_SPAN
+    def start_request(self, _name: str, _parent: str = "", *, trusted: bool = False) -> Span:  # noqa: ARG002
+        return NULL_SPAN
 
-    def step(self, *_told: object, **_more: Told) -> None:
+    def record_step(self, *_told: object, **_more: AttributeValue) -> None:
         pass
 
-    def whole(self, *_told: object, **_more: Told) -> None:
+    def record_root(self, *_told: object, **_more: AttributeValue) -> None:
         pass
 
 
-NO_TRACES: Traces = _NoTraces()
+NULL_TRACER: Tracer = _NullTracer()

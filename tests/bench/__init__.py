@@ -1,1 +1,1 @@
-"""Figures: what is measured, and what each was expected to reach."""
+"""Benchmarks: what each subject measures, and its target."""

@@ -1,4 +1,4 @@
-"""`python -m tests.bench [--short] [subject …]`: all figures, or those of some subjects."""
+"""Run `python -m tests.bench [--short] [subject …]`: all figures, or those of some subjects."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if __name__ == "__main__":
     asked = _asked()
     if asked.short:
         os.environ[SHORT] = "1"
-    # what is measured is decided where the subjects are imported
+    # the size of a run is fixed when the subjects are imported
     from tests.bench.run import SUBJECTS, main
 
     if asked.list:

@@ -1,4 +1,4 @@
-"""The embedded chain's own pace: signed settlements pushed straight into it."""
+"""Measure the embedded chain's own pace with signed settlements sent straight to it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,20 @@ from typing import Any
 
 import uvloop
 from coincurve import PrivateKey
-from florin_server.chains.evm.route import Kind, Route
-from florin_server.chains.evm.signatures import address_of_key
-from florin_server.chains.evm.typed_data import Domain, ReceiveWithAuthorization
+from florin_server.chains.evm.route import RouteKind, SettlementRoute
+from florin_server.chains.evm.signatures import derive_address
+from florin_server.chains.evm.typed_data import Eip712Domain, ReceiveWithAuthorization
 from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
-from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
+from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 from florin_server.rails.evm import settler
-from florin_server.rails.evm.sending.fees import KEY_GAS, Fees, payment_share, transaction_gas
-from florin_server.rails.evm.sending.transactions import Signer
-from florin_server.rails.evm.settler import Pay
+from florin_server.rails.evm.sending.fees import (
+    KEY_GAS,
+    TransactionFees,
+    compute_payment_share,
+    compute_transaction_gas,
+)
+from florin_server.rails.evm.sending.transactions import EvmSigner
+from florin_server.rails.evm.settler import PayArguments
 
 PRICE = 12_500_000
 CONCURRENCY = 64
@@ -33,24 +38,24 @@ _MERCHANT = "0x" + "ca" * 20
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """How fast the chain mined settlements."""
+    """The pace at which the chain mined settlements."""
 
     rate: float
     cpu_ms: float
 
 
 def push(count: int) -> Pushed:
-    """Mines that many settlements, one in each transaction, and proves that all paid."""
+    """Mine `count` settlements, one per transaction, and check that all paid."""
     with tempfile.TemporaryDirectory(prefix="florin-bench-") as folder:
         return uvloop.run(_push(Path(folder) / "evm.db", count))
 
 
 async def _push(path: Path, count: int) -> Pushed:
     chain = await EvmDevChain.open(path, EvmDevSettings())
-    rpc = JsonRpc(LocalTransport(chain.handle))
-    relayer = Signer(os.urandom(32))
+    rpc = JsonRpcClient(LocalTransport(chain.handle))
+    relayer = EvmSigner(os.urandom(32))
     keys = [PrivateKey() for _ in range(count)]
-    buyers = [address_of_key(key.public_key) for key in keys]
+    buyers = [derive_address(key.public_key) for key in keys]
     gift = {"nativeWei": hex(10**21), "tokenUnits": "0x0"}
     await rpc.call("florin_faucet", {"accounts": [relayer.address], **gift})
     for start in range(0, count, 100):
@@ -76,7 +81,7 @@ async def _push(path: Path, count: int) -> Pushed:
 
 
 async def _submit(chain: EvmDevChain, sent: list[bytes]) -> list[str]:
-    """In order, because each transaction has the nonce after its predecessor's."""
+    """Submit in order, because each transaction has the nonce after its predecessor's."""
     limit = asyncio.Semaphore(CONCURRENCY)
 
     async def one(payload: bytes) -> Any:
@@ -87,40 +92,43 @@ async def _submit(chain: EvmDevChain, sent: list[bytes]) -> list[str]:
     return [answer["result"] for answer in answers]
 
 
-async def _check(rpc: JsonRpc, hashes: list[str]) -> None:
+async def _check(rpc: JsonRpcClient, hashes: list[str]) -> None:
     for tx_hash in hashes:
         receipt = await rpc.call("eth_getTransactionReceipt", tx_hash)
-        paid = [log for log in receipt["logs"] if log["topics"][0] == settler.PAID]
+        paid = [log for log in receipt["logs"] if log["topics"][0] == settler.PAID_TOPIC]
         if receipt["status"] != "0x1" or len(paid) != 1:
             raise RuntimeError(f"a settlement failed on the chain: {receipt}")
 
 
-def _transaction(relayer: Signer, nonce: int, key: PrivateKey, buyer: str) -> bytes:
+def _transaction(relayer: EvmSigner, nonce: int, key: PrivateKey, buyer: str) -> bytes:
     return settlement(relayer, nonce, [(key, buyer)], DEVNET.chain_id)
 
 
 def settlement(
-    relayer: Signer, nonce: int, payers: Sequence[tuple[PrivateKey, str]], chain_id: int
+    relayer: EvmSigner, nonce: int, payers: Sequence[tuple[PrivateKey, str]], chain_id: int
 ) -> bytes:
-    """A signed transaction in which each of the payers pays once."""
+    """Return a signed transaction in which each payer pays once."""
     pays = [_pay(key, buyer, chain_id) for key, buyer in payers]
-    data = settler.one(pays[0]) if len(pays) == 1 else settler.settle(pays)
+    data = settler.encode_settle_one(pays[0]) if len(pays) == 1 else settler.encode_settle(pays)
     return relayer.sign_call(
         chain_id=chain_id,
         nonce=nonce,
-        fees=Fees(max_fee=100 * _GWEI, tip=_GWEI),
-        gas=transaction_gas(sum(payment_share(one.gas, one.size) for one in pays), len(data)),
+        fees=TransactionFees(max_fee=100 * _GWEI, tip=_GWEI),
+        gas=compute_transaction_gas(
+            sum(compute_payment_share(arguments.gas, arguments.size) for arguments in pays),
+            len(data),
+        ),
         to=DEVNET.settler,
         data=data,
     ).raw
 
 
-def _pay(key: PrivateKey, buyer: str, chain_id: int) -> Pay:
+def _pay(key: PrivateKey, buyer: str, chain_id: int) -> PayArguments:
     token, valid_before = DEVNET.token, int(time.time()) + 900
-    route = Route(
+    route = SettlementRoute(
         chain_id=chain_id,
         settler=DEVNET.settler,
-        kind=Kind.EIP3009,
+        kind=RouteKind.EIP3009,
         token=token.address,
         value=PRICE,
         valid_before=valid_before,
@@ -130,16 +138,16 @@ def _pay(key: PrivateKey, buyer: str, chain_id: int) -> Pay:
         ref=os.urandom(32),
     )
     message = ReceiveWithAuthorization(
-        Domain(token.name, token.version, chain_id, token.address),
+        Eip712Domain(token.name, token.version, chain_id, token.address),
         buyer,
         DEVNET.settler,
         PRICE,
         0,
         valid_before,
-        route.nonce(),
+        route.compute_nonce(),
     )
-    signature = key.sign_recoverable(message.digest(), hasher=None)
-    return Pay(
+    signature = key.sign_recoverable(message.compute_digest(), hasher=None)
+    return PayArguments(
         token=token.address,
         payer=buyer,
         value=PRICE,

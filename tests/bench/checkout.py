@@ -1,8 +1,8 @@
-"""The page behind a payment link: how many one process shows, and how many stay open beside.
+"""Measure the payment page: pages shown by one process, and pages held open beside them.
 
-Pages are compared with an empty route of the same process, by its processor time. Those that are
-open hold a stream of states each; then every payment is called off, and what counts is the time
-from the merchant's request until the last page has heard of it.
+Pages are compared with an empty route of the same process, by its processor time. Each open page
+has a stream of states. Then every payment is canceled, and the figure is the time from the
+merchant's request until the last page has its event.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OPEN, CONNECTIONS = sized((2000, 8), (10, 2))
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Pages to hold open against a server whose memory is looked at, and what ends each."""
+    """Pages to open on a server whose memory is measured, and the request that ends each."""
 
     pid: int
     http: Address
@@ -41,7 +41,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """KiB for each open page, and milliseconds until each heard of its end."""
+    """KiB per open page, and milliseconds until each received its end."""
 
     kib: float
     heard_ms: tuple[float, ...]
@@ -52,13 +52,13 @@ def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
 
 
 def _pages(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
-    asked = tuple(
-        http1.request("GET", f"/{one}", {"Accept-Language": "de"})
-        for one in new_payments(florin, pool, PAYMENTS)
+    request = tuple(
+        http1.request("GET", f"/{payment}", {"Accept-Language": "de"})
+        for payment in new_payments(florin, pool, PAYMENTS)
     )
-    shown = RestJob(florin.http, asked, seconds=SECONDS, expect=b"pay_")
+    shown = RestJob(florin.http, request, seconds=SECONDS, expect=b"pay_")
     empty = replace(shown, requests=(http1.request("GET", "/healthz", {}),), expect=b"ok")
-    # the first page of each payment draws its code
+    # the first page of each payment draws its QR code
     load.run(pool, replace(shown, seconds=0.0))
     rates: list[float] = []
     costs: list[float] = []
@@ -90,8 +90,8 @@ def _pages(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
 
 def _open(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
     cancels = {
-        one: http1.request("POST", f"/v1/payments/{one}/cancel", florin.merchant)
-        for one in new_payments(florin, pool, OPEN)
+        payment: http1.request("POST", f"/v1/payments/{payment}/cancel", florin.merchant)
+        for payment in new_payments(florin, pool, OPEN)
     }
     held = pool.submit(keep, Hold(florin.pid, florin.http, cancels)).result(2 * load.PATIENCE_S)
     note = f"{OPEN:,} pages, a payment and a connection each; all payments are called off"
@@ -109,7 +109,7 @@ def _open(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
 
 
 def keep(hold: Hold) -> Held:
-    """Opens everything, looks at the server's memory, and ends everything."""
+    """Open all pages, measure the server's memory, and end them."""
     return uvloop.run(_keep(hold))
 
 
@@ -117,18 +117,18 @@ async def _keep(hold: Hold) -> Held:
     async with asyncio.timeout(load.PATIENCE_S):
         idle = await settled_kib(hold.pid)
         pages = Pages(hold.http)
-        for one in hold.cancels:
-            await pages.open(one)
+        for each_cancel in hold.cancels:
+            await pages.open(each_cancel)
         await pages.begun(len(hold.cancels))
         kib = (await settled_kib(hold.pid) - idle) / len(hold.cancels)
-        asked = await _cancelled(hold)
+        request = await _cancelled(hold)
         await pages.ended(len(hold.cancels))
-        heard = tuple((pages.heard[one] - asked[one]) * 1000 for one in hold.cancels)
-    return Held(kib, heard)
+        received = tuple((pages.heard[cancel] - request[cancel]) * 1000 for cancel in hold.cancels)
+    return Held(kib, received)
 
 
 class Pages:
-    """Streams of states that are held open."""
+    """Open streams of states."""
 
     def __init__(self, http: Address) -> None:
         self._http = http
@@ -137,12 +137,12 @@ class Pages:
         self.heard: dict[str, float] = {}
 
     async def open(self, payment: str) -> None:
-        """Opens the stream of a payment's page."""
+        """Open the stream of a payment's page."""
         loop = asyncio.get_running_loop()
         await loop.create_connection(lambda: _Stream(payment, self), *self._http)
 
     def told(self, payment: str, *, last: bool) -> None:
-        """A state came."""
+        """Record that a state arrived."""
         if last:
             self.heard[payment] = time.perf_counter()
         else:
@@ -150,11 +150,11 @@ class Pages:
         self._changed.set()
 
     async def begun(self, count: int) -> None:
-        """Returns when so many have their first state."""
+        """Return when `count` streams have their first state."""
         await self._until(lambda: self._begun >= count)
 
     async def ended(self, count: int) -> None:
-        """Returns when so many have their last one."""
+        """Return when `count` streams have their last state."""
         await self._until(lambda: len(self.heard) >= count)
 
     async def _until(self, done: Callable[[], bool]) -> None:
@@ -171,17 +171,17 @@ class _Stream(asyncio.Protocol):
         transport.write(http1.request("GET", f"/{self._payment}/events", {}))
 
     def data_received(self, data: bytes) -> None:
-        # a state comes in one piece, on one line
+        # a state arrives in one piece, on one line
         for line in data.split(b"\n"):
             if line.startswith(b"data:"):
                 self._pages.told(self._payment, last=b'"isFinal":true' in line)
 
 
 async def _cancelled(hold: Hold) -> dict[str, float]:
-    """Calls all payments off, a few at a time; when each was asked for."""
+    """Cancel all payments, a few at a time; return the start time of each request."""
     left = list(hold.cancels)
     under_way: dict[HttpConnection, str] = {}
-    asked: dict[str, float] = {}
+    request: dict[str, float] = {}
     answered: set[str] = set()
     done = asyncio.get_running_loop().create_future()
 
@@ -197,18 +197,18 @@ async def _cancelled(hold: Hold) -> dict[str, float]:
             done.set_result(None)
 
     def ask(connection: HttpConnection) -> None:
-        under_way[connection] = one = left.pop()
-        asked[one] = time.perf_counter()
-        connection.ask(hold.cancels[one])
+        under_way[connection] = text = left.pop()
+        request[text] = time.perf_counter()
+        connection.ask(hold.cancels[text])
 
     loop = asyncio.get_running_loop()
-    made = [
+    http_connections = [
         (await loop.create_connection(lambda: HttpConnection(on_answer), *hold.http))[1]
         for _ in range(min(CONNECTIONS, len(left)))
     ]
-    for connection in made:
+    for connection in http_connections:
         ask(connection)
     await done
-    for connection in made:
+    for connection in http_connections:
         connection.close()
-    return asked
+    return request

@@ -1,4 +1,4 @@
-"""The gateway's JSON codec against json_format with orjson, on the messages of real answers."""
+"""Compare the gateway's JSON codec with json_format and orjson, on messages of real answers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import grpc
 import orjson
 from florin.v1 import gateway_pb2, gateway_pb2_grpc, payment_pb2
 from florin_gateway import jsonscan
-from florin_gateway.jsoncodec import Codec
-from florin_gateway.profiles import Profile
+from florin_gateway.jsoncodec import JsonCodec
+from florin_gateway.profiles import JsonProfile
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
@@ -44,7 +44,7 @@ def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
 def _cases(florin: Florin, pool: ProcessPoolExecutor) -> Iterator[tuple[str, Pair]]:
     (payment,) = new_payments(florin, pool, 1)
     status, options = _answers(florin, payment)
-    codec = Codec()
+    codec = JsonCodec()
     for name, answer in (("status encode", status), (f"{ACCOUNTS} options encode", options)):
         yield name, _encode(codec, answer)
     request = gateway_pb2.ConfirmPaymentRequest(
@@ -62,7 +62,7 @@ def _cases(florin: Florin, pool: ProcessPoolExecutor) -> Iterator[tuple[str, Pai
 
 def _answers(florin: Florin, payment: str) -> tuple[Message, Any]:
     headers = grpc_metadata(florin.wallet)
-    asked = gateway_pb2.GetPaymentOptionsRequest(
+    options_request = gateway_pb2.GetPaymentOptionsRequest(
         payment_id=payment, accounts=accounts(florin, ACCOUNTS)
     )
     with grpc.insecure_channel("{}:{}".format(*florin.grpc)) as channel:
@@ -72,20 +72,20 @@ def _answers(florin: Florin, payment: str) -> tuple[Message, Any]:
             metadata=headers,
             timeout=PATIENCE_S,
         )
-        return status, stub.GetPaymentOptions(asked, metadata=headers, timeout=PATIENCE_S)
+        return status, stub.GetPaymentOptions(options_request, metadata=headers, timeout=PATIENCE_S)
 
 
-def _encode(codec: Codec, answer: Message) -> Pair:
-    encode = codec.encoder(answer.DESCRIPTOR, Profile.SPEC)
-    # both tell members without a value too, as the dialect asks
+def _encode(codec: JsonCodec, answer: Message) -> Pair:
+    encode = codec.get_encoder(answer.DESCRIPTOR, JsonProfile.SPEC)
+    # both also write members without a value, as the dialect requires
     to_dict = partial(json_format.MessageToDict, always_print_fields_with_no_presence=True)
     return (lambda: encode(answer)), (lambda: orjson.dumps(to_dict(answer)))
 
 
-def _decode(codec: Codec, request: gateway_pb2.ConfirmPaymentRequest) -> Pair:
-    """Bodies as each side writes them; ours includes the gateway's search for bad JSON."""
+def _decode(codec: JsonCodec, request: gateway_pb2.ConfirmPaymentRequest) -> Pair:
+    """Decode a body in each side's own form; ours includes the gateway's scan for invalid JSON."""
     fields = frozenset({"payment_id"})
-    decode = codec.decoder(request.DESCRIPTOR, Profile.SPEC, fields)
+    decode = codec.get_decoder(request.DESCRIPTOR, JsonProfile.SPEC, fields)
     output = orjson.loads(request.results[0].output_json[0])
     body = orjson.dumps(
         {
@@ -94,20 +94,20 @@ def _decode(codec: Codec, request: gateway_pb2.ConfirmPaymentRequest) -> Pair:
         }
     )
     canonical = orjson.dumps(json_format.MessageToDict(request))
-    made = type(request)
+    created = type(request)
 
     def ours() -> object:
-        message = made()
-        faults = decode(jsonscan.parse(body), message)
+        message = created()
+        faults = decode(jsonscan.parse_json(body), message)
         if faults:
             raise RuntimeError(f"the codec refused its own body: {faults}")
         return message
 
-    return ours, (lambda: json_format.ParseDict(orjson.loads(canonical), made()))
+    return ours, (lambda: json_format.ParseDict(orjson.loads(canonical), created()))
 
 
 def _medians(ours: Callable[[], object], theirs: Callable[[], object]) -> tuple[float, float]:
-    """Microseconds a call, the two in turn."""
+    """Return microseconds per call, measured in turn."""
     mine, other = [], []
     for _ in range(ROUNDS):
         mine.append(_call_us(ours))

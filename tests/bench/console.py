@@ -1,4 +1,4 @@
-"""What the console's table of payments takes beside the answer of the API that it is made of."""
+"""Measure the console's table of payments against the API answer that it shows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROWS, ROUNDS = 50, sized(200, 2)
 
 
 def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
-    """The median of whole pages, one after the other, asked in turn with the API."""
+    """Return the median of whole pages, one after the other, in turn with the API."""
     new_payments(florin, pool, ROWS)
     connection = HTTPConnection(*florin.http)
     try:

@@ -1,6 +1,6 @@
-"""Creating payments through REST, against the bare store's own pace on the same disk.
+"""Measure creation of payments over REST, against the bare store on the same disk.
 
-Beside them a plain session of SQLModel, which commits the same rows one create after the other.
+A plain SQLModel session is measured too; it commits the same rows in one create after another.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from statistics import median
 
-from florin_server.domain.accounts.account import SCOPES, ApiKey, Partner, Standing
-from florin_server.domain.accounts.credentials import KeyKind
+from florin_server.domain.accounts.account import SCOPES, ApiKey, CredentialStatus, Partner
+from florin_server.domain.accounts.credentials import ApiKeyKind
 from florin_server.domain.payments.payment import Merchant
 from florin_server.store.accounts import keys, merchants
-from florin_server.store.accounts.standing import checked
+from florin_server.store.accounts.standing import run_if_active
 from florin_server.store.engine.opening import open_store
 from florin_server.store.payments import payments
-from florin_server.store.payments.idempotency import Claim, once
+from florin_server.store.payments.idempotency import IdempotencyClaim, run_once
 
 from tests.bench import load, session
 from tests.bench.florin import Florin
@@ -36,8 +36,10 @@ _PARTNER = Partner("prtn_bench", "Bench", "2026-02-18", "active", 1)
 _MERCHANT = Merchant(
     "mrch_bench", _PARTNER.id, "Bench", "a@b.example", None, "active", False, 1, None
 )
-_KEY = ApiKey("abcdefgh", KeyKind.PARTNER, False, _PARTNER.id, b"k" * 32, "1234", SCOPES, None, 1)
-_STANDING = Standing(_KEY.key_id, None, _MERCHANT.id, active_merchant=True)
+_KEY = ApiKey(
+    "abcdefgh", ApiKeyKind.PARTNER, False, _PARTNER.id, b"k" * 32, "1234", SCOPES, None, 1
+)
+_STANDING = CredentialStatus(_KEY.key_id, None, _MERCHANT.id, requires_active_merchant=True)
 
 
 def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
@@ -47,22 +49,22 @@ def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
     plain: list[Result] = []
     cpu_us: list[float] = []
     for turn in range(-1, ROUNDS):
-        # the first turn warms up
+        # the first round warms up
         requests = tuple(create_request(florin, f"bench-{turn}-{n}") for n in range(COUNT))
         before = florin.cpu_s()
         result = load.run(pool, RestJob(florin.http, requests, CONCURRENCY, expect=b"paymentId"))
         cpu_us.append(florin.used_s(before) / COUNT * 1e6)
         rest.append(result)
-        for found, standing in ((bare, None), (looked, _STANDING)):
-            made = pool.submit(bare_store, BARE_COUNT, standing)
-            found.append(made.result(load.PATIENCE_S))
+        for results, standing in ((bare, None), (looked, _STANDING)):
+            future = pool.submit(bare_store, BARE_COUNT, standing)
+            results.append(future.result(load.PATIENCE_S))
         plain.append(pool.submit(session.creates, PLAIN_COUNT).result(load.PATIENCE_S))
     stood = _standing(looked[1:], bare[1:])
     return [*_told(rest[1:], bare[1:], plain[1:], median(cpu_us[1:])), stood]
 
 
 def _standing(looked: list[Result], bare: list[Result]) -> Figure:
-    # a small difference of two: the quietest round of each
+    # a small difference of two values, so take the quietest round of each
     looked_us, unlooked_us = (min(b.cpu_s for b in of) / BARE_COUNT * 1e6 for of in (looked, bare))
     return Figure(
         "create_standing_us",
@@ -76,9 +78,9 @@ def _standing(looked: list[Result], bare: list[Result]) -> Figure:
 def _told(
     rest: list[Result], bare: list[Result], plain: list[Result], server_us: float
 ) -> list[Figure]:
-    store_rate, plain_rate = (median(one.rate for one in side) for side in (bare, plain))
-    store_us = median(one.cpu_s for one in bare) / BARE_COUNT * 1e6
-    plain_us = median(one.cpu_s for one in plain) / PLAIN_COUNT * 1e6
+    store_rate, plain_rate = (median(result.rate for result in side) for side in (bare, plain))
+    store_us = median(result.cpu_s for result in bare) / BARE_COUNT * 1e6
+    plain_us = median(result.cpu_s for result in plain) / PLAIN_COUNT * 1e6
     note = (
         f"{CONCURRENCY} connections, idempotency keys, p50 "
         f"{median(r.quantile_ms(50) for r in rest):.1f} p99 "
@@ -94,7 +96,7 @@ def _told(
     )
     by_store = [r.rate / b.rate for r, b in zip(rest, bare, strict=True)]
     by_session = [b.rate / p.rate for b, p in zip(bare, plain, strict=True)]
-    rates = [one.rate for one in rest]
+    rates = [result.rate for result in rest]
     return [
         median_of("rest_create_per_s", rates, "/s", note, cpu_us=server_us),
         median_of("rest_create_vs_store", by_store, "×", against, at_least=0.4, peer="bare store"),
@@ -102,13 +104,13 @@ def _told(
     ]
 
 
-def bare_store(count: int, standing: Standing | None = None) -> Result:
-    """Creates payments with nothing but the store in the process."""
+def bare_store(count: int, standing: CredentialStatus | None = None) -> Result:
+    """Create payments with only the store in the process."""
     with tempfile.TemporaryDirectory(prefix="florin-bench-") as folder:
         return load.timed(_create(Path(folder) / "store.db", count, standing))
 
 
-async def _create(path: Path, count: int, standing: Standing | None) -> Result:
+async def _create(path: Path, count: int, standing: CredentialStatus | None) -> Result:
     store = await open_store(path)
     await store.write(merchants.put_partner(_PARTNER))
     await store.write(merchants.put_merchant(_MERCHANT))
@@ -119,10 +121,10 @@ async def _create(path: Path, count: int, standing: Standing | None) -> Result:
 
     async def worker() -> None:
         for payment, claim in upcoming:
-            asked = time.perf_counter()
-            work = once(claim, payments.create(payment), lambda _: RECEIPT)
-            await store.write(checked(standing, work))
-            result.latencies_s.append(time.perf_counter() - asked)
+            request = time.perf_counter()
+            work = run_once(claim, payments.create(payment), lambda _: RECEIPT)
+            await store.write(run_if_active(standing, work))
+            result.latencies_s.append(time.perf_counter() - request)
             result.answered += 1
 
     started = time.perf_counter()
@@ -132,8 +134,8 @@ async def _create(path: Path, count: int, standing: Standing | None) -> Result:
     return result
 
 
-def _claim(now_us: int, number: int) -> Claim:
-    return Claim(
+def _claim(now_us: int, number: int) -> IdempotencyClaim:
+    return IdempotencyClaim(
         scope="prtn_bench/mrch_bench/test",
         key=f"bench-{number}",
         fingerprint=os.urandom(32),

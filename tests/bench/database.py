@@ -1,7 +1,7 @@
-"""Payments on PostgreSQL: the store against bare asyncpg, a session of SQLModel, and pgbench.
+"""Measure payments on PostgreSQL: the store, bare asyncpg, a SQLModel session, and pgbench.
 
-pgbench commits the rows of a create, with no Python: the database's own limit on this machine. The
-server's processor time is told apart from that of who asks.
+pgbench commits the rows of a create without Python: the database's own limit on this machine. The
+server's processor time is separate from the client's.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from florin_server.domain.payments.payment import CancelledReason, Payment
+from florin_server.domain.payments.payment import CancellationReason, Payment
 from florin_server.store.engine.opening import open_store
 from florin_server.store.engine.query import Statement
-from florin_server.store.engine.where import Database
+from florin_server.store.engine.where import DatabaseConfig
 from florin_server.store.payments import payments
 from florin_server.store.tables.payments import PaymentEventRow, PaymentRow
 from sqlalchemy import select
@@ -42,7 +42,7 @@ CONCURRENCY, CONNECTIONS = 64, 4
 
 
 class Pace(NamedTuple):
-    """Operations a second, and microseconds of CPU for each: who asks, and the server."""
+    """Operations a second, and microseconds of CPU per operation: client and server."""
 
     rate: float
     cpu_us: float
@@ -54,7 +54,7 @@ _PEERS = {"asyncpg": "bare asyncpg", "session": "SQLModel session"}
 
 
 def measure(_pool: ProcessPoolExecutor) -> list[Figure]:
-    """The same work in three ways, turn by turn, and pgbench after each turn."""
+    """Run the same work in three ways, in turn, and pgbench after each round."""
     server = postgres.OwnServer()
     try:
         asyncio.run(_tables(server.database))
@@ -99,10 +99,10 @@ def _told(what: str, found: list[dict[tuple[str, str], Pace]]) -> list[Figure]:
 
 
 def server_cpu_s(pid: int) -> float:
-    """Processor time of a server, with all that it began, so far."""
+    """Return the processor time so far of a server and all its children."""
     ended, begun = _times_s(pid, (11, 12, 13, 14)), 0.0
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        # a process may end while it is looked at; then the first has its time
+        # a process can end while it is read; its parent then has its time
         with suppress(OSError):
             if int(_fields(int(stat.parent.name))[1]) == pid:
                 begun += _times_s(int(stat.parent.name), (11, 12))
@@ -119,19 +119,19 @@ def _fields(pid: int) -> list[str]:
 
 
 def committed(dsn: str, seconds: int) -> float:
-    """Transactions a second that pgbench commits, each with the rows of a create."""
+    """Return the transactions a second that pgbench commits, each with the rows of a create."""
     one = a_payment()
-    told = payments.event_of(one, "created")
+    told = payments.to_event_row(one, "created")
     rows = [
-        _literally(payments._INSERT.postgres.sql, payments._INSERT.postgres.values(one), one.id),  # noqa: SLF001
-        _literally(payments._EVENT.postgres.sql, payments._EVENT.postgres.values(told), one.id),  # noqa: SLF001
+        _literally(statement.postgres.sql, statement.postgres.encode_params(row), one.id)
+        for statement, row in ((payments._INSERT, one), (payments._EVENT, told))  # noqa: SLF001
     ]
     with tempfile.TemporaryDirectory(prefix="florin-bench-") as folder:
         script = Path(folder) / "create.sql"
         number = "\\set n random(1, 9223372036854775807)"
         script.write_text("\n".join([number, "BEGIN;", *rows, "COMMIT;", ""]))
         command = [
-            *(str(postgres.program("pgbench")), "--no-vacuum", "--protocol", "prepared"),
+            *(str(postgres.get_program("pgbench")), "--no-vacuum", "--protocol", "prepared"),
             *("--client", str(CONCURRENCY), "--jobs", "2", "--time", str(seconds)),
             *("--file", str(script), dsn),
         ]
@@ -145,7 +145,7 @@ def committed(dsn: str, seconds: int) -> float:
 
 
 def _literally(sql: str, values: Sequence[Any], name: str) -> str:
-    """A statement with its values in it, and another name each time."""
+    """Return a statement with its values inlined, and another ID on each run."""
 
     def value(found: re.Match[str]) -> str:
         one = values[int(found[1]) - 1]
@@ -158,11 +158,13 @@ def _literally(sql: str, values: Sequence[Any], name: str) -> str:
     return re.sub(r"\$(\d+)", value, sql) + ";"
 
 
-async def _tables(database: Database) -> None:
+async def _tables(database: DatabaseConfig) -> None:
     await (await open_store(database)).close()
 
 
-async def _round(database: Database, used_s: Callable[[], float]) -> dict[tuple[str, str], Pace]:
+async def _round(
+    database: DatabaseConfig, used_s: Callable[[], float]
+) -> dict[tuple[str, str], Pace]:
     paces: dict[tuple[str, str], Pace] = {}
     for name, begin in (("store", _store), ("asyncpg", _asyncpg), ("session", _session)):
         works, end = await begin(database)
@@ -187,18 +189,18 @@ async def _pace(work: Work, made: list[Payment], used_s: Callable[[], float]) ->
     return Pace(len(made) / seconds, cpu * each, (used_s() - server_s) * each)
 
 
-async def _store(database: Database) -> Any:
+async def _store(database: DatabaseConfig) -> Any:
     store = await open_store(database)
-    by, at = CancelledReason.BY_MERCHANT, itertools.count(time.time_ns() // 1000)
+    by, at = CancellationReason.BY_MERCHANT, itertools.count(time.time_ns() // 1000)
     return (
         lambda one: store.write(payments.create(one)),
-        lambda one: store.reader.payment(one.id),
+        lambda one: store.reader.find_payment(one.id),
         lambda one: store.write(payments.cancel(one.id, by, next(at))),
     ), store.close
 
 
-async def _asyncpg(database: Database) -> Any:
-    """The same statements, one transaction each, on as many connections."""
+async def _asyncpg(database: DatabaseConfig) -> Any:
+    """Run the same statements, one transaction each, on as many connections."""
     import asyncpg
 
     pool = await asyncpg.create_pool(
@@ -209,31 +211,35 @@ async def _asyncpg(database: Database) -> Any:
         statement_cache_size=200,
     )
     insert, event = payments._INSERT.postgres, payments._EVENT.postgres  # noqa: SLF001
-    get, change = payments._GET.postgres, payments._CANCEL.postgres  # noqa: SLF001
+    get, change = payments._FIND_MANY.postgres, payments._CANCEL.postgres  # noqa: SLF001
 
     async def create(one: Payment) -> None:
-        told = payments.event_of(one, "created")
+        told = payments.to_event_row(one, "created")
         async with pool.acquire() as raw, raw.transaction():
-            await raw.execute(insert.sql, *insert.values(one))
-            await raw.execute(event.sql, *event.values(told))
+            await raw.execute(insert.sql, *insert.encode_params(one))
+            await raw.execute(event.sql, *event.encode_params(told))
 
     async def status(one: Payment) -> None:
         async with pool.acquire() as raw:
-            await raw.fetch(get.sql, *get.values({"ids": [one.id]}))
+            await raw.fetch(get.sql, *get.encode_params({"ids": [one.id]}))
 
     async def cancel(one: Payment) -> None:
-        by, now_us = CancelledReason.BY_MERCHANT, time.time_ns() // 1000
+        by, now_us = CancellationReason.BY_MERCHANT, time.time_ns() // 1000
         asked = {"payment_id": one.id, "now_s": now_us // 1_000_000, "now_us": now_us}
         async with pool.acquire() as raw, raw.transaction():
-            rows = await raw.fetch(change.sql, *change.values(asked | {"cancelled_reason": by}))
-            changed = Payment(*change.rows([tuple(row) for row in rows])[0])
-            await raw.execute(event.sql, *event.values(payments.event_of(changed, "cancel")))
+            rows = await raw.fetch(
+                change.sql, *change.encode_params(asked | {"cancelled_reason": by})
+            )
+            changed = Payment(*change.decode_rows([tuple(row) for row in rows])[0])
+            await raw.execute(
+                event.sql, *event.encode_params(payments.to_event_row(changed, "cancel"))
+            )
 
     return (create, status, cancel), pool.close
 
 
-async def _session(database: Database) -> Any:
-    """What one would write with the models: objects, sessions, a commit each."""
+async def _session(database: DatabaseConfig) -> Any:
+    """Write with the models as usual: objects, sessions, a commit each."""
     import asyncpg
 
     engine = create_async_engine(
@@ -247,7 +253,7 @@ async def _session(database: Database) -> Any:
     async def create(one: Payment) -> None:
         async with AsyncSession(engine) as session:
             session.add(PaymentRow(**{name: getattr(one, name) for name in names}))
-            session.add(PaymentEventRow(**payments.event_of(one, "created")))
+            session.add(PaymentEventRow(**payments.to_event_row(one, "created")))
             await session.commit()
 
     async def status(one: Payment) -> None:
@@ -267,4 +273,4 @@ async def _session(database: Database) -> Any:
 
 
 async def _nothing(_raw: Any) -> None:
-    """A round trip for each use would be the pool's, not the statements'."""
+    """Skip the pool's reset: its round trip per use is not the statements' cost."""

@@ -1,7 +1,7 @@
-"""`python -m tests.bench.document [file]`: puts a run's figures, and the plan they make, into a
-document.
+"""Run `python -m tests.bench.document [file]`: put a run's figures and its plan into a document.
 
-Only what is between the marks is written, from build/bench.json unless another file is named.
+Only the text between the marks is replaced. The figures come from build/bench.json, unless another
+file is named.
 """
 
 from __future__ import annotations
@@ -13,27 +13,37 @@ from tests.bench import plan, report
 from tests.bench.report import Figure, Report
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "performance.md"
-_HEAD = ("Subject", "Figure", "Median", "Rounds", "CPU a request", "Against", "Target", "Met")
+_HEAD = (
+    "Subject",
+    "Figure",
+    "Median",
+    "Rounds",
+    "CPU per request",
+    "Compared with",
+    "Target",
+    "Met",
+)
 _MET = {True: "yes", False: "no", None: ""}
 
 
-def figures(told: Report) -> str:
-    """The machine, and the table of all figures; why a subject failed may name places, and is
-    left to the run's own report.
+def figures(reported_report: Report) -> str:
+    """Return the machine and the table of all figures.
+
+    A subject's error can contain paths, so it stays in the run's own report.
     """
-    facts = [f"- {name}: {value}" for name, value in told.facts.items()]
+    facts = [f"- {name}: {value}" for name, value in reported_report.facts.items()]
     lines = ["| " + " | ".join(_HEAD) + " |", "|-" * len(_HEAD) + "|"]
-    for name, one in told.subjects.items():
-        if one.failed:
+    for name, subject in reported_report.subjects.items():
+        if subject.failed:
             lines.append(_row(name, "failed", *[""] * (len(_HEAD) - 2)))
-        lines += [_row(name, *_cells(figure)) for figure in one.figures]
+        lines += [_row(name, *_cells(figure)) for figure in subject.figures]
     return "\n".join([*facts, "", *lines])
 
 
-def _cells(one: Figure) -> list[str]:
-    cpu = "" if one.cpu_us is None else f"{one.cpu_us:,.0f} µs"
-    met = _MET[one.met]
-    return [f"`{one.name}`", one.shown, one.spread, cpu, one.peer, one.target, met]
+def _cells(figure: Figure) -> list[str]:
+    cpu = "" if figure.cpu_us is None else f"{figure.cpu_us:,.0f} µs"
+    met = _MET[figure.met]
+    return [f"`{figure.name}`", figure.shown, figure.spread, cpu, figure.peer, figure.target, met]
 
 
 def _row(subject: str, *cells: str) -> str:
@@ -41,23 +51,23 @@ def _row(subject: str, *cells: str) -> str:
 
 
 def put(text: str, name: str, content: str) -> str:
-    """A document with something else between its marks of a name; ValueError if it has none."""
+    """Replace the text between a name's marks; raise ValueError without marks."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    before, found, rest = text.partition(begin)
+    before, result, rest = text.partition(begin)
     _, ended, after = rest.partition(end)
-    if not found or not ended:
+    if not result or not ended:
         raise ValueError(f"the document has no marks for {name}")
     return f"{before}{begin}\n\n{content}\n\n{end}{after}"
 
 
 def between(text: str, name: str) -> str:
-    """What is between the marks of a name."""
+    """Return the text between a name's marks."""
     return text.partition(f"<!-- {name}: begin -->")[2].partition(f"<!-- {name}: end -->")[0]
 
 
-def written(text: str, told: Report) -> str:
-    """A document with the figures and the plan of a run."""
-    return put(put(text, "figures", figures(told)), "plan", plan.plan(told))
+def written(text: str, reported_report: Report) -> str:
+    """Return a document with the figures and the plan of a run."""
+    return put(put(text, "figures", figures(reported_report)), "plan", plan.plan(reported_report))
 
 
 if __name__ == "__main__":

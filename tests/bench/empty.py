@@ -1,7 +1,7 @@
-"""`python -m tests.bench.empty`: a gRPC server that does nothing, with the answers of a real one.
+"""Run `python -m tests.bench.empty`: an empty gRPC server with the answers of a real one.
 
-Its handler for a payment's status gets the same request, and gives back the same answer with the
-same metadata, as it was told both; whatever a real service costs more is its own.
+Its handler for a payment's status gets the same request, and returns the same answer and metadata,
+which it was given. Any extra cost of a real service is its own.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _Metadata = tuple[tuple[str, str], ...]
 
 
 class Empty(gateway_pb2_grpc.GatewayServiceServicer):
-    """Answers at once with what it was given."""
+    """A servicer that returns at once what it was given."""
 
     def __init__(self, answer: payment_pb2.GetPaymentStatusResponse, trailing: _Metadata) -> None:
         self._answer = answer
         self._trailing = trailing
 
     async def GetPaymentStatus(self, request: Any, context: Any) -> Any:
-        """The answer, and the metadata of a service's."""
+        """Return the given answer and metadata."""
         assert request.payment_id
         context.set_trailing_metadata(self._trailing)
         return self._answer

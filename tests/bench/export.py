@@ -1,4 +1,4 @@
-"""Exports of a store: rows a second and memory, against the bare reading of the same rows."""
+"""Measure exports of a store: rows a second and memory, against a bare read of the same rows."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from tests.support import exported, store_kit
 
 PAYMENTS, AT_ONCE = sized(100_000, 1_000), 200
 FORMATS = ("csv", "jsonl", "parquet")
-# a second apart: a quarter of an hour is young, as in a busy shop
+# one second apart: 15 minutes is recent, as in a busy shop
 STEP_US = 1_000_000
-# what the rows of an export are made of
+# the source tables of an export
 TABLES = ("payment", "payment_event", "payment_option", "issued", "confirm", "chain_tx")
 TABLES = (*TABLES, "chain_tx_item", "ledger_journal", "ledger_transfer")
 
 
 @dataclass(frozen=True)
 class Taken:
-    """One export: rows, seconds, and by how many MB the process grew at its most."""
+    """One export: rows, seconds, and the peak growth of the process in MB."""
 
     rows: int
     seconds: float
@@ -52,21 +52,21 @@ def measure(_pool: ProcessPoolExecutor) -> list[Figure]:
         bare = _select(store)
         taken = {}
         for format_ in FORMATS:
-            # memory of one must not be the other's
+            # a separate process, so that memory is not shared between measurements
             with child() as pool:
                 taken[format_] = pool.submit(_export, store, folder / format_, format_).result()
         again = _export(store, folder / "csv", "csv")
-        if exported.sums(exported.lines(folder / "jsonl", "ledger")) != balances:
+        if exported.sum_postings(exported.read_rows(folder / "jsonl", "ledger")) != balances:
             raise RuntimeError("what was exported is not what was booked")
-    told = f"{PAYMENTS:,} payments made in {made_s:.0f} s by the store's operations"
+    output = f"{PAYMENTS:,} payments made in {made_s:.0f} s by the store's operations"
     figures = [
         Figure(
             f"export_{format_}_rows_per_s",
-            one.rate,
+            item.rate,
             "/s",
-            f"{told}; {one.rows:,} rows in {one.seconds:.1f} s",
+            f"{output}; {item.rows:,} rows in {item.seconds:.1f} s",
         )
-        for format_, one in taken.items()
+        for format_, item in taken.items()
     ]
     csv = taken["csv"]
     return [
@@ -80,7 +80,7 @@ def measure(_pool: ProcessPoolExecutor) -> list[Figure]:
         ),
         Figure(
             "export_memory_mb",
-            max(taken[one].grown_mb for one in ("csv", "jsonl")),
+            max(taken[item].grown_mb for item in ("csv", "jsonl")),
             "MB",
             "by which the process grew at its most; with Parquet, Arrow's libraries included: "
             f"{taken['parquet'].grown_mb:.0f}",
@@ -96,13 +96,13 @@ def measure(_pool: ProcessPoolExecutor) -> list[Figure]:
 
 
 async def _write(path: Path) -> dict[tuple[str, str], int]:
-    """Makes the store; what its books come to."""
+    """Create the store; return the balances of its books."""
     store = await open_store(path)
     try:
-        shop = exported.Shop(await store_kit.leased(store), step_us=STEP_US)
+        shop = exported.ExportStoreBuilder(await store_kit.acquire_lease(store), step_us=STEP_US)
         for _ in range(PAYMENTS // AT_ONCE):
-            await store.write(exported.many(shop, AT_ONCE))
-        page = await store.survey(books.list_balances(None, None, PAYMENTS))
+            await store.write(exported.make_payments(shop, AT_ONCE))
+        page = await store.scan(books.list_balances(None, None, PAYMENTS))
         assert page.last is None
         return {row[:2]: row[2] for row in page.balances}
     finally:
@@ -110,7 +110,7 @@ async def _write(path: Path) -> dict[tuple[str, str], int]:
 
 
 def _select(path: Path) -> float:
-    """Rows a second, read and thrown away."""
+    """Return the rows a second of a read that discards them."""
     rows = 0
     started = time.perf_counter()
     with closing(sqlite3.connect(path)) as raw:
@@ -121,15 +121,15 @@ def _select(path: Path) -> float:
 
 
 def _export(store: Path, to: Path, format_: str) -> Taken:
-    # the most so far begins anew
+    # reset the peak
     Path("/proc/self/clear_refs").write_text("5")
     before = _peak_mb()
     started = time.perf_counter()
-    rows = sum(exported.export(store, to, format_).values())
+    rows = sum(exported.export_store(store, to, format_).values())
     return Taken(rows, time.perf_counter() - started, _peak_mb() - before)
 
 
 def _peak_mb() -> float:
-    """The most that this process had in memory; getrusage tells that of its parent too."""
+    """Return the peak memory of this process; getrusage would include its parent's."""
     (line,) = re.findall(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
     return int(line) / 1024

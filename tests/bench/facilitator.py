@@ -1,8 +1,8 @@
-"""Verifying and settling against the x402 facilitator, on the same chain in the same run.
+"""Compare verifying and settling with the x402 facilitator, on the same chain in the same run.
 
-The facilitator is the one of PyPI, in an environment and a process of its own, and is asked without
-HTTP. Its payments are plain EIP-3009 transfers of the same token, one in each transaction. The
-service takes payments over REST, settles through its own contract, and writes all of it down.
+The facilitator is the PyPI package, in its own environment and process, called without HTTP. Its
+payments are plain EIP-3009 transfers of the same token, one per transaction. The service accepts
+payments over REST, settles through its own contract, and records everything.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import uvloop
 from eth_account import Account
 from eth_utils import to_checksum_address
 from florin_server.devnet.evm import DEVNET
-from florin_server.rails.evm.sending.transactions import Signer
+from florin_server.rails.evm.sending.transactions import EvmSigner
 
 from tests.bench import verify
 from tests.bench.florin import Florin
@@ -41,7 +41,7 @@ ROUNDS, VERIFIED, SETTLED = sized((3, 200, 100), (1, 2, 2))
 THREADS = sized(8, 1)
 TOGETHER = 50
 _PEER = Path(__file__).with_name("x402") / "peer.py"
-# it takes no other spelling
+# the facilitator accepts only this form
 _MERCHANT = to_checksum_address(MERCHANT)
 _KEY = b"\x1d" * 32
 _TYPE = {
@@ -57,52 +57,52 @@ _TYPE = {
 
 
 def measure(pool: ProcessPoolExecutor) -> list[Figure]:
-    # anvil where there is Node: there the chain's own pace is the least in the way
-    *_, (where, one) = nodes()
-    with one as chain, _facilitator(chain) as other:
-        chain.fill(Signer(_KEY).address)
+    # anvil if Node is installed: its own pace is the smallest limit
+    *_, (where, item) = nodes()
+    with item as chain, _facilitator(chain) as other:
+        chain.fill(EvmSigner(_KEY).address)
         on = "anvil" if where else "the embedded chain"
         figures = uvloop.run(_verified(chain, other, where, on))
         return [*figures, *_settled(chain, other, pool, on)]
 
 
 class Facilitator:
-    """The other side, as a process that answers line by line."""
+    """The facilitator as a process that answers line by line."""
 
     def __init__(self, process: subprocess.Popen[str], patience_s: float = 120) -> None:
         self._process, self._patience_s = process, patience_s
 
     def does(self, what: str, payloads: Sequence[dict[str, Any]], threads: int) -> Pace:
-        """Has it verify or settle all; RuntimeError if it refuses one."""
-        asked = {"do": what, "threads": threads, "payloads": payloads}
+        """Verify or settle all; raise RuntimeError if one is refused."""
+        request = {"do": what, "threads": threads, "payloads": payloads}
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        # one that never answers is ended, and then its output is
+        # a process that never answers is killed, which ends its output
         late = Timer(self._patience_s, self._process.kill)
         late.start()
         try:
-            self._process.stdin.write(json.dumps(asked) + "\n")
+            self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
             line = self._process.stdout.readline()
         finally:
             late.cancel()
         if not line:
             raise RuntimeError(f"the facilitator ended with {self._process.wait()}")
-        told = json.loads(line)
-        if told["refused"]:
-            raise RuntimeError(f"the facilitator refused a payment: {told['refused'][0]}")
+        result = json.loads(line)
+        if result["refused"]:
+            raise RuntimeError(f"the facilitator refused a payment: {result['refused'][0]}")
         count = len(payloads)
-        return Pace(count / told["seconds"], told["cpu_s"] / count * 1e3)
+        return Pace(count / result["seconds"], result["cpu_s"] / count * 1e3)
 
 
 @contextmanager
 def _facilitator(chain: Node) -> Iterator[Facilitator]:
-    # past what counts calls; the service's own go through it
-    told = (chain.direct, "0x" + _KEY.hex(), f"eip155:{CHAIN_ID}")
+    # bypasses the counter of calls, which the service's own calls pass
+    result = (chain.direct, "0x" + _KEY.hex(), f"eip155:{CHAIN_ID}")
     python = environment.python()
     if isinstance(python, str):
         raise RuntimeError(python)
-    command = [str(python), str(_PEER), *told]
+    command = [str(python), str(_PEER), *result]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         try:
@@ -115,11 +115,11 @@ async def _verified(chain: Node, other: Facilitator, where: str, on: str) -> lis
     payloads = _payloads(chain, VERIFIED)
     many, single = [], []
     async with verify.opened(where, chain, VERIFIED) as (rail, items):
-        for _ in range(-1, ROUNDS):  # the first turn warms up
+        for _ in range(-1, ROUNDS):  # the first round warms up
             threads, theirs = [
                 await asyncio.to_thread(other.does, "verify", payloads, n) for n in (THREADS, 1)
             ]
-            best = max(threads, theirs, key=lambda one: one.rate)
+            best = max(threads, theirs, key=lambda pace: pace.rate)
             many.append((await verify.together(rail, items), best))
             single.append((await verify.alone(rail, items), theirs))
     note = f"{verify.CONCURRENCY} at once against the better of {THREADS} threads and one, {on}"
@@ -156,20 +156,20 @@ def _pace(chain: Node, running: Florin, pool: ProcessPoolExecutor) -> Pace:
 def _against(name: str, rounds: Sequence[tuple[Pace, Pace]], note: str) -> Figure:
     ratios = [ours.rate / theirs.rate for ours, theirs in rounds]
     rates, cpus = (
-        [median(getattr(one[side], what) for one in rounds) for side in range(2)]
+        [median(getattr(item[side], what) for item in rounds) for side in range(2)]
         for what in ("rate", "cpu_ms")
     )
-    told = (
+    output = (
         f"by wall clock, {rates[0]:,.0f}/s and {rates[1]:,.0f}/s; {cpus[0]:.2f} ms and "
         f"{cpus[1]:.2f} ms CPU each; {note}"
     )
-    return median_of(name, ratios, "×", told, cpu_us=cpus[0] * 1e3, peer="x402 facilitator")
+    return median_of(name, ratios, "×", output, cpu_us=cpus[0] * 1e3, peer="x402 facilitator")
 
 
 def _payloads(chain: Node, count: int) -> list[dict[str, Any]]:
-    """Signed transfers of buyers that have the money, as the facilitator takes them."""
+    """Return signed transfers of funded buyers in the facilitator's format."""
     buyers = [Account.create() for _ in range(count)]
-    chain.fund([one.address for one in buyers])
+    chain.fund([each_buyer.address for each_buyer in buyers])
     token = DEVNET.token
     required = {
         "scheme": "exact",
@@ -188,11 +188,11 @@ def _payloads(chain: Node, count: int) -> list[dict[str, Any]]:
     }
     before = int(time.time()) + 3600
     payloads = []
-    for one in buyers:
-        told = {"from": one.address, "to": _MERCHANT, "value": PRICE}
-        told |= {"validAfter": 0, "validBefore": before, "nonce": "0x" + os.urandom(32).hex()}
-        signed = one.sign_typed_data(domain, _TYPE, told)
-        authorization = {name: str(value) for name, value in told.items()}
+    for buyer in buyers:
+        result = {"from": buyer.address, "to": _MERCHANT, "value": PRICE}
+        result |= {"validAfter": 0, "validBefore": before, "nonce": "0x" + os.urandom(32).hex()}
+        signed = buyer.sign_typed_data(domain, _TYPE, result)
+        authorization = {name: str(value) for name, value in result.items()}
         content = {"signature": "0x" + signed.signature.hex(), "authorization": authorization}
         payloads.append({"x402Version": 2, "payload": content, "accepted": required})
     return payloads

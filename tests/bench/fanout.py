@@ -1,4 +1,4 @@
-"""How soon watchers learn of a change: through REST and gRPC, and inside the hub alone."""
+"""Measure how soon watchers receive a change: over REST, over gRPC, and in the feed alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import uvloop
 from florin_server.clock import SystemClock
 from florin_server.domain.payments.payment import Payment
-from florin_server.feed import FeedClosed, Hub
+from florin_server.feed import FeedClosed, PaymentFeed
 
 from tests.bench import http1, load
 from tests.bench.create import a_payment
@@ -26,7 +26,7 @@ from tests.bench.streams import Streams
 from tests.support.api import grpc_metadata
 
 STREAMS, CONNECTIONS, PER_S = sized((600, 8, 200), (10, 2, 200))
-# the first changes find a cold server
+# the first changes reach a cold server
 _WARM = sized(50, 2)
 _HUB_WATCHERS, _HUB_PER_S, _HUB_CHANGES = sized((10_000, 1000, 2000), (20, 1000, 10))
 
@@ -59,7 +59,7 @@ def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
 
 
 def watch(changes: Changes) -> list[float]:
-    """Milliseconds from each change's cause to its message."""
+    """Return milliseconds from each change's cause to its message."""
     return uvloop.run(_bounded(changes))
 
 
@@ -89,8 +89,10 @@ async def _watch(changes: Changes) -> list[float]:
     await streams.open(changes.grpc, list(changes.cancels), CONNECTIONS)
     free: asyncio.Queue[HttpConnection] = asyncio.Queue()
     for _ in range(CONNECTIONS):
-        made = await loop.create_connection(lambda: HttpConnection(answered), *changes.http)
-        free.put_nowait(made[1])
+        created_connection = await loop.create_connection(
+            lambda: HttpConnection(answered), *changes.http
+        )
+        free.put_nowait(created_connection[1])
     started = now()
     for number, (payment, cancel) in enumerate(changes.cancels.items()):
         await asyncio.sleep(started + number / PER_S - now())
@@ -103,7 +105,7 @@ async def _watch(changes: Changes) -> list[float]:
 
 
 def watch_hub() -> list[float]:
-    """Milliseconds from publishing to the watcher's task, nothing but the hub in the process."""
+    """Return milliseconds from publishing to the watcher's task, with only the feed loaded."""
     return uvloop.run(_watch_hub())
 
 
@@ -119,7 +121,7 @@ async def _watch_hub() -> list[float]:
     async def nothing(_seen: object) -> list[Payment]:
         return []
 
-    hub = Hub(read, nothing, SystemClock())
+    hub = PaymentFeed(read, nothing, SystemClock())
     held = asyncio.Semaphore(0)
 
     async def watcher(payment_id: str) -> None:

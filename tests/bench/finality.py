@@ -1,7 +1,7 @@
-"""How soon a payment succeeds once its block is final, by the profile of Base.
+"""Measure how soon a payment succeeds once its block is final, with the profile of Base.
 
-The service follows a chain with a block every 0.2 seconds, by polling, as a node without WebSockets
-is followed. The chain is in this process, which hears of each block as it is made.
+The service polls a chain with a block every 0.2 seconds, as it polls a node without WebSockets. The
+chain runs in this process, which is notified of each block.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 import orjson
 from florin_server.clock import SystemClock
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
-from florin_server.rails.evm.sending.transactions import Signer
-from florin_server.rails.networks.registry import network
+from florin_server.rails.evm.sending.transactions import EvmSigner
+from florin_server.rails.networks.registry import find_network
 
 from tests.bench import http1, load
 from tests.bench.florin import Florin, florin
@@ -28,12 +28,12 @@ from tests.bench.report import Figure
 from tests.bench.size import sized
 from tests.bench.streams import Streams
 from tests.support.api import grpc_metadata
-from tests.support.own_chain import CHAIN, CHAIN_ID, own_chain
-from tests.support.wallet import Wallet
+from tests.support.own_chain import CHAIN, CHAIN_ID, make_own_chain
+from tests.support.wallet import EvmTestWallet
 
 BLOCK_S = 0.2
 FINAL_AFTER_S, COUNT, WARM_S = sized((10, 30, 12.0), (1, 2, 0.0))
-# no multiple of a block's time, so that confirms come at any moment of a block
+# no multiple of the block time, so confirms come at any moment of a block
 STAGGER_S = 0.37
 OVERHEAD_MS_MAX = 100
 LOOKS, LOOK_S = 50, 0.2
@@ -56,8 +56,12 @@ async def _measured(pool: ProcessPoolExecutor) -> list[Figure]:
                 stack.enter_context, florin(**_settings(f"http://127.0.0.1:{port}"))
             )
             try:
-                await _fund(chain, [Signer(running.home.secrets().relayer_key).address], _COIN)
-                # the service measures the pace of blocks meanwhile
+                await _fund(
+                    chain,
+                    [EvmSigner(running.home.get_or_create_secrets().relayer_key).address],
+                    _COIN,
+                )
+                # meanwhile the service measures the pace of blocks
                 await asyncio.sleep(WARM_S)
                 overheads_ms, accepted_s = await _paid(chain, blocks, running, pool)
             finally:
@@ -76,9 +80,9 @@ async def _measured(pool: ProcessPoolExecutor) -> list[Figure]:
 
 
 def _settings(url: str) -> dict[str, str]:
-    base = network("eip155:8453")
+    base = find_network("eip155:8453")
     assert base is not None
-    chain = own_chain(
+    chain = make_own_chain(
         url,
         confirmations=base.pace.confirmations,
         poll_ms=base.pace.poll_ms,
@@ -92,14 +96,14 @@ def _settings(url: str) -> dict[str, str]:
 
 
 class _Blocks:
-    """When each block of the chain was made, in monotonic seconds, and its Unix time."""
+    """The time of each block of the chain, in monotonic seconds, with its Unix time."""
 
     def __init__(self, chain: EvmDevChain) -> None:
         self._chain = chain
         self._asking: set[asyncio.Task[None]] = set()
         self._noted = asyncio.Event()
         self.made: dict[int, tuple[float, int]] = {}
-        chain.listen(self._heard)
+        chain.add_listener(self._heard)
 
     def _heard(self) -> None:
         task = asyncio.ensure_future(self._note(time.monotonic()))
@@ -112,9 +116,10 @@ class _Blocks:
         self._noted.set()
 
     async def final_at(self, number: int) -> float:
-        """Return when a block was final by the rule: blocks of so many seconds are on top of it.
+        """Return when a block became final by the rule: after blocks worth enough seconds on top of
+        it.
 
-        Waits for the block that made it final to be noted. A block may come some milliseconds
+        Wait until the block that made it final is recorded. A block can come some milliseconds
         early; timestamps are whole seconds.
         """
         made_at, made_s = await self._noted_block(number)
@@ -139,8 +144,10 @@ class _Blocks:
         return self.made[number]
 
 
-async def _wait_until_offered(running: Florin, pool: ProcessPoolExecutor, wallet: Wallet) -> None:
-    """Return once options are offered: the service looks for its relayer's coin each second."""
+async def _wait_until_offered(
+    running: Florin, pool: ProcessPoolExecutor, wallet: EvmTestWallet
+) -> None:
+    """Return once options are offered: the service checks its relayer's coin each second."""
     for attempt in range(LOOKS, 0, -1):
         try:
             await asyncio.to_thread(prepare, running, pool, [wallet])
@@ -155,25 +162,25 @@ async def _wait_until_offered(running: Florin, pool: ProcessPoolExecutor, wallet
 async def _paid(
     chain: EvmDevChain, blocks: _Blocks, running: Florin, pool: ProcessPoolExecutor
 ) -> tuple[list[float], list[float]]:
-    """Milliseconds from final to succeeded, and seconds from accepted to succeeded."""
-    wallets = [Wallet(CHAIN) for _ in range(COUNT)]
+    """Return milliseconds from final to succeeded, and seconds from accepted to succeeded."""
+    wallets = [EvmTestWallet(CHAIN) for _ in range(COUNT)]
     await _fund(chain, [wallet.address for wallet in wallets], "0x0")
     await _wait_until_offered(running, pool, wallets[0])
     prepared = await asyncio.to_thread(prepare, running, pool, wallets)
-    told: dict[str, list[float]] = {payment: [] for payment, _ in prepared}
+    result: dict[str, list[float]] = {payment: [] for payment, _ in prepared}
     streams = Streams(
-        grpc_metadata(running.wallet), lambda payment: told[payment].append(time.monotonic())
+        grpc_metadata(running.wallet), lambda payment: result[payment].append(time.monotonic())
     )
-    await streams.open(running.grpc, list(told), 1)
+    await streams.open(running.grpc, list(result), 1)
     accepted = {}
     for payment, confirm in prepared:
         await _answer(running, confirm)
         accepted[payment] = time.monotonic()
         await asyncio.sleep(STAGGER_S)
-    hashes = {payment: await _succeeded(running, payment) for payment in told}
+    hashes = {payment: await _succeeded(running, payment) for payment in result}
     overheads_ms, accepted_s = [], []
     for payment, tx_hash in hashes.items():
-        times = told[payment]
+        times = result[payment]
         receipt = await _ask(chain, "eth_getTransactionReceipt", tx_hash)
         final_at = await blocks.final_at(int(receipt["blockNumber"], 16))
         overheads_ms.append((times[-1] - final_at) * 1e3)
@@ -183,7 +190,7 @@ async def _paid(
 
 
 async def _succeeded(running: Florin, payment: str) -> str:
-    """The hash of the transaction that paid, once the payment has succeeded."""
+    """Return the hash of the paying transaction, once the payment has succeeded."""
     path = f"/v1/gateway/payment/{payment}/status?maxPollMs=25000"
     poll = http1.request("GET", path, running.wallet)
     async with asyncio.timeout(load.PATIENCE_S):
@@ -197,7 +204,7 @@ async def _succeeded(running: Florin, payment: str) -> str:
 
 
 async def _answer(running: Florin, request: bytes) -> bytes:
-    """The body of one answer."""
+    """Return the body of one answer."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[tuple[bytes, bytes]] = loop.create_future()
 

@@ -1,4 +1,4 @@
-"""The service as it is started by everybody: `florin up` in a process of its own."""
+"""Start the service as users do: `florin up` in a separate process."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
 
-from florin_server.boot.home import Home
+from florin_server.boot.home import StateFolder
 
 from tests.bench.load import Address
-from tests.support.command import FLORIN, Forks, Process, environment
-from tests.support.processes import children
+from tests.support.command import FLORIN, CommandForks, Process, make_environment
+from tests.support.processes import list_children
 from tests.support.service import NO_LIMITS
 
 _START_S, _STOP_S, _LOOK_S = 60, 20, 0.005
 _TICKS = os.sysconf("SC_CLK_TCK")
-# a bench is one caller that asks more than any real one
+# a benchmark is one caller with more calls than any real one
 _NO_LIMITS = {
     f"FLORIN_LIMITS__{name.upper()}": str(value) for name, value in NO_LIMITS.model_dump().items()
 }
@@ -33,7 +33,7 @@ _NO_LIMITS = {
 class Florin:
     """A running service. `ready_s` is the time from its start to its first `ready`."""
 
-    home: Home
+    home: StateFolder
     pid: int
     http: Address
     grpc: Address
@@ -42,7 +42,7 @@ class Florin:
 
     @property
     def merchant(self) -> dict[str, str]:
-        """Headers of a merchant."""
+        """Return a merchant's headers."""
         return {
             "Api-Key": self.env["FLORIN_PARTNER_KEY"],
             "Merchant-Id": self.env["FLORIN_MERCHANT_ID"],
@@ -50,19 +50,19 @@ class Florin:
 
     @property
     def wallet(self) -> dict[str, str]:
-        """Headers of a wallet."""
+        """Return a wallet's headers."""
         return {"App-Id": self.env["FLORIN_APP_ID"], "Client-Id": self.env["FLORIN_CLIENT_ID"]}
 
     def cpu_s(self) -> float:
-        """Processor time so far, of all its threads and those of processes that it began."""
-        return sum(cpu_s(pid) for pid in (self.pid, *children(self.pid)))
+        """Return the processor time so far of all its threads and child processes."""
+        return sum(cpu_s(pid) for pid in (self.pid, *list_children(self.pid)))
 
     def used_s(self, before: float) -> float:
-        """Processor time since it was so much; the kernel counts in ticks, and none is less."""
+        """Return the processor time since `before`, at least one kernel tick."""
         return max(self.cpu_s() - before, 1 / _TICKS)
 
     def idle(self, seconds: float) -> float:
-        """Cores that it uses while nobody calls, as it did for so long."""
+        """Return the cores in use without calls, measured over `seconds`."""
         before, started = self.cpu_s(), time.monotonic()
         time.sleep(seconds)
         return (self.cpu_s() - before) / (time.monotonic() - started)
@@ -74,7 +74,7 @@ def cpu_s(pid: int) -> float:
 
 
 def rss_kib(pid: int) -> int:
-    """Resident memory of a process."""
+    """Return the resident memory of a process."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1])
@@ -83,9 +83,9 @@ def rss_kib(pid: int) -> int:
 
 @contextmanager
 def florin(*command: str, **settings: str) -> Iterator[Florin]:
-    """Starts the service with a fresh state on free ports and ends it; by `up` if not told how."""
+    """Start the service (`up` by default) with a fresh state on free ports; stop it at the end."""
     with tempfile.TemporaryDirectory(prefix="florin-bench-") as folder:
-        home = Home(Path(folder) / "home")
+        home = StateFolder(Path(folder) / "home")
         log, started = Path(folder) / "log", time.monotonic()
         process = _begun(command or ("up",), home, log, {**_NO_LIMITS, **settings})
         try:
@@ -99,15 +99,17 @@ def florin(*command: str, **settings: str) -> Iterator[Florin]:
                 process.communicate()
 
 
-def _begun(command: Sequence[str], home: Home, log: Path, settings: dict[str, str]) -> Process:
-    """The program itself; where figures mean nothing, a fork of a process that has loaded it."""
-    if (forks := Forks.joined()) is not None:
+def _begun(
+    command: Sequence[str], home: StateFolder, log: Path, settings: dict[str, str]
+) -> Process:
+    """Start the program; if figures do not matter, fork a process that has loaded it."""
+    if (forks := CommandForks.find_shared()) is not None:
         return forks.begin(*command, home=home.path, **settings)
     with log.open("w") as output:
         return subprocess.Popen(
             [FLORIN, *command],
             cwd=home.path.parent,
-            env=environment(home.path, settings),
+            env=make_environment(home.path, settings),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -115,20 +117,20 @@ def _begun(command: Sequence[str], home: Home, log: Path, settings: dict[str, st
         )
 
 
-def _ready(process: Process, home: Home, log: Path, started: float) -> Florin:
+def _ready(process: Process, home: StateFolder, log: Path, started: float) -> Florin:
     while time.monotonic() < started + _START_S:
         if process.poll() is not None:
-            said = log.read_text() if log.exists() else "".join(process.communicate())
-            raise RuntimeError(f"florin ended:\n{said}")
-        if home.running.exists():
-            listens = json.loads(home.running.read_text())
+            text = log.read_text() if log.exists() else "".join(process.communicate())
+            raise RuntimeError(f"florin ended:\n{text}")
+        if home.running_path.exists():
+            listens = json.loads(home.running_path.read_text())
             http, grpc = _address(listens["http"]), _address(listens["grpc"])
             if _is_ready(http):
                 ready_s = time.monotonic() - started
                 return Florin(home, process.pid, http, grpc, home.read_demo_env(), ready_s)
         time.sleep(_LOOK_S)
-    said = log.read_text() if log.exists() else ""
-    raise RuntimeError(f"florin did not get ready:\n{said}")
+    text = log.read_text() if log.exists() else ""
+    raise RuntimeError(f"florin did not get ready:\n{text}")
 
 
 def _address(text: str) -> Address:

@@ -1,8 +1,8 @@
-"""What a payment costs in gas, by the way it is paid: alone, and as one of many.
+"""Measure the gas of a payment by payment method: alone, and in a batch.
 
-Every payment has a fee that is split off, a buyer of its own, and receivers that hold the token or
-coin already: what a running shop sees. Payouts go to an account that has been paid before. Gas does
-not depend on the machine.
+Every payment has a fee that is split off, its own buyer, and receivers that already have the token
+or coin, as in a running shop. Payouts go to an account that was paid before. Gas does not depend on
+the machine.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from dataclasses import replace
 
 from florin_server.chains.evm.typed_data import PERMIT2
 from florin_server.devnet.evm import DEVNET
-from florin_server.domain.payments.payment import Option, Payment
-from florin_server.domain.settlement.chain_txs import Accepted
-from florin_server.rails.evm.settings import EvmCoin
-from florin_server.rails.types import Asset, Payable, Split, Transfer
+from florin_server.domain.payments.payment import Payment, PaymentOption
+from florin_server.domain.settlement.chain_txs import SettlementItem
+from florin_server.rails.evm.settings import EvmCoinSettings
+from florin_server.rails.types import Asset, PayableAsset, Split, TreasuryTransfer
 
 from tests.bench.report import Figure
 from tests.bench.size import sized
@@ -30,18 +30,18 @@ from tests.support.evm_lab import (
     MERCHANT,
     PRICE,
     TOKEN,
-    Lab,
-    accept,
-    account_of,
-    asset,
-    buyer,
-    euro,
-    new_payment,
+    EvmChainHarness,
+    make_asset,
+    make_buyer,
+    make_euro_asset,
+    make_payment,
+    make_settlement_item,
     open_lab,
-    signed,
+    sign_option,
+    to_account,
 )
 from tests.support.payout_lab import TREASURY
-from tests.support.smart import smart
+from tests.support.smart import make_contract_account
 
 COIN = f"{CHAIN}/slip44:60"
 TOGETHER, FEE = sized(50, 3), 15_000
@@ -54,9 +54,9 @@ def measure(_pool: ProcessPoolExecutor) -> list[Figure]:
 
 async def _measure() -> list[Figure]:
     figures = []
-    coin = EvmCoin(name="Test Ether", symbol="tETH")
+    coin = EvmCoinSettings(name="Test Ether", symbol="tETH")
     lab = await open_lab(
-        assets=(asset(), euro()),
+        assets=(make_asset(), make_euro_asset()),
         coin=coin,
         opener=DEVNET.opener,
         factories=(DEVNET.wallet_factory,),
@@ -64,15 +64,17 @@ async def _measure() -> list[Figure]:
     )
     try:
         for name, way, most in (("eip3009", TOKEN, 75_000), ("permit2", EURO, 75_000)):
-            await _settled(lab, way, [1])  # the receivers' first
+            await _settled(lab, way, [1])  # the receivers' first payment
             alone = await _settled(lab, way, [2])
             each = await _settled(lab, way, list(range(3, 3 + TOGETHER))) / TOGETHER
             note = f"each of {TOGETHER} payments with a fee in one transaction; {alone:,} alone"
             figures.append(Figure(f"gas_{name}", each, "gas", note, at_most=most))
         for receiver in (MERCHANT, FEES):
             await lab.send(to=receiver, value=1)
-        figures.append(await _sent(lab, COIN, Payable("", COIN), 100_000))
-        figures.append(await _sent(lab, TOKEN, Payable("", TOKEN, (PRICE,), "direct"), 130_000))
+        figures.append(await _sent(lab, COIN, PayableAsset("", COIN), 100_000))
+        figures.append(
+            await _sent(lab, TOKEN, PayableAsset("", TOKEN, (PRICE,), "direct"), 130_000)
+        )
         figures += await _by_contract(lab)
         await lab.send(to=TREASURY.address, value=10 * ETHER)
         await lab.send_tokens(TREASURY.address, 10 * PRICE)
@@ -84,16 +86,16 @@ async def _measure() -> list[Figure]:
     return figures
 
 
-async def _sent(lab: Lab, asset_id: str, means: Payable, most: int) -> Figure:
-    """The gas of what a wallet sends by itself."""
-    wallet = buyer(20_000)
-    payer = account_of(wallet)
+async def _sent(lab: EvmChainHarness, asset_id: str, means: PayableAsset, most: int) -> Figure:
+    """Return the gas of a transaction that a wallet sends itself."""
+    wallet = make_buyer(20_000)
+    payer = to_account(wallet)
     await lab.payable([payer], {asset_id: PRICE})
-    split = Split(account_of(MERCHANT), account_of(FEES), FEE, settled=True)
+    split = Split(to_account(MERCHANT), to_account(FEES), FEE, settled=True)
     way, token = replace(means, payer=payer), lab.rail.assets[asset_id]
     number = 20_000 + len(means.approvals)
-    option = lab.rail.offers.offer(new_payment(number), payer, way, token, PRICE, split, 0)
-    issued = await lab.rail.offers.build(option, (), 0)
+    option = lab.rail.offers.build_option(make_payment(number), payer, way, token, PRICE, split, 0)
+    issued = await lab.rail.offers.resolve_build(option, (), 0)
     if issued is None:
         raise RuntimeError("the build was not resolved")
     gas = []
@@ -101,7 +103,9 @@ async def _sent(lab: Lab, asset_id: str, means: Payable, most: int) -> Figure:
         tx_hash = json.loads(await lab.perform(wallet, action))
         receipt = await lab.control.call("eth_getTransactionReceipt", tx_hash)
         gas.append(int(receipt["gasUsed"], 16))
-    if not await lab.rail.direct.paid([lab.rail.terms.reference(option)], 0):
+    if not await lab.rail.direct_settlement.list_settlement_events(
+        [lab.rail.terms.get_reference(option)], 0
+    ):
         raise RuntimeError("the payment did not settle")
     *before, last = gas
     kind = "direct" if before else "coin"
@@ -109,17 +113,17 @@ async def _sent(lab: Lab, asset_id: str, means: Payable, most: int) -> Figure:
     return Figure(f"gas_{kind}", last, "gas", note, at_most=most)
 
 
-async def _by_contract(lab: Lab) -> list[Figure]:
-    """The gas of payments by an account that signed before it existed (ERC-6492)."""
-    account = smart(buyer(30_000))
+async def _by_contract(lab: EvmChainHarness) -> list[Figure]:
+    """Return the gas of payments by an account that signed before it existed (ERC-6492)."""
+    account = make_contract_account(make_buyer(30_000))
     token = lab.rail.assets[TOKEN]
-    await lab.payable([account_of(account.address)], {TOKEN: 2 * PRICE})
+    await lab.payable([to_account(account.address)], {TOKEN: 2 * PRICE})
     gas = []
     for number in (30_001, 30_002):
-        payment, option = _offered(lab, token, account_of(account.address), number)
+        payment, option = _offered(lab, token, to_account(account.address), number)
         typed_data = json.loads(json.loads(option.actions[-1].params_json)[1])
         output = json.dumps(account.sign(typed_data) if gas else account.wrap(typed_data))
-        item = accept(payment, option, output)
+        item = make_settlement_item(payment, option, output)
         await lab.rail.verifier.verify(option, (), item.confirmation.outputs)
         gas.append(await _settlement(lab, [item]))
     note = "a payment with a fee by a contract account, in a transaction of its own"
@@ -129,13 +133,13 @@ async def _by_contract(lab: Lab) -> list[Figure]:
     ]
 
 
-async def _paid_out(lab: Lab, name: str, asset_id: str, most: int) -> Figure:
-    """The gas of a transfer out of the treasury."""
+async def _paid_out(lab: EvmChainHarness, name: str, asset_id: str, most: int) -> Figure:
+    """Return the gas of a transfer out of the treasury."""
     payouts = lab.rail.payouts
     if payouts is None:
         raise RuntimeError("the treasury's key is not there")
-    transfer = Transfer("pout_bench", asset_id, account_of(MERCHANT), PRICE)
-    nonce = await lab.rail.account_nonces.next_nonce(payouts.sender)
+    transfer = TreasuryTransfer("pout_bench", asset_id, to_account(MERCHANT), PRICE)
+    nonce = await lab.rail.account_nonces.get_next_nonce(payouts.sender)
     signed_transfer = await payouts.sign(nonce, transfer)
     await lab.rail.relay.broadcast(signed_transfer.raw)
     receipt = await lab.control.call("eth_getTransactionReceipt", signed_transfer.hash)
@@ -145,36 +149,42 @@ async def _paid_out(lab: Lab, name: str, asset_id: str, most: int) -> Figure:
     return Figure(f"gas_payout_{name}", int(receipt["gasUsed"], 16), "gas", note, at_most=most)
 
 
-async def _settled(lab: Lab, asset_id: str, numbers: list[int]) -> int:
-    """The gas of one transaction that settles a payment for each number."""
+async def _settled(lab: EvmChainHarness, asset_id: str, numbers: list[int]) -> int:
+    """Return the gas of one transaction that settles a payment per number."""
     token = lab.rail.assets[asset_id]
-    wallets = [buyer(10_000 + number) for number in numbers]
-    await lab.payable([account_of(wallet) for wallet in wallets], {asset_id: PRICE})
+    wallets = [make_buyer(10_000 + number) for number in numbers]
+    await lab.payable([to_account(wallet) for wallet in wallets], {asset_id: PRICE})
     return await _settlement(lab, [await _sold(lab, token, number) for number in numbers])
 
 
-async def _settlement(lab: Lab, items: Sequence[Accepted]) -> int:
-    """The gas of one transaction that settles payments, all of them."""
+async def _settlement(lab: EvmChainHarness, items: Sequence[SettlementItem]) -> int:
+    """Return the gas of one transaction that settles all items."""
     transaction = await lab.settle(*items)
-    paid = await lab.rail.direct.paid([lab.rail.terms.reference(item.option) for item in items], 0)
+    paid = await lab.rail.direct_settlement.list_settlement_events(
+        [lab.rail.terms.get_reference(item.option) for item in items], 0
+    )
     if len(paid) != len(items):
         raise RuntimeError(f"{len(items) - len(paid)} of {len(items)} payments did not settle")
     receipt = await lab.control.call("eth_getTransactionReceipt", transaction.hash)
     return int(receipt["gasUsed"], 16)
 
 
-async def _sold(lab: Lab, token: Asset, number: int) -> Accepted:
-    wallet = buyer(10_000 + number)
+async def _sold(lab: EvmChainHarness, token: Asset, number: int) -> SettlementItem:
+    wallet = make_buyer(10_000 + number)
     if token.method == "permit2":
-        # some more than the price, as for a wallet that approved before
+        # more than the price, as for a wallet with an earlier approval
         data = _APPROVE + (PRICE * 2).to_bytes(32, "big")
         await lab.send(key=bytes(wallet.key), to=DEVNET.euro.address, data=data)
-    payment, option = _offered(lab, token, account_of(wallet), number)
-    return accept(payment, option, signed(wallet, option))
+    payment, option = _offered(lab, token, to_account(wallet), number)
+    return make_settlement_item(payment, option, sign_option(wallet, option))
 
 
-def _offered(lab: Lab, token: Asset, payer: str, number: int) -> tuple[Payment, Option]:
-    payment = new_payment(number)
-    split = Split(account_of(MERCHANT), account_of(FEES), FEE, settled=True)
-    option = lab.rail.offers.offer(payment, payer, Payable(payer, token.id), token, PRICE, split, 0)
+def _offered(
+    lab: EvmChainHarness, token: Asset, payer: str, number: int
+) -> tuple[Payment, PaymentOption]:
+    payment = make_payment(number)
+    split = Split(to_account(MERCHANT), to_account(FEES), FEE, settled=True)
+    option = lab.rail.offers.build_option(
+        payment, payer, PayableAsset(payer, token.id), token, PRICE, split, 0
+    )
     return payment, option

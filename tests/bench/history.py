@@ -1,4 +1,4 @@
-"""A store with the payments of a month, written in bulk."""
+"""Write a store with a month of payments, in bulk."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from florin_server.domain.ids import payment_id
+from florin_server.domain.ids import generate_payment_id
 from florin_server.store.engine import schema
 from florin_server.store.tables.tables import merchant, partner, payment
 from sqlalchemy import Table
 
 PARTNER = "prtn_bench"
-# the first one has half of the payments
+# the first merchant has half of the payments
 MERCHANTS = tuple(f"mrch_bench{number}" for number in range(8))
 START_US, MONTH_US = 1_800_000_000_000_000, 30 * 86_400 * 1_000_000
 END_US = START_US + MONTH_US
@@ -24,10 +24,10 @@ TOKEN = f"caip19/{CHAIN}/erc20:0x{'aa' * 20}"
 _PAYERS = 100_000
 _ENDS = ("succeeded", "expired", "failed", "cancelled", "requires_action")
 _HOW_OFTEN = (70, 15, 6, 6, 3)
-# one payment of so many hangs; that is the rare status
+# one payment in so many is stuck; that is the rare status
 RARE, _RARE_EVERY = "processing", 10_000
 _UNITS, _UNITS_HOW_OFTEN = ("iso4217/USD", "iso4217/EUR", TOKEN), (80, 15, 5)
-# many orders cost the same
+# many orders have the same price
 _USUAL_PRICE = "1250"
 
 _INDEXES = """
@@ -48,13 +48,13 @@ _TXS = f"""
 
 
 def write(path: Path, count: int) -> None:
-    """Makes the store; the same payments for the same count, up to the ids' random part."""
+    """Write the store: equal payments for equal counts, except for the IDs' random part."""
     schema.prepare(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as raw:
         raw.execute("PRAGMA synchronous=OFF")
         raw.execute("PRAGMA cache_size=-524288")
         raw.execute("BEGIN")
-        # an index is made faster of rows that are there than with each of them
+        # building an index on existing rows is faster than updating it for each row
         indexes = raw.execute(_INDEXES).fetchall()
         for name, _ in indexes:
             raw.execute(f"DROP INDEX {name}")
@@ -63,8 +63,8 @@ def write(path: Path, count: int) -> None:
         _insert(raw, payment, _payments(count))
         raw.execute(_OPTIONS)
         raw.execute(_TXS)
-        for _, made in indexes:
-            raw.execute(made)
+        for _, created in indexes:
+            raw.execute(created)
         raw.execute("COMMIT")
 
 
@@ -79,7 +79,7 @@ def _merchant(name: str) -> tuple[Any, ...]:
 
 def _payments(count: int) -> Iterator[tuple[Any, ...]]:
     chance = Random(count)
-    others = MERCHANTS[1:]
+    remaining = MERCHANTS[1:]
     statuses = chance.choices(_ENDS, _HOW_OFTEN, k=count)
     units = chance.choices(_UNITS, _UNITS_HOW_OFTEN, k=count)
     for number in range(count):
@@ -91,9 +91,9 @@ def _payments(count: int) -> Iterator[tuple[Any, ...]]:
         accepted = status in {RARE, "succeeded"}
         done = status == "succeeded"
         yield (
-            payment_id(at_us, chance.randbytes),
+            generate_payment_id(at_us, chance.randbytes),
             PARTNER,
-            MERCHANTS[0] if chance.random() < 0.5 else chance.choice(others),
+            MERCHANTS[0] if chance.random() < 0.5 else chance.choice(remaining),
             0,
             status,
             2 if done else 1,

@@ -1,4 +1,4 @@
-"""An HTTP/1.1 client that costs next to nothing: prebuilt requests on kept connections."""
+"""A cheap HTTP/1.1 client: prebuilt requests on persistent connections."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Answered = Callable[["HttpConnection", bytes, bytes], None]
 
 
 def request(method: str, path: str, headers: Mapping[str, str], body: Any = None) -> bytes:
-    """A request as bytes; a body is sent as JSON."""
+    """Return a request as bytes; the body is sent as JSON."""
     lines = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     content = b""
@@ -24,7 +24,7 @@ def request(method: str, path: str, headers: Mapping[str, str], body: Any = None
 
 
 class HttpConnection(asyncio.Protocol):
-    """One connection with one request under way. `answered` gets the status and the body."""
+    """One connection with one pending request. `answered` gets the status and the body."""
 
     def __init__(self, answered: Answered) -> None:
         self._answered = answered
@@ -46,7 +46,7 @@ class HttpConnection(asyncio.Protocol):
                 return
             at = got.lower().find(b"content-length:", 0, head)
             if at < 0:
-                self.close()  # an answer without a length is none that is expected here
+                self.close()  # every expected answer has a length
                 return
             self._body_at = head + 4
             self._size = head + 4 + int(got[at + 15 : got.find(b"\r\n", at)])

@@ -1,8 +1,8 @@
-"""A gRPC client that costs next to nothing: prebuilt HTTP/2 frames on one connection.
+"""A cheap gRPC client: prebuilt HTTP/2 frames on one connection.
 
-A load generator must not be the limit. Headers are compressed once and repeated as indexes into
-the table that the server keeps for the connection, as any gRPC client does. Of the answers only
-frames are looked at; the first one of a connection is decoded and must have status 0.
+A load generator must not be the limit. Headers are compressed once and repeated as indexes into the
+table that the server keeps for the connection, as in any gRPC client. Only the frames of answers
+are read. The first answer of a connection is decoded and must have status 0.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def message(content: bytes) -> bytes:
-    """A message as it travels in DATA frames, not compressed."""
+    """Return a message as sent in DATA frames, uncompressed."""
     return b"\0" + len(content).to_bytes(4) + content
 
 
 class GrpcConnection(asyncio.Protocol):
-    """Calls of one method; what comes of them is told by number of their stream."""
+    """Calls of one method; events are reported by stream number."""
 
     def __init__(self, path: str, metadata: Metadata) -> None:
         self._headers = [
@@ -58,10 +58,10 @@ class GrpcConnection(asyncio.Protocol):
         self.fault = ""
 
     def on_data(self, stream: int) -> None:
-        """A part of an answer came."""
+        """Handle a part of an answer."""
 
     def on_end(self, stream: int) -> None:
-        """The call is over, with success if it was answered."""
+        """Handle the end of a call, which succeeded if it was answered."""
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
@@ -70,10 +70,10 @@ class GrpcConnection(asyncio.Protocol):
         transport.write(_PREFACE + frame(_SETTINGS, 0, 0, settings) + frame(_WINDOW, 0, 0, update))
 
     def call(self, framed: bytes) -> int:
-        """Begins a call with one request, made by `message`; the stream's number tells it."""
+        """Start a call with one request from `message`; return its stream number."""
         stream, self._next = self._next, self._next + 2
         if stream <= 3:
-            # the second time every header is in the table; from then on the block is the same
+            # the second time every header is in the table; from then on the block is constant
             self._block = self._encoder.encode(self._headers)
         self.open.add(stream)
         call = frame(_HEADERS, _END_HEADERS, stream, self._block) + frame(

@@ -1,7 +1,7 @@
-"""What following a chain costs while nobody pays: calls to its node, and CPU, by its pace.
+"""Measure the cost of following a chain without payments: node calls and CPU, by its pace.
 
-The chain is simulated: its node answers from memory, for as many blocks as its pace makes, and what
-it takes itself does not count.
+The chain is simulated: its node answers from memory, with the blocks that its pace produces, and
+its own CPU time does not count.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from florin_server.workers.settlement.blocks import BlockFollower
 
 from tests.bench.report import Figure
 from tests.bench.size import sized
-from tests.support.evm_lab import RELAYER, settings
+from tests.support.evm_lab import RELAYER, make_chain_settings
 
 PACES = sized((2.0, 0.25, 0.2), (0.2,))
 SECONDS = sized(20.0, 1.5)
 POLL_MS = 1_000
-_TRANSACTIONS = 20  # in each block, all of others
+_TRANSACTIONS = 20  # in each block, all of other senders
 _BEGUN = 1_000  # blocks before the first look
 
 
@@ -33,19 +33,19 @@ def measure(_pool: ProcessPoolExecutor) -> list[Figure]:
 
 async def _followed(block_s: float) -> list[Figure]:
     node = Simulated(block_s)
-    chain = settings(confirmations=5, final_after_s=10, poll_ms=POLL_MS)
+    chain = make_chain_settings(confirmations=5, final_after_s=10, poll_ms=POLL_MS)
     rail = EvmRail(chain, RELAYER, node)
     blocks = BlockFollower(rail.observer, rail.blocks, chain.confirmations)
     await blocks.start()
     await rail.nodes.wait_for_block()
-    await blocks.look(idle=True)
+    await blocks.poll(is_idle=True)
     node.asked.clear()
     node.own_s = 0.0
     looks, first = 0, blocks.head
     started, cpu_s = time.monotonic(), time.process_time()
     while time.monotonic() - started < SECONDS:
         await rail.nodes.wait_for_block()
-        await blocks.look(idle=True)
+        await blocks.poll(is_idle=True)
         looks += 1
     took, cpu_s = time.monotonic() - started, time.process_time() - cpu_s - node.own_s
     calls, seen = node.asked.total(), blocks.head - first
@@ -64,11 +64,11 @@ async def _followed(block_s: float) -> list[Figure]:
 
 
 class Simulated:
-    """A node whose chain has a block each so many seconds, without one transaction of ours."""
+    """A node with a block every `block_s` seconds, and none of Florin's transactions."""
 
     def __init__(self, block_s: float) -> None:
         self.asked: Counter[str] = Counter()
-        self.own_s = 0.0  # CPU that it took itself
+        self.own_s = 0.0  # its own CPU time
         self._block_s = block_s
         self._since = time.monotonic()
         self._epoch_s = int(time.time())
@@ -78,14 +78,14 @@ class Simulated:
         begun = time.thread_time()
         questions = json.loads(payload)
         if isinstance(questions, list):
-            answer = b"[" + b",".join(self._answered(one) for one in questions) + b"]"
+            answer = b"[" + b",".join(self._answered(question) for question in questions) + b"]"
         else:
             answer = self._answered(questions)
         self.own_s += time.thread_time() - begun
         return answer
 
     async def close(self) -> None:
-        """Nothing to end."""
+        """Do nothing: there is nothing to close."""
 
     def _answered(self, question: dict[str, Any]) -> bytes:
         self.asked[question["method"]] += 1
@@ -119,7 +119,7 @@ def _hash(number: int, index: int = 0) -> str:
 
 
 def _receipt(number: int, index: int) -> dict[str, Any]:
-    """A transfer of a token between two strangers."""
+    """Return the receipt of a token transfer between two strangers."""
     place = {
         "transactionHash": _hash(number, index + 1),
         "blockHash": _hash(number),
@@ -127,7 +127,7 @@ def _receipt(number: int, index: int) -> dict[str, Any]:
         "transactionIndex": hex(index),
     }
     token = f"0x{0xAA:040x}"
-    topics = [f"0x{one:064x}" for one in (1, 2, 3)]
+    topics = [f"0x{item:064x}" for item in (1, 2, 3)]
     log = {"address": token, "topics": topics, "data": f"0x{1:064x}", "logIndex": hex(index)}
     return place | {
         "from": f"0x{0xBB:040x}",

@@ -1,4 +1,4 @@
-"""Limits that processes on one PostgreSQL keep together: what a call and an exchange cost."""
+"""Measure rate limits that processes share on PostgreSQL: the cost of a call and of an exchange."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from statistics import median
 
 from florin_server.clock import SystemClock
 from florin_server.config import LimitSettings
-from florin_server.domain.tally import share_of
+from florin_server.domain.tally import compute_threshold
 from florin_server.flows.limits import sharing
-from florin_server.flows.limits.limits import Limits
-from florin_server.flows.limits.sharing import Sharing
+from florin_server.flows.limits.limits import ServiceLimits
+from florin_server.flows.limits.sharing import LimitSync
 from florin_server.meters import Meters
 from florin_server.store.engine.opening import open_store
 from florin_server.store.engine.store import Store
@@ -24,12 +24,12 @@ from tests.support import postgres
 ROUNDS, CALLS, KEYS = sized((9, 40_000, 10_000), (1, 200, 50))
 _BURST = 600
 _CALLERS = 200
-# within what is let through: who is refused costs less
+# within the limit, because refused calls cost less
 _CHOSEN = LimitSettings(key_per_minute=60_000_000, key_burst=_BURST)
 
 
 def measure(_pool: ProcessPoolExecutor) -> list[Figure]:
-    """A server of its own, which keeps what it is given on its disk."""
+    """Measure on a separate server that stores its data on disk."""
     server = postgres.OwnServer()
     try:
         return asyncio.run(_measure(server))
@@ -42,32 +42,32 @@ async def _measure(server: postgres.OwnServer) -> list[Figure]:
     try:
         (alone, _), *both = (_process(store, name) for name in ("alone", "a", "b"))
         for _ in range(2):
-            for _, one in both:
-                await one.exchange()
+            for _, limit_sync in both:
+                await limit_sync.exchange()
         return [await _take(alone, both), *await _exchange(both)]
     finally:
         await store.close()
 
 
-def _process(store: Store, name: str) -> tuple[Limits, Sharing]:
+def _process(store: Store, name: str) -> tuple[ServiceLimits, LimitSync]:
     clock, meters = SystemClock(), Meters()
-    limits = Limits(_CHOSEN, clock, meters)
-    return limits, Sharing(limits, store, clock, meters, secret=b"secret", process=name)
+    limits = ServiceLimits(_CHOSEN, clock, meters)
+    return limits, LimitSync(limits, store, clock, meters, secret=b"secret", process_id=name)
 
 
-async def _take(alone: Limits, both: list[tuple[Limits, Sharing]]) -> Figure:
-    """The same calls of the same keys, turn by turn; one of two processes tells after each."""
+async def _take(alone: ServiceLimits, both: list[tuple[ServiceLimits, LimitSync]]) -> Figure:
+    """Make equal calls with equal keys, in turn; one of the processes publishes after a round."""
     (shared, telling), (_, other) = both
     keys = [f"key {number}" for number in range(_CALLERS)]
-    costs: dict[Limits, list[float]] = {alone: [], shared: []}
+    costs: dict[ServiceLimits, list[float]] = {alone: [], shared: []}
     told_ms = []
     for _ in range(ROUNDS):
         for limits, taken in costs.items():
             began = time.perf_counter()
             for number in range(CALLS):
-                limits.key(keys[number % _CALLERS])
+                limits.count_key_call(keys[number % _CALLERS])
             taken.append((time.perf_counter() - began) / CALLS * 1e6)
-        # or it would be taken for dead
+        # otherwise it would count as dead
         await other.exchange()
         began = time.perf_counter()
         await telling.exchange()
@@ -79,19 +79,19 @@ async def _take(alone: Limits, both: list[tuple[Limits, Sharing]]) -> Figure:
     return Figure("limits_shared_take_us", median(costs[shared]), "µs", note)
 
 
-async def _exchange(both: list[tuple[Limits, Sharing]]) -> list[Figure]:
-    """So many keys that have to be told at once."""
+async def _exchange(both: list[tuple[ServiceLimits, LimitSync]]) -> list[Figure]:
+    """Publish many keys at once."""
     (_, other), (limits, telling) = both
-    calls = share_of(_BURST, 2)
+    calls = compute_threshold(_BURST, 2)
     for number in range(KEYS):
         for _ in range(calls):
-            limits.key(f"busy {number}")
+            limits.count_key_call(f"busy {number}")
     await other.exchange()
     each_ms, began, cpu = [], time.perf_counter(), time.process_time()
-    while any(any(limit.untold()) for limit in limits.rates):
-        one = time.perf_counter()
+    while any(any(limit.list_unreported()) for limit in limits.rate_limits):
+        item = time.perf_counter()
         await telling.exchange()
-        each_ms.append((time.perf_counter() - one) * 1e3)
+        each_ms.append((time.perf_counter() - item) * 1e3)
     whole_ms = (time.perf_counter() - began) * 1e3
     cpu_ms = (time.process_time() - cpu) * 1e3
     note = (

@@ -1,4 +1,4 @@
-"""Closed loops of REST and gRPC calls, in a process of their own and bounded in time."""
+"""Run closed loops of REST and gRPC calls, in a separate process and with a time limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from statistics import quantiles
 from typing import Any
 
 import uvloop
-from florin_server.boot.files import open_many
+from florin_server.boot.files import raise_file_limit
 
 from tests.bench.http1 import HttpConnection
 from tests.bench.http2 import GrpcConnection, Metadata, message
@@ -27,9 +27,9 @@ PATIENCE_S = 60
 
 @contextmanager
 def child() -> Iterator[ProcessPoolExecutor]:
-    """One other process, started afresh, that runs functions, over thousands of connections."""
+    """Start a fresh process that runs functions, with room for thousands of connections."""
     fresh = get_context("spawn")
-    with ProcessPoolExecutor(max_workers=1, mp_context=fresh, initializer=open_many) as pool:
+    with ProcessPoolExecutor(max_workers=1, mp_context=fresh, initializer=raise_file_limit) as pool:
         pool.submit(time.time).result(PATIENCE_S)
         yield pool
 
@@ -38,7 +38,7 @@ def child() -> Iterator[ProcessPoolExecutor]:
 class RestJob:
     """Requests over as many connections: each once, or in turn for `seconds`.
 
-    Every answer must have a status of 2xx and hold `expect`; `keep` collects the bodies, in the
+    Every answer must have a 2xx status and contain `expect`; `keep` collects the bodies in the
     order of their arrival.
     """
 
@@ -71,7 +71,7 @@ class GrpcJob:
 
 @dataclass(slots=True)
 class Result:
-    """What came of a job. `cpu_s` is the client's own."""
+    """The result of a job. `cpu_s` is the client's own."""
 
     answered: int = 0
     failed: int = 0
@@ -90,12 +90,12 @@ class Result:
 
 
 def percentile(values: list[float], percent: int) -> float:
-    """A whole percentile of at least two values."""
+    """Return a whole percentile of at least two values."""
     return quantiles(values, n=100, method="inclusive")[percent - 1]
 
 
 def run(pool: ProcessPoolExecutor, job: RestJob | GrpcJob) -> Result:
-    """Runs a job in the other process; a refused call ends the bench, a slow one does not."""
+    """Run a job in the other process; a refused call fails the benchmark, a slow call does not."""
     result = pool.submit(job.run).result(2 * PATIENCE_S)
     if result.failed:
         raise RuntimeError(f"{result.failed} calls failed, the first one with {result.fault!r}")
@@ -103,7 +103,7 @@ def run(pool: ProcessPoolExecutor, job: RestJob | GrpcJob) -> Result:
 
 
 def timed(work: Coroutine[Any, Any, Result]) -> Result:
-    """Runs the work of a client to its end."""
+    """Run a client's work to its end."""
     cpu_s = time.process_time()
     result = uvloop.run(_bounded(work))
     result.cpu_s = time.process_time() - cpu_s
@@ -129,10 +129,10 @@ class _Rest:
         self._done = loop.create_future()
         connections = []
         for _ in range(job.connections if job.seconds else min(job.connections, len(job.requests))):
-            made = await loop.create_connection(
+            created_connection = await loop.create_connection(
                 lambda: HttpConnection(self._answered), *job.address
             )
-            connections.append(made[1])
+            connections.append(created_connection[1])
         started = time.perf_counter()
         if job.seconds:
             self._until = started + job.seconds
@@ -154,12 +154,12 @@ class _Rest:
             self._done.set_result(None)
 
     def _answered(self, connection: HttpConnection, status: bytes, body: bytes) -> None:
-        result, asked = self._result, self._asked.pop(connection, None)
-        if asked is None:
+        result, request = self._result, self._asked.pop(connection, None)
+        if request is None:
             return
         if status[:1] == b"2" and self._job.expect in body:
             result.answered += 1
-            result.latencies_s.append(time.perf_counter() - asked)
+            result.latencies_s.append(time.perf_counter() - request)
             if self._job.keep:
                 result.bodies.append(body)
         else:
@@ -181,8 +181,8 @@ class _Grpc:
         self._done = loop.create_future()
         connections = []
         for _ in range(job.connections):
-            made = await loop.create_connection(lambda: _Calls(self), *job.address)
-            connections.append(made[1])
+            created_connection = await loop.create_connection(lambda: _Calls(self), *job.address)
+            connections.append(created_connection[1])
         started = time.perf_counter()
         self._until = started + job.seconds
         for connection in connections:
@@ -205,11 +205,11 @@ class _Grpc:
         elif not self._open and not self._done.done():
             self._done.set_result(None)
 
-    def ended(self, connection: _Calls, asked: float, *, answered: bool) -> None:
+    def ended(self, connection: _Calls, request: float, *, answered: bool) -> None:
         self._open -= 1
         if answered:
             self._result.answered += 1
-            self._result.latencies_s.append(time.perf_counter() - asked)
+            self._result.latencies_s.append(time.perf_counter() - request)
         else:
             self._result.failed += 1
             self._result.fault = self._result.fault or connection.fault.encode()

@@ -1,4 +1,4 @@
-"""What a run was measured on: figures of two machines are not compared."""
+"""Describe the machine of a run: figures of two machines are not comparable."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from tests.support.postgres import is_there, program
+from tests.support.postgres import get_program, is_available
 
 ROOT = Path(__file__).parents[2]
 
 
 def facts() -> dict[str, str]:
-    """Machine, versions, commit, and how busy it was when the run began."""
-    load = ", ".join(f"{one:.2f}" for one in os.getloadavg())
+    """Return the machine, versions, commit, and the load when the run started."""
+    load = ", ".join(f"{item:.2f}" for item in os.getloadavg())
     return {
-        "begun": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "started": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "commit": _commit(),
         "processor": _line("/proc/cpuinfo", "model name") or platform.machine(),
         "cores": str(os.cpu_count()),
@@ -34,7 +34,7 @@ def facts() -> dict[str, str]:
 
 
 def _line(file: str, name: str) -> str:
-    """What a file of the kernel says of a name; nothing where it does not."""
+    """Return the value of a name in a kernel file, or an empty text."""
     path = Path(file)
     for line in path.read_text().splitlines() if path.exists() else ():
         head, _, value = line.partition(":")
@@ -44,23 +44,23 @@ def _line(file: str, name: str) -> str:
 
 
 def _commit() -> str:
-    """The commit, and whether files differ from it."""
+    """Return the commit, and whether files differ from it."""
     try:
-        told = subprocess.run(
+        completed_process = subprocess.run(
             ["git", "describe", "--always", "--dirty"],
             cwd=ROOT, capture_output=True, text=True, timeout=10, check=True,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return "not a checkout"
-    return told.stdout.strip()
+    return completed_process.stdout.strip()
 
 
 def _postgres() -> str:
-    """The version of the server that subjects begin; none where its package is missing."""
-    if not is_there():
+    """Return the version of the subjects' database server, or "none" without its package."""
+    if not is_available():
         return "none"
-    told = subprocess.run(
-        [str(program("postgres")), "--version"],
+    completed_process = subprocess.run(
+        [str(get_program("postgres")), "--version"],
         capture_output=True, text=True, timeout=10, check=True,
     )  # fmt: skip
-    return told.stdout.split()[-1]
+    return completed_process.stdout.split()[-1]

@@ -1,7 +1,7 @@
-"""A million payments in PostgreSQL: pages of them, and what they add to the next payment.
+"""Measure a million payments in PostgreSQL: pages, and the extra cost of the next payment.
 
-The payments are those that `pages` looks at on SQLite, copied as `florin store copy` does it. The
-next ones are made in front of one chain by two services in turns: one has an empty database.
+The payments are those that `pages` reads on SQLite, copied like by `florin store copy`. Two
+services in front of one chain make the next ones in turn: one has an empty database.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 
 from florin_server.boot import copies
-from florin_server.store.engine.where import Database
+from florin_server.store.engine.where import DatabaseConfig
 
 from tests.bench import history, pages
 from tests.bench.florin import Florin
@@ -33,15 +33,15 @@ def measure(pool: ProcessPoolExecutor) -> list[Figure]:
     empty, full = OwnServer(), OwnServer()
     try:
         copied_s = _fill(full.database)
-        told = f"{pages.PAYMENTS:,} payments copied from SQLite in {copied_s:.0f} s"
-        figures = asyncio.run(pages.measured(full.database, "pg_page", told))
-        *_, (_, one) = nodes()
+        output = f"{pages.PAYMENTS:,} payments copied from SQLite in {copied_s:.0f} s"
+        figures = asyncio.run(pages.measured(full.database, "pg_page", output))
+        *_, (_, item) = nodes()
         with (
-            one as chain,
+            item as chain,
             shop(chain, TOGETHER, FLORIN_STORE=empty.database.dsn) as before,
             shop(chain, TOGETHER, FLORIN_STORE=full.database.dsn) as after,
         ):
-            # test accounts are made in an empty store only
+            # test accounts are created in an empty store only
             behind = (with_accounts(after, full.database), full)
             return figures + _compared(pool, chain, (before, empty), behind)
     finally:
@@ -49,7 +49,7 @@ def measure(pool: ProcessPoolExecutor) -> list[Figure]:
             server.end()
 
 
-def _fill(database: Database) -> float:
+def _fill(database: DatabaseConfig) -> float:
     with tempfile.TemporaryDirectory(prefix="florin-bench-") as folder:
         path = Path(folder) / "florin.db"
         history.write(path, pages.PAYMENTS)
@@ -65,7 +65,7 @@ def _compared(
         [measured(chain, running, pool, server) for running, server in shops]
         for _ in range(-1, ROUNDS)
     ][1:]
-    used = [[(one["service_s"] + one["server_s"]) * 1e6 for one in both] for both in rounds]
+    used = [[(item["service_s"] + item["server_s"]) * 1e6 for item in both] for both in rounds]
     theirs, ours = (median(both[i] for both in used) for i in range(2))
     note = (
         f"processor time of service and PostgreSQL for a whole payment, options and confirm in it: "

@@ -1,6 +1,6 @@
-"""A chain in a process of its own, as a node that counts what it is asked.
+"""Run a chain in a separate process, as a node that counts its calls.
 
-It is the embedded chain, or anvil behind a counter, each with a block for each transaction.
+The chain is the embedded one, or anvil behind a counter. Each seals a block per transaction.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from tests.bench import load
 from tests.bench.florin import cpu_s
 from tests.bench.load import Address
 from tests.support import anvil
-from tests.support.anvil_node import by_faucet
-from tests.support.chains import deploy
+from tests.support.anvil_node import sign_faucet_transaction
+from tests.support.chains import deploy_devnet_contracts
 
-# not the embedded chain's own number: the service has that chain too, and it stays idle
+# not the embedded chain's own ID: the service has that chain too, and it stays idle
 CHAIN_ID = 31338
 _BODY_MAX = 2**24
 _COIN = hex(10**21)
-# without coin a chain is not offered, and its keys are looked at every second
+# a chain without coin is not offered, and its keys are checked every second
 NOTICED_S = 1.1
-_UNITS = 10**12  # of a token, for each buyer
+_UNITS = 10**12  # of a token, per buyer
 _FUNDED = 100
 
 
 @dataclass(frozen=True)
 class Node:
-    """A running one. `chain_pid` is the process that does the chain's work.
+    """A running node. `chain_pid` is the process that does the chain's work.
 
-    `direct` leads to the chain itself, past what counts.
+    `direct` is the URL of the chain itself, without the counter.
     """
 
     url: str
@@ -57,7 +57,7 @@ class Node:
 
     @property
     def address(self) -> Address:
-        """Where the chain itself listens."""
+        """Return the address of the chain itself."""
         parts = urlsplit(self.direct)
         assert parts.hostname is not None
         assert parts.port is not None
@@ -68,7 +68,7 @@ class Node:
         return result
 
     def ask_all(self, calls: Iterable[tuple[str, Sequence[Any]]]) -> list[Any]:
-        """What the chain itself answers to calls in one payload."""
+        """Call the chain itself in one payload; return the results."""
         questions = [
             {"jsonrpc": "2.0", "id": number, "method": method, "params": list(params)}
             for number, (method, params) in enumerate(calls)
@@ -81,20 +81,20 @@ class Node:
         return [by_number[number] for number in range(len(questions))]
 
     def counts(self) -> Counter[str]:
-        """Calls so far, by method."""
+        """Return the calls so far by method."""
         return Counter(self._fetch(f"{self.url}/counts"))
 
     def cpu_s(self) -> float:
-        """Processor time of the chain so far."""
+        """Return the processor time of the chain so far."""
         return cpu_s(self.chain_pid)
 
     def fill(self, address: str) -> None:
-        """Gives a relayer coin; a running Florin has noticed it when this returns."""
+        """Give a relayer coin; a running Florin has noticed it when this returns."""
         self.ask("florin_faucet", {"accounts": [address], "nativeWei": _COIN, "tokenUnits": "0x0"})
         time.sleep(NOTICED_S)
 
     def fund(self, addresses: Sequence[str]) -> None:
-        """Gives buyers tokens."""
+        """Give buyers tokens."""
         for start in range(0, len(addresses), _FUNDED):
             part = addresses[start : start + _FUNDED]
             self.ask("florin_faucet", {"accounts": part, "nativeWei": "0x0"})
@@ -107,7 +107,7 @@ class Node:
 
 @dataclass(frozen=True)
 class AnvilNode(Node):
-    """anvil, whose test money is set and minted."""
+    """A node on anvil, which sets balances and mints tokens."""
 
     def fill(self, address: str) -> None:
         self.ask("anvil_setBalance", address, _COIN)
@@ -119,8 +119,10 @@ class AnvilNode(Node):
         raws = []
         for number, address in enumerate(addresses):
             mint = f"0x40c10f19{address[2:].lower().rjust(64, '0')}{_UNITS:064x}"
-            raws.append(by_faucet(nonce + number, to=token, data=mint, chainId=CHAIN_ID))
-        # anvil may leave one that comes while it mines the one before in its queue, for ever
+            raws.append(
+                sign_faucet_transaction(nonce + number, to=token, data=mint, chainId=CHAIN_ID)
+            )
+        # anvil can leave a transaction in its queue forever if it arrives during mining
         self.ask("evm_setAutomine", False)
         for start in range(0, len(raws), _FUNDED):
             part = raws[start : start + _FUNDED]
@@ -134,31 +136,31 @@ class AnvilNode(Node):
 
 @contextmanager
 def node(chain_id: int = CHAIN_ID) -> Iterator[Node]:
-    """The embedded chain."""
+    """Run the embedded chain."""
     with _served(None, chain_id) as (url, pid):
         yield Node(url, pid, url)
 
 
 @contextmanager
 def anvil_node() -> Iterator[AnvilNode]:
-    """anvil; skips like a test where there is none."""
-    with anvil.running(chain_id=CHAIN_ID) as running:
-        deploy(running)
+    """Run anvil; raise the tests' skip exception if it is not installed."""
+    with anvil.run_anvil(chain_id=CHAIN_ID) as running:
+        deploy_devnet_contracts(running)
         with _served(running.url) as (url, _):
             yield AnvilNode(url, running.pid, running.url)
 
 
 def nodes() -> Iterator[tuple[str, AbstractContextManager[Node]]]:
-    """Every chain that there is, with the word by which figures on it are told apart."""
+    """Yield every available chain, with the suffix of its figures' names."""
     yield "", node()
     with suppress(pytest.skip.Exception):
-        anvil.program()
+        anvil.get_program()
         yield "_anvil", anvil_node()
 
 
 @contextmanager
 def _served(upstream: str | None, chain_id: int = CHAIN_ID) -> Iterator[tuple[str, int]]:
-    """Where the embedded chain, or a counter in front of another one, listens; its process."""
+    """Serve the embedded chain, or a counter in front of another; yield the URL and the process."""
     ours, theirs = get_context("spawn").Pipe()
     with tempfile.TemporaryDirectory(prefix="florin-bench-") as folder:
         process = get_context("spawn").Process(
@@ -193,8 +195,10 @@ async def _serve(started: Connection, path: Path, upstream: str | None, chain_id
 
     async def post(request: web.Request) -> web.Response:
         payload = await request.read()
-        asked = orjson.loads(payload)
-        for call in asked if isinstance(asked, list) else [asked]:
+        requested_request = orjson.loads(payload)
+        for call in (
+            requested_request if isinstance(requested_request, list) else [requested_request]
+        ):
             counts[call["method"]] += 1
         counts["requests"] += 1
         return web.Response(body=await handle(payload), content_type="application/json")
@@ -209,5 +213,5 @@ async def _serve(started: Connection, path: Path, upstream: str | None, chain_id
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     started.send(f"http://127.0.0.1:{runner.addresses[0][1]}")
-    # whoever started it ends it
+    # the parent process ends this one
     await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""What it costs a request to be counted and traced: a handler that does nothing, looked at."""
+"""Measure the cost of counting and tracing a request, with a handler that does nothing."""
 
 from __future__ import annotations
 
@@ -10,18 +10,22 @@ from types import SimpleNamespace
 from typing import Any
 
 from florin.v1 import gateway_pb2, payment_pb2
-from florin_gateway.app import Gateway
-from florin_gateway.backends import Local
-from florin_gateway.plain import PlainAnswer
+from florin_gateway.app import RestGateway
+from florin_gateway.backends import LocalBackend
+from florin_gateway.plain import PlainResponse
 from florin_gateway.servicercontext import LocalContext
-from florin_server.boot.servers.observing import Seen, of_grpc, of_rest
-from florin_server.boot.telemetry import OtelTraces
+from florin_server.boot.servers.observing import (
+    RequestObservers,
+    build_grpc_observer,
+    build_rest_observer,
+)
+from florin_server.boot.telemetry import OtelTracer
 from florin_server.clock import SystemClock
 from florin_server.config import TracingSettings
-from florin_server.flows.app import Links
+from florin_server.flows.app import CheckoutLinks
 from florin_server.meters import Meters
 from florin_server.rpc.server import observed
-from florin_server.rpc.server.methods import methods_of
+from florin_server.rpc.server.methods import index_methods
 from opentelemetry.sdk.trace import SpanProcessor
 
 from tests.bench.report import Figure
@@ -33,32 +37,34 @@ PATH = "/florin.v1.GatewayService/GetPaymentStatus"
 
 
 def measure(_pool: ProcessPoolExecutor) -> list[Figure]:
-    rare = OtelTraces(TracingSettings(ratio=0.01), SpanProcessor())
+    rare = OtelTracer(TracingSettings(ratio=0.01), SpanProcessor())
     seen = {
-        "counted": Seen(Meters()),
-        "counted and traced, 1 of 100": Seen(Meters(), rare),
+        "counted": RequestObservers(Meters()),
+        "counted and traced, 1 of 100": RequestObservers(Meters(), rare),
     }
     figures = []
     for protocol, handler in (("grpc", _grpc), ("rest", _rest)):
-        plain = asyncio.run(_us(handler(Seen())))
-        costs = {name: asyncio.run(_us(handler(one))) - plain for name, one in seen.items()}
-        told = "; ".join(f"{name} {cost:.1f} µs" for name, cost in costs.items())
-        note = f"beyond the same call unseen ({plain:.1f} µs): {told}"
+        plain = asyncio.run(_us(handler(RequestObservers())))
+        costs = {
+            name: asyncio.run(_us(handler(observers))) - plain for name, observers in seen.items()
+        }
+        output = "; ".join(f"{name} {cost:.1f} µs" for name, cost in costs.items())
+        note = f"beyond the same call unseen ({plain:.1f} µs): {output}"
         figures.append(Figure(f"observed_{protocol}", costs["counted"], "µs", note, at_most=20))
     return figures
 
 
-def _grpc(seen: Seen) -> Any:
-    method = methods_of([gateway_pb2.DESCRIPTOR.services_by_name["GatewayService"]])[PATH]
+def _grpc(seen: RequestObservers) -> Any:
+    method = index_methods([gateway_pb2.DESCRIPTOR.services_by_name["GatewayService"]])[PATH]
     request = payment_pb2.GetPaymentStatusRequest(payment_id="pay_1")
     answered = payment_pb2.GetPaymentStatusResponse()
-    app: Any = SimpleNamespace(clock=SystemClock(), links=Links("", frozenset()))
+    app: Any = SimpleNamespace(clock=SystemClock(), links=CheckoutLinks("", frozenset()))
 
     async def handle(_request: Any, _context: Any) -> Any:
         return answered
 
-    look = of_grpc(app, seen)
-    handler = observed.unary(method, handle, look) if look else handle
+    look = build_grpc_observer(app, seen)
+    handler = observed.observe_unary(method, handle, look) if look else handle
 
     async def call() -> None:
         await handler(request, LocalContext((), 30.0, "ipv4:192.0.2.1:1"))
@@ -66,11 +72,11 @@ def _grpc(seen: Seen) -> Any:
     return call
 
 
-def _rest(seen: Seen) -> Any:
-    gateway = Gateway(Local([]), (), observe=of_rest(seen))
+def _rest(seen: RequestObservers) -> Any:
+    gateway = RestGateway(LocalBackend([]), (), observer=build_rest_observer(seen))
 
-    async def handle(_request: Any) -> PlainAnswer:
-        return PlainAnswer()
+    async def handle(_request: Any) -> PlainResponse:
+        return PlainResponse()
 
     gateway.add_route("GET", "/x", handle)
 
@@ -88,12 +94,12 @@ def _rest(seen: Seen) -> Any:
 
 
 async def _us(call: Any) -> float:
-    """Processor time of a call, the median of some rounds."""
+    """Return the processor time of a call, the median of several rounds."""
     spent = []
     for _ in range(ROUNDS):
         began = time.process_time()
         for _ in range(CALLS):
-            # each is a task of its own, as a request is
+            # each call is a separate task, like a request
             await asyncio.create_task(call())
         spent.append((time.process_time() - began) / CALLS * 1e6)
     return median(spent)

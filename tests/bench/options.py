@@ -1,7 +1,7 @@
-"""What asking a chain for balances takes, by accounts and tokens and the way it is asked.
+"""Measure reading balances from a chain, by accounts, tokens and read strategy.
 
-Each size is asked in every way in turns, so that all of them meet the same machine; beside them one
-question after the other, as usual libraries do. The tokens are contracts of their own.
+Each size is read with every strategy in turn, so that all have the same conditions. As usual
+libraries do, another run asks one question after another. The tokens are separate contracts.
 """
 
 from __future__ import annotations
@@ -17,19 +17,24 @@ import pytest
 from eth_account import Account
 from florin_server.clock import SystemClock
 from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
-from florin_server.devnet.genesis import artifact
-from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpc, LocalTransport, Transport
-from florin_server.rails.evm.paying.payable import means, sample
-from florin_server.rails.evm.reading.node import Node
-from florin_server.rails.evm.reading.reader import WAYS, Reader, ways
-from florin_server.rails.evm.reading.reads import Answer, Question, batch
-from florin_server.rails.evm.setup.discovery import asset_of
+from florin_server.devnet.genesis import load_artifact
+from florin_server.rails.connection.jsonrpc import (
+    HttpTransport,
+    JsonRpcClient,
+    LocalTransport,
+    RpcTransport,
+)
+from florin_server.rails.evm.paying.payable import build_sample, list_payable
+from florin_server.rails.evm.reading.node import EvmNode
+from florin_server.rails.evm.reading.reader import STRATEGY_NAMES, EvmReader, list_strategies
+from florin_server.rails.evm.reading.reads import ContractAnswer, ContractQuestion, read_batch
+from florin_server.rails.evm.setup.discovery import build_token_asset
 from florin_server.rails.types import Asset
 
 from tests.bench.report import Figure
 from tests.bench.size import sized
 from tests.support import anvil
-from tests.support.evm_lab import CHAIN, asset, settings
+from tests.support.evm_lab import CHAIN, make_asset, make_chain_settings
 
 SIZES = sized(((1, 2), (3, 10), (10, 20)), ((1, 2),))
 TOKENS = max(count for _, count in SIZES)
@@ -40,8 +45,8 @@ _GAS = 3_000_000
 
 def measure(_pool: ProcessPoolExecutor) -> list[Figure]:
     figures = asyncio.run(_embedded())
-    # without Node there is none, and nothing is told about it
-    with suppress(pytest.skip.Exception), anvil.running() as other:
+    # without Node there is no anvil, and it is left out
+    with suppress(pytest.skip.Exception), anvil.run_anvil() as other:
         other.ask("anvil_setBalance", DEVNET.faucet, hex(10**21))
         figures += asyncio.run(_measured("anvil", HttpTransport(other.url)))
     return figures
@@ -55,11 +60,11 @@ async def _embedded() -> list[Figure]:
         await chain.close()
 
 
-async def _measured(name: str, transport: Transport) -> list[Figure]:
-    rpc = JsonRpc(transport)
+async def _measured(name: str, transport: RpcTransport) -> list[Figure]:
+    rpc = JsonRpcClient(transport)
     try:
         tokens = await _tokens(rpc)
-        multicall = await _deploy(rpc, artifact("TestMulticall").bytecode)
+        multicall = await _deploy(rpc, load_artifact("TestMulticall").bytecode)
         figures = []
         for accounts, count in SIZES:
             figures += await _size(name, rpc, multicall, accounts, tokens[:count])
@@ -69,34 +74,36 @@ async def _measured(name: str, transport: Transport) -> list[Figure]:
 
 
 async def _size(
-    name: str, rpc: JsonRpc, multicall: str, accounts: int, tokens: Sequence[Asset]
+    name: str, rpc: JsonRpcClient, multicall: str, accounts: int, tokens: Sequence[Asset]
 ) -> list[Figure]:
-    node, chain = Node(rpc), settings()
+    node, chain = EvmNode(rpc), make_chain_settings()
     payers = [f"{CHAIN}:0x{number:040x}" for number in range(1000, 1000 + accounts)]
     prices = {token.id: 0 for token in tokens}
-    known = ways(multicall)
-    readers: dict[str, Reader] = {way: Reader(node, name, known, way=way) for way in WAYS}
-    readers[ALONE] = _OneByOne(node, name, known)
+    strategies = list_strategies(multicall)
+    readers: dict[str, EvmReader] = {
+        way: EvmReader(node, name, strategies, strategy=way) for way in STRATEGY_NAMES
+    }
+    readers[ALONE] = _OneByOne(node, name, strategies)
     took: dict[str, list[float]] = {way: [] for way in readers}
-    asked: dict[str, tuple[int, int]] = {}
+    request: dict[str, tuple[int, int]] = {}
     for _ in range(ROUNDS[name]):
         for way, reader in readers.items():
-            before = rpc.calls, rpc.requests
+            before = rpc.call_count, rpc.request_count
             started = time.perf_counter()
-            found = await means(reader, chain, payers, tokens, prices)
+            payables = await list_payable(reader, chain, payers, tokens, prices)
             took[way].append(time.perf_counter() - started)
-            asked[way] = rpc.calls - before[0], rpc.requests - before[1]
-            if len(found) != accounts * len(tokens):
-                raise RuntimeError(f"{way}: {len(found)} balances were read")
-    chosen = Reader(node, name, known)
-    await chosen.probe(sample(chain, tokens))
+            request[way] = rpc.call_count - before[0], rpc.request_count - before[1]
+            if len(payables) != accounts * len(tokens):
+                raise RuntimeError(f"{way}: {len(payables)} balances were read")
+    chosen = EvmReader(node, name, strategies)
+    await chosen.probe(build_sample(chain, tokens))
     alone = statistics.median(took.pop(ALONE))
     figures = []
     for way, times in took.items():
         p50 = statistics.median(times)
-        calls, requests = asked[way]
+        calls, requests = request[way]
         note = f"p50; {calls} calls in {requests}; {alone / p50:.1f} times as fast as one by one"
-        if way == chosen.order[0]:
+        if way == chosen.strategy_order[0]:
             note += "; the way that is chosen"
         title = f"options_{name}_{accounts}x{len(tokens)}_{way}"
         figures.append(Figure(title, p50 * 1000, "ms", note))
@@ -107,31 +114,34 @@ async def _size(
     return figures
 
 
-class _OneByOne(Reader):
-    """Asks the next question when the one before is answered."""
+class _OneByOne(EvmReader):
+    """A reader that asks each question after the previous answer."""
 
-    async def read(self, questions: Sequence[Question]) -> list[Answer]:
-        found: list[Answer] = []
-        known: set[bytes] = set()
-        for one in questions:
-            # no account here has code, and one look at each tells
-            if one.of in known:
-                found.append(None)
+    async def read(self, questions: Sequence[ContractQuestion]) -> list[ContractAnswer]:
+        results: list[ContractAnswer] = []
+        existing: set[bytes] = set()
+        for question in questions:
+            # no account here has code, so one check of each is enough
+            if question.owner in existing:
+                results.append(None)
                 continue
-            if one.of is not None:
-                known.add(one.of)
-            found += await batch(self._node, [one])
-        return found
+            if question.owner is not None:
+                existing.add(question.owner)
+            results += await read_batch(self._node, [question])
+        return results
 
 
-async def _tokens(rpc: JsonRpc) -> list[Asset]:
+async def _tokens(rpc: JsonRpcClient) -> list[Asset]:
     owner = bytes.fromhex(DEVNET.faucet[2:]).rjust(32, b"\0")
-    code = artifact("TestDollar").bytecode + owner
-    return [asset_of(settings(), asset(await _deploy(rpc, code))) for _ in range(TOKENS)]
+    code = load_artifact("TestDollar").bytecode + owner
+    return [
+        build_token_asset(make_chain_settings(), make_asset(await _deploy(rpc, code)))
+        for _ in range(TOKENS)
+    ]
 
 
-async def _deploy(rpc: JsonRpc, code: bytes) -> str:
-    """Puts a contract on the chain; returns its address."""
+async def _deploy(rpc: JsonRpcClient, code: bytes) -> str:
+    """Deploy a contract; return its address."""
     nonce = await rpc.call("eth_getTransactionCount", DEVNET.faucet, "pending")
     transaction = {
         "chainId": DEVNET.chain_id,
@@ -144,7 +154,7 @@ async def _deploy(rpc: JsonRpc, code: bytes) -> str:
     }
     raw = Account.sign_transaction(transaction, DEVNET.faucet_key).raw_transaction
     tx_hash = await rpc.call("eth_sendRawTransaction", "0x" + bytes(raw).hex())
-    # one node seals its block a moment after it answered
+    # one of the nodes seals its block a moment after its answer
     for _ in range(1000):
         receipt = await rpc.call("eth_getTransactionReceipt", tx_hash)
         if receipt is not None:

@@ -1,8 +1,8 @@
-"""What asking for options costs the service, by part: six accounts, on two EVM chains and Solana.
+"""Measure the cost of options by part: six accounts, on two EVM chains and Solana.
 
-Each request is a buyer's first look at a payment, so that all options are made and stored. The EVM
-chains are nodes in processes of their own, asked over HTTP. The Solana chain is in the process of
-the service, and what it takes itself does not count.
+Each request is a buyer's first look at a payment, so all options are created and stored. The EVM
+chains are nodes in separate processes, called over HTTP. The Solana chain runs in the process of
+the service, and its own CPU time does not count.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from statistics import median
 
 import orjson
 import uvloop
-from florin_server.boot.service import Service
-from florin_server.config import EmbeddedSolana
+from florin_server.boot.service import FlorinService
+from florin_server.config import EmbeddedSolanaSettings
 from solders.keypair import Keypair
 
 from tests.bench import http1, load
@@ -27,9 +27,9 @@ from tests.bench.parts import OTHER, PartSampler
 from tests.bench.report import Figure, median_of
 from tests.bench.setup import PRICE
 from tests.bench.size import sized
-from tests.support.own_chain import own_chain
-from tests.support.service import running
-from tests.support.wallet import Wallet
+from tests.support.own_chain import make_own_chain
+from tests.support.service import run_service
+from tests.support.wallet import EvmTestWallet
 
 ROUNDS, COUNT = sized((5, 400), (1, 8))
 CHAINS, WALLETS = 2, 2
@@ -37,7 +37,7 @@ ACCOUNTS = CHAINS * WALLETS + WALLETS
 CONNECTIONS = 8
 
 _NODE, _WORKERS, _STORE = "node", "workers", "store"
-# the innermost call decides; of a module the first fragment that its path has
+# the innermost call decides, by the first fragment that its module's path contains
 PARTS = {
     "florin_server/devnet/": _NODE,
     "florin_server/store/": _STORE,
@@ -67,9 +67,9 @@ PARTS = {
     "flows/screening/": "checks",
     "florin_server/flows/": "flow",
 }
-# what goes on without being asked, and uses the parts above too
+# background work, which also uses the parts above
 BACKGROUND = {"florin_server/workers/": _WORKERS, "boot/workers.py": _WORKERS}
-# not of the request
+# not part of the request
 LEFT_OUT = frozenset({_NODE, _WORKERS})
 NAMES = (*dict.fromkeys(PARTS.values()), OTHER)
 _STORE_THREAD = "store-commit"
@@ -83,16 +83,16 @@ def measure(pool: ProcessPoolExecutor) -> list[Figure]:
 
 async def _measured(nodes: list[Node], pool: ProcessPoolExecutor) -> list[Figure]:
     chains = tuple(
-        own_chain(one.url, chain_id=CHAIN_ID + number, name=f"Chain {number}")
-        for number, one in enumerate(nodes)
+        make_own_chain(item.url, chain_id=CHAIN_ID + number, name=f"Chain {number}")
+        for number, item in enumerate(nodes)
     )
     with tempfile.TemporaryDirectory(prefix="florin-bench-") as folder:
-        solana = EmbeddedSolana(slot_s=0.4)
-        async with running(Path(folder), chains=chains, solana=solana) as service:
+        solana = EmbeddedSolanaSettings(slot_s=0.4)
+        async with run_service(Path(folder), chains=chains, solana=solana) as service:
             shop = _Shop(service, pool)
             relayer = service.app.rails[f"eip155:{CHAIN_ID}"].senders[0]
-            for one in nodes:
-                await asyncio.to_thread(one.fill, relayer)
+            for each_node in nodes:
+                await asyncio.to_thread(each_node.fill, relayer)
             accounts = await _funded(service, nodes)
             await shop.ask(accounts, sized(100, 1))
             rounds = [await shop.measured_round(accounts) for _ in range(ROUNDS)]
@@ -101,16 +101,16 @@ async def _measured(nodes: list[Node], pool: ProcessPoolExecutor) -> list[Figure
         "chains and Solana"
     )
     counted = [name for name in NAMES if name not in LEFT_OUT]
-    totals = [sum(one[name] for name in counted) for one in rounds]
-    whole = median(totals)
+    totals = [sum(item[name] for name in counted) for item in rounds]
+    total = median(totals)
     return [
         median_of("options_cpu", totals, "µs", note),
         *(
             median_of(
                 f"options_cpu_{name}",
-                [one[name] for one in rounds],
+                [item[name] for item in rounds],
                 "µs",
-                f"{median(one[name] for one in rounds) / whole:.0%}",
+                f"{median(item[name] for item in rounds) / total:.0%}",
             )
             for name in counted
         ),
@@ -118,9 +118,9 @@ async def _measured(nodes: list[Node], pool: ProcessPoolExecutor) -> list[Figure
 
 
 class _Shop:
-    """A merchant whose buyers ask for options."""
+    """A merchant whose buyers request options."""
 
-    def __init__(self, service: Service, pool: ProcessPoolExecutor) -> None:
+    def __init__(self, service: FlorinService, pool: ProcessPoolExecutor) -> None:
         self._pool = pool
         env = service.home.read_demo_env()
         self._merchant = {
@@ -135,7 +135,7 @@ class _Shop:
         self._address: Address = (host, int(port))
 
     async def measured_round(self, accounts: list[str]) -> dict[str, float]:
-        """CPU microseconds of a request, by part."""
+        """Return CPU microseconds per request, by part."""
         requests = await self._requests(accounts, COUNT)
         sampler = PartSampler(PARTS, BACKGROUND)
         with sampler.running():
@@ -145,10 +145,10 @@ class _Shop:
         return {name: used_s[name] / COUNT * 1e6 for name in NAMES}
 
     async def ask(self, accounts: list[str], count: int) -> None:
-        """Ask for the options of new payments; RuntimeError if an account has none."""
+        """Request the options of new payments; raise RuntimeError if an account has none."""
         for body in await self._answers(await self._requests(accounts, count)):
-            asked = {option["account"] for option in orjson.loads(body)["options"]}
-            if asked != {*accounts}:
+            request = {option["account"] for option in orjson.loads(body)["options"]}
+            if request != {*accounts}:
                 raise RuntimeError(f"not all of {ACCOUNTS} accounts have options: {body!r}")
 
     async def _requests(self, accounts: list[str], count: int) -> tuple[bytes, ...]:
@@ -171,15 +171,15 @@ class _Shop:
         return (await asyncio.to_thread(load.run, self._pool, job)).bodies
 
 
-async def _funded(service: Service, nodes: list[Node]) -> list[str]:
-    """CAIP-10 accounts of two buyers that have money on every chain."""
-    wallets = [Wallet() for _ in range(WALLETS)]
+async def _funded(service: FlorinService, nodes: list[Node]) -> list[str]:
+    """Return CAIP-10 accounts of two buyers with money on every chain."""
+    wallets = [EvmTestWallet() for _ in range(WALLETS)]
     keys = [str(Keypair().pubkey()) for _ in range(WALLETS)]
-    for one in nodes:
-        one.fund([wallet.address for wallet in wallets])
-    assert service.solana is not None
+    for each_node in nodes:
+        each_node.fund([wallet.address for wallet in wallets])
+    assert service.solana_chain is not None
     gift = {"jsonrpc": "2.0", "id": 1, "method": "florin_faucet", "params": [{"accounts": keys}]}
-    await service.solana.handle(orjson.dumps(gift))
+    await service.solana_chain.handle(orjson.dumps(gift))
     cluster = service.home.read_demo_env()["FLORIN_SOLANA_CHAIN"]
     return [
         *(

@@ -1,6 +1,6 @@
-"""Tells which parts of the service use the processor: its stack is looked at each millisecond.
+"""Attribute processor time to parts of the service by sampling its stack every millisecond.
 
-Unlike a profiler, this costs the code that is measured next to nothing, however often it calls.
+Unlike a profiler, sampling costs the measured code almost nothing, however often it calls.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from types import FrameType
 INTERVAL_S = 0.001
 OTHER = "other"
 
-# by fragments of the path of a module, which the innermost call that has one decides
+# names by path fragments; the innermost call with a matching module decides
 Parts = Mapping[str, str]
 
 
 class PartSampler:
-    """Adds up the CPU seconds of the main thread by part, and of other threads by their names.
+    """A sampler that adds up CPU seconds of the main thread by part, and of other threads by name.
 
-    The main thread's are given to the innermost function of a module in `parts`, whose values are
-    names. `background` are fragments that decide wherever they are on the stack. A sampler is used
-    in the main thread, which alone gets signals.
+    The main thread's seconds go to the innermost function of a module in `parts`, whose values are
+    names. `background` has fragments that decide anywhere on the stack. Only the main thread gets
+    signals, so use the sampler there.
     """
 
     def __init__(self, parts: Parts, background: Parts) -> None:
@@ -39,7 +39,7 @@ class PartSampler:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Samples while the block runs."""
+        """Sample while the block runs."""
         before = _thread_times()
         usual = signal.signal(signal.SIGPROF, self._sample)
         self._last_s = time.thread_time()
@@ -69,17 +69,17 @@ class PartSampler:
         return innermost or OTHER
 
 
-def _named(known: dict[str, str | None], parts: Parts, file: str) -> str | None:
-    if file not in known:
-        known[file] = next((part for path, part in parts.items() if path in file), None)
-    return known[file]
+def _named(existing: dict[str, str | None], parts: Parts, file: str) -> str | None:
+    if file not in existing:
+        existing[file] = next((part for path, part in parts.items() if path in file), None)
+    return existing[file]
 
 
 def _thread_times() -> dict[str, float]:
-    """CPU seconds of all threads but the main one, by name."""
-    found: Counter[str] = Counter()
+    """Return the CPU seconds of all threads except the main thread, by name."""
+    counter: Counter[str] = Counter()
     for thread in threading.enumerate():
         if thread is not threading.main_thread() and thread.ident is not None:
             clock = time.pthread_getcpuclockid(thread.ident)
-            found[thread.name] += time.clock_gettime(clock)
-    return found
+            counter[thread.name] += time.clock_gettime(clock)
+    return counter

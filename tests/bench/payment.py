@@ -1,26 +1,26 @@
-"""A payment as the store is given it."""
+"""Build a payment in the store's form."""
 
 from __future__ import annotations
 
 import os
 import time
 
-from florin_server.domain.ids import payment_id
-from florin_server.domain.payments.payment import Payment, Status
+from florin_server.domain.ids import generate_payment_id
+from florin_server.domain.payments.payment import Payment, PaymentStatus
 
-# what a REST answer of a create holds
+# the size of a REST answer to a create
 RECEIPT = b"x" * 220
 
 
 def a_payment() -> Payment:
-    """A payment as it is when it was just made."""
+    """Return a payment in its initial state."""
     now_us = time.time_ns() // 1000
     return Payment(
-        id=payment_id(now_us, os.urandom),
+        id=generate_payment_id(now_us, os.urandom),
         partner_id="prtn_bench",
         merchant_id="mrch_bench",
         live=False,
-        status=Status.REQUIRES_ACTION,
+        status=PaymentStatus.REQUIRES_ACTION,
         version=0,
         unit="iso4217/USD",
         value=1250,

@@ -1,7 +1,7 @@
-"""Whole payments on the embedded chain, against the chain's own pace with the same settlements.
+"""Compare whole payments on the embedded chain with the chain's own pace of equal settlements.
 
-Both sides seal a block for each transaction and need one confirmation. The service verifies,
-records and settles; the chain alone is given ready, signed transactions of one payment each.
+Both sides seal a block per transaction and need one confirmation. The service verifies, records and
+settles. The chain alone gets signed transactions of one payment each.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.bench.load import RestJob
 from tests.bench.report import Figure, median_of
 from tests.bench.setup import fund, new_payments, options_request
 from tests.bench.size import sized
-from tests.support.wallet import Wallet, typed_data_of
+from tests.support.wallet import EvmTestWallet, get_typed_data
 
 ROUNDS, COUNT = sized((2, 300), (1, 3))
 CONCURRENCY = 64
@@ -37,7 +37,7 @@ def measure(pool: ProcessPoolExecutor) -> list[Figure]:
             bare.append(pool.submit(push, COUNT).result(2 * load.PATIENCE_S))
     with florin() as running:
         usual = settle(running, pool, prepare(running, pool, _buyers(running)))
-    chain_rate = median(one.rate for one in bare)
+    chain_rate = median(item.rate for item in bare)
     ratios = [s / b.rate for s, b in zip(settled, bare, strict=True)]
     note = (
         f"{COUNT} payments confirmed over {CONCURRENCY} connections until all have succeeded, a "
@@ -46,34 +46,34 @@ def measure(pool: ProcessPoolExecutor) -> list[Figure]:
     )
     against = (
         f"the chain alone mines {chain_rate:,.0f} settlements/s, one in each transaction, "
-        f"{median(one.cpu_ms for one in bare):.1f} ms CPU each"
+        f"{median(item.cpu_ms for item in bare):.1f} ms CPU each"
     )
     return [
         median_of("payments_per_s", settled, "/s", note, cpu_us=median(cpu_ms) * 1e3),
-        # no target: it shrinks when the chain, a part of the same process, gets faster
+        # without a target: the ratio falls when the chain, part of the same process, gets faster
         median_of("payments_vs_chain", ratios, "×", against, peer="chain alone"),
     ]
 
 
-def _buyers(running: Florin) -> list[Wallet]:
-    wallets = [Wallet(running.env["FLORIN_EVM_CHAIN"]) for _ in range(COUNT)]
+def _buyers(running: Florin) -> list[EvmTestWallet]:
+    wallets = [EvmTestWallet(running.env["FLORIN_EVM_CHAIN"]) for _ in range(COUNT)]
     fund(running, wallets)
     return wallets
 
 
 def prepare(
-    running: Florin, pool: ProcessPoolExecutor, wallets: list[Wallet]
+    running: Florin, pool: ProcessPoolExecutor, wallets: list[EvmTestWallet]
 ) -> list[tuple[str, bytes]]:
-    """Payments with the confirm that each needs; every one has a buyer of its own."""
+    """Create payments with their confirms; each has its own buyer."""
     payments = new_payments(running, pool, len(wallets))
     buyers = dict(zip(payments, wallets, strict=True))
-    asked = tuple(options_request(running, p, [buyers[p].account]) for p in payments)
-    job = RestJob(running.http, asked, connections=16, expect=b'"actions"', keep=True)
+    request = tuple(options_request(running, p, [buyers[p].account]) for p in payments)
+    job = RestJob(running.http, request, connections=16, expect=b'"actions"', keep=True)
     prepared = []
     for body in load.run(pool, job).bodies:
         answer = orjson.loads(body)
         payment, (option,) = answer["paymentId"], answer["options"]
-        signature = buyers[payment].sign(typed_data_of(option["actions"][0]))
+        signature = buyers[payment].sign(get_typed_data(option["actions"][0]))
         content = {
             "optionId": option["id"],
             "results": [{"type": "walletRpc", "data": [signature]}],
@@ -84,13 +84,13 @@ def prepare(
 
 
 def settle(running: Florin, pool: ProcessPoolExecutor, prepared: list[tuple[str, bytes]]) -> float:
-    """Payments a second, from the first confirm until the last one has succeeded."""
+    """Return payments a second, from the first confirm until the last success."""
     confirms = tuple(confirm for _, confirm in prepared)
     waits = tuple(
         http1.request("GET", f"/v1/gateway/payment/{payment}/status{_POLL}", running.wallet)
         for payment, _ in prepared
     )
-    # sent in this order, over few enough connections: whoever waits finds every payment confirmed
+    # sent in this order, over few connections, so that all payments are confirmed when polled
     connections = min(CONCURRENCY, max(1, len(prepared) // 4))
     job = RestJob(running.http, confirms + waits, connections, expect=b'"status"', keep=True)
     result = load.run(pool, job)

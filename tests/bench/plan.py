@@ -1,6 +1,6 @@
-"""`python -m tests.bench.plan [file]`: the capacity plan, from the figures of a run.
+"""Run `python -m tests.bench.plan [file]`: the capacity plan, from the figures of a run.
 
-What is not in the file, or if there is none, is taken from `DEFAULTS`, and told as such.
+Values missing in the file, or all without a file, come from `DEFAULTS`, and the plan marks them.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from tests.bench.capacity import (
 )
 from tests.bench.report import Report
 
-# of one run on two busy cores of a virtual machine; gas is the same everywhere
+# from one run on two busy cores of a virtual machine; gas is the same everywhere
 DEFAULTS = Costs(
     service_us=6_700, settle_us=2_400, database_us=4_000, gas=68_424, trials_per_s=6_200
 )
 RATES, ALONE = (10, 100, 1_000, 10_000), (5, 10, 20, 40, 80)
-# a chain as most are, and one that is large and mostly ours
+# a typical chain, and a large chain of which Florin uses much
 CHAIN, ROOMY = Chain(), Chain(block_gas=400_000_000, share=0.25)
-# of what a resource can do, at most, in the busiest minute
+# the highest load of a resource in the busiest minute
 FULL = 0.7
-# what one PostgreSQL is given at most before there is a second installation
+# the most cores of one PostgreSQL before a second installation
 DATABASE_CORES = 64
 _FIELDS = {
     SERVICE: "service_cores", DATABASE: "database_cores", NODE: "nodes", KEY: "keys", GAS: "chains",
@@ -46,7 +46,10 @@ _FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class Sized:
-    """An installation for a rate. `first` are the resources of the smallest one, fullest first."""
+    """An installation for a rate.
+
+    `first` has the smallest installation's resources, fullest first.
+    """
 
     demand: Demand
     first: Sequence[tuple[str, float]]
@@ -55,21 +58,23 @@ class Sized:
 
     @property
     def databases(self) -> int:
-        """How many PostgreSQL servers its cores are, each with an installation of its own."""
+        """Return how many PostgreSQL servers share the cores, each with a separate installation."""
         return math.ceil(self.given.database_cores / DATABASE_CORES)
 
 
-def costs_of(told: Report | None) -> tuple[Costs, Mapping[str, str]]:
-    """Costs, and the figure or the default that each comes from."""
-    subjects = told.subjects.values() if told else ()
-    figures = {one.name: one.value for each in subjects for one in each.figures}
-    # anvil's pace; the embedded chain's is Python's
+def costs_of(reported_report: Report | None) -> tuple[Costs, Mapping[str, str]]:
+    """Return the costs, and the source of each: a figure or a default."""
+    subjects = reported_report.subjects.values() if reported_report else ()
+    figures = {
+        each_figure.name: each_figure.value for each in subjects for each_figure in each.figures
+    }
+    # anvil's pace, since the embedded chain's is limited by Python
     rate, ratio = figures.get("verify_anvil_per_s"), figures.get("verify_anvil_vs_chain")
     if rate and ratio:
         figures["node"] = rate / ratio
     if settled_ms := figures.get("settle_batched_anvil_cpu_ms"):
         figures["settle"] = settled_ms * 1e3
-    found = {
+    results = {
         "service_us": ("payment_us", "`payment_us`"),
         "settle_us": ("settle", "`settle_batched_anvil_cpu_ms`"),
         "database_us": ("payment_server_us", "`payment_server_us`"),
@@ -77,88 +82,94 @@ def costs_of(told: Report | None) -> tuple[Costs, Mapping[str, str]]:
         "trials_per_s": ("node", "`verify_anvil_per_s` ÷ `verify_anvil_vs_chain`"),
     }
     costs, sources = DEFAULTS, {}
-    for name, (figure, source) in found.items():
-        known = figures.get(figure)
-        sources[name] = source if known else "default"
-        costs = replace(costs, **{name: known}) if known else costs
+    for name, (figure, source) in results.items():
+        existing = figures.get(figure)
+        sources[name] = source if existing else "default"
+        costs = replace(costs, **{name: existing}) if existing else costs
     return costs, sources
 
 
 def sized(costs: Costs, rate: float, chain: Chain, seed: int = 7) -> Sized:
-    """The smallest installation that no minute of the day fills, and that day in it."""
+    """Return the smallest installation that no minute of the day fills, with its simulated day."""
     demand = Demand(rate, seed)
     peak, least = demand.peak, Installation(chain=chain)
     loads = least.loads(costs, peak)
     needed = {name: max(1, math.ceil(load / FULL)) for name, load in loads.items()}
-    # every chain has keys of its own
+    # every chain has its own keys
     needed[KEY] = max(1, math.ceil(needed[KEY] / needed[GAS]))
-    given = replace(least, **{_FIELDS[name]: count for name, count in needed.items()})
-    first = sorted(loads.items(), key=lambda one: one[1], reverse=True)
-    return Sized(demand, first, given, day(costs, given, demand))
+    installation = replace(least, **{_FIELDS[name]: count for name, count in needed.items()})
+    first = sorted(loads.items(), key=lambda item: item[1], reverse=True)
+    return Sized(demand, first, installation, day(costs, installation, demand))
 
 
 def carried(costs: Costs, sources: Mapping[str, str], chain: Chain) -> list[str]:
-    """The lines of a table: what one of each resource carries."""
-    one = Installation(chain=chain).carries(costs)
+    """Return table lines: the capacity of one unit of each resource."""
+    item = Installation(chain=chain).carries(costs)
     assumed = (
         f"blocks of {chain.block_s} s, {chain.block_gas / 1e6:.0f} M gas, {chain.share:.0%} of it"
     )
     how = {
-        SERVICE: f"{costs.service_us:,.0f} µs a payment ({sources['service_us']})",
-        DATABASE: f"{costs.database_us:,.0f} µs a payment ({sources['database_us']})",
+        SERVICE: f"{costs.service_us:,.0f} µs per payment ({sources['service_us']})",
+        DATABASE: f"{costs.database_us:,.0f} µs per payment ({sources['database_us']})",
         NODE: f"{costs.trials} of {costs.trials_per_s:,.0f} dry runs/s ({sources['trials_per_s']})",
         KEY: f"{chain.key_payments} payments in a block of {chain.block_s} s, and one core: "
-        f"{costs.settle_us:,.0f} µs a payment ({sources['settle_us']})",
-        GAS: f"{costs.gas:,.0f} gas a payment ({sources['gas']}); {assumed}, as assumed",
+        f"{costs.settle_us:,.0f} µs per payment ({sources['settle_us']})",
+        GAS: f"{costs.gas:,.0f} gas per payment ({sources['gas']}); {assumed} (assumed)",
     }
-    rows = [f"| one {name} | {one[name]:,.0f} | {how[name]} |" for name in one]
-    return ["| Resource | Payments/s | From |", "|-|-:|-|", *rows]
+    rows = [f"| one {name} | {item[name]:,.0f} | {how[name]} |" for name in item]
+    return ["| Resource | Payments/s | Source |", "|-|-:|-|", *rows]
 
 
 def needed(plans: Sequence[Sized]) -> list[str]:
     """The lines of a table: what is full first, and what was added."""
-    cores = ("Service cores", "PostgreSQL cores", "Nodes", "Chains", "Keys a chain")
-    lines = _head("Payments/s", "Busiest minute", "Full first, of one each", *cores)
-    for one in plans:
-        given = one.given
-        full = [(name, load) for name, load in one.first if load > FULL][:3]
+    cores = ("Service cores", "PostgreSQL cores", "Nodes", "Chains", "Keys per chain")
+    lines = _head("Payments/s", "Busiest minute", "Load with one of each", *cores)
+    for each_plan in plans:
+        installation = each_plan.given
+        full = [(name, load) for name, load in each_plan.first if load > FULL][:3]
         first = ", ".join(f"{name} ({load:,.1f})" for name, load in full) or "none"
-        database = f"{given.database_cores:,}"
-        if one.databases > 1:
-            database += f" in {one.databases}"
+        database = f"{installation.database_cores:,}"
+        if each_plan.databases > 1:
+            database += f" in {each_plan.databases}"
         lines.append(
-            f"| {one.demand.rate:,.0f} | {one.demand.peak:,.0f}/s | {first} | "
-            f"{given.service_cores:,} | {database} | {given.nodes:,} | {given.chains:,} | "
-            f"{given.keys:,} |"
+            f"| {each_plan.demand.rate:,.0f} | {each_plan.demand.peak:,.0f}/s | {first} | "
+            f"{installation.service_cores:,} | {database} | {installation.nodes:,} | "
+            f"{installation.chains:,} | "
+            f"{installation.keys:,} |"
         )
     return lines
 
 
 def waited(plans: Sequence[Sized]) -> list[str]:
-    """The lines of a table: the simulated day of each installation."""
+    """Return table lines: the simulated day of each installation."""
     busy_of = ("Busy: service", "PostgreSQL", "nodes")
     queue = "Longest queue for blocks"
     lines = _head("Payments/s", "Payments", "Waited p50", "p99", *busy_of, queue, "Late")
-    for one in plans:
-        told = one.day
-        busy = " | ".join(f"{told.busy[name]:.0%}" for name in (SERVICE, DATABASE, NODE))
+    for each_plan in plans:
+        reported_day = each_plan.day
+        busy = " | ".join(f"{reported_day.busy[name]:.0%}" for name in (SERVICE, DATABASE, NODE))
         lines.append(
-            f"| {one.demand.rate:,.0f} | {told.arrived:,} | {told.quantile_s(50)} s | "
-            f"{told.quantile_s(99):,} s | {busy} | {told.longest[GAS]:,} | {told.late:,} |"
+            f"| {each_plan.demand.rate:,.0f} | {reported_day.arrived:,} | "
+            f"{reported_day.quantile_s(50)} s | "
+            f"{reported_day.quantile_s(99):,} s | {busy} | {reported_day.longest[GAS]:,} | "
+            f"{reported_day.late:,} |"
         )
     return lines
 
 
 def alone(costs: Costs, chain: Chain) -> list[str]:
-    """The lines of a table: days in an installation with one of each."""
+    """Return table lines: days of an installation with one of each resource."""
     names = ("Longest queue: service", "PostgreSQL", "nodes", "blocks")
     lines = _head("Payments/s", "Waited p50", "p99", *names, "Late", "Not settled")
     for rate in ALONE:
-        told = day(costs, Installation(chain=chain), Demand(rate))
-        queues = " | ".join(f"{told.longest[one]:,}" for one in (SERVICE, DATABASE, NODE, GAS))
+        reported_day = day(costs, Installation(chain=chain), Demand(rate))
+        queues = " | ".join(
+            f"{reported_day.longest[text]:,}" for text in (SERVICE, DATABASE, NODE, GAS)
+        )
         lines.append(
-            f"| {rate} | {told.quantile_s(50):,} s | {told.quantile_s(99):,} s | {queues} | "
-            f"{told.late:,} | {told.left:,} |"
+            f"| {rate} | {reported_day.quantile_s(50):,} s | {reported_day.quantile_s(99):,} s | "
+            f"{queues} | "
+            f"{reported_day.late:,} | {reported_day.left:,} |"
         )
     return lines
 
@@ -167,26 +178,26 @@ def _head(*names: str) -> list[str]:
     return ["| " + " | ".join(names) + " |", "|-" + "|-" * (len(names) - 1) + "|"]
 
 
-def plan(told: Report | None) -> str:
-    """The whole plan as markdown."""
-    costs, sources = costs_of(told)
+def plan(reported_report: Report | None) -> str:
+    """Return the whole plan in Markdown."""
+    costs, sources = costs_of(reported_report)
     plans = [sized(costs, rate, CHAIN) for rate in RATES]
     room = f"{ROOMY.block_gas / 1e6:.0f} M gas in a block, and {ROOMY.share:.0%} of it"
     demand = plans[0].demand
     about = (
         f"One chain has no blocks for {demand.outage_s // 60} minutes at eight in the evening. "
-        f"Waiting is from a payment's first call to its block; who waited longer than "
-        f"{EXPIRY_S // 60} minutes is late. The seed is {demand.seed}."
+        f"Waiting time runs from a payment's first call to its block. A payment that waits longer "
+        f"than {EXPIRY_S // 60} minutes is late. The seed is {demand.seed}."
     )
     tables = (
         carried(costs, sources, CHAIN),
-        ["What fits each rate, no resource fuller than 70 % in the busiest minute:"],
+        ["Resources for each rate, with at most 70 % load in the busiest minute:"],
         needed(plans),
-        ["The day in each of them. " + about],
+        ["A day in each installation. " + about],
         waited(plans),
-        ["The same day with one of each:"],
+        ["The same day with one of each resource:"],
         alone(costs, CHAIN),
-        [f"What fits where a chain has more room ({room}), as assumed:"],
+        [f"Resources if a chain has more room (assumed: {room}):"],
         needed([sized(costs, rate, ROOMY) for rate in RATES]),
     )
     return "\n\n".join("\n".join(lines) for lines in tables)

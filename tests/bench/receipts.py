@@ -1,4 +1,4 @@
-"""Signing receipts and verifying their signatures, against Ed25519 alone, in one thread."""
+"""Compare signing and verifying of receipts with Ed25519 alone, in one thread."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from florin_server.domain.receipts import signature
 
 from tests.bench.report import Figure
 from tests.bench.size import sized
-from tests.support.altered import Signer, statement
+from tests.support.altered import ReceiptSigner, make_receipt
 
 ROUNDS, ROUND_S = sized((9, 0.2), (1, 0.001))
-ISSUER = Signer(b"\x11" * 32)
+ISSUER = ReceiptSigner(b"\x11" * 32)
 
 
 def measure(_pool: ProcessPoolExecutor) -> list[Figure]:
-    said = statement()
-    text = ISSUER.receipt(said)
-    known = {ISSUER.id: ISSUER.key}
+    receipt = make_receipt()
+    text = ISSUER.receipt(receipt)
+    okp_keys = {ISSUER.id: ISSUER.key}
     key = Ed25519PrivateKey.from_private_bytes(ISSUER.seed)
     content = text.rpartition(".")[0].encode()
     proof, public = key.sign(content), key.public_key()
     return [
         _figure(
             "receipts_signed_per_s",
-            lambda: signature.sign(said, ISSUER.seed, ISSUER.id),
+            lambda: signature.sign_receipt(receipt, ISSUER.seed, ISSUER.id),
             lambda: key.sign(content),
         ),
         _figure(
             "receipts_verified_per_s",
-            lambda: signature.verified(text, known),
+            lambda: signature.verify_receipt(text, okp_keys),
             lambda: public.verify(proof, content),
         ),
     ]
 
 
 def _figure(name: str, ours: Callable[[], object], bare: Callable[[], object]) -> Figure:
-    """Both in turns, so that whatever else the machine does is there for both."""
+    """Measure both in turn, so that other load on the machine affects both."""
     pairs = [(_rate(ours), _rate(bare)) for _ in range(ROUNDS)]
-    rates = tuple(one for one, _ in pairs)
+    rates = tuple(item for item, _ in pairs)
     note = f"Ed25519 alone: {median(other for _, other in pairs):,.0f}"
     return Figure(name, median(rates), "/s", note, rounds=rates, peer="cryptography")
 

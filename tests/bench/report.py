@@ -1,6 +1,6 @@
-"""The report of a run: a table as each subject ends, and all of it as JSON and as markdown.
+"""Report a run: print a table after each subject, and write everything as JSON and Markdown.
 
-Both files are replaced after every subject, whole: a run that is broken off leaves what it had.
+Both files are replaced as a whole after every subject, so an interrupted run keeps its results.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rich.table import Table
 
 _SIGNS = {True: "[green]yes[/]", False: "[red]no[/]", None: ""}
 _WORDS = {True: "yes", False: "**no**", None: ""}
-# of why a subject failed
+# longest error text of a failed subject
 _FAULT_MAX = 500
 
 
@@ -26,8 +26,8 @@ _FAULT_MAX = 500
 class Figure:
     """One figure; at most one of the two targets is set.
 
-    `rounds` are the values that it is the median of, and `cpu_us` is what a request costs the
-    measured process in processor time. A ratio names the `peer` that was measured in the same run.
+    It is the median of `rounds`. `cpu_us` is the measured process's processor time per request. A
+    ratio names its `peer`, which was measured in the same run.
     """
 
     name: str
@@ -48,32 +48,32 @@ class Figure:
 
     @property
     def met(self) -> bool | None:
-        """None without a target."""
+        """Return whether the target was met, or None without a target."""
         if self.at_least is not None:
             return self.value >= self.at_least
         return self.value <= self.at_most if self.at_most is not None else None
 
     @property
     def shown(self) -> str:
-        """The value as it is read."""
+        """Return the value as text."""
         return f"{_number(self.value)} {self.unit}"
 
     @property
     def spread(self) -> str:
-        """The smallest and the largest of the rounds; nothing for one round."""
+        """Return the smallest and the largest round, or nothing for a single round."""
         if len(self.rounds) < 2:
             return ""
         return f"{_number(min(self.rounds))} … {_number(max(self.rounds))}"
 
 
 def median_of(name: str, rounds: Sequence[float], unit: str, note: str, **more: Any) -> Figure:
-    """A figure that is the median of its rounds."""
+    """Return a figure that is the median of its rounds."""
     return Figure(name, median(rounds), unit, note, rounds=tuple(rounds), **more)
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What came of a subject: figures, or why there are none."""
+    """The result of a subject: figures, or the reason of its failure."""
 
     seconds: float
     figures: tuple[Figure, ...] = ()
@@ -82,68 +82,76 @@ class Measured:
 
 @dataclass(slots=True)
 class Report:
-    """Facts about the machine, and subjects in the order in which they were measured."""
+    """Facts about the machine, and subjects in the order of their measurement."""
 
     facts: Mapping[str, Any]
     subjects: dict[str, Measured] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
-        """Replaces the JSON file, and the markdown beside it."""
+        """Replace the JSON file, and the Markdown file next to it."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        told = {
+        result = {
             "facts": dict(self.facts),
-            "subjects": {name: _told(one) for name, one in self.subjects.items()},
+            "subjects": {name: _told(subject) for name, subject in self.subjects.items()},
         }
-        _replace(path, json.dumps(told, indent=2, ensure_ascii=False) + "\n")
+        _replace(path, json.dumps(result, indent=2, ensure_ascii=False) + "\n")
         _replace(path.with_suffix(".md"), self.markdown())
 
     def markdown(self) -> str:
-        """The same to be read."""
+        """Return the report in Markdown."""
         lines = ["# Figures", "", *(f"- {name}: {value}" for name, value in self.facts.items())]
-        for name, one in self.subjects.items():
+        for name, subject in self.subjects.items():
             lines += ["", f"## {name}", ""]
-            lines += table(one.figures) if one.figures else [f"Failed: `{one.failed}`"]
+            lines += table(subject.figures) if subject.figures else [f"Failed: `{subject.failed}`"]
         return "\n".join(lines) + "\n"
 
 
 def load(path: Path) -> Report:
-    """A report that was saved."""
-    told = json.loads(path.read_text())
+    """Load a saved report."""
+    result = json.loads(path.read_text())
     subjects = {}
-    for name, one in told["subjects"].items():
-        figures = tuple(Figure(**_known(each)) for each in one.get("figures", ()))
-        subjects[name] = Measured(one["seconds"], figures, one.get("failed", ""))
-    return Report(told["facts"], subjects)
+    for name, subject in result["subjects"].items():
+        figures = tuple(Figure(**_known(each)) for each in subject.get("figures", ()))
+        subjects[name] = Measured(subject["seconds"], figures, subject.get("failed", ""))
+    return Report(result["facts"], subjects)
 
 
 def fault(error: BaseException) -> str:
-    """Why a subject failed, in one line."""
+    """Return the reason of a failure in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:_FAULT_MAX]
 
 
 def table(figures: Sequence[Figure]) -> list[str]:
-    """The lines of a table in markdown."""
+    """Return the lines of a Markdown table."""
     lines = [
-        "| figure | value | rounds | CPU a request | target | met | against | how |",
+        "| figure | value | rounds | CPU per request | target | met | compared with | how |",
         "|-|-:|-:|-:|-|-|-|-|",
     ]
-    for one in figures:
-        cpu = "" if one.cpu_us is None else f"{_number(one.cpu_us)} µs"
-        cells = (f"`{one.name}`", one.shown, one.spread, cpu, one.target, _WORDS[one.met], one.peer)
-        lines.append("| " + " | ".join(_cell(cell) for cell in (*cells, one.note)) + " |")
+    for figure in figures:
+        cpu = "" if figure.cpu_us is None else f"{_number(figure.cpu_us)} µs"
+        cells = (
+            f"`{figure.name}`",
+            figure.shown,
+            figure.spread,
+            cpu,
+            figure.target,
+            _WORDS[figure.met],
+            figure.peer,
+        )
+        lines.append("| " + " | ".join(_cell(cell) for cell in (*cells, figure.note)) + " |")
     return lines
 
 
 def show(subject: str, figures: Sequence[Figure]) -> None:
-    """Prints the table of a subject."""
+    """Print the table of a subject."""
     shown = Table(title=subject, title_justify="left")
     shown.add_column("figure", no_wrap=True)
     shown.add_column("value", justify="right", no_wrap=True)
     shown.add_column("target", no_wrap=True)
     shown.add_column("met")
     shown.add_column("how")
-    for one in figures:
-        shown.add_row(one.name, one.shown, one.target, _SIGNS[one.met], one.note)
+    for figure in figures:
+        shown.add_row(figure.name, figure.shown, figure.target, _SIGNS[figure.met], figure.note)
     console = Console(highlight=False)
     console.print(shown)
     console.file.flush()
@@ -157,19 +165,19 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def _told(one: Measured) -> dict[str, Any]:
-    seconds = round(one.seconds, 1)
-    if one.failed:
-        return {"seconds": seconds, "failed": one.failed}
-    return {"seconds": seconds, "figures": [_row(figure) for figure in one.figures]}
+def _told(item: Measured) -> dict[str, Any]:
+    seconds = round(item.seconds, 1)
+    if item.failed:
+        return {"seconds": seconds, "failed": item.failed}
+    return {"seconds": seconds, "figures": [_row(figure) for figure in item.figures]}
 
 
 def _row(figure: Figure) -> dict[str, Any]:
-    """Its columns that say something, and what follows from them."""
+    """Return the columns that have a value, and what follows from them."""
     rounded = replace(
         figure,
         value=round(figure.value, 3),
-        rounds=tuple(round(one, 3) for one in figure.rounds),
+        rounds=tuple(round(item, 3) for item in figure.rounds),
         cpu_us=None if figure.cpu_us is None else round(figure.cpu_us, 1),
     )
     row = {name: value for name, value in asdict(rounded).items() if value not in (None, "", ())}
@@ -181,11 +189,11 @@ def _row(figure: Figure) -> dict[str, Any]:
 
 
 def _known(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as a figure takes it."""
-    wanted = {name: row[name] for name in Figure.__slots__ if name in row}
-    # what says nothing was left out
+    """Return a row as a figure's arguments."""
+    expected = {name: row[name] for name in Figure.__slots__ if name in row}
+    # empty values were left out
     empty = {"unit": "", "note": ""}
-    return {**empty, **wanted, "rounds": tuple(row.get("rounds", ()))}
+    return {**empty, **expected, "rounds": tuple(row.get("rounds", ()))}
 
 
 def _replace(path: Path, text: str) -> None:

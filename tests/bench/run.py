@@ -1,4 +1,4 @@
-"""Runs the subjects one after the other and tells their figures."""
+"""Run the subjects one after another and report their figures."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from tests.bench import (
 from tests.bench.florin import Florin, florin
 from tests.bench.load import child
 from tests.bench.report import Figure
-from tests.support.postgres import is_there
+from tests.support.postgres import is_available
 
 RESULT = Path("build/bench.json")
 
@@ -86,7 +86,7 @@ SUBJECTS: dict[str, Subject] = {
     "export": export.measure,
     "receipts": receipts.measure,
 }
-if is_there():
+if is_available():
     SUBJECTS |= {
         "database": database.measure,
         "whole": whole.measure,
@@ -97,30 +97,32 @@ if is_there():
     }
 
 
-def main(wanted: Sequence[str], *, kept: bool = True) -> int:
-    """Measures one subject after the other, and tells each as it ends; 1 if one of them failed.
+def main(expected: Sequence[str], *, kept: bool = True) -> int:
+    """Measure one subject after another, and report each when it ends; return 1 if one failed.
 
-    A run of all subjects is `kept` in files, with what is there if it ends early; a subject that
-    failed is in them with its reason.
+    If `kept`, a run of all subjects is saved to files, with partial results if it ends early.
+    Failed subjects are saved with their reason.
     """
-    if unknown := sorted({*wanted} - {*SUBJECTS}):
+    if unknown := sorted({*expected} - {*SUBJECTS}):
         print(f"no subject: {', '.join(unknown)}; there are {', '.join(SUBJECTS)}")
         return 2
-    told = report.Report(machine.facts())
-    saved = kept and not wanted
+    reported_report = report.Report(machine.facts())
+    saved = kept and not expected
     started = time.monotonic()
-    for name in wanted or SUBJECTS:
+    for name in expected or SUBJECTS:
         print(f"{time.monotonic() - started:5.0f} s  {name} …", flush=True)
-        told.subjects[name] = one = _measured(SUBJECTS[name])
-        if not one.failed:
-            report.show(name, one.figures)
+        reported_report.subjects[name] = item = _measured(SUBJECTS[name])
+        if not item.failed:
+            report.show(name, item.figures)
         if saved:
-            told.save(RESULT)
-    figures = [figure for one in told.subjects.values() for figure in one.figures]
+            reported_report.save(RESULT)
+    figures = [
+        figure for subject in reported_report.subjects.values() for figure in subject.figures
+    ]
     print(f"{len(figures)} figures in {time.monotonic() - started:.0f} s", end="")
     print(f"; also in {RESULT} and {RESULT.with_suffix('.md')}" if saved else "")
     missed = [figure.name for figure in figures if figure.met is False]
-    failed = [name for name, one in told.subjects.items() if one.failed]
+    failed = [name for name, subject in reported_report.subjects.items() if subject.failed]
     for text, names in (("targets missed", missed), ("subjects failed", failed)):
         if names:
             print(f"{text}: {', '.join(names)}")
@@ -128,12 +130,12 @@ def main(wanted: Sequence[str], *, kept: bool = True) -> int:
 
 
 def _measured(subject: Subject) -> report.Measured:
-    """What comes of a subject, in a process of its own: one that is broken breaks no other."""
+    """Measure a subject in a separate process, so that its failure affects no other."""
     started = time.monotonic()
     try:
         with child() as pool:
             figures = subject(pool)
-    except Exception as error:  # noqa: BLE001  (whatever it is, the others are still measured)
+    except Exception as error:  # noqa: BLE001  (the others are still measured)
         print(f"failed:\n{traceback.format_exc()}", flush=True)
         return report.Measured(time.monotonic() - started, failed=report.fault(error))
     return report.Measured(time.monotonic() - started, tuple(figures))

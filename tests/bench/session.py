@@ -1,4 +1,4 @@
-"""Creates by a plain session of SQLModel, on SQLite: what one would write with the models alone."""
+"""Create payments with a plain SQLModel session on SQLite, as with the models alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
 
 
 def creates(count: int) -> Result:
-    """The rows of as many creates: looked up, added and committed one after the other."""
+    """Create payments one after another: look up, add and commit their rows."""
     with tempfile.TemporaryDirectory(prefix="florin-bench-") as folder:
         path = Path(folder) / "store.db"
         asyncio.run(_tables(path))
@@ -38,26 +38,26 @@ def _create(path: Path, count: int) -> Result:
 
     @event.listens_for(engine, "connect")
     def begun(raw: object, _record: object) -> None:
-        for one in _PRAGMAS:  # as the store has them
-            raw.execute(f"PRAGMA {one}")  # type: ignore[attr-defined]
+        for text in _PRAGMAS:  # like the store's
+            raw.execute(f"PRAGMA {text}")  # type: ignore[attr-defined]
 
     names = Statement(select(PaymentRow.__table__)).clause.exported_columns.keys()
-    made = [a_payment() for _ in range(count)]
+    created_payments = [a_payment() for _ in range(count)]
     cpu_s, started = time.process_time(), time.perf_counter()
-    for number, one in enumerate(made):
+    for number, payment in enumerate(created_payments):
         with Session(engine) as session:
             key = ("prtn_bench/mrch_bench/test", f"bench-{number}")
             assert session.get(IdempotencyRow, key) is None
-            session.add(PaymentRow(**{name: getattr(one, name) for name in names}))
-            session.add(PaymentEventRow(**payments.event_of(one, "created")))
+            session.add(PaymentRow(**{name: getattr(payment, name) for name in names}))
+            session.add(PaymentEventRow(**payments.to_event_row(payment, "created")))
             session.add(
                 IdempotencyRow(
                     scope=key[0],
                     key=key[1],
                     fingerprint=os.urandom(32),
                     body=RECEIPT,
-                    created_at_us=one.created_at_us,
-                    expires_at_us=one.created_at_us + 7 * 86_400 * 1_000_000,
+                    created_at_us=payment.created_at_us,
+                    expires_at_us=payment.created_at_us + 7 * 86_400 * 1_000_000,
                 )
             )
             session.commit()

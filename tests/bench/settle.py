@@ -1,10 +1,10 @@
-"""Settling on a chain in another process: one payment in each transaction, and many in one.
+"""Measure settling on a chain in another process: one payment per transaction, and many.
 
-The chain is the embedded one, whose pace is Python's, and anvil, which leaves the service to be
-measured.
+The chains are the embedded one, whose pace Python limits, and anvil, on which the service is the
+limit.
 
-The service has the processor time of its own to answer for, and the calls that it makes; the chain
-alone is given ready, signed transactions that settle as many payments each.
+Figures of the service are its processor time and its calls. The chain alone gets signed
+transactions that settle as many payments each.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 
 from coincurve import PrivateKey
-from florin_server.chains.evm.signatures import address_of_key
+from florin_server.chains.evm.signatures import derive_address
 from florin_server.devnet.evm import DEVNET
-from florin_server.rails.evm.sending.transactions import Signer
+from florin_server.rails.evm.sending.transactions import EvmSigner
 
 from tests.bench import http1, load
 from tests.bench.chain import settlement
@@ -28,27 +28,27 @@ from tests.bench.node import CHAIN_ID, Node, nodes
 from tests.bench.payments import prepare, settle
 from tests.bench.report import Figure
 from tests.bench.size import sized
-from tests.support.wallet import Wallet
+from tests.support.wallet import EvmTestWallet
 
 COUNT, WARM = sized((300, 100), (3, 1))
-# transactions under way at once, in order enough for a chain that keeps early ones
+# concurrent transactions, ordered enough for a chain that keeps early ones
 _PUSHES = 8
 _TREASURY = "0x" + "fe" * 20
-_RELAYER = Signer(b"\x1e" * 32)
+_RELAYER = EvmSigner(b"\x1e" * 32)
 
 
 def measure(pool: ProcessPoolExecutor) -> list[Figure]:
     figures = []
     for together, name in ((1, "single"), (50, "batched")):
-        for where, one in nodes():
-            with one as chain, shop(chain, together) as running:
+        for where, item in nodes():
+            with item as chain, shop(chain, together) as running:
                 figures += _measured(chain, running, pool, together, name + where)
     return figures
 
 
 @contextmanager
 def shop(chain: Node, together: int, *command: str, **more: str) -> Iterator[Florin]:
-    """The service in front of a chain in another process, with coin for gas."""
+    """Run the service in front of a chain in another process, with coin for gas."""
     token = DEVNET.token
     asset = {
         "address": token.address,
@@ -57,7 +57,7 @@ def shop(chain: Node, together: int, *command: str, **more: str) -> Iterator[Flo
         "decimals": token.decimals,
         "peg": token.peg,
     }
-    told = {
+    result = {
         "chain_id": CHAIN_ID,
         "name": "Elsewhere",
         "rpc_url": chain.url,
@@ -67,13 +67,13 @@ def shop(chain: Node, together: int, *command: str, **more: str) -> Iterator[Flo
         "assets": [asset],
     }
     chosen = {
-        "FLORIN_CHAINS": json.dumps([told]),
+        "FLORIN_CHAINS": json.dumps([result]),
         "FLORIN_SETTLE_BATCH": str(together),
         "FLORIN_EMBEDDED_SOLANA__ENABLED": "false",
         **more,
     }
     with florin(*command, **chosen) as running:
-        chain.fill(Signer(running.home.secrets().relayer_key).address)
+        chain.fill(EvmSigner(running.home.get_or_create_secrets().relayer_key).address)
         yield running
 
 
@@ -82,11 +82,11 @@ def _measured(
 ) -> list[Figure]:
     settle(running, pool, prepared(chain, running, pool, WARM))
     confirms = prepared(chain, running, pool, COUNT)
-    asked, cpu_s, chain_s = chain.counts(), running.cpu_s(), chain.cpu_s()
+    request, cpu_s, chain_s = chain.counts(), running.cpu_s(), chain.cpu_s()
     rate = settle(running, pool, confirms)
     own_ms = (running.cpu_s() - cpu_s) / COUNT * 1e3
     chain_ms = (chain.cpu_s() - chain_s) / COUNT * 1e3
-    calls = chain.counts() - asked
+    calls = chain.counts() - request
     requests = calls.pop("requests")
     pushed = _push(chain, pool, together)
     note = (
@@ -116,16 +116,16 @@ def _measured(
 def prepared(
     chain: Node, running: Florin, pool: ProcessPoolExecutor, count: int
 ) -> list[tuple[str, bytes]]:
-    """Payments of as many buyers, ready to be confirmed."""
-    wallets = [Wallet(f"eip155:{CHAIN_ID}") for _ in range(count)]
+    """Prepare payments of as many buyers for their confirms."""
+    wallets = [EvmTestWallet(f"eip155:{CHAIN_ID}") for _ in range(count)]
     chain.fund([wallet.address for wallet in wallets])
     return prepare(running, pool, wallets)
 
 
 def _push(chain: Node, pool: ProcessPoolExecutor, together: int) -> float:
-    """Payments a second that the chain settles of transactions that are signed already."""
+    """Return payments a second that the chain settles from signed transactions."""
     keys = [PrivateKey() for _ in range(COUNT)]
-    payers = [(key, address_of_key(key.public_key)) for key in keys]
+    payers = [(key, derive_address(key.public_key)) for key in keys]
     chain.fund([address for _, address in payers])
     chain.fill(_RELAYER.address)
     raws = [
@@ -143,7 +143,7 @@ def _push(chain: Node, pool: ProcessPoolExecutor, together: int) -> float:
 
 
 def _mined(chain: Node, count: int) -> None:
-    """Returns once all of the pushed transactions are in blocks."""
+    """Return once all pushed transactions are in blocks."""
     end = time.monotonic() + load.PATIENCE_S
     while int(chain.ask("eth_getTransactionCount", _RELAYER.address, "latest"), 16) < count:
         if time.monotonic() > end:

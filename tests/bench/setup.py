@@ -1,4 +1,4 @@
-"""What several figures need first: payments, wallets, options, signatures."""
+"""Set up what several figures need: payments, wallets, options, signatures."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from urllib.request import Request, urlopen
 
 import orjson
 from florin_server.store.engine.opening import open_store
-from florin_server.store.engine.where import Database
+from florin_server.store.engine.where import DatabaseConfig
 
 from tests.bench import http1, load
 from tests.bench.florin import Florin
 from tests.bench.load import RestJob
 from tests.support import processes
-from tests.support.wallet import Wallet
+from tests.support.wallet import EvmTestWallet
 
 PRICE = {"unit": "iso4217/USD", "value": "1250"}
 
 
 def create_request(florin: Florin, key: str) -> bytes:
-    """Creates a payment under an idempotency key."""
+    """Build the request that creates a payment under an idempotency key."""
     headers = {**florin.merchant, "Idempotency-Key": key}
     return http1.request(
         "POST", "/v1/payments", headers, {"amount": PRICE, "referenceId": f"order-{key}"}
@@ -31,35 +31,35 @@ def create_request(florin: Florin, key: str) -> bytes:
 
 
 def new_payments(florin: Florin, pool: ProcessPoolExecutor, count: int) -> list[str]:
-    """Ids of payments made through REST."""
+    """Create payments over REST; return their IDs."""
     body = {"amount": PRICE, "referenceId": "bench"}
     request = http1.request("POST", "/v1/payments", florin.merchant, body)
     job = RestJob(florin.http, (request,) * count, keep=True)
     return [orjson.loads(body)["paymentId"] for body in load.run(pool, job).bodies]
 
 
-def with_accounts(florin: Florin, database: Database) -> Florin:
-    """The same service with a partner, a merchant and a wallet that are made in its database."""
+def with_accounts(florin: Florin, database: DatabaseConfig) -> Florin:
+    """Create a partner, a merchant and a wallet in a service's database; return it with them."""
     return replace(florin, env=asyncio.run(_accounts(florin, database)))
 
 
-async def _accounts(florin: Florin, database: Database) -> dict[str, str]:
+async def _accounts(florin: Florin, database: DatabaseConfig) -> dict[str, str]:
     store = await open_store(database)
     try:
-        return await processes.accounts(florin.home.path, store)
+        return await processes.create_accounts(florin.home.path, store)
     finally:
         await store.close()
 
 
 def accounts(florin: Florin, count: int) -> list[str]:
-    """CAIP-10 accounts that hold test money."""
-    wallets = [Wallet(florin.env["FLORIN_EVM_CHAIN"]) for _ in range(count)]
+    """Return CAIP-10 accounts with test money."""
+    wallets = [EvmTestWallet(florin.env["FLORIN_EVM_CHAIN"]) for _ in range(count)]
     fund(florin, wallets)
     return [wallet.account for wallet in wallets]
 
 
-def fund(florin: Florin, wallets: list[Wallet]) -> None:
-    """Lets the faucet fill wallets, a hundred at a time."""
+def fund(florin: Florin, wallets: list[EvmTestWallet]) -> None:
+    """Fill wallets from the faucet, a hundred at a time."""
     for start in range(0, len(wallets), 100):
         part = [wallet.address for wallet in wallets[start : start + 100]]
         ask_chain(florin, "florin_faucet", {"accounts": part})
@@ -77,6 +77,6 @@ def ask_chain(florin: Florin, method: str, *params: Any) -> Any:
 
 
 def options_request(florin: Florin, payment: str, payers: list[str]) -> bytes:
-    """Asks what accounts can pay a payment with."""
+    """Build the request for the options of accounts for a payment."""
     path = f"/v1/gateway/payment/{payment}/options"
     return http1.request("POST", path, florin.wallet, {"accounts": payers})

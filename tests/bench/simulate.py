@@ -1,10 +1,10 @@
-"""Simulated days of payments, against the chain's own pace with as many settlements.
+"""Compare simulated days of payments with the chain's own pace of as many settlements.
 
-A simulation seals hardly more than one payment in a block, and lets the clock go by block by block
-while one is on its way; everything that it did is compared at its end, within the time measured.
+A simulation seals hardly more than one payment per block, and advances the clock block by block
+while a payment is pending. The measured time includes its final comparison of everything.
 
-`python -m tests.bench.simulate 10000 --days 30` measures a long one by its tenths: what grows
-faster than the number of payments makes later ones take longer.
+`python -m tests.bench.simulate 10000 --days 30` measures a long run by its tenths. A cost that
+grows faster than the number of payments makes later tenths slower.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.bench import load
 from tests.bench.chain import push
 from tests.bench.report import Figure
 from tests.bench.size import sized
-from tests.support.command import FLORIN, environment
+from tests.support.command import FLORIN, make_environment
 
 PAYMENTS, BARE = sized((1_000, 300), (8, 3))
 PATIENCE_S = 600
@@ -32,10 +32,10 @@ PATIENCE_S = 600
 
 def measure(pool: ProcessPoolExecutor) -> list[Figure]:
     run = _simulated("--payments", str(PAYMENTS))
-    told, peak_mb = run.told, run.peak_mb
-    rate = PAYMENTS / told["tookS"]
+    result, peak_mb = run.told, run.peak_mb
+    rate = PAYMENTS / result["tookS"]
     bare = pool.submit(push, BARE).result(2 * load.PATIENCE_S)
-    paid = told["report"]["funnel"]["succeeded"]
+    paid = result["report"]["funnel"]["succeeded"]
     note = (
         f"`florin simulate` with {PAYMENTS:,} payments of a week, {paid:,} of which "
         f"succeeded, and the check of its end; {peak_mb:,.0f} MB at most"
@@ -49,22 +49,22 @@ def measure(pool: ProcessPoolExecutor) -> list[Figure]:
 
 @dataclass
 class _Run:
-    """A simulation: what it told at its end, and what it took."""
+    """A simulation's result and costs."""
 
     told: dict[str, Any] = field(default_factory=dict)
     peak_mb: float = 0.0
-    # of the processor, by the payments that were done
+    # processor seconds, by the number of finished payments
     spent_s: dict[int, float] = field(default_factory=dict)
 
 
 def _simulated(*options: str, patience_s: float = PATIENCE_S) -> _Run:
-    """Runs it in a folder of its own; RuntimeError if it fails, or finds something wrong."""
+    """Run a simulation in a new folder; raise RuntimeError if it fails or finds a violation."""
     run = _Run()
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
         command = [FLORIN, "simulate", "--json", *options]
         with subprocess.Popen(
-            command, env=environment(home, {}), stdout=subprocess.PIPE, text=True
+            command, env=make_environment(home, {}), stdout=subprocess.PIPE, text=True
         ) as process:
             assert process.stdout is not None
             watched, last = psutil.Process(process.pid), ""
@@ -82,17 +82,17 @@ def _simulated(*options: str, patience_s: float = PATIENCE_S) -> _Run:
 
 
 def main() -> int:
-    """Prints what a long one takes, by its tenths."""
+    """Print the duration of a long run, by its tenths."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.simulate")
     parser.add_argument("payments", type=int)
     parser.add_argument("--days", type=int, default=7)
     parser.add_argument("--seed", type=int, default=7)
-    given = parser.parse_args()
-    options = {"--payments": given.payments, "--days": given.days, "--seed": given.seed}
+    namespace = parser.parse_args()
+    options = {"--payments": namespace.payments, "--days": namespace.days, "--seed": namespace.seed}
     words = [word for name, value in options.items() for word in (name, str(value))]
     run = _simulated(*words)
     for tenth in range(1, 11):
-        done = max(one for one in run.spent_s if one <= given.payments * tenth // 10)
+        done = max(spent_ for spent_ in run.spent_s if spent_ <= namespace.payments * tenth // 10)
         print(f"{done:8,} payments  {run.spent_s[done]:8.1f} s of processor time")
     print(f"{run.told['tookS']:.0f} s, {run.peak_mb:.0f} MB at most; all of it was judged")
     return 0

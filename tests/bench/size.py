@@ -1,16 +1,16 @@
-"""How much is measured: all of it, or so little that a test can see whether it still works."""
+"""Choose the size of a measurement: the whole, or a short form for tests."""
 
 from __future__ import annotations
 
 import os
 from typing import TypeVar
 
-# in the environment, because parts of a subject run in processes of their own
+# in the environment, because parts of a subject run in separate processes
 SHORT = "FLORIN_BENCH_SHORT"
 
 T = TypeVar("T")
 
 
-def sized(whole: T, short: T) -> T:
-    """What a run measures; a short one tells no figure that means anything."""
-    return short if os.environ.get(SHORT) else whole
+def sized(total: T, short: T) -> T:
+    """Return a run's size; figures of a short run mean nothing."""
+    return short if os.environ.get(SHORT) else total

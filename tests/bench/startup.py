@@ -1,4 +1,4 @@
-"""How long `florin up` takes from nothing to its first `ready`, and a command that asks it."""
+"""Measure `florin up` from an empty state to its first `ready`, and a command that queries it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ COMMANDS = sized(9, 1)
 
 def measure(_pool: ProcessPoolExecutor) -> list[Figure]:
     ready: list[float] = []
-    asked: list[Figure] = []
+    figures: list[Figure] = []
     for _ in range(ROUNDS):
         with florin() as running:
             ready.append(running.ready_s)
-            asked = asked or _asked(running)
+            figures = figures or _asked(running)
     note = "florin up in an empty folder until /readyz answers 200"
-    return [median_of("up_ready_s", ready, "s", note, at_most=3), *asked]
+    return [median_of("up_ready_s", ready, "s", note, at_most=3), *figures]
 
 
 def _asked(running: Florin) -> list[Figure]:
-    """Whole processes, from their start to their end, one after the other."""
+    """Run whole processes from start to end, one after another."""
     home = {"FLORIN_HOME": str(running.home.path)}
     commands = {
         "list_payments_s": [str(FLORIN), "payments", "list", "--json"],
@@ -48,7 +48,7 @@ def _asked(running: Florin) -> list[Figure]:
         for name, command in commands.items():
             begun = time.perf_counter()
             subprocess.run(command, env=os.environ | home, check=True, capture_output=True)
-            # the first turn has the files read
+            # the first round reads the files into the cache
             if turn >= 0:
                 took[name].append(time.perf_counter() - begun)
     return [

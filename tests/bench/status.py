@@ -1,7 +1,7 @@
-"""The embedded REST gateway against direct gRPC, on the same running server.
+"""Compare the embedded REST gateway with direct gRPC, on the same running server.
 
-Requests for each second of the server's processor time are compared, because the load takes a
-share of the same few cores; wall-clock rates are in the notes.
+Requests per second of the server's processor time are compared, because the load generator uses the
+same few cores. Wall-clock rates are in the notes.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _SERVICE = "/florin.v1.GatewayService/"
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one run of a job told about the server."""
+    """The server's figures in one run of a job."""
 
     rate: float
     cpu_us: float
     p50_ms: float
     p99_ms: float
-    client: float  # cores that the client used
+    client: float  # cores used by the client
 
 
 def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
@@ -85,11 +85,14 @@ def _figures(
 ) -> list[Figure]:
     ratios = [g.cpu_us / r.cpu_us for r, g in zip(rest, grpc, strict=True)]
     wall = median(r.rate / g.rate for r, g in zip(rest, grpc, strict=True))
-    told = f"by the server's CPU; by wall clock {wall:.2f}" + note
+    output = f"by the server's CPU; by wall clock {wall:.2f}" + note
     peer = "direct gRPC"
     return [
-        *(_paces(f"{side}_{what}_per_s", one) for side, one in (("rest", rest), ("grpc", grpc))),
-        median_of(f"rest_{what}_vs_grpc", ratios, "×", told, at_least=target, peer=peer),
+        *(
+            _paces(f"{side}_{what}_per_s", rounds)
+            for side, rounds in (("rest", rest), ("grpc", grpc))
+        ),
+        median_of(f"rest_{what}_vs_grpc", ratios, "×", output, at_least=target, peer=peer),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Watch streams that are held open, many on few connections."""
+"""Open many watch streams on few connections."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from florin.v1 import payment_pb2
 from tests.bench.http2 import GrpcConnection, Metadata, message
 from tests.bench.load import Address
 
-# more at once would measure the opening, not the holding
+# more at once would measure the opening instead of the open streams
 _OPENING = 200
 _WATCH = "/florin.v1.GatewayService/WatchPayment"
 
 
 class Streams:
-    """All streams of one client. `changed` is told each payment that changes after its snapshot."""
+    """All streams of a client. `changed` gets each payment that changes after its snapshot."""
 
     def __init__(self, metadata: Metadata, changed: Callable[[str], None]) -> None:
         self.metadata = metadata
@@ -27,11 +27,11 @@ class Streams:
         self._lost = ""
 
     async def open(self, address: Address, payments: Sequence[str], connections: int) -> None:
-        """Returns once every stream has told its snapshot."""
+        """Return once every stream has its snapshot."""
         loop = asyncio.get_running_loop()
         for _ in range(connections):
-            made = await loop.create_connection(lambda: _Watches(self), *address)
-            self._connections.append(made[1])
+            connection = await loop.create_connection(lambda: _Watches(self), *address)
+            self._connections.append(connection[1])
         for number, payment in enumerate(payments):
             await self._opening.acquire()
             self._connections[number % connections].watch(payment)

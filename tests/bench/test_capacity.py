@@ -1,4 +1,4 @@
-"""The model of a day keeps count, and the plan follows from its figures."""
+"""Test that the model of a day keeps count, and that the plan follows from its figures."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tests.bench.capacity import (
 from tests.bench.report import Figure, Measured, Report
 
 COSTS = Costs(service_us=10_000, settle_us=2_000, database_us=5_000, gas=50_000, trials_per_s=1_000)
-# 60 payments a second through one chain
+# 60 payments a second on one chain
 CHAIN = Chain(block_s=2, block_gas=60_000_000, share=0.1)
 HOUR = Demand(20, seconds=3_600, outage_at_s=1_000, outage_s=300)
 
 
-def test_one_of_each_carries_what_its_costs_allow():
+def test_minimal_installation_capacity_follows_from_costs():
     assert Installation(chain=CHAIN).carries(COSTS) == {
         SERVICE: 100,
         DATABASE: 200,
@@ -41,51 +41,51 @@ def test_one_of_each_carries_what_its_costs_allow():
 @pytest.mark.parametrize("chains", [1, 3])
 @pytest.mark.parametrize("rate", [0.5, 20, 150])
 def test_every_payment_is_settled_or_waits(rate, chains):
-    told = day(COSTS, Installation(chains=chains, chain=CHAIN), replace(HOUR, rate=rate))
-    assert told.arrived == told.settled + told.left > 0
-    assert all(0 <= part <= 1 for part in told.busy.values())
+    reported_day = day(COSTS, Installation(chains=chains, chain=CHAIN), replace(HOUR, rate=rate))
+    assert reported_day.arrived == reported_day.settled + reported_day.left > 0
+    assert all(0 <= part <= 1 for part in reported_day.busy.values())
 
 
 def test_a_day_is_the_same_for_the_same_seed_and_another_for_another():
-    given = Installation(chain=CHAIN)
-    assert day(COSTS, given, HOUR) == day(COSTS, given, HOUR)
-    assert day(COSTS, given, HOUR) != day(COSTS, given, replace(HOUR, seed=8))
+    installation = Installation(chain=CHAIN)
+    assert day(COSTS, installation, HOUR) == day(COSTS, installation, HOUR)
+    assert day(COSTS, installation, HOUR) != day(COSTS, installation, replace(HOUR, seed=8))
 
 
-def test_as_many_arrive_as_were_asked_for():
-    whole = Demand(5)
-    assert sum(whole.expected()) == pytest.approx(5 * capacity.DAY_S)
-    assert sum(whole.arrivals()) == pytest.approx(5 * capacity.DAY_S, rel=0.01)
-    assert whole.peak > 5 * 1.5
+def test_arrivals_match_requested_rate():
+    demand = Demand(5)
+    assert sum(demand.expected()) == pytest.approx(5 * capacity.DAY_S)
+    assert sum(demand.arrivals()) == pytest.approx(5 * capacity.DAY_S, rel=0.01)
+    assert demand.peak > 5 * 1.5
 
 
 def test_a_key_carries_no_more_than_a_core_settles():
     slow = replace(COSTS, settle_us=50_000)
     assert Installation(chain=CHAIN).carries(slow)[KEY] == 20
-    # and the blocks of the day are no fuller than that
-    told = day(slow, Installation(chain=CHAIN), Demand(60, seconds=600, bursts=0, swing=0))
-    assert told.settled <= 20 * 600
+    # the blocks of the day contain no more than that
+    reported_day = day(slow, Installation(chain=CHAIN), Demand(60, seconds=600, bursts=0, swing=0))
+    assert reported_day.settled <= 20 * 600
 
 
-def test_what_is_full_has_the_queue_and_the_others_have_none():
-    # bursts aside there is room for all but one
+def test_only_the_saturated_resource_has_a_queue():
+    # without bursts only one resource is full
     steady = Demand(80, seconds=3_600, bursts=0, swing=0, outage_s=0)
-    told = day(COSTS, Installation(chain=CHAIN), steady)
-    assert told.longest[GAS] > 20 * 3_000
-    assert told.longest[SERVICE] < 200
-    assert told.busy[GAS] > 0.99
+    reported_day = day(COSTS, Installation(chain=CHAIN), steady)
+    assert reported_day.longest[GAS] > 20 * 3_000
+    assert reported_day.longest[SERVICE] < 200
+    assert reported_day.busy[GAS] > 0.99
     slow = replace(COSTS, service_us=20_000)
-    told = day(slow, Installation(chains=2, chain=CHAIN), steady)
-    assert told.longest[SERVICE] > 30 * 3_000
-    assert told.longest[GAS] < 200
+    reported_day = day(slow, Installation(chains=2, chain=CHAIN), steady)
+    assert reported_day.longest[SERVICE] > 30 * 3_000
+    assert reported_day.longest[GAS] < 200
 
 
 def test_an_outage_holds_up_its_own_chain_alone():
     calm = replace(HOUR, bursts=0)
-    one = day(COSTS, Installation(chain=CHAIN), calm)
+    this_day = day(COSTS, Installation(chain=CHAIN), calm)
     ten = day(COSTS, Installation(chains=10, chain=CHAIN), calm)
-    assert max(one.waits) >= calm.outage_s
-    assert one.quantile_s(95) > 100 > ten.quantile_s(90)
+    assert max(this_day.waits) >= calm.outage_s
+    assert this_day.quantile_s(95) > 100 > ten.quantile_s(90)
     assert 0.05 < sum(n for wait, n in ten.waits.items() if wait > 10) / (300 * 20) < 0.15
 
 
@@ -98,19 +98,19 @@ def test_an_outage_holds_up_its_own_chain_alone():
     ],
     ids=["lost", "made up", "older than it is"],
 )
-def test_a_model_that_loses_count_is_found_out(monkeypatch, fault, told):
+def test_model_that_loses_count_raises(monkeypatch, fault, told):
     take = Queue.take
     monkeypatch.setattr(Queue, "take", lambda self, *, works=True: fault(take(self, works=works)))
     with pytest.raises(ValueError, match=told):
         day(COSTS, Installation(chain=CHAIN), HOUR)
 
 
-def test_a_resource_that_does_more_than_it_can_is_found_out(monkeypatch):
+def test_resource_that_exceeds_its_capacity_raises(monkeypatch):
     begun = Queue.__init__
 
     def faster(self, per_step):
         begun(self, 100 * per_step)
-        monkeypatch.setattr(Queue, "busy", property(lambda one: one.done / one.steps / per_step))
+        monkeypatch.setattr(Queue, "busy", property(lambda item: item.done / item.steps / per_step))
 
     monkeypatch.setattr(Queue, "__init__", faster)
     with pytest.raises(ValueError, match="was busy"):
@@ -130,16 +130,16 @@ def test_work_that_is_not_done_cannot_be_saved_up():
 
 @pytest.mark.parametrize("rate", [10, 100])
 def test_no_resource_of_a_planned_installation_is_too_full(rate):
-    one = plan.sized(COSTS, rate, CHAIN)
-    loads = one.given.loads(COSTS, one.demand.peak)
+    item = plan.sized(COSTS, rate, CHAIN)
+    loads = item.given.loads(COSTS, item.demand.peak)
     assert max(loads.values()) <= plan.FULL
-    # and with one less of what was added some would be
+    # with one unit less of an added resource, a load would exceed it
     for name, field in plan._FIELDS.items():  # noqa: SLF001
-        count = getattr(one.given, field)
+        count = getattr(item.given, field)
         if count > 1 and name != KEY:
-            less = replace(one.given, **{field: count - 1})
-            assert less.loads(COSTS, one.demand.peak)[name] > plan.FULL
-    assert one.day.left < one.demand.peak * 60
+            less = replace(item.given, **{field: count - 1})
+            assert less.loads(COSTS, item.demand.peak)[name] > plan.FULL
+    assert item.day.left < item.demand.peak * 60
 
 
 def test_costs_come_from_the_figures_of_a_run():

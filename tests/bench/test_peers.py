@@ -1,4 +1,4 @@
-"""What peers are given and what is made of their answers."""
+"""Test the input to peers, and how their answers are used."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.bench import database, session, transcoder
 from tests.bench.facilitator import Facilitator
 
 PIPE = subprocess.PIPE
-# each is a process of its own, which answers once
+# each is a separate process that answers once
 ANSWERS = {
     "does": 'print(\'{"seconds": 0.5, "cpu_s": 0.1, "refused": []}\')',
     "refuses": 'print(\'{"seconds": 1, "cpu_s": 1, "refused": ["invalid_signature"]}\')',
@@ -32,7 +32,7 @@ def facilitator(request):
 
 
 @pytest.mark.parametrize("facilitator", ["does"], indirect=True)
-def test_the_pace_of_the_facilitator_is_what_it_tells(facilitator):
+def test_facilitator_rate_and_cpu_match_its_figures(facilitator):
     pace = facilitator.does("verify", [{}, {}], 1)
     assert (pace.rate, pace.cpu_ms) == (4, 50)
 
@@ -47,7 +47,7 @@ def test_a_facilitator_that_does_not_do_it_has_no_pace(facilitator, told):
         facilitator.does("settle", [{}], 1)
 
 
-def test_envoy_is_told_every_type_that_the_services_need():
+def test_envoy_descriptors_include_every_service_type():
     pool = DescriptorPool()
     for file in transcoder._descriptors().file:  # noqa: SLF001
         pool.Add(file)
@@ -57,19 +57,19 @@ def test_envoy_is_told_every_type_that_the_services_need():
 
 def test_pgbench_writes_the_values_of_a_create():
     sql = "INSERT INTO a VALUES ($1::VARCHAR, $2::BYTEA, $3::BIGINT, $4::BOOLEAN, $5::VARCHAR)"
-    told = database._literally(sql, ("pay_1", b"\1\xff", 10**18, True, None), "pay_1")  # noqa: SLF001
-    assert told == (
+    output = database._literally(sql, ("pay_1", b"\1\xff", 10**18, True, None), "pay_1")  # noqa: SLF001
+    assert output == (
         "INSERT INTO a VALUES (('pay_' || :n::text)::VARCHAR, '\\x01ff'::BYTEA, "
         "1000000000000000000::BIGINT, True::BOOLEAN, NULL::VARCHAR);"
     )
 
 
-def test_processor_time_of_what_a_process_began_counts_when_it_has_ended():
+def test_cpu_time_of_ended_child_processes_is_counted():
     before = database.server_cpu_s(os.getpid())
     burn = "import time\nwhile time.process_time() < 0.2: pass"
     subprocess.run([sys.executable, "-c", burn], check=True, timeout=60)
     assert database.server_cpu_s(os.getpid()) - before >= 0.15
 
 
-def test_a_session_commits_as_many_creates_as_it_was_asked_for():
+def test_session_commits_the_requested_number_of_creates():
     assert session.creates(3).answered == 3

@@ -1,4 +1,4 @@
-"""What a run writes is what it measured, whole and in both forms."""
+"""Test that a run writes all its measurements, in both formats."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def told():
     return Report({"cores": "2"}, subjects)
 
 
-def test_what_is_written_is_read_again(told, tmp_path):
+def test_saved_report_loads_unchanged(told, tmp_path):
     told.save(tmp_path / "bench.json")
     assert report.load(tmp_path / "bench.json") == told
 
 
-def test_a_figure_is_told_with_its_rounds_processor_time_target_and_peer(told, tmp_path):
+def test_figure_is_reported_with_range_cpu_time_target_and_peer(told, tmp_path):
     told.save(tmp_path / "bench.json")
     content = json.loads((tmp_path / "bench.json").read_text())
     rate, ratio, _ = content["subjects"]["a"]["figures"]
@@ -53,13 +53,13 @@ def _full(_file):
     raise OSError("the disk is full")
 
 
-def test_a_reason_is_one_short_line():
+def test_failure_reason_is_a_single_short_line():
     assert report.fault(ValueError("a\n  b" + "x" * 999)).startswith("ValueError: a bxxx")
     assert len(report.fault(ValueError("x" * 999))) == 500
 
 
-def test_the_machine_is_told():
+def test_machine_facts_are_reported():
     facts = machine.facts()
     assert int(facts["cores"]) >= 1
     assert {"commit", "grpcio", "SQLite", "PostgreSQL", "load before"} <= facts.keys()
-    assert all(isinstance(one, str) for one in facts.values())
+    assert all(isinstance(fact, str) for fact in facts.values())

@@ -1,7 +1,7 @@
-"""The embedded REST gateway against Envoy's gRPC-JSON transcoder in front of the same server.
+"""Compare the embedded REST gateway with Envoy's gRPC-JSON transcoder for the same server.
 
-Both answer the same requests of the same paths, in turns. Envoy's own processor time counts as much
-as the server's: with it the server is asked by gRPC alone.
+Both answer the same requests on the same paths, in turns. Envoy's processor time is added to the
+server's, which gets only gRPC calls from Envoy.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _HTTP = "upstreams.http.v3.HttpProtocolOptions"
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Requests a second, and processor time of all that answered for each."""
+    """Requests a second, and the processor time per request of everything that answers it."""
 
     rate: float
     cpu_us: float
@@ -56,7 +56,7 @@ def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
             "ours": (florin.http, florin.cpu_s),
             "envoy": (front, lambda: florin.cpu_s() + cpu_s(pid)),
         }
-        for turn in range(-1, ROUNDS):  # the first turn warms up
+        for turn in range(-1, ROUNDS):  # the first round warms up
             for side, (address, used_s) in sides.items():
                 creates = tuple(create_request(florin, f"{side}-{turn}-{n}") for n in range(COUNT))
                 jobs = {
@@ -71,17 +71,17 @@ def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
 def _pace(pool: ProcessPoolExecutor, job: RestJob, used_s: Callable[[], float]) -> Pace:
     before = used_s()
     result = load.run(pool, job)
-    # the kernel counts in ticks: a short run may be shorter than one
+    # the kernel counts in ticks, and a short run can be shorter than one
     return Pace(result.rate, max(used_s() - before, 0.01) / result.answered * 1e6)
 
 
 def _figure(what: str, ours: list[Pace], envoy: list[Pace]) -> Figure:
     ratios = [theirs.cpu_us / own.cpu_us for own, theirs in zip(ours, envoy, strict=True)]
     wall = median(own.rate / theirs.rate for own, theirs in zip(ours, envoy, strict=True))
-    cpu_us, other_us = (median(one.cpu_us for one in side) for side in (ours, envoy))
+    cpu_us, other_us = (median(pace.cpu_us for pace in side) for side in (ours, envoy))
     note = (
-        f"by CPU; the embedded gateway {median(one.rate for one in ours):,.0f}/s, Envoy with the "
-        f"server {median(one.rate for one in envoy):,.0f}/s and {other_us:.0f} µs CPU; by wall "
+        f"by CPU; the embedded gateway {median(pace.rate for pace in ours):,.0f}/s, Envoy with the "
+        f"server {median(pace.rate for pace in envoy):,.0f}/s and {other_us:.0f} µs CPU; by wall "
         f"clock {wall:.2f}; {CONNECTIONS} connections"
     )
     name = f"rest_{what}_vs_envoy"
@@ -90,20 +90,20 @@ def _figure(what: str, ours: list[Pace], envoy: list[Pace]) -> Figure:
 
 @contextmanager
 def _envoy(upstream: Address) -> Iterator[tuple[Address, int]]:
-    """A transcoder that listens, and its process."""
+    """Start a transcoder; yield its address and its process."""
     program = tools.envoy()
     if isinstance(program, str):
         raise RuntimeError(program)
     with tempfile.TemporaryDirectory(prefix="florin-bench-") as name:
         folder = Path(name)
-        with socket.create_server((_HERE, 0)) as found:
-            port = int(found.getsockname()[1])
+        with socket.create_server((_HERE, 0)) as server:
+            port = int(server.getsockname()[1])
         (folder / "protos").write_bytes(_descriptors().SerializeToString())
         (folder / "envoy.json").write_text(json.dumps(_settings(folder, port, upstream)))
         own = ("--disable-hot-restart", "--concurrency", "2", "--log-level", "warning")
         command = [str(program), "-c", str(folder / "envoy.json"), *own]
-        with (folder / "said").open("wb") as said:
-            process = subprocess.Popen(command, stdout=said, stderr=said)
+        with (folder / "said").open("wb") as text:
+            process = subprocess.Popen(command, stdout=text, stderr=text)
         try:
             _listens(process, (_HERE, port), folder / "said")
             yield (_HERE, port), process.pid
@@ -112,7 +112,7 @@ def _envoy(upstream: Address) -> Iterator[tuple[Address, int]]:
             process.wait(_START_S)
 
 
-def _listens(process: subprocess.Popen[bytes], address: Address, said: Path) -> None:
+def _listens(process: subprocess.Popen[bytes], address: Address, path: Path) -> None:
     end = time.monotonic() + _START_S
     while time.monotonic() < end:
         if process.poll() is not None:
@@ -123,24 +123,24 @@ def _listens(process: subprocess.Popen[bytes], address: Address, said: Path) -> 
             time.sleep(_LOOK_S)
         else:
             return
-    raise RuntimeError(f"Envoy does not start: {said.read_text()[-500:]}")
+    raise RuntimeError(f"Envoy does not start: {path.read_text()[-500:]}")
 
 
 def _descriptors() -> FileDescriptorSet:
-    """The services and all that they import, as Envoy wants them."""
-    found: dict[str, FileDescriptor] = {}
+    """Return the services and all their imports, as Envoy requires."""
+    file_descriptors: dict[str, FileDescriptor] = {}
 
     def add(file: FileDescriptor) -> None:
-        for one in file.dependencies:
-            add(one)
-        found[file.name] = file
+        for file_descriptor in file.dependencies:
+            add(file_descriptor)
+        file_descriptors[file.name] = file
 
     for module in (gateway_pb2, merchant_pb2):
         add(module.DESCRIPTOR)
-    told = FileDescriptorSet()
-    for file in found.values():
-        file.CopyToProto(told.file.add())
-    return told
+    file_descriptor_set = FileDescriptorSet()
+    for file in file_descriptors.values():
+        file.CopyToProto(file_descriptor_set.file.add())
+    return file_descriptor_set
 
 
 def _settings(folder: Path, port: int, upstream: Address) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Verifying signed payments as a confirm does, on the embedded chain and on anvil.
+"""Measure verification of signed payments as in a confirm, on the embedded chain and on anvil.
 
-Limits of the same run: the signature's own mathematics in one thread, and the dry runs alone, given
-to the node in payloads as large as the rail's.
+Limits measured in the same run: the signature's mathematics in one thread, and the dry runs alone,
+sent to the node in payloads as large as the rail's.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import uvloop
-from florin_server.chains.evm.typed_data import digest_of
+from florin_server.chains.evm.typed_data import get_digest
 from florin_server.devnet.evm import DEVNET
-from florin_server.domain.settlement.chain_txs import Accepted
+from florin_server.domain.settlement.chain_txs import SettlementItem
 from florin_server.rails.connection.coalesce import LIMIT
-from florin_server.rails.connection.jsonrpc import Call, HttpTransport, JsonRpc
+from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpcClient, RpcCall
 from florin_server.rails.evm import settler
-from florin_server.rails.evm.paying.terms import Terms, bare, proof
-from florin_server.rails.evm.paying.verify import signature_bytes
+from florin_server.rails.evm.paying.terms import EvmOptionTerms, build_proof, to_address
+from florin_server.rails.evm.paying.verify import parse_signature
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.rails.evm.reading.node import LATEST, call_to
-from florin_server.rails.evm.sending.fees import KEY_GAS, dry_run_gas
-from florin_server.rails.evm.sending.transactions import Signer
-from florin_server.rails.types import Payable, Split
+from florin_server.rails.evm.reading.node import LATEST, build_call
+from florin_server.rails.evm.sending.fees import KEY_GAS, compute_dry_run_gas
+from florin_server.rails.evm.sending.transactions import EvmSigner
+from florin_server.rails.types import PayableAsset, Split
 
 from tests.bench.node import CHAIN_ID, Node, nodes
 from tests.bench.report import Figure
@@ -35,22 +35,22 @@ from tests.support.evm_lab import (
     FEES,
     MERCHANT,
     PRICE,
-    accept,
-    buyer,
-    new_payment,
-    settings,
-    signed,
+    make_buyer,
+    make_chain_settings,
+    make_payment,
+    make_settlement_item,
+    sign_option,
 )
 
 COUNT, ALONE, CONCURRENCY, ROUNDS = sized((400, 100, 100, 3), (3, 2, 2, 1))
-# how a rail tries and reads, where it finds out by itself: the embedded chain, and others
+# the simulation and read strategies that a rail detects: on the embedded chain, and on others
 _WAYS = (("alone", "batch"), ("together", "auto"))
-RELAYER = Signer(b"\x1f" * 32)
+RELAYER = EvmSigner(b"\x1f" * 32)
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Verifications a second, and processor time of this process for each."""
+    """Verifications a second, and this process's processor time for each."""
 
     rate: float
     cpu_ms: float
@@ -58,22 +58,22 @@ class Pace:
 
 def measure(_pool: ProcessPoolExecutor) -> list[Figure]:
     figures = []
-    for name, one in nodes():
-        with one as chain:
+    for name, item in nodes():
+        with item as chain:
             figures += uvloop.run(_measure(name, chain))
     return figures
 
 
 async def _measure(name: str, chain: Node) -> list[Figure]:
     async with opened(name, chain, COUNT) as (rail, items):
-        await together(rail, items)  # warms up
-        asked = rail.rpc.calls, rail.rpc.requests
+        await together(rail, items)  # warm-up
+        request = rail.rpc.call_count, rail.rpc.request_count
         many = _best([await together(rail, items) for _ in range(ROUNDS)])
-        calls, requests = rail.rpc.calls - asked[0], rail.rpc.requests - asked[1]
+        calls, requests = rail.rpc.call_count - request[0], rail.rpc.request_count - request[1]
         single = _best([await alone(rail, items[:ALONE]) for _ in range(ROUNDS)])
         bare_calls = max([await _dry_runs(chain, items) for _ in range(ROUNDS)])
     crypto = max(_crypto(items) for _ in range(ROUNDS))
-    made = COUNT * ROUNDS
+    created = COUNT * ROUNDS
     return [
         Figure(
             f"verify{name}_per_s",
@@ -92,9 +92,9 @@ async def _measure(name: str, chain: Node) -> list[Figure]:
         ),
         Figure(
             f"verify{name}_rpc_calls",
-            calls / made,
+            calls / created,
             "calls",
-            f"for each verification, in {requests / made:.2f} requests",
+            f"for each verification, in {requests / created:.2f} requests",
         ),
         Figure(
             f"verify{name}_alone_per_s",
@@ -108,12 +108,12 @@ async def _measure(name: str, chain: Node) -> list[Figure]:
 @asynccontextmanager
 async def opened(
     name: str, chain: Node, count: int
-) -> AsyncIterator[tuple[EvmRail, list[Accepted]]]:
-    """A rail on a chain, as the service has it by itself, and as many signed payments."""
+) -> AsyncIterator[tuple[EvmRail, list[SettlementItem]]]:
+    """Open a rail on a chain as the service does, with as many signed payments."""
     chain.fill(RELAYER.address)
-    chain.fund([buyer(30_000 + number).address for number in range(count)])
+    chain.fund([make_buyer(30_000 + number).address for number in range(count)])
     trials, reads = _WAYS[bool(name)]
-    chosen = settings(
+    chosen = make_chain_settings(
         chain_id=CHAIN_ID, rpc_url=chain.direct, faucet=False, trials=trials, reads=reads
     )
     rail = EvmRail(chosen, RELAYER, HttpTransport(chain.direct))
@@ -124,18 +124,20 @@ async def opened(
         await rail.close()
 
 
-def sold(rail: EvmRail, number: int) -> Accepted:
-    """A payment with its option, and what its buyer signed."""
-    wallet, payment = buyer(30_000 + number), new_payment(number, ttl_s=10**9)
+def sold(rail: EvmRail, number: int) -> SettlementItem:
+    """Create a payment with its option and the buyer's signature."""
+    wallet, payment = make_buyer(30_000 + number), make_payment(number, ttl_s=10**9)
     token = next(iter(rail.assets.values()))
     payer = f"{rail.chain_id}:{wallet.address.lower()}"
     split = Split(f"{rail.chain_id}:{MERCHANT}", f"{rail.chain_id}:{FEES}", 0, settled=True)
-    option = rail.offers.offer(payment, payer, Payable(payer, token.id), token, PRICE, split, 0)
-    return accept(payment, option, signed(wallet, option))
+    option = rail.offers.build_option(
+        payment, payer, PayableAsset(payer, token.id), token, PRICE, split, 0
+    )
+    return make_settlement_item(payment, option, sign_option(wallet, option))
 
 
-async def together(rail: EvmRail, items: Sequence[Accepted]) -> Pace:
-    """Verifies all, many at once."""
+async def together(rail: EvmRail, items: Sequence[SettlementItem]) -> Pace:
+    """Verify all, many at once."""
     _forget()
     upcoming = iter(items)
 
@@ -149,13 +151,13 @@ async def together(rail: EvmRail, items: Sequence[Accepted]) -> Pace:
 
 
 def _forget() -> None:
-    """Buyers sign once, whereas here the same signatures come again."""
-    proof.cache_clear()
-    digest_of.cache_clear()
+    """Clear the caches: buyers sign once, but here the same signatures repeat."""
+    build_proof.cache_clear()
+    get_digest.cache_clear()
 
 
-async def alone(rail: EvmRail, items: Sequence[Accepted]) -> Pace:
-    """Verifies one after the other."""
+async def alone(rail: EvmRail, items: Sequence[SettlementItem]) -> Pace:
+    """Verify one after another."""
     _forget()
     cpu_s, started = time.process_time(), time.perf_counter()
     for item in items:
@@ -172,17 +174,17 @@ def _best(paces: Sequence[Pace]) -> Pace:
     return max(paces, key=lambda pace: pace.rate)
 
 
-async def _dry_runs(chain: Node, items: Sequence[Accepted]) -> float:
-    """The calls that verifications make, asked without looking at what they are for."""
-    rpc = JsonRpc(HttpTransport(chain.direct))
-    calls: list[Call] = []
+async def _dry_runs(chain: Node, items: Sequence[SettlementItem]) -> float:
+    """Make the calls of verifications without interpreting their results."""
+    rpc = JsonRpcClient(HttpTransport(chain.direct))
+    calls: list[RpcCall] = []
     for item in items:
-        terms, payer = Terms.of(item.option), bare(item.option.payer)
-        given = signature_bytes(item.option, item.confirmation.outputs)
-        data = settler.one(terms.pay(payer, given))
-        gas = dry_run_gas(data, KEY_GAS)
+        terms, payer = EvmOptionTerms.from_option(item.option), to_address(item.option.payer)
+        signature = parse_signature(item.option, item.confirmation.outputs)
+        data = settler.encode_settle_one(terms.build_pay_arguments(payer, signature))
+        gas = compute_dry_run_gas(data, KEY_GAS)
         calls.append(("eth_getCode", (payer, LATEST)))
-        calls.append(call_to(DEVNET.settler, data, sender=RELAYER.address, gas=gas))
+        calls.append(build_call(DEVNET.settler, data, sender=RELAYER.address, gas=gas))
     payloads = [calls[at : at + 2 * LIMIT] for at in range(0, len(calls), 2 * LIMIT)]
     started = time.perf_counter()
     for payload in payloads:
@@ -192,13 +194,15 @@ async def _dry_runs(chain: Node, items: Sequence[Accepted]) -> float:
     return rate
 
 
-def _crypto(items: Sequence[Accepted]) -> float:
-    """Hashing what was signed and recovering who signed it."""
+def _crypto(items: Sequence[SettlementItem]) -> float:
+    """Hash what was signed, and recover the signers."""
     _forget()
     started = time.perf_counter()
     for item in items:
-        terms, payer = Terms.of(item.option), bare(item.option.payer)
-        given = signature_bytes(item.option, item.confirmation.outputs)
-        if not proof(digest_of(terms.message(payer)), payer, given).by_key:
+        terms, payer = EvmOptionTerms.from_option(item.option), to_address(item.option.payer)
+        signature = parse_signature(item.option, item.confirmation.outputs)
+        if not build_proof(
+            get_digest(terms.build_message(payer)), payer, signature
+        ).is_key_signature:
             raise RuntimeError("a signature is not its buyer's")
     return len(items) / (time.perf_counter() - started)

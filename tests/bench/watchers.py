@@ -1,4 +1,4 @@
-"""What it costs to wait: memory of held watch streams and of held long polls."""
+"""Measure the cost of waiting: memory of open watch streams and of long polls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LOOK_S, _QUIET = 0.25, 0.3
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """What to hold open against a server whose memory is looked at."""
+    """Streams and polls to open on a server whose memory is measured."""
 
     pid: int
     grpc: Address
@@ -38,7 +38,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """KiB for each held stream and each held poll, and how fast streams opened."""
+    """KiB per open stream and per long poll, and how fast streams opened."""
 
     stream_kib: float
     poll_kib: float
@@ -48,8 +48,8 @@ class Held:
 def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
     payments = new_payments(florin, pool, STREAMS)
     polls = tuple(
-        http1.request("GET", f"/v1/gateway/payment/{one}/status?maxPollMs=25000", florin.wallet)
-        for one in payments[:POLLS]
+        http1.request("GET", f"/v1/gateway/payment/{text}/status?maxPollMs=25000", florin.wallet)
+        for text in payments[:POLLS]
     )
     hold = Hold(
         florin.pid, florin.grpc, florin.http, grpc_metadata(florin.wallet), tuple(payments), polls
@@ -63,7 +63,7 @@ def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
 
 
 def keep(hold: Hold) -> Held:
-    """Opens everything and looks at the server's memory on the way."""
+    """Open everything, and measure the server's memory in between."""
     return uvloop.run(_keep(hold))
 
 
@@ -97,9 +97,9 @@ async def _hold_polls(hold: Hold) -> list[HttpConnection]:
         early.append(status + body)
 
     for poll in hold.polls:
-        made = await loop.create_connection(lambda: HttpConnection(answered), *hold.http)
-        made[1].ask(poll)
-        connections.append(made[1])
+        connection = await loop.create_connection(lambda: HttpConnection(answered), *hold.http)
+        connection[1].ask(poll)
+        connections.append(connection[1])
     await settled_kib(hold.pid)
     if early:
         raise RuntimeError(f"{len(early)} polls were not held: {early[0]!r}")
@@ -107,7 +107,7 @@ async def _hold_polls(hold: Hold) -> list[HttpConnection]:
 
 
 async def settled_kib(pid: int) -> int:
-    """The server's memory once it has little to do."""
+    """Return the server's memory once it is nearly idle."""
     used = cpu_s(pid)
     while True:
         await asyncio.sleep(_LOOK_S)

@@ -1,7 +1,8 @@
-"""What a whole payment costs on PostgreSQL: the service, the database, and its log.
+"""Measure the whole cost of a payment on PostgreSQL: the service, the database, and its log.
 
-A payment is created, asked for its options, confirmed, polled until it has succeeded, and settled
-with others in one transaction of a chain in another process. The capacity plan is made of it.
+A payment is created, its options are requested, it is confirmed and polled until it succeeds. It is
+settled with others in one transaction of a chain in another process. The capacity plan uses these
+figures.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _TOLD = (
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What was used so far; seconds of processors, transactions, bytes."""
+    """Usage so far: processor seconds, transactions, bytes."""
 
     service_s: float
     chain_s: float
@@ -38,7 +39,7 @@ class Used:
     log: float
 
     def each(self, before: Used) -> Mapping[str, float]:
-        """The same since then, for each payment."""
+        """Return the usage since `before`, per payment."""
         return {
             name: (getattr(self, name) - getattr(before, name)) / COUNT for name in self.__slots__
         }
@@ -47,17 +48,17 @@ class Used:
 def measure(pool: ProcessPoolExecutor) -> list[Figure]:
     server = postgres.OwnServer()
     try:
-        # anvil where there is Node: there the chain is least in the way
-        *_, (where, one) = nodes()
+        # anvil if Node is installed: its own pace is the smallest limit
+        *_, (where, item) = nodes()
         dsn = server.database.dsn
-        with one as chain, shop(chain, TOGETHER, FLORIN_STORE=dsn) as running:
+        with item as chain, shop(chain, TOGETHER, FLORIN_STORE=dsn) as running:
             rounds = [measured(chain, running, pool, server) for _ in range(-1, ROUNDS)][1:]
     finally:
         server.end()
     on = "anvil" if where else "the embedded chain, in another process"
     note = f"{COUNT} payments, at most {TOGETHER} in a transaction, on {on}"
     service_us, server_us, transactions, log, rates = (
-        [one[name] * by for one in rounds]
+        [each_item[name] * by for each_item in rounds]
         for name, by in (
             ("service_s", 1e6), ("server_s", 1e6), ("transactions", 1), ("log", 1), ("rate", 1)
         )
@@ -74,7 +75,7 @@ def measure(pool: ProcessPoolExecutor) -> list[Figure]:
 def measured(
     chain: Node, running: Florin, pool: ProcessPoolExecutor, server: postgres.OwnServer
 ) -> dict[str, float]:
-    """What each of some payments used, and how many were settled in a second (`rate`)."""
+    """Measure the usage per payment, and the payments settled a second (`rate`)."""
     before = _used(chain, running, server)
     rate = settle(running, pool, prepared(chain, running, pool, COUNT))
     return {**_used(chain, running, server).each(before), "rate": rate}
@@ -82,6 +83,6 @@ def measured(
 
 def _used(chain: Node, running: Florin, server: postgres.OwnServer) -> Used:
     dsn = server.database.dsn
-    ((transactions, log),) = postgres.at_once(lambda: postgres.rows(dsn, _TOLD))
+    ((transactions, log),) = postgres.run_coroutine(lambda: postgres.list_rows(dsn, _TOLD))
     service_s, chain_s = running.cpu_s(), chain.cpu_s()
     return Used(service_s, chain_s, server_cpu_s(server.pid), float(transactions), float(log))

@@ -1,8 +1,7 @@
-"""Two processes of one service against one, on PostgreSQL and in front of one chain.
+"""Compare two processes of one service with one, on PostgreSQL and in front of one chain.
 
-Rates say how much more two of them serve here, where caller, database and chain need the same
-cores. What the service and PostgreSQL use for each request says what two of them serve where there
-are cores enough: twice as much, if it is the same.
+Rates show how much more two serve here, where client, database and chain use the same cores. The
+use per request shows what two serve with enough cores: twice as much, if it is equal.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from tests.support.postgres import OwnServer
 
 ROUNDS, SECONDS, COUNT = sized((5, 2.0, 300), (1, 0.1, 3))
 TOGETHER = 50
-# two processes, as many of PostgreSQL, the caller, and the chain
+# two processes, as many for PostgreSQL, the client, and the chain
 _CORES = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A service of so many processes, and the database that is its own."""
+    """A service with a number of processes, and its own database."""
 
     running: Florin
     server: OwnServer
@@ -43,14 +42,14 @@ class Side:
         return self.running.cpu_s() + server_cpu_s(self.server.pid)
 
 
-# how many were served, and in how many seconds
+# the number served, and the seconds
 _Work = Callable[[Side], tuple[int, float]]
 
 
 def measure(pool: ProcessPoolExecutor) -> list[Figure]:
     with ExitStack() as stack:
-        *_, (_, one) = nodes()
-        chain = stack.enter_context(one)
+        *_, (_, item) = nodes()
+        chain = stack.enter_context(item)
         sides = [_side(stack, chain, workers) for workers in ("1", "2")]
         works: dict[str, _Work] = {
             "status": lambda side: _asked(pool, side, _status(pool, side)),
@@ -65,7 +64,7 @@ def _side(stack: ExitStack, chain: Node, workers: str) -> Side:
     stack.callback(server.end)
     dsn = server.database.dsn
     command = ("serve", "--workers", workers)
-    # not taken for an installation that is tried out
+    # so that it does not count as a trial installation
     more = {"FLORIN_STORE": dsn, "FLORIN_DEMO": "false"}
     running = stack.enter_context(shop(chain, TOGETHER, *command, **more))
     return Side(with_accounts(running, server.database), server)
@@ -82,7 +81,7 @@ def _figures(name: str, work: _Work, sides: list[Side]) -> list[Figure]:
     del rates[0], costs[0]
     one_us, two_us = (median(both[i] for both in costs) for i in range(2))
     cores = os.cpu_count() or 1
-    told = f"two processes against one, with {cores} cores for them, PostgreSQL, chain and caller"
+    output = f"two processes against one, with {cores} cores for them, PostgreSQL, chain and caller"
     note = f"service and PostgreSQL use {one_us:,.0f} µs with one process, {two_us:,.0f} with two"
     ratios = [alone / together for alone, together in costs]
     return [
@@ -90,7 +89,7 @@ def _figures(name: str, work: _Work, sides: list[Side]) -> list[Figure]:
             f"workers_{name}_rate",
             rates,
             "×",
-            told,
+            output,
             at_least=1.7 if cores >= _CORES else None,
             peer="one process",
         ),
@@ -99,7 +98,7 @@ def _figures(name: str, work: _Work, sides: list[Side]) -> list[Figure]:
 
 
 def _measured(work: _Work, side: Side) -> tuple[float, float]:
-    """What is served in a second, and the µs of processor time for each."""
+    """Return requests served a second, and µs of processor time per request."""
     before = side.cpu_s()
     count, seconds = work(side)
     return count / seconds, max(side.cpu_s() - before, 0.01) / count * 1e6

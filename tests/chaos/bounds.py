@@ -1,6 +1,6 @@
-"""What attackers of a run cost, and the bounds that hold whoever they are.
+"""Compute the cost of a run's attackers, and check it against bounds that hold for any attacker.
 
-Counted on the chains: a settlement that did not bring what it was sent for is lost gas.
+The cost is counted on the chains: the gas of a settlement that did not pay its payments is lost.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 from florin_server.rails.evm.sending.fees import (
     WALLET_GAS,
-    opening_share,
-    payment_share,
-    transaction_gas,
+    compute_creation_share,
+    compute_payment_share,
+    compute_transaction_gas,
 )
-from florin_server.simulation.audit.facts import Facts
+from florin_server.simulation.audit.facts import StoredFacts
 from florin_server.store.settlement.chain_txs import FAILURES_MAX
 
 from tests.chaos.facts import Chain, Sent
@@ -24,20 +24,22 @@ from tests.chaos.stage import EVM, FAILED_GAS, OPENED, OPTIONS, Stage
 from tests.chaos.story import Story
 from tests.support.solana import ASSETS
 
-# whose accounts have code, or get it
+# accounts that have code, or get it
 _CODED = {Mood.BURNER, Mood.TURNCOAT, Mood.CREATOR}
-# whose payments may be given up
+# payments of these can be given up
 _FAILING = _CODED | {Mood.MOVER, Mood.BROKE}
 _HOUR_S, _DAY_S, _DAY_US = 3600, 86_400, 86_400_000_000
-# calldata of a payment that creates its account, generously
+# calldata of a payment that creates its account, rounded up
 _BYTES = 3_000
-# the most that one payment may use in a transaction of its own
-ONE_MAX = transaction_gas(payment_share(WALLET_GAS, _BYTES) + opening_share(_BYTES), 2 * _BYTES)
-# what a payment uses that moves money
+# the most gas of a single payment in its own transaction
+ONE_MAX = compute_transaction_gas(
+    compute_payment_share(WALLET_GAS, _BYTES) + compute_creation_share(_BYTES), 2 * _BYTES
+)
+# the least gas of a payment that moves money
 _PAID_LEAST = 60_000
 _LATE = "payment {} was paid late, or twice, by "
 _HELD = "payment {} was paid( late)? by .*, and its payer is blocked by screening list"
-_GIVEN_UP = "payment {} is not sent any more: 3 transactions did not pay it"
+_GIVEN_UP = "payment {} is no longer sent: 3 transactions failed to pay it"
 _EXHAUSTED = (
     ("FAILED", "the hour's budget for failed gas is exhausted", FAILED_GAS.chain),
     ("OPENED", "the hour's budget for creating accounts is exhausted", FAILED_GAS.opened_chain),
@@ -45,7 +47,7 @@ _EXHAUSTED = (
 _BUDGETS = (
     *(text for _, text, _ in _EXHAUSTED),
     "the hour's budget of .* for (failed gas|creating accounts) is exhausted",
-    "payers whose payments are paused until .* because they failed",
+    "payers whose payments are paused until .* because too many failed",
 )
 _USED = f"""
     SELECT at_us / 3600000000, sum(gas) FROM failed_gas
@@ -54,28 +56,30 @@ _USED = f"""
 
 
 class Bounds:
-    """The bill of one run; `bad` is what is over a bound."""
+    """The bill of one run; `bad` lists what exceeds a bound."""
 
-    def __init__(self, stage: Stage, facts: Facts, stories: Sequence[Story], now_us: int) -> None:
+    def __init__(
+        self, stage: Stage, facts: StoredFacts, stories: Sequence[Story], now_us: int
+    ) -> None:
         self.bad: list[str] = []
         self.told: dict[str, Any] = {}
         self._stage = stage
         self._facts = facts
-        self._stories = {one.payment_id: one for one in stories if one.payment_id}
+        self._stories = {story.payment_id: story for story in stories if story.payment_id}
         self._now_us = now_us
         self._began_s = 0
 
     def judge(self, chain: Chain, opened: Mapping[str, int]) -> None:
-        """Compares what was spent; `opened` are token accounts that the relayer opened."""
+        """Compare what was spent; `opened` are the token accounts that the relayer opened."""
         self._began_s = chain.began
         self._gas(chain)
         self._rent(opened)
         self._kept(chain)
         self._late_foes()
 
-    def _most(self, what: str, found: int, most: int) -> None:
-        if found > most:
-            self.bad.append(f"{what}: {found}, and {most} at most")
+    def _most(self, what: str, result: int, most: int) -> None:
+        if result > most:
+            self.bad.append(f"{what}: {result}, and {most} at most")
 
     # ---- gas
 
@@ -83,13 +87,13 @@ class Bounds:
         lost: Counter[Mood] = Counter()
         payers: Counter[str] = Counter()
         failures: Counter[str] = Counter()
-        whole = paid = 0
+        full_total = paid = 0
         for sent in chain.settlements:
             failed = {ref: most for ref, most in sent.items.items() if ref not in sent.paid}
-            whole += sent.gas
+            full_total += sent.gas
             paid += len(sent.paid)
             for ref, gas in _lost(sent, failed).items():
-                offered = self._facts.offered[ref]
+                offered = self._facts.offered_payments[ref]
                 lost[self._stories[offered.id].order.mood] += gas
                 payers[offered.payer] += gas
                 failures[offered.id] += sent.worked or len(sent.items) == 1
@@ -105,13 +109,13 @@ class Bounds:
         self.told |= {
             "paid": paid,
             "failed": len(failures),
-            "gas_a_paid_payment": (whole - total) // max(1, paid),
+            "gas_a_paid_payment": (full_total - total) // max(1, paid),
             "gas_a_failed_payment": total // max(1, len(failures)),
             "lost": dict(lost),
             "lost_to_code": by_code,
             "bound": hours * (FAILED_GAS.chain + share),
             "failures": max(failures.values(), default=0),
-            "copied": chain.copied,
+            "copied": chain.copied_count,
         }
 
     # ---- rent
@@ -120,7 +124,7 @@ class Bounds:
         for place, count in opened.items():
             self._most(f"times that {place} was opened", count, 1)
         days = self._now_us // _DAY_US - self._began_s // _DAY_S + 1
-        # the treasury's come on top
+        # the treasury's accounts are additional
         most = days * OPENED["accounts_a_day"] + len(ASSETS)
         self._most("token accounts that were opened", len(opened), most)
         query = "SELECT day, merchant_id, count(*) FROM opened_account GROUP BY 1, 2"
@@ -138,21 +142,23 @@ class Bounds:
         for payment_id, count in counts.items():
             self._most(f"options of {payment_id}", count, OPTIONS["options_per_payment"])
         self.told["options"] = max(counts.values(), default=0)
-        # nothing is remembered of events that are nobody's
-        own = sum(len(events) for events in chain.paid.values())
+        # unrelated events are not remembered
+        own = sum(len(events) for events in chain.payment_events.values())
         self.told["remembered"] = self._stage.told("memory")
         self._most("settlement events that are remembered", self.told["remembered"], own)
 
     # ---- alarms
 
     def alarms(self) -> dict[str, list[str]]:
-        """What the service may say because of attackers, and what it has to."""
+        """Return which alarms attackers may cause, and which they must cause."""
         late = [
             _LATE.format(payment_id)
-            for payment_id in sorted({one.payment_id for one in self._facts.returns})
-            if payment_id not in self._facts.held
-        ] + [_HELD.format(payment_id) for payment_id in self._facts.held]
-        failing = [one.payment_id for one in self._stories.values() if one.order.mood in _FAILING]
+            for payment_id in sorted({refund.payment_id for refund in self._facts.returned_payouts})
+            if payment_id not in self._facts.held_states
+        ] + [_HELD.format(payment_id) for payment_id in self._facts.held_states]
+        failing = [
+            story.payment_id for story in self._stories.values() if story.order.mood in _FAILING
+        ]
         given_up = [
             _GIVEN_UP.format(payment_id)
             for (payment_id,) in self._stage.select(
@@ -171,22 +177,22 @@ class Bounds:
         }
 
     def _late_foes(self) -> None:
-        """Nobody's money comes late, or twice, but that of those who want it to.
+        """Check that only attackers' money comes late or twice.
 
-        Whoever is on a list is held.
+        Money of blocked payers must be held.
         """
-        for payment_id, state in self._facts.held.items():
+        for payment_id, state in self._facts.held_states.items():
             mood = self._stories[payment_id].order.mood
             if mood is not Mood.BLOCKED or state == "held":
                 self.bad.append(f"{payment_id}, {mood}, is {state}")
-        for one in self._facts.returns:
-            mood = self._stories[one.payment_id].order.mood
+        for refund in self._facts.returned_payouts:
+            mood = self._stories[refund.payment_id].order.mood
             if mood not in FOES:
-                self.bad.append(f"{one.payment_id}, {mood}, was paid late, or twice")
+                self.bad.append(f"{refund.payment_id}, {mood}, was paid late, or twice")
 
 
 def _lost(sent: Sent, failed: Mapping[str, int]) -> dict[str, int]:
-    """What each item that was not paid may have used, but no more than all of them did."""
+    """Return the gas each unpaid item can have used, but no more than all of them used."""
     if not failed:
         return {}
     left = sent.gas - _PAID_LEAST * len(sent.paid)

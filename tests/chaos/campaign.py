@@ -1,17 +1,17 @@
-"""Payments of every kind while chains, nodes and the service itself fail.
+"""Make payments of every kind while chains, nodes and the service itself fail.
 
     python -m tests.chaos.campaign [--payments N] [--seeds N] [--seed N] [--embedded] [--folder F]
 
-Buyers pay over REST in every way there is, while a plan that follows from a seed acts: transactions
-get lost, or are refused although they were taken, nodes lag, talk nonsense or say nothing, fees
-rise forty times, blocks come late, not at all, or are replaced as deep as confirmations allow,
-strangers submit what buyers signed, and the service dies by SIGKILL and starts again on what it
-left. One order in five is an attacker's. The chains live in a process of their own and outlive it;
-with --embedded they live in the service, and die with it.
+Buyers pay over REST in every way. A plan derived from a seed causes failures. Transactions get
+lost, or are refused although they were accepted. Nodes lag, return nonsense or do not answer. Fees
+rise forty times. Blocks come late, not at all, or are replaced as deep as confirmations allow.
+Strangers submit what buyers signed. The service dies by SIGKILL and restarts on what it left. One
+order in five is an attacker's. The chains run in a separate process and outlive the service; with
+--embedded they run in the service and die with it.
 
-After each storm every payment has ended: paid once, or dead with the proof on the chain. Balances
-on the chains, the books and the journal agree to the last unit, and nothing is left open. What
-attackers cost is within its bounds.
+After each run every payment has ended: paid once, or dead with the proof on the chain. Balances on
+the chains, the books and the journal agree to the last unit, and nothing is left open. The
+attackers' cost is within its bounds.
 """
 
 from __future__ import annotations
@@ -39,34 +39,34 @@ from tests.chaos.holes import HOLES
 from tests.chaos.plan import FOES, Kill, Mood, Plan, plan
 from tests.chaos.quick import QuickClock
 from tests.chaos.stage import Stage
-from tests.support.loaded import load
+from tests.support.loaded import load_all
 
 PAYMENTS, SEEDS = 300, 20
-SHOWN = 5  # things that were wrong; all of them are in the run's folder
-# what a service may log when nodes fail and leases are taken over; all else is a fault of its own
+SHOWN = 5  # findings shown; all of them are in the run's folder
+# log lines that failing nodes and lease takeovers can cause; all others are bugs of the service
 _ALARMS = (" ERROR ", " CRITICAL ", "Traceback", "Exception", "never retrieved", "never awaited")
 
 
 def fork(work: Callable[[], Coroutine[Any, Any, None]], error: Path, output: Path) -> int:
-    """Does something in a process of its own; 0 is how it ends if all is well."""
+    """Run work in a child process, which exits with 0 on success."""
     child = os.fork()
     if child:
         return child
     status = 9
     try:
-        # what nobody catches is said there
+        # uncaught errors are written there
         with output.open("a") as file:
             os.dup2(file.fileno(), sys.stderr.fileno())
         uvloop.run(work())
         status = 0
-    except BaseException:  # noqa: BLE001  (told to the parent)
+    except BaseException:  # noqa: BLE001  (reported to the parent)
         error.write_text(traceback.format_exc())
     finally:
         os._exit(status)
 
 
 class Run:
-    """One seed: forks the processes, and starts the service again whenever it was killed."""
+    """One seed: fork the processes, and restart the service after each kill."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Run:
         return f"{self.plan.seed}{' embedded' if self._stage.embedded else ''}"
 
     def fork(self) -> int:
-        """Runs in a process of its own."""
+        """Run in a child process."""
         child = os.fork()
         if not child:
             try:
@@ -105,7 +105,7 @@ class Run:
         return child
 
     def result(self) -> dict[str, Any]:
-        """What `run` told in another process; `bad` is empty if all is well."""
+        """Return the result of `run` in the other process; `bad` is empty on success."""
         path = self._root / "result.json"
         if not path.exists():
             return {"bad": ["the run itself failed"], "deaths": 0, "seconds": 0}
@@ -114,7 +114,7 @@ class Run:
     def run(self) -> dict[str, Any]:
         began = time.monotonic()
         QuickClock.begin(self._stage.clock)
-        self._stage.home.open().secrets()
+        self._stage.home.open().get_or_create_secrets()
         try:
             if not self._stage.embedded:
                 self._chains = self._started("chains", self._chains_work)
@@ -144,7 +144,7 @@ class Run:
     def _started(
         self, name: str, work: Callable[[Callable[[], None]], Coroutine[Any, Any, None]]
     ) -> int:
-        """A process that is ready, or dead already."""
+        """Return a process that is ready or already dead."""
         up, ready = os.pipe()
         child = fork(
             lambda: work(lambda: void(os.write(ready, b"."))),
@@ -157,17 +157,17 @@ class Run:
         return child
 
     def _serve(self) -> None:
-        """Starts the service, with its next death ahead."""
+        """Start the service with its next kill planned."""
         while True:
             kill = self._kills.pop(0) if self._kills else None
             self._service = self._started("service", self._service_work(kill))
             if os.waitpid(self._service, os.WNOHANG) == (0, 0):
                 return
-            # it died while it started
+            # it died during its start
             self.deaths += 1
 
     def _until_ended(self, driver: int) -> None:
-        """Returns once the driver has; starts the service again whenever it was killed."""
+        """Return after the driver ends; restart the service after each kill."""
         while True:
             child, status = os.waitpid(-1, 0)
             if child == driver:
@@ -195,35 +195,36 @@ class Run:
                 bad.append(f"the service did not stop in peace: {status}")
         path = self._root / "verdict.json"
         verdict = json.loads(path.read_text()) if path.exists() else {"bad": []}
-        told = verdict.pop("alarms", {"may": [], "must": []})
-        bad += verdict["bad"] + alarms(self._stage.log, told["may"])
-        # what it died of it did not tell
-        missing = unraised(self._stage.log, told["must"])
+        result = verdict.pop("alarms", {"may": [], "must": []})
+        bad += verdict["bad"] + alarms(self._stage.log, result["may"])
+        # each death can lose one alarm
+        missing = unraised(self._stage.log, result["must"])
         if len(missing) > self.deaths:
             bad.append(f"alarms that were not raised: {missing}")
-        return {**verdict, "bad": bad, "alarms": len(told["must"])}
+        return {**verdict, "bad": bad, "alarms": len(result["must"])}
 
 
 def void(_: Any) -> None:
-    """For the sake of what was done."""
+    """Discard a value."""
 
 
 def alarms(log: Path, may: Sequence[str] = ()) -> list[str]:
-    """What the service said that it should never have to; `may` are patterns of what it may."""
+    """Return the log lines that must never occur; `may` has patterns of allowed lines."""
     if not log.exists():
         return []
     lines = log.read_text(errors="replace").splitlines()
     return [
         line
         for line in lines
-        if any(alarm in line for alarm in _ALARMS) and not any(re.search(one, line) for one in may)
+        if any(alarm in line for alarm in _ALARMS)
+        and not any(re.search(text, line) for text in may)
     ]
 
 
 def unraised(log: Path, must: Sequence[str]) -> list[str]:
-    """Alarms (patterns) that the service should have raised, and did not."""
-    said = log.read_text(errors="replace") if log.exists() else ""
-    return [one for one in must if not re.search(one, said)]
+    """Return the patterns of alarms that the service should have raised but did not."""
+    sent_text = log.read_text(errors="replace") if log.exists() else ""
+    return [text for text in must if not re.search(text, sent_text)]
 
 
 def main() -> int:
@@ -240,41 +241,41 @@ def main() -> int:
     parser.add_argument("--foe", type=Mood, choices=FOES, help="attackers of one kind alone")
     parser.add_argument("--folder", type=Path, default=Path("build/chaos"))
     parser.add_argument("--jobs", type=int, default=1, help="seeds at a time")
-    wanted = parser.parse_args()
-    seeds = [wanted.seed] if wanted.seed is not None else list(range(1, wanted.seeds + 1))
+    namespace = parser.parse_args()
+    seeds = [namespace.seed] if namespace.seed is not None else list(range(1, namespace.seeds + 1))
     runs = [
         Run(
-            wanted.folder / f"seed-{seed}",
+            namespace.folder / f"seed-{seed}",
             seed,
-            wanted.payments,
-            embedded=wanted.embedded,
-            hole=wanted.hole,
-            foe=wanted.foe,
+            namespace.payments,
+            embedded=namespace.embedded,
+            hole=namespace.hole,
+            foe=namespace.foe,
         )
         for seed in seeds
     ]
-    results = campaign(runs, wanted.jobs)
+    results = campaign(runs, namespace.jobs)
     show(results)
     return 1 if any(result["bad"] for result in results.values()) else 0
 
 
 def campaign(runs: Sequence[Run], jobs: int = 1) -> dict[str, dict[str, Any]]:
-    """The verdicts by name, so many at a time, each told as it comes."""
+    """Return the verdicts by name; run `jobs` at a time, and print each when it ends."""
     waiting, running, results = list(runs), dict[int, Run](), {}
     while waiting or running:
         while waiting and len(running) < jobs:
-            one = waiting.pop(0)
-            running[one.fork()] = one
+            this_run = waiting.pop(0)
+            running[this_run.fork()] = this_run
         child, _ = os.waitpid(-1, 0)
-        one = running.pop(child)
-        results[one.name] = one.result()
-        shown = {**results[one.name], "bad": results[one.name]["bad"][:SHOWN]}
-        print(f"{one.plan.told()}\n  {json.dumps(shown)}", flush=True)
+        this_run = running.pop(child)
+        results[this_run.name] = this_run.result()
+        shown = {**results[this_run.name], "bad": results[this_run.name]["bad"][:SHOWN]}
+        print(f"{this_run.plan.told()}\n  {json.dumps(shown)}", flush=True)
     return results
 
 
 def show(results: dict[str, dict[str, Any]]) -> None:
-    """Prints a table, a line for each seed."""
+    """Print a table with a line per seed."""
     table = Table(title="Chaos", title_justify="left")
     for name in (
         "seed",
@@ -310,10 +311,10 @@ def show(results: dict[str, dict[str, Any]]) -> None:
 
 
 def _of(result: dict[str, Any], *names: str) -> str:
-    """Parts of a bill."""
+    """Format parts of a bill."""
     return ", ".join(f"{result.get('bill', {}).get(name, 0):,}" for name in names)
 
 
 if __name__ == "__main__":
-    load()
+    load_all()
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""A racing client: many calls at once over REST and gRPC, some of them given up and sent again."""
+"""A racing client: many concurrent calls over REST and gRPC, some abandoned and sent again."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ import aiohttp
 import grpc
 
 from tests.chaos.requests import Request, request
-from tests.support.api import refused
-from tests.support.json import plain
+from tests.support.api import to_api_call_error
+from tests.support.json import to_json
 
 CONCURRENCY = 12
-# how far around the common position in the keys a call may reach
+# how far a call's key can be from the common position
 SPREAD = 3
-# what a client may wait for a server that comes back
+# how long a client waits for a restarting server
 PATIENCE_S = 60
 LOOK_S = 0.02
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a key's call was told. `raw` is the answer's bytes, as text, in its protocol."""
+    """The answer to a key's call. `raw` is the answer's bytes, as text, in its protocol."""
 
     key: str
     what: str
@@ -41,15 +41,15 @@ class Answer:
 
 
 class Gone(Exception):
-    """Nobody answered; the same call has to be sent again."""
+    """The call got no answer; the same call has to be sent again."""
 
 
 class Unprepared(Exception):
-    """What a call needs could not be had."""
+    """A call's requirement could not be created."""
 
 
 class Client:
-    """Calls of one process. `address` is a file that tells where the server is now."""
+    """The calls of one process. `address` is a file with the server's current address."""
 
     def __init__(self, address: Path, seed: int) -> None:
         self._address = address
@@ -64,7 +64,7 @@ class Client:
         self.unanswered = 0
 
     async def run(self, calls: int, a_key: int, progress: Any) -> None:
-        """Makes so many calls, each key getting about so many of them."""
+        """Make `calls` calls, about `a_key` of them per key."""
         await self._dial({})
         upcoming = iter(range(calls))
 
@@ -75,7 +75,7 @@ class Client:
                 if self._chance.random() < 0.1:
                     key = self._chance.randint(0, key)
                 version = int(self._chance.random() < 0.3)
-                # what goes wrong before is among the answers, for the judge to see
+                # earlier failures are among the answers, where the judge sees them
                 with contextlib.suppress(Unprepared):
                     await self._answered(await request(self._prepare, key, version), f"key-{key}")
                 progress()
@@ -83,19 +83,19 @@ class Client:
         await asyncio.gather(*(work() for _ in range(CONCURRENCY)))
         await self._hang_up()
 
-    async def _prepare(self, wanted: Request, key: str) -> dict[str, Any]:
-        answer = await self._answered(wanted, key)
+    async def _prepare(self, expected_request: Request, key: str) -> dict[str, Any]:
+        answer = await self._answered(expected_request, key)
         if answer.status >= 400:
             raise Unprepared
         return answer.body
 
-    async def _answered(self, wanted: Request, key: str) -> Answer:
-        """Sends a call again and again until somebody answers."""
+    async def _answered(self, expected_request: Request, key: str) -> Answer:
+        """Send a call repeatedly until it is answered."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 env = self._env
                 try:
-                    answer = await self._try(wanted, key)
+                    answer = await self._try(expected_request, key)
                 except TimeoutError:
                     self.given_up += 1
                 except Gone:
@@ -105,17 +105,17 @@ class Client:
                     self.answers.append(answer)
                     return answer
 
-    async def _try(self, wanted: Request, key: str) -> Answer:
-        # some are given up at a moment that nobody can foresee
+    async def _try(self, expected_request: Request, key: str) -> Answer:
+        # some are abandoned at an unpredictable moment
         hurry = self._chance.uniform(0, 0.01) if self._chance.random() < 0.1 else None
         call = self._rest if self._chance.random() < 0.5 else self._rpc
         if hurry is None:
-            return await call(wanted, key)
+            return await call(expected_request, key)
         async with asyncio.timeout(hurry):
-            return await call(wanted, key)
+            return await call(expected_request, key)
 
-    async def _rest(self, wanted: Request, key: str) -> Answer:
-        path, body = wanted.http
+    async def _rest(self, expected_request: Request, key: str) -> Answer:
+        path, body = expected_request.http
         headers = {
             "Api-Key": self._env["FLORIN_PARTNER_KEY"],
             "Merchant-Id": self._env["FLORIN_MERCHANT_ID"],
@@ -132,10 +132,12 @@ class Client:
         content = json.loads(text)
         code = content["code"] if answer.status >= 400 else ""
         replayed = "Idempotent-Replayed" in answer.headers
-        return self._answer(wanted, key, "rest", answer.status, code, replayed, text, content)
+        return self._answer(
+            expected_request, key, "rest", answer.status, code, replayed, text, content
+        )
 
-    async def _rpc(self, wanted: Request, key: str) -> Answer:
-        path, message, kind = wanted.rpc
+    async def _rpc(self, expected_request: Request, key: str) -> Answer:
+        path, message, kind = expected_request.rpc
         metadata = (
             ("api-key", self._env["FLORIN_PARTNER_KEY"]),
             ("merchant-id", self._env["FLORIN_MERCHANT_ID"]),
@@ -150,17 +152,26 @@ class Client:
         except grpc.aio.AioRpcError as error:
             if error.code() in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}:
                 raise Gone from error
-            told = refused(error)
-            return self._answer(wanted, key, "grpc", told.http, told.code, False, "", {})
+            api_call_error = to_api_call_error(error)
+            return self._answer(
+                expected_request,
+                key,
+                "grpc",
+                api_call_error.http,
+                api_call_error.code,
+                False,
+                "",
+                {},
+            )
         finally:
             call.cancel()
         replayed = "idempotent-replayed" in entries
         raw = answer.SerializeToString(deterministic=True).hex()
-        return self._answer(wanted, key, "grpc", 200, "", replayed, raw, plain(answer))
+        return self._answer(expected_request, key, "grpc", 200, "", replayed, raw, to_json(answer))
 
     def _answer(
         self,
-        wanted: Request,
+        expected_request: Request,
         key: str,
         protocol: str,
         status: int,
@@ -169,11 +180,16 @@ class Client:
         raw: str,
         body: dict[str, Any],
     ) -> Answer:
-        what = f"{wanted.rpc[0]} {wanted.rpc[1].SerializeToString(deterministic=True).hex()}"
-        return Answer(key, what, protocol, wanted.refused, status, code, replayed, raw, body)
+        what = (
+            f"{expected_request.rpc[0]} "
+            f"{expected_request.rpc[1].SerializeToString(deterministic=True).hex()}"
+        )
+        return Answer(
+            key, what, protocol, expected_request.refused, status, code, replayed, raw, body
+        )
 
     async def _dial(self, seen: dict[str, str]) -> None:
-        """Connects to where the server is, once it is somewhere else than it was seen."""
+        """Connect to the server's new address, if it has changed since `seen`."""
         async with self._dialling:
             while self._env == seen:
                 if self._address.exists():
@@ -181,18 +197,18 @@ class Client:
                 if self._env == seen:
                     await asyncio.sleep(LOOK_S)
                     continue
-                # calls of others may still be on the old ones
-                self._old += [one for one in (self._session, self._channel) if one is not None]
+                # the old connections may still have calls
+                self._old += [item for item in (self._session, self._channel) if item is not None]
                 self._session = aiohttp.ClientSession()
                 self._channel = grpc.aio.insecure_channel(self._env["FLORIN_GRPC_TARGET"])
 
     async def _hang_up(self) -> None:
-        for one in (self._session, self._channel, *self._old):
-            if one is not None:
-                await one.close()
+        for item in (self._session, self._channel, *self._old):
+            if item is not None:
+                await item.close()
 
     def told(self) -> dict[str, Any]:
-        """Everything that it was answered, as JSON values."""
+        """Return all answers as JSON values."""
         return {
             "answers": [asdict(answer) for answer in self.answers],
             "given_up": self.given_up,

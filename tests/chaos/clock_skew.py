@@ -1,9 +1,9 @@
-"""Two machines on PostgreSQL, one of which has a wrong clock, under load.
+"""Run two machines on PostgreSQL under load, one of them with a wrong clock.
 
-The wrong one has the leases first, and is killed with them. No payment is lost or expires early, no
-lease ends later than any lease lasts by the database's clock, and none is taken away from a process
-that renews it. `python -m tests.chaos.clock_skew 20 -3600 3600 86400`; with `blind` behind it the
-wrong one does not follow the database's clock, which has to be found.
+The machine with the wrong clock has the leases first, and is killed with them. No payment is lost
+or expires early. By the database's clock no lease ends later than any lease lasts. No process loses
+a lease that it renews. `python -m tests.chaos.clock_skew 20 -3600 3600 86400`; with `blind` at the
+end the wrong machine does not follow the database's clock, and the campaign must detect it.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ import uvloop
 from tests.chaos.customers import Customer, Told, customers, while_they_pay, wrong
 from tests.support import postgres
 from tests.support.api import RestApi
-from tests.support.command import ROOT, Lasting
+from tests.support.command import ROOT, RunningCommand
 from tests.support.desk import ORDER
-from tests.support.processes import Installation, installed
-from tests.support.skewed import AHEAD, BLIND
-from tests.support.until import until
+from tests.support.processes import ProcessInstallation, open_installation
+from tests.support.skewed import AHEAD_VARIABLE, BLIND_VARIABLE
+from tests.support.until import wait_until
 
 HOUR_S = 3600
 CLOCKS_S = (-HOUR_S, HOUR_S, 24 * HOUR_S)
-# as long as a lease may keep others out whose holder is dead
+# the longest time for which a dead holder's lease can block others
 BLOCKED_S = 30
 # the relayer's and the treasury's; they are taken one after the other
 _LEASES_COUNT = 2
@@ -44,7 +44,7 @@ _PATIENCE_S = 120
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A lease that a process has: by name, holder and epoch; it ends in `left_s`."""
+    """A lease of a process: name, holder and epoch; it ends in `left_s`."""
 
     name: str
     holder: str
@@ -54,10 +54,10 @@ class Taken:
 
 @dataclass
 class Campaign:
-    """What is observed while two machines serve; `bad` is what should not have happened."""
+    """Observations of two serving machines; `bad` lists the violations."""
 
-    at: Installation
-    other: Installation
+    at: ProcessInstallation
+    other: ProcessInstallation
     stories: int
     blind: bool = False
     told: Told = field(default_factory=Told)
@@ -69,84 +69,87 @@ class Campaign:
     async def run(self, session: aiohttp.ClientSession, ahead_s: int) -> None:
         """Run both machines once, the wrong one first."""
         program = [sys.executable, "-m", "tests.support.skewed"]
-        more = {"PYTHONPATH": str(ROOT), AHEAD: str(ahead_s)}
+        more = {"PYTHONPATH": str(ROOT), AHEAD_VARIABLE: str(ahead_s)}
         if self.blind:
-            more[BLIND] = "1"
-        skewed = await asyncio.to_thread(self.other.lasting, "serve", program=program, **more)
+            more[BLIND_VARIABLE] = "1"
+        skewed = await asyncio.to_thread(self.other.start_lasting, "serve", program=program, **more)
         with skewed:
-            before = await until(self._all_taken, patience_s=_PATIENCE_S)
-            with await asyncio.to_thread(self.at.lasting, "serve"):
+            before = await wait_until(self._all_taken, patience_s=_PATIENCE_S)
+            with await asyncio.to_thread(self.at.start_lasting, "serve"):
                 await self._load(session, skewed, before)
 
     async def _load(
-        self, session: aiohttp.ClientSession, skewed: Lasting, before: Sequence[Taken]
+        self, session: aiohttp.ClientSession, skewed: RunningCommand, before: Sequence[Taken]
     ) -> None:
         right, wrong_one = self.at.rest(session), self.other.rest(session)
         for api in (right, wrong_one):
             key = f"open-{len(self.open_ids)}"
-            made = await api.create({**ORDER, "referenceId": key}, key)
-            self.told.created[key] = made["paymentId"]
-            self.open_ids.append(made["paymentId"])
+            created = await api.create({**ORDER, "referenceId": key}, key)
+            self.told.created[key] = created["paymentId"]
+            self.open_ids.append(created["paymentId"])
         stays, leaves = asyncio.Event(), asyncio.Event()
         here, there = [await self._people(api) for api in (right, wrong_one)]
-        runs = [asyncio.create_task(one.run(stays)) for one in here]
-        leaving = [asyncio.create_task(one.run(leaves)) for one in there]
+        runs = [asyncio.create_task(customer.run(stays)) for customer in here]
+        leaving = [asyncio.create_task(customer.run(leaves)) for customer in there]
         try:
             await self._stories([*here, *there], [*runs, *leaving])
             after = await self._leases()
-            if {(one.name, one.epoch) for one in after} != {(o.name, o.epoch) for o in before}:
+            if {(item.name, item.epoch) for item in after} != {(o.name, o.epoch) for o in before}:
                 self.bad.append(f"leases of a process that renews them went: {before}, {after}")
             leaves.set()
             await asyncio.gather(*leaving)
             skewed.process.kill()
-            await asyncio.to_thread(skewed.ended)
-            dead = {one.holder for one in before}
+            await asyncio.to_thread(skewed.wait_ended)
+            dead = {item.holder for item in before}
 
             async def taken_over() -> bool:
-                return all(one.holder not in {"", *dead} for one in await self._leases())
+                return all(item.holder not in {"", *dead} for item in await self._leases())
 
-            await until(taken_over, patience_s=_PATIENCE_S)
+            await wait_until(taken_over, patience_s=_PATIENCE_S)
             await self._stories(here, runs)
             stays.set()
             await asyncio.gather(*runs)
         finally:
-            for one in (*runs, *leaving):
-                one.cancel()
+            for task in (*runs, *leaving):
+                task.cancel()
             await asyncio.gather(*runs, *leaving, return_exceptions=True)
 
     async def _people(self, api: RestApi) -> list[Customer]:
         self.numbers += 1
         people = await customers(self.at, api, self.told, self.numbers, 2)
-        return [one.numbered(10 * self.numbers + n) for n, one in enumerate(people)]
+        return [customer.numbered(10 * self.numbers + n) for n, customer in enumerate(people)]
 
     async def _stories(self, people: list[Customer], runs: list[asyncio.Task[None]]) -> None:
-        """Return when more payments are over, through each of the two."""
-        wanted = [one.stories + self.stories for one in people]
+        """Return when more payments have ended, through both machines."""
+        expected = [customer.stories + self.stories for customer in people]
         await while_they_pay(
-            runs, lambda: all(one.stories >= n for one, n in zip(people, wanted, strict=True))
+            runs,
+            lambda: all(
+                customer.stories >= n for customer, n in zip(people, expected, strict=True)
+            ),
         )
 
     async def _all_taken(self) -> list[Taken]:
-        found = await self._leases()
-        is_all = len(found) == _LEASES_COUNT and all(one.holder for one in found)
-        return found if is_all else []
+        results = await self._leases()
+        is_all = len(results) == _LEASES_COUNT and all(item.holder for item in results)
+        return results if is_all else []
 
     async def _leases(self) -> list[Taken]:
-        """Look at all leases; by the database's clock none may end later than leases last."""
-        rows = await postgres.rows(self.at.env["FLORIN_STORE"], _LEASES)
-        found = [Taken(name, holder, epoch, float(left)) for name, holder, epoch, left in rows]
-        for one in found:
-            self.longest_s = max(self.longest_s, one.left_s)
-            if one.left_s > BLOCKED_S:
-                self.bad.append(f"{one.name} of {one.holder} ends in {one.left_s:.0f} s")
-        return sorted(found, key=lambda one: one.name)
+        """Read all leases; by the database's clock none can end later than leases last."""
+        rows = await postgres.list_rows(self.at.env["FLORIN_STORE"], _LEASES)
+        results = [Taken(name, holder, epoch, float(left)) for name, holder, epoch, left in rows]
+        for item in results:
+            self.longest_s = max(self.longest_s, item.left_s)
+            if item.left_s > BLOCKED_S:
+                self.bad.append(f"{item.name} of {item.holder} ends in {item.left_s:.0f} s")
+        return sorted(results, key=lambda this_item: this_item.name)
 
 
 async def campaign(
     folder: Path, stories: int, clocks_s: Sequence[int], *, blind: bool = False
 ) -> dict[str, Any]:
-    """Return counts of what happened; `bad` is what should not have."""
-    async with installed(folder) as at:
+    """Return counts of what happened; `bad` lists the violations."""
+    async with open_installation(folder) as at:
         home = folder / "elsewhere" / "home"
         await asyncio.to_thread(shutil.copytree, at.home, home)
         run = Campaign(at, replace(at, home=home), stories, blind)
@@ -154,26 +157,26 @@ async def campaign(
         async with aiohttp.ClientSession(connector=connector) as session:
             for ahead_s in clocks_s:
                 await run.run(session, ahead_s)
-            # whatever is left is finished first
-            with await asyncio.to_thread(at.lasting, "serve"):
+            # the rest is finished first
+            with await asyncio.to_thread(at.start_lasting, "serve"):
                 bad = [*run.bad, *await wrong(at, session, run.told)]
-        expired = await postgres.rows(at.env["FLORIN_STORE"], _EXPIRED)
-        bad += [f"{one} expired early" for (one,) in expired]
-        for one in run.open_ids:
-            if (status := await at.status(one)) != "requires_action":
-                bad.append(f"{one}, which nobody paid, is {status}")
+        expired = await postgres.list_rows(at.env["FLORIN_STORE"], _EXPIRED)
+        bad += [f"{item} expired early" for (item,) in expired]
+        for open_id in run.open_ids:
+            if (status := await at.status(open_id)) != "requires_action":
+                bad.append(f"{open_id}, which nobody paid, is {status}")
     counts = {"confirmed": len(run.told.confirmed), "refunds": len(run.told.refunds)}
     return {**counts, "longest_s": round(run.longest_s, 1), "bad": bad}
 
 
 def main() -> None:
-    arguments = [one for one in sys.argv[1:] if one != "blind"]
+    arguments = [text for text in sys.argv[1:] if text != "blind"]
     stories, *clocks_s = map(int, arguments or ("20", *map(str, CLOCKS_S)))
     blind = "blind" in sys.argv
     with tempfile.TemporaryDirectory() as folder:
-        found = uvloop.run(campaign(Path(folder), stories, clocks_s, blind=blind))
-    print(found)
-    sys.exit(bool(found["bad"]))
+        results = uvloop.run(campaign(Path(folder), stories, clocks_s, blind=blind))
+    print(results)
+    sys.exit(bool(results["bad"]))
 
 
 if __name__ == "__main__":

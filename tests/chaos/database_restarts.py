@@ -1,7 +1,7 @@
-"""A database that restarts, and ends connections, while payments are made.
+"""Restart a database, and end its connections, while payments are made.
 
-Nothing that was acknowledged is lost, nothing is done twice, and callers are told nothing but that
-the store does not work at the moment. `python -m tests.chaos.database_restarts 100 500`.
+Nothing acknowledged is lost, and nothing is done twice. The only error that callers see is that the
+store is currently unavailable. `python -m tests.chaos.database_restarts 100 500`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ENDED = (
 
 
 class Load:
-    """Clients that make payments, each again under its key until it is told what became of it."""
+    """Clients that make payments, each repeated under its key until it is answered."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -43,34 +43,34 @@ class Load:
             self.ready.set()
 
     async def _try(self, key: str) -> None:
-        made = store_kit.payment()
-        op = store_kit.create_once(made, store_kit.claim(key), made.id.encode())
+        payment = store_kit.make_payment()
+        op = store_kit.create_once(payment, store_kit.make_claim(key), payment.id.encode())
         try:
-            found = await self._store.write(op)
-            await self._store.reader.payment(made.id)
+            result = await self._store.write(op)
+            await self._store.reader.find_payment(payment.id)
         except StoreUnavailable:
             self.refused += 1
-            # others have their turn
+            # others get their turn
             await asyncio.sleep(0.01)
         else:
-            body = getattr(found, "body", None)
-            self.acknowledged[key] = body.decode() if body is not None else made.id
+            body = getattr(result, "body", None)
+            self.acknowledged[key] = body.decode() if body is not None else payment.id
 
 
 async def campaign(server: postgres.OwnServer, restarts: int, ends: int) -> tuple[Load, float]:
-    """The load, and the longest time after an outage until a payment was made."""
+    """Return the load, and the longest time from an outage to the next payment."""
     store = await open_store(server.database)
     load, longest = Load(store), 0.0
     clients = [asyncio.create_task(load.client()) for _ in range(CLIENTS)]
     outages = [False] * ends + [True] * restarts
     try:
-        for number, whole in enumerate(outages):
-            # all kinds of moments
+        for number, outage in enumerate(outages):
+            # at different moments
             await asyncio.sleep(0.003 * (number % 17))
-            if whole:
+            if outage:
                 await asyncio.to_thread(server.restart)
             else:
-                await postgres.rows(server.database.dsn, _ENDED)
+                await postgres.list_rows(server.database.dsn, _ENDED)
             began = time.monotonic()
             load.ready.clear()
             ready = asyncio.create_task(load.ready.wait())
@@ -84,15 +84,15 @@ async def campaign(server: postgres.OwnServer, restarts: int, ends: int) -> tupl
         for client in clients:
             client.cancel()
         await asyncio.gather(*clients, return_exceptions=True)
-    wrong = await store.survey(history.check())
+    wrong = await store.scan(history.check())
     ids = list(load.acknowledged.values())
-    found = await store.survey(payments.get(ids))
-    stored = await postgres.rows(server.database.dsn, "SELECT count(*) FROM payment")
+    found_payments = await store.scan(payments.find_many(ids))
+    stored = await postgres.list_rows(server.database.dsn, "SELECT count(*) FROM payment")
     await store.close()
     assert wrong == []
-    assert set(found) == set(ids)
+    assert set(found_payments) == set(ids)
     assert len(set(ids)) == len(ids)
-    # what was under way at the end may be there too
+    # the calls pending at the end can be stored too
     assert len(ids) <= stored[0][0] <= len(ids) + CLIENTS
     for client in clients:
         assert client.cancelled()

@@ -1,7 +1,7 @@
-"""Changes what wallets return on EVM chains, in every way that comes to mind.
+"""Mutate what wallets return on EVM chains, in every known way.
 
-A mutant is a list of outputs as JSON texts. Most of them are wrong; some say the same in another
-spelling, and the campaign knows which.
+A mutant is a list of outputs as JSON texts. Most are wrong; some are another encoding of the same
+value, and the campaign knows which.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 
 from eth_account.messages import encode_typed_data
 from eth_account.signers.local import LocalAccount
-from florin_server.chains.evm.signatures import ORDER
+from florin_server.chains.evm.signatures import CURVE_ORDER
 from florin_server.devnet.genesis import DEVNET
-from florin_server.domain.payments.payment import Option, Payment
+from florin_server.domain.payments.payment import Payment, PaymentOption
 
-from tests.support.smart import Smart, smart, wrapped
+from tests.support.smart import ContractAccount, make_contract_account, wrap_signature
 
 KINDS = ("key", "contract", "delegated", "unborn")
 HASH = json.dumps("0x" + "11" * 32)
@@ -26,33 +26,33 @@ HASH = json.dumps("0x" + "11" * 32)
 
 @dataclass(frozen=True)
 class Payer:
-    """An account and the key that signs for it. `smart` tells how it is, or was, created.
+    """An account and the key that signs for it. `smart` is how it is or was created.
 
-    `side_door` is a factory that would create it too, and that nobody allowed. A poor one has
-    nothing to pay with.
+    `side_door` is a factory that is not allowed but would also create it. A poor payer has no
+    money.
     """
 
     kind: str  # one of KINDS
     owner: LocalAccount
     address: str
-    smart: Smart | None = None
+    smart: ContractAccount | None = None
     side_door: str = DEVNET.settler
     poor: bool = False
 
     def wire(self, inner: bytes) -> bytes:
-        """A signature as the account's wallet returns it."""
+        """Return a signature as the account's wallet does."""
         if self.kind != "unborn" or self.smart is None:
             return inner
-        return bytes.fromhex(wrapped(self.smart.factory, self.smart.data, inner)[2:])
+        return bytes.fromhex(wrap_signature(self.smart.factory, self.smart.data, inner)[2:])
 
 
 @dataclass(frozen=True)
 class Case:
-    """One option and the right answer to it."""
+    """One option and its correct answer."""
 
     payer: Payer
     payment: Payment
-    option: Option
+    option: PaymentOption
     document: dict[str, Any]
     inner: bytes = field(repr=False)
 
@@ -64,7 +64,7 @@ class Case:
         return self.around(json.dumps("0x" + data.hex()))
 
     def around(self, last: str) -> list[str]:
-        """The outputs that end with a text."""
+        """Return outputs that end with a text."""
         return [*(HASH for _ in self.option.actions[:-1]), last]
 
 
@@ -74,27 +74,27 @@ def sign(owner: LocalAccount, document: dict[str, Any]) -> bytes:
 
 
 def twins(inner: bytes) -> list[bytes]:
-    """65 bytes that stand for the same signature: s in either half, v from 27 on."""
+    """Return 65-byte encodings of the same signature: s in either half, v from 27 on."""
     r, s, v = inner[:32], int.from_bytes(inner[32:64], "big"), inner[64]
-    return [inner, r + (ORDER - s).to_bytes(32, "big") + bytes([55 - v])]
+    return [inner, r + (CURVE_ORDER - s).to_bytes(32, "big") + bytes([55 - v])]
 
 
 def spellings(inner: bytes) -> list[bytes]:
-    """The bytes that a key's signature may be written in, and no others."""
+    """Return all valid encodings of a key's signature."""
     counted = twins(inner)
-    parities = [one[:64] + bytes([one[64] - 27]) for one in counted]
+    parities = [item[:64] + bytes([item[64] - 27]) for item in counted]
     s = int.from_bytes(inner[32:64], "big") | (inner[64] - 27) << 255
     return [*counted, *parities, inner[:32] + s.to_bytes(32, "big")]
 
 
-# ---- ways to change an answer
+# ---- mutations of an answer
 
 
-def flipped(case: Case, others: Sequence[Case], rng: random.Random) -> list[str]:
+def flipped(case: Case, cases: Sequence[Case], rng: random.Random) -> list[str]:
     return case.outputs(spoiled(case.good, rng))
 
 
-def flipped_inside(case: Case, others: Sequence[Case], rng: random.Random) -> list[str]:
+def flipped_inside(case: Case, cases: Sequence[Case], rng: random.Random) -> list[str]:
     return case.outputs(case.payer.wire(spoiled(case.inner, rng)))
 
 
@@ -122,13 +122,13 @@ def spoiled(data: bytes, rng: random.Random) -> bytes:
     return bytes(raw)
 
 
-def respelled(case: Case, others: Sequence[Case], rng: random.Random) -> list[str]:
-    """The same signature in all the forms that signatures have."""
+def respelled(case: Case, cases: Sequence[Case], rng: random.Random) -> list[str]:
+    """Encode the same signature in any of its forms."""
     inner = rng.choice(
         (
             *spellings(case.inner),
             case.inner[:32]
-            + (int.from_bytes(case.inner[32:64], "big") + ORDER).to_bytes(33, "big")[-32:]
+            + (int.from_bytes(case.inner[32:64], "big") + CURVE_ORDER).to_bytes(33, "big")[-32:]
             + case.inner[64:],
             case.inner[:64] + bytes([case.inner[64] + 8]),
             case.inner[64:] + case.inner[:64],
@@ -145,8 +145,8 @@ def recased(text: str, rng: random.Random) -> str:
     return rng.choice((text, text.upper(), text.title(), text.swapcase()))
 
 
-def misspelled(case: Case, others: Sequence[Case], rng: random.Random) -> list[str]:
-    """The right bytes in texts that are not hex as it is agreed on."""
+def misspelled(case: Case, cases: Sequence[Case], rng: random.Random) -> list[str]:
+    """Encode the correct bytes in texts that are not the agreed hex."""
     text = case.good.hex()
     at = rng.randrange(len(text))
     wide = "".join(chr(ord(digit) + 0xFEE0) for digit in text)
@@ -173,32 +173,32 @@ def misspelled(case: Case, others: Sequence[Case], rng: random.Random) -> list[s
             "0x",
         )
     )
-    # half of a character is told by its escape only, whoever writes JSON
+    # half of a surrogate pair needs an escape, in any JSON
     escaped = "\ud800" in spelled or rng.random() < 0.5
     return case.around(json.dumps(spelled, ensure_ascii=escaped))
 
 
-def swapped(case: Case, others: Sequence[Case], rng: random.Random) -> list[str]:
-    """What answers another option, or carries another account's beginning."""
-    other = rng.choice(others)
+def swapped(case: Case, cases: Sequence[Case], rng: random.Random) -> list[str]:
+    """Answer another option, or add another account's wrapper."""
+    other = rng.choice(cases)
     inner = rng.choice((other.good, other.inner, other.payer.wire(case.inner)))
     return case.outputs(rng.choice((inner, case.payer.wire(inner))))
 
 
-def retyped(case: Case, others: Sequence[Case], rng: random.Random) -> list[str]:
-    """The payer's own signature of something else."""
+def retyped(case: Case, cases: Sequence[Case], rng: random.Random) -> list[str]:
+    """Sign something else with the payer's key."""
     document = json.loads(json.dumps(case.document))
     part = rng.choice((document["message"], document["message"], document["domain"]))
     if isinstance(part.get("permitted"), dict) and rng.random() < 0.5:
         part = part["permitted"]
     name = rng.choice([name for name, value in part.items() if isinstance(value, str)])
-    part[name] = instead(name, part[name], rng.choice(others), rng)
+    part[name] = instead(name, part[name], rng.choice(cases), rng)
     owner = case.payer.owner
     return case.outputs(case.payer.wire(sign(owner, document)))
 
 
 def instead(name: str, value: str, other: Case, rng: random.Random) -> str:
-    """Another value of the same type."""
+    """Return another value of the same type."""
     if name in {"name", "version"}:
         return rng.choice(("", "1", value + " ", value.lower() + "x"))
     if len(value) == 42:
@@ -210,12 +210,12 @@ def instead(name: str, value: str, other: Case, rng: random.Random) -> str:
     return f"0x{changed:064x}" if len(value) == 66 else hex(changed)
 
 
-def rewrapped(case: Case, others: Sequence[Case], rng: random.Random) -> list[str]:
-    """Signatures in wrappers of all kinds (ERC-6492), good ones among them."""
-    own = case.payer.smart or smart(case.payer.owner)
-    other = rng.choice(others).payer.smart or smart(case.payer.owner, salt=9)
+def rewrapped(case: Case, cases: Sequence[Case], rng: random.Random) -> list[str]:
+    """Wrap signatures (ERC-6492) in all ways, including correct ones."""
+    own = case.payer.smart or make_contract_account(case.payer.owner)
+    other = rng.choice(cases).payer.smart or make_contract_account(case.payer.owner, salt=9)
     factory, data, inner = own.factory, own.data, rng.choice(twins(case.inner))
-    # mostly one thing is wrong
+    # usually one part is wrong
     wrong = {rng.randrange(4) for _ in range(rng.choice((1, 1, 2, 3)))}
     if 0 in wrong:
         nobody, door = "0x" + "00" * 20, case.payer.side_door
@@ -226,20 +226,20 @@ def rewrapped(case: Case, others: Sequence[Case], rng: random.Random) -> list[st
         data = rng.choice((other.data, b"", longer, own.data[:-1], spoiled(data, rng), filled))
     if 2 in wrong:
         inner = rng.choice((spoiled(case.inner, rng), b"", case.good))
-    whole = bytes.fromhex(wrapped(factory, data, inner)[2:])
+    total = bytes.fromhex(wrap_signature(factory, data, inner)[2:])
     if 3 in wrong:
-        whole = unpacked(whole, rng)
-    return case.outputs(whole)
+        total = unpacked(total, rng)
+    return case.outputs(total)
 
 
-def unpacked(whole: bytes, rng: random.Random) -> bytes:
-    """A wrapper whose words do not fit each other."""
-    body, magic = whole[:-32], whole[-32:]
+def unpacked(total: bytes, rng: random.Random) -> bytes:
+    """Return a wrapper with inconsistent words."""
+    body, magic = total[:-32], total[-32:]
     match rng.randrange(5):
         case 0:
-            at = 32 * rng.randrange(len(whole) // 32)
-            word = rng.choice((2**256 - 1, 2**255, 2**64, 2**32, len(whole), 96, 0, 31, 1))
-            return whole[:at] + word.to_bytes(32, "big") + whole[at + 32 :]
+            at = 32 * rng.randrange(len(total) // 32)
+            word = rng.choice((2**256 - 1, 2**255, 2**64, 2**32, len(total), 96, 0, 31, 1))
+            return total[:at] + word.to_bytes(32, "big") + total[at + 32 :]
         case 1:
             return spoiled(body, rng) + magic
         case 2:
@@ -250,8 +250,8 @@ def unpacked(whole: bytes, rng: random.Random) -> bytes:
             return body[: rng.randrange(len(body))] + magic
 
 
-def shaped(case: Case, others: Sequence[Case], rng: random.Random) -> list[str]:
-    """The right text in JSON of another shape."""
+def shaped(case: Case, cases: Sequence[Case], rng: random.Random) -> list[str]:
+    """Put the correct text into JSON of another shape."""
     text = "0x" + case.good.hex()
     deep = rng.choice((1, 100, 2000))
     last = rng.choice(
@@ -276,7 +276,7 @@ def shaped(case: Case, others: Sequence[Case], rng: random.Random) -> list[str]:
             '"\x00"',
             "NaN",
             "1e999999",
-            json.dumps(rng.choice(others).outputs(case.good)),
+            json.dumps(rng.choice(cases).outputs(case.good)),
         )
     )
     good = json.dumps(text)

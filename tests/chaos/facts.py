@@ -1,4 +1,4 @@
-"""What a storm leaves on the EVM chain, beyond what every run does: what attackers cost."""
+"""Read what a chaos run leaves on the EVM chain beyond every run's facts: the cost of attackers."""
 
 from __future__ import annotations
 
@@ -7,53 +7,60 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from florin_server.chains.evm import abi
-from florin_server.simulation.audit.blocks import EvmChain, gas_of, paid_in
+from florin_server.simulation.audit.blocks import (
+    AuditedEvmChain,
+    compute_gas_cost,
+    list_payment_events,
+)
 from florin_server.simulation.audit.ground import TOKENS, USD
 
 from tests.chaos.story import SAVINGS
 from tests.chaos.stranger import ADDRESS, pays_of
 
-_TRANSFER = abi.topic("Transfer(address,address,uint256)")
+_TRANSFER = abi.encode_topic("Transfer(address,address,uint256)")
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A settlement in a block: what it brought by reference, and which of that it paid."""
+    """A settlement in a block: its items by reference, and which of them it paid."""
 
     hash: str
     gas: int
     worked: bool
-    items: dict[str, int]  # with what each may use
+    items: dict[str, int]  # with the gas that each can use
     paid: frozenset[str]
 
 
 @dataclass
-class Chain(EvmChain):
+class Chain(AuditedEvmChain):
     """An EVM chain, block by block.
 
-    What `buyers` have was read after block `since`; `relayers` settle. Addresses are lower-case.
+    The balances of `buyers` were read after block `since`; `relayers` settle. Addresses are
+    lower-case.
     """
 
     relayers: frozenset[str] = frozenset()
     buyers: frozenset[str] = frozenset()
     since: int = 0
-    began: int = 0  # Unix seconds, of the first block that was looked at
+    began: int = 0  # Unix seconds of the first block that was read
     gas_since: Counter[str] = field(default_factory=Counter)  # since buyers' balances were read
-    saved: Counter[str] = field(default_factory=Counter)  # what buyers moved away by themselves
+    saved: Counter[str] = field(default_factory=Counter)  # what buyers moved away themselves
     given: Counter[str] = field(default_factory=Counter)  # coin from the stranger
     settlements: list[Sent] = field(default_factory=list)  # of relayers
 
-    def begins(self, number: int, time: int) -> None:
+    def start_block(self, number: int, time: int) -> None:
         if number == self.since:
             self.began = time
 
-    def take(self, number: int, sent: dict[str, Any], receipt: dict[str, Any], time: int) -> None:
-        super().take(number, sent, receipt, time)
+    def add_transaction(
+        self, number: int, sent: dict[str, Any], receipt: dict[str, Any], time: int
+    ) -> None:
+        super().add_transaction(number, sent, receipt, time)
         sender = sent["from"].lower()
         if sender in self.relayers:
             self._settlement(sent, receipt)
         if number > self.since:
-            self.gas_since[sender] += gas_of(receipt)
+            self.gas_since[sender] += compute_gas_cost(receipt)
             self._moved(receipt)
             if sender == ADDRESS and receipt["status"] == "0x1":
                 self.given[sent["to"].lower()] += int(sent["value"], 16)
@@ -76,7 +83,11 @@ class Chain(EvmChain):
                 hash=sent["hash"],
                 gas=int(receipt["gasUsed"], 16),
                 worked=receipt["status"] == "0x1",
-                items={"0x" + one.ref.hex(): one.gas for pays in lists for one in pays},
-                paid=frozenset(event["ref"] for event in paid_in(receipt)),
+                items={
+                    "0x" + arguments.ref.hex(): arguments.gas
+                    for pays in lists
+                    for arguments in pays
+                },
+                paid=frozenset(event["ref"] for event in list_payment_events(receipt)),
             )
         )

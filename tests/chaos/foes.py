@@ -1,6 +1,6 @@
-"""Buyers who attack: each kind costs the relayers something, or pays what it should not be able to.
+"""Buyers who attack: each kind costs the relayers something, or tries to pay in a forbidden way.
 
-What they hand in over REST is what wallets hand in; all else they do on the chains.
+They call REST as wallets do; everything else they do on the chains.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from florin.v1 import held_pb2, screening_pb2
 from florin_server.chains.solana import spl
 from florin_server.devnet.evm import DEVNET
-from florin_server.devnet.solana import SOLNET
+from florin_server.devnet.solana import SOLANA_DEVNET
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.sending.fees import WALLET_GAS
-from florin_server.rails.evm.settler import Pay
+from florin_server.rails.evm.settler import PayArguments
 from solders.keypair import Keypair
 
 from tests.chaos.meddler import Meddler
@@ -25,32 +25,32 @@ from tests.chaos.plan import Mood, Way
 from tests.chaos.quick import QuickClock
 from tests.chaos.stage import EVM, USD, Stage, crook
 from tests.chaos.till import LOOK_S, ChainRefused
-from tests.support.api import Refused
+from tests.support.api import ApiCallError
 from tests.support.solana import ASSETS
-from tests.support.wallet import params_of, typed_data_of
+from tests.support.wallet import get_params, get_typed_data
 
 if TYPE_CHECKING:
     from tests.chaos.story import Story, Teller
 
-# for one that is put off
+# the deadline of a postponed payment
 _FOREVER = 2**64
 _WORD = 32
-# where `pay` has the end of what it is given: behind the selector, the offset, and four words
+# where `pay` has its deadline: after the selector, the offset, and four words
 _END_AT = 4 + 5 * _WORD
 _TRANSFER = bytes.fromhex("a9059cbb")
-# of the machine: how long money is away, and how long it is there
+# in machine time: how long the money is away, and how long it is back
 _MOVED_S = (0.15, 0.3)
 _VERDICTS = (
     held_pb2.HELD_PAYMENT_VERDICT_RELEASE,
     held_pb2.HELD_PAYMENT_VERDICT_RETURN,
     held_pb2.HELD_PAYMENT_VERDICT_KEEP,
 )
-# looks until money is back that came too late; after that the verdict tells
+# looks for the return of late money; after that the audit decides
 _LOOKS = 600
 
 
 class Foes:
-    """What attackers of one run do, in the place of paying."""
+    """The attackers of one run, which act instead of paying."""
 
     def __init__(self, stage: Stage, teller: Teller, clock: QuickClock) -> None:
         self._stage = stage
@@ -73,16 +73,16 @@ class Foes:
         }
 
     async def act(self, story: Story) -> None:
-        """Does it; what is refused is left."""
+        """Attack; ignore refusals."""
         await self._ways[story.order.mood](story)
 
     # ---- accounts that burn gas
 
     async def _signs(self, story: Story) -> None:
-        """Confirms a signature if one is taken."""
+        """Confirm a signature if one is requested."""
         option = await self._teller.option(story)
         if option is None or option["actions"][0]["type"] == "build":
-            # no signatures of such accounts are taken for the rest of the hour
+            # no signatures of such accounts are accepted for the rest of the hour
             return
         actions = option["actions"]
         purse = self._purses.of(story.order)
@@ -130,7 +130,7 @@ class Foes:
     # ---- money that comes too late, or twice
 
     async def _pays_late(self, story: Story) -> None:
-        """Puts the end of its payment off, and pays; at a price that is over, if it has one."""
+        """Postpone the deadline and pay, after the price has expired if the payment has a price."""
         order, till, purse = story.order, self._till, self._purses.of(story.order)
         option = await self._teller.option(story)
         if option is None:
@@ -138,7 +138,7 @@ class Foes:
         actions = await self._teller.actions(story, option)
         async with purse.busy:
             await purse.perform(till.evm, actions[:-1])
-            (call,) = params_of(actions[-1])
+            (call,) = get_params(actions[-1])
             data = bytes.fromhex(call["data"][2:])
             end = int.from_bytes(data[_END_AT : _END_AT + _WORD], "big")
             if order.way is Way.COIN and order.variant % 2:
@@ -157,14 +157,14 @@ class Foes:
         await till.patiently(lambda: till.api.call("POST", path, headers))
 
     async def _passed(self, end_s: int) -> None:
-        """Returns after a second of the service; others put its clock on."""
+        """Return when the service's clock has passed the time; others advance that clock."""
         while True:
             if self._clock.now_us() > end_s * 1_000_000:
                 return
             await asyncio.sleep(LOOK_S)
 
     async def _returned(self, story: Story) -> None:
-        """Waits until money is on its way back, for some time."""
+        """Wait a limited time until the money is on its way back."""
         query = f"SELECT 1 FROM payout WHERE payment_id = '{story.payment_id}' AND kind = 'return'"
         for _ in range(_LOOKS):
             if self._stage.select(query):
@@ -172,7 +172,7 @@ class Foes:
             await asyncio.sleep(LOOK_S)
 
     async def _pays_twice(self, story: Story) -> None:
-        """By signature, which it or a stranger hands in, and by a transaction of its own."""
+        """Pay by signature, submitted by the buyer or a stranger, and by a separate transaction."""
         purse = self._purses.of(story.order)
         option = await self._teller.option(story)
         if option is None:
@@ -192,14 +192,16 @@ class Foes:
         if paid:
             await self._returned(story)
 
-    def _route(self, story: Story, option: dict[str, Any], payer: str, signature: bytes) -> Pay:
-        """What is public as soon as one of several payments of a route is in a block."""
+    def _route(
+        self, story: Story, option: dict[str, Any], payer: str, signature: bytes
+    ) -> PayArguments:
+        """Return what is public once one of a route's payments is in a block."""
         ((text,),) = self._stage.select(
             f"SELECT terms FROM payment_option WHERE payment_id = '{story.payment_id}'"
             f" AND id = '{option['id']}'"
         )
         terms = json.loads(text)
-        return Pay(
+        return PayArguments(
             token=terms["token"],
             payer=payer,
             value=int(terms["value"]),
@@ -213,14 +215,14 @@ class Foes:
             signature=signature,
         )
 
-    async def _settle(self, pay: Pay) -> None:
+    async def _settle(self, pay: PayArguments) -> None:
         helper = self._purses.helper
         async with helper.busy:
             to = bytes.fromhex(DEVNET.settler[2:])
-            await helper.push(self._till.evm, gas=600_000, to=to, data=settler.settle([pay]))
+            await helper.push(self._till.evm, gas=600_000, to=to, data=settler.encode_settle([pay]))
 
-    async def _pay(self, purse: Any, pay: Pay) -> bool:
-        """Pays what was signed for once more; True if that is in a block."""
+    async def _pay(self, purse: Any, pay: PayArguments) -> bool:
+        """Pay once more with a direct transaction; return whether it is in a block."""
         async with purse.busy:
             words = bytes.fromhex(DEVNET.settler[2:]).rjust(_WORD, b"\0")
             words += pay.value.to_bytes(_WORD, "big")
@@ -231,14 +233,14 @@ class Foes:
                 data=bytes.fromhex("095ea7b3") + words,
             )
             to = bytes.fromhex(DEVNET.settler[2:])
-            call = settler.pay(pay)
+            call = settler.encode_pay(pay)
             paid: bool = await purse.push(self._till.evm, gas=400_000, to=to, data=call)
         return paid
 
     # ---- money of those who are not served
 
     async def _pays_blocked(self, story: Story) -> None:
-        """Asks what to send, gets onto a list, and sends; the operator says what becomes of it."""
+        """Fetch the call, get onto a blocklist, and send it; the operator resolves the money."""
         order, till, purse = story.order, self._till, self._purses.of(story.order)
         option = await self._teller.option(story)
         if option is None:
@@ -248,7 +250,7 @@ class Foes:
             name=f"storm-{order.n}", digest=f"{order.n:064x}", last=True, addresses=[purse.address]
         )
         await till.operate("ImportScreeningList", screened)
-        (call,) = params_of(action)
+        (call,) = get_params(action)
         async with purse.busy:
             await purse.push(
                 till.evm,
@@ -259,8 +261,8 @@ class Foes:
             )
         query = f"SELECT id FROM held_money WHERE payment_id = '{story.payment_id}'"
         for _ in range(_LOOKS):
-            if found := self._stage.select(query):
-                await self._judge(found[0][0], _VERDICTS[order.variant % len(_VERDICTS)])
+            if results := self._stage.select(query):
+                await self._judge(results[0][0], _VERDICTS[order.variant % len(_VERDICTS)])
                 return
             await asyncio.sleep(LOOK_S)
 
@@ -273,20 +275,21 @@ class Foes:
     # ---- what relayers pay for others
 
     async def _creates(self, story: Story) -> None:
-        """Lets its account be created with the payment, again and again a new one."""
+        """Have the account created with the payment; each payment has a new account."""
         option = await self._teller.option(story)
         if option is None or option["actions"][0]["type"] == "build":
             return
         smart = self._purses.of(story.order).smart
-        output = smart.wrap(typed_data_of(option["actions"][-1]))
+        output = smart.wrap(get_typed_data(option["actions"][-1]))
         await self._hand_in(story, option, [output])
 
     async def _registers(self, story: Story) -> None:
-        """Wants to be paid where the relayer, or the operator, is: returns would feed that."""
+        """Try to be paid at the relayer's or the operator's account, which returns would feed."""
         till, (evm, solana) = self._till, self._stage.treasuries()
-        own = [(USD, f"{EVM}:{one}") for one in (evm, *self._stage.relayers(), DEVNET.settler)]
+        own = [(USD, f"{EVM}:{text}") for text in (evm, *self._stage.relayers(), DEVNET.settler)]
         own += [
-            (ASSETS[1], f"{SOLNET.chain_id}:{one}") for one in (solana, self._stage.solana_relayer)
+            (ASSETS[1], f"{SOLANA_DEVNET.chain_id}:{text}")
+            for text in (solana, self._stage.solana_relayer)
         ]
         headers = self._teller.headers(story.order)
         path = f"/v1/merchants/{headers['Merchant-Id']}/settlements/crypto"
@@ -295,19 +298,21 @@ class Foes:
             try:
                 keyed = {**headers, "Idempotency-Key": f"{story.order.n} {destination}"}
                 await till.patiently(partial(till.api.call, "POST", path, keyed, body))
-            except Refused as refusal:
+            except ApiCallError as refusal:
                 if refusal.issues:
                     continue
                 till.bad.append(f"{destination} is refused for nothing: {refusal}")
             till.bad.append(f"a merchant is paid at {destination}")
 
     async def _closes(self, story: Story) -> None:
-        """Is the merchant too, and has the relayer open the account that it closes after."""
+        """Act as the merchant too: have the relayer open an account, and close it afterwards."""
         till, order, node = self._till, story.order, self._till.solana
         owner = crook(order.n % 3)
-        token = SOLNET.tokens[0]
+        token = SOLANA_DEVNET.tokens[0]
         place = str(
-            spl.associated(owner.pubkey(), spl.pubkey(token.address), spl.pubkey(token.program))
+            spl.derive_associated_address(
+                owner.pubkey(), spl.parse_pubkey(token.address), spl.parse_pubkey(token.program)
+            )
         )
         await self._registers(story)
         option = await self._teller.option(story, patience=20)
@@ -326,5 +331,5 @@ class Foes:
             try:
                 await node.close_out(owner, place, self._funders[order.n % 256])
             except ChainRefused:
-                # another of its payments came, or went, meanwhile
+                # another of its payments arrived or left meanwhile
                 return

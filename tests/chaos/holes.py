@@ -1,9 +1,9 @@
-"""Holes that are planted in the service, each one that was there once: a storm has to find them.
+"""Plant known bugs in the service, each of which once existed: a chaos run must find them.
 
     python -m tests.chaos.holes [NAME]
 
-Runs a short storm for each, in which all attackers are of the kind that it lets through, and tells
-what the judge said. Ends with 1 if one was not found.
+Run a short chaos run per bug, with attackers only of the kind that exploits it, and print the
+findings. Exit with 1 if one was not found.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from florin_server.flows.accounts import own_accounts
-from florin_server.rails.evm.paying.terms import Terms
+from florin_server.rails.evm.paying.terms import EvmOptionTerms
 from florin_server.store.engine.query import Op, operation
 from florin_server.store.settlement import token_accounts
 from florin_server.workers.settlement.direct_payments import DirectPayments
-from florin_server.workers.settlement.gas_spending import Spending
-from florin_server.workers.settlement.late_payments import LateMoney
+from florin_server.workers.settlement.gas_spending import GasBudgets
+from florin_server.workers.settlement.late_payments import LatePayments
 
 from tests.chaos.plan import Mood
 
@@ -30,7 +30,7 @@ PAYMENTS, SEED = 24, 1
 
 @dataclass(frozen=True)
 class Hole:
-    """What makes it, who uses it, and what the judge says of it."""
+    """A planted bug: how to plant it, which attacker uses it, and what the audit reports."""
 
     plant: Callable[[], None]
     foe: Mood
@@ -38,27 +38,27 @@ class Hole:
 
 
 def _without_budgets() -> None:
-    """Nothing that fails is counted: it is sent again and again."""
+    """Count no failures, so that failing payments are sent again and again."""
 
     async def nothing(*_: Any) -> tuple[()]:
         return ()
 
-    Spending._spent = nothing  # noqa: SLF001  (a hole is inside)
+    GasBudgets._list_gas_spending = nothing  # noqa: SLF001  (planted bug)
 
 
 def _without_nonces() -> None:
-    """What moves the money as it was offered proves it, whenever it came and by what way."""
-    Terms.proven_by = Terms._moved_by  # noqa: SLF001  (a hole is inside)
-    Terms.resembled_by = lambda *_: False
+    """Accept any transfer of the offered amounts as proof, at any time and in any way."""
+    EvmOptionTerms.is_proven_by = EvmOptionTerms._is_moved_by  # noqa: SLF001  (planted bug)
+    EvmOptionTerms.is_resembled_by = lambda *_: False
 
 
 def _without_returns() -> None:
-    """What comes late, or twice, is kept."""
-    LateMoney.add = lambda *_, **__: None
+    """Keep late and duplicate payments."""
+    LatePayments.add = lambda *_, **__: None
 
 
 def _without_claims() -> None:
-    """Nobody remembers which token accounts were opened."""
+    """Forget which token accounts were opened."""
 
     @operation
     def claim(*_: Any) -> Op[None]:
@@ -67,42 +67,42 @@ def _without_claims() -> None:
     @operation
     def openable(openings: Any, *_: Any) -> Op[Any]:
         yield from ()
-        return frozenset(one.place for one in openings)
+        return frozenset(opening.place for opening in openings)
 
     token_accounts.claim = claim
-    token_accounts.openable = openable
+    token_accounts.filter_openable = openable
 
 
 def _without_references() -> None:
-    """What a wallet sends pays only once the wallet has said so."""
+    """Bind a direct payment only after the wallet's confirm."""
 
     async def leave(*_: Any) -> None:
         return
 
-    DirectPayments._bind = leave  # noqa: SLF001  (a hole is inside)
+    DirectPayments._bind = leave  # noqa: SLF001  (planted bug)
 
 
 def _without_forgetting() -> None:
-    """Settlement events of others are remembered too."""
-    inner = DirectPayments.take
+    """Remember unrelated settlement events too."""
+    inner = DirectPayments.take_events
 
     async def take(self: Any, events: Any, accepted: Any) -> None:
         for event in events:
-            self._evidence.add_paid(event)
+            self._evidence.add_event(event)
         await inner(self, events, accepted)
 
-    DirectPayments.take = take
+    DirectPayments.take_events = take
 
 
 def _without_own_accounts() -> None:
-    """A merchant may be paid at an account of ours."""
-    own_accounts.reserved = lambda *_: None
+    """Allow Florin's own accounts as a merchant's destination."""
+    own_accounts.find_reserved_role = lambda *_: None
 
 
 HOLES = {
     "budgets": Hole(_without_budgets, Mood.BURNER, "transactions that did not pay|gas lost to"),
-    "nonces": Hole(_without_nonces, Mood.LATE, "events that prove|its price was over"),
-    "returns": Hole(_without_returns, Mood.DOUBLE, "came for nothing and did not go back"),
+    "nonces": Hole(_without_nonces, Mood.LATE, "events that prove|after its quote expired"),
+    "returns": Hole(_without_returns, Mood.DOUBLE, "unmatched money that was not returned"),
     "claims": Hole(_without_claims, Mood.CLOSER, "times that .* was opened"),
     "destinations": Hole(_without_own_accounts, Mood.CLOSER, "a merchant is paid at"),
     "memory": Hole(_without_forgetting, Mood.MEDDLER, "settlement events that are remembered"),
@@ -111,8 +111,8 @@ HOLES = {
 
 
 def found(hole: str, bad: list[str]) -> bool:
-    """True if the judge of a run found what was planted."""
-    return any(re.search(HOLES[hole].found, one) for one in bad)
+    """Return whether a run's audit found the planted bug."""
+    return any(re.search(HOLES[hole].found, text) for text in bad)
 
 
 def main() -> int:

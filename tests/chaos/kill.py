@@ -1,8 +1,8 @@
-"""Kills the service with SIGKILL at every durable step of a payment, and again while it recovers.
+"""Kill the service with SIGKILL at every durable step of a payment, and again during recovery.
 
     python -m tests.chaos.kill FOLDER [PLANTED BUG]
 
-One process imports everything and forks; each child runs the whole service on one state folder,
+One process imports everything and forks. Each child runs the whole service on one state folder,
 drives one payment as far as it gets, and dies at its k-th step: before and after each operation,
 commit and broadcast. After every death the next child finishes the payment. Then the books and the
 chain are compared: paid once, booked once, nothing acknowledged is lost. Prints one JSON object.
@@ -23,27 +23,27 @@ from pathlib import Path
 
 import aiohttp
 import uvloop
-from florin_server.boot.demo_accounts import ensure_demo
-from florin_server.boot.service import Service
+from florin_server.boot.demo_accounts import ensure_demo_accounts
+from florin_server.boot.service import FlorinService
 from florin_server.rails.evm.sending.relay import EvmRelay
 from florin_server.store.ledger import ledger
 from florin_server.store.settlement import chain_txs
-from florin_server.workers.settlement.conclude import Concluder
+from florin_server.workers.settlement.conclude import PaymentFinalizer
 from florin_server.workers.settlement.settle import ChainSettler
 
 from tests.support import postgres
 from tests.support.api import RestApi
-from tests.support.chain import Chain
-from tests.support.loaded import load
-from tests.support.service import settings
-from tests.support.wallet import Wallet
+from tests.support.chain import ChainClient
+from tests.support.loaded import load_all
+from tests.support.service import make_settings
+from tests.support.wallet import EvmTestWallet
 
 PRICE = 12_500_000
 ORDER = {"amount": {"unit": "iso4217/USD", "value": "1250"}, "referenceId": "kill"}
 
 
 class Steps:
-    """Counts durable steps and dies at one of them."""
+    """A fault hook that counts durable steps and dies at one of them."""
 
     def __init__(self, deadly: int | None) -> None:
         self.count = 0
@@ -56,7 +56,7 @@ class Steps:
 
 
 def acknowledge(folder: Path, fact: str, value: str = "") -> None:
-    """Remembers, as a caller would, what the service has acknowledged."""
+    """Record, as a caller would, what the service has acknowledged."""
     path = folder / fact
     with path.with_suffix(".new").open("w") as file:
         file.write(value)
@@ -66,7 +66,7 @@ def acknowledge(folder: Path, fact: str, value: str = "") -> None:
 
 
 def watch_broadcasts(steps: Steps) -> None:
-    """Makes both sides of every broadcast a step too."""
+    """Make both sides of every broadcast a step too."""
     inner = EvmRelay.broadcast
 
     async def broadcast(self, raw):
@@ -78,42 +78,51 @@ def watch_broadcasts(steps: Steps) -> None:
 
 
 def plant(bug: str) -> None:
-    """Breaks the service on purpose: a campaign that does not notice is worth nothing."""
+    """Plant a bug: a campaign that does not notice it is worthless."""
     if bug == "amnesia":
-        # a restarted settler that neither looks at its journal nor compares with the chain
+        # a restarted settler that neither reads its journal nor compares with the chain
 
         async def nothing(self, *_):
             self._reconcile_at_us = 2**62
 
-        ChainSettler._reconcile = nothing  # noqa: SLF001  (what is broken is inside)
+        ChainSettler._reconcile = nothing  # noqa: SLF001  (the bug is inside)
         ChainSettler._load = nothing  # noqa: SLF001
     elif bug == "splitledger":
-        # the payment ends in one transaction, its books are written in another
-        inner = Concluder.finish
+        # the payment ends in one transaction, and its books are written in another
+        inner = PaymentFinalizer.commit
 
         async def finish(self, findings, ends):
             await inner(self, [replace(finding, postings=()) for finding in findings], ends)
-            for found in findings:
-                key, now_us = f"late:{found.payment_id}", self._app.clock.now_us()
+            for found_finding in findings:
+                key, now_us = f"late:{found_finding.payment_id}", self._app.clock.now_us()
                 await self._app.store.write(
-                    ledger.post(key, "settle", found.payment_id, None, found.postings, now_us)
+                    ledger.post(
+                        key,
+                        "settle",
+                        found_finding.payment_id,
+                        None,
+                        found_finding.postings,
+                        now_us,
+                    )
                 )
 
-        Concluder.finish = finish
+        PaymentFinalizer.commit = finish
     elif bug:
         raise SystemExit(f"no such bug: {bug}")
 
 
 async def drive(folder: Path, steps: Steps) -> None:
-    """Runs the service until the one payment is final."""
+    """Run the service until its one payment is final."""
     await postgres.let_leases_lapse(folder / "home")
-    service = await Service.start(settings(folder / "home"), fault=steps)
-    await ensure_demo(service)
+    service = await FlorinService.start(make_settings(folder / "home"), fault_hook=steps)
+    await ensure_demo_accounts(service)
     env = service.home.read_demo_env()
-    wallet = Wallet(key=b"\x07" * 32)
+    wallet = EvmTestWallet(key=b"\x07" * 32)
     async with aiohttp.ClientSession() as session, asyncio.timeout(12):
         api = RestApi(session, env["FLORIN_BASE_URL"], env)
-        chain = Chain(session, env["FLORIN_EVM_RPC_URL"], env["FLORIN_EVM_ASSET"].split(":")[-1])
+        chain = ChainClient(
+            session, env["FLORIN_EVM_RPC_URL"], env["FLORIN_EVM_ASSET"].split(":")[-1]
+        )
         if not (folder / "created").exists():
             created = await api.create(ORDER, key="the-one-order")
             acknowledge(folder, "created", created["paymentId"])
@@ -134,8 +143,8 @@ async def drive(folder: Path, steps: Steps) -> None:
     await service.stop()
 
 
-async def check(service, env, chain: Chain, payment_id: str, folder: Path) -> None:
-    """Compares what was acknowledged, what is booked and what the chain says."""
+async def check(service, env, chain: ChainClient, payment_id: str, folder: Path) -> None:
+    """Compare what was acknowledged, what is booked and what the chain has."""
     before, after = (int((folder / name).read_text()) for name in ("before", "after"))
     assert before - after == PRICE, f"the buyer paid {before - after}"
     merchant = env["FLORIN_MERCHANT_DESTINATION"]
@@ -143,15 +152,17 @@ async def check(service, env, chain: Chain, payment_id: str, folder: Path) -> No
     assert got == PRICE, f"the merchant got {got}"
     store = service.app.store
     assert await store.read(ledger.check()) == []
-    booked = await store.read(ledger.balance(f"external:{merchant}", env["FLORIN_EVM_ASSET"]))
+    booked = await store.read(ledger.get_balance(f"external:{merchant}", env["FLORIN_EVM_ASSET"]))
     assert abs(booked) == PRICE, f"{booked} is booked"
-    payments = {one.payment.id for one in await store.read(chain_txs.unsettled("eip155:31337"))}
+    payments = {
+        item.payment.id for item in await store.read(chain_txs.list_unsettled("eip155:31337"))
+    }
     assert payment_id not in payments
-    assert (await store.reader.payment(payment_id)).version == 2
+    assert (await store.reader.find_payment(payment_id)).version == 2
 
 
 def fork(folder: Path, deadly: int | None, bug: str) -> tuple[str, int]:
-    """Runs one child; how it ended (done, killed, failed) and how many steps it took."""
+    """Run one child; return how it ended (done, killed, failed) and how many steps it took."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -163,7 +174,7 @@ def fork(folder: Path, deadly: int | None, bug: str) -> tuple[str, int]:
             uvloop.run(drive(folder, steps))
             os.write(writer, str(steps.count).encode())
             status = 0
-        except BaseException:  # noqa: BLE001  (told to the parent)
+        except BaseException:  # noqa: BLE001  (reported to the parent)
             (folder / "error").write_text(traceback.format_exc())
         finally:
             os._exit(status)
@@ -177,14 +188,14 @@ def fork(folder: Path, deadly: int | None, bug: str) -> tuple[str, int]:
 
 
 def campaign(root: Path, bug: str, seed: int = 7) -> dict[str, object]:
-    """Dies at every step once, up to twice more in recovery, and checks the end each time."""
+    """Die once at every step, up to twice more in recovery, and check each end."""
     chance = random.Random(seed)
     root.mkdir(parents=True, exist_ok=True)
     outcome, steps = fork(fresh(root), None, "")
     if outcome != "done":
         raise SystemExit((root / "run" / "error").read_text())
     kills = 0
-    # what is planted shows late in a payment's life
+    # planted bugs show late in a payment's life
     for deadly in reversed(range(1, steps + 1)):
         folder = fresh(root)
         outcome, _ = fork(folder, deadly, bug)
@@ -202,14 +213,14 @@ def campaign(root: Path, bug: str, seed: int = 7) -> dict[str, object]:
 
 
 def fresh(root: Path) -> Path:
-    """An empty folder for one run."""
+    """Create an empty folder for one run."""
     folder = root / "run"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    postgres.renew(folder / "home")
+    postgres.empty_store(folder / "home")
     return folder
 
 
 if __name__ == "__main__":
-    load()
+    load_all()
     print(json.dumps(campaign(Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "")))

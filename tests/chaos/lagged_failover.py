@@ -1,7 +1,7 @@
-"""A PostgreSQL whose standby lagged takes over while payments, refunds and payouts are under way.
+"""Fail over to a lagging PostgreSQL standby during payments, refunds and payouts.
 
-What was acknowledged since the standby was cut off is forgotten, and the chain still has it. Until
-the operator has compared both nothing is paid out; after that nobody is paid twice.
+What was acknowledged since the standby was cut off is lost, but the chain still has it. No payouts
+are sent until the operator has compared both. After that no one is paid twice.
 
     python -m tests.chaos.lagged_failover 20
 """
@@ -19,161 +19,168 @@ from typing import Any
 
 import uvloop
 from florin.v1 import payout_pb2, system_pb2
-from florin_server.rails.evm.sending.payouts import TRANSFERRED
+from florin_server.rails.evm.sending.payouts import TRANSFER_TOPIC
 from florin_server.store.engine.query import StoreUnavailable
 from florin_server.store.operator import installation
 from pydantic import SecretStr
 
 from tests.support import postgres
-from tests.support.api import Refused
+from tests.support.api import ApiCallError
 from tests.support.books import SETTINGS
-from tests.support.desk import Desk, opened
-from tests.support.installation import Operator, operator_of
-from tests.support.payout_shop import CHAIN, DOLLAR, PRICE, USD, Shop, filled
-from tests.support.until import until
-from tests.support.wallet import Wallet
+from tests.support.desk import ServiceHarness, open_service
+from tests.support.installation import OperatorStub, open_operator
+from tests.support.payout_shop import CHAIN, DOLLAR, PRICE, USD, PayoutMerchant, wait_faucet_booked
+from tests.support.until import wait_until
+from tests.support.wallet import EvmTestWallet
 
 BUYERS = 8
 
 
 @dataclass
 class Round:
-    """One failover; buyers are named by what became of their refund before it."""
+    """One failover; buyers are named by the state of their refund before it."""
 
-    desk: Desk
-    operator: Operator
-    shop: Shop
+    desk: ServiceHarness
+    operator: OperatorStub
+    shop: PayoutMerchant
     chance: random.Random
     paid: dict[str, str] = field(default_factory=dict)  # payments by the buyer's address
-    wallets: list[Wallet] = field(default_factory=list)
+    wallets: list[EvmTestWallet] = field(default_factory=list)
 
     async def sell(self) -> None:
         for _ in range(BUYERS):
-            wallet = Wallet()
-            await filled(self.desk, wallet)
-            self.paid[wallet.address] = await self.shop.sold(wallet, USD)
+            wallet = EvmTestWallet()
+            await wait_faucet_booked(self.desk, wallet)
+            self.paid[wallet.address] = await self.shop.create_paid_payment(wallet, USD)
             self.wallets.append(wallet)
 
-    async def transfers(self, wallet: Wallet) -> list[int]:
-        """What the treasury has sent to a buyer."""
+    async def transfers(self, wallet: EvmTestWallet) -> list[int]:
+        """Return the amounts that the treasury sent to a buyer."""
         treasury = self.desk.service.app.rails[CHAIN].treasury.rpartition(":")[2]
-        topics = [TRANSFERRED, *(_word(one) for one in (treasury, wallet.address))]
-        wanted = {"fromBlock": "0x0", "address": DOLLAR, "topics": topics}
-        return [int(one["data"], 16) for one in await self.desk.chain.ask("eth_getLogs", wanted)]
+        topics = [TRANSFER_TOPIC, *(_word(text) for text in (treasury, wallet.address))]
+        expected = {"fromBlock": "0x0", "address": DOLLAR, "topics": topics}
+        return [
+            int(item["data"], 16) for item in await self.desk.chain.ask("eth_getLogs", expected)
+        ]
 
-    async def refund(self, wallet: Wallet) -> None:
+    async def refund(self, wallet: EvmTestWallet) -> None:
         await self.shop.ask(self.paid[wallet.address])
 
-    async def refunded(self, wallets: list[Wallet]) -> None:
+    async def refunded(self, wallets: list[EvmTestWallet]) -> None:
         for wallet in wallets:
-            await until(lambda one=wallet: self.transfers(one), [PRICE])
+            await wait_until(lambda item=wallet: self.transfers(item), [PRICE])
 
     async def resume(self) -> None:
-        """The operator calls off what the chain shows as paid, and lets the treasury send again."""
+        """As the operator, cancel payouts that the chain shows as paid, and resume the treasury."""
         app = self.desk.service.app
         sender = f"{CHAIN}:{app.rails[CHAIN].payouts.sender}"
-        listed = await self.operator.ask("ListPayouts", payout_pb2.ListPayoutsRequest(all=True))
-        for one in listed.payouts:
-            wallet = next(w for w in self.wallets if self.paid[w.address] == one.payment_id)
-            if one.status == payout_pb2.PAYOUT_STATUS_WAITING and await self.transfers(wallet):
-                request = payout_pb2.RefusePayoutRequest(payout_id=one.payout_id)
-                with suppress(Refused):
-                    # what was found on the chain meanwhile is not waiting any more
-                    await self.operator.ask("RefusePayout", request)
+        listed = await self.operator.call("ListPayouts", payout_pb2.ListPayoutsRequest(all=True))
+        for payout in listed.payouts:
+            wallet = next(w for w in self.wallets if self.paid[w.address] == payout.payment_id)
+            if payout.status == payout_pb2.PAYOUT_STATUS_WAITING and await self.transfers(wallet):
+                request = payout_pb2.RefusePayoutRequest(payout_id=payout.payout_id)
+                with suppress(ApiCallError):
+                    # a payout found on the chain meanwhile is no longer waiting
+                    await self.operator.call("RefusePayout", request)
         request = system_pb2.ResumeExecutorRequest(executor_id=sender)
-        await self.operator.ask("ResumeExecutor", request)
+        await self.operator.call("ResumeExecutor", request)
 
 
 async def fail_over(folder: Path, seed: int) -> str:
-    """One round; returns why payouts were paused. AssertionError if anybody was paid twice."""
+    """Run one round; return why payouts were paused. Raise AssertionError on a double payment."""
     server = await asyncio.to_thread(postgres.ReplicatedServer)
     try:
         chosen: dict[str, Any] = {**SETTINGS, "store": SecretStr(server.database.dsn)}
-        async with opened(folder, **chosen) as desk, operator_of(desk.service) as operator:
-            shop = Shop(desk, await desk.tenant())
+        async with open_service(folder, **chosen) as desk, open_operator(desk.service) as operator:
+            shop = PayoutMerchant(desk, await desk.tenant())
             return await _one(Round(desk, operator, shop, random.Random(seed)), server)
     finally:
         await asyncio.to_thread(server.end)
 
 
-async def _one(one: Round, server: postgres.ReplicatedServer) -> str:
-    await one.sell()
-    known, adopted, lost, flying, *later = one.chance.sample(one.wallets, BUYERS)
-    app = one.desk.service.app
+async def _one(this_round: Round, server: postgres.ReplicatedServer) -> str:
+    await this_round.sell()
+    known_wallet, adopted, lost, flying, *later = this_round.chance.sample(
+        this_round.wallets, BUYERS
+    )
+    app = this_round.desk.service.app
     sender = f"{CHAIN}:{app.rails[CHAIN].payouts.sender}"
-    # paid before the cut; asked before it and paid after it; asked after it; still in no block
-    await one.refund(known)
-    await one.refunded([known])
+    # paid before the cut; requested before and paid after it; requested after it; not in a block
+    # yet
+    await this_round.refund(known_wallet)
+    await this_round.refunded([known_wallet])
     pause = system_pb2.PauseExecutorRequest(executor_id=sender)
-    await one.operator.ask("PauseExecutor", pause)
-    await one.refund(adopted)
+    await this_round.operator.call("PauseExecutor", pause)
+    await this_round.refund(adopted)
     await server.wait_for_standby()
     await server.cut()
     request = system_pb2.ResumeExecutorRequest(executor_id=sender)
-    await one.operator.ask("ResumeExecutor", request)
-    await one.refund(lost)
-    await one.refunded([adopted, lost])
-    await one.desk.chain.ask("florin_fault", {"kind": "mining", "paused": True})
-    await one.refund(flying)
-    offer = await one.desk.offer(tenant=one.shop.tenant)
-    confirming = asyncio.create_task(one.desk.confirm(offer))
-    await asyncio.sleep(one.chance.uniform(0, 0.2))
+    await this_round.operator.call("ResumeExecutor", request)
+    await this_round.refund(lost)
+    await this_round.refunded([adopted, lost])
+    await this_round.desk.chain.ask("florin_fault", {"kind": "mining", "paused": True})
+    await this_round.refund(flying)
+    offer = await this_round.desk.offer(tenant=this_round.shop.tenant)
+    confirming = asyncio.create_task(this_round.desk.confirm(offer))
+    await asyncio.sleep(this_round.chance.uniform(0, 0.2))
     await asyncio.to_thread(server.fail_over)
     await asyncio.gather(confirming, return_exceptions=True)
-    await one.desk.chain.ask("florin_fault", {"kind": "mining", "paused": False})
-    await one.desk.chain.mine()
-    reason: str = await until(lambda: _behind(one), patience_s=60)
-    # merchants ask again for what they were told nothing of, others for the first time
-    before = [await one.transfers(wallet) for wallet in one.wallets]
+    await this_round.desk.chain.ask("florin_fault", {"kind": "mining", "paused": False})
+    await this_round.desk.chain.mine()
+    reason: str = await wait_until(lambda: _behind(this_round), patience_s=60)
+    # merchants repeat requests that got no answer, and others make their first request
+    before = [await this_round.transfers(wallet) for wallet in this_round.wallets]
     for wallet in (lost, flying, *later):
-        await until(lambda w=wallet: _asked(one, w))
-    one.desk.clock.advance(61)
-    await one.desk.chain.mine()
-    # the one in flight may land, and nothing else is sent
-    after = [await one.transfers(wallet) for wallet in one.wallets]
-    changed = [w for w, *pair in zip(one.wallets, before, after, strict=True) if pair[0] != pair[1]]
+        await wait_until(lambda w=wallet: _asked(this_round, w))
+    this_round.desk.clock.advance(61)
+    await this_round.desk.chain.mine()
+    # the pending payout may land, and nothing else is sent
+    after = [await this_round.transfers(wallet) for wallet in this_round.wallets]
+    changed = [
+        w for w, *pair in zip(this_round.wallets, before, after, strict=True) if pair[0] != pair[1]
+    ]
     assert changed in ([], [flying]), "something was paid out"
-    await one.resume()
+    await this_round.resume()
     for wallet in later:
-        await until(
-            lambda w=wallet: one.transfers(w),
+        await wait_until(
+            lambda w=wallet: this_round.transfers(w),
             [PRICE],
-            meanwhile=lambda: _pass_resumed(one),
+            meanwhile=lambda: _pass_resumed(this_round),
             patience_s=60,
         )
-    await _pass(one)
-    for wallet in one.wallets:
-        assert await one.transfers(wallet) in ([PRICE], []), "a buyer was paid twice"
+    await _pass(this_round)
+    for wallet in this_round.wallets:
+        assert await this_round.transfers(wallet) in ([PRICE], []), "a buyer was paid twice"
     return reason
 
 
-async def _behind(one: Round) -> str:
-    """Why payouts are paused; empty while the new server cannot be reached yet."""
+async def _behind(this_round: Round) -> str:
+    """Return why payouts are paused, or an empty text while the new server is unreachable."""
     try:
-        return await one.desk.service.app.store.read(installation.behind())
+        return await this_round.desk.service.app.store.read(installation.get_behind_reason())
     except StoreUnavailable:
         return ""
 
 
-async def _asked(one: Round, wallet: Wallet) -> bool:
-    """True once the merchant's request is known, whether it was before or not."""
+async def _asked(this_round: Round, wallet: EvmTestWallet) -> bool:
+    """Request the refund; return whether it is stored, even if it was before."""
     try:
-        await one.refund(wallet)
-    except Refused as error:
+        await this_round.refund(wallet)
+    except ApiCallError as error:
         return error.code == "already_refunded"
     return True
 
 
-async def _pass(one: Round) -> None:
-    one.desk.clock.advance(10)
-    await one.desk.chain.mine()
+async def _pass(this_round: Round) -> None:
+    this_round.desk.clock.advance(10)
+    await this_round.desk.chain.mine()
 
 
-async def _pass_resumed(one: Round) -> None:
-    """Let time pass; the operator resumes what was paused since, as by the relayer's gap."""
-    with suppress(Refused):
-        await one.resume()
-    await _pass(one)
+async def _pass_resumed(this_round: Round) -> None:
+    """Let time pass; the operator resumes what was paused since, such as by the relayer's gap."""
+    with suppress(ApiCallError):
+        await this_round.resume()
+    await _pass(this_round)
 
 
 def _word(address: str) -> str:

@@ -1,4 +1,4 @@
-"""A node in front of a chain whose answers go wrong as often as it is told."""
+"""A node in front of a chain whose answers fail as often as a test sets."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 
 import orjson
 from aiohttp import web
-from florin_server.rails.evm.sending.transactions import transaction_hash
+from florin_server.rails.evm.sending.transactions import compute_transaction_hash
 from solders.transaction import VersionedTransaction
 
 from tests.chaos.stranger import Stranger
 
 _SENDS = {"eth_sendRawTransaction", "sendTransaction"}
-# what a node that is not as far as it should be, or has lost something, says null to
+# methods that a lagging or pruned node answers with null
 _NULLABLE = {
     "eth_getTransactionReceipt",
     "eth_getTransactionByHash",
@@ -25,9 +25,9 @@ _NULLABLE = {
     "eth_getBlockReceipts",
     "getTransaction",
 }
-# one of a node that has forgotten what it knew says it for each transaction
+# a pruned node answers this with null for each transaction
 _STATUSES = "getSignatureStatuses"
-# nothing that could be an answer
+# invalid answers
 _NOISE = ({}, "garbage", {"error": 7}, [[]])
 _REFUSALS = (
     (-32005, "limit exceeded"),
@@ -38,7 +38,7 @@ _REFUSALS = (
 
 
 class Node:
-    """Forwards calls to a chain. `counts` tells what went wrong so far."""
+    """A proxy that forwards calls to a chain. `counts` has the failures so far."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Node:
         self.counts: Counter[str] = Counter()
 
     async def serve(self) -> str:
-        """Begins to answer; its address."""
+        """Start to answer; return the address."""
         application = web.Application(client_max_size=2**23)
         application.router.add_post("/", self._post)
         application.router.add_put("/weather", self._change)
@@ -83,9 +83,11 @@ class Node:
             return self._silence(request)
         if self._hits("slow"):
             await asyncio.sleep(self._chance.uniform(0.01, 0.3))
-        asked = orjson.loads(payload)
-        answers = await self._answers(asked if isinstance(asked, list) else [asked])
-        body = orjson.dumps(answers if isinstance(asked, list) else answers[0])
+        requested_request = orjson.loads(payload)
+        answers = await self._answers(
+            requested_request if isinstance(requested_request, list) else [requested_request]
+        )
+        body = orjson.dumps(answers if isinstance(requested_request, list) else answers[0])
         if self._hits("garbage", 0.3):
             body = self._chance.choice((body[: len(body) // 2], b"<html>busy</html>", b""))
         return web.Response(body=body, content_type="application/json")
@@ -97,7 +99,7 @@ class Node:
         return web.Response(status=503 if how == 1 else 502, text="nobody is here")
 
     async def _answers(self, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        given: dict[int, dict[str, Any]] = {}
+        values: dict[int, dict[str, Any]] = {}
         late, blank = set(), set()
         for at, call in enumerate(calls):
             if call["method"] in _SENDS:
@@ -110,10 +112,10 @@ class Node:
                 if answer is None and call["method"] == _STATUSES and self._hits("null"):
                     blank.add(call["id"])
             if answer is not None:
-                given[at] = {"jsonrpc": "2.0", "id": call["id"], **answer}
-        left = [call for at, call in enumerate(calls) if at not in given]
+                values[at] = {"jsonrpc": "2.0", "id": call["id"], **answer}
+        left = [call for at, call in enumerate(calls) if at not in values]
         true = (
-            {one["id"]: one for one in orjson.loads(await self._handle(orjson.dumps(left)))}
+            {item["id"]: item for item in orjson.loads(await self._handle(orjson.dumps(left)))}
             if (left)
             else {}
         )
@@ -124,12 +126,12 @@ class Node:
                 **refusal(-32000, "it got lost on the way back"),
             }
         for number in blank & true.keys():
-            told = true[number].get("result", {"value": []})
-            told["value"] = [None] * len(told["value"])
-        return [given.get(at) or true[call["id"]] for at, call in enumerate(calls)]
+            result = true[number].get("result", {"value": []})
+            result["value"] = [None] * len(result["value"])
+        return [values.get(at) or true[call["id"]] for at, call in enumerate(calls)]
 
     async def _sent(self, call: dict[str, Any]) -> Any:
-        """What becomes of a transaction: None if nothing special does."""
+        """Decide a transaction's fate; None if it is forwarded as usual."""
         if self._stranger is not None:
             raw = bytes.fromhex(call["params"][0][2:])
             await self._stranger.burn(raw)
@@ -170,8 +172,8 @@ def refusal(code: int, message: str) -> dict[str, Any]:
 
 
 def _hash(call: dict[str, Any]) -> str:
-    """What a node answers that took a transaction."""
+    """Return the answer of a node that accepts a transaction."""
     text = call["params"][0]
     if call["method"] == "eth_sendRawTransaction":
-        return transaction_hash(bytes.fromhex(text[2:]))
+        return compute_transaction_hash(bytes.fromhex(text[2:]))
     return str(VersionedTransaction.from_bytes(base64.b64decode(text)).signatures[0])

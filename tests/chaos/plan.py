@@ -1,6 +1,6 @@
-"""What will go wrong: who pays how, what befalls the chains, when the service dies.
+"""Plan a chaos run: how buyers pay, which faults hit the chains, and when the service dies.
 
-Equal seeds give equal plans; times are the machine's seconds since the first payment.
+Equal seeds give equal plans. Times are seconds of the machine since the first payment.
 """
 
 from __future__ import annotations
@@ -10,28 +10,28 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-# blocks that make an event final; reorganisations go as far as is safe to rely on, never further
+# blocks until an event is final; reorganizations go as deep as this allows, and never deeper
 CONFIRMATIONS = 4
 REORG_MAX = CONFIRMATIONS - 1
 NODES_MAX, KEYS_MAX = 2, 2
-# seconds between two payments, and the least that the storm lasts
+# seconds between two payments, and the shortest run
 PACE_S, LEAST_S = 0.15, 3.0
 KILL_EVERY_S = 6.0
 JUMP_EVERY_S = 10.0
-# more than a blockhash is good for
+# longer than a blockhash is valid
 LAPSED_SLOTS = 160
-# durable steps that a payment takes, about
+# durable steps of a payment, approximately
 STEPS_A_PAYMENT = 8
-# of all orders
+# share of all orders
 SHARE_OF_FOES = 0.2
 
 
-# the first number of buyers who move their money
+# the first number of the buyers who move their money
 MOVERS = 500
 
 
 class Way(StrEnum):
-    """How a payment is paid."""
+    """The payment method of an order."""
 
     EIP3009 = "eip3009"
     PERMIT2 = "permit2"
@@ -46,37 +46,37 @@ class Way(StrEnum):
 
     @property
     def sends(self) -> bool:
-        """The wallet sends the payment itself."""
+        """Return whether the wallet sends the payment itself."""
         return self in {Way.DIRECT, Way.COIN}
 
 
 class Mood(StrEnum):
-    """What a buyer does."""
+    """The behavior of a buyer."""
 
     HONEST = "honest"
-    SILENT = "silent"  # pays by itself and never confirms
+    SILENT = "silent"  # sends the payment itself and never confirms
     HOLLOW = "hollow"  # confirms a transaction that it never sends
-    BROKE = "broke"  # moves its money elsewhere after it signed
+    BROKE = "broke"  # moves its money elsewhere after signing
     GONE = "gone"  # never comes back
     CANCELS = "cancels"
-    UNFETCHED = "unfetched"  # sends what it was offered at once, and says nothing
-    # those who attack
-    BURNER = "burner"  # an account that accepts when it is tried, and burns gas in a block
+    UNFETCHED = "unfetched"  # sends the offered call at once, and never confirms
+    # attackers
+    BURNER = "burner"  # an account that passes the simulation, and burns gas in a block
     TURNCOAT = "turncoat"  # a plain key that becomes such an account after its confirm
-    MOVER = "mover"  # moves its money away and back again, all the time
-    LATE = "late"  # pays with its end put off, at once or at a price that is over
-    DOUBLE = "double"  # pays by signature, and once more by itself
-    CREATOR = "creator"  # pays from an account that is created with it, at times in vain
-    CLOSER = "closer"  # pays itself a cent, closes the account opened for it, wants to be us
-    BLOCKED = "blocked"  # is on a screening list by the time that it pays
+    MOVER = "mover"  # moves its money away and back all the time
+    LATE = "late"  # pays with its deadline postponed, at once or at an expired price
+    DOUBLE = "double"  # pays by signature, and again directly
+    CREATOR = "creator"  # pays from an account that the payment creates, sometimes in vain
+    CLOSER = "closer"  # pays itself a cent, closes the account opened for it, asks for our accounts
+    BLOCKED = "blocked"  # is on a blocklist when it pays
     MEDDLER = "meddler"  # pays nothing, and crowds the payments of others
 
 
-# those who did nothing wrong
+# buyers who did nothing wrong
 PAYS = frozenset({Mood.HONEST, Mood.SILENT, Mood.UNFETCHED})
 
 
-# how those pay who attack
+# the payment methods of attackers
 _FOES = {
     Mood.BURNER: (Way.EIP3009,),
     Mood.TURNCOAT: (Way.EIP3009,),
@@ -98,7 +98,7 @@ _WAYS = {
     Way.TOKEN_2022: 14,
 }
 _WEATHER = {
-    # of a node: how probable each effect is for each call while it lasts
+    # faults of a node: the probability of each effect per call
     "sends": {"drop": 0.25, "fail": 0.15, "late": 0.15},
     "nulls": {"null": 0.3},
     "garbage": {"garbage": 0.2},
@@ -107,13 +107,13 @@ _WEATHER = {
     "silence": {"silent": 1.0},
     "strangers": {"stranger": 0.6},
 }
-# what a node is like while nothing else befalls it
+# a node's behavior without other faults
 USUAL = {"evm": {"stranger": 0.15}, "solana": {}}
 
 
 @dataclass(frozen=True)
 class Order:
-    """One payment. `buyer` is a number among those of its way."""
+    """One payment. `buyer` is a number among the buyers of the same method."""
 
     n: int
     at_s: float
@@ -121,15 +121,15 @@ class Order:
     cents: int
     mood: Mood
     buyer: int
-    settled: bool  # the merchant has a destination of its own
+    settled: bool  # the merchant has its own destination
     thinks_s: float  # between its signature and its confirm
     refunded: bool = False
-    variant: int = 0  # of those who attack: in which of several ways
+    variant: int = 0  # selects one of several variants of an attack
 
 
 @dataclass(frozen=True)
 class Gust:
-    """Something that befalls a chain (`evm`, `solana`) or the node in front of it, for a while."""
+    """A temporary fault of a chain (`evm`, `solana`) or of a node in front of it."""
 
     at_s: float
     chain: str
@@ -144,7 +144,7 @@ class Gust:
 
 @dataclass(frozen=True)
 class Kill:
-    """SIGKILL after so many durable steps (all, or those named), at once or that much later."""
+    """A SIGKILL after `steps` durable steps (all, or the named ones), at once or after a delay."""
 
     steps: int
     after_s: float
@@ -159,21 +159,21 @@ class Plan:
     kills: tuple[Kill, ...]
     lasts_s: float
     nodes: int = 1  # of each chain
-    keys: int = 1  # that send on the EVM chain
+    keys: int = 1  # keys that send on the EVM chain
 
     @property
     def foes(self) -> int:
-        """How many attack."""
+        """Return the number of attackers."""
         return sum(order.mood in FOES for order in self.orders)
 
     def told(self) -> str:
-        """One line of each kind."""
+        """Return a line for each kind."""
         ways = Counter(str(order.way) for order in self.orders)
         moods = Counter(str(order.mood) for order in self.orders)
         moods["refunded"] = sum(order.refunded for order in self.orders)
         gusts = Counter(f"{gust.chain} {gust.what}" for gust in self.gusts)
         kills = ", ".join(
-            f"{one.steps} {one.named or 'steps'}+{one.after_s:.2f}s" for one in self.kills
+            f"{kill.steps} {kill.named or 'steps'}+{kill.after_s:.2f}s" for kill in self.kills
         )
         return (
             f"seed {self.seed}: {len(self.orders)} payments in {self.lasts_s:.0f} s, "
@@ -185,9 +185,9 @@ class Plan:
 
 
 def plan(seed: int, payments: int, *, embedded: bool = False, foe: Mood | None = None) -> Plan:
-    """Embedded chains have no node in front of them, and a faucet where nobody can go broke.
+    """Plan a run. Embedded chains have no node in front, and a faucet that prevents bankruptcy.
 
-    With a `foe` all attackers are of that kind.
+    With `foe`, all attackers are of that kind.
     """
     chance = random.Random(f"chaos {seed} {embedded}")
     lasts_s = max(LEAST_S, payments * PACE_S)
@@ -201,7 +201,7 @@ def plan(seed: int, payments: int, *, embedded: bool = False, foe: Mood | None =
         *_chain_gusts(chance, lasts_s),
         *_node_gusts(chance, lasts_s, "evm", nodes, list(_WEATHER)),
         *_node_gusts(
-            chance, lasts_s, "solana", nodes, [one for one in _WEATHER if one != "strangers"]
+            chance, lasts_s, "solana", nodes, [text for text in _WEATHER if text != "strangers"]
         ),
         *_pauses(chance, lasts_s),
         *_jumps(random.Random(f"jumps {seed} {embedded}"), lasts_s),
@@ -211,9 +211,9 @@ def plan(seed: int, payments: int, *, embedded: bool = False, foe: Mood | None =
 
 
 def _foes(seed: int, payments: int, *, embedded: bool, only: Mood | None) -> dict[int, Mood]:
-    """Who attacks, by number: all kinds take turns, from one seed to the next."""
-    # nobody can go broke where a faucet is always open
-    kinds = [one for one in _FOES if not (embedded and one is Mood.MOVER)]
+    """Return the attackers by number: all kinds take turns, from one seed to the next."""
+    # an open faucet prevents bankruptcy
+    kinds = [mood for mood in _FOES if not (embedded and mood is Mood.MOVER)]
     kinds = kinds if only is None else [only]
     count = round(payments * SHARE_OF_FOES)
     places = random.Random(f"foes {seed} {embedded}").sample(range(len(_WAYS), payments), count)
@@ -229,7 +229,7 @@ def _order(
     foe: Mood | None,
 ) -> Order:
     ways = list(_WAYS)
-    # every way is there in the shortest of campaigns
+    # even the shortest campaign contains every method
     way = ways[n] if n < len(ways) else chance.choices(ways, list(_WAYS.values()))[0]
     moods = {Mood.HONEST: 84, Mood.GONE: 3, Mood.CANCELS: 3}
     if way.sends:
@@ -242,7 +242,7 @@ def _order(
     if foe is not None:
         mood, way = foe, chance.choice(_FOES.get(foe, (Way.COIN,)))
     shared = way not in {Way.PERMIT2, Way.DIRECT} and mood is not Mood.BROKE
-    # who moves its money has several payments to lose by it
+    # a buyer who moves its money has several payments that can fail
     alone = mood in FOES - {Mood.MOVER, Mood.CLOSER}
     first = MOVERS if mood is Mood.MOVER else 0
     return Order(
@@ -254,7 +254,7 @@ def _order(
         buyer=first + chance.randrange(max(2, payments // 12))
         if shared and not alone
         else 1000 + n,
-        # what is held is all of it, or only the fee
+        # blocked payers' money is held in full, or only the fee
         settled=chance.random() < 0.75 and mood is not Mood.BLOCKED,
         thinks_s=chance.choice((0, 0, chance.uniform(0, 0.5))),
         refunded=chance.random() < 0.2 and mood not in FOES,
@@ -300,7 +300,7 @@ def _pauses(chance: random.Random, lasts_s: float) -> list[Gust]:
 
 
 def _jumps(chance: random.Random, lasts_s: float) -> list[Gust]:
-    """Slots that go by while nothing lands: what buyers signed until then has lapsed."""
+    """Let slots pass in which nothing lands, so that earlier signatures lapse."""
     gusts, at_s = [], chance.expovariate(1 / JUMP_EVERY_S)
     while at_s < lasts_s:
         gusts.append(Gust(at_s, "solana", "slots", depth=LAPSED_SLOTS))
@@ -320,7 +320,7 @@ def _kills(chance: random.Random, payments: int, lasts_s: float) -> tuple[Kill, 
         else:
             kills.append(Kill(chance.randint(steps // 2, steps), _later(chance)))
         if chance.random() < 0.3:
-            # once more while it recovers
+            # once more during recovery
             kills.append(Kill(chance.randint(1, 30), _later(chance)))
     return tuple(kills)
 

@@ -1,4 +1,4 @@
-"""What befalls the EVM chain in a round of the poison-pill campaign."""
+"""Cause the EVM chain's faults in a round of the poison-pill campaign."""
 
 from __future__ import annotations
 
@@ -8,46 +8,50 @@ from typing import Any
 from eth_account import Account
 from florin_server.chains.evm import abi
 from florin_server.rails.evm.known_contracts import DEPLOYER
-from florin_server.rails.evm.sending.transactions import Signer
+from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.rails.protocol import Rail
 from florin_server.store.settlement import chain_txs
 
 from tests.chaos.poison_round import Round
-from tests.support.desk import Desk
-from tests.support.payout_shop import CHAIN, DOLLAR, filled
-from tests.support.solana import SolanaNode
-from tests.support.wallet import Wallet
+from tests.support.desk import ServiceHarness
+from tests.support.payout_shop import CHAIN, DOLLAR, wait_faucet_booked
+from tests.support.solana import SolanaNodeClient
+from tests.support.wallet import EvmTestWallet
 
 _GWEI = 10**9
 _CHEAP, _DEAR = _GWEI, 40 * _GWEI
-_MISSED = 4  # blocks that come while nobody works
-_RECONCILE_S = 11  # after which workers compare all that is open with the chain
+_MISSED = 4  # blocks that come while no worker runs
+_RECONCILE_S = 11  # the pause after which workers compare all open items with the chain
 _TURNS = 3
 _NOBODY = "0x" + "99" * 20
 
 
 class Troubles:
-    """Missed blocks, gaps, fees that rise, and a reorganization; on Solana what does not land."""
+    """Missed blocks, gaps, rising fees, a reorganization; on Solana, unlanded transactions."""
 
-    def __init__(self, desk: Desk, node: SolanaNode, this: Round) -> None:
+    def __init__(self, desk: ServiceHarness, node: SolanaNodeClient, this: Round) -> None:
         self._desk, self._node, self._this = desk, node, this
         self._chain, self._app = desk.chain, desk.service.app
         secrets = desk.service.secrets
-        self._keys = [Signer(secrets.relayer_key), Signer(secrets.treasury_key)]
+        self._keys = [EvmSigner(secrets.relayer_key), EvmSigner(secrets.treasury_key)]
         self._secrets = [secrets.relayer_key, secrets.treasury_key]
         self._rivals: list[str] = []
 
-    async def leave(self, wallet: Wallet, value: int) -> None:
-        """Leave a wallet no more than a value of the dollar."""
-        await filled(self._desk, wallet)
+    async def leave(self, wallet: EvmTestWallet, value: int) -> None:
+        """Leave a wallet at most `value` dollar units."""
+        await wait_faucet_booked(self._desk, wallet)
         rest = await self._chain.balance(wallet.address, DOLLAR) - value
-        data = abi.selector("transfer(address,uint256)") + abi.address(_NOBODY) + abi.number(rest)
+        data = (
+            abi.encode_selector("transfer(address,uint256)")
+            + abi.encode_address(_NOBODY)
+            + abi.encode_uint256(rest)
+        )
         await wallet.transact(
             self._chain, gas=200_000, to=bytes.fromhex(DOLLAR[2:]), value=0, data="0x" + data.hex()
         )
 
     async def stop(self) -> None:
-        """Seal blocks that nobody sees, then none; others use our keys and are not mined."""
+        """Seal unseen blocks, then none; others use our keys in transactions that are not mined."""
         await self._chain.mine(_MISSED)
         await self._fault(kind="mining", paused=True)
         await self._node.fault("landing", paused=True)
@@ -57,9 +61,9 @@ class Troubles:
         ]
 
     async def fail(self, front: Callable[[], Awaitable[object]]) -> None:
-        """Lose what others sent with our keys; then gas costs more than our transactions offer.
+        """Drop others' transactions of our keys, then raise the gas price above our offers.
 
-        `front` is done while they wait. What is sent on Solana waits for as long.
+        Call `front` while they wait. Solana's transactions wait for the same time.
         """
         await self._this.attempt(self._all_waiting)
         # everything that waits is compared with the chains
@@ -75,13 +79,13 @@ class Troubles:
         await self.recover()
 
     async def recover(self) -> None:
-        """End what lasts."""
+        """End the lasting faults."""
         await self._node.fault("clear")
         await self._fault(kind="clear")
         await self._fault(kind="baseFee", wei=hex(_CHEAP))
 
     async def revert_next(self, sent: Callable[[], Awaitable[object]]) -> None:
-        """Have the next transaction that is sealed fail, once something has it sent."""
+        """Make the next sealed transaction fail, after `sent` causes one."""
         await self._fault(kind="revert", times=1)
         await sent()
         await self._this.attempt(self._has_reverted)
@@ -89,10 +93,10 @@ class Troubles:
 
     async def _has_reverted(self) -> bool:
         armed = await self._chain.ask("florin_fault", {"kind": "list"})
-        return not any(one["kind"] == "revert" for one in armed)
+        return not any(item["kind"] == "revert" for item in armed)
 
     async def idle(self) -> None:
-        """Let blocks come while nothing is waited for."""
+        """Let blocks come while nothing is pending."""
         await self._chain.mine(_MISSED)
         self._desk.clock.advance(_RECONCILE_S)
         for _ in range(_TURNS):
@@ -100,33 +104,33 @@ class Troubles:
             await self._chain.mine()
 
     async def undo(self, hashes: list[str]) -> None:
-        """Replace the blocks of transactions, without them."""
-        receipts = [await self._chain.ask("eth_getTransactionReceipt", one) for one in hashes]
+        """Replace the blocks of transactions, without the transactions."""
+        receipts = [await self._chain.ask("eth_getTransactionReceipt", text) for text in hashes]
         head = int(await self._chain.ask("eth_blockNumber"), 16)
-        depth = head + 1 - min(int(one["blockNumber"], 16) for one in receipts)
+        depth = head + 1 - min(int(receipt["blockNumber"], 16) for receipt in receipts)
         await self._fault(kind="reorg", depth=depth, drop=hashes)
 
     async def _all_waiting(self) -> bool:
         return all([await self._waiting(rail, key) for rail, key in self._all_keys()])
 
     async def _is_through(self) -> bool:
-        """Seal a block that costs much; return whether nothing waits any more."""
-        found = [await self._waiting(rail, key) for rail, key in self._all_keys()]
+        """Seal an expensive block; return whether nothing waits any more."""
+        results = [await self._waiting(rail, key) for rail, key in self._all_keys()]
         await self._fault(kind="baseFee", wei=hex(_DEAR))
         await self._chain.mine()
-        return not any(found)
+        return not any(results)
 
     async def _waiting(self, rail: Rail, key: str) -> int:
-        return len(await self._app.store.read(chain_txs.open_txs(rail.chain_id, key)))
+        return len(await self._app.store.read(chain_txs.list_open(rail.chain_id, key)))
 
     def _all_keys(self) -> Iterator[tuple[Rail, str]]:
-        """Yield every key that signs transactions, with its rail."""
+        """Yield every signing key with its rail."""
         for rail in self._app.rails.values():
             for key in (*rail.senders, *([rail.payouts.sender] if rail.payouts else ())):
                 yield rail, key
 
     async def _rival(self, address: str, secret: bytes) -> str:
-        """Use the next nonce of a key of ours; return the transaction."""
+        """Use the next nonce of one of our keys; return the transaction."""
         nonce = int(await self._chain.ask("eth_getTransactionCount", address, "latest"), 16)
         fields = {
             "chainId": int(CHAIN.partition(":")[2]),
@@ -135,7 +139,7 @@ class Troubles:
             "maxFeePerGas": 10 * _GWEI,
             "maxPriorityFeePerGas": _GWEI,
             "value": 0,
-            # as setting a chain up does: another use of the key would pause payouts
+            # as in the setup of a chain: any other use of the key would pause payouts
             "to": bytes.fromhex(DEPLOYER[2:]),
         }
         raw = Account.sign_transaction(fields, secret).raw_transaction

@@ -1,4 +1,4 @@
-"""One round of the poison-pill campaign: an item of every kind, and whether each is done."""
+"""Run a round of the poison-pill campaign: an item of every kind, and whether each finishes."""
 
 from __future__ import annotations
 
@@ -7,56 +7,56 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from florin_server.domain.payouts.payout import PayoutStatus
-from florin_server.domain.quarantine import ItemKind, QuarantinedItem
+from florin_server.domain.quarantine import QuarantinedItem, QuarantinedItemKind
 from florin_server.flows.app import App
 from florin_server.flows.operator import executors
 from florin_server.flows.quarantine import items as quarantine
 from florin_server.store.payouts import payouts
 
-from tests.support.answering import Answering
-from tests.support.desk import Desk
-from tests.support.until import until
+from tests.support.answering import HttpStub
+from tests.support.desk import ServiceHarness
+from tests.support.until import wait_until
 
 FINAL = {"succeeded", "failed", "expired", "cancelled"}
-# what passes between two looks; once all faults are over, only what waits for long is left
+# time between two looks; after all faults, only items with long waits are left
 _MOMENT_S, _LAST_S = 2, 60
-# the end of a transaction of ours that is set aside keeps what it brings
-_SENT = frozenset({ItemKind.TRANSACTION, ItemKind.WATCHED})
+# the result waits with a quarantined end of our transaction
+_SENT = frozenset({QuarantinedItemKind.TRANSACTION, QuarantinedItemKind.WATCHED})
 
 
 @dataclass(eq=False)
 class Item:
-    """Something that a round waits for.
+    """An item that a round waits for.
 
-    `names` are the subjects that poison it. It waits with items of the kinds in `waits_with` that
-    are set aside, and when it `ends_late` until a payment's time is over.
+    `names` are the subjects that poison it. It waits with quarantined items of the kinds in
+    `waits_with`. If it `ends_late`, it waits until its payment has expired.
     """
 
     label: str
     names: frozenset[str]
     is_done: Callable[[], Awaitable[bool]]
-    waits_with: frozenset[ItemKind] = frozenset()
+    waits_with: frozenset[QuarantinedItemKind] = frozenset()
     is_poisoned: bool = False
     ends_late: bool = False
 
     def waits(self, aside: Collection[QuarantinedItem]) -> bool:
-        """Return whether it waits with something that is set aside."""
+        """Return whether it waits with a quarantined item."""
         return any(
-            one.kind in self.waits_with or any(name in one.subject for name in self.names)
-            for one in aside
+            item.kind in self.waits_with or any(name in item.subject for name in self.names)
+            for item in aside
         )
 
 
 @dataclass
 class Round:
-    """The items of one round; the first of each kind is the poisoned one."""
+    """The items of one round; the first of each kind is poisoned."""
 
-    desk: Desk
+    desk: ServiceHarness
     items: list[Item] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
     poisoned: set[str] = field(default_factory=set)
-    leaves_poisoned: bool = False  # a fault keeps the poisoned ones from their end
-    late: bool = False  # the time of its payments is over
+    leaves_poisoned: bool = False  # a fault keeps poisoned items from finishing
+    late: bool = False  # its payments have expired
     _done: set[Item] = field(default_factory=set)
 
     @property
@@ -68,34 +68,34 @@ class Round:
         label: str,
         names: Iterable[str],
         is_done: Callable[[], Awaitable[bool]],
-        waits_with: Collection[ItemKind] = (),
+        waits_with: Collection[QuarantinedItemKind] = (),
         *,
         poison: bool = False,
         ends_late: bool = False,
     ) -> Item:
-        """Wait for something; with `poison` it is what fails where a fault names items."""
-        made = Item(
+        """Add an item; with `poison`, a fault that names items hits it."""
+        item = Item(
             label, frozenset(names), is_done, frozenset(waits_with), poison, ends_late=ends_late
         )
-        self.items.append(made)
-        self.names |= made.names
+        self.items.append(item)
+        self.names |= item.names
         if poison:
-            self.poisoned |= made.names
-        return made
+            self.poisoned |= item.names
+        return item
 
     def add_payment(
         self,
         label: str,
         payment_id: str,
-        *more: ItemKind,
+        *more: QuarantinedItemKind,
         poison: bool = False,
         ends_late: bool = False,
     ) -> Item:
-        """Wait for the end of a payment."""
+        """Add the end of a payment."""
 
         async def is_final() -> bool:
-            found = await self.app.store.reader.payment(payment_id)
-            return found is not None and str(found.status) in FINAL
+            payment = await self.app.store.reader.find_payment(payment_id)
+            return payment is not None and str(payment.status) in FINAL
 
         kinds = {*_SENT, *more}
         return self.add(label, [payment_id], is_final, kinds, poison=poison, ends_late=ends_late)
@@ -103,73 +103,74 @@ class Round:
     def add_payout(
         self, label: str, payout_id: str, *, poison: bool = False, ends_late: bool = False
     ) -> Item:
-        """Wait for a payout, a refund too."""
+        """Add the end of a payout or refund."""
 
         async def is_done() -> bool:
-            found = (await self.app.store.read(payouts.some([payout_id])))[payout_id]
-            return found.status is PayoutStatus.DONE
+            payout = (await self.app.store.read(payouts.find_many([payout_id])))[payout_id]
+            return payout.status is PayoutStatus.DONE
 
         return self.add(label, [payout_id], is_done, _SENT, poison=poison, ends_late=ends_late)
 
     def add_return(self, label: str, payment_id: str, *, poison: bool = False) -> Item:
-        """Wait for the payout that returns the late money of a payment."""
+        """Add the end of the payout that returns a payment's late money."""
 
         async def is_returned() -> bool:
-            listed = await self.app.store.read(payouts.listed(1000, all_=True))
+            listed = await self.app.store.read(payouts.list_payouts(1000, include_closed=True))
             return any(
-                one.payment_id == payment_id and one.status is PayoutStatus.DONE for one in listed
+                payout.payment_id == payment_id and payout.status is PayoutStatus.DONE
+                for payout in listed
             )
 
-        kinds = {ItemKind.EVENT, ItemKind.PAYOUT, *_SENT}
+        kinds = {QuarantinedItemKind.EVENT, QuarantinedItemKind.PAYOUT, *_SENT}
         return self.add(label, [payment_id], is_returned, kinds, poison=poison)
 
     async def finish(self, *, last: bool = False) -> None:
-        """Return once all items are done, but for those that wait with what is set aside.
+        """Return once all items are done, except those that wait with a quarantined item.
 
-        In the `last` one everything is retried, and all of them have to be done.
+        In the `last` round everything is retried, and all items must finish.
         """
 
         async def open_items() -> list[str]:
-            aside = await quarantine.list_items(self.app, all_=False)
-            for one in aside if last else ():
-                # its step failed before the fault ended, and was written down after
-                await quarantine.retry(self.app, one.id)
+            aside = await quarantine.list_items(self.app, include_closed=False)
+            for each_item in aside if last else ():
+                # its step failed before the fault ended, and was recorded after it
+                await quarantine.retry(self.app, each_item.id)
             waiting = [
-                one
-                for one in self.items
-                if one not in self._done
-                and (self.late or not one.ends_late)
-                and (last or not (one.waits(aside) or (self.leaves_poisoned and one.is_poisoned)))
+                item
+                for item in self.items
+                if item not in self._done
+                and (self.late or not item.ends_late)
+                and (last or not (item.waits(aside) or (self.leaves_poisoned and item.is_poisoned)))
             ]
-            found = [one for one in waiting if not await one.is_done()]
-            self._done.update(set(waiting) - set(found))
-            return [one.label for one in found]
+            items = [item for item in waiting if not await item.is_done()]
+            self._done.update(set(waiting) - set(items))
+            return [item.label for item in items]
 
         async def pass_time() -> None:
             for account, sender in self.app.executors.items():
-                if sender.paused:
-                    # others used keys of ours, which the operator knows about
+                if sender.is_paused:
+                    # others used our keys, as the operator knows
                     await executors.resume(self.app, account)
             if last:
-                # only a block that comes later proves that nothing can be paid any more
+                # only a later block proves that nothing can be paid any more
                 await self.desk.chain.mine()
-            # a payout whose transaction failed waits for as long as it is old
+            # a payout whose transaction failed waits as long as its age
             await self.pass_time(_LAST_S if last else _MOMENT_S)
 
-        await until(open_items, [], meanwhile=pass_time)
+        await wait_until(open_items, [], meanwhile=pass_time)
 
     async def pass_time(self, seconds: float = _MOMENT_S) -> None:
-        """Let time pass, in which everybody who works on a chain looks around.
+        """Let time pass in which every worker of a chain looks once.
 
-        However slow the machine is, no payment's time is over before its workers had theirs.
+        Even on a slow machine no payment expires before its workers had their time.
         """
         self.desk.clock.advance(seconds)
         await self.turn()
 
     async def attempt(self, look: Callable[[], Awaitable[bool]], looks: int = 15) -> bool:
-        """Let time pass until something is so; False if a fault keeps it from that for too long.
+        """Let time pass until `look` is true; return False if a fault prevents that for too long.
 
-        That is no failure: the items themselves tell whether anything is stuck.
+        False is no failure: the items themselves show whether anything is stuck.
         """
         for _ in range(looks):
             if await look():
@@ -178,31 +179,32 @@ class Round:
         return False
 
     async def turn(self) -> None:
-        """Return once everybody who works on a chain has taken a turn."""
+        """Return once every worker of a chain has taken a turn."""
         workers = [*self.app.settlers.values(), *self.app.payout_workers.values()]
-        turns = [one.health().turns for one in workers]
-        for one in workers:
-            one.wake()
-        await until(
+        turns = [each_worker.health().turn_count for each_worker in workers]
+        for worker in workers:
+            worker.wake()
+        await wait_until(
             lambda: all(
-                one.health().turns > before for one, before in zip(workers, turns, strict=True)
+                each_worker.health().turn_count > before
+                for each_worker, before in zip(workers, turns, strict=True)
             )
         )
 
 
 class Deliveries:
-    """The ends of payments that a merchant's back end was told, by path."""
+    """The ends of payments that a merchant's back end received, by path."""
 
-    def __init__(self, server: Answering) -> None:
+    def __init__(self, server: HttpStub) -> None:
         self._server = server
         self._read = 0
         self._ended: set[tuple[str, str]] = set()
 
     def has(self, path: str, payment_id: str) -> bool:
-        """Return whether the end of a payment came to a path."""
-        for request in self._server.came[self._read :]:
+        """Return whether a payment's end was delivered to a path."""
+        for request in self._server.requests[self._read :]:
             data = json.loads(request.body)["data"]
             if data.get("status") in FINAL:
                 self._ended.add((request.line.split()[1], data["payment_id"]))
-        self._read = len(self._server.came)
+        self._read = len(self._server.requests)
         return (path, payment_id) in self._ended

@@ -1,4 +1,4 @@
-"""Buyers: wallets that are the same for each seed, and have patience with their chains."""
+"""Buyers: wallets derived from the seed, which wait patiently for their chains."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from solders.keypair import Keypair
 from tests.chaos.plan import Mood, Order, Way
 from tests.chaos.stage import FACTORY, Stage
 from tests.chaos.till import LOOK_S, ChainRefused, Till
-from tests.support.chain import Chain
+from tests.support.chain import ChainClient
 from tests.support.hostile import ANY_TOKEN, BURNS_IN_ODD_BLOCKS, SWITCHED
-from tests.support.smart import Smart, made_by, smart
-from tests.support.solana import SolanaWallet
-from tests.support.wallet import MUTE, Wallet
+from tests.support.smart import ContractAccount, make_account_by_factory, make_contract_account
+from tests.support.solana import SolanaTestWallet
+from tests.support.wallet import NON_SIGNING_ADDRESS, EvmTestWallet
 
 _FAUCET_MAX = 80
-# looks at a receipt before a transaction is sent once more
+# looks for a receipt before a transaction is sent again
 _LOOKS = 40
 
 
@@ -29,8 +29,8 @@ _HELPER = Way.EIP3009, 10**6
 _VAULTS = 10**6 + 1
 
 
-class Purse(Wallet):
-    """Sends one transaction after the other, and again until each is in a block."""
+class Purse(EvmTestWallet):
+    """A wallet that sends one transaction after another, repeatedly until each is in a block."""
 
     def __init__(self, secret: bytes) -> None:
         super().__init__(key=secret)
@@ -38,39 +38,39 @@ class Purse(Wallet):
         self._sent: dict[int, str] = {}  # by nonce
         self._hashes: dict[str, int] = {}  # the nonces of transactions
 
-    async def push(self, chain: Chain, **fields: Any) -> bool:
-        """Sends a call, and waits until it is in a block; False if it came to nothing."""
+    async def push(self, chain: ChainClient, **fields: Any) -> bool:
+        """Send a call and wait until it is in a block; return False if it came to nothing."""
         try:
             receipt = await self.transact(chain, **fields)
         except ChainRefused:
-            # it costs more than there is
+            # it costs more than the wallet has
             return False
         return bool(receipt["status"] == "0x1")
 
     def scrawl(self) -> str:
-        """A signature of something."""
+        """Sign an arbitrary message."""
         return "0x" + bytes(self._account.unsafe_sign_hash(b"\x66" * 32).signature).hex()
 
-    async def tend(self, chain: Chain, tx_hash: str) -> None:
-        """Sends a transaction again, and what stands before it, if its block is gone."""
+    async def tend(self, chain: ChainClient, tx_hash: str) -> None:
+        """Resend a transaction and the ones before it if its block was replaced."""
         if tx_hash not in self._hashes:
             return
         if await chain.ask("eth_getTransactionReceipt", tx_hash) is None:
             await self._push_all(chain, self._hashes[tx_hash])
 
-    async def _push_all(self, chain: Chain, nonce: int) -> None:
-        for raw in (self._sent[one] for one in sorted(self._sent) if one <= nonce):
+    async def _push_all(self, chain: ChainClient, nonce: int) -> None:
+        for raw in (self._sent[number] for number in sorted(self._sent) if number <= nonce):
             await self._push(chain, raw)
 
-    async def gas_for(self, chain: Chain, call: dict[str, Any]) -> int:
-        """Half as much again, as wallets do.
+    async def gas_for(self, chain: ChainClient, call: dict[str, Any]) -> int:
+        """Return the gas estimate plus half, as wallets do.
 
-        A reorganisation may take the payment that created the account which this one pays, and
-        then this one has to create it, for 25,000 gas more.
+        A reorganization can remove the payment that created the account paid here. Then this
+        payment has to create it, for 25,000 gas more.
         """
         return await super().gas_for(chain, call) * 3 // 2
 
-    async def transact(self, chain: Chain, **fields: Any) -> dict[str, Any]:
+    async def transact(self, chain: ChainClient, **fields: Any) -> dict[str, Any]:
         nonce = int(await chain.ask("eth_getTransactionCount", self.address, "pending"), 16)
         usual = {
             "chainId": DEVNET.chain_id,
@@ -82,7 +82,7 @@ class Purse(Wallet):
         self._sent[nonce] = "0x" + signed.raw_transaction.hex()
         self._hashes["0x" + signed.hash.hex()] = nonce
         while True:
-            # one before it may have vanished with its block
+            # an earlier transaction may have disappeared with its block
             await self._push_all(chain, nonce)
             for _ in range(_LOOKS):
                 receipt = await chain.ask("eth_getTransactionReceipt", "0x" + signed.hash.hex())
@@ -90,7 +90,7 @@ class Purse(Wallet):
                     return receipt
                 await asyncio.sleep(LOOK_S)
 
-    async def _push(self, chain: Chain, raw: str) -> None:
+    async def _push(self, chain: ChainClient, raw: str) -> None:
         try:
             await chain.ask("eth_sendRawTransaction", raw)
         except ChainRefused as refusal:
@@ -99,9 +99,9 @@ class Purse(Wallet):
 
 
 class SmartPurse:
-    """An account that is created with its first payment."""
+    """An account that its first payment creates."""
 
-    def __init__(self, smart: Smart) -> None:
+    def __init__(self, smart: ContractAccount) -> None:
         self.smart = smart
         self.address = smart.address
         self.account = f"eip155:{DEVNET.chain_id}:{smart.address}"
@@ -110,7 +110,10 @@ class SmartPurse:
 
 @dataclass
 class Codes:
-    """Contracts of attackers. Without somebody who sees what relayers send nobody switches."""
+    """The attackers' contracts.
+
+    They switch only if a stranger watches the relayers' transactions.
+    """
 
     switched: str = ""
     odd: str = ""
@@ -118,18 +121,18 @@ class Codes:
     watched: bool = True
 
     def burning(self, order: Order) -> str:
-        """The code of an account that burns gas."""
+        """Return the code of an account that burns gas."""
         return self.switched if self.watched and order.variant % 3 else self.odd
 
 
-class SolanaPurse(SolanaWallet):
+class SolanaPurse(SolanaTestWallet):
     def __init__(self, secret: bytes) -> None:
         self.key = Keypair.from_seed(secret)
         self.address = str(self.key.pubkey())
 
 
 class Purses:
-    """Every buyer of a plan, with money."""
+    """All buyers of a plan, with money."""
 
     def __init__(self, seed: int, orders: tuple[Order, ...], *, embedded: bool) -> None:
         self._seed = seed
@@ -151,15 +154,15 @@ class Purses:
         self.helper = self.evm[_HELPER] = Purse(self._secret(_HELPER))
 
     def vault(self, order: Order) -> Purse:
-        """Where a buyer moves its money to."""
-        found: Purse = self.evm[_vault((order.way, order.buyer))]
-        return found
+        """Return the wallet to which a buyer moves its money."""
+        purse: Purse = self.evm[_vault((order.way, order.buyer))]
+        return purse
 
-    def _smart(self, order: Order) -> Smart:
+    def _smart(self, order: Order) -> ContractAccount:
         owner = Account.from_key(self._secret((order.way, order.buyer)))
         if self._embedded or order.variant % 2:
-            return smart(owner, order.n)
-        return made_by(FACTORY, owner, BURNS_IN_ODD_BLOCKS, order.n)
+            return make_contract_account(owner, order.n)
+        return make_account_by_factory(FACTORY, owner, BURNS_IN_ODD_BLOCKS, order.n)
 
     def of(self, order: Order) -> Any:
         key = (order.way, order.buyer)
@@ -169,7 +172,7 @@ class Purses:
         return hashlib.sha256(f"chaos {self._seed} {key[0]} {key[1]}".encode()).digest()
 
     async def fill(self, till: Till, stage: Stage) -> None:
-        """Lets the faucets fill everybody; relayers of foreign chains too."""
+        """Fill all wallets from the faucets, and the relayers of foreign chains."""
         accounts = [purse.address for purse in self.evm.values()]
         for start in range(0, len(accounts), _FAUCET_MAX):
             part = accounts[start : start + _FAUCET_MAX]
@@ -186,13 +189,13 @@ class Purses:
             treasuries = stage.treasuries()
             accounts = [stage.solana_relayer, treasuries[1]]
             await till.solana.ask("florin_faucet", {"accounts": accounts, **gift})
-            # what is refunded before anything was received
+            # money for refunds before the first payment is received
             tokens = [token.address for token in DEVNET.tokens]
             gift = {"accounts": [treasuries[0]], "tokens": tokens, "nativeWei": hex(10**21)}
             await till.evm.ask("florin_faucet", gift)
             await till.solana.ask("florin_faucet", {"accounts": [treasuries[1]]})
         else:
-            # the same for the euro, which only few buyers pay with
+            # the euro too, in which few buyers pay
             gift = {"accounts": [stage.treasuries()[0]], "tokens": [DEVNET.euro.address]}
             await till.evm.ask("florin_faucet", {**gift, "nativeWei": "0x0"})
         evm, helper = till.evm, self.helper
@@ -203,19 +206,19 @@ class Purses:
         ):
             place = await helper.deploy(evm, bytes.fromhex(runtime))
             setattr(self.codes, name, place.rpartition(":")[2].lower())
-        burners = [one for one in self._orders if one.mood in {Mood.BURNER, Mood.TURNCOAT}]
+        burners = [order for order in self._orders if order.mood in {Mood.BURNER, Mood.TURNCOAT}]
         await asyncio.gather(
             *(
-                self.of(one).delegate(evm, self.codes.burning(one))
-                for one in burners
-                if one.mood is Mood.BURNER
+                self.of(order).delegate(evm, self.codes.burning(order))
+                for order in burners
+                if order.mood is Mood.BURNER
             )
         )
         if not self._embedded:
-            await till.employ([self.of(one).address.lower() for one in burners])
+            await till.employ([self.of(order).address.lower() for order in burners])
         # accounts with code that cannot sign
         mute = [purse for (way, _), purse in self.evm.items() if way is Way.DIRECT]
-        await asyncio.gather(*(purse.delegate(till.evm, MUTE) for purse in mute))
+        await asyncio.gather(*(purse.delegate(till.evm, NON_SIGNING_ADDRESS) for purse in mute))
 
 
 def _vault(key: tuple[Way, int]) -> tuple[Way, int]:

@@ -1,4 +1,4 @@
-"""Time that runs faster than the machine's, the same in every process that opens one file."""
+"""A clock that runs faster than the machine's, shared by all processes that open its file."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import struct
 import time
 from pathlib import Path
 
-# seconds of every process of a campaign in one of the machine's
+# seconds of a campaign per second of the machine
 SPEED = 10
-_FORMAT = struct.Struct("<qqq")  # when it began here and on the machine, and how far it was put on
+_FORMAT = struct.Struct("<qqq")  # its start here and on the machine, and its advance
 
 
 class QuickClock:
-    """Implements the clock protocol; `put_on` moves it for everybody at once."""
+    """A clock that implements the clock protocol; `put_on` advances it for all processes."""
 
     def __init__(self, path: Path) -> None:
         with path.open("r+b") as file:
@@ -26,16 +26,16 @@ class QuickClock:
         return cls(path)
 
     def now_us(self) -> int:
-        """Microseconds since the Unix epoch."""
+        """Return microseconds since the Unix epoch."""
         began_us, began_ns, ahead_us = _FORMAT.unpack_from(self._shared)
         return began_us + (time.monotonic_ns() - began_ns) * SPEED // 1000 + ahead_us
 
     def steady_us(self) -> int:
-        """Microseconds that never go back, as the time of day of this clock does not."""
+        """Return microseconds that never go back; this clock's time of day never does either."""
         return self.now_us()
 
     async def sleep(self, seconds: float) -> None:
-        """Returns when that much time has passed, unless it is put on."""
+        """Return after that much time, advances included."""
         await asyncio.sleep(seconds / SPEED)
 
     def put_on(self, seconds: int) -> None:

@@ -1,8 +1,8 @@
-"""What racing clients ask for: one thing per idempotency key, in two or three versions.
+"""The requests of racing clients: one purpose per idempotency key, in two or three versions.
 
 Both clients walk through the same keys, so that they meet at the first use of each. What a request
-needs to exist (a payment to cancel, a merchant to settle to) is created under a key of its own, so
-that both clients mean the same one.
+requires (a payment to cancel, a merchant with a destination) is created under a separate key, so
+that both clients use the same one.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ ASSET = "eip155:8453/erc20:0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"
 
 @dataclass(frozen=True)
 class Request:
-    """One request, as both protocols write it. `refused` ones can never succeed."""
+    """One request in both protocols. A `refused` request can never succeed."""
 
     http: tuple[str, Any]
     rpc: tuple[str, Message, type[Message]]
     refused: bool = False
 
 
-# asks under a key until there is an answer, and gives it
+# sends a request under a key until it is answered, and returns the answer
 Ask = Callable[[Request, str], Awaitable[dict[str, Any]]]
 
 
@@ -70,9 +70,9 @@ def merchant(name: str, email: str) -> Request:
 
 
 def settle(merchant_id: str, digit: int) -> Request:
-    wanted = {"asset": ASSET, "destination": f"eip155:8453:0x{digit:040x}"}
+    expected = {"asset": ASSET, "destination": f"eip155:8453:0x{digit:040x}"}
     message = account_pb2.CreateCryptoSettlementsRequest(
-        merchant_id=merchant_id, settlements=[wanted]
+        merchant_id=merchant_id, settlements=[expected]
     )
     rpc = (
         f"/{ADMIN}/CreateCryptoSettlements",
@@ -80,12 +80,12 @@ def settle(merchant_id: str, digit: int) -> Request:
         account_pb2.CreateCryptoSettlementsResponse,
     )
     path = f"/v1/merchants/{merchant_id}/settlements/crypto"
-    return Request((path, {"settlements": [wanted]}), rpc)
+    return Request((path, {"settlements": [expected]}), rpc)
 
 
 async def _payment(ask: Ask, key: str, version: int = 0) -> str:
-    made = await ask(create(f"{key}/{version}", 500 + version), f"{key}/{version}")
-    payment_id: str = made["paymentId"]
+    created = await ask(create(f"{key}/{version}", 500 + version), f"{key}/{version}")
+    payment_id: str = created["paymentId"]
     return payment_id
 
 
@@ -94,7 +94,7 @@ async def _creation(_ask: Ask, key: str, version: int) -> Request:
 
 
 async def _creation_after_refusals(_ask: Ask, key: str, version: int) -> Request:
-    """Only one version can succeed, so nothing may be in its way."""
+    """Only one version can succeed, so nothing else can conflict with it."""
     return create(key, 1000, expires_at=1 if version else None)
 
 
@@ -117,11 +117,11 @@ async def _merchant(_ask: Ask, key: str, version: int) -> Request:
 
 
 async def _settlement(ask: Ask, key: str, version: int) -> Request:
-    made = await ask(merchant(f"{key}/m", "m@race.example"), f"{key}/m")
-    return settle(made["merchant"]["id"], 1 + version)
+    created = await ask(merchant(f"{key}/m", "m@race.example"), f"{key}/m")
+    return settle(created["merchant"]["id"], 1 + version)
 
 
-# creations are what clients repeat most; both of one kind are there on purpose
+# clients repeat creations most, so `_creation` is listed twice on purpose
 KINDS: tuple[Callable[[Ask, str, int], Awaitable[Request]], ...] = (
     _creation,
     _creation,
@@ -135,5 +135,5 @@ KINDS: tuple[Callable[[Ask, str, int], Awaitable[Request]], ...] = (
 
 
 async def request(ask: Ask, key: int, version: int) -> Request:
-    """One version of what a key is for."""
+    """Return one version of a key's request."""
     return await KINDS[key % len(KINDS)](ask, f"key-{key}", version)

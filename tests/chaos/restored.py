@@ -1,10 +1,10 @@
-"""A backup is made while customers pay, and Florin goes on from it elsewhere.
+"""Make a backup while customers pay, and continue from it elsewhere.
 
-The chain has gone on meanwhile. Whatever was acknowledged before the backup is in it; payments that
-had been offered by then end as the chain tells; nothing is paid out that was paid out since, until
-the operator has called that off; then books and chain differ by what the copy cannot know, and by
-nothing else. `python -m tests.chaos.restored [seed]`; with `unmarked` behind it the backup does not
-say that it is one, as a disk that was put back does not: nonces on the chain say it.
+The chain has continued meanwhile. Everything acknowledged before the backup is in it. Payments
+offered by then end according to the chain. Payouts sent since are not repeated, after the operator
+has canceled them. The books and the chain then differ only by what the copy cannot know. `python -m
+tests.chaos.restored [seed]`; with `unmarked` the backup is not marked as a backup, like a disk that
+was put back. Florin then detects it by nonces on the chain.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from florin_server.devnet.genesis import DEVNET
 from florin_server.store.engine.opening import open_store
 from florin_server.store.ledger import ledger
 from florin_server.store.payments import history
-from florin_server.store.tables.payouts import OWED
+from florin_server.store.tables.payouts import OWED_PREDICATE
 
 from tests.chaos.customers import (
     PRICE,
@@ -42,73 +42,77 @@ from tests.chaos.customers import (
 )
 from tests.support import postgres
 from tests.support.api import RestApi
-from tests.support.command import florin
+from tests.support.command import run_florin
 from tests.support.own_chain import CHAIN
-from tests.support.processes import TREASURY, Installation, installed
-from tests.support.until import until
+from tests.support.processes import TREASURY, ProcessInstallation, open_installation
+from tests.support.until import wait_until
 
-# asked for before the backup, and paid after it
+# requested before the backup, and paid after it
 REFUNDS = 2
 _PAYS_OUT = f"{CHAIN}:{TREASURY.address}"
 _ASSET = f"{CHAIN}/erc20:{DEVNET.token.address}"
 _STATES = "SELECT id, status FROM payment"
-_OWED = f"SELECT count(*) FROM payout WHERE {OWED}"
+_OWED = f"SELECT count(*) FROM payout WHERE {OWED_PREDICATE}"
 _REFUNDED = "SELECT count(*) FROM refund WHERE status = 'succeeded'"
 
 
 class _Copied(NamedTuple):
-    """What customers had been told before the backup, and the payments whose options are in it."""
+    """The customers' answers before the backup, and the payments whose options are in it."""
 
     told: Told
     offered: set[str]
 
 
 async def campaign(folder: Path, seed: int = 7, *, unmarked: bool = False) -> dict[str, Any]:
-    """Counts of what happened; `bad` is what should not have."""
-    file, one = folder / "backup.db", folder / "one"
-    await asyncio.to_thread(one.mkdir)
-    async with installed(one) as at, aiohttp.ClientSession() as session:
-        told, before = await _under_load(at, session, file, seed)
+    """Return counts of what happened; `bad` lists the violations."""
+    file, path = folder / "backup.db", folder / "one"
+    await asyncio.to_thread(path.mkdir)
+    async with open_installation(path) as at, aiohttp.ClientSession() as session:
+        result, before = await _under_load(at, session, file, seed)
         with closing(sqlite3.connect(file)) as raw, raw:
-            # it was there only so that something is owed
+            # the pause only made sure that something is owed
             raw.execute("DELETE FROM executor_pause")
             if unmarked:
                 raw.execute("DELETE FROM installation WHERE name = 'copied_at_us'")
-            offered = {one for (one,) in raw.execute("SELECT payment_id FROM payment_option")}
+            offered = {item for (item,) in raw.execute("SELECT payment_id FROM payment_option")}
         async with _elsewhere(at, folder / "other", file) as there:
-            bad = await _goes_on(there, session, told, _Copied(before, offered))
-    counts = {"before": len(before.created), "payments": len(told.created)}
-    return {**counts, "refunds": len(told.refunds), "bad": bad}
+            bad = await _goes_on(there, session, result, _Copied(before, offered))
+    counts = {"before": len(before.created), "payments": len(result.created)}
+    return {**counts, "refunds": len(result.refunds), "bad": bad}
 
 
 async def _under_load(
-    at: Installation, session: aiohttp.ClientSession, file: Path, seed: int
+    at: ProcessInstallation, session: aiohttp.ClientSession, file: Path, seed: int
 ) -> tuple[Told, Told]:
-    """What customers were told in the end, and what they had been told before the backup."""
-    told, ends = Told(), asyncio.Event()
-    with await asyncio.to_thread(at.lasting, "serve", "--workers", "2"):
-        people = await customers(at, at.rest(session), told, seed)
-        runs = [asyncio.create_task(one.run(ends)) for one in people]
-        # what is owed by then is paid afterwards
+    """Return the customers' answers at the end, and those before the backup."""
+    result, ends = Told(), asyncio.Event()
+    with await asyncio.to_thread(at.start_lasting, "serve", "--workers", "2"):
+        people = await customers(at, at.rest(session), result, seed)
+        runs = [asyncio.create_task(customer.run(ends)) for customer in people]
+        # payouts owed by then are sent afterwards
         await _asked(at, "executors", "pause", _PAYS_OUT)
-        await while_they_pay(runs, lambda: len(told.refunds) >= REFUNDS)
-        before = deepcopy(told)
+        await while_they_pay(runs, lambda: len(result.refunds) >= REFUNDS)
+        before = deepcopy(result)
         await _asked(at, "store", "backup", str(file))
         await _asked(at, "executors", "resume", _PAYS_OUT)
-        new, more = len(told.created) + 2 * len(people), len(told.refunds) + 1
-        await while_they_pay(runs, lambda: len(told.created) >= new and len(told.refunds) >= more)
+        new, more = len(result.created) + 2 * len(people), len(result.refunds) + 1
+        await while_they_pay(
+            runs, lambda: len(result.created) >= new and len(result.refunds) >= more
+        )
         ends.set()
         await asyncio.gather(*runs)
-        if bad := await wrong(at, session, told):
+        if bad := await wrong(at, session, result):
             raise AssertionError(f"before anything was restored: {bad}")
-    return told, before
+    return result, before
 
 
 @asynccontextmanager
-async def _elsewhere(at: Installation, folder: Path, file: Path) -> AsyncIterator[Installation]:
-    """The backup in a database of its own, with the state folder of whose backup it is."""
+async def _elsewhere(
+    at: ProcessInstallation, folder: Path, file: Path
+) -> AsyncIterator[ProcessInstallation]:
+    """Restore the backup to a separate database, with the original's state folder."""
     await asyncio.to_thread(shutil.copytree, at.home, folder / "home")
-    database = postgres.of(folder)
+    database = postgres.get_database(folder)
     env = {**at.env, "FLORIN_STORE": database.dsn}
     there = replace(at, home=folder / "home", env=env)
     await _asked(there, "store", "restore", str(file))
@@ -117,102 +121,102 @@ async def _elsewhere(at: Installation, folder: Path, file: Path) -> AsyncIterato
         yield replace(there, store=store)
     finally:
         await store.close()
-        await postgres.forget(folder)
+        await postgres.drop_database(folder)
 
 
-async def _asked(at: Installation, *command: str, status: int = 0) -> Any:
-    """What a command tells programs."""
-    done = await asyncio.to_thread(florin, *command, "--json", home=at.home, **at.env)
+async def _asked(at: ProcessInstallation, *command: str, status: int = 0) -> Any:
+    """Run a command; return its JSON."""
+    done = await asyncio.to_thread(run_florin, *command, "--json", home=at.home, **at.env)
     if done.status != status:
         raise AssertionError(f"florin {shlex.join(command)} ended with {done}")
     return json.loads(done.out)
 
 
-async def _count(at: Installation, query: str) -> int:
-    ((count,),) = await postgres.rows(at.env["FLORIN_STORE"], query)
+async def _count(at: ProcessInstallation, query: str) -> int:
+    ((count,),) = await postgres.list_rows(at.env["FLORIN_STORE"], query)
     return int(count)
 
 
 async def _goes_on(
-    there: Installation, session: aiohttp.ClientSession, told: Told, copied: _Copied
+    there: ProcessInstallation, session: aiohttp.ClientSession, result: Told, copied: _Copied
 ) -> list[str]:
-    """What is wrong with a copy, before and after the operator has settled what it cannot know."""
+    """Return a copy's faults, before and after the operator has resolved what it cannot know."""
     bad = list[str]()
-    with await asyncio.to_thread(there.lasting, "serve"):
-        bad += await _lost(there, told, copied)
+    with await asyncio.to_thread(there.start_lasting, "serve"):
+        bad += await _lost(there, result, copied)
         told_by_doctor = json.dumps(await _asked(there, "doctor", status=1))
         if not any(name in told_by_doctor for name in ("store_restored", "store_behind")):
             bad.append(f"the doctor does not tell what the store lacks: {told_by_doctor}")
-        # the operator sees on the chain what was paid; what Florin found there needs nobody
-        for one in (await _asked(there, "payouts", "list"))["payouts"]:
+        # the operator sees the paid ones on the chain; what Florin found there needs no one
+        for payout in (await _asked(there, "payouts", "list"))["payouts"]:
             with suppress(AssertionError):
-                await _asked(there, "payouts", "refuse", one["payoutId"])
-        await until(lambda: _count(there, _OWED), 0, patience_s=SERVED_S)
+                await _asked(there, "payouts", "refuse", payout["payoutId"])
+        await wait_until(lambda: _count(there, _OWED), 0, patience_s=SERVED_S)
         await _asked(there, "executors", "resume", _PAYS_OUT)
-        bad += await _differs(there, told, copied)
+        bad += await _differs(there, result, copied)
         bad += await _works(there, there.rest(session))
-        # that was paid, and paid back
-        bad += await treasury_differs(there, session, told)
-    bad += [*await there.store.survey(history.check()), *await there.store.read(ledger.check())]
+        # that payment was paid and refunded
+        bad += await treasury_differs(there, session, result)
+    bad += [*await there.store.scan(history.check()), *await there.store.read(ledger.check())]
     return bad
 
 
-async def _lost(there: Installation, told: Told, copied: _Copied) -> list[str]:
-    """Payments that should be in the copy, or should end otherwise."""
-    wanted = {one: told.final[one] for one in copied.told.final}
-    # whatever became of the others since, the chain tells if they were offered
-    wanted |= dict.fromkeys(copied.offered & told.confirmed.keys(), "succeeded")
+async def _lost(there: ProcessInstallation, result: Told, copied: _Copied) -> list[str]:
+    """Return payments that are missing in the copy, or ended differently."""
+    expected = {text: result.final[text] for text in copied.told.final}
+    # the chain decides about the others, if they were offered
+    expected |= dict.fromkeys(copied.offered & result.confirmed.keys(), "succeeded")
     stored: dict[str, str] = {}
 
     async def otherwise() -> list[str]:
-        stored.update(await postgres.rows(there.env["FLORIN_STORE"], _STATES))
+        stored.update(await postgres.list_rows(there.env["FLORIN_STORE"], _STATES))
         return [
-            f"{one} ended as {end}, and is {stored.get(one)}"
-            for one, end in wanted.items()
-            if stored.get(one) != end
+            f"{text} ended as {end}, and is {stored.get(text)}"
+            for text, end in expected.items()
+            if stored.get(text) != end
         ]
 
     with suppress(AssertionError):
-        await until(otherwise, [], patience_s=SERVED_S)
-    lost = [f"{one} is lost" for one in copied.told.created.values() if one not in stored]
+        await wait_until(otherwise, [], patience_s=SERVED_S)
+    lost = [f"{text} is lost" for text in copied.told.created.values() if text not in stored]
     return [*lost, *await otherwise()]
 
 
-async def _differs(there: Installation, told: Told, copied: _Copied) -> list[str]:
-    """How far books and chain are apart, beside what was settled and paid since the copy."""
-    unknown = len(told.confirmed.keys() - copied.offered)
-    since = unknown - (len(told.refunds) - await _count(there, _REFUNDED))
-    # gas that was spent since is missing in any case
-    found = await _asked(there, "ledger", "check", status=1)
+async def _differs(there: ProcessInstallation, reported_result: Told, copied: _Copied) -> list[str]:
+    """Return how far books and chain differ beyond what was settled and paid since the copy."""
+    unknown = len(reported_result.confirmed.keys() - copied.offered)
+    since = unknown - (len(reported_result.refunds) - await _count(there, _REFUNDED))
+    # the gas spent since is missing in any case
+    result = await _asked(there, "ledger", "check", status=1)
     account = _PAYS_OUT.lower()
     apart = [
-        int(one["held"]) - int(one["booked"])
-        for one in found["wallets"]
-        if (one["account"].lower(), one["asset"].lower()) == (account, _ASSET.lower())
+        int(wallet["held"]) - int(wallet["booked"])
+        for wallet in result["wallets"]
+        if (wallet["account"].lower(), wallet["asset"].lower()) == (account, _ASSET.lower())
     ]
     if apart != [PRICE * since]:
         return [f"books and chain are {apart} apart, and should be {PRICE * since}"]
-    return [f"the books are not whole: {one}" for one in found.get("problems", ())]
+    return [f"the books are not whole: {item}" for item in result.get("problems", ())]
 
 
-async def _works(there: Installation, api: RestApi) -> list[str]:
-    """A payment, and a refund of it, as with any other Florin."""
+async def _works(there: ProcessInstallation, api: RestApi) -> list[str]:
+    """Make a payment and refund it, as on any other Florin."""
     paid = await there.pay(api)
     if (end := await there.final(api, paid)) != "succeeded":
         return [f"a new payment is {end}"]
-    wanted = await _count(there, _REFUNDED) + 1
+    expected = await _count(there, _REFUNDED) + 1
     await api.refund(paid, "back")
-    await until(lambda: _count(there, _REFUNDED), wanted, patience_s=SERVED_S)
+    await wait_until(lambda: _count(there, _REFUNDED), expected, patience_s=SERVED_S)
     return []
 
 
 def main() -> None:
-    seed, *_ = [*(one for one in sys.argv[1:] if one.isdigit()), "7"]
+    seed, *_ = [*(text for text in sys.argv[1:] if text.isdigit()), "7"]
     with tempfile.TemporaryDirectory() as folder:
         unmarked = "unmarked" in sys.argv
-        found = uvloop.run(campaign(Path(folder), int(seed), unmarked=unmarked))
-    print(found)
-    sys.exit(bool(found["bad"]))
+        results = uvloop.run(campaign(Path(folder), int(seed), unmarked=unmarked))
+    print(results)
+    sys.exit(bool(results["bad"]))
 
 
 if __name__ == "__main__":

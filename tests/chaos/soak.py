@@ -1,8 +1,8 @@
-"""Customers go on for a while: what two processes use stays level, and nothing is lost.
+"""Let customers pay for a while: two processes use constant resources, and nothing is lost.
 
-Besides customers somebody reads lists and pages. Memory, open files and tasks are read from the
-metrics of each process; the first third of the time warms them up, and the second is compared
-with the last. `python -m tests.chaos.soak 600 [seed]`.
+A reader also fetches lists and pages. Memory, open files and tasks come from the metrics of each
+process. The first third of the time warms them up; the second is compared with the last. `python -m
+tests.chaos.soak 600 [seed]`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import uvloop
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.chaos.customers import CUSTOMERS, Told, customers, wrong
-from tests.support.processes import Installation, installed
+from tests.support.processes import ProcessInstallation, open_installation
 
-# how often metrics are read in all
+# total number of metric reads
 LOOKS = 60
-# what each may be in the last third, by what it was in the second: it moves with what is under way
+# the bound for the last third, from the value in the second; pending work moves it
 BOUNDS: Mapping[str, Callable[[float], float]] = {
     "process_resident_memory_bytes": lambda before: 1.1 * before,
     "process_open_fds": lambda before: before + 16,
@@ -41,29 +41,29 @@ Sample = Mapping[str, float]
 async def soak(
     folder: Path, seconds: float, seed: int = 7, count: int = CUSTOMERS
 ) -> dict[str, Any]:
-    """Counts of what was done; `levels` has each gauge of each process, second and last third.
+    """Return counts; `levels` has each process's gauges in the second and last third.
 
-    `bad` is what differs from what customers were told, `grown` what did not stay level.
+    `bad` lists differences from the customers' answers, `grown` the gauges that grew.
     """
-    told, ends = Told(), asyncio.Event()
-    async with installed(folder) as at:
+    result, ends = Told(), asyncio.Event()
+    async with open_installation(folder) as at:
         served = await asyncio.to_thread(
-            at.lasting, "serve", "--workers", "2", FLORIN_METRICS_PORT="0"
+            at.start_lasting, "serve", "--workers", "2", FLORIN_METRICS_PORT="0"
         )
         with served:
             urls = _METRICS.findall(served.out)
             async with aiohttp.ClientSession() as session:
                 api = at.rest(session)
-                people = await customers(at, api, told, seed, count)
-                runs = [asyncio.create_task(one.run(ends)) for one in people]
-                runs.append(asyncio.create_task(_reads(at, session, api.base, told, seed, ends)))
+                people = await customers(at, api, result, seed, count)
+                runs = [asyncio.create_task(customer.run(ends)) for customer in people]
+                runs.append(asyncio.create_task(_reads(at, session, api.base, result, seed, ends)))
                 samples = await _samples(session, urls, seconds, runs)
                 ends.set()
                 await asyncio.gather(*runs)
-                bad = await wrong(at, session, told)
-    stories = sum(one.stories for one in people)
-    disturbed = dict(told.disturbed)
-    levels = [_levels(found) for found in samples.values()]
+                bad = await wrong(at, session, result)
+    stories = sum(customer.stories for customer in people)
+    disturbed = dict(result.disturbed)
+    levels = [_levels(sample) for sample in samples.values()]
     grown = [
         f"{name} of process {number}: {second:,.0f}, then {last:,.0f}"
         for number, gauges in enumerate(levels)
@@ -80,25 +80,25 @@ async def _samples(
     seconds: float,
     runs: Sequence[asyncio.Task[None]],
 ) -> dict[str, list[Sample]]:
-    """What each process tells, at even distances; raises what a customer met."""
-    found: dict[str, list[Sample]] = {url: [] for url in urls}
+    """Read the metrics of each process at even intervals; raise what a customer met."""
+    results: dict[str, list[Sample]] = {url: [] for url in urls}
     for _ in range(LOOKS):
         done, _ = await asyncio.wait(
             runs, timeout=seconds / LOOKS, return_when=asyncio.FIRST_COMPLETED
         )
-        for one in done:
-            one.result()
+        for task in done:
+            task.result()
         for url in urls:
             async with session.get(url) as answer:
                 text = await answer.text()
             families = text_string_to_metric_families(text)
-            read = {one.name: one.value for family in families for one in family.samples}
-            found[url].append({name: read[name] for name in BOUNDS})
-    return found
+            read = {sample.name: sample.value for family in families for sample in family.samples}
+            results[url].append({name: read[name] for name in BOUNDS})
+    return results
 
 
 def _levels(samples: Sequence[Sample]) -> dict[str, tuple[float, float]]:
-    """The medians of the second and of the last third."""
+    """Return the medians of the second and of the last third."""
     third = len(samples) // 3
     parts = samples[third : 2 * third], samples[-third:]
     second, last = ({n: median(s[n] for s in part) for n in BOUNDS} for part in parts)
@@ -106,14 +106,14 @@ def _levels(samples: Sequence[Sample]) -> dict[str, tuple[float, float]]:
 
 
 async def _reads(
-    at: Installation,
+    at: ProcessInstallation,
     session: aiohttp.ClientSession,
     base: str,
-    told: Told,
+    result: Told,
     seed: int,
     ends: asyncio.Event,
 ) -> None:
-    """Reads lists, payments and their pages, one after the other."""
+    """Read lists, payments and their pages, one after the other."""
     chance = random.Random(seed)
     headers = {
         "Api-Key": at.accounts["FLORIN_PARTNER_KEY"],
@@ -121,8 +121,8 @@ async def _reads(
     }
     while not ends.is_set():
         paths = ["/v1/merchants/payments", "/v1/payments"]
-        if told.created:
-            payment_id = chance.choice(list(told.created.values()))
+        if result.created:
+            payment_id = chance.choice(list(result.created.values()))
             paths += [f"/v1/payments/{payment_id}", f"/{payment_id}"]
         async with session.get(base + chance.choice(paths), headers=headers) as answer:
             assert answer.status == 200, await answer.text()
@@ -133,9 +133,9 @@ async def _reads(
 def main() -> None:
     seconds, seed = [*sys.argv[1:], *("600", "7")[len(sys.argv) - 1 :]]
     with tempfile.TemporaryDirectory() as folder:
-        found = uvloop.run(soak(Path(folder), float(seconds), int(seed)))
-    print(found)
-    sys.exit(bool(found["bad"] or found["grown"]))
+        results = uvloop.run(soak(Path(folder), float(seconds), int(seed)))
+    print(results)
+    sys.exit(bool(results["bad"] or results["grown"]))
 
 
 if __name__ == "__main__":

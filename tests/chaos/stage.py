@@ -1,4 +1,4 @@
-"""The processes of one run: the chains, and the service that is killed in front of them."""
+"""The processes of one run: the chains, and the service in front of them that is killed."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from florin_server.boot.chains.keys import Keyring
-from florin_server.boot.home import Home
-from florin_server.boot.service import Service
+from florin_server.boot.chains.keys import ChainKeyring
+from florin_server.boot.home import StateFolder
+from florin_server.boot.service import FlorinService
 from florin_server.config import (
-    EmbeddedChain,
-    EmbeddedSolana,
+    EmbeddedChainSettings,
+    EmbeddedSolanaSettings,
     FailedGasSettings,
     LimitSettings,
     Settings,
 )
 from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
-from florin_server.devnet.solana import SOLNET, SolanaDevChain, SolanaDevSettings
+from florin_server.devnet.solana import SOLANA_DEVNET, SolanaDevChain, SolanaDevSettings
 from florin_server.domain.payments.payment import Destination
 from florin_server.flows.accounts import demo
 from florin_server.rails.connection import health
-from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
+from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 from florin_server.rails.evm.sending.relay import EvmRelay
-from florin_server.rails.evm.sending.transactions import Signer
-from florin_server.rails.evm.settings import EvmChain, EvmCoin
+from florin_server.rails.evm.sending.transactions import EvmSigner
+from florin_server.rails.evm.settings import EvmChainSettings, EvmCoinSettings
 from florin_server.rails.solana.sending.relay import SolanaRelay
 from florin_server.rails.solana.sending.signer import SolanaSigner
-from florin_server.rails.solana.settings import SolanaChain
+from florin_server.rails.solana.settings import SolanaChainSettings
 from florin_server.simulation.audit.ground import ETHER, EUR, EVM, USD
 from florin_server.store.accounts import destinations, merchants
 from florin_server.store.engine.query import Op, operation
@@ -47,29 +47,29 @@ from tests.chaos.node import Node
 from tests.chaos.plan import CONFIRMATIONS, Kill
 from tests.chaos.quick import SPEED, QuickClock
 from tests.chaos.stranger import Stranger
-from tests.support.evm_lab import asset, euro
+from tests.support.evm_lab import make_asset, make_euro_asset
 from tests.support.service import NO_LIMITS
 from tests.support.smart import UNIVERSAL
 from tests.support.solana import ASSETS
-from tests.support.solana_lab import asset as mint
+from tests.support.solana_lab import make_asset as mint
 
 # where merchants and the operator are paid
-MERCHANT, TREASURY = "0x" + "5a" * 20, Signer(b"\x7f" * 32)
+MERCHANT, TREASURY = "0x" + "5a" * 20, EvmSigner(b"\x7f" * 32)
 SOLANA_MERCHANT = SolanaSigner(b"\x5a" * 32).address
 SOLANA_TREASURY = SolanaSigner(b"\x7f" * 32)
-# the merchant that has no destinations is paid through the treasury
+# the merchant without destinations is paid through the treasury
 KEPT_MERCHANT = "mrch_without_destinations"
-# of the machine, between two looks at what a service remembers
+# machine seconds between two reads of the service's memory
 WEIGH_S = 0.1
-# slots are longer than the real ones: a busy machine needs time before a blockhash lapses
+# slots are longer than real ones: a busy machine needs time before a blockhash lapses
 BLOCK_S, SLOT_S, FINALIZED_SLOTS, POLL_MS = 1.0, 1.0, 4, 50
 FEES = {"fee_fixed": 7, "fee_basis_points": 100}
-# on foreign chains: creates whatever it is told to
+# on foreign chains: creates anything on request
 FACTORY = "0x" + "fa" * 20
-# merchants that are settled to wallets of attackers
+# merchants whose destinations are attackers' wallets
 CROOKS = tuple(f"mrch_of_crook_{n}" for n in range(3))
-# What attackers find. The budgets are as small as may be, so that storms exhaust them; a payer's
-# has room for strangers who are faster than we are.
+# The limits that attackers meet. The budgets are minimal, so that chaos runs exhaust them; a
+# payer's budget leaves room for strangers who are faster than we are.
 FAILED_GAS = FailedGasSettings(
     payer=2_000_000, app=3_000_000, chain=3_000_000, opened_app=1_500_000, opened_chain=1_500_000
 )
@@ -85,22 +85,22 @@ OPTIONS = {"options_per_caller": 20, "options_per_payment": 100}
 
 
 def crook(n: int) -> Keypair:
-    """The wallet to which a crook's merchant is settled."""
+    """Return the wallet to which a crook's merchant is settled."""
     return Keypair.from_seed(bytes([0x5C, n]) * 16)
 
 
 @dataclass(frozen=True)
 class Stage:
-    """The folder of one run, and what the processes tell each other in it."""
+    """The folder of one run, through which its processes communicate."""
 
     root: Path
     embedded: bool
     keys: int = 1
-    hole: str = ""  # what is planted in the service
+    hole: str = ""  # the bug planted in the service
 
     @property
-    def home(self) -> Home:
-        return Home(self.root / "home")
+    def home(self) -> StateFolder:
+        return StateFolder(self.root / "home")
 
     @property
     def clock(self) -> Path:
@@ -111,12 +111,14 @@ class Stage:
         return self.root / "service.log"
 
     def select(self, query: str) -> list[tuple[Any, ...]]:
-        """What the service has on disk."""
-        with closing(sqlite3.connect(f"file:{self.home.database}?mode=ro", uri=True)) as database:
+        """Query the service's database."""
+        with closing(
+            sqlite3.connect(f"file:{self.home.database_path}?mode=ro", uri=True)
+        ) as database:
             return database.execute(query).fetchall()
 
     def tell(self, name: str, facts: Any) -> None:
-        """Replaces what is told under a name."""
+        """Replace the facts under a name."""
         path = self.root / f"{name}.json"
         path.with_suffix(".new").write_text(json.dumps(facts))
         path.with_suffix(".new").rename(path)
@@ -131,10 +133,10 @@ class Stage:
             "grpc_port": 0,
             "limits": LIMITS,
             "failed_gas": FAILED_GAS,
-            # buyers come from everywhere
+            # buyers use many addresses
             "trusted_proxies": ("127.0.0.0/8",),
             "rates": {ETHER: {"GBP": "2500.00"}},
-            # refunds of what a merchant was paid directly come out of the treasury
+            # refunds of directly settled payments come out of the treasury
             "refund_credit": dict.fromkeys((USD, EUR, ETHER, *ASSETS), 10**20),
             **FEES,
             **OPTIONS,
@@ -142,13 +144,15 @@ class Stage:
         if self.embedded:
             return Settings(
                 **common,
-                embedded=EmbeddedChain(block_interval_s=BLOCK_S, confirmations=CONFIRMATIONS),
-                embedded_solana=EmbeddedSolana(
+                embedded=EmbeddedChainSettings(
+                    block_interval_s=BLOCK_S, confirmations=CONFIRMATIONS
+                ),
+                embedded_solana=EmbeddedSolanaSettings(
                     slot_s=SLOT_S, finalized_slots=FINALIZED_SLOTS, **OPENED
                 ),
             )
         urls = self.told("chains")
-        evm = EvmChain(
+        evm = EvmChainSettings(
             chain_id=DEVNET.chain_id,
             name="Foreign",
             rpc_url=tuple(urls["evm_nodes"]),
@@ -158,11 +162,11 @@ class Stage:
             opener=DEVNET.opener,
             factories=(DEVNET.wallet_factory, FACTORY),
             treasury=TREASURY.address,
-            coin=EvmCoin(name="Test Ether", symbol="tETH"),
-            assets=(asset(), euro()),
+            coin=EvmCoinSettings(name="Test Ether", symbol="tETH"),
+            assets=(make_asset(), make_euro_asset()),
         )
-        solana = SolanaChain(
-            reference=SOLNET.chain_id.removeprefix("solana:"),
+        solana = SolanaChainSettings(
+            reference=SOLANA_DEVNET.chain_id.removeprefix("solana:"),
             name="Foreign Solana",
             rpc_url=tuple(urls["solana_nodes"]),
             poll_ms=POLL_MS,
@@ -172,31 +176,37 @@ class Stage:
         )
         return Settings(
             **common,
-            embedded=EmbeddedChain(enabled=False),
-            embedded_solana=EmbeddedSolana(enabled=False),
+            embedded=EmbeddedChainSettings(enabled=False),
+            embedded_solana=EmbeddedSolanaSettings(enabled=False),
             chains=(evm,),
             solana_chains=(solana,),
         )
 
     def relayers(self) -> tuple[str, ...]:
-        """Addresses of the service's keys on the EVM chain."""
-        return tuple(one.address for one in (Signer(self.home.secrets().relayer_key), *self.more))
+        """Return the addresses of the service's keys on the EVM chain."""
+        return tuple(
+            signer.address
+            for signer in (EvmSigner(self.home.get_or_create_secrets().relayer_key), *self.more)
+        )
 
     @property
-    def more(self) -> tuple[Signer, ...]:
-        """The keys beside the first."""
-        return tuple(Signer(bytes([n]) * 32) for n in range(2, self.keys + 1))
+    def more(self) -> tuple[EvmSigner, ...]:
+        """Return the keys besides the first."""
+        return tuple(EvmSigner(bytes([n]) * 32) for n in range(2, self.keys + 1))
 
     @property
     def solana_relayer(self) -> str:
-        return SolanaSigner(self.home.secrets().solana_relayer_seed).address
+        return SolanaSigner(self.home.get_or_create_secrets().solana_relayer_seed).address
 
     def treasuries(self) -> tuple[str, str]:
-        """Addresses of the operator's own accounts, on the EVM chain and on Solana."""
+        """Return the addresses of the operator's own accounts on the EVM chain and on Solana."""
         if not self.embedded:
             return TREASURY.address, SOLANA_TREASURY.address
-        kept = self.home.secrets()
-        evm, solana = Signer(kept.treasury_key), SolanaSigner(kept.solana_treasury_seed)
+        installation_secrets = self.home.get_or_create_secrets()
+        evm, solana = (
+            EvmSigner(installation_secrets.treasury_key),
+            SolanaSigner(installation_secrets.solana_treasury_seed),
+        )
         return evm.address, solana.address
 
 
@@ -204,7 +214,7 @@ class Stage:
 
 
 async def chains(stage: Stage, seed: int, count: int, ready: Callable[[], None]) -> None:
-    """Runs both chains, each with nodes in front of it, until the process is killed."""
+    """Run both chains, each with nodes in front of it, until the process is killed."""
     clock = QuickClock(stage.clock)
     evm = await EvmDevChain.open(
         stage.root / "evm.db",
@@ -216,7 +226,7 @@ async def chains(stage: Stage, seed: int, count: int, ready: Callable[[], None])
         stage.root / "solana.db",
         SolanaDevSettings(slot_s=SLOT_S, finalized_slots=FINALIZED_SLOTS, clock=clock),
     )
-    rpc = JsonRpc(LocalTransport(evm.handle))
+    rpc = JsonRpcClient(LocalTransport(evm.handle))
     stranger = Stranger(rpc, f"stranger {seed}")
     await rpc.call("florin_faucet", {"accounts": [stranger.address], "nativeWei": hex(10**21)})
     urls: dict[str, Any] = {"evm_nodes": [], "solana_nodes": []}
@@ -237,7 +247,7 @@ async def chains(stage: Stage, seed: int, count: int, ready: Callable[[], None])
 
 
 class Steps:
-    """Counts durable steps, and dies at or soon after one of them."""
+    """A fault hook that counts durable steps, and dies at or soon after one of them."""
 
     def __init__(self, kill: Kill | None, *, counting: bool) -> None:
         self._kill = kill
@@ -258,7 +268,7 @@ class Steps:
 
 
 def watch_broadcasts(steps: Steps) -> None:
-    """Makes both sides of every broadcast a step too."""
+    """Make both sides of every broadcast a step too."""
     for relay in (EvmRelay, SolanaRelay):
         _watch(relay, relay.broadcast, steps)
 
@@ -273,7 +283,7 @@ def _watch(relay: Any, inner: Callable[..., Awaitable[None]], steps: Steps) -> N
 
 
 async def serve(stage: Stage, kill: Kill | None, ready: Callable[[], None]) -> None:
-    """Runs the service until it is told to end."""
+    """Run the service until it is stopped."""
     logging.basicConfig(
         filename=stage.log,
         level=logging.WARNING,
@@ -283,15 +293,20 @@ async def serve(stage: Stage, kill: Kill | None, ready: Callable[[], None]) -> N
     hurry_nodes()
     if stage.hole:
         HOLES[stage.hole].plant()
-    # a shop that never opened has nothing to lose
+    # before the shop has opened there is nothing to lose
     steps = Steps(kill, counting=(stage.root / "shop.json").exists())
     watch_broadcasts(steps)
-    service = await Service.start(stage.settings(), clock=QuickClock(stage.clock), fault=steps)
+    service = await FlorinService.start(
+        stage.settings(), clock=QuickClock(stage.clock), fault_hook=steps
+    )
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     await open_shop(stage, service)
     steps.counting = True
-    tasks = [asyncio.create_task(ended.wait()), asyncio.create_task(service.workers.failed())]
+    tasks = [
+        asyncio.create_task(ended.wait()),
+        asyncio.create_task(service.workers.wait_for_failure()),
+    ]
     weighing = asyncio.create_task(weigh(stage, service))
     ready()
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -303,47 +318,47 @@ async def serve(stage: Stage, kill: Kill | None, ready: Callable[[], None]) -> N
 
 
 def hurry_nodes() -> None:
-    """Lets nodes that failed be looked at again as soon as the storm's clock says."""
+    """Shorten the pauses of failed nodes to the run's clock."""
     for name in ("PROBE_S", "BACKOFF_S", "BACKOFF_MAX_S", "SHORT_S", "RETRY_MAX_S"):
         setattr(health, name, getattr(health, name) / SPEED)
 
 
 def give_keys(stage: Stage) -> None:
-    """Lets the service use keys that no keystore of the campaign would have to hold."""
-    inner = Keyring.relayers
-    Keyring.relayers = lambda self, chain: (*inner(self, chain), *stage.more)
-    Keyring.treasury = lambda *_: TREASURY
-    Keyring.solana_treasury = lambda *_: SOLANA_TREASURY
+    """Give the service keys without a keystore."""
+    inner = ChainKeyring.get_relayers
+    ChainKeyring.get_relayers = lambda self, chain: (*inner(self, chain), *stage.more)
+    ChainKeyring.find_treasury = lambda *_: TREASURY
+    ChainKeyring.find_solana_treasury = lambda *_: SOLANA_TREASURY
 
 
-async def weigh(stage: Stage, service: Service) -> None:
-    """Tells how many settlement events were remembered at most, in this life or one before."""
+async def weigh(stage: Stage, service: FlorinService) -> None:
+    """Record the most settlement events remembered, in this life or an earlier one."""
     most = stage.told("memory") if (stage.root / "memory.json").exists() else 0
     while True:
-        now = sum(one.health().remembered_events for one in service.app.settlers.values())
+        now = sum(worker.health().remembered_events for worker in service.app.settlers.values())
         if now > most:
             most = now
             stage.tell("memory", most)
         await asyncio.sleep(WEIGH_S)
 
 
-async def open_shop(stage: Stage, service: Service) -> None:
-    """Makes the merchants, and tells where the service is."""
+async def open_shop(stage: Stage, service: FlorinService) -> None:
+    """Create the merchants, and publish the service's address."""
     app = service.app
     if await demo.is_empty(app):
         paid_to = {
             **dict.fromkeys((USD, EUR, ETHER), f"{EVM}:{MERCHANT}"),
-            **dict.fromkeys(ASSETS, f"{SOLNET.chain_id}:{SOLANA_MERCHANT}"),
+            **dict.fromkeys(ASSETS, f"{SOLANA_DEVNET.chain_id}:{SOLANA_MERCHANT}"),
         }
-        made = demo.make(app, service.secrets.pepper, paid_to)
+        accounts = demo.build(app, service.secrets.pepper, paid_to)
         credentials = {
-            "FLORIN_PARTNER_KEY": made.partner_key,
-            "FLORIN_MERCHANT_ID": made.merchant.id,
-            "FLORIN_APP_ID": made.wallet.app_id,
+            "FLORIN_PARTNER_KEY": accounts.partner_key,
+            "FLORIN_MERCHANT_ID": accounts.merchant.id,
+            "FLORIN_APP_ID": accounts.wallet.app_id,
             "FLORIN_CLIENT_ID": "chaos",
         }
         stage.tell("credentials", credentials)
-        await app.store.write(_accounts(made))
+        await app.store.write(_accounts(accounts))
     if stage.embedded:
         urls = {"evm": service.evm_rpc_url, "solana": service.solana_rpc_url}
         stage.tell("chains", urls)
@@ -351,11 +366,11 @@ async def open_shop(stage: Stage, service: Service) -> None:
 
 
 @operation
-def _accounts(made: demo.DemoAccounts) -> Op[None]:
-    yield from demo.put(made)
-    yield from merchants.put_merchant(replace(made.merchant, id=KEPT_MERCHANT))
+def _accounts(accounts: demo.DemoAccounts) -> Op[None]:
+    yield from demo.put(accounts)
+    yield from merchants.put_merchant(replace(accounts.merchant, id=KEPT_MERCHANT))
     for n, merchant_id in enumerate(CROOKS):
-        yield from merchants.put_merchant(replace(made.merchant, id=merchant_id))
-        account = f"{SOLNET.chain_id}:{crook(n).pubkey()}"
+        yield from merchants.put_merchant(replace(accounts.merchant, id=merchant_id))
+        account = f"{SOLANA_DEVNET.chain_id}:{crook(n).pubkey()}"
         place = Destination(f"crypto_{merchant_id}", merchant_id, ASSETS[0], account)
         yield from destinations.put_destination(place)

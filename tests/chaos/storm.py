@@ -1,4 +1,4 @@
-"""The driver of one run: buyers, weather, calm, and the verdict."""
+"""Drive one chaos run: buyers, faults, calm, and the verdict."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from tests.support.solana import ASSETS
 
 GWEI = 10**9
 FEES_TIMES = 40
-# without any payment that ends, all that is left are those whose authorization has to lapse
+# if no payment ends for that long, only payments that wait for their lapse are left
 QUIET_S = 2.5
-# of the service: how far behind it may be with what is due
+# in service time: how far it may be behind with due work
 GRACE_S = 5
-# what was given up is not due, whatever its time
+# abandoned payments are not due, whatever their time
 _BUSY = f"""
     SELECT (SELECT count(*) FROM chain_tx WHERE state IN ('signed', 'sent'))
          + (SELECT count(*) FROM confirm WHERE state = 'waiting' AND failures < {FAILURES_MAX}
             AND retry_at_us < {{}})
 """
-# until every authorization has lapsed, with what the chains need to notice
+# until every authorization has lapsed, plus what the chains need to notice
 LAPSE_S = 1400
-# a run that takes longer has got stuck
+# a run that takes longer is stuck
 PATIENCE_S, PATIENCE_A_PAYMENT_S = 120, 0.3
 PROBES = 1000
 
 
 class Storm:
-    """One run of a plan against a service that others kill."""
+    """One run of a plan against a service that is killed meanwhile."""
 
     def __init__(self, stage: Stage, plan: Plan, till: Till) -> None:
         self._stage = stage
@@ -64,7 +64,7 @@ class Storm:
     async def run(self) -> dict[str, Any]:
         plan, till = self._plan, self._till
         await self._purses.fill(till, self._stage)
-        # what buyers have is as final as a block that no reorganisation reaches
+        # the buyers' balances must be as final as a block beyond any reorganization
         await till.evm.ask("evm_mine", {"blocks": CONFIRMATIONS})
         since = int(await till.evm.ask("eth_blockNumber"), 16)
         before = await self._holdings()
@@ -80,33 +80,41 @@ class Storm:
             asyncio.gather(*(self._teller.tell(order) for order in self._probes)), "the probes"
         )
         await self._in_time(self._closed(), "the transactions")
-        stories = [one for told in (*bought, *probes) for one in told]
+        stories = [item for result in (*bought, *probes) for item in result]
         audit = Audit(self._stage, till, stories)
         await audit.judge(since, before, self._clock.now_us())
-        audit.bad += [
-            f"no reason not to be paid: {one}"
-            for one in stories
-            if one.status != "succeeded" and one.order.mood in PAYS and not one.lapsed
+        audit.problems += [
+            f"no reason not to be paid: {story}"
+            for story in stories
+            if story.status != "succeeded" and story.order.mood in PAYS and not story.lapsed
         ]
-        audit.bad += [f"was not paid in the end: {told}" for told in bought if told[-1].lapsed]
-        audit.bad += [f"lapsed in calm: {told}" for told in probes if told[0].lapsed]
+        audit.problems += [
+            f"was not paid in the end: {result}" for result in bought if result[-1].lapsed
+        ]
+        audit.problems += [f"lapsed in calm: {probe}" for probe in probes if probe[0].lapsed]
         return {
-            "bad": [*till.bad, *audit.bad],
-            "ended": dict(Counter(one.status for one in stories)),
-            "honest": _honest([told[-1] for told in (*bought, *probes)]),
-            "lapsed": sorted(one.payment_id for one in stories if one.lapsed),
+            "bad": [*till.bad, *audit.problems],
+            "ended": dict(Counter(story.status for story in stories)),
+            "honest": _honest([result[-1] for result in (*bought, *probes)]),
+            "lapsed": sorted(story.payment_id for story in stories if story.lapsed),
             "bill": audit.bill,
             "alarms": audit.alarms,
             "effects": dict(await self._counts()),
             "lost": till.lost,
             "last": [
-                f"{one.order.mood} {one.order.way} {one.status} {one.ended_at - calm_at:.0f}"
-                for one in sorted((told[-1] for told in bought), key=lambda one: one.ended_at)[-6:]
+                f"{item.order.mood} {item.order.way} {item.status} {item.ended_at - calm_at:.0f}"
+                for item in sorted(
+                    (result[-1] for result in bought), key=lambda item: item.ended_at
+                )[-6:]
             ],
             "storm_s": round(calm_at - began, 1),
             "calm_s": round(done_at - calm_at, 1),
             "settle_s": _median(
-                [one.ended_at - one.confirmed_at for one in stories if one.status == "succeeded"]
+                [
+                    story.ended_at - story.confirmed_at
+                    for story in stories
+                    if story.status == "succeeded"
+                ]
             ),
             "transactions": self._stage.select("SELECT count(*) FROM chain_tx")[0][0],
         }
@@ -121,25 +129,28 @@ class Storm:
             raise RuntimeError(f"{what} did not end in {limit:.0f} s: {left}") from None
 
     async def _holdings(self) -> dict[str, int]:
-        """What every buyer has, and the treasury, by asset and address."""
+        """Return the balances of every buyer and the treasury, by asset and address."""
         before, treasuries = {}, self._stage.treasuries()
         ground = ground_of(self._stage, self._till)
-        for address in (treasuries[0], *(one.address for one in self._purses.evm.values())):
+        for address in (treasuries[0], *(item.address for item in self._purses.evm.values())):
             for asset in (USD, EUR, ETHER):
-                before[f"{asset} {address.lower()}"] = await ground.held(address, asset)
-        for address in (treasuries[1], *(one.address for one in self._purses.solana.values())):
+                before[f"{asset} {address.lower()}"] = await ground.read_balance(address, asset)
+        for address in (
+            treasuries[1],
+            *(solana_purse.address for solana_purse in self._purses.solana.values()),
+        ):
             for asset in ASSETS:
-                before[f"{asset} {address}"] = await ground.held(address, asset)
+                before[f"{asset} {address}"] = await ground.read_balance(address, asset)
         return before
 
     async def _buy(self, order: Order) -> list[Story]:
         await asyncio.sleep(order.at_s)
-        told = await self._teller.tell(order)
+        stories = await self._teller.tell(order)
         self._ended_at = time.monotonic()
-        return told
+        return stories
 
     async def _settled(self, tasks: list[asyncio.Task[list[Story]]]) -> list[list[Story]]:
-        """Every story; what cannot end before its authorization lapsed gets the time for it."""
+        """Return every story; payments that can only end by lapsing get the time for it."""
         self._ended_at, put_on = time.monotonic(), False
         while not all(task.done() for task in tasks):
             await asyncio.wait(tasks, timeout=LOOK_S, return_when=asyncio.FIRST_EXCEPTION)
@@ -153,7 +164,7 @@ class Storm:
         return [task.result() for task in tasks]
 
     def _busy(self) -> bool:
-        """True while the service has something to do that it could do now."""
+        """Return whether the service has work that it could do now."""
         due_us = self._clock.now_us() - GRACE_S * 1_000_000
         return self._stage.select(_BUSY.format(due_us)) != [(0,)]
 
@@ -168,7 +179,7 @@ class Storm:
             counts.update(await self._till.counts())
         return counts
 
-    # ---- weather
+    # ---- faults
 
     async def _blow(self, gust: Gust) -> None:
         await asyncio.sleep(gust.at_s)
@@ -205,7 +216,7 @@ class Storm:
             drop += [
                 sent["hash"]
                 for sent in (block or {"transactions": []})["transactions"]
-                # a gift that vanishes would be nobody's fault
+                # no component could be blamed for a lost gift
                 if sent["from"] != DEVNET.faucet and self._chance.random() < gust.drops
             ]
         self._effects["dropped"] += len(drop)
@@ -223,7 +234,7 @@ class Storm:
             await self._till.weather(gust.chain, n, usual)
 
     async def _plan_answers(self, gust: Gust) -> None:
-        """The same for an embedded chain, which lets the next calls of some methods fail."""
+        """Make the next calls of some methods fail on an embedded chain."""
         for effect, method in self._answers(gust):
             self._effects[effect] += 1
             times = self._chance.randint(2, 12)
@@ -243,23 +254,23 @@ class Storm:
             if evm
             else ["getTransaction"]
         )
-        asked = ["eth_call", "eth_getLogs"] if evm else ["getSlot", "getSignatureStatuses"]
-        found = []
+        requests = ["eth_call", "eth_getLogs"] if evm else ["getSlot", "getSignatureStatuses"]
+        results = []
         for effect in gust.weather:
             match effect:
                 case "drop":
-                    found.append(("drop", send))
+                    results.append(("drop", send))
                 case "fail":
-                    found.append(("error", send))
+                    results.append(("error", send))
                 case "late":
-                    found.append(("late_error", send))
+                    results.append(("late_error", send))
                 case "null":
-                    found += [("null", one) for one in reads]
+                    results += [("null", text) for text in reads]
                 case "slow":
-                    found += [("delay", one) for one in asked]
+                    results += [("delay", text) for text in requests]
                 case "refuse" | "silent":
-                    found += [("error", one) for one in (*reads, *asked)]
-        return found
+                    results += [("error", text) for text in (*reads, *requests)]
+        return results
 
     async def _calm(self) -> None:
         for chain in ("evm", "solana"):
@@ -271,9 +282,9 @@ class Storm:
 
 
 def _honest(last: list[Story]) -> str:
-    """How many orders of those that did nothing wrong were paid, by what became of each last."""
-    honest = [one for one in last if one.order.mood in PAYS]
-    return f"{sum(one.status == 'succeeded' for one in honest)}/{len(honest)}"
+    """Return the share of honest orders that were paid, by the last payment of each."""
+    honest = [story for story in last if story.order.mood in PAYS]
+    return f"{sum(story.status == 'succeeded' for story in honest)}/{len(honest)}"
 
 
 def _median(values: list[float]) -> float:
@@ -281,7 +292,7 @@ def _median(values: list[float]) -> float:
 
 
 async def drive(stage: Stage, plan: Plan) -> None:
-    """Runs a plan and tells its verdict."""
+    """Run a plan and write its verdict."""
     timeout = aiohttp.ClientTimeout(total=CALL_S)
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:

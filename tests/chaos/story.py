@@ -1,4 +1,4 @@
-"""One payment from its creation to its end, as a buyer with an unreliable shop lives it."""
+"""One payment from its creation to its end, for a buyer with an unreliable shop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.chaos.purse import Purse, Purses
 from tests.chaos.quick import QuickClock
 from tests.chaos.stage import CROOKS, ETHER, EUR, USD, Stage
 from tests.chaos.till import LOOK_S, ChainRefused, Till
-from tests.support.api import Refused
+from tests.support.api import ApiCallError
 from tests.support.solana import ASSETS
 
 SAVINGS = "0x" + "5b" * 20
@@ -34,20 +34,20 @@ _ASSETS = {
 _MADE_UP = "0x" + "11" * 32
 _MOVE = "a9059cbb"  # transfer(address,uint256)
 REFUND_LOOK_S = 0.2
-# of the machine: how often a wallet looks after what it sent
+# machine seconds between a wallet's looks at its transactions
 TEND_S = 0.5
-# of the service: how long a payment is payable whose price is over long before
+# service seconds for which a payment stays payable long after its price has expired
 LATE_S = 7200
-# times that a wallet tries to confirm what is refused
+# attempts of a wallet to confirm after refusals
 _TRIES = 60
-# payments that an order gets, one after the other, while what its buyer signs lapses
+# payments that an order gets, one after another, while its buyer's signatures lapse
 _PAYMENTS = 3
 _ANY = {"maxSupportedTransactionVersion": 0}
 
 
 @dataclass
 class Story:
-    """What became of a payment of an order. Times are seconds of the machine."""
+    """The result of one payment of an order. Times are seconds of the machine."""
 
     order: Order
     payment_id: str = ""
@@ -58,8 +58,8 @@ class Story:
     ended_at: float = 0.0
     moved: bool = False
     over: bool = False
-    lapsed: bool = False  # the chain proves that what was signed came too late
-    # the option that was signed or sent last, and the methods of what was to be done for it
+    lapsed: bool = False  # the chain proves that the signature came too late
+    # the option last signed or sent, and the methods of its actions
     fetched: tuple[str, list[str]] = ("", [])
     sent: dict[str, Any] | None = None  # the option for which money was sent
     helpers: list[asyncio.Task[None]] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Story:
 
 
 class Teller:
-    """Tells stories of one run."""
+    """A runner for the stories of one run."""
 
     def __init__(self, stage: Stage, seed: int, till: Till, purses: Purses) -> None:
         self._seed = seed
@@ -75,26 +75,26 @@ class Teller:
         self._clock = QuickClock(stage.clock)
         self.till = till
         self.purses = purses
-        self.begun: list[Story] = []  # of those that do no harm
+        self.begun: list[Story] = []  # payments of harmless buyers
         self._told_of: list[Story] = []
         self._foes = Foes(stage, self, self._clock)
 
     async def tell(self, order: Order) -> list[Story]:
-        """All payments of an order: the merchant asks anew if its buyer's signature lapsed."""
-        told: list[Story] = []
+        """Run all payments of an order: after a lapsed signature the merchant creates another."""
+        stories: list[Story] = []
         for turn in range(_PAYMENTS):
-            told.append(await self._told(order, f"{self._seed}-{order.n}-{turn}"))
-            if not told[-1].lapsed:
+            stories.append(await self._told(order, f"{self._seed}-{order.n}-{turn}"))
+            if not stories[-1].lapsed:
                 break
-        return told
+        return stories
 
     def buying(self) -> bool:
-        """True while somebody honest has not paid yet, whose time must not run out."""
-        known = "SELECT id FROM payment WHERE status = 'requires_action'"
-        unpaid = {"", *(one for (one,) in self._stage.select(known))}
+        """Return whether an honest buyer has not paid yet, whose time must not run out."""
+        existing = "SELECT id FROM payment WHERE status = 'requires_action'"
+        unpaid = {"", *(item for (item,) in self._stage.select(existing))}
         return any(
-            one.order.mood in PAYS and not one.over and one.payment_id in unpaid
-            for one in self._told_of
+            story.order.mood in PAYS and not story.over and story.payment_id in unpaid
+            for story in self._told_of
         )
 
     async def _told(self, order: Order, key: str) -> Story:
@@ -107,15 +107,15 @@ class Teller:
         unit = f"iso4217/{_UNITS.get(order.way, 'USD')}"
         body = {"amount": {"unit": unit, "value": str(order.cents)}, "referenceId": f"n{order.n}"}
         if order.mood is Mood.LATE:
-            # it is payable for longer than its price is good
+            # it stays payable after its price has expired
             body["expiresAt"] = self._clock.now_us() // 1_000_000 + LATE_S
         headers = self.headers(order)
         keyed = {**headers, "Idempotency-Key": f"chaos-{key}"}
-        made = await till.patiently(lambda: till.api.call("POST", "/v1/payments", keyed, body))
-        story.payment_id = made["paymentId"]
+        created = await till.patiently(lambda: till.api.call("POST", "/v1/payments", keyed, body))
+        story.payment_id = created["paymentId"]
         try:
             await self._pay(story)
-        except Refused as refusal:
+        except ApiCallError as refusal:
             story.refused = str(refusal)
         story.status = await self._final(story)
         story.ended_at = monotonic()
@@ -127,26 +127,28 @@ class Teller:
         return story
 
     async def _lapsed(self, story: Story) -> bool:
-        """True if an honest buyer was not paid for, and the chain proves why.
+        """Return whether an honest buyer's payment failed, and the chain proves why.
 
-        On Solana a transaction has a minute to land, in any weather: nobody else can send what
-        only the relayer pays for. What a buyer sends to an EVM chain has until its offer's end.
+        On Solana a transaction has a minute to land, under any faults: no one else can send what
+        only the relayer pays for. A buyer's EVM transaction has until its offer's deadline.
         """
         if story.status == "succeeded" or story.order.mood not in PAYS or not story.outputs:
             return False
         if not story.order.way.on_solana:
             return story.sent is not None and await self._came_late(story.sent["id"], story.outputs)
         transaction = VersionedTransaction.from_bytes(base64.b64decode(story.outputs[-1]))
-        asked, node = {"commitment": "finalized"}, self.till.solana
-        good = await node.ask("isBlockhashValid", str(transaction.message.recent_blockhash), asked)
+        request, node = {"commitment": "finalized"}, self.till.solana
+        good = await node.ask(
+            "isBlockhashValid", str(transaction.message.recent_blockhash), request
+        )
         signature = str(transaction.signatures[0])
-        landed = await node.ask("getTransaction", signature, {**asked, **_ANY})
+        landed = await node.ask("getTransaction", signature, {**request, **_ANY})
         return landed is None and not good["value"]
 
     async def _came_late(self, option_id: str, outputs: list[str]) -> bool:
-        """True if the block that refused the payment, or the newest without it, is past its end."""
-        known = f"SELECT expires_at FROM payment_option WHERE id = '{option_id}'"
-        ((ends,),) = self._stage.select(known)
+        """Return whether the block of the refusal, or else the newest, is past the deadline."""
+        existing = f"SELECT expires_at FROM payment_option WHERE id = '{option_id}'"
+        ((ends,),) = self._stage.select(existing)
         receipt = await self.till.evm.ask("eth_getTransactionReceipt", outputs[-1])
         if ends is None or (receipt is not None and int(receipt["status"], 16)):
             return False
@@ -155,12 +157,12 @@ class Teller:
         return int(block["timestamp"], 16) > ends
 
     async def _refund(self, story: Story, headers: dict[str, str], key: str) -> None:
-        """Asks for the money back, and waits until it is there."""
+        """Request a refund, and wait for it."""
         till, path = self.till, f"/v1/payments/{story.payment_id}"
         detail = await till.patiently(lambda: till.api.call("GET", path, headers))
         bodies: list[dict[str, Any]] = [{"paymentId": story.payment_id}]
         if story.order.variant % 2:
-            # two parts of what was paid
+            # two parts of the paid amount
             paid = detail["info"]["optionAmount"]
             first = max(1, int(paid["value"]) // 3)
             bodies = [
@@ -180,14 +182,14 @@ class Teller:
             await asyncio.sleep(REFUND_LOOK_S)
 
     def headers(self, order: Order) -> dict[str, str]:
-        """What the merchant sends to whom an order is."""
+        """Return the headers of an order's merchant."""
         till = self.till
         if order.mood is Mood.CLOSER:
             return till.merchant(CROOKS[order.n % len(CROOKS)])
         return till.api.merchant if order.settled else till.kept
 
     async def _final(self, story: Story) -> str:
-        """How the payment ends; a wallet sends again what a reorganisation takes from it."""
+        """Return how the payment ends; the wallet resends what a reorganization removes."""
         order, till = story.order, self.till
         final = asyncio.create_task(till.final(story.payment_id, order.n))
         while not final.done():
@@ -208,7 +210,7 @@ class Teller:
         if order.mood is Mood.GONE:
             return
         for left in reversed(range(_TRIES)):
-            # money that was sent is not sent again
+            # money is never sent twice
             option = story.sent or await self.option(story)
             if option is None:
                 return
@@ -229,25 +231,26 @@ class Teller:
                 return
 
     async def _send_at_once(self, story: Story, option: dict[str, Any]) -> None:
-        """Sends the call that the option carries; nobody is told of it."""
-        told = json.loads(bytes.fromhex(option["actions"][0]["data"]["data"]))
+        """Send the call of the option without fetching or confirming."""
+        result = json.loads(bytes.fromhex(option["actions"][0]["data"]["data"]))
         purse = self.purses.of(story.order)
         async with purse.busy:
-            story.outputs = await self._performed(purse, [{"type": "walletRpc", "data": told}])
+            story.outputs = await self._performed(purse, [{"type": "walletRpc", "data": result}])
 
     async def option(self, story: Story, patience: int = 10**9) -> Any:
-        """The order's way to pay, once the service offers it.
+        """Return the order's payment option once the service offers it.
 
-        None after so many looks, or if the chain told of the payment before its wallet did.
+        Return None after `patience` looks, or if the chain showed the payment before its wallet
+        confirmed.
         """
         till, purse, order = self.till, self.purses.of(story.order), story.order
-        wanted = f"caip19/{_ASSETS[order.way]}"
+        expected = f"caip19/{_ASSETS[order.way]}"
         for _ in range(patience):
-            found = await till.patiently(
+            result = await till.patiently(
                 lambda: till.caller(order.n).options(story.payment_id, [purse.account])
             )
-            for option in found["options"]:
-                if option["amount"]["unit"] == wanted:
+            for option in result["options"]:
+                if option["amount"]["unit"] == expected:
                     return option
             state = await till.patiently(lambda: till.caller(order.n).status(story.payment_id))
             if state["status"] != "requires_action":
@@ -256,7 +259,7 @@ class Teller:
         return None
 
     async def actions(self, story: Story, option: dict[str, Any]) -> list[dict[str, Any]]:
-        """What a wallet is to do, fetched if that is needed."""
+        """Return the wallet's actions, fetched if necessary."""
         till, actions = self.till, option["actions"]
         if actions[0]["type"] != "build":
             return actions
@@ -279,13 +282,13 @@ class Teller:
             async with purse.busy:
                 story.outputs = await self._performed(purse, actions)
             story.sent = option if order.way.sends else None
-        story.fetched = option["id"], [one["data"]["method"] for one in actions]
+        story.fetched = option["id"], [action["data"]["method"] for action in actions]
         return story.outputs
 
     async def _performed(self, purse: Purse, actions: list[dict[str, Any]]) -> list[str]:
-        """The outputs of a wallet whose user tries again when the chain refuses a step.
+        """Return the outputs of a wallet whose user retries refused steps.
 
-        A reorganisation may have taken an approval before the payment that needs it.
+        A reorganization can remove an approval before the payment that needs it.
         """
         for left in reversed(range(_TRIES)):
             try:
@@ -299,17 +302,17 @@ class Teller:
     async def _confirm(
         self, story: Story, option: dict[str, Any], outputs: list[str], *, last: bool
     ) -> bool:
-        """True if the wallet has to begin again."""
+        """Confirm; return whether the wallet has to start again."""
         till, n = self.till, story.order.n
         story.confirmed_at = monotonic()
         try:
             await till.patiently(
                 lambda: till.caller(n).confirm(story.payment_id, option["id"], outputs)
             )
-        except Refused as refusal:
+        except ApiCallError as refusal:
             state = await till.patiently(lambda: till.caller(n).status(story.payment_id))
             if state["status"] != "requires_action":
-                # told by the chain, or by an answer that got lost
+                # bound by the chain, or by a confirm whose answer was lost
                 return False
             story.refused = str(refusal)
             if last:
@@ -320,7 +323,7 @@ class Teller:
         return False
 
     async def _move(self, story: Story) -> None:
-        """Takes the money away while the payment is on its way."""
+        """Move the money away while the payment is pending."""
         order, till = story.order, self.till
         if order.mood is not Mood.BROKE or story.moved:
             return

@@ -1,7 +1,7 @@
-"""Somebody who sees what the relayer sends, and is faster.
+"""A stranger who sees the relayer's transactions first, and front-runs them.
 
-Some of it they send first, at times to themselves. Accounts that burn gas they tell when it is
-time to.
+It submits some of them first, sometimes for its own benefit. It also signals gas-burning accounts
+when to burn.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from typing import Any
 import eth_abi
 import rlp
 from florin_server.devnet.evm import DEVNET
-from florin_server.rails.connection.jsonrpc import JsonRpc, RpcError
+from florin_server.rails.connection.jsonrpc import JsonRpcClient, RpcError
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.paying.erc6492 import OPEN
-from florin_server.rails.evm.sending.fees import Fees
-from florin_server.rails.evm.sending.transactions import Signer
-from florin_server.rails.evm.settler import Pay
+from florin_server.rails.evm.sending.fees import TransactionFees
+from florin_server.rails.evm.sending.transactions import EvmSigner
+from florin_server.rails.evm.settler import PayArguments
 
 THIEF = "0x" + "7e" * 20
 KEY = hashlib.sha256(b"florin chaos stranger").digest()
-ADDRESS = Signer(KEY).address.lower()
+ADDRESS = EvmSigner(KEY).address.lower()
 _PAYS = "(address,address,uint256,uint256,uint256,address,address,uint256,bytes32,uint256,bytes)[]"
 _GWEI = 10**9
-# of the machine, for which an account burns: two blocks
+# machine seconds for which an account burns: two blocks
 _BURN_S = 0.2
 
 
 class Stranger:
-    """Front-runs settlements with a key and coin of its own."""
+    """A front-runner of settlements with its own key and coin."""
 
-    def __init__(self, rpc: JsonRpc, seed: str) -> None:
+    def __init__(self, rpc: JsonRpcClient, seed: str) -> None:
         self._rpc = rpc
         self._chance = random.Random(seed)
-        self._signer = Signer(KEY)
+        self._signer = EvmSigner(KEY)
         self._busy = asyncio.Lock()
-        # accounts that burn while somebody tells them to
+        # accounts that burn while they are signaled
         self.burners: frozenset[str] = frozenset()
         self._calming: set[asyncio.Task[None]] = set()
 
@@ -48,28 +48,33 @@ class Stranger:
         return self._signer.address
 
     async def take(self, raw: bytes) -> None:
-        """Submits some of a transaction's payments before it is sent."""
+        """Submit some of a transaction's payments before the transaction."""
         lists = pays_of(rlp.decode(raw[1:])[7])
         if lists is None:
             return
-        some = [[one for one in pays if self._chance.random() < 0.6] for pays in lists]
-        if not any(some):
+        arguments = [[pay for pay in pays if self._chance.random() < 0.6] for pays in lists]
+        if not any(arguments):
             return
         if self._chance.random() < 0.25:
-            # an account that takes any signature can be robbed by anybody, with us or without
-            some = [
-                [replace(one, dest=THIEF) for one in pays if one.payer not in self.burners]
-                for pays in some
+            # an account that accepts any signature can be robbed by anyone, with Florin or without
+            arguments = [
+                [replace(pay, dest=THIEF) for pay in pays if pay.payer not in self.burners]
+                for pays in arguments
             ]
-        gas = 400_000 * sum(map(len, some)) + 100_000
-        await self._send(DEVNET.settler, settler.settle(*some), gas)
+        gas = 400_000 * sum(map(len, arguments)) + 100_000
+        await self._send(DEVNET.settler, settler.encode_settle(*arguments), gas)
 
     async def burn(self, raw: bytes) -> None:
-        """Lets the accounts burn whose payments a transaction brings, and be good again after."""
+        """Signal the transaction's burning accounts to burn, and to behave again later."""
         lists = pays_of(rlp.decode(raw[1:])[7])
         if lists is None:
             return
-        burning = [one.payer for pays in lists for one in pays if one.payer in self.burners]
+        burning = [
+            arguments.payer
+            for pays in lists
+            for arguments in pays
+            if arguments.payer in self.burners
+        ]
         for payer in burning:
             await self._send(payer, b"", 80_000, value=1)
         if burning:
@@ -88,7 +93,7 @@ class Stranger:
             sent = self._signer.sign_call(
                 chain_id=DEVNET.chain_id,
                 nonce=int(count, 16),
-                fees=Fees(max_fee=200 * _GWEI, tip=20 * _GWEI),
+                fees=TransactionFees(max_fee=200 * _GWEI, tip=20 * _GWEI),
                 gas=gas,
                 to=to,
                 data=data,
@@ -97,15 +102,15 @@ class Stranger:
             try:
                 await self._rpc.call("eth_sendRawTransaction", "0x" + sent.raw.hex())
             except RpcError:
-                # its pool is full, or its coin is gone: nobody depends on it
+                # its pool is full, or its coin is gone: nothing depends on it
                 return
 
 
-def pays_of(data: bytes) -> tuple[list[Pay], list[Pay]] | None:
-    """The items of a settlement; None if it is none."""
+def pays_of(data: bytes) -> tuple[list[PayArguments], list[PayArguments]] | None:
+    """Return the items of a settlement, or None for another call."""
     called, arguments = data[:4], data[4:]
     if called == OPEN:
-        # accounts are created first; the settlement comes last
+        # accounts are created first, and the settlement comes last
         at = int.from_bytes(arguments[64:96], "big")
         size = int.from_bytes(arguments[at : at + 32], "big")
         return pays_of(arguments[at + 32 : at + 32 + size])
@@ -119,6 +124,6 @@ def pays_of(data: bytes) -> tuple[list[Pay], list[Pay]] | None:
     return None
 
 
-def _pays(decoded: Any) -> list[Pay]:
-    names = [field.name for field in fields(Pay)]
-    return [Pay(**dict(zip(names, one, strict=True))) for one in decoded]
+def _pays(decoded: Any) -> list[PayArguments]:
+    names = [field.name for field in fields(PayArguments)]
+    return [PayArguments(**dict(zip(names, item, strict=True))) for item in decoded]

@@ -1,12 +1,12 @@
-"""Tampers with what wallets return on EVM chains, and settles whatever is taken all the same.
+"""Tamper with what wallets return on EVM chains, and settle whatever is accepted.
 
     python -m tests.chaos.tamper_evm --count 100000 [--seed 0] [--bug NAME]
 
 Keys, contracts that sign (ERC-1271), keys with code (EIP-7702) and accounts that do not exist yet
 (ERC-6492) answer options by EIP-3009 and Permit2, on an embedded chain. Each mutant of an answer is
-looked at as confirm does. What is taken must be one of the spellings that are agreed on, and must
-settle; what is one of those must be taken. Prints one JSON object; ends with 1 if anything was
-taken or refused wrongly, or broke.
+verified as by confirm. An accepted mutant must be one of the agreed encodings, and must settle.
+Each agreed encoding must be accepted. Prints one JSON object. Exits with 1 if anything was accepted
+or refused wrongly, or crashed.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from eth_abi import decode
 from eth_abi.exceptions import DecodingError
 from florin_server.chains.evm.typed_data import PERMIT2
 from florin_server.devnet.genesis import DEVNET
-from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments import results
 from florin_server.rails.evm.paying import erc6492, terms, verify
-from florin_server.rails.evm.paying.erc6492 import Opening
+from florin_server.rails.evm.paying.erc6492 import AccountCreation
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending import submission
-from florin_server.rails.offered import Offered
-from florin_server.rails.types import Payable, Split
+from florin_server.rails.offered import OptionOffer
+from florin_server.rails.types import PayableAsset, Split
 
 from tests.chaos.evm_mutants import KINDS, WAYS, Case, Payer, Way, sign, spellings, twins
 from tests.support.evm_lab import (
@@ -44,81 +44,84 @@ from tests.support.evm_lab import (
     PRICE,
     RELAYER,
     TOKEN,
-    Lab,
-    accept,
-    account_of,
-    asset,
-    buyer,
-    euro,
-    new_payment,
+    EvmChainHarness,
+    make_asset,
+    make_buyer,
+    make_chain_settings,
+    make_euro_asset,
+    make_payment,
+    make_settlement_item,
     open_lab,
-    settings,
+    to_account,
 )
-from tests.support.smart import MAGIC, approval, smart, wrapped
+from tests.support.smart import MAGIC, make_approval, make_contract_account, wrap_signature
 
 FEE = 40_000
-TOGETHER = 64  # verified at once, as a busy service does
-SETTLED_MAX = 4  # of a case and a way; the others are simulated only
+TOGETHER = 64  # verified together, as in a busy service
+SETTLED_MAX = 4  # per case and mutation; the others are only simulated
 DATA_MAX = 3_072
-# passes its call on to the factory that is allowed
+# forwards its call to the allowed factory
 SIDE_DOOR = f"365f5f375f5f365f5f73{DEVNET.wallet_factory[2:]}5af100"
 HEX = re.compile(r"0x(?:[0-9a-fA-F]{2})+", re.ASCII)
 REASONS = {"signature_mismatch", "unreadable_output", "insufficient_funds"}
 
 
 async def _accept(*_: Any) -> None:
-    """Takes everything."""
+    """Accept everything."""
 
 
-def _open_all(*given: Any) -> submission.Item:
-    made = _item(*given)
-    found = erc6492.unwrap(given[3])
-    if found is None:
-        return made
-    return replace(made, opening=Opening(given[2], found.factory, found.data))
+def _open_all(*given: Any) -> submission.SubmissionItem:
+    submission_item = _item(*given)
+    wrapped_signature = erc6492.unwrap(given[3])
+    if wrapped_signature is None:
+        return submission_item
+    return replace(
+        submission_item,
+        creation=AccountCreation(given[2], wrapped_signature.factory, wrapped_signature.data),
+    )
 
 
-def _loose(given: bytes) -> erc6492.Wrapped | None:
+def _loose(value: bytes) -> erc6492.WrappedSignature | None:
     try:
-        factory, data, inner = decode(["address", "bytes", "bytes"], given[:-32])
+        factory, data, inner = decode(["address", "bytes", "bytes"], value[:-32])
     except (DecodingError, OverflowError):
         return None
-    return erc6492.Wrapped(factory, data, inner) if given[-32:].hex() == MAGIC else None
+    return erc6492.WrappedSignature(factory, data, inner) if value[-32:].hex() == MAGIC else None
 
 
-_item = submission.item
-# each opens one hole, for proving that it would be found
+_item = submission.build_item
+# each plants one bug, to prove that the campaign finds it
 BUGS: dict[str, Sequence[tuple[object, str, Any]]] = {
-    "accept-all": ((verify.Signatures, "verify", _accept),),
-    "any-factory": ((verify, "item", _open_all), (submission, "item", _open_all)),
+    "accept-all": ((verify.SignatureVerifier, "verify", _accept),),
+    "any-factory": ((verify, "build_item", _open_all), (submission, "build_item", _open_all)),
     "loose-wrapper": ((erc6492, "unwrap", _loose), (submission, "unwrap", _loose)),
-    "believe-tokens": ((verify.Signatures, "_judge", _accept),),
+    "believe-tokens": ((verify.SignatureVerifier, "_require_settling", _accept),),
     "loose-hex": (
         (results, "_HEX", re.compile(r"0[xX][0-9a-fA-F\s_]*")),
-        (verify, "read_hex", lambda text, _: bytes.fromhex(str(text).lower().removeprefix("0x"))),
+        (verify, "parse_hex", lambda text, _: bytes.fromhex(str(text).lower().removeprefix("0x"))),
     ),
 }
 
 
 @dataclass
 class World:
-    """A chain with accounts of every kind, and an option for each in both tokens, twice."""
+    """A chain with accounts of every kind, and two options for each in both tokens."""
 
-    lab: Lab
+    lab: EvmChainHarness
     cases: list[Case]
     foreign: list[Case] = field(default_factory=list)  # of another chain: answers only
 
 
 async def world() -> World:
-    lab = await open_lab(assets=(asset(), euro()))
+    lab = await open_lab(assets=(make_asset(), make_euro_asset()))
     chain = {"opener": DEVNET.opener, "factories": (DEVNET.wallet_factory,)}
-    chosen = settings(**chain, assets=(asset(), euro()), faucet=True)
+    chosen = make_chain_settings(**chain, assets=(make_asset(), make_euro_asset()), faucet=True)
     lab.rail = EvmRail(chosen, RELAYER, lab.node)
     await lab.rail.start()
     cases, foreign = [], []
-    for payer in [one for number in (1, 2) for one in await payers(lab, 10 * number)]:
+    for payer in [each_payer for number in (1, 2) for each_payer in await payers(lab, 10 * number)]:
         prices = {} if payer.poor else {TOKEN: PRICE, EURO: PRICE}
-        assert len(await lab.payable([account_of(payer.address)], prices)) == len(prices)
+        assert len(await lab.payable([to_account(payer.address)], prices)) == len(prices)
         for number in (1, 2):
             for token in (TOKEN, EURO):
                 cases.append(case_of(lab, payer, token, number))
@@ -127,50 +130,61 @@ async def world() -> World:
     return World(lab, cases, foreign)
 
 
-async def payers(lab: Lab, number: int) -> list[Payer]:
-    """One of each kind, with an allowance for what is paid by Permit2."""
-    allowance = approval(DEVNET.euro.address, PERMIT2, 100 * PRICE)
-    key, owner, delegate, unborn = (buyer(number + n) for n in range(4))
-    made = {one: smart(one, calls=[allowance]) for one in (owner, delegate, unborn)}
-    for one in (owner, delegate):
-        await lab.send(to=made[one].factory, data=made[one].data, gas=2_000_000)
-    for one in (key, delegate):
-        await lab.fund(one)
+async def payers(lab: EvmChainHarness, number: int) -> list[Payer]:
+    """Create one payer of each kind, with an allowance for Permit2."""
+    allowance = make_approval(DEVNET.euro.address, PERMIT2, 100 * PRICE)
+    key, owner, delegate, unborn = (make_buyer(number + n) for n in range(4))
+    accounts = {
+        each_local_account: make_contract_account(each_local_account, calls=[allowance])
+        for each_local_account in (owner, delegate, unborn)
+    }
+    for local_account in (owner, delegate):
+        await lab.send(
+            to=accounts[local_account].factory, data=accounts[local_account].data, gas=2_000_000
+        )
+    for local_account in (key, delegate):
+        await lab.fund(local_account)
         to, data = allowance
-        await lab.send(key=bytes(one.key), to=to, data=data)
+        await lab.send(key=bytes(local_account.key), to=to, data=data)
     nonce = await lab.control.call("eth_getTransactionCount", delegate.address, "latest")
     signed = delegate.sign_authorization(
-        {"chainId": DEVNET.chain_id, "address": made[delegate].address, "nonce": int(nonce, 16)}
+        {"chainId": DEVNET.chain_id, "address": accounts[delegate].address, "nonce": int(nonce, 16)}
     )
     await lab.send(to=DEVNET.faucet, authorizationList=[signed])
-    door, poor = await lab.deploy(SIDE_DOOR), buyer(number + 5)
+    door, poor = await lab.deploy(SIDE_DOOR), make_buyer(number + 5)
     return [
         Payer("key", key, key.address.lower()),
-        Payer("contract", owner, made[owner].address, made[owner]),
+        Payer("contract", owner, accounts[owner].address, accounts[owner]),
         Payer("delegated", delegate, delegate.address.lower()),
-        Payer("unborn", unborn, made[unborn].address, made[unborn], door),
+        Payer("unborn", unborn, accounts[unborn].address, accounts[unborn], door),
         Payer("key", poor, poor.address.lower(), poor=True),
-        Payer("unborn", poor, smart(poor).address, smart(poor), poor=True),
+        Payer(
+            "unborn",
+            poor,
+            make_contract_account(poor).address,
+            make_contract_account(poor),
+            poor=True,
+        ),
     ]
 
 
-def case_of(lab: Lab, payer: Payer, token: str, number: int, chain: Any = None) -> Case:
-    payment = new_payment(number)
-    account = account_of(payer.address)
-    split = Split(account_of(MERCHANT), account_of(FEES), FEE, settled=True)
+def case_of(lab: EvmChainHarness, payer: Payer, token: str, number: int, chain: Any = None) -> Case:
+    payment = make_payment(number)
+    account = to_account(payer.address)
+    split = Split(to_account(MERCHANT), to_account(FEES), FEE, settled=True)
     taken = lab.rail.assets[token]
-    offered = Offered(payment, account, account, taken, PRICE, split, now_us=0)
-    option = terms.build_option(chain or lab.rail.chain, offered, Payable(account, token))
+    offered = OptionOffer(payment, account, account, taken, PRICE, split, now_us=0)
+    option = terms.build_option(chain or lab.rail.chain, offered, PayableAsset(account, token))
     _signer, text = json.loads(option.actions[-1].params_json)
     document = json.loads(text)
     return Case(payer, payment, option, document, sign(payer.owner, document))
 
 
-# ---- what is agreed on
+# ---- agreed encodings
 
 
 def agreed(case: Case, outputs: Sequence[str]) -> bool | None:
-    """Whether an answer says what the right one says; None if that depends on a factory."""
+    """Return whether an answer equals the correct one; None if that depends on a factory."""
     if len(outputs) != len(case.option.actions) or case.payer.poor:
         return False
     try:
@@ -192,7 +206,7 @@ def agreed(case: Case, outputs: Sequence[str]) -> bool | None:
         factory, begun, inner = decode(["address", "bytes", "bytes"], data[:-32])
     except (DecodingError, OverflowError):
         return False
-    if wrapped(factory, begun, inner) != "0x" + data.hex() or len(begun) > DATA_MAX:
+    if wrap_signature(factory, begun, inner) != "0x" + data.hex() or len(begun) > DATA_MAX:
         return False
     if inner not in twins(case.inner):
         return False
@@ -209,25 +223,25 @@ def agreed(case: Case, outputs: Sequence[str]) -> bool | None:
 
 
 async def looked_at(place: World, case: Case, outputs: list[str]) -> str:
-    """What confirm would say: "taken", or why not."""
-    kinds = [results.expected_kind(one.method) for one in case.option.actions]  # type: ignore[union-attr]
-    results.digest(case.option.id, outputs)
-    form = results.match(kinds, outputs)
-    if form.verdict is not results.Verdict.OK:
+    """Return the verdict of confirm: "taken", or the reason of the refusal."""
+    kinds = [results.get_output_kind(action.method) for action in case.option.actions]  # type: ignore[union-attr]
+    results.compute_digest(case.option.id, outputs)
+    form = results.match_outputs(kinds, outputs)
+    if form.verdict is not results.OutputVerdict.OK:
         return str(form.verdict)
     try:
         await place.lab.rail.verifier.verify(case.option, (), outputs)
-    except FlorinError as refusal:
+    except ApiError as refusal:
         reason = str(refusal.details.get("reason", ""))
-        if refusal.code is not Code.INVALID_PARAMS or reason not in REASONS:
+        if refusal.code is not ErrorCode.INVALID_PARAMS or reason not in REASONS:
             raise
         return reason
     return "taken"
 
 
 async def settles(place: World, case: Case, outputs: list[str], *, really: bool) -> bool:
-    """Whether it pays the merchant and the operator exactly; what was settled is undone."""
-    lab, item = place.lab, accept(case.payment, case.option, *outputs)
+    """Return whether it pays merchant and operator exactly; undo the settlement."""
+    lab, item = place.lab, make_settlement_item(case.payment, case.option, *outputs)
     if await lab.rail.relay.simulate([item]) != [True]:
         return False
     if not really:
@@ -235,11 +249,13 @@ async def settles(place: World, case: Case, outputs: list[str], *, really: bool)
     token = case.option.asset.rpartition(":")[2]
     people = (case.payer.address, MERCHANT, FEES)
     mark = await lab.control.call("evm_snapshot")
-    before = [await lab.balance(one, token) for one in people]
+    before = [await lab.balance(text, token) for text in people]
     await lab.settle(item)
-    after = [await lab.balance(one, token) for one in people]
-    events = await lab.rail.direct.paid([lab.rail.terms.reference(case.option)], 0)
-    proven = [lab.rail.terms.proves(case.option, one) for one in events] == [True]
+    after = [await lab.balance(text, token) for text in people]
+    events = await lab.rail.direct_settlement.list_settlement_events(
+        [lab.rail.terms.get_reference(case.option)], 0
+    )
+    proven = [lab.rail.terms.is_proven(case.option, event) for event in events] == [True]
     assert await lab.control.call("evm_revert", mark)
     changes = [new - old for new, old in zip(after, before, strict=True)]
     return proven and changes == [-PRICE, PRICE - FEE, FEE]
@@ -248,15 +264,15 @@ async def settles(place: World, case: Case, outputs: list[str], *, really: bool)
 async def campaign(
     count: int, seed: int = 0, ways: Sequence[Way] = WAYS, kinds: Sequence[str] = KINDS
 ) -> dict[str, Any]:
-    """`count` mutants of answers by accounts of some kinds; equal seeds give equal ones."""
+    """Try `count` mutants of some accounts' answers; equal seeds give equal mutants."""
     rng, place, started = random.Random(seed), await world(), time.monotonic()
     outcomes: Counter[str] = Counter()
     wrong: list[str] = []
     settled: Counter[tuple[str, str]] = Counter()
-    for case in [one for one in place.cases if not one.payer.poor]:
+    for case in [each_case for each_case in place.cases if not each_case.payer.poor]:
         assert await looked_at(place, case, case.outputs(case.good)) == "taken", case.payer
         assert await settles(place, case, case.outputs(case.good), really=True), case.payer
-    cases = [one for one in place.cases if one.payer.kind in kinds]
+    cases = [each_case for each_case in place.cases if each_case.payer.kind in kinds]
     answers = [*place.cases, *place.foreign]
     done = 0
     while done < count:
@@ -270,20 +286,20 @@ async def campaign(
             return_exceptions=True,
         )
         for (case, way, outputs), verdict in zip(mutants, verdicts, strict=True):
-            known = f"{case.payer.kind} {case.option.method} {way} {outputs}"
+            existing = f"{case.payer.kind} {case.option.method} {way} {outputs}"
             if isinstance(verdict, BaseException):
-                wrong.append(f"{known}: {type(verdict).__name__} {verdict}")
+                wrong.append(f"{existing}: {type(verdict).__name__} {verdict}")
                 continue
             outcomes[f"{case.payer.kind}: {verdict}"] += 1
             right = agreed(case, outputs)
             if (verdict == "taken") != (right is not False) and right is not None:
-                wrong.append(f"{known}: {verdict}")
+                wrong.append(f"{existing}: {verdict}")
             elif verdict == "taken":
                 key = (case.option.id, way)
                 settled[key] += 1
                 really = settled[key] <= SETTLED_MAX
                 if not await settles(place, case, outputs, really=really):
-                    wrong.append(f"{known}: taken, and does not settle")
+                    wrong.append(f"{existing}: taken, and does not settle")
     await place.lab.rail.close()
     await place.lab.chain.close()
     return {
@@ -296,7 +312,7 @@ async def campaign(
 
 
 def plant(bug: str, put: Callable[[object, str, Any], None] = setattr) -> None:
-    """Opens a hole."""
+    """Plant a bug."""
     for where, name, what in BUGS[bug]:
         put(where, name, what)
 
@@ -306,10 +322,10 @@ def main() -> int:
     parser.add_argument("--count", type=int, required=True)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--bug", choices=sorted(BUGS))
-    given = parser.parse_args()
-    if given.bug is not None:
-        plant(given.bug)
-    result = asyncio.run(campaign(given.count, given.seed))
+    namespace = parser.parse_args()
+    if namespace.bug is not None:
+        plant(namespace.bug)
+    result = asyncio.run(campaign(namespace.count, namespace.seed))
     print(json.dumps(result))
     return 1 if result["wrong"] else 0
 

@@ -1,12 +1,13 @@
-"""Tampers with Solana transactions in every way that a wallet could, and signs what comes out.
+"""Tamper with Solana transactions in every way that a wallet could, and sign the results.
 
     python -m tests.chaos.tamper_solana MUTANTS [SEED] [PLANTED BUG]
 
 Each mutant is a changed transaction: bytes flipped, cut, doubled or moved, or instructions added,
-dropped, reordered and edited, mostly signed anew by the payer. The rail's check either refuses it
-as documented or takes it. What it takes is executed on a copy of the chain, which is the judge: the
-relayer must lose fee and rent only, the buyer pay the price, and merchant and operator get theirs.
-Prints one JSON object; ends with 1 if anything was taken wrongly or broke.
+dropped, reordered and edited, usually signed again by the payer. The rail's check either refuses it
+as documented or accepts it. Accepted mutants are executed on a copy of the chain, which is the
+judge. The relayer must lose fee and rent only, the buyer must pay the price, and merchant and
+operator must get their shares. Prints one JSON object. Exits with 1 if anything was accepted
+wrongly or crashed.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from florin_server.chains.solana import spl
-from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payments.payment import Option, Payment, ResolvedBuild
-from florin_server.rails.offered import Offered
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.payments.payment import Payment, PaymentOption, ResolvedBuild
+from florin_server.rails.offered import OptionOffer
 from florin_server.rails.solana.paying import check as checking
 from florin_server.rails.solana.paying import terms
-from florin_server.rails.solana.paying.check import highest_fee
-from florin_server.rails.solana.paying.message import compile_message, stored
-from florin_server.rails.solana.settings import SolanaChain, SolanaCoin
-from florin_server.rails.solana.setup.discovery import asset_of, coin_of
+from florin_server.rails.solana.paying.check import compute_highest_fee
+from florin_server.rails.solana.paying.message import compile_message, serialize_message
+from florin_server.rails.solana.settings import SolanaChainSettings, SolanaCoinSettings
+from florin_server.rails.solana.setup.discovery import build_coin_asset, build_token_asset
 from florin_server.rails.types import Asset
 from solders.account import Account
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
@@ -44,19 +45,26 @@ from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 from solders.transaction_metadata import FailedTransactionMetadata
 
-from tests.support.evm_lab import new_payment
-from tests.support.solana import rebuilt, steps
-from tests.support.solana_lab import MERCHANT, RELAYER, TREASURY, asset, settings, split
+from tests.support.evm_lab import make_payment
+from tests.support.solana import list_instructions, rebuild_transaction
+from tests.support.solana_lab import (
+    MERCHANT,
+    RELAYER,
+    TREASURY,
+    make_asset,
+    make_chain_settings,
+    make_split,
+)
 
 RECENT = Hash.hash(b"recent")
 VALUE, FEE = 1_500_000, 40_000
 HELD = 10**9
-FEE_MAX = settings().payment_fee_max
+FEE_MAX = make_chain_settings().payment_fee_max
 BUYER = Keypair.from_seed(hashlib.sha256(b"buyer").digest())
 THIEF = Keypair.from_seed(hashlib.sha256(b"thief").digest())
 REASONS = {"unreadable_output", "transaction_mismatch", "signature_mismatch"}
 BUGS: dict[str, Callable[[], None]] = {
-    "accept-all": lambda: setattr(checking, "acceptable", lambda *_: True),
+    "accept-all": lambda: setattr(checking, "is_acceptable", lambda *_: True),
 }
 
 
@@ -64,12 +72,12 @@ BUGS: dict[str, Callable[[], None]] = {
 class World:
     """One issued transaction, and a chain on which it can be executed.
 
-    `nonce` is the account whose value stands for the blockhash, if it has one. `owners` are those
+    `nonce` is the account whose value replaces the blockhash, if it has one. `owners` are those
     whose coin is counted, `places` their token accounts.
     """
 
     svm: LiteSVM
-    option: Option
+    option: PaymentOption
     issued: ResolvedBuild
     message: MessageV0
     owners: dict[str, Pubkey]
@@ -78,27 +86,27 @@ class World:
 
     @property
     def is_coin(self) -> bool:
-        return terms.Terms.of(self.option).is_coin
+        return terms.SolanaOptionTerms.from_option(self.option).is_coin
 
     @property
     def pristine(self) -> bytes:
         return sign(VersionedTransaction.populate(self.message, [Signature.default()] * 2))
 
     def amounts(self, accounts: dict[Pubkey, Account]) -> dict[str, int]:
-        """Tokens by owner, and everybody's coin."""
-        found = {}
+        """Return tokens by owner, and all coin."""
+        results = {}
         for name, place in self.places.items():
             account = accounts.get(place) or self.svm.get_account(place)
-            held = spl.token_account(bytes(account.data)) if account else None
-            found[name] = held.amount if held else 0
+            held = spl.parse_token_account(bytes(account.data)) if account else None
+            results[name] = held.amount if held else 0
         for name, owner in self.owners.items():
             account = accounts.get(owner) or self.svm.get_account(owner)
-            found[f"{name}'s coin"] = account.lamports if account else 0
-        return found
+            results[f"{name}'s coin"] = account.lamports if account else 0
+        return results
 
     @property
     def promised(self) -> dict[str, int]:
-        """What changes for whom, but for what the relayer pays."""
+        """Return the expected changes by account, except what the relayer pays."""
         unchanged = dict.fromkeys(self.amounts({}), 0)
         del unchanged["relayer's coin"]
         kind = "'s coin" if self.is_coin else ""
@@ -107,66 +115,75 @@ class World:
 
 
 def world(*, coin: bool = False, durable: bool = False) -> World:
-    token, chain = asset(), settings(faucet=False, coin=SolanaCoin())
-    mint = spl.pubkey(token.mint)
+    token, chain = make_asset(), make_chain_settings(faucet=False, coin=SolanaCoinSettings())
+    mint = spl.parse_pubkey(token.mint)
     svm = LiteSVM().with_blockhash_check(False).with_sigverify(True).with_transaction_history(0)
     memo = svm.get_account(spl.MEMO)
     assert memo is not None
-    # the real one is not at hand: a program that checks and changes nothing stands in for it
+    # the real program is not available: a program that checks and changes nothing replaces it
     svm.add_program(spl.LIGHTHOUSE, elf_of(svm, memo))
     rent = svm.minimum_balance_for_rent_exemption(spl.MINT_BYTES)
     mint_data = b"\x01\0\0\0" + bytes(THIEF.pubkey()) + HELD.to_bytes(8, "little") + b"\x06\x01"
     svm.set_account(mint, Account(rent, mint_data + bytes(36), spl.TOKEN))
     owners = {
         "buyer": BUYER.pubkey(),
-        "merchant": spl.pubkey(MERCHANT),
-        "treasury": spl.pubkey(TREASURY),
+        "merchant": spl.parse_pubkey(MERCHANT),
+        "treasury": spl.parse_pubkey(TREASURY),
         "thief": THIEF.pubkey(),
         "relayer": RELAYER.pubkey,
     }
     for owner in owners.values():
         svm.set_account(owner, Account(10**10, b"", spl.SYSTEM))
-    nonce = spl.nonce_address(RELAYER.pubkey, "florin nonce 0") if durable else None
+    nonce = spl.derive_nonce_address(RELAYER.pubkey, "florin nonce 0") if durable else None
     if nonce is not None:
         data = struct.pack("<II", 1, 1) + bytes(RELAYER.pubkey) + bytes(RECENT)
         svm.set_account(nonce, Account(10**7, data + struct.pack("<Q", 5000), spl.SYSTEM))
         owners["nonce"] = nonce
-    places = {name: spl.associated(owner, mint, spl.TOKEN) for name, owner in owners.items()}
+    places = {
+        name: spl.derive_associated_address(owner, mint, spl.TOKEN)
+        for name, owner in owners.items()
+    }
     rent = svm.minimum_balance_for_rent_exemption(spl.ACCOUNT_BYTES)
     for name, amount in (("buyer", HELD), ("thief", 0), ("relayer", HELD)):
         data = bytes(mint) + bytes(owners[name]) + amount.to_bytes(8, "little")
         data = (data + bytes(36) + b"\x01").ljust(spl.ACCOUNT_BYTES, b"\0")
         svm.set_account(places[name], Account(rent, data, spl.TOKEN))
-    chosen = coin_of(chain, SolanaCoin()) if coin else asset_of(chain, token)
-    option, issued, message = offer(chain, new_payment(), owners["buyer"], chosen, nonce)
+    chosen = (
+        build_coin_asset(chain, SolanaCoinSettings()) if coin else build_token_asset(chain, token)
+    )
+    option, issued, message = offer(chain, make_payment(), owners["buyer"], chosen, nonce)
     return World(svm, option, issued, message, owners, places, nonce)
 
 
 def elf_of(svm: LiteSVM, program: Account) -> bytes:
-    """The code of a program, wherever its loader keeps it."""
+    """Return a program's code, wherever its loader stores it."""
     data = bytes(program.data)
     if data[:4] == b"\x7fELF":
         return data
-    kept = svm.get_account(Pubkey.from_bytes(data[4:36]))
-    assert kept is not None
-    code = bytes(kept.data)
+    account = svm.get_account(Pubkey.from_bytes(data[4:36]))
+    assert account is not None
+    code = bytes(account.data)
     return code[code.index(b"\x7fELF") :]
 
 
 def offer(
-    chain: SolanaChain, payment: Payment, buyer: Pubkey, taken: Asset, nonce: Pubkey | None
-) -> tuple[Option, ResolvedBuild, MessageV0]:
+    chain: SolanaChainSettings, payment: Payment, buyer: Pubkey, taken: Asset, nonce: Pubkey | None
+) -> tuple[PaymentOption, ResolvedBuild, MessageV0]:
     payer = f"{chain.caip2}:{buyer}"
     program = taken.address if taken.peg is None else str(spl.TOKEN)
-    offered = Offered(payment, payer, payer, taken, VALUE, split(FEE), now_us=0)
+    offered = OptionOffer(payment, payer, payer, taken, VALUE, make_split(FEE), now_us=0)
     option = terms.build_option(chain, offered, program)
-    own = terms.Terms.of(option).instructions(chain, RELAYER.pubkey, str(buyer))
+    own = terms.SolanaOptionTerms.from_option(option).build_instructions(
+        chain, RELAYER.pubkey, str(buyer)
+    )
     good: dict[str, object] = {"last_valid": 150}
     if nonce is not None:
         own.insert(0, spl.advance_nonce(nonce, RELAYER.pubkey))
         good = {"nonce": str(nonce), "slot": 1}
     message = compile_message(RELAYER.pubkey, own, RECENT)
-    issued = ResolvedBuild(payment.id, option.id, 0, (), {"message": stored(message), **good}, 0, 0)
+    issued = ResolvedBuild(
+        payment.id, option.id, 0, (), {"message": serialize_message(message), **good}, 0, 0
+    )
     return option, issued, message
 
 
@@ -174,13 +191,13 @@ def offer(
 
 
 def sign(transaction: VersionedTransaction) -> bytes:
-    """Signed by the payer and by a thief wherever their keys stand."""
+    """Sign as the payer and as a thief, wherever their keys are signers."""
     message = transaction.message
     content = to_bytes_versioned(message)
     signatures = list(transaction.signatures)
     for key in (BUYER, THIEF):
-        for place, one in enumerate(message.account_keys[: len(signatures)]):
-            if one == key.pubkey():
+        for place, pubkey in enumerate(message.account_keys[: len(signatures)]):
+            if pubkey == key.pubkey():
                 signatures[place] = key.sign_message(content)
     return bytes(VersionedTransaction.populate(message, signatures))
 
@@ -226,8 +243,8 @@ def spoiled(raw: bytearray, rng: random.Random) -> bytes:
 
 
 def edited(world: World, rng: random.Random) -> bytes:
-    """Instructions changed by somebody who knows what they mean."""
-    own = steps(world.message)
+    """Change instructions with knowledge of their meaning."""
+    own = list_instructions(world.message)
     priced = 1 if world.nonce is None else 2
     for _ in range(rng.choice((1, 1, 2, 3))):
         at = rng.randrange(len(own) + 1)
@@ -247,27 +264,27 @@ def edited(world: World, rng: random.Random) -> bytes:
             case 5:
                 own.insert(at, own[at % len(own)])
             case 6:
-                one = own[at % len(own)]
-                data = spoiled(bytearray(bytes(one.data) or b"\0"), rng)
-                own[at % len(own)] = Instruction(one.program_id, data, one.accounts)
+                instruction = own[at % len(own)]
+                data = spoiled(bytearray(bytes(instruction.data) or b"\0"), rng)
+                own[at % len(own)] = Instruction(instruction.program_id, data, instruction.accounts)
             case _:
                 own[at % len(own)] = redirected(world, own[at % len(own)], rng)
     try:
-        return sign(rebuilt(world.message, own))
+        return sign(rebuild_transaction(world.message, own))
     except ValueError:
         return world.pristine[:-1]
 
 
 def extra(world: World, rng: random.Random) -> Instruction:
-    """Takes what is not the taker's."""
-    mint, places = spl.pubkey(asset().mint), world.places
+    """Return an instruction that steals."""
+    mint, places = spl.parse_pubkey(make_asset().mint), world.places
     giver = rng.choice((RELAYER.pubkey, BUYER.pubkey()))
-    taker = rng.choice((THIEF.pubkey(), spl.pubkey(MERCHANT), RELAYER.pubkey))
+    taker = rng.choice((THIEF.pubkey(), spl.parse_pubkey(MERCHANT), RELAYER.pubkey))
     return rng.choice(
         (
             spl.transfer_coin(giver, taker, rng.randrange(1, 10**9)),
             spl.transfer_coin(giver, taker, VALUE - FEE),
-            spl.create_associated(RELAYER.pubkey, Keypair().pubkey(), mint, spl.TOKEN),
+            spl.create_associated_account(RELAYER.pubkey, Keypair().pubkey(), mint, spl.TOKEN),
             spl.mint_to(spl.TOKEN, mint, places["thief"], THIEF.pubkey(), 7),
             spl.transfer_checked(
                 spl.TOKEN,
@@ -278,7 +295,7 @@ def extra(world: World, rng: random.Random) -> Instruction:
                 dest=places["thief"],
                 amount=rng.randrange(1, HELD),
             ),
-            spl.memo("another note"),
+            spl.create_memo("another note"),
             *thefts(world.nonce or THIEF.pubkey(), rng),
             set_compute_unit_limit(1_400_000),
         )
@@ -286,23 +303,23 @@ def extra(world: World, rng: random.Random) -> Instruction:
 
 
 def thefts(nonce: Pubkey, rng: random.Random) -> tuple[Instruction, ...]:
-    """What a nonce's authority could do: use it again, take its coin, give it away."""
-    whole = spl.advance_nonce(nonce, RELAYER.pubkey)
+    """Return what a nonce's authority could do: use it again, take its coin, give it away."""
+    instruction = spl.advance_nonce(nonce, RELAYER.pubkey)
     out = [AccountMeta(THIEF.pubkey(), is_signer=False, is_writable=True)]
     rent = Pubkey.from_string("SysvarRent111111111111111111111111111111111")
     withdrawn = [
-        whole.accounts[0],
+        instruction.accounts[0],
         *out,
-        whole.accounts[1],
+        instruction.accounts[1],
         AccountMeta(rent, is_signer=False, is_writable=False),
-        whole.accounts[2],
+        instruction.accounts[2],
     ]
     amount = struct.pack("<IQ", 5, rng.randrange(1, 10**7))
     handed = struct.pack("<I", 7) + bytes(THIEF.pubkey())
     return (
-        whole,
+        instruction,
         Instruction(spl.SYSTEM, amount, withdrawn),
-        Instruction(spl.SYSTEM, handed, [whole.accounts[0], whole.accounts[2]]),
+        Instruction(spl.SYSTEM, handed, [instruction.accounts[0], instruction.accounts[2]]),
     )
 
 
@@ -315,34 +332,37 @@ def guard(world: World, rng: random.Random) -> Instruction:
     return Instruction(spl.LIGHTHOUSE, data, accounts)
 
 
-def redirected(world: World, one: Instruction, rng: random.Random) -> Instruction:
-    if not one.accounts:
-        return one
-    accounts = list(one.accounts)
+def redirected(world: World, instruction: Instruction, rng: random.Random) -> Instruction:
+    if not instruction.accounts:
+        return instruction
+    accounts = list(instruction.accounts)
     at = rng.randrange(len(accounts))
     key = rng.choice([*world.places.values(), *world.owners.values()])
     accounts[at] = AccountMeta(key, accounts[at].is_signer, accounts[at].is_writable)
-    return Instruction(one.program_id, bytes(one.data), accounts)
+    return Instruction(instruction.program_id, bytes(instruction.data), accounts)
 
 
 # ---- the judge
 
 
-def judged(world: World, found: checking.Submission) -> str:
-    """What executing an accepted transaction leads to; "wrong" if it is not what was promised."""
-    sent = RELAYER.co_sign(found.message, found.signature)
+def judged(world: World, submission: checking.PayerSignedMessage) -> str:
+    """Execute an accepted transaction; return its result, or "wrong" if it breaks the promise."""
+    sent = RELAYER.co_sign(submission.message, submission.signature)
     outcome = world.svm.simulate_transaction(VersionedTransaction.from_bytes(sent.raw))
-    if world.nonce is not None and steps(found.message)[0] != steps(world.message)[0]:
+    if (
+        world.nonce is not None
+        and list_instructions(submission.message)[0] != list_instructions(world.message)[0]
+    ):
         return "wrong: the nonce is not used up"
     if isinstance(outcome, FailedTransactionMetadata):
-        # nothing moves but the fee
+        # nothing moves except the fee
         return "fails"
     before, after = world.amounts({}), world.amounts(dict(outcome.post_accounts()))
     rent = world.svm.minimum_balance_for_rent_exemption(spl.ACCOUNT_BYTES)
     changes = {name: after[name] - before[name] for name in after}
     cost = -changes.pop("relayer's coin")
     try:
-        fee = highest_fee(found.message)
+        fee = compute_highest_fee(submission.message)
     except struct.error:
         return "wrong: a compute budget that cannot be read"
     opened = 0 if world.is_coin else 2
@@ -352,7 +372,7 @@ def judged(world: World, found: checking.Submission) -> str:
 
 
 def campaign(mutants: int, seed: int = 0) -> dict[str, object]:
-    """Mutants of payments in a token, in coin, and of both with a nonce, by turns."""
+    """Try mutants of payments in a token, in coin, and of both with a nonce, in turn."""
     rng = random.Random(seed)
     worlds = {
         "token": world(),
@@ -369,36 +389,36 @@ def campaign(mutants: int, seed: int = 0) -> dict[str, object]:
         place, outcomes = worlds[name], counts[name]
         raw = mutant(place, rng)
         try:
-            found = taken(place, raw)
-        except FlorinError as refusal:
+            submission = taken(place, raw)
+        except ApiError as refusal:
             reason = refusal.details.get("reason", "")
             outcomes[reason] += 1
-            if refusal.code is not Code.INVALID_PARAMS or reason not in REASONS:
+            if refusal.code is not ErrorCode.INVALID_PARAMS or reason not in REASONS:
                 wrong.append(f"{base64.b64encode(raw).decode()}: refused as {refusal}")
             continue
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as fault:  # noqa: BLE001  (a panic of a library is none of Exception)
+        except BaseException as fault:  # noqa: BLE001  (a library's panic is no Exception)
             wrong.append(f"{base64.b64encode(raw).decode()}: {type(fault).__name__} {fault}")
             continue
-        outcome = judged(place, found)
+        outcome = judged(place, submission)
         outcomes[outcome.partition(":")[0]] += 1
         if outcome.startswith("wrong"):
             wrong.append(f"{base64.b64encode(raw).decode()}: {outcome}")
-    told = {name: dict(sorted(outcomes.items())) for name, outcomes in counts.items()}
-    return {"mutants": mutants, "outcomes": told, "wrong": wrong}
+    result = {name: dict(sorted(outcomes.items())) for name, outcomes in counts.items()}
+    return {"mutants": mutants, "outcomes": result, "wrong": wrong}
 
 
-def taken(world: World, raw: bytes) -> checking.Submission:
+def taken(world: World, raw: bytes) -> checking.PayerSignedMessage:
     output = json.dumps(base64.b64encode(raw).decode())
-    return checking.check(world.option, [world.issued], [output], settings())
+    return checking.check_submission(world.option, [world.issued], [output], make_chain_settings())
 
 
 def main() -> int:
-    given = sys.argv[1:]
-    if len(given) > 2:
-        BUGS[given[2]]()
-    result = campaign(int(given[0]), int(given[1]) if len(given) > 1 else 0)
+    values = sys.argv[1:]
+    if len(values) > 2:
+        BUGS[values[2]]()
+    result = campaign(int(values[0]), int(values[1]) if len(values) > 1 else 0)
     print(json.dumps(result))
     return 1 if result["wrong"] else 0
 

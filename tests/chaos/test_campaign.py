@@ -1,4 +1,4 @@
-"""The short form of the chaos campaign: all ways to pay, all faults and attackers, both chains."""
+"""Test the short chaos campaign: all payment methods, faults and attackers, on both chains."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from tests.chaos.plan import FOES, SHARE_OF_FOES, Mood, Way, plan
 
 pytestmark = pytest.mark.long
 
-# foreign chains outlive the service, embedded ones die with it; between them are all attackers
+# foreign chains outlive the service, embedded ones die with it; together they cover all attackers
 SEEDS = {"foreign": 9, "embedded": 4}
 ORDERS = 25
-# the others take as long as this: python -m tests.chaos.holes
+# the others take as long: python -m tests.chaos.holes
 PLANTED = ("nonces", "returns")
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory, forks):
-    """All at once, each in a process of its own: they fork, which one with threads must not."""
-    wanted = {
+    """Run all at once, each in its own process: they fork, which a threaded process must not."""
+    expected = {
         "foreign": (ORDERS, SEEDS["foreign"], []),
         "embedded": (ORDERS, SEEDS["embedded"], ["--embedded"]),
         **{hole: (PAYMENTS, SEED, ["--hole", hole]) for hole in PLANTED},
     }
     with ExitStack() as stack:
         started = {}
-        for name, (payments, seed, options) in wanted.items():
+        for name, (payments, seed, options) in expected.items():
             folder = tmp_path_factory.mktemp(name)
             command = ["tests.chaos.campaign", "--payments", str(payments), "--seed", str(seed)]
             command += ["--folder", str(folder), *options]
@@ -43,7 +43,7 @@ def runs(tmp_path_factory, forks):
 
 
 def end(process):
-    """With all of its children, if it did not end by itself."""
+    """End a process that did not end itself, with all its children."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
     process.communicate(timeout=60)
@@ -51,33 +51,33 @@ def end(process):
 
 def result_of(run):
     path, process = run
-    said = process.communicate(timeout=300)
-    assert path.exists(), said
+    text = process.communicate(timeout=300)
+    assert path.exists(), text
     return json.loads(path.read_text()), process.returncode
 
 
 @pytest.mark.parametrize("name", SEEDS)
-def test_every_payment_is_paid_once_or_provably_dead_whatever_fails(runs, name):
+def test_every_payment_is_paid_once_or_provably_dead_under_faults(runs, name):
     result, code = result_of(runs[name])
-    # all of it is told, as no run is like another
+    # show all of it, since no run is like another
     assert not result["bad"], "\n".join(result["bad"])
     assert code == 0
-    # it was a storm, and the service died in it
+    # faults occurred, and the service died in them
     assert result["deaths"] > 0
     assert sum(result["effects"].values()) > 10
     payments = sum(result["ended"].values())
     assert payments == ORDERS + len(Way) + len(result["lapsed"])
     assert result["ended"]["succeeded"] > len(Way)
-    # every honest buyer was paid, and none of those who attack got more than the bounds
+    # every honest buyer was paid, and no attacker got more than the bounds
     paid, honest = result["honest"].split("/")
     assert paid == honest
     assert result["bill"]["lost_to_code"] <= result["bill"]["bound"]
-    # what was to be returned was told
+    # every return raised its alarm
     assert result["alarms"] > 0
 
 
 @pytest.mark.parametrize("hole", PLANTED)
-def test_a_hole_that_is_planted_is_found(runs, hole):
+def test_planted_bug_is_detected(runs, hole):
     result, code = result_of(runs[hole])
     assert code == 1
     assert found(hole, result["bad"]), result["bad"]
@@ -91,7 +91,7 @@ def test_a_seed_says_all_that_will_go_wrong():
     assert {order.mood for order in orders} == set(Mood)
 
 
-def test_one_in_five_attacks():
+def test_fifth_of_orders_are_attacks():
     assert plan(7, 300).foes == 300 * SHARE_OF_FOES
     assert "attackers 60 of 300" in plan(7, 300).told()
     alone = {order.mood for order in plan(7, 300, foe=Mood.LATE).orders}
@@ -111,7 +111,7 @@ def test_a_fault_of_the_service_in_its_log_is_noticed(tmp_path):
     assert len(alarms(log)) == 1
 
 
-def test_alarms_are_those_that_attackers_raise_and_no_others(tmp_path):
+def test_only_alarms_that_attackers_raise_are_expected(tmp_path):
     log = tmp_path / "log"
     log.write_text("1 ERROR payment pay_1 was paid late, or twice\n2 ERROR payment pay_2 is lost\n")
     (other,) = alarms(log, ["payment pay_1 was paid late"])

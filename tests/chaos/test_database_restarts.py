@@ -1,4 +1,4 @@
-"""A database that restarts costs nothing but the time that it takes."""
+"""Test that a database restart costs only its own duration."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tests.support import postgres
 pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(
-        postgres.POSTGRES not in postgres.chosen(), reason="PostgreSQL was not asked for"
+        postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
     ),
 ]
 
 
 @pytest.fixture
 def server():
-    made = postgres.OwnServer()
-    yield made
-    made.end()
+    own_server = postgres.OwnServer()
+    yield own_server
+    own_server.end()
 
 
 async def test_restarts_and_ended_connections_lose_nothing_and_do_nothing_twice(server):

@@ -1,4 +1,4 @@
-"""SIGKILL at every durable step of a settlement: paid exactly once, every time."""
+"""Test SIGKILL at every durable step of a settlement: it is paid exactly once, every time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BUGS = ("amnesia", "splitledger")
 
 @pytest.fixture(scope="module")
 def campaigns(tmp_path_factory, forks):
-    """All at once, each in a process of its own: it forks, which one with threads must not."""
+    """Run all at once, each in its own process: it forks, which a threaded process must not."""
     with ExitStack() as stack:
         started = {}
         for bug in ("", *BUGS):

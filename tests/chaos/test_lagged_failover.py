@@ -1,4 +1,4 @@
-"""A standby that lagged takes over, and nobody is paid twice."""
+"""Test that no one is paid twice after a failover to a lagging standby."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support import postgres
 pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(
-        postgres.POSTGRES not in postgres.chosen(), reason="PostgreSQL was not asked for"
+        postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
     ),
 ]
 

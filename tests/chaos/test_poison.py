@@ -1,10 +1,9 @@
-"""The poison-pill campaign: whatever a worker asks fails, and all that it is not about finishes.
+"""Test the poison-pill campaign: any worker call fails, and all unrelated work still finishes.
 
-Points are found by rounds without faults, and compared with what the code of the workers has. In
-each of the other rounds one point of every worker fails: once, or for one item of each kind for as
-long as it lasts, or where nothing names an item for some times in a row. The process lives, every
-other item finishes, what was set aside finishes once the operator retries it, and the books are
-whole.
+Rounds without faults find the points, which are compared with the workers' code. In each other
+round one point of every worker fails: once; or permanently for one item of each kind; or, where no
+item is named, several times in a row. The process lives, and every other item finishes. Quarantined
+items finish once the operator retries them, and the books balance.
 """
 
 from __future__ import annotations
@@ -20,41 +19,41 @@ import pytest
 
 from tests.chaos.poison_campaign import Campaign, campaign
 from tests.chaos.poison_round import Round
-from tests.support.poison import Fault, Injector, inject
-from tests.support.worker_points import WorkerCode
+from tests.support.poison import FaultInjector, InjectedFault, install_injector
+from tests.support.worker_points import WorkerCodeScan
 
-# rounds of the short form: every so manieth of each kind, the same ones each time
+# the short form runs one of so many rounds of each kind, always the same ones
 SHORT = 30
-# rounds without faults; the second one refunds what the first one sold
+# rounds without faults; the second refunds what the first sold
 QUIET = 2
 IN_A_ROW = 3
-# how often a point that met no fault is tried again, alone
+# how often a point that met no fault is retried, alone
 RETRIES = 3
-# what no round passes, and why
+# points that no round reaches, and why
 UNPASSED = {
-    "payouts.payouts.alike": "asked only for payouts that the store lost",
+    "payouts.payouts.list_identical": "asked only for payouts that the store lost",
     "payouts.payouts.claim": "likewise; those that are sent are claimed as a part of another one",
-    "quarantine.items.counts": "asked by who reports conditions, which no worker waits for",
-    "hints.generations.current": "asked only where other processes may have the store",
-    "settlement.leases.leased": "asked by processes that do not settle",
-    "settlement.leases.free": "asked as a process starts, before its workers",
+    "quarantine.items.count_open": "asked by who reports conditions, which no worker waits for",
+    "hints.generations.get_versions": "asked only where other processes may have the store",
+    "settlement.leases.filter_held": "asked by processes that do not settle",
+    "settlement.leases.release_all": "asked as a process starts, before its workers",
     "settlement.leases.release": "asked as a process ends, after its workers",
     "webhooks.deliveries.shelve": "written beside a delivery that is set aside",
     "upgrades.older_releases.fill_page": "asked once the processes of an older release have ended",
     "upgrades.older_releases.release": "likewise",
-    "rail.EvmObserver.agreed": "asked only where several nodes have to agree",
-    "rail.SolanaObserver.agreed": "asked only where several nodes have to agree",
+    "rail.EvmObserver.confirm_facts": "asked only where several nodes have to agree",
+    "rail.SolanaObserver.confirm_facts": "asked only where several nodes have to agree",
 }
-# what is asked only after something else failed for an item
+# points reached only after another failure of an item
 AFTER = {
-    "expire: payments.payments.due": "expire: payments.payments.expire_due",
-    "expire: payments.payments.expire": "expire: payments.payments.expire_due",
+    "expire_payments: payments.payments.list_due": "expire_payments: payments.payments.expire_due",
+    "expire_payments: payments.payments.expire": "expire_payments: payments.payments.expire_due",
 }
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What fails in a round; with `names_items` for poisoned items alone, as long as it lasts."""
+    """The faults of a round; with `names_items` for poisoned items only, for the whole round."""
 
     points: tuple[str, ...]
     times: int = 1
@@ -64,19 +63,19 @@ class Plan:
     def kind(self) -> str:
         return "for an item" if self.names_items else "once" if self.times == 1 else "in a row"
 
-    def arm(self, injector: Injector, this: Round) -> None:
-        """Fail in a round that begins."""
+    def arm(self, injector: FaultInjector, this: Round) -> None:
+        """Arm the faults for a round that starts."""
         this.leaves_poisoned = self.names_items
         names = this.poisoned if self.names_items else ()
-        faults = {point: Fault(point, self.times, names) for point in self.points}
+        faults = {point: InjectedFault(point, self.times, names) for point in self.points}
         for point in self.points:
             if point in AFTER:
-                faults.setdefault(AFTER[point], Fault(AFTER[point]))
+                faults.setdefault(AFTER[point], InjectedFault(AFTER[point]))
         injector.arm(*faults.values())
 
 
 def together(points: Iterable[str]) -> list[tuple[str, ...]]:
-    """Return groups of points, in each of them at most one of a worker, that hold each once."""
+    """Return groups that contain each point once, with at most one point per worker in each."""
     by_worker: dict[str, list[str]] = {}
     for point in sorted(points):
         by_worker.setdefault(point.partition(":")[0], []).append(point)
@@ -85,7 +84,7 @@ def together(points: Iterable[str]) -> list[tuple[str, ...]]:
 
 
 def plans_of(points: Collection[str], naming: Collection[str]) -> list[list[Plan]]:
-    """Return the rounds in which each point fails, by the way in which it does."""
+    """Return the rounds in which each point fails, by kind of failure."""
     return [
         [Plan(group) for group in together(points)],
         [Plan(group, names_items=True) for group in together(set(points) & set(naming))],
@@ -95,7 +94,7 @@ def plans_of(points: Collection[str], naming: Collection[str]) -> list[list[Plan
 
 @dataclass
 class Outcome:
-    """What a round came to: how often each point failed, how many items were set aside, why not."""
+    """The result of a round: failures per point, quarantined items, and the error."""
 
     plan: Plan
     hits: dict[str, int]
@@ -108,11 +107,11 @@ class Outcome:
 
 
 async def try_plan(running: Campaign, plan: Plan) -> Outcome:
-    """Do one round with its faults."""
+    """Run one round with its faults."""
     injector = running.injector
     try:
         count = await running.round(lambda this: plan.arm(injector, this))
-    except Exception as error:  # noqa: BLE001  (the others are tried all the same)
+    except Exception as error:  # noqa: BLE001  (the other plans still run)
         injector.disarm()
         return Outcome(plan, injector.hits, 0, f"{type(error).__name__}: {error}")
     if plan.kind == "once" and count > len(injector.hits):
@@ -140,53 +139,53 @@ async def try_plans(running: Campaign, plans: deque[Plan], tries: Counter[Plan])
 
 
 def tried(outcomes: Iterable[Outcome]) -> set[tuple[str, str]]:
-    """Return the points that were to fail, by the way in which they were."""
-    return {(one.plan.kind, point) for one in outcomes for point in one.plan.points}
+    """Return the points that were armed, by kind of failure."""
+    return {(outcome.plan.kind, point) for outcome in outcomes for point in outcome.plan.points}
 
 
 def never_hit(outcomes: Collection[Outcome]) -> set[tuple[str, str]]:
-    """Return the points, by the way in which they were to fail, that failed in no round.
+    """Return the armed points that failed in no round, by kind of failure.
 
-    Whatever fails in a row fails for an item, too.
+    A failure several times in a row counts as one for an item, too.
     """
-    hit = {(one.plan.kind, point) for one in outcomes for point in one.hits}
+    hit = {(outcome.plan.kind, point) for outcome in outcomes for point in outcome.hits}
     hit |= {("for an item", point) for kind, point in hit if kind == "in a row"}
     return tried(outcomes) - hit
 
 
 def asked(points: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Return what is asked at points, whichever worker asks it.
+    """Return the calls at these points, by any worker.
 
-    A worker that looks around at its own times meets some of it in some rounds only.
+    A worker that polls at its own times makes some of its calls in some rounds only.
     """
     return {(kind, point.partition(": ")[2]) for kind, point in points}
 
 
 async def run_first(
-    home: Path, monkeypatch: Any, injector: Injector, points: Collection[str]
+    home: Path, monkeypatch: Any, injector: FaultInjector, points: Collection[str]
 ) -> list[Outcome]:
-    """Fail at points that are passed only while a home is new, once and in a row, in new ones."""
+    """Fail in new homes, at points that only they reach: once, and several times in a row."""
     outcomes = []
     for n, group in enumerate(together(points)):
         for times in (1, IN_A_ROW):
-            injector.arm(*(Fault(point, times) for point in group))
+            injector.arm(*(InjectedFault(point, times) for point in group))
             count, failure = 0, ""
             try:
                 async with campaign(home / f"{n}-{times}", monkeypatch, injector) as running:
                     count = await running.round()
                     await running.check()
-            except Exception as error:  # noqa: BLE001  (the others are tried all the same)
+            except Exception as error:  # noqa: BLE001  (the other plans still run)
                 failure = f"{type(error).__name__}: {error}"
             outcomes.append(Outcome(Plan(group, times), injector.hits, count, failure))
     return outcomes
 
 
 async def run(home: Path, monkeypatch: Any, *, every: int) -> list[Outcome]:
-    """Do every so manieth round of each kind; return what each came to.
+    """Run every `every`-th round of each kind; return the result of each.
 
-    What comes after a round that failed is tried in a home of its own.
+    The rounds after a failed round run in a new home.
     """
-    injector = inject(monkeypatch)
+    injector = install_injector(monkeypatch)
     async with campaign(home / "0", monkeypatch, injector) as running:
         before: dict[str, int] = {}
         for _ in range(QUIET):
@@ -203,7 +202,7 @@ async def run(home: Path, monkeypatch: Any, *, every: int) -> list[Outcome]:
             await running.check()
     while plans:
         async with campaign(home / f"{len(plans)}", monkeypatch, injector) as running:
-            # what a round refunds was sold in the one before
+            # a round refunds what the previous round sold
             await running.round()
             outcomes += await try_plans(running, plans, tries)
     if every == 1:
@@ -211,9 +210,9 @@ async def run(home: Path, monkeypatch: Any, *, every: int) -> list[Outcome]:
     return outcomes
 
 
-def check_nothing_is_left_out(running: Campaign, injector: Injector) -> None:
-    """Compare what was passed with what the code of the workers asks."""
-    code = WorkerCode()
+def check_nothing_is_left_out(running: Campaign, injector: FaultInjector) -> None:
+    """Compare the reached points with the calls in the workers' code."""
+    code = WorkerCodeScan()
     declared = code.operations | code.rail_points(running.desk.service.app)
     passed = {point.partition(": ")[2] for point in injector.points} | injector.parts
     after = {point.partition(": ")[2] for point in AFTER}
@@ -221,13 +220,17 @@ def check_nothing_is_left_out(running: Campaign, injector: Injector) -> None:
 
 
 def failures(outcomes: Iterable[Outcome]) -> list[str]:
-    return [f"{one.plan.kind} {one.hits}: {one.failure}" for one in outcomes if one.failure]
+    return [
+        f"{outcome.plan.kind} {outcome.hits}: {outcome.failure}"
+        for outcome in outcomes
+        if outcome.failure
+    ]
 
 
-async def test_whatever_a_worker_asks_may_fail(tmp_path, monkeypatch):
+async def test_any_worker_call_may_fail(tmp_path, monkeypatch):
     outcomes = await run(tmp_path / "home", monkeypatch, every=SHORT)
     assert failures(outcomes) == []
-    # of so few rounds no other one makes up for what one worker did not come to
+    # with so few rounds, no other round covers what a worker did not reach
     assert len(never_hit(outcomes)) <= len(tried(outcomes)) // 10
 
 
@@ -236,12 +239,15 @@ async def test_every_point_of_every_worker_may_fail(tmp_path, monkeypatch, capsy
     outcomes = await run(tmp_path / "home", monkeypatch, every=1)
     with capsys.disabled():
         print()
-        for one in outcomes:
-            print(f"{one.plan.kind}: {one.count} set aside {one.failure}")
-            for point in one.plan.points:
-                print(f"{one.hits.get(point, 0):7} hits  {point}")
-        print(f"{len(outcomes)} rounds, {sum(not one.hits for one in outcomes)} without a fault")
+        for outcome in outcomes:
+            print(f"{outcome.plan.kind}: {outcome.count} set aside {outcome.failure}")
+            for point in outcome.plan.points:
+                print(f"{outcome.hits.get(point, 0):7} hits  {point}")
+        print(
+            f"{len(outcomes)} rounds, {sum(not each_outcome.hits for each_outcome in outcomes)} "
+            f"without a fault"
+        )
     assert failures(outcomes) == []
     missed = never_hit(outcomes)
     assert asked(missed) - asked(tried(outcomes) - missed) == set()
-    assert sum(one.count for one in outcomes) > len(outcomes)
+    assert sum(each_outcome.count for each_outcome in outcomes) > len(outcomes)

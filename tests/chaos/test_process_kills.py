@@ -1,4 +1,4 @@
-"""One of two processes dies again and again, and callers lose nothing but time."""
+"""Test that repeated kills of one of two processes cost callers only time."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tests.support import postgres
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
-        postgres.POSTGRES not in postgres.chosen(), reason="PostgreSQL was not asked for"
+        postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
     ),
 ]
 
 
 async def test_ten_kills_lose_nothing_and_do_nothing_twice(tmp_path):
-    found = await campaign(tmp_path, 10)
-    assert found["bad"] == []
-    assert found["unnoticed"] == []
-    # it was in somebody's way
-    assert sum(found["disturbed"].values()) > 0
+    results = await campaign(tmp_path, 10)
+    assert results["bad"] == []
+    assert results["unnoticed"] == []
+    # the kills disturbed callers
+    assert sum(results["disturbed"].values()) > 0

@@ -1,4 +1,4 @@
-"""Two processes race for the same keys while the server dies: one effect, one answer each."""
+"""Test two clients racing for the same keys while the server dies: one effect and answer each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture
 def race(forks, tmp_path):
-    """Runs one in a process of its own: it forks, which one with threads must not."""
+    """Run a race in its own process: it forks, which a threaded process must not."""
 
     def run(*options):
         process = forks.module("tests.chaos.race", str(tmp_path / "race"), *options)
@@ -22,19 +22,19 @@ def race(forks, tmp_path):
     return run
 
 
-def test_a_key_has_one_effect_and_one_answer(race):
+def test_idempotency_key_has_a_single_effect_and_response_across_processes(race):
     result, errors = race("--calls", "250")
     assert result["bad"] == []
-    # the race was one: keys met, bodies differed, calls were given up, the server was away
+    # it was a race: keys met, bodies differed, calls were abandoned, the server was away
     assert result["replayed"] > 100
     assert result["statuses"]["409"] > 50
     assert result["given_up"] > 20
     assert result["unanswered"] > 0
-    # who gives a call up does not fill the log
+    # abandoned calls do not fill the log
     assert "never retrieved" not in errors
 
 
 def test_the_race_notices_keys_that_are_claimed_after_the_effect(race):
     result, _ = race("--calls", "60", "--planted")
-    # who comes first decides what each call is told; that so many meet is certain
+    # the order decides each answer, but so many collisions are certain
     assert len(result["bad"]) > 3

@@ -1,4 +1,4 @@
-"""Florin goes on from a backup that was made under load, and pays nothing out twice."""
+"""Test that Florin continues from a backup made under load, and pays nothing twice."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tests.support import postgres
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
-        postgres.POSTGRES not in postgres.chosen(), reason="PostgreSQL was not asked for"
+        postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
     ),
 ]
 
 
-async def test_a_backup_made_under_load_is_whole_and_pays_nothing_twice(tmp_path):
-    found = await campaign(tmp_path)
-    assert found["bad"] == []
-    assert found["payments"] > found["before"] > REFUNDS
+async def test_backup_under_load_is_complete_and_restores_without_double_payout(tmp_path):
+    results = await campaign(tmp_path)
+    assert results["bad"] == []
+    assert results["payments"] > results["before"] > REFUNDS
 
 
 async def test_a_backup_that_does_not_say_so_pays_nothing_twice_either(tmp_path):

@@ -1,4 +1,4 @@
-"""Half a minute of everything: nothing grows, nothing is lost."""
+"""Test half a minute of everything: no resource grows, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tests.support import postgres
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
-        postgres.POSTGRES not in postgres.chosen(), reason="PostgreSQL was not asked for"
+        postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
     ),
 ]
 
 
-async def test_what_processes_use_stays_level(tmp_path):
-    # others want processors too
-    found = await soak(tmp_path, 30, count=2)
-    assert found["bad"] == []
-    assert found["grown"] == []
-    assert found["stories"] > 15
-    assert len(found["levels"]) == 2
+async def test_resource_usage_of_processes_stays_level(tmp_path):
+    # other tests need processors too
+    results = await soak(tmp_path, 30, count=2)
+    assert results["bad"] == []
+    assert results["grown"] == []
+    assert results["stories"] > 15
+    assert len(results["levels"]) == 2

@@ -1,4 +1,4 @@
-"""Two processes on one database do everything once; holes that let them do it twice are found."""
+"""Test that two processes on one database do everything once, and that planted bugs are found."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tests.support import postgres
 pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(
-        postgres.POSTGRES not in postgres.chosen(), reason="PostgreSQL was not asked for"
+        postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
     ),
 ]
-ENGINES = [one for one in postgres.chosen() if one != postgres.SQLITE]
+ENGINES = [engine for engine in postgres.list_engines() if engine != postgres.SQLITE]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -22,5 +22,5 @@ def test_two_processes_do_everything_once(engine, tmp_path):
 
 
 @pytest.mark.parametrize("hole", HOLES)
-def test_a_hole_is_found_within_a_hundred_rounds(hole, tmp_path):
+def test_planted_bug_is_detected_within_a_hundred_rounds(hole, tmp_path):
     assert campaign(tmp_path, postgres.POSTGRES, 100, hole=hole, batch=20)

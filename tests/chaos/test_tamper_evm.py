@@ -1,4 +1,4 @@
-"""The short form of the tampering campaign, and proof that it finds holes."""
+"""Test the short tampering campaign, and that it finds planted bugs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.chaos import evm_mutants, tamper_evm
 
 pytestmark = pytest.mark.long
 
-# what each hole lets through, and for whom
+# what each planted bug lets through, and for which accounts
 HOLES = {
     "accept-all": (evm_mutants.flipped, "key"),
     "any-factory": (evm_mutants.rewrapped, "unborn"),
@@ -21,7 +21,7 @@ HOLES = {
 async def test_nothing_that_was_tampered_with_pays_otherwise():
     result = await tamper_evm.campaign(2500, seed=1)
     assert result["wrong"] == []
-    # every kind of account met every way to end
+    # every kind of account had every result
     ends = {"signature_mismatch", "unreadable_output", "taken", "mismatch", "unreadable"}
     met = {f"{kind}: {end}" for kind in evm_mutants.KINDS for end in ends}
     assert set(result["outcomes"]) >= {
@@ -32,7 +32,7 @@ async def test_nothing_that_was_tampered_with_pays_otherwise():
 
 
 @pytest.mark.parametrize("bug", sorted(tamper_evm.BUGS))
-async def test_a_hole_is_found(bug, monkeypatch):
+async def test_planted_bug_is_detected(bug, monkeypatch):
     way, kind = HOLES[bug]
     tamper_evm.plant(bug, monkeypatch.setattr)
     assert (await tamper_evm.campaign(100, 1, [way], [kind]))["wrong"] != []

@@ -1,4 +1,4 @@
-"""The short form of the tampering campaign, and proof that it finds a hole."""
+"""Test the short tampering campaign, and that it finds a planted bug."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from florin_server.chains.solana import spl
 from solders.instruction import AccountMeta, Instruction
 
 from tests.chaos import tamper_solana
-from tests.support.solana import rebuilt, steps
+from tests.support.solana import list_instructions, rebuild_transaction
 
 WORLD = tamper_solana.world
 
@@ -15,7 +15,7 @@ WORLD = tamper_solana.world
 def test_nothing_that_was_tampered_with_pays_otherwise():
     result = tamper_solana.campaign(4000, seed=1)
     assert result["wrong"] == []
-    # every way to end was taken, guards and prices included
+    # every result occurred, including guards and prices
     for outcomes in result["outcomes"].values():
         assert set(outcomes) >= tamper_solana.REASONS | {"pays"}
 
@@ -24,25 +24,25 @@ def test_nothing_that_was_tampered_with_pays_otherwise():
 @pytest.mark.parametrize("coin", [False, True])
 @pytest.mark.parametrize("wallet", ["Phantom", "Solflare"])
 def test_the_guards_that_wallets_add_pay(wallet, coin, durable):
-    """One behind, or one on each side, that read the buyer's accounts and change nothing.
+    """Add guards that read the buyer's accounts and change nothing: one after, or one on each side.
 
-    Nothing may come before the use of a nonce.
+    No instruction can come before the use of a nonce.
     """
     place = tamper_solana.world(coin=coin, durable=durable)
     buyer = place.message.account_keys[1]
     reads = [AccountMeta(buyer, is_signer=True, is_writable=False)]
     guard = Instruction(spl.LIGHTHOUSE, b"\x04note", reads)
-    own = steps(place.message)
+    own = list_instructions(place.message)
     first = 1 if durable else 0
     before = [*own[:first], guard] if wallet == "Solflare" else own[:first]
     guarded = [*before, *own[first:], guard]
-    raw = tamper_solana.sign(rebuilt(place.message, guarded))
+    raw = tamper_solana.sign(rebuild_transaction(place.message, guarded))
     assert raw != place.pristine
     assert tamper_solana.judged(place, tamper_solana.taken(place, raw)) == "pays"
 
 
-def test_the_campaign_sees_what_a_check_without_its_comparison_lets_through(monkeypatch):
-    monkeypatch.setattr(tamper_solana.checking, "acceptable", lambda *_: True)
+def test_campaign_detects_a_check_without_comparison(monkeypatch):
+    monkeypatch.setattr(tamper_solana.checking, "is_acceptable", lambda *_: True)
     assert tamper_solana.campaign(300, seed=1)["wrong"] != []
 
 
@@ -50,6 +50,6 @@ def test_the_campaign_sees_coin_that_goes_elsewhere(monkeypatch):
     def same_but_for_coin(ours, got, _):
         return len(ours.instructions) == len(got.instructions)
 
-    monkeypatch.setattr(tamper_solana.checking, "acceptable", same_but_for_coin)
+    monkeypatch.setattr(tamper_solana.checking, "is_acceptable", same_but_for_coin)
     monkeypatch.setattr(tamper_solana, "world", lambda **_: WORLD(coin=True))
     assert tamper_solana.campaign(600, seed=2)["wrong"] != []

@@ -1,4 +1,4 @@
-"""Every change is told to every endpoint, in order, whenever the service dies."""
+"""Test that every change is delivered to every endpoint, in order, whenever the service dies."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ pytestmark = pytest.mark.slow
 
 
 async def test_two_kills_lose_and_invent_nothing_and_keep_the_order(tmp_path):
-    found = await campaign(tmp_path, 2)
-    assert found["bad"] == []
-    assert found["events"]
+    results = await campaign(tmp_path, 2)
+    assert results["bad"] == []
+    assert results["events"]

@@ -1,4 +1,4 @@
-"""The way to a service that comes and goes, and to the chains under it."""
+"""Access to a service that comes and goes, and to its chains."""
 
 from __future__ import annotations
 
@@ -13,23 +13,26 @@ from florin.v1 import operator_pb2_grpc
 from google.protobuf.message import Message
 
 from tests.chaos.stage import KEPT_MERCHANT, Stage
-from tests.support.api import Refused, RestApi
-from tests.support.chain import Chain
-from tests.support.solana import SolanaNode
+from tests.support.api import ApiCallError, RestApi
+from tests.support.chain import ChainClient
+from tests.support.solana import SolanaNodeClient
 
 LOOK_S = 0.05
-# what a call waits for a node that is slow on purpose
+# timeout of a call to a node that is slow on purpose
 CALL_S = 30
-# what an embedded chain says that fails on purpose, not to the service alone
+# the error of an embedded chain's planned failures, which all callers see
 INJECTED = "injected fault"
 _PASSING = {429, 502, 503, 504}
-# nobody waits for the next hour
+# the run does not wait for the next hour
 _PAUSED = {"payer_paused", "contract_accounts_paused", "account_creation_paused"}
 _LOST = (aiohttp.ClientError, ConnectionError, TimeoutError)
 
 
 class Till:
-    """Calls that are sent again until somebody answers. `bad` are answers that must never come."""
+    """Calls that are repeated until they are answered.
+
+    `bad` lists answers that must never occur.
+    """
 
     def __init__(self, stage: Stage, session: aiohttp.ClientSession) -> None:
         self._stage = stage
@@ -41,22 +44,22 @@ class Till:
         self.lost = 0
 
     def merchant(self, merchant_id: str) -> dict[str, str]:
-        """What the partner sends on behalf of another merchant."""
+        """Return the partner's headers for another merchant."""
         return {**self.api.merchant, "Merchant-Id": merchant_id}
 
     def caller(self, n: int, client: str = "chaos") -> RestApi:
-        """The service as a wallet elsewhere calls it: each number has an address of its own."""
+        """Return the service's API for a remote wallet: each number has its own address."""
         api = RestApi(self._session, self.api.base, self._stage.told("credentials"))
         address = f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}"
         api.wallet |= {"Client-Id": client, "X-Forwarded-For": address}
         return api
 
     async def patiently(self, call: Callable[[], Awaitable[Any]]) -> Any:
-        """The answer to a call; Refused if it is refused for a reason that lasts."""
+        """Return the answer to a call; raise its refusal if the reason is permanent."""
         while True:
             try:
                 return await call()
-            except Refused as refusal:
+            except ApiCallError as refusal:
                 if refusal.http == 500:
                     self.bad.append(str(refusal))
                 if refusal.http not in _PASSING or refusal.details.get("reason") in _PAUSED:
@@ -67,9 +70,14 @@ class Till:
             await asyncio.sleep(LOOK_S)
 
     async def operate(self, method: str, request: Message) -> Any:
-        """What the operator asks until there is an answer; None if it is refused."""
+        """Make an operator call until it is answered; return None if it is refused."""
         while True:
-            metadata = (("authorization", f"Bearer {self._stage.home.secrets().operator_token}"),)
+            metadata = (
+                (
+                    "authorization",
+                    f"Bearer {self._stage.home.get_or_create_secrets().operator_token}",
+                ),
+            )
             async with grpc.aio.insecure_channel(self._stage.told("shop")["operator"]) as channel:
                 call = getattr(operator_pb2_grpc.OperatorServiceStub(channel), method)
                 try:
@@ -82,13 +90,13 @@ class Till:
             await asyncio.sleep(LOOK_S)
 
     async def final(self, payment_id: str, n: int) -> str:
-        """The state in which a payment ends, whoever dies meanwhile; `n` is who asks."""
-        told = self.told.setdefault(payment_id, [])
+        """Return the state in which a payment ends, through all restarts; `n` is the caller."""
+        result = self.told.setdefault(payment_id, [])
 
         async def watch() -> str:
             async for state in self.caller(n).watch(payment_id):
-                if told[-1:] != [state["status"]]:
-                    told.append(state["status"])
+                if result[-1:] != [state["status"]]:
+                    result.append(state["status"])
                 if state["isFinal"]:
                     return state["status"]
             raise ConnectionError("the stream ended before the payment")
@@ -96,37 +104,37 @@ class Till:
         return await self.patiently(watch)
 
     @property
-    def evm(self) -> Chain:
-        # an embedded chain is elsewhere after each death
+    def evm(self) -> ChainClient:
+        # an embedded chain has a new address after each death
         return PatientChain(self._session, self._stage)
 
     @property
-    def solana(self) -> SolanaNode:
+    def solana(self) -> SolanaNodeClient:
         return PatientSolana(self._session, self._stage)
 
     async def weather(self, chain: str, n: int, weather: dict[str, float]) -> None:
-        """Changes what becomes of the calls to one of a chain's nodes."""
+        """Set the faults of one of a chain's nodes."""
         url = self._stage.told("chains")[f"{chain}_nodes"][n]
         async with self._session.put(f"{url}/weather", json=weather) as answer:
             answer.raise_for_status()
 
     async def employ(self, burners: list[str]) -> None:
-        """Tells the stranger which accounts burn gas when they are told to."""
+        """Tell the stranger which accounts burn gas on a signal."""
         url = self._stage.told("chains")["evm_nodes"][0]
         async with self._session.put(f"{url}/burners", json=burners) as answer:
             answer.raise_for_status()
 
     async def counts(self) -> Counter[str]:
-        """What went wrong at nodes so far."""
-        told, counts = self._stage.told("chains"), Counter[str]()
-        for url in (*told["evm_nodes"], *told["solana_nodes"]):
+        """Return the nodes' failures so far."""
+        result, counts = self._stage.told("chains"), Counter[str]()
+        for url in (*result["evm_nodes"], *result["solana_nodes"]):
             async with self._session.get(f"{url}/counts") as answer:
                 counts.update(await answer.json())
         return counts
 
 
-class PatientChain(Chain):
-    """The EVM chain as everybody but the service sees it."""
+class PatientChain(ChainClient):
+    """The EVM chain as everyone except the service sees it."""
 
     def __init__(self, session: aiohttp.ClientSession, stage: Stage) -> None:
         self._session, self._stage = session, stage
@@ -135,8 +143,8 @@ class PatientChain(Chain):
         return await _asked(self._session, self._stage, "evm", method, params)
 
 
-class PatientSolana(SolanaNode):
-    """The same for Solana."""
+class PatientSolana(SolanaNodeClient):
+    """The Solana chain as everyone except the service sees it."""
 
     def __init__(self, session: aiohttp.ClientSession, stage: Stage) -> None:
         self._session, self._stage = session, stage
@@ -146,7 +154,7 @@ class PatientSolana(SolanaNode):
 
 
 class ChainRefused(Exception):
-    """A chain's own refusal."""
+    """A refusal by the chain itself."""
 
 
 async def _asked(

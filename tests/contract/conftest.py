@@ -1,16 +1,16 @@
-"""What contract tests share."""
+"""Fixtures that contract tests share."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.support import postgres
-from tests.support.store_kit import ENGINES, opened
+from tests.support.store_kit import ENGINES, open_engine_store
 
 
 @pytest.fixture(params=ENGINES)
 async def store(request, tmp_path):
-    """An empty store, of every engine."""
-    async with opened(request.param, tmp_path) as made:
-        yield made
-    await postgres.forget(tmp_path)
+    """Open an empty store on every engine."""
+    async with open_engine_store(request.param, tmp_path) as engine_store:
+        yield engine_store
+    await postgres.drop_database(tmp_path)

@@ -1,1 +1,1 @@
-"""What is in `deploy`: checked by the programs that it is for, and run where they can be had."""
+"""The files of `deploy`: checked by the programs that they are for, and run where those exist."""

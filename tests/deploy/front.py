@@ -1,4 +1,4 @@
-"""nginx or Envoy in front of a Florin, with the files of `deploy` and other places and ports."""
+"""nginx or Envoy in front of a Florin, with the files of `deploy` and other paths and ports."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 from cryptography import x509
 
 from tests.deploy import tools
-from tests.support.authority import Authority
-from tests.support.until import until
+from tests.support.authority import CertificateAuthority
+from tests.support.until import wait_until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 NAME = "127.0.0.1"
@@ -34,11 +34,11 @@ http {{
 
 
 class Front:
-    """One that runs; `port` speaks TLS."""
+    """A running front; `port` speaks TLS."""
 
     def __init__(self, kind: str, folder: Path) -> None:
         self.kind, self.folder = kind, folder
-        self.authority = Authority(folder, "ours")
+        self.authority = CertificateAuthority(folder, "ours")
         self.tls = folder / "tls"
         self.tls.mkdir()
         self.port, self.plain = _free(), _free()
@@ -51,15 +51,15 @@ class Front:
         return f"https://{NAME}:{self.port}"
 
     def certify(self) -> int:
-        """Puts a new certificate where the front looks for it; returns its number."""
+        """Put a new certificate where the front expects it; return its number."""
         for file, name in zip(self.authority.issue(NAME), ("tls.crt", "tls.key"), strict=True):
             file.replace(self.tls / name)
         text = (self.tls / "tls.crt").read_bytes()
         return x509.load_pem_x509_certificate(text).serial_number
 
     def start(self, command: list[str]) -> None:
-        with (self.folder / "said").open("wb") as said:
-            self.process = subprocess.Popen(command, stdout=said, stderr=said)
+        with (self.folder / "said").open("wb") as text:
+            self.process = subprocess.Popen(command, stdout=text, stderr=text)
 
     def end(self) -> None:
         assert self.process is not None
@@ -67,20 +67,20 @@ class Front:
         self.process.wait(20)
 
     def reload(self) -> None:
-        """Has the certificate read again; Envoy does it by itself."""
+        """Make the front reload the certificate; Envoy does so automatically."""
         assert self.process is not None
         if self.kind == "nginx":
             self.process.send_signal(signal.SIGHUP)
 
     async def shown(self) -> int:
-        """The number of the certificate that a new connection is shown."""
+        """Return the number of the certificate that a new connection gets."""
         _, writer = await asyncio.open_connection(NAME, self.port, ssl=self.trust)
         raw = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
         writer.close()
         return x509.load_der_x509_certificate(raw).serial_number
 
     async def listens(self) -> bool:
-        """True once it accepts connections; it has not ended."""
+        """Return True once it accepts connections; fail if it has ended."""
         assert self.process is not None
         assert self.process.poll() is None, (self.folder / "said").read_text()
         try:
@@ -93,12 +93,12 @@ class Front:
 
 @asynccontextmanager
 async def running(kind: str, folder: Path, rest: str, grpc: str) -> AsyncIterator[Front]:
-    """A front of an address of REST and a target of gRPC."""
+    """Run a front of a REST address and a gRPC target."""
     front = Front(kind, folder)
     command = _COMMANDS[kind](front, f"{NAME}:{urlsplit(rest).port}", grpc)
     front.start(command)
     try:
-        await until(front.listens)
+        await wait_until(front.listens)
         yield front
     finally:
         front.end()
@@ -114,7 +114,7 @@ def _nginx(front: Front, rest: str, grpc: str) -> list[str]:
     _put("nginx/florin.conf", folder / "florin.conf", changes)
     places = {"127.0.0.1:8080": rest, "127.0.0.1:50051": grpc}
     _put("nginx/upstreams.conf", folder / "upstreams.conf", places)
-    # what a package's own file says otherwise; workers of root's may not look into this folder
+    # differences from a package's own file; root's workers may not read this folder
     user = "user root;" if os.geteuid() == 0 else ""
     (folder / "main").write_text(_NGINX.format(folder=folder, user=user))
     program = str(tools.needed(tools.nginx()))
@@ -157,5 +157,5 @@ def _place(target: str) -> str:
 
 
 def _free() -> int:
-    with socket.create_server((NAME, 0)) as found:
-        return int(found.getsockname()[1])
+    with socket.create_server((NAME, 0)) as server:
+        return int(server.getsockname()[1])

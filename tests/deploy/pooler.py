@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import parse_qs, urlsplit
 
-from florin_server.store.engine.where import Database
+from florin_server.store.engine.where import DatabaseConfig
 
 from tests.deploy import tools
 from tests.support import postgres
-from tests.support.until import until
+from tests.support.until import wait_until
 
 NAME = "127.0.0.1"
 _END_S = 10
-# the lines of the package's own file, beside where it is and whom it lets in
+# the lines of the package's own file, plus its address and its access rule
 _INI = """[databases]
 * = {server}
 [pgbouncer]
@@ -44,13 +44,13 @@ class Pooler:
     port: int
     folder: Path
 
-    def dsn(self, database: Database) -> str:
+    def dsn(self, database: DatabaseConfig) -> str:
         """Return the address of a database through the pooler."""
         user = urlsplit(database.dsn).username or "postgres"
-        return f"postgresql://{user}@{NAME}:{self.port}/{postgres.name_of(database.dsn)}"
+        return f"postgresql://{user}@{NAME}:{self.port}/{postgres.get_database_name(database.dsn)}"
 
     def change(self, old: str, new: str) -> None:
-        """Change its file and have it read again."""
+        """Change its file and make it reload the file."""
         ini = self.folder / "pgbouncer.ini"
         ini.write_text(ini.read_text().replace(old, new))
         self.process.send_signal(signal.SIGHUP)
@@ -60,7 +60,7 @@ class Pooler:
 async def running(*lines: str) -> AsyncIterator[Pooler]:
     """Run PgBouncer with its defaults and these lines of the section [pgbouncer]."""
     program = Path(tools.needed(tools.pgbouncer()))
-    server = postgres.server()
+    server = postgres.get_server_dsn()
     folder = Path(tempfile.mkdtemp(prefix="florin-pgbouncer-"))
     with socket.create_server((NAME, 0)) as free:
         port = free.getsockname()[1]
@@ -73,8 +73,8 @@ async def running(*lines: str) -> AsyncIterator[Pooler]:
         shutil.chown(folder, user)
         command[1:1] = ["-u", user]
     env = os.environ | {"LD_LIBRARY_PATH": tools.libraries(program)}
-    with (folder / "said").open("wb") as said:
-        process = _started(command, said, env)
+    with (folder / "said").open("wb") as sent_text:
+        process = _started(command, sent_text, env)
 
     async def listens() -> bool:
         assert process.poll() is None, (folder / "said").read_text()
@@ -86,7 +86,7 @@ async def running(*lines: str) -> AsyncIterator[Pooler]:
         return True
 
     try:
-        await until(listens)
+        await wait_until(listens)
         yield Pooler(process, port, folder)
     finally:
         process.terminate()
@@ -94,12 +94,12 @@ async def running(*lines: str) -> AsyncIterator[Pooler]:
         shutil.rmtree(folder)
 
 
-def _started(command: list[str], said: BinaryIO, env: dict[str, str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(command, stdout=said, stderr=said, env=env)
+def _started(command: list[str], text: BinaryIO, env: dict[str, str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command, stdout=text, stderr=text, env=env)
 
 
 def _server(dsn: str) -> str:
-    """Return where a server is, in the words of PgBouncer."""
+    """Return a server's address in PgBouncer's form."""
     parts = urlsplit(dsn)
     query = {name: values[0] for name, values in parse_qs(parts.query).items()}
     port = parts.port or query.get("port", "5432")
@@ -108,7 +108,7 @@ def _server(dsn: str) -> str:
 
 
 def _owner(dsn: str) -> str | None:
-    """Return the account to run it as; None for that of the tests."""
+    """Return the account to run it as; None for the tests' account."""
     if os.geteuid() != 0:
         return None
     host = parse_qs(urlsplit(dsn).query).get("host", [""])[0]

@@ -1,6 +1,6 @@
-"""The container file's steps, run as they stand there in another folder, and what comes of them.
+"""The container file's steps, run verbatim in another folder, and their results.
 
-No image is made: there may be nothing here that could.
+No image is built: a machine may lack the programs for it.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ pytestmark = pytest.mark.slow
 
 
 def stages() -> list[list[tuple[str, str]]]:
-    """The instructions of each, without comments."""
+    """Return the instructions of each stage, without comments."""
     text = (DEPLOY / "container" / "Containerfile").read_text()
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
-    found: list[list[tuple[str, str]]] = []
+    results: list[list[tuple[str, str]]] = []
     for line in lines:
         name, _, rest = line.partition(" ")
         if name == "FROM":
-            found.append([])
+            results.append([])
         else:
-            found[-1].append((name, rest))
-    return found
+            results[-1].append((name, rest))
+    return results
 
 
 def copied(source: str, target: Path) -> None:
-    """What COPY copies: a file, or all that is not ignored."""
+    """Copy as COPY does: a file, or all that is not ignored."""
     if source != ".":
         shutil.copy(ROOT / source, target)
         return
@@ -57,7 +57,7 @@ def copied(source: str, target: Path) -> None:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory) -> Path:
-    """The folder that the image has as /opt/florin."""
+    """Return the folder that the image has as /opt/florin."""
     for program in ("git", "python3.11"):
         tools.needed(tools.of_system(program))
     folder = tmp_path_factory.mktemp("opt") / "florin"
@@ -84,12 +84,12 @@ def installed(tmp_path_factory) -> Path:
     return folder
 
 
-def test_what_was_installed_serves(installed, tmp_path):
+def test_installed_environment_serves(installed, tmp_path):
     last = dict(stages()[1])
     assert [path.name for path in installed.iterdir() if path.name != "requirements.lock"] == [
         ".venv"
     ]
-    variables = dict(one.split("=", 1) for one in shlex.split(last["ENV"]))
+    variables = dict(each_text.split("=", 1) for each_text in shlex.split(last["ENV"]))
     variables["FLORIN_HOME"] = str(tmp_path / "home")
     clean = {name: value for name, value in os.environ.items() if not name.startswith("FLORIN_")}
     ports = {"FLORIN_HTTP_PORT": "0", "FLORIN_GRPC_PORT": "0"}
@@ -105,18 +105,18 @@ def test_what_was_installed_serves(installed, tmp_path):
     watchdog = threading.Timer(START_S, process.kill)
     watchdog.start()
     try:
-        said = ""
+        text = ""
         assert process.stdout is not None
         for line in process.stdout:
-            said += line
+            text += line
             if "Ctrl-C ends it." in line:
                 break
-        (url,) = re.findall(r"^REST +(http://127\.0\.0\.1:\d+)$", said, re.MULTILINE)
+        (url,) = re.findall(r"^REST +(http://127\.0\.0\.1:\d+)$", text, re.MULTILINE)
         for path in ("/healthz", "/readyz", "/versions", "/docs"):
             with urllib.request.urlopen(url + path, timeout=10) as answer:
                 assert answer.status == 200, path
-        # there is no test chain, and nothing of the checkout is used
-        assert "Test chain" not in said
+        # no test chain runs, and nothing of the checkout is used
+        assert "Test chain" not in text
         process.send_signal(signal.SIGTERM)
         assert process.wait(START_S) == 0
     finally:

@@ -19,11 +19,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from multidict import CIMultiDict
 
 from tests.deploy.front import NAME, Front, running
-from tests.support.api import grpc_metadata, refused
-from tests.support.desk import ORDER, Desk, opened
-from tests.support.relay import Relay
-from tests.support.service import held
-from tests.support.until import until
+from tests.support.api import grpc_metadata, to_api_call_error
+from tests.support.desk import ORDER, ServiceHarness, open_service
+from tests.support.relay import TcpRelay
+from tests.support.service import wait_open_responses
+from tests.support.until import wait_until
 
 BUYER, OTHER = "127.0.0.66", "127.0.0.67"
 
@@ -32,11 +32,11 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["nginx", "envoy"])
 async def fronted(request, tmp_path_factory):
-    """A service, and a front of it."""
+    """Open a service, and a front of it."""
     home = tmp_path_factory.mktemp("home")
     few = LimitSettings(page_burst=3, failure_burst=3)
     trusted = (ip_network("127.0.0.1/32"),)
-    async with opened(home, limits=few, trusted_proxies=trusted) as desk:
+    async with open_service(home, limits=few, trusted_proxies=trusted) as desk:
         places = desk.env["FLORIN_BASE_URL"], desk.env["FLORIN_GRPC_TARGET"]
         folder = tmp_path_factory.mktemp(request.param)
         async with running(request.param, folder, *places) as front:
@@ -44,7 +44,7 @@ async def fronted(request, tmp_path_factory):
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def desk(fronted) -> Desk:
+async def desk(fronted) -> ServiceHarness:
     fronted[0].clock.advance(600)
     return fronted[0]
 
@@ -56,7 +56,7 @@ def front(fronted) -> Front:
 
 @asynccontextmanager
 async def browser(front: Front, address: str = NAME):
-    """Somebody at an address of the loopback network, with a connection for each request."""
+    """Open a client at an address of the loopback network, with a connection for each request."""
     connector = aiohttp.TCPConnector(local_addr=(address, 0), ssl=front.trust, force_close=True)
     async with aiohttp.ClientSession(front.base, connector=connector) as session:
         yield session
@@ -71,17 +71,17 @@ def channel(front: Front, port: int | None = None) -> grpc.aio.Channel:
     )
 
 
-def wallet(desk: Desk) -> dict[str, str]:
+def wallet(desk: ServiceHarness) -> dict[str, str]:
     return {"App-Id": desk.env["FLORIN_APP_ID"], "Client-Id": "client"}
 
 
-async def created(desk: Desk, session: aiohttp.ClientSession) -> str:
+async def created(desk: ServiceHarness, session: aiohttp.ClientSession) -> str:
     async with session.post("/v1/payments", json=ORDER, headers=desk.rest.merchant) as answer:
         assert answer.status == 201, await answer.text()
         return str((await answer.json())["paymentId"])
 
 
-async def cancelled(desk: Desk, session: aiohttp.ClientSession, payment_id: str) -> None:
+async def cancelled(desk: ServiceHarness, session: aiohttp.ClientSession, payment_id: str) -> None:
     path = f"/v1/payments/{payment_id}/cancel"
     async with session.post(path, json={}, headers=desk.rest.merchant) as answer:
         assert answer.status == 200, await answer.text()
@@ -95,11 +95,11 @@ async def test_calls_and_pages_pass(desk, front):
             assert "default-src" in page.headers["Content-Security-Policy"]
         async with session.get("/spec/2026-02-18/openapi.json") as answer:
             assert (await answer.json())["servers"][0]["url"].startswith("https://")
-        # refusals are Florin's, down to the body
+        # refusals are Florin's, including the body
         async with session.get("/v1/payments/pay_0", headers={"Api-Key": "no"}) as answer:
             assert answer.status == 401
             assert (await answer.json())["code"] == "invalid_api_key"
-        # paths too: nothing is decoded on the way
+        # paths too: no proxy decodes them
         path = f"/v1/payments/{payment_id}%2Fstatus"
         async with session.get(path, headers=desk.rest.merchant) as answer:
             assert answer.status in {400, 404}
@@ -120,7 +120,7 @@ async def test_events_pass_as_they_come(desk, front):
                             return dict(json.loads(line[5:]))
                 raise EOFError
 
-            # while nothing follows it
+            # before any further event
             assert (await event())["status"] == "requires_action"
             await cancelled(desk, session, payment_id)
             assert (await event())["status"] == "cancelled"
@@ -131,7 +131,7 @@ async def test_a_long_poll_is_answered_when_something_happens(desk, front):
         payment_id = await created(desk, session)
         path = f"/v1/gateway/payment/{payment_id}/status?maxPollMs=25000"
         poll = asyncio.create_task(session.get(path, headers=wallet(desk)))
-        await held(desk.service, 1)
+        await wait_open_responses(desk.service, 1)
         await cancelled(desk, session, payment_id)
         async with asyncio.timeout(10), await poll as answer:
             assert (await answer.json())["status"] == "cancelled"
@@ -154,7 +154,7 @@ async def test_calls_and_streams_of_grpc_pass(desk, front):
 
 
 def forged(number: int) -> list[tuple[str, str]]:
-    """What a caller may say of its address, another one each time, and more than once."""
+    """Return headers with forged addresses: different ones each time, and repeated headers."""
     return [
         ("X-Forwarded-For", f"192.0.2.{number}"),
         ("X-Forwarded-For", f"192.0.2.{number}, 127.0.0.1"),
@@ -177,7 +177,7 @@ async def test_each_buyer_has_its_own_pages_and_none_by_a_lie(desk, front):
         assert [await told(other, number) for number in range(5)] == [200] * 3 + [429] * 2
 
 
-async def test_callers_of_grpc_are_told_apart_too(desk, front):
+async def test_grpc_callers_behind_a_proxy_are_distinguished(desk, front):
     async def told(port: int, number: int) -> str:
         lie = [(name.lower(), value) for name, value in forged(number)]
         async with channel(front, port) as direct:
@@ -186,9 +186,9 @@ async def test_callers_of_grpc_are_told_apart_too(desk, front):
                     payment_pb2.GetPaymentStatusRequest(payment_id="pay_0"),
                     metadata=(("app-id", "app_guess"), ("client-id", "c"), *lie),
                 )
-        return refused(caught.value).code
+        return to_api_call_error(caught.value).code
 
-    async with Relay(front.port, BUYER) as buyer, Relay(front.port, OTHER) as other:
+    async with TcpRelay(front.port, BUYER) as buyer, TcpRelay(front.port, OTHER) as other:
         codes = [await told(buyer.port, number) for number in range(5)]
         assert codes == ["invalid_app_id"] * 3 + ["rate_limited"] * 2
         assert await told(other.port, 0) == "invalid_app_id"
@@ -212,7 +212,7 @@ async def test_a_new_certificate_refuses_no_request_and_ends_no_stream(desk, fro
             renewed, answers = asyncio.Event(), []
 
             async def asks() -> None:
-                """Asks until some time after the certificate has changed."""
+                """Call until some time after the certificate has changed."""
                 left = 10
                 while left:
                     left -= renewed.is_set()
@@ -222,10 +222,10 @@ async def test_a_new_certificate_refuses_no_request_and_ends_no_stream(desk, fro
                     desk.clock.advance(0.1)
 
             asking = [asyncio.create_task(asks()) for _ in range(4)]
-            await until(lambda: len(answers) > 20)
+            await wait_until(lambda: len(answers) > 20)
             number = front.certify()
             front.reload()
-            await until(front.shown, number)
+            await wait_until(front.shown, number)
             renewed.set()
             await asyncio.gather(*asking)
             assert set(answers) == {200}
@@ -233,8 +233,8 @@ async def test_a_new_certificate_refuses_no_request_and_ends_no_stream(desk, fro
             await cancelled(desk, session, payment_id)
             async with asyncio.timeout(10):
                 assert (await watch.read()).version == 1
-                told = [line async for line in stream.content if line.startswith(b"data:")]
-            assert json.loads(told[-1][5:])["status"] == "cancelled"
+                result = [line async for line in stream.content if line.startswith(b"data:")]
+            assert json.loads(result[-1][5:])["status"] == "cancelled"
 
 
 async def test_plain_text_is_sent_to_tls_or_not_heard(front):

@@ -1,4 +1,4 @@
-"""Container, compose and Kubernetes files: valid, and of settings, ports and paths of Florin."""
+"""Container, compose and Kubernetes files: valid, with existing settings, ports and paths."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
-from florin_server.boot.home import Home
+from florin_server.boot.home import StateFolder
 from florin_server.config import Settings
 
 from tests.deploy import tools
@@ -28,15 +28,15 @@ NUMBER = "10001"
 
 
 def documents(name: str) -> list[Any]:
-    return [one for one in yaml.safe_load_all((DEPLOY / name).read_text()) if one]
+    return [item for item in yaml.safe_load_all((DEPLOY / name).read_text()) if item]
 
 
-def chosen(said: dict[str, Any], monkeypatch: pytest.MonkeyPatch, folder: Path) -> Settings:
-    """What Florin makes of variables; all of them are settings."""
-    fields = {f"FLORIN_{one.upper()}" for one in Settings.model_fields}
-    assert {name.partition("__")[0] for name in said} <= fields
+def chosen(text: dict[str, Any], monkeypatch: pytest.MonkeyPatch, folder: Path) -> Settings:
+    """Return the settings that Florin makes of variables; all of them must be settings."""
+    fields = {f"FLORIN_{model_field.upper()}" for model_field in Settings.model_fields}
+    assert {name.partition("__")[0] for name in text} <= fields
     monkeypatch.chdir(folder)
-    for name, value in said.items():
+    for name, value in text.items():
         assert isinstance(value, str), f"{name} is no text: YAML makes another of it"
         monkeypatch.setenv(name, value)
     return Settings()
@@ -56,7 +56,7 @@ def of(kind: str) -> list[str]:
 
 @pytest.fixture
 def kubernetes() -> dict[str, Any]:
-    return {one["kind"]: one for one in documents("kubernetes/florin.yaml")}
+    return {item["kind"]: item for item in documents("kubernetes/florin.yaml")}
 
 
 @pytest.mark.parametrize("version", ["1.29", "1.37"])
@@ -64,8 +64,8 @@ def test_kubernetes_knows_every_field(kubernetes, version, monkeypatch):
     monkeypatch.syspath_prepend(tools.needed(tools.packages()))
     import kubernetes_validate  # type: ignore[import-not-found]
 
-    for one in kubernetes.values():
-        kubernetes_validate.validate(one, version, strict=True)
+    for kubernete in kubernetes.values():
+        kubernetes_validate.validate(kubernete, version, strict=True)
     wrong = {**kubernetes["Service"], "spec": {"typo": 1}}
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(wrong, version, strict=True)
@@ -82,40 +82,42 @@ def test_the_pod_may_do_little(kubernetes):
     assert spec["automountServiceAccountToken"] is False
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert {spec["securityContext"][one] for one in ("runAsUser", "runAsGroup", "fsGroup")} == {
-        int(NUMBER)
-    }
-    for one in (container, *spec["initContainers"]):
-        assert one["securityContext"] == {
+    assert {
+        spec["securityContext"][each_item] for each_item in ("runAsUser", "runAsGroup", "fsGroup")
+    } == {int(NUMBER)}
+    for item in (container, *spec["initContainers"]):
+        assert item["securityContext"] == {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         }
-        assert one["image"] == container["image"]
+        assert item["image"] == container["image"]
 
 
-def test_the_pod_begins_with_the_secrets_of_the_others(kubernetes, tmp_path):
-    """What it does first is run as it stands there, in another folder."""
+def test_pod_init_container_sets_up_a_private_home_with_its_secrets(kubernetes, tmp_path):
+    """Its init command is run verbatim, in another folder."""
     spec, container = pod(kubernetes)
     (first,) = spec["initContainers"]
     (command,) = first["args"]
-    mounts = {one["mountPath"]: one["name"] for one in first["volumeMounts"]}
-    volumes = {one["name"]: one for one in spec["volumes"]}
+    mounts = {
+        volume_mount["mountPath"]: volume_mount["name"] for volume_mount in first["volumeMounts"]
+    }
+    volumes = {volume["name"]: volume for volume in spec["volumes"]}
     assert "emptyDir" in volumes[mounts["/var/lib/florin"]]
     (tmp_path / "secrets.json").write_text("{}")
     home = tmp_path / "home"
     run(command.replace("/run/secrets", str(tmp_path)), home)
-    settings = {one["name"]: one["value"] for one in container["env"]}
+    settings = {item["name"]: item["value"] for item in container["env"]}
     assert {"name": "FLORIN_HOME", "value": settings["FLORIN_HOME"]} in first["env"]
     assert container["args"] == ["serve"]
 
 
 def run(command: str, home: Path) -> None:
-    """Runs a shell's command; the home that it makes is Florin's alone."""
+    """Run a shell's command; check that the home it creates is private to Florin."""
     env = {"PATH": os.environ["PATH"], "FLORIN_HOME": str(home)}
     subprocess.run(["/bin/sh", "-c", command], env=env, check=True, timeout=10)
     assert (home / "secrets.json").exists()
-    assert Home(home).exposed() == []
+    assert StateFolder(home).list_exposed() == []
 
 
 def test_the_pod_s_settings_are_settings(kubernetes, monkeypatch, tmp_path):
@@ -123,40 +125,47 @@ def test_the_pod_s_settings_are_settings(kubernetes, monkeypatch, tmp_path):
     (name, text) = next(iter(kubernetes["ConfigMap"]["data"].items()))
     (tmp_path / name).write_text(text)
     assert set(tomllib.loads(text)) <= set(Settings.model_fields)
-    found = chosen({one["name"]: one["value"] for one in container["env"]}, monkeypatch, tmp_path)
-    assert found.pay_url == "https://pay.example"
-    assert found.has_demo is False
+    settings = chosen(
+        {item["name"]: item["value"] for item in container["env"]}, monkeypatch, tmp_path
+    )
+    assert settings.pay_url == "https://pay.example"
+    assert settings.has_demo is False
     # files are in volumes, and only the state is written to
-    mounts = {one["mountPath"]: one for one in container["volumeMounts"]}
-    files = found.tls_certificate, found.tls_key, found.keystore_password_file, found.store_file
+    mounts = {volume_mount["mountPath"]: volume_mount for volume_mount in container["volumeMounts"]}
+    files = (
+        settings.tls_certificate,
+        settings.tls_key,
+        settings.keystore_password_file,
+        settings.store_file,
+    )
     for file in files:
         assert mounts[str(file.parent)]["readOnly"] is True
     assert mounts[container["workingDir"]]["readOnly"] is True
-    # the volume's own folder is its group's, which Florin does not take for its home
-    assert "readOnly" not in mounts[str(found.home.parent)]
+    # the volume's own folder belongs to its group, and Florin refuses such a home
+    assert "readOnly" not in mounts[str(settings.home.parent)]
 
 
 def test_secrets_are_not_for_everybody(kubernetes):
     spec, _ = pod(kubernetes)
-    secrets = [one["secret"] for one in spec["volumes"] if "secret" in one]
+    secrets = [volume["secret"] for volume in spec["volumes"] if "secret" in volume]
     assert len(secrets) == 4
-    for one in secrets:
-        assert one["defaultMode"] & 0o007 == 0
+    for secret in secrets:
+        assert secret["defaultMode"] & 0o007 == 0
 
 
 def test_ports_and_probes_are_those_that_there_are(kubernetes):
     _, container = pod(kubernetes)
-    ports = {one["name"]: one["containerPort"] for one in container["ports"]}
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     assert set(ports.values()) == PORTS
     service = kubernetes["Service"]["spec"]
-    assert {one["targetPort"] for one in service["ports"]} == set(ports)
-    # callers' addresses pass
+    assert {port["targetPort"] for port in service["ports"]} == set(ports)
+    # callers' addresses are preserved
     assert service["externalTrafficPolicy"] == "Local"
     probes = {name: container[f"{name}Probe"] for name in ("startup", "liveness", "readiness")}
-    paths = {name: one["httpGet"]["path"] for name, one in probes.items()}
+    paths = {name: each_probe["httpGet"]["path"] for name, each_probe in probes.items()}
     assert paths == {"startup": "/healthz", "liveness": "/healthz", "readiness": "/readyz"}
-    for one in probes.values():
-        assert (one["httpGet"]["port"], one["httpGet"]["scheme"]) == ("rest", "HTTPS")
+    for probe in probes.values():
+        assert (probe["httpGet"]["port"], probe["httpGet"]["scheme"]) == ("rest", "HTTPS")
     served = (ROOT / "server/florin_server/boot/servers/gateway.py").read_text()
     assert all(f'"{path}"' in served for path in paths.values())
 
@@ -168,11 +177,11 @@ def test_everything_is_about_the_same_pod(kubernetes):
         ("Service", ["selector"]),
         ("PodDisruptionBudget", ["selector", "matchLabels"]),
     ):
-        found = kubernetes[kind]["spec"]
-        for one in place:
-            found = found[one]
-        assert found == labels
-    # one is there whatever is moved or replaced
+        spec = kubernetes[kind]["spec"]
+        for text in place:
+            spec = spec[text]
+        assert spec == labels
+    # one pod stays available during every move or replacement
     deployment = kubernetes["Deployment"]["spec"]
     assert deployment["replicas"] == 2
     assert deployment["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
@@ -184,13 +193,15 @@ def test_everything_is_about_the_same_pod(kubernetes):
 
 def test_the_pod_gets_the_time_that_it_takes_to_end(kubernetes, monkeypatch, tmp_path):
     spec, container = pod(kubernetes)
-    found = chosen({one["name"]: one["value"] for one in container["env"]}, monkeypatch, tmp_path)
-    assert found.drain_s >= 5
-    least = found.drain_s + 2 * found.shutdown_s + 10
+    settings = chosen(
+        {item["name"]: item["value"] for item in container["env"]}, monkeypatch, tmp_path
+    )
+    assert settings.drain_s >= 5
+    least = settings.drain_s + 2 * settings.shutdown_s + 10
     assert spec["terminationGracePeriodSeconds"] > least
 
 
-def test_versions_are_told_alike(kubernetes):
+def test_manifest_version_matches_the_project(kubernetes):
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert pod(kubernetes)[1]["image"].endswith(f":{version}")
 
@@ -200,25 +211,29 @@ def test_versions_are_told_alike(kubernetes):
 
 @pytest.fixture
 def compose() -> dict[str, Any]:
-    (found,) = documents("compose/compose.yaml")
-    return found
+    (result,) = documents("compose/compose.yaml")
+    return result
 
 
 def florins(compose: dict[str, Any]) -> dict[str, Any]:
-    return {name: one for name, one in compose["services"].items() if name.startswith("florin-")}
+    return {
+        name: service for name, service in compose["services"].items() if name.startswith("florin-")
+    }
 
 
 def test_compose_s_settings_are_settings(compose, monkeypatch, tmp_path):
     front = compose["services"]["front"]
     for florin in florins(compose).values():
-        found = chosen(florin["environment"], monkeypatch, tmp_path)
-        # who is believed is the front, and nobody else
+        settings = chosen(florin["environment"], monkeypatch, tmp_path)
+        # only the front is trusted
         inside = front["networks"]["inside"]["ipv4_address"]
-        assert [str(one) for one in found.trusted_proxies] == [f"{inside}/32"]
-        # plain text is spoken where only the front is
-        assert (found.insecure_bind, "ports" in florin) == (True, False)
+        assert [str(trusted_proxy) for trusted_proxy in settings.trusted_proxies] == [
+            f"{inside}/32"
+        ]
+        # plain text is used only on the network that the front is on
+        assert (settings.insecure_bind, "ports" in florin) == (True, False)
         assert list(florin["networks"]) == ["inside"]
-        for file in (found.keystore_password_file, found.store_file):
+        for file in (settings.keystore_password_file, settings.store_file):
             assert file.parent == Path("/run/secrets")
             assert file.name in florin["secrets"]
         assert set(florin["secrets"]) <= set(compose["secrets"])
@@ -226,22 +241,22 @@ def test_compose_s_settings_are_settings(compose, monkeypatch, tmp_path):
 
 
 def test_compose_has_two_florins_that_differ_in_their_address_only(compose):
-    one, other = florins(compose).values()
-    addresses = [each.pop("networks")["inside"]["ipv4_address"] for each in (one, other)]
-    assert one == other
+    item, other = florins(compose).values()
+    addresses = [each.pop("networks")["inside"]["ipv4_address"] for each in (item, other)]
+    assert item == other
     services = compose["services"]
     taken = [services[name]["networks"]["inside"]["ipv4_address"] for name in ("front", "postgres")]
     assert len({*addresses, *taken}) == 4
     # the front waits for both, and both for the database
     assert set(services["front"]["depends_on"]) == set(florins(compose))
-    assert list(one["depends_on"]) == ["postgres"]
+    assert list(item["depends_on"]) == ["postgres"]
     assert "ports" not in services["postgres"]
 
 
 def test_a_florin_of_compose_begins_with_the_secrets_of_the_other(compose, tmp_path):
-    one, _ = florins(compose).values()
-    (command,) = one["command"]
-    assert one["entrypoint"] == ["/bin/sh", "-c"]
+    item, _ = florins(compose).values()
+    (command,) = item["command"]
+    assert item["entrypoint"] == ["/bin/sh", "-c"]
     making, _, program = command.replace("$$", "$").rpartition(" && exec ")
     assert program == "/opt/florin/.venv/bin/florin serve"
     (tmp_path / "secrets.json").write_text("{}")
@@ -254,11 +269,11 @@ def test_compose_s_files_are_there(compose):
     folder = DEPLOY / "compose"
     assert (folder / build["context"] / build["dockerfile"]).resolve() == CONTAINERFILE
     mounted = [
-        one.split(":")[0] for each in compose["services"].values() for one in each["volumes"]
+        volume.split(":")[0] for each in compose["services"].values() for volume in each["volumes"]
     ]
-    files = {one for one in mounted if one.startswith(".")}
-    # what is secret, and which chains there are, is the operator's
-    assert {one for one in files if not (folder / one).exists()} == {
+    files = {item for item in mounted if item.startswith(".")}
+    # the operator supplies secrets and chains
+    assert {file for file in files if not (folder / file).exists()} == {
         *("./tls", "./florin.toml", "./keys"),
     }
     assert set(mounted) - files == set(compose["volumes"])
@@ -280,31 +295,33 @@ def test_compose_looks_whether_florin_is_ready(compose):
 
 
 def test_it_installs_as_make_does():
-    """What `make setup` runs before every test, into the same place below another folder."""
+    """It runs the commands of `make setup`, into the same path below another folder."""
     makefile = (ROOT / "Makefile").read_text()
     recipe = makefile.partition("$(RUN): ")[2].partition("\n\n")[0]
-    ours = [one for one in re.findall(r"^\t(.*)$", recipe, re.MULTILINE) if "pip" in one]
-    theirs = [one for one in of("RUN") if " pip " in one]
+    ours = [item for item in re.findall(r"^\t(.*)$", recipe, re.MULTILINE) if "pip" in item]
+    theirs = [text for text in of("RUN") if " pip " in text]
     changes = {"$(BIN)": ".venv/bin", "-e client -e .": "./source/client ./source"}
     for before, after in changes.items():
-        ours = [one.replace(before, after) for one in ours]
+        ours = [item.replace(before, after) for item in ours]
     assert theirs == ours
 
 
-def test_it_runs_as_nobody_and_only_what_is_there(monkeypatch, tmp_path):
+def test_container_runs_unprivileged_and_only_with_existing_settings(monkeypatch, tmp_path):
     assert of("USER") == [f"{NUMBER}:{NUMBER}"]
     (entry,), (command,) = of("ENTRYPOINT"), of("CMD")
     assert [*json.loads(entry), *json.loads(command)] == ["/opt/florin/.venv/bin/florin", "serve"]
-    (said,) = of("ENV")
-    found = chosen(dict(one.split("=", 1) for one in shlex.split(said)), monkeypatch, tmp_path)
-    assert found.has_demo is False
+    (text,) = of("ENV")
+    settings = chosen(
+        dict(each_text.split("=", 1) for each_text in shlex.split(text)), monkeypatch, tmp_path
+    )
+    assert settings.has_demo is False
     (exposed,) = of("EXPOSE")
-    assert {int(one) for one in exposed.split()} == PORTS
-    bases = {one.split(" AS ")[0] for one in of("FROM")}
+    assert {int(each_text) for each_text in exposed.split()} == PORTS
+    bases = {each_text.split(" AS ")[0] for each_text in of("FROM")}
     assert len(bases) == 1, "an environment is not moved to another Python"
     assert f"python{sys.version_info[0]}.{sys.version_info[1]}".replace("python", "python:") in (
         bases.pop()
     )
-    # what is ignored is not needed
+    # ignored files are not needed
     ignored = (ROOT / ".containerignore").read_text().split()
     assert not {"server", "gateway", "client", "notebooks", "protos"} & set(ignored)

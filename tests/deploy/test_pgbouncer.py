@@ -1,4 +1,4 @@
-"""PgBouncer in front of the store: sessions are served as without it, transactions are refused."""
+"""PgBouncer in front of the store: session pooling works, transaction pooling is refused."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from functools import partial
 
 import asyncpg
 import pytest
-from florin_server.boot.home import Home
+from florin_server.boot.home import StateFolder
 from florin_server.store.engine.opening import open_store
-from florin_server.store.engine.postgres.connection import Connection
+from florin_server.store.engine.postgres.connection import PostgresConnection
 from florin_server.store.engine.postgres.session import SessionError, require_sessions
 from florin_server.store.engine.query import StoreError, StoreUnavailable
-from florin_server.store.engine.where import Database
+from florin_server.store.engine.where import DatabaseConfig
 from florin_server.store.payments import payments
 from pydantic import SecretStr
 
 from tests.deploy.pooler import Pooler, running
 from tests.support import postgres
-from tests.support.command import ROOT, florin
-from tests.support.desk import ORDER, opened
-from tests.support.store_kit import created, payment
-from tests.support.until import until
+from tests.support.command import ROOT, run_florin
+from tests.support.desk import ORDER, open_service
+from tests.support.store_kit import create_payment, make_payment
+from tests.support.until import wait_until
 
 pytestmark = [
     pytest.mark.skipif(
-        postgres.POSTGRES not in postgres.chosen(), reason="PostgreSQL was not asked for"
+        postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
     ),
     pytest.mark.long,
 ]
@@ -45,25 +45,25 @@ SETTINGS = ["default_transaction_isolation", *LIMITS]
 
 @pytest.fixture
 async def database(tmp_path):
-    yield postgres.of(tmp_path)
-    await postgres.forget(tmp_path)
+    yield postgres.get_database(tmp_path)
+    await postgres.drop_database(tmp_path)
 
 
-def through(pooler: Pooler, database: Database, **changes) -> Database:
+def through(pooler: Pooler, database: DatabaseConfig, **changes) -> DatabaseConfig:
     return replace(database, dsn=pooler.dsn(database), **changes)
 
 
-async def settings_of(database: Database, kind) -> tuple[dict[str, str], str]:
-    """Return what the server says of a session of the store, and of a transaction in it."""
-    connection = await Connection.to(database, kind)
+async def settings_of(database: DatabaseConfig, kind) -> tuple[dict[str, str], str]:
+    """Return the server's settings for a session of the store, and for a transaction in it."""
+    connection = await PostgresConnection.connect(database, kind)
     try:
-        # past the store: no statement of its own reads settings
+        # bypass the store: no statement of its own reads settings
         raw = connection._raw  # noqa: SLF001
         text = "SELECT name, setting FROM pg_settings WHERE name = ANY($1)"
         settings = dict(await raw.fetch(text, SETTINGS))
         await connection.begin()
         level = await raw.fetchval("SELECT current_setting('transaction_isolation')")
-        await connection.give_up()
+        await connection.rollback()
         return settings, level
     finally:
         await connection.close()
@@ -95,17 +95,19 @@ async def test_documented_lines_of_pgbouncer_keep_sessions(database):
 
 
 async def test_serializable_writers_conflict_behind_pgbouncer(database):
-    """Each of two transactions reads what the other writes: one of them has to be given up."""
+    """Each of two transactions reads rows that the other writes: one of them must fail."""
     async with running() as pooler:
         store = await open_store(through(pooler, database, serializable=True))
         try:
-            made = [await created(store) for _ in range(2)]
+            created_payments = [await create_payment(store) for _ in range(2)]
         finally:
             await store.close()
         pooled = through(pooler, database, serializable=True)
-        both = [await Connection.to(pooled, "write") for _ in range(2)]
+        both = [await PostgresConnection.connect(pooled, "write") for _ in range(2)]
         text = "UPDATE payment SET value = (SELECT sum(value) FROM payment WHERE id = $1) "
-        for connection, own, other in zip(both, made, made[::-1], strict=True):
+        for connection, own, other in zip(
+            both, created_payments, created_payments[::-1], strict=True
+        ):
             await connection.begin()
             raw = connection._raw  # noqa: SLF001
             await raw.execute(text + "WHERE id = $2", other.id, own.id)
@@ -119,14 +121,14 @@ async def test_serializable_writers_conflict_behind_pgbouncer(database):
 async def test_whole_service_takes_payments_through_pgbouncer(database, tmp_path):
     async with running() as pooler:
         address = SecretStr(pooler.dsn(database))
-        async with opened(tmp_path / "home", store=address) as desk:
+        async with open_service(tmp_path / "home", store=address) as desk:
             created_payment = await desk.rest.create(ORDER)
             answer = await desk.rest.detail(created_payment["paymentId"])
             assert answer["status"] == "requires_action"
-            # notices are heard too: LISTEN needs a session
-            notices = desk.service.app.store.notices
+            # notifications arrive too: LISTEN needs a session
+            notices = desk.service.app.store.notification_channel
             assert notices is not None
-            await notices.tell("")
+            await notices.publish("")
 
 
 @pytest.mark.parametrize("mode", ["session", "transaction"])
@@ -134,13 +136,13 @@ async def test_doctor_reports_whether_pooler_keeps_sessions(database, tmp_path, 
     async with running(f"pool_mode = {mode}") as pooler:
         address = pooler.dsn(database)
         home = tmp_path / "home"
-        Home(home).open().secrets()
+        StateFolder(home).open().get_or_create_secrets()
         done = await asyncio.to_thread(
-            partial(florin, "doctor", "--json", home=home, FLORIN_STORE=address)
+            partial(run_florin, "doctor", "--json", home=home, FLORIN_STORE=address)
         )
         problems = {check["check"]: check["problem"] for check in json.loads(done.out)["checks"]}
         subject = (
-            f"PostgreSQL at 127.0.0.1:{pooler.port}, database {postgres.name_of(address)}"
+            f"PostgreSQL at 127.0.0.1:{pooler.port}, database {postgres.get_database_name(address)}"
             " through a pooler keeps sessions apart"
         )
         assert ("pool_mode = session" in (problems[subject] or "")) == (mode == "transaction")
@@ -149,7 +151,7 @@ async def test_doctor_reports_whether_pooler_keeps_sessions(database, tmp_path, 
 @pytest.mark.parametrize(
     "lines",
     [
-        # what made version 0.3 start
+        # the settings with which version 0.3 started
         ("pool_mode = transaction", "ignore_startup_parameters = jit,statement_timeout"),
         ("pool_mode = transaction",),
         ("pool_mode = transaction", "server_round_robin = 1", "min_pool_size = 5"),
@@ -164,23 +166,23 @@ async def test_pooler_that_shares_connections_is_refused_at_start(database, line
 
 
 async def test_busy_transaction_pooler_is_refused_every_time(database):
-    """Others use the pooler's connections meanwhile, so that they change hands all the time."""
+    """Other clients use the pooler meanwhile, so that its connections change hands constantly."""
     async with running("pool_mode = transaction", "default_pool_size = 8") as pooler:
         pooled = through(pooler, database)
         ended = asyncio.Event()
 
         async def disturb() -> None:
             while not ended.is_set():
-                await postgres.commands(pooled.dsn, *["SELECT 1"] * 20)
+                await postgres.run_commands(pooled.dsn, *["SELECT 1"] * 20)
 
-        others = [asyncio.create_task(disturb()) for _ in range(6)]
+        tasks = [asyncio.create_task(disturb()) for _ in range(6)]
         try:
             for _ in range(20):
                 with pytest.raises(StoreError, match="pool_mode = session"):
                     await open_store(pooled)
         finally:
             ended.set()
-            await asyncio.gather(*others)
+            await asyncio.gather(*tasks)
 
 
 async def test_pooler_that_changes_to_transactions_later_writes_nothing_astray(database):
@@ -188,7 +190,7 @@ async def test_pooler_that_changes_to_transactions_later_writes_nothing_astray(d
         pooled = through(pooler, database)
         store = await open_store(pooled)
         held.push_async_callback(store.close)
-        await created(store)
+        await create_payment(store)
         pooler.change("pool_mode = session", "pool_mode = transaction")
 
         async def refused() -> bool:
@@ -198,16 +200,16 @@ async def test_pooler_that_changes_to_transactions_later_writes_nothing_astray(d
                 return True
             return False
 
-        await until(refused)
-        # sessions that are open keep their connection up to the end of their next transaction
-        await created(store)
-        # others have every server connection that sessions had
+        await wait_until(refused)
+        # open sessions keep their connection up to the end of their next transaction
+        await create_payment(store)
+        # other clients have every server connection that sessions had
         for _ in range(8):
             raw = await asyncpg.connect(pooled.dsn, statement_cache_size=0)
             held.push_async_callback(raw.close)
             await raw.execute("BEGIN")
-        failed = payment()
+        failed = make_payment()
         with pytest.raises(StoreUnavailable, match="pool_mode = session"):
             await store.write(payments.create(failed))
         there = "SELECT count(*) FROM payment WHERE id = $1"
-        assert await postgres.rows(database.dsn, there, failed.id) == [(0,)]
+        assert await postgres.list_rows(database.dsn, there, failed.id) == [(0,)]

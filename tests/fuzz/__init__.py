@@ -1,1 +1,1 @@
-"""Requests made up from the OpenAPI document, and answers held against it."""
+"""Requests generated from the OpenAPI document, and checks of the answers against it."""

@@ -1,6 +1,6 @@
 """A long campaign against a service of its own: `python -m tests.fuzz --cases 20000`.
 
-Ends with 1 if an answer is not as the document says; each is told with the request that got it.
+Exits with 1 if an answer differs from the document; each is printed with its request.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from pathlib import Path
 
 from tests.fuzz.campaign import Findings, run
 from tests.fuzz.pool import filled
-from tests.support.desk import opened
+from tests.support.desk import open_service
 
 CASES = 20_000
 
 
 async def explore(cases: int, number: int, version: str) -> Findings:
-    """One campaign with the document of a version."""
+    """Run one campaign with the document of a version."""
     with tempfile.TemporaryDirectory() as home:
-        async with opened(Path(home)) as desk:
+        async with open_service(Path(home)) as desk:
             document = (await desk.ask("GET", f"/spec/{version}/openapi.json")).body
             pool = await filled(desk)
             return await asyncio.to_thread(run, document, pool, cases=cases, number=number)
 
 
 def main() -> None:
-    """Asks, and prints what was found."""
+    """Run the campaign, and print the findings."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--cases", type=int, default=CASES, help="requests, about so many")
     options.add_argument("--number", type=int, default=1, help="the same one asks the same again")

@@ -1,7 +1,7 @@
-"""One campaign: every operation of the document, with data that fits it and data that does not.
+"""One campaign: every operation of the document, with valid and invalid data.
 
 Each answer must have a documented status, documented headers, media type and members, and be no
-fault of the server's; data that does not fit must be refused.
+fault of the server's; invalid data must be refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from schemathesis import GenerationMode
 from schemathesis.core.parameters import ParameterLocation
 
 from tests.fuzz.pool import DOLLAR, ETHER, THERE, Offered, Pool
-from tests.support.shapes import undocumented
+from tests.support.shapes import list_undocumented
 
 # streams and polls wait for changes that may never come
 STREAM = "100m"
@@ -35,7 +35,7 @@ VERSIONS: tuple[dict[str, str], ...] = (
     {"WCP-Version": "2026-02-18"},
     {"Pay-Version": "2026-02-18", "WCP-Version": "2026-02-19.preview"},
 )
-# what fits their schema may still be no asset, no sum that is sold, no state for it
+# data that fits the schema can still name no asset, no valid amount, or a wrong state
 JUDGED = frozenset(
     (
         "GatewayService_FetchAction",
@@ -68,33 +68,33 @@ _MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
 
 @dataclass
 class Findings:
-    """What a campaign found, and how much it asked."""
+    """The findings of a campaign, and the number of its requests."""
 
     cases: int = 0
     statuses: Counter[tuple[str, int]] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
 
     def never_served(self) -> set[str]:
-        """The operations that refused every request."""
+        """Return the operations that refused every request."""
         served = {name for name, status in self.statuses if status < 300}
         return {name for name, _ in self.statuses} - served
 
 
 def schema_of(document: dict[str, Any]) -> Any:
-    """The document as schemathesis reads it."""
+    """Return the document as schemathesis reads it."""
     checks: dict[str, Any] = {name: {"enabled": False} for name in _STATEFUL}
     checks["negative_data_rejection"] = {"expected-statuses": ["4xx"]}
-    # somebody else's, or no longer to be had; whether 400 may be told, JUDGED says
+    # another tenant's, or no longer available; JUDGED decides whether 400 is allowed
     fitting = ["2xx", "401", "403", "404", "409", "410", "429", "451"]
     checks["positive_data_acceptance"] = {"expected-statuses": fitting}
-    # U+0000 cannot be asked for: no text holds it, and no schema says so
+    # U+0000 is excluded: no text may hold it, and no schema states that
     generation = {"allow-x00": False, "with-security-parameters": False}
     config = schemathesis.Config.from_dict({"checks": checks, "generation": generation})
     return schemathesis.openapi.from_dict(document, config=config)
 
 
 def run(document: dict[str, Any], pool: Pool, *, cases: int, number: int) -> Findings:
-    """Ask about `cases` requests, the same ones for the same number; blocks."""
+    """Send about `cases` requests, the same ones for the same number; blocks."""
     findings = Findings()
     operations = [o.ok() for o in schema_of(document).get_all_operations()]
     each = max(1, cases // (len(operations) * len(_MODES)))
@@ -146,12 +146,12 @@ def _explore(
             warnings.simplefilter("ignore")
             ask()
     except Unsatisfiable:
-        # nothing about it can be wrong
+        # it has no part that can be invalid
         assert mode is GenerationMode.NEGATIVE
     except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001  (each one is a finding)
         causes = getattr(error, "exceptions", (error,))
-        told = "\n".join(str(cause) for cause in causes)
-        findings.problems.append(f"{_name(operation)} ({mode.value}): {error}\n{told}")
+        output = "\n".join(str(cause) for cause in causes)
+        findings.problems.append(f"{_name(operation)} ({mode.value}): {error}\n{output}")
 
 
 def _excluded(name: str, case: Any) -> list[Any]:
@@ -174,14 +174,14 @@ def _check_members(document: dict[str, Any], operation: Any, response: Any) -> N
     while "$ref" in answer:
         answer = document["components"]["responses"][answer["$ref"].rpartition("/")[2]]
     schema = answer["content"]["application/json"]["schema"]
-    extra = undocumented(document, schema, response.json())
+    extra = list_undocumented(document, schema, response.json())
     assert not extra, f"undocumented members {extra} in {response.text}"
 
 
 def _adjust(
     case: Any, draw: Callable[..., Any], pool: Pool, name: str, mode: GenerationMode
 ) -> dict[str, str]:
-    """Put what is real into a case; returns the headers that go with it."""
+    """Put existing values into a case; return the headers that go with it."""
     positive = mode is GenerationMode.POSITIVE
     paths = case.path_parameters or {}
     offer = _pick(draw, pool.options)
@@ -202,7 +202,7 @@ def _adjust(
 
 
 def _pick(draw: Callable[..., Any], values: Sequence[Any]) -> Any:
-    """One of them; draws the same, however many there are by now."""
+    """Return one of the values, with a draw that does not depend on their number."""
     return values[draw(st.integers(0, 10**6)) % len(values)]
 
 
@@ -210,11 +210,11 @@ def _real_ids(
     name: str, paths: Any, offer: Offered, draw: Callable[..., Any], pool: Pool
 ) -> Iterator[tuple[str, str]]:
     if "paymentId" in paths:
-        # mostly one whose option is known
-        known = draw(st.integers(0, 3))
-        yield "paymentId", offer[0] if known else _pick(draw, pool.payments)
+        # mostly a payment whose option is known
+        existing = draw(st.integers(0, 3))
+        yield "paymentId", offer[0] if existing else _pick(draw, pool.payments)
     if name.startswith("WebhookService"):
-        # as with merchants; the first one has no URL, and is asked for what waits
+        # as with merchants; the first one has no URL, and its waiting events are taken
         last = pool.endpoints[2:] if name.endswith("DeleteWebhookEndpoint") else pool.endpoints
         taken = pool.endpoints[:1] if name.endswith("TakeWebhooks") else last
         yield "id", _pick(draw, taken)
@@ -223,7 +223,7 @@ def _real_ids(
         yield "merchantId", merchant
         yield "id", settlement
     elif "merchantId" in paths:
-        # the first ones are not deleted, so that there is always somebody to ask about
+        # the first ones are not deleted, so that some merchant always exists
         merchants = pool.merchants[2:] if name.endswith("DeleteMerchant") else pool.merchants
         yield "merchantId", _pick(draw, merchants)
 
@@ -240,7 +240,7 @@ def _adjust_headers(case: Any, draw: Callable[..., Any], pool: Pool, *, positive
             headers.pop(name, None)
         headers.update(draw(st.sampled_from(VERSIONS)))
         return
-    # each is not read beside the other one
+    # with both present, the second is not read
     if "Pay-Version" in headers:
         headers.pop("WCP-Version", None)
     if case.query and "afterVersion" in case.query:
@@ -248,17 +248,17 @@ def _adjust_headers(case: Any, draw: Callable[..., Any], pool: Pool, *, positive
 
 
 def _credentials(case: Any, pool: Pool) -> list[dict[str, str]]:
-    wanted = case.operation.definition.raw.get("security", [])
-    if not wanted:
+    expected = case.operation.definition.raw.get("security", [])
+    if not expected:
         return [{}]
-    found = [headers for one in wanted for headers in pool.credentials[next(iter(one))]]
-    if any("AppId" in one for one in wanted):
-        found += pool.credentials["WalletKey"]
-    return found
+    results = [headers for item in expected for headers in pool.credentials[next(iter(item))]]
+    if any("AppId" in item for item in expected):
+        results += pool.credentials["WalletKey"]
+    return results
 
 
 def _fill_body(body: Any, offer: Offered, draw: Callable[..., Any], pool: Pool) -> None:
-    """Replace made-up values by ones that exist, mostly."""
+    """Replace generated values by existing ones, mostly."""
     if not isinstance(body, dict) or draw(st.integers(0, 9)) < 2:
         return
     _payment, option, outputs = offer

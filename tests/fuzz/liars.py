@@ -1,4 +1,4 @@
-"""A lying server and a lying node, whose answers are honest ones with anything in them changed."""
+"""A lying server and a lying node, whose answers are honest ones with arbitrary changes."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from tests.support.options import (
     SOLANA,
     TOKEN,
     Json,
-    honest_option,
-    solana_instructions,
-    solana_step,
-    transfer,
-    written,
+    make_honest_option,
+    make_solana_instructions,
+    make_solana_step,
+    make_transfer,
+    to_wire_steps,
 )
 
 EVIL = "0x" + "ee" * 20
@@ -56,7 +56,7 @@ HONEST_NODE: Json = {
 
 @dataclass
 class Case:
-    """What is said in one attempt to pay, and what the wallet gave away."""
+    """The lies of one attempt to pay, and the outputs that the wallet released."""
 
     kind: str
     option: Json
@@ -82,12 +82,15 @@ class LyingServer(gateway_pb2_grpc.GatewayServiceServicer):
         return info
 
     def GetPaymentOptions(self, _request: Any, _context: Any) -> Any:
-        said = self.case.option
-        option = gateway_pb2.PaymentOption(id=_text(said.get("id")))
-        option.account = _text(said.get("account"))
-        option.amount.unit, option.amount.value = _text(said.get("unit")), _text(said.get("value"))
-        option.amount.display.asset_symbol = _text(said.get("symbol"))
-        decimals = said.get("decimals")
+        sent_option = self.case.option
+        option = gateway_pb2.PaymentOption(id=_text(sent_option.get("id")))
+        option.account = _text(sent_option.get("account"))
+        option.amount.unit, option.amount.value = (
+            _text(sent_option.get("unit")),
+            _text(sent_option.get("value")),
+        )
+        option.amount.display.asset_symbol = _text(sent_option.get("symbol"))
+        decimals = sent_option.get("decimals")
         option.amount.display.decimals = decimals if isinstance(decimals, int) else 0
         if self.case.fetched:
             option.actions.add().build.data = "00"
@@ -100,7 +103,7 @@ class LyingServer(gateway_pb2_grpc.GatewayServiceServicer):
 
     def ConfirmPayment(self, request: Any, _context: Any) -> Any:
         for result in request.results:
-            self.case.outputs += [json.loads(one) for one in result.output_json]
+            self.case.outputs += [json.loads(item) for item in result.output_json]
         return gateway_pb2_status()
 
     def WatchPayment(self, _request: Any, _context: Any) -> Iterator[Any]:
@@ -108,12 +111,12 @@ class LyingServer(gateway_pb2_grpc.GatewayServiceServicer):
 
     def _actions(self) -> Iterator[Any]:
         steps = self.case.option.get("steps")
-        for step in written(steps if isinstance(steps, list) else []):
-            said = step if isinstance(step, dict) else {}
+        for step in to_wire_steps(steps if isinstance(steps, list) else []):
+            sent_step = step if isinstance(step, dict) else {}
             rpc = gateway_pb2.WalletRpcAction(
-                chain_id=_text(said.get("chain_id")),
-                method=_text(said.get("method")),
-                params_json=_text(said.get("raw", said.get("params"))),
+                chain_id=_text(sent_step.get("chain_id")),
+                method=_text(sent_step.get("method")),
+                params_json=_text(sent_step.get("raw", sent_step.get("params"))),
             )
             yield gateway_pb2.Action(wallet_rpc=rpc)
 
@@ -126,22 +129,22 @@ def gateway_pb2_status() -> Any:
 
 @contextmanager
 def listening() -> Iterator[tuple[LyingServer, str, str]]:
-    """Run the server and its node; the server, its gRPC address and the node's URL."""
+    """Run the server and its node; yield the server, its gRPC address and the node's URL."""
     liar = LyingServer()
 
     class Node(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.0"
 
         def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            content = json.dumps(_answer(liar.case, asked["method"], asked["params"])).encode()
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            content = json.dumps(_answer(liar.case, request["method"], request["params"])).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     node = ThreadingHTTPServer(("127.0.0.1", 0), Node)
     thread = threading.Thread(target=node.serve_forever, daemon=True)
@@ -181,7 +184,7 @@ def _text(value: Any) -> str:
     return json.dumps(value)
 
 
-# what is put in the place of a leaf
+# returns the replacement of a leaf
 _Change = Callable[[Any, Random], Any]
 
 
@@ -246,7 +249,7 @@ def _change_leaf(value: Any, rng: Random) -> Any:
 
 
 def _places(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every member and item of a document."""
+    """Yield the path of every member and item of a document."""
     members = tree.items() if isinstance(tree, dict) else enumerate(tree)
     for name, value in members:
         yield (*path, name)
@@ -281,23 +284,23 @@ def _change_somewhere(tree: Any, rng: Random) -> None:
 
 
 def _evil_instructions(payer: str) -> list[Instruction]:
-    own = spl.pubkey(payer)
+    own = spl.parse_pubkey(payer)
     signed = [AccountMeta(own, is_signer=True, is_writable=True)]
     stranger = Pubkey.from_bytes(b"\x99" * 32)
-    place = spl.associated(own, spl.pubkey(MINT), spl.TOKEN)
+    place = spl.derive_associated_address(own, spl.parse_pubkey(MINT), spl.TOKEN)
     on_place = [AccountMeta(place, is_signer=False, is_writable=True)]
     return [
         spl.transfer_coin(own, RECEIVER.pubkey(), 1),
-        transfer(payer, RECEIVER, 1),
-        transfer(payer, RECEIVER, PRICE),
-        transfer(payer, RECEIVER, 1, str(stranger)),
+        make_transfer(payer, RECEIVER, 1),
+        make_transfer(payer, RECEIVER, PRICE),
+        make_transfer(payer, RECEIVER, 1, str(stranger)),
         Instruction(spl.TOKEN, b"\x04" + b"\xff" * 8, [*on_place, *signed]),
         Instruction(spl.TOKEN, b"\x06\x02\x00", [*on_place, *signed]),
         Instruction(spl.TOKEN, b"\x09", [*on_place, *signed]),
         Instruction(spl.SYSTEM, b"\x01\0\0\0" + b"\x99" * 32, signed),
         Instruction(stranger, b"\x01", signed),
         Instruction(stranger, b"\x01", []),
-        spl.create_associated(own, RECEIVER.pubkey(), spl.pubkey(MINT), spl.TOKEN),
+        spl.create_associated_account(own, RECEIVER.pubkey(), spl.parse_pubkey(MINT), spl.TOKEN),
         spl.advance_nonce(stranger, own),
         set_compute_unit_price(2**60),
         Instruction(spl.MEMO, b"I owe you", signed),
@@ -314,7 +317,7 @@ def _change_solana(case: Case, payer: str, rng: Random) -> None:
         steps[0]["params"][0]["transaction"] = base64.b64encode(raw).decode()
         return
     coin = case.kind == "solana coin"
-    instructions = solana_instructions(payer, coin=coin)
+    instructions = make_solana_instructions(payer, coin=coin)
     for _ in range(rng.randint(1, 2)):
         at, way = rng.randrange(len(instructions)), rng.randrange(4)
         if way == 0:
@@ -334,12 +337,14 @@ def _change_solana(case: Case, payer: str, rng: Random) -> None:
             instructions[at] = Instruction(old.program_id, bytes(data), accounts)
     fee_payer = Keypair.from_seed(b"\x08" * 32) if rng.randrange(8) == 0 else None
     steps[0] = (
-        solana_step(instructions) if fee_payer is None else solana_step(instructions, fee_payer)
+        make_solana_step(instructions)
+        if fee_payer is None
+        else make_solana_step(instructions, fee_payer)
     )
 
 
 def _change_call(case: Case, rng: Random) -> None:
-    """Change words of calldata, which a change of its text mostly only breaks."""
+    """Change words of calldata: a change of its text mostly only breaks it."""
     calls = [
         step["params"][0]
         for step in case.option["steps"]
@@ -358,13 +363,13 @@ def _change_call(case: Case, rng: Random) -> None:
 
 
 def _attack(case: Case, accounts: dict[str, str], now: int, rng: Random) -> None:
-    """Make one of the attacks that a change of one member does not make."""
+    """Make one of the attacks that need more than a change of one member."""
     steps = case.option["steps"]
     way = rng.randrange(7)
     if way == 0:
         case.option["steps"] = steps * rng.randint(2, 5)
     elif way == 1:
-        other = honest_option(rng.choice(list(KINDS)), accounts, now)["steps"]
+        other = make_honest_option(rng.choice(list(KINDS)), accounts, now)["steps"]
         steps[rng.randrange(len(steps) + 1) :] = other
     elif way == 2:
         case.option["decimals"] = rng.choice((0, 3, 9, 18, 27))
@@ -380,7 +385,7 @@ def _attack(case: Case, accounts: dict[str, str], now: int, rng: Random) -> None
             )
         )
     elif way == 5 and steps[-1]["method"] == "eth_signTypedData_v4":
-        # the last member of a name wins in one parser, the first in another
+        # one parser takes the last member of a name, another the first
         signer, document = steps[-1]["params"]
         text = json.dumps(document)
         name = rng.choice(("value", "amount", "to", "spender", "chainId", "verifyingContract"))
@@ -391,8 +396,8 @@ def _attack(case: Case, accounts: dict[str, str], now: int, rng: Random) -> None
 
 
 def lie(kind: str, accounts: dict[str, str], now: int, rng: Random) -> Case:
-    """Return a case with an honest option of a kind in which one to three things are changed."""
-    case = Case(kind, honest_option(kind, accounts, now), fetched=bool(rng.randrange(2)))
+    """Return a case with an honest option of a kind, with one to three changes."""
+    case = Case(kind, make_honest_option(kind, accounts, now), fetched=bool(rng.randrange(2)))
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         if not isinstance(case.option.get("steps"), list) or not case.option["steps"]:
             return case
@@ -409,6 +414,6 @@ def lie(kind: str, accounts: dict[str, str], now: int, rng: Random) -> Case:
             else:
                 _change_somewhere(case.node, rng)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError):
-            # what was changed before has left nothing to change in this way
+            # earlier changes left nothing to change in this way
             continue
     return case

@@ -1,4 +1,4 @@
-"""`florin pay` against liars: what it signed is held against what it showed."""
+"""`florin pay` against liars: its signatures are compared with what it showed."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from eth_account import Account
 from eth_account.typed_transactions import TypedTransaction
 from eth_hash.auto import keccak
 from florin_client.wallet import default_max_fee
-from florin_server.chains.evm.signatures import recover
+from florin_server.chains.evm.signatures import recover_address
 from florin_server.chains.evm.typed_data import (
-    Domain,
+    Eip712Domain,
     PermitTransferFrom,
     ReceiveWithAuthorization,
-    permit2_domain,
+    build_permit2_domain,
 )
 from florin_server.chains.solana import spl
 from florin_server.cli.console import use_json
-from florin_server.cli.server import At
-from florin_server.cli.wallet.keys import Files
-from florin_server.cli.wallet.pay import PayOptions, run
+from florin_server.cli.server import ConnectionOptions
+from florin_server.cli.wallet.keys import WalletFiles
+from florin_server.cli.wallet.pay import PayOptions, pay_link
 from florin_server.rails.evm.paying.terms import PERMIT2
 from hexbytes import HexBytes
 from solders.keypair import Keypair
 from solders.transaction import VersionedTransaction
 
 from tests.fuzz.liars import Case, LyingServer, lie, listening
-from tests.support.options import EVM, KINDS, MINT, PRICE, SOLANA, TOKEN, Json, honest_option
+from tests.support.options import EVM, KINDS, MINT, PRICE, SOLANA, TOKEN, Json, make_honest_option
 
 _SECRET = b"\x07" * 32
 _PAIR = Keypair.from_seed(b"\x08" * 32)
@@ -53,12 +53,12 @@ _ENVIRONMENT = ("FLORIN_EVM_CHAIN", "FLORIN_SOLANA_CHAIN", "FLORIN_GRPC_TARGET")
 
 
 class Violation(AssertionError):
-    """Something was signed that was not shown, or that is more than was allowed."""
+    """A signature for something that was not shown, or for more than was allowed."""
 
 
 @dataclass
 class Findings:
-    """How attempts ended; `signed` counts by kind."""
+    """The results of attempts; `signed` counts by kind."""
 
     cases: int = 0
     signed: Counter[str] = field(default_factory=Counter)
@@ -73,17 +73,16 @@ class Payer:
     liar: LyingServer
     target: str
     node: str
-    files: Files
+    files: WalletFiles
     said: str = ""
 
     def attempt(self, case: Case, **changes: Any) -> tuple[Any, list[Json]]:
-        """Run the command on a case; its exit status, and the steps that it showed.
+        """Run the command on a case; return its exit status, and the steps that it showed.
 
-        `changes` are other options than --yes and a fitting --max. `self.said` is what it said
-        besides.
+        `changes` are other options than --yes and a fitting --max. `self.said` is its other output.
         """
         self.liar.case = case
-        honest = honest_option(case.kind, ACCOUNTS, 0)
+        honest = make_honest_option(case.kind, ACCOUNTS, 0)
         asset = honest["unit"].removeprefix("caip19/")
         options = PayOptions(
             link="pay_1",
@@ -97,7 +96,7 @@ class Payer:
         use_json(as_json=True)
         try:
             with redirect_stdout(out), redirect_stderr(err):
-                run(At(server=self.target), replace(options, **changes))
+                pay_link(ConnectionOptions(server=self.target), replace(options, **changes))
         except SystemExit as end:
             return end.code, [json.loads(line) for line in out.getvalue().splitlines()]
         finally:
@@ -108,8 +107,8 @@ class Payer:
 
 @contextmanager
 def payer(folder: Path) -> Iterator[Payer]:
-    """A payer with keys in files, a lying server and its node."""
-    keystore, pair, password = (folder / one for one in ("evm.json", "solana.json", "password"))
+    """Open a payer with keys in files, a lying server and its node."""
+    keystore, pair, password = (folder / item for item in ("evm.json", "solana.json", "password"))
     keystore.write_text(json.dumps(Account.encrypt(_SECRET, "x", iterations=2)))
     pair.write_text(json.dumps([*bytes(_PAIR)]))
     password.write_text("x")
@@ -121,51 +120,51 @@ def payer(folder: Path) -> Iterator[Payer]:
     os.environ["FLORIN_APP_ID"] = "app_1"
     try:
         with listening() as (liar, target, node):
-            yield Payer(liar, target, node, Files((keystore, pair), password))
+            yield Payer(liar, target, node, WalletFiles((keystore, pair), password))
     finally:
         os.environ.clear()
         os.environ.update(before)
 
 
 def campaign(folder: Path, cases: int, seed: int) -> Findings:
-    """Pay one honest option of each kind, and then lies; what was found."""
-    rng, found = Random(seed), Findings()
+    """Pay one honest option of each kind, and then lies; return the findings."""
+    rng, findings = Random(seed), Findings()
     now = int(time.time())
     with payer(folder) as command:
         for kind in KINDS:
-            _judge(command, Case(kind, honest_option(kind, ACCOUNTS, now)), found)
-            if found.signed[kind] != 1:
-                found.violations.append(f"an honest option by {kind} is not paid")
+            _judge(command, Case(kind, make_honest_option(kind, ACCOUNTS, now)), findings)
+            if findings.signed[kind] != 1:
+                findings.violations.append(f"an honest option by {kind} is not paid")
         for number in range(cases):
-            _judge(command, lie(list(KINDS)[number % len(KINDS)], ACCOUNTS, now, rng), found)
-    return found
+            _judge(command, lie(list(KINDS)[number % len(KINDS)], ACCOUNTS, now, rng), findings)
+    return findings
 
 
-def _judge(command: Payer, case: Case, found: Findings) -> None:
-    found.cases += 1
+def _judge(command: Payer, case: Case, findings: Findings) -> None:
+    findings.cases += 1
     try:
         status, shown = command.attempt(case)
-        found.statuses[status] += 1
+        findings.statuses[status] += 1
         check(case, shown)
     except Exception as error:  # noqa: BLE001  (a traceback is a finding too)
-        found.violations.append(
+        findings.violations.append(
             f"{type(error).__name__}: {error}: {json.dumps(case.option)[:3000]}"
         )
     if case.outputs or case.raws:
-        found.signed[case.kind] += 1
+        findings.signed[case.kind] += 1
 
 
 def check(case: Case, shown: list[Json]) -> None:
     """Raise Violation if more was signed than was shown, or anything else."""
     if not case.outputs and not case.raws:
         return
-    text = " ".join(one["what"] for one in shown if one["step"] == "sign")
+    text = " ".join(item["what"] for item in shown if item["step"] == "sign")
     amount = int(case.option["value"])
     _require(0 < amount <= PRICE, "more than --max")
-    sign_steps = [one for one in shown if one["step"] == "sign"]
+    sign_steps = [item for item in shown if item["step"] == "sign"]
     _require(len(case.outputs) <= len(sign_steps), "more was handed in than was shown")
     hashes = {"0x" + _hash(raw) for raw in case.raws}
-    signed = [one for one in case.outputs if one not in hashes]
+    signed = [each_output for each_output in case.outputs if each_output not in hashes]
     payments = 0
     for output in signed:
         payments += 1
@@ -178,14 +177,14 @@ def check(case: Case, shown: list[Json]) -> None:
 
 
 def _check_signature(case: Case, output: str, amount: int, text: str) -> None:
-    """A signature is of the shown values, under a digest that is computed here."""
+    """Check that a signature is of the shown values, under a digest that is computed here."""
     signature = bytes.fromhex(output[2:])
     for step in case.option["steps"]:
         try:
             digest, receiver = _digest(step, amount)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError):
             continue
-        if recover(digest, signature) == _PAYER:
+        if recover_address(digest, signature) == _PAYER:
             _require(receiver in text, "the receiver was not shown")
             return
     raise Violation("a signature is of something else than was shown")
@@ -198,19 +197,21 @@ def _digest(step: Json, amount: int) -> tuple[bytes, str]:
     if document["primaryType"] == "PermitTransferFrom":
         spender = message["spender"].lower()
         nonce, end = int(message["nonce"], 16), int(message["deadline"], 16)
-        domain = permit2_domain(8453)
-        return PermitTransferFrom(domain, TOKEN, amount, spender, nonce, end).digest(), spender
-    domain = Domain(document["domain"]["name"], document["domain"]["version"], 8453, TOKEN)
+        domain = build_permit2_domain(8453)
+        return PermitTransferFrom(
+            domain, TOKEN, amount, spender, nonce, end
+        ).compute_digest(), spender
+    domain = Eip712Domain(document["domain"]["name"], document["domain"]["version"], 8453, TOKEN)
     receiver, end = message["to"].lower(), int(message["validBefore"], 16)
     nonce = bytes.fromhex(message["nonce"][2:])
-    made = ReceiveWithAuthorization(domain, _PAYER, receiver, amount, 0, end, nonce)
-    return made.digest(), receiver
+    created_message = ReceiveWithAuthorization(domain, _PAYER, receiver, amount, 0, end, nonce)
+    return created_message.compute_digest(), receiver
 
 
 def _check_transactions(case: Case, amount: int, text: str, shown: list[Json]) -> int:
-    """Each transaction approves or pays as was shown; how many of them pay."""
+    """Check that each transaction approves or pays as was shown; return how many of them pay."""
     coin = case.kind == "coin"
-    pays = [one["what"] for one in shown if one["step"] == "sign"]
+    pays = [each_item["what"] for each_item in shown if each_item["step"] == "sign"]
     fees, value, paid, spenders, targets = 0, 0, 0, set(), set()
     for raw in case.raws:
         sent = _decoded(raw)
@@ -232,20 +233,22 @@ def _check_transactions(case: Case, amount: int, text: str, shown: list[Json]) -
             _require(to in text and item[5] in text, "the receiver was not shown")
             targets.add(to)
             paid += 1
-    (limit,) = {int(one["maxFee"]) for one in shown if one["step"] == "fee"} or {0}
+    (limit,) = {int(each_item["maxFee"]) for each_item in shown if each_item["step"] == "fee"} or {
+        0
+    }
     _require(fees <= limit <= default_max_fee(EVM), "more fees than shown")
     _require(value == (amount if coin and paid else 0), "another amount of coin")
     _require(not targets or not spenders or spenders == targets, "an allowance for another")
-    # a node that lies after the allowance keeps the payment from being sent: it was shown
-    called = {one.rpartition(" by a call of ")[2] for one in pays if " by a call of " in one}
+    # a node that lies after the allowance prevents the payment: the allowance was shown
+    called = {pay.rpartition(" by a call of ")[2] for pay in pays if " by a call of " in pay}
     _require(bool(targets) or spenders <= {PERMIT2} | called, "an allowance for another")
     return paid
 
 
 def _decoded(raw: bytes) -> Json:
     if raw[0] < 0xC0:
-        made = TypedTransaction.from_bytes(HexBytes(raw)).as_dict()
-        return {**made, "price": made["maxFeePerGas"]}
+        created = TypedTransaction.from_bytes(HexBytes(raw)).as_dict()
+        return {**created, "price": created["maxFeePerGas"]}
     _, price, gas, to, value, data, v, *_ = rlp.decode(raw)
     number = int.from_bytes
     chain = (number(v, "big") - 35) // 2
@@ -265,22 +268,25 @@ def _hash(raw: bytes) -> str:
 
 
 def _check_solana(case: Case, output: str, amount: int) -> None:
-    """A transaction takes the amount from the payer's account, and names it nowhere else."""
+    """Check that a transaction only takes the amount from the payer's account."""
     message = VersionedTransaction.from_bytes(base64.b64decode(output)).message
-    keys, own = list(message.account_keys), spl.pubkey(ACCOUNTS[SOLANA])
-    place = spl.associated(own, spl.pubkey(MINT), spl.TOKEN)
+    keys, own = list(message.account_keys), spl.parse_pubkey(ACCOUNTS[SOLANA])
+    place = spl.derive_associated_address(own, spl.parse_pubkey(MINT), spl.TOKEN)
     _require(keys[0] != own, "the payer pays for the transaction")
     taken = 0
-    for one in message.instructions:
-        named, data = [keys[index] for index in bytes(one.accounts)], bytes(one.data)
+    for compiled_instruction in message.instructions:
+        named, data = (
+            [keys[index] for index in bytes(compiled_instruction.accounts)],
+            bytes(compiled_instruction.data),
+        )
         if own not in named and place not in named:
             continue
         if case.kind == "solana coin":
-            _require(keys[one.program_id_index] == spl.SYSTEM, "another program")
+            _require(keys[compiled_instruction.program_id_index] == spl.SYSTEM, "another program")
             _require(data[:4] == b"\2\0\0\0" and named[0] == own != named[1], "no transfer")
             taken += int.from_bytes(data[4:12], "little")
         else:
-            _require(keys[one.program_id_index] == spl.TOKEN, "another program")
+            _require(keys[compiled_instruction.program_id_index] == spl.TOKEN, "another program")
             _require(data[0] == 12 and data[9] == 6 and len(data) == 10, "no transfer")
             _require(named[0] == place and named[3] == own, "another account")
             _require(str(named[1]) == MINT and named[2] != place, "another token")
@@ -294,21 +300,22 @@ def _require(holds: bool, what: str) -> None:
 
 
 def main() -> None:
-    """Run a long campaign, and print what was found; end with 1 if something was."""
+    """Run a long campaign, and print the findings; exit with 1 if there are any."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--cases", type=int, default=10_000, help="options that are changed")
     options.add_argument("--number", type=int, default=1, help="the same seed lies the same again")
     chosen = options.parse_args()
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        found = campaign(Path(folder), chosen.cases, chosen.number)
-    for violation in found.violations:
+        findings = campaign(Path(folder), chosen.cases, chosen.number)
+    for violation in findings.violations:
         sys.stdout.write(violation + "\n")
     sys.stdout.write(
-        f"{found.cases} cases in {time.monotonic() - started:.0f} s, signed {dict(found.signed)}, "
-        f"exit statuses {dict(found.statuses)}, {len(found.violations)} violations\n"
+        f"{findings.cases} cases in {time.monotonic() - started:.0f} s, signed "
+        f"{dict(findings.signed)}, "
+        f"exit statuses {dict(findings.statuses)}, {len(findings.violations)} violations\n"
     )
-    raise SystemExit(bool(found.violations))
+    raise SystemExit(bool(findings.violations))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""What made-up requests are given so that they get past the door: credentials, ids, outputs."""
+"""Values that let generated requests pass the first checks: credentials, ids, outputs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from tests.support.desk import ORDER, Desk
-from tests.support.states import one_in_each_state
-from tests.support.wallet import Wallet
+from tests.support.desk import ORDER, ServiceHarness
+from tests.support.states import create_payment_per_state
+from tests.support.wallet import EvmTestWallet
 
 KEPT_MAX = 200
 OPEN_PAYMENTS = 6
@@ -25,11 +25,11 @@ Offered: TypeAlias = tuple[str, str, list[Any]]
 
 @dataclass
 class Pool:
-    """Grows with what answers tell of."""
+    """Grows with the ids in answers."""
 
     base: str
     merchant_id: str
-    # by name of the security scheme: headers that open
+    # by name of the security scheme: headers with valid credentials
     credentials: dict[str, list[dict[str, str]]]
     payments: list[str] = field(default_factory=list)
     # those that can be refunded once
@@ -42,7 +42,7 @@ class Pool:
     cursors: list[str] = field(default_factory=list)
 
     def learn(self, operation: str, body: Any) -> None:
-        """Keep ids of what was made."""
+        """Keep ids of created objects."""
         match operation, body:
             case "MerchantService_CreatePayment", {"paymentId": str(made)}:
                 self._keep(self.payments, made)
@@ -56,8 +56,8 @@ class Pool:
             values.append(value)
 
 
-async def filled(desk: Desk) -> Pool:
-    """A pool with payments in every state, merchants with settlements, and every kind of key."""
+async def filled(desk: ServiceHarness) -> Pool:
+    """Return a pool with payments in every state, settlements, and every kind of key."""
     partner = desk.env["FLORIN_PARTNER_KEY"]
     _, wallet_key = await desk.key(None)
     app = {"App-Id": desk.env["FLORIN_APP_ID"], "Client-Id": desk.env["FLORIN_CLIENT_ID"]}
@@ -73,12 +73,12 @@ async def filled(desk: Desk) -> Pool:
     )
     # before the chain is stopped
     offers = [await desk.offer() for _ in range(OPEN_PAYMENTS)]
-    offers += (await one_in_each_state(desk)).values()
+    offers += (await create_payment_per_state(desk)).values()
     for offer in offers:
         pool.payments.append(offer.payment_id)
         pool.options.append((offer.payment_id, offer.option_id, offer.outputs))
         pool.accounts.append(offer.wallet.account)
-    pool.accounts.append(Wallet().account)
+    pool.accounts.append(EvmTestWallet().account)
     headers = {"Api-Key": partner}
     for _ in range(PAID):
         payment_id = (await desk.rest.create(ORDER))["paymentId"]
@@ -88,15 +88,15 @@ async def filled(desk: Desk) -> Pool:
     for number in range(MERCHANTS):
         merchant = {"merchantName": f"Shop {number}", "merchantEmail": "owner@shop.example"}
         once = {**headers, "Idempotency-Key": f"merchant {number}"}
-        made = await desk.rest.call("POST", "/v1/merchants", once, merchant)
-        place = f"/v1/merchants/{made['merchant']['id']}"
-        pool.merchants.append(made["merchant"]["id"])
-        wanted = {"settlements": [{"asset": DOLLAR, "destination": f"eip155:8453:{THERE}"}]}
+        created = await desk.rest.call("POST", "/v1/merchants", once, merchant)
+        place = f"/v1/merchants/{created['merchant']['id']}"
+        pool.merchants.append(created["merchant"]["id"])
+        expected = {"settlements": [{"asset": DOLLAR, "destination": f"eip155:8453:{THERE}"}]}
         once["Idempotency-Key"] = f"settlement {number}"
-        settled = await desk.rest.call("POST", f"{place}/settlements/crypto", once, wanted)
-        pool.settlements.append((made["merchant"]["id"], settled["settlements"][0]["id"]))
+        settled = await desk.rest.call("POST", f"{place}/settlements/crypto", once, expected)
+        pool.settlements.append((created["merchant"]["id"], settled["settlements"][0]["id"]))
     for number in range(ENDPOINTS):
         url = {"url": f"https://shop.example/{number}"} if number else {}
-        told = await desk.rest.call("POST", "/v1/webhook-endpoints", headers, url)
-        pool.endpoints.append(told["endpoint"]["id"])
+        result = await desk.rest.call("POST", "/v1/webhook-endpoints", headers, url)
+        pool.endpoints.append(result["endpoint"]["id"])
     return pool

@@ -21,5 +21,5 @@ async def test_every_answer_is_as_the_document_says(desk):
     findings = await asyncio.to_thread(run, document, pool, cases=CASES, number=NUMBER)
     assert findings.problems == []
     assert findings.cases > CASES / 2
-    # it got past the door
+    # some requests were served
     assert findings.never_served() <= JUDGED

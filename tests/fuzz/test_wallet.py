@@ -1,4 +1,4 @@
-"""`florin pay` signs nothing beyond what it showed, whatever a server and a node say."""
+"""`florin pay` signs nothing beyond what it showed, whatever a server and a node claim."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from solders.keypair import Keypair
 
 from tests.fuzz.liars import Case
 from tests.fuzz.payer import ACCOUNTS, Violation, campaign, check
-from tests.support.options import EVM, PRICE, SOLANA, honest_option, written
+from tests.support.options import EVM, PRICE, SOLANA, make_honest_option, to_wire_steps
 
 pytestmark = pytest.mark.long
 
@@ -21,25 +21,28 @@ KEY, PAIR = Account.from_key(b"\x07" * 32), Keypair.from_seed(b"\x08" * 32)
 NOW = 1_800_000_000
 
 
-def test_lying_server_and_node_get_nothing_beyond_what_was_shown(tmp_path):
-    found = campaign(tmp_path, 400, seed=1)
-    assert found.violations == []
-    assert found.cases == 408
-    # there are signatures of every kind to look at, and most lies are refused
-    assert all(found.signed.values())
-    assert sum(found.signed.values()) < found.cases / 2
+def test_lying_server_and_node_get_nothing_beyond_the_shown_terms(tmp_path):
+    findings = campaign(tmp_path, 400, seed=1)
+    assert findings.violations == []
+    assert findings.cases == 408
+    # signatures of every kind were made, and most lies are refused
+    assert all(findings.signed.values())
+    assert sum(findings.signed.values()) < findings.cases / 2
 
 
 def honest(kind):
-    """A case that was executed as it should be, and what the command shows of it."""
-    case = Case(kind, honest_option(kind, ACCOUNTS, NOW))
+    """Return a case that was executed correctly, and the command's display of it."""
+    case = Case(kind, make_honest_option(kind, ACCOUNTS, NOW))
     option = {"account": case.option["account"], "amount": case.option}
-    actions = [{"type": "walletRpc", "data": one} for one in written(case.option["steps"])]
+    actions = [
+        {"type": "walletRpc", "data": wire_step}
+        for wire_step in to_wire_steps(case.option["steps"])
+    ]
     plan = plan_payment(option, actions, now=NOW)
     shown = [{"step": "sign", "what": what} for what in plan.describe()]
     for step in plan.steps:
         if step.method == "eth_signTypedData_v4":
-            case.outputs.append(signature(step.document()))
+            case.outputs.append(signature(step.to_document()))
         elif step.method == "solana_signTransaction":
             case.outputs.append(SolanaKey(bytes(PAIR)).sign(step))
         else:
@@ -61,7 +64,7 @@ def send(case, to, value, data, **changes):
 
 
 @pytest.mark.parametrize("kind", ["eip3009", "permit2", "direct", "coin", "solana", "solana coin"])
-def test_judge_accepts_honest_signatures_and_finds_a_second_one(kind):
+def test_judge_accepts_honest_signatures_and_detects_a_duplicate(kind):
     case, shown = honest(kind)
     check(case, shown)
     again = case.outputs[-1:]
@@ -72,7 +75,7 @@ def test_judge_accepts_honest_signatures_and_finds_a_second_one(kind):
 
 
 def planted():
-    """Cases in which a blind wallet would have signed what a server asked for."""
+    """Yield cases in which a blind wallet would have signed what a server requested."""
     case, shown = honest("coin")
     to, value, data = plan_call(case)
     case.raws.clear()
@@ -107,7 +110,7 @@ def plan_call(case):
 
 
 @pytest.mark.parametrize(("case", "shown"), [pytest.param(b, c, id=a) for a, b, c in planted()])
-def test_judge_finds_what_a_blind_wallet_signs(case, shown):
+def test_judge_detects_violations_of_a_blind_wallet(case, shown):
     with pytest.raises(Violation):
         check(case, shown)
     assert {EVM, SOLANA} == set(ACCOUNTS)

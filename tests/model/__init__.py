@@ -1,1 +1,1 @@
-"""A payment's life as a small model, and machines that compare the service with it step by step."""
+"""A small model of a payment's life, and state machines that compare the service with it."""

@@ -1,4 +1,4 @@
-"""`python -m tests.model`: a million steps over a fake rail, then some on the embedded chain."""
+"""Run `python -m tests.model`: a million steps on a fake rail, then some on the embedded chain."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ def main() -> int:
     parser.add_argument("--chain-steps", type=int, default=20_000, help="on the embedded chain")
     parser.add_argument("--seed", type=int, default=1, help="of the first chunk")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    wanted = parser.parse_args()
-    for steps, chain in ((wanted.steps, False), (wanted.chain_steps, True)):
+    namespace = parser.parse_args()
+    for steps, chain in ((namespace.steps, False), (namespace.chain_steps, True)):
         if steps <= 0:
             continue
         started = time.monotonic()
-        told = campaign(steps, wanted.seed, wanted.workers, chain=chain)
-        _show("embedded chain" if chain else "fake rail", told, time.monotonic() - started)
-        if told.bad:
+        tally = campaign(steps, namespace.seed, namespace.workers, chain=chain)
+        _show("embedded chain" if chain else "fake rail", tally, time.monotonic() - started)
+        if tally.bad:
             return 1
     return 0
 
 
-def _show(where: str, told: Tally, seconds: float) -> None:
+def _show(where: str, tally: Tally, seconds: float) -> None:
     print(
-        f"{where}: {told.steps:,} steps, {told.calls:,} calls in {seconds:,.0f} s "
-        f"({told.steps / seconds:,.0f} steps/s)"
+        f"{where}: {tally.steps:,} steps, {tally.calls:,} calls in {seconds:,.0f} s "
+        f"({tally.steps / seconds:,.0f} steps/s)"
     )
-    for name, counted in (("steps", told.kinds), ("ends", told.ends)):
+    for name, counted in (("steps", tally.kinds), ("ends", tally.ends)):
         print(f"  {name}: " + ", ".join(f"{kind} {n:,}" for kind, n in counted.most_common()))
-    print(told.bad or "  nothing is wrong", flush=True)
+    print(tally.bad or "  nothing is wrong", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Many runs of the machine, each chunk of them on a fresh service: the long form.
+"""Run the machine many times, in chunks that each use a fresh service: the long form.
 
-A chunk is determined by its seed alone, so that a failure comes again wherever it is run.
+A chunk is determined by its seed alone, so a failure repeats anywhere.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tests.model.machine import machine
 from tests.model.stage import Stage, staged
 
 RUNS, STEPS_A_RUN = 150, 50
-# nothing here is about durability, and a disk would take most of the time
+# durability does not matter here, and a disk would take most of the time
 MEMORY = Path("/dev/shm")
 
 
 @dataclass
 class Tally:
-    """What was done, and the first thing that was wrong."""
+    """The steps done, and the first failure."""
 
     steps: int = 0
     calls: int = 0
@@ -45,7 +45,7 @@ class Tally:
 
 
 def play(stage: Stage, number: int, runs: int, *, shrink: bool = True) -> None:
-    """Runs the machine; AssertionError tells the story of the payment that went wrong."""
+    """Run the machine; AssertionError contains the story of the failed payment."""
     phases = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)
     run_state_machine_as_test(
         seed(number)(machine(stage)),
@@ -63,8 +63,8 @@ def play(stage: Stage, number: int, runs: int, *, shrink: bool = True) -> None:
 
 
 def chunk(number: int, runs: int, chain: bool) -> Tally:
-    """One chunk; a failure is part of the tally."""
-    # that authorizations lapse is what is played here
+    """Run one chunk; a failure is part of the tally."""
+    # lapsed authorizations are expected here
     logging.getLogger("florin_server").setLevel(logging.ERROR)
     where = MEMORY if MEMORY.is_dir() else None
     with (
@@ -74,20 +74,20 @@ def chunk(number: int, runs: int, chain: bool) -> Tally:
         bad = ""
         try:
             play(stage, number, runs)
-        except Exception as error:  # noqa: BLE001  (told to who started the campaign)
+        except Exception as error:  # noqa: BLE001  (reported to the caller of the campaign)
             bad = "".join(traceback.format_exception(error))
         return Tally(stage.steps, stage.calls, stage.kinds, stage.ends, bad)
 
 
 def campaign(steps: int, first_seed: int, workers: int, *, chain: bool) -> Tally:
-    """Chunks, seed by seed, until so many steps are done or one failed."""
-    told, started, number = Tally(), time.monotonic(), first_seed
+    """Run chunks, seed by seed, until `steps` steps are done or one fails."""
+    tally, started, number = Tally(), time.monotonic(), first_seed
     runs = RUNS // 10 if chain else RUNS
     spawning = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=spawning) as pool:
         running: dict[Future[Tally], int] = {}
-        while not told.bad:
-            while len(running) < workers and told.steps < steps:
+        while not tally.bad:
+            while len(running) < workers and tally.steps < steps:
                 running[pool.submit(chunk, number, runs, chain)] = number
                 number += 1
             if not running:
@@ -95,10 +95,10 @@ def campaign(steps: int, first_seed: int, workers: int, *, chain: bool) -> Tally
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 which = running.pop(future)
-                told.add(future.result())
-                pace = told.steps / (time.monotonic() - started)
-                print(f"seed {which}: {told.steps:,} steps, {pace:,.0f}/s", flush=True)
-                if told.bad:
+                tally.add(future.result())
+                pace = tally.steps / (time.monotonic() - started)
+                print(f"seed {which}: {tally.steps:,} steps, {pace:,.0f}/s", flush=True)
+                if tally.bad:
                     print(f"seed {which} fails; it alone: --seed {which} --steps 1", flush=True)
                     break
-    return told
+    return tally

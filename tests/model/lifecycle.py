@@ -1,7 +1,7 @@
-"""What a payment may do, said once more and much shorter: the model that the service is held to.
+"""The model of a payment: its allowed actions, as a short reference for the service.
 
-It knows no code of the service. Every deed tells what the API must answer (None for success) and
-changes the model as the service must change.
+It uses no code of the service. Every method returns the API's expected answer (None for success)
+and changes the model as the service must change.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 SECOND_US = 1_000_000
-# how long after its expiry a signed authorization still holds
+# how long after its expiry a signed authorization remains valid
 GRACE_S = 300
 KEY_TTL_US = 7 * 86_400 * SECOND_US
 
@@ -29,10 +29,10 @@ FINAL = frozenset({"succeeded", "failed", "expired", "cancelled"})
 
 @dataclass(frozen=True)
 class Submission:
-    """What a wallet hands in, and what is wrong with it.
+    """A wallet's outputs, and what is wrong with them.
 
-    `fault`: "" for a good one, "mismatch" for outputs that answer other actions, "bad" for outputs
-    that are unreadable or not valid.
+    `fault` is "" for valid outputs, "mismatch" for outputs that answer other actions, and "bad" for
+    unreadable or invalid outputs.
     """
 
     option_id: str
@@ -41,14 +41,14 @@ class Submission:
     payer: str | None = None
 
 
-# a currency has four digits less than an asset, so that the payment's own rate is exact here
+# a currency has four digits fewer than an asset, so the payment's own rate is exact here
 MINOR_UNITS = 10_000
 REFUNDS_MAX = 20
 
 
 @dataclass(frozen=True)
 class Part:
-    """A refund: what goes back in token units, and the same in the payment's currency."""
+    """A refund, in token units and in the payment's currency."""
 
     id: str
     token: int
@@ -57,7 +57,7 @@ class Part:
 
 @dataclass
 class Life:
-    """One payment. `bound` is the submission that it is bound to, whatever became of it."""
+    """One payment. `bound` is the submission to which it is bound, whatever its result."""
 
     id: str
     value: str
@@ -73,10 +73,10 @@ class Life:
     stalled: bool = False
     simulated: bool = False
     parts: list[Part] = field(default_factory=list)
-    # learned from the first answer that has them; no later one may differ
+    # learned from the first answer that has it; later answers must be equal
     info: dict[str, Any] | None = None
     offers: dict[str, str] = field(default_factory=dict)
-    # the version that all readers have told
+    # the version that all readers have returned
     told_version: int = -1
     story: list[str] = field(default_factory=list)
 
@@ -97,13 +97,13 @@ class Life:
         self.version += 1
 
     def clock(self, now_us: int) -> None:
-        """Whoever looks from `expires_at` on sees an unconfirmed payment expired."""
+        """Expire an unconfirmed payment from `expires_at` on."""
         self.now_us = now_us
         if self.is_open and now_us >= self.expires_at * SECOND_US:
             self._become("expired")
 
     def unpayable(self) -> Refusal | None:
-        """Why nothing can be fetched."""
+        """Return why no action can be fetched, or None."""
         if self.status == "expired":
             return EXPIRED
         return None if self.is_open else WRONG_STATE
@@ -137,7 +137,7 @@ class Life:
         return None
 
     def simulate(self, outcome: str) -> Refusal | None:
-        """A partner's word ends a test payment, or keeps it from ever ending by itself."""
+        """End a test payment as the partner says, or keep it from ending on its own."""
         after = "processing" if outcome == "stall" else outcome
         if self.is_final or (outcome == "cancelled" and not self.is_open):
             return None if self.status == after else WRONG_STATE
@@ -151,19 +151,19 @@ class Life:
 
     @property
     def token_left(self) -> int:
-        """What is left to refund, in token units."""
+        """Return the token units that are left to refund."""
         return int(self.value) * MINOR_UNITS - sum(part.token for part in self.parts)
 
     @property
     def fiat_left(self) -> int:
-        """The most that a refund in the payment's currency can be."""
+        """Return the largest possible refund in the payment's currency."""
         unrefunded = int(self.value) - sum(part.fiat for part in self.parts)
         return min(unrefunded, self.token_left // MINOR_UNITS)
 
     def refund(self, unit: str, value: int) -> Refusal | tuple[int, int]:
-        """Only what was paid can be paid back, in parts or, as the first refund, all of it.
+        """Refund part of what was paid or, as the first refund, all of it.
 
-        Token units and currency of what goes back, if something does.
+        Return the refund's token units and currency amount, or its refusal.
         """
         if self.status != "succeeded":
             return UNPAID
@@ -181,17 +181,17 @@ class Life:
         return value, last if value == left else min(value // MINOR_UNITS, self.fiat_left)
 
     def settle(self, chain_s: int) -> None:
-        """The chain seals what was submitted; a lapsed authorization moves no money."""
+        """Seal what was submitted in a block; a lapsed authorization moves no money."""
         if self.status == "processing" and not self.stalled:
             self._become("succeeded" if chain_s < self.expires_at + GRACE_S else "failed")
 
-    # what the API tells
+    # the API's answers
 
     def told(self) -> dict[str, Any]:
-        """Status, but for `info`."""
+        """Return the expected Status, except `info`."""
         answer: dict[str, Any] = {"status": self.status, "isFinal": self.is_final}
         if not self.is_final:
-            # both chains take a second; what is only simulated is on none
+            # both chains take a second; a simulated payment is on no chain
             chain_ms = 2000 if self.buyer is None else 500
             answer["pollInMs"] = 1000 if self.is_open else chain_ms
         if self.status == "failed":
@@ -207,7 +207,7 @@ class Life:
         }
 
     def detailed(self) -> dict[str, Any]:
-        """The members of Detail that a life changes, and those that it must not."""
+        """Return the members of Detail that a life changes, and those that it must not change."""
         over = self.status == "cancelled"
         return {
             "status": self.status,
@@ -223,14 +223,14 @@ class Life:
 
 
 def stamp(at_us: int) -> str:
-    """A time as answers tell it: to the millisecond."""
+    """Format a time as in answers, to the millisecond."""
     moment = datetime.fromtimestamp(at_us // 1000 / 1000, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @dataclass
 class Key:
-    """What an idempotency key stands for."""
+    """The request bound to an idempotency key."""
 
     body: dict[str, Any]
     answer: dict[str, Any]

@@ -1,4 +1,4 @@
-"""The machine: what can be done to payments, drawn step by step by Hypothesis."""
+"""The state machine: actions on payments, drawn step by step by Hypothesis."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.model.lifecycle import GRACE_S, SECOND_US, Life, Submission
 from tests.model.player import Player
 from tests.model.stage import WALLETS, Stage
 
-# a call over gRPC costs a multiple of one over REST in memory
+# a gRPC call takes several times as long as a REST call in memory
 APIS = st.sampled_from(["rest"] * 15 + ["grpc"])
 TTLS_S = st.sampled_from([None, None, 1, 60, 86_400, 30 * 86_400])
 BUYERS = st.integers(0, WALLETS - 1)
 KEYS = st.sampled_from("ab")
-# a deed is worth more on a payment that can still change
+# an action is more useful on a payment that can still change
 ALIVE = st.sampled_from([True, True, True, False])
-# each that goes on costs every step of the clock and the chain a look at it
+# each open payment is checked at every step of the clock and the chain
 OPEN_MAX, PAYMENTS_MAX = 3, 10
 OUTCOMES = ("succeeded", "failed", "expired", "cancelled", "stall")
 
@@ -41,7 +41,7 @@ FAULTS = {
 
 
 class Lifecycle(RuleBasedStateMachine):
-    """A few payments, and everything that can happen to them. Made by `machine`."""
+    """A few payments, and everything that can happen to them. Created by `machine`."""
 
     stage: Stage
     payments: Bundle[Life] = Bundle("payments")
@@ -82,7 +82,7 @@ class Lifecycle(RuleBasedStateMachine):
     def create_under_a_key(
         self, api: str, ttl_s: int | None, key: str, other: bool
     ) -> Life | MultipleResults[Life]:
-        """With the body that the key was sent with before, or with another."""
+        """Create with the key's earlier body, or with another."""
         body = self.bodies.get(key)
         if body is None or other:
             body = self.bodies[key] = self.player.order(1251, ttl_s)
@@ -95,9 +95,11 @@ class Lifecycle(RuleBasedStateMachine):
         return multiple() if life is None else life
 
     def _alive(self, life: Life, alive: bool) -> Life:
-        """The payment, or the newest that can still change if such a one is wanted."""
+        """Return the payment, or the newest one that can still change if `alive`."""
         if alive and life.is_final:
-            return next((one for one in self.player.lives[::-1] if not one.is_final), life)
+            return next(
+                (each_life for each_life in self.player.lives[::-1] if not each_life.is_final), life
+            )
         return life
 
     @rule(api=APIS, life=payments, alive=ALIVE, buyer=BUYERS)
@@ -112,7 +114,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     @rule(api=APIS, life=payments, alive=ALIVE, buyer=BUYERS, seal=st.booleans())
     def pay(self, api: str, life: Life, alive: bool, buyer: int, seal: bool) -> None:
-        """The whole of what a wallet does, as far as it gets; at times a block follows."""
+        """Pay as far as a wallet gets; sometimes a block follows."""
         life = self._alive(life, alive)
         who = self.stage.buyers[buyer]
         if who.account not in life.offers:
@@ -134,7 +136,7 @@ class Lifecycle(RuleBasedStateMachine):
     def confirm_badly(
         self, api: str, life: Life, alive: bool, other: Life, own: bool, fault: str
     ) -> None:
-        """With outputs that are wrong, for an option of this payment, of another, or of none."""
+        """Confirm with invalid outputs, for an option of this payment, of another, or of none."""
         life = self._alive(life, alive)
         option_id = next(iter((life if own else other).offers.values()), "opt_none")
         outputs, wrong = FAULTS[fault]
@@ -142,7 +144,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     @rule(api=APIS, life=payments)
     def confirm_again(self, api: str, life: Life) -> None:
-        """Exactly what is bound already: a poll, in whatever state."""
+        """Repeat the bound confirm: a poll, in any state."""
         if life.bound is not None:
             self.stage.run(self.player.confirm(api, life, Submission(*life.bound)))
 
@@ -169,7 +171,7 @@ class Lifecycle(RuleBasedStateMachine):
         more=st.sampled_from([0, 0, 0, 1, -1]),
     )
     def refund(self, api: str, life: Life, paid: bool, unit: str, tenths: int, more: int) -> None:
-        """All of a payment, or a share of what is left of it, at times a minor unit beside it."""
+        """Refund all of a payment, or a share of the rest, sometimes plus a minor unit."""
         if paid:
             life = self._succeeded(life)
         self._refund(api, life, unit, tenths, more)
@@ -189,14 +191,17 @@ class Lifecycle(RuleBasedStateMachine):
     def refund_in_parts(
         self, api: str, life: Life, parts: list[tuple[str, int]], unit: str, more: int
     ) -> None:
-        """Several shares, and then all that is left, or a minor unit more than that."""
+        """Refund several shares, then the whole rest, or a minor unit more than that."""
         life = self._succeeded(life)
         for part_unit, tenths in parts:
             self._refund(api, life, part_unit, tenths, 0)
         self._refund(api, life, unit, 10, more)
 
     def _succeeded(self, life: Life) -> Life:
-        return next((one for one in self.player.lives[::-1] if one.status == "succeeded"), life)
+        return next(
+            (each_life for each_life in self.player.lives[::-1] if each_life.status == "succeeded"),
+            life,
+        )
 
     def _refund(self, api: str, life: Life, unit: str, tenths: int, more: int) -> None:
         left = life.fiat_left if unit == "fiat" else life.token_left
@@ -221,14 +226,14 @@ class Lifecycle(RuleBasedStateMachine):
 
     @rule(api=APIS, life=payments, after_us=st.sampled_from([-1, 0, 1]), wake=st.booleans())
     def advance_to_the_expiry(self, api: str, life: Life, after_us: int, wake: bool) -> None:
-        """Onto the moment from which a payment is expired, or right beside it."""
+        """Advance exactly to the moment of expiry, or right next to it."""
         by_us = life.expires_at * SECOND_US + after_us - self.stage.now_us
         if not life.is_final and by_us > 0:
             self.stage.run(self.player.advance(api, by_us, wake=wake))
 
     @rule(api=APIS, life=payments, after_s=st.sampled_from([-1, 0]))
     def advance_to_the_lapse(self, api: str, life: Life, after_s: int) -> None:
-        """Onto the moment from which a signature moves no money any more."""
+        """Advance to the moment from which a signature moves no money."""
         by_us = (life.expires_at + GRACE_S + after_s) * SECOND_US - self.stage.now_us
         if life.status == "processing" and by_us > 0:
             self.stage.run(self.player.advance(api, by_us, wake=True))
@@ -240,7 +245,7 @@ class Lifecycle(RuleBasedStateMachine):
 
 
 def machine(on: Stage) -> type[Lifecycle]:
-    """A machine whose runs share a stage."""
+    """Return a machine class whose runs share a stage."""
 
     class OnStage(Lifecycle):
         stage = on

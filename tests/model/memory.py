@@ -1,6 +1,6 @@
 """The REST API without sockets: requests go straight into the gateway.
 
-Headers, JSON and answers are bytes as on the wire; only the parsing of HTTP itself is left out.
+Headers, JSON and answers are bytes as on the wire; only HTTP parsing is left out.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from florin_gateway.app import Gateway
+from florin_gateway.app import RestGateway
 
-from tests.support.api import Json, Refused, RestApi
+from tests.support.api import ApiCallError, Json, RestApi
 
 
 class MemoryRest(RestApi):
-    """Calls of `RestApi`, answered by a gateway of this process."""
+    """A `RestApi` whose calls are answered by a gateway in this process."""
 
-    def __init__(self, gateway: Gateway, env: dict[str, str]) -> None:
+    def __init__(self, gateway: RestGateway, env: dict[str, str]) -> None:
         self._gateway = gateway
         self.base = "http://127.0.0.1"
         self.merchant = {
@@ -35,7 +35,7 @@ class MemoryRest(RestApi):
         async def receive() -> Any:
             if pending:
                 return pending.pop()
-            # the client stays until it is answered
+            # the client stays until it has its answer
             return await asyncio.get_running_loop().create_future()
 
         async def send(message: Any) -> None:
@@ -45,7 +45,7 @@ class MemoryRest(RestApi):
         status = sent[0]["status"]
         answer = json.loads(b"".join(message["body"] for message in sent[1:]))
         if status >= 400:
-            raise Refused(status, answer)
+            raise ApiCallError(status, answer)
         return answer
 
     async def watch(self, payment_id: str, after: int | None = None) -> AsyncIterator[Json]:
@@ -65,7 +65,7 @@ class MemoryRest(RestApi):
         try:
             head = await messages.get()
             if head["status"] >= 400:
-                raise Refused(head["status"], json.loads((await messages.get())["body"]))
+                raise ApiCallError(head["status"], json.loads((await messages.get())["body"]))
             more = True
             while more:
                 message = await messages.get()

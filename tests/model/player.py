@@ -1,4 +1,4 @@
-"""Does one thing at a time to the service and to the model, and compares what both say."""
+"""Apply one action at a time to the service and to the model, and compare the results."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from tests.support.api import Json
 
 @dataclass
 class _Stream:
-    """A stream that stays open; `heard` is the last version that it told."""
+    """An open stream; `heard` is the last version that it returned."""
 
     events: AsyncIterator[Json]
     heard: int = -1
 
 
 class Player(Readers):
-    """The payments of one run, on a stage that other runs have used before.
+    """The payments of one run, on a stage that earlier runs have used.
 
-    Each deed looks at its payment in every way afterwards; what moves the clock or the chain
-    looks at all payments.
+    Each action checks its payment with every reader afterwards; moves of the clock or the chain
+    check all payments.
     """
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
         stage.runs += 1
         self.run = stage.runs
-        # a run must not depend on what part of a second the one before it ended in
+        # a run must not depend on the part of a second in which the previous run ended
         stage.clock.move(-stage.now_us % SECOND_US, wake=True)
         self.lives: list[Life] = []
         self.keys: dict[str, Key] = {}
@@ -58,17 +58,17 @@ class Player(Readers):
             life.clock(self.stage.now_us)
 
     async def look(self, api: str, life: Life) -> None:
-        """Every reader tells what the model says, and so does who follows the payment."""
+        """Check that every reader, and the payment's stream, agrees with the model."""
         await self.check(api, life)
         stream = self._streams.get(life.id)
         if stream is not None and stream.heard != life.version:
             await self.event(life, stream.events)
             stream.heard = life.version
 
-    # the merchant's deeds
+    # the merchant's actions
 
     def order(self, value: int, ttl_s: int | None) -> Json:
-        """A body that no other order has."""
+        """Return a body that no other order has."""
         body: Json = {
             "amount": {"unit": "iso4217/USD", "value": str(value)},
             "referenceId": f"order-{self.run}-{next(self._numbers)}",
@@ -78,60 +78,60 @@ class Player(Readers):
         return body
 
     async def create(self, api: str, body: Json, key: str | None = None) -> Life | None:
-        """Creates, repeats or fails to; gives the payment if it is a new one."""
+        """Create, repeat or fail; return the payment if it is new."""
         self._step("create")
         now_us = self.stage.now_us
         name = None if key is None else f"{self.run}-{key}"
-        told = await self.ask(self.stage.apis[api].create(body, name))
-        known = self.keys.get(key) if key is not None else None
-        if known is not None and not known.lapsed(now_us):
-            expected: Outcome = known.answer if body == known.body else CONFLICT
-            self.note(known.life, f"{api} create again under {key} {body}")
-            self.same(known.life, "a used key", told, expected)
+        result = await self.ask(self.stage.apis[api].create(body, name))
+        known_key = self.keys.get(key) if key is not None else None
+        if known_key is not None and not known_key.lapsed(now_us):
+            expected: Outcome = known_key.answer if body == known_key.body else CONFLICT
+            self.note(known_key.life, f"{api} create again under {key} {body}")
+            self.same(known_key.life, "a used key", result, expected)
             return None
         if body.get("expiresAt", now_us) * SECOND_US <= now_us:
-            self.same(None, f"create {body}", told, INVALID)
+            self.same(None, f"create {body}", result, INVALID)
             return None
-        if isinstance(told, tuple):
-            self.differ(None, f"create {body}", told, 201)
+        if isinstance(result, tuple):
+            self.differ(None, f"create {body}", result, 201)
         expires_at = body.get("expiresAt", now_us // SECOND_US + 900)
         value, reference = body["amount"]["value"], body["referenceId"]
-        life = Life(told["paymentId"], value, reference, expires_at, now_us)
+        life = Life(result["paymentId"], value, reference, expires_at, now_us)
         self.note(life, f"{api} create {body} key {key}")
         members = {"expiresAt": life.expires_at, "paymentId": life.id, **life.told()}
-        self.same(life, "created", {name: told.get(name) for name in members}, members)
+        self.same(life, "created", {name: result.get(name) for name in members}, members)
         self.lives.append(life)
         if key is not None:
-            self.keys[key] = Key(body, told, now_us, life)
+            self.keys[key] = Key(body, result, now_us, life)
         await self.look(api, life)
         return life
 
     async def cancel(self, api: str, life: Life, by: str) -> None:
-        """`by` is user or merchant."""
+        """Cancel a payment; `by` is user or merchant."""
         self._step("cancel", life)
         calls = self.stage.apis[api]
         call = calls.cancel if by == "user" else calls.merchant_cancel
         self.note(life, f"{api} cancel by {by}")
-        told = await self.ask(call(life.id))
+        result = await self.ask(call(life.id))
         expected: Outcome = life.cancel(by) or life.cancelled()
-        self.same(life, f"cancel by {by}", told, expected)
+        self.same(life, f"cancel by {by}", result, expected)
         await self.look(api, life)
 
     async def simulate(self, api: str, life: Life, outcome: str) -> None:
         self._step("simulate", life)
         self.note(life, f"{api} simulate {outcome}")
-        told = await self.ask(self.stage.apis[api].simulate(life.id, outcome))
+        result = await self.ask(self.stage.apis[api].simulate(life.id, outcome))
         expected = life.simulate(outcome)
-        # what was not with the chain yet may stay behind
+        # a payment not submitted yet can stay behind
         self._waiting.discard(life.id)
         if expected is None:
-            self.status(life, "simulate", told)
+            self.status(life, "simulate", result)
         else:
-            self.same(life, f"simulate {outcome}", told, expected)
+            self.same(life, f"simulate {outcome}", result, expected)
         await self.look(api, life)
 
     async def refund(self, api: str, life: Life, unit: str = "", value: int = 0) -> None:
-        """Refund all of it, or so much of a unit: token, fiat or other; then send it again."""
+        """Refund all, or an amount in a unit (token, fiat or other); then repeat the request."""
         self._step("refund", life)
         self.note(life, f"{api} refund {unit} {value}")
         amount = None
@@ -140,52 +140,52 @@ class Player(Readers):
             units = {"token": token, "fiat": "iso4217/USD", "other": "iso4217/EUR"}
             amount = {"unit": units[unit], "value": str(value)}
         call, key = self.stage.apis[api].refund, f"refund-{self.run}-{next(self._numbers)}"
-        told = await self.ask(call(life.id, key, amount))
+        result = await self.ask(call(life.id, key, amount))
         expected = life.refund(unit, value)
         if isinstance(expected[1], str):
-            self.same(life, "refund", told, expected)
-        elif isinstance(told, tuple):
-            self.differ(life, "refund", told, 200)
+            self.same(life, "refund", result, expected)
+        elif isinstance(result, tuple):
+            self.differ(life, "refund", result, 200)
         else:
-            self.same(life, "the payment of the refund", told["paymentId"], life.id)
-            part = Part(told["refundId"], int(expected[0]), expected[1])
+            self.same(life, "the payment of the refund", result["paymentId"], life.id)
+            part = Part(result["refundId"], int(expected[0]), expected[1])
             life.parts.append(part)
-            moved = (int(told["amount"]["value"]), int(told["paymentAmount"]["value"]))
+            moved = (int(result["amount"]["value"]), int(result["paymentAmount"]["value"]))
             self.same(life, "what a refund gives back", moved, (part.token, part.fiat))
-            self.same(life, "a repeated refund", await self.ask(call(life.id, key, amount)), told)
+            self.same(life, "a repeated refund", await self.ask(call(life.id, key, amount)), result)
         await self.look(api, life)
 
-    # the wallet's deeds
+    # the wallet's actions
 
     async def options(self, api: str, life: Life, buyer: Buyer) -> None:
-        """A wallet asks what it can pay with; an option is told once and for all."""
+        """List the options of a wallet; an option never changes."""
         self._step("options", life)
         self.note(life, f"{api} options for {buyer.account}")
-        told = await self.ask(self.stage.apis[api].options(life.id, [buyer.account, "nonsense"]))
+        result = await self.ask(self.stage.apis[api].options(life.id, [buyer.account, "nonsense"]))
         if life.status == "expired":
-            self.same(life, "options", told, EXPIRED)
-        elif isinstance(told, tuple):
-            self.differ(life, "options", told, 200)
+            self.same(life, "options", result, EXPIRED)
+        elif isinstance(result, tuple):
+            self.differ(life, "options", result, 200)
         elif life.is_open:
-            self.same(life, "the number of options", len(told["options"]), 1)
-            (option,) = told["options"]
+            self.same(life, "the number of options", len(result["options"]), 1)
+            (option,) = result["options"]
             self.same(life, "the option's account", option["account"], buyer.account)
-            known = life.offers.setdefault(buyer.account, option["id"])
-            self.same(life, "the option", option, self.told.setdefault(known, option))
+            existing = life.offers.setdefault(buyer.account, option["id"])
+            self.same(life, "the option", option, self.told.setdefault(existing, option))
         else:
-            self.same(life, "options", told["options"], [])
+            self.same(life, "options", result["options"], [])
         await self.look(api, life)
 
     async def fetch(self, api: str, life: Life, option_id: str, data: str) -> None:
         self._step("fetch", life)
         self.note(life, f"{api} fetch {option_id} {data!r}")
-        told = await self.ask(self.stage.apis[api].fetch(life.id, option_id, data))
+        result = await self.ask(self.stage.apis[api].fetch(life.id, option_id, data))
         expected: Outcome | None = life.unpayable()
         if expected is None and (data or option_id not in life.offers.values()):
             expected = UNKNOWN
         if expected is None:
             expected = {"actions": self.told[option_id]["actions"]}
-        self.same(life, "fetch", told, expected)
+        self.same(life, "fetch", result, expected)
         await self.look(api, life)
 
     async def confirm(self, api: str, life: Life, sent: Submission) -> None:
@@ -194,17 +194,17 @@ class Player(Readers):
         was_open = life.is_open
         expected = life.confirm(sent)
         outputs = list(sent.outputs)
-        told = await self.ask(self.stage.apis[api].confirm(life.id, sent.option_id, outputs))
+        result = await self.ask(self.stage.apis[api].confirm(life.id, sent.option_id, outputs))
         if expected is None:
-            self.status(life, "confirm", told)
+            self.status(life, "confirm", result)
         else:
-            self.same(life, "confirm", told, expected)
+            self.same(life, "confirm", result, expected)
         if was_open and life.status == "processing":
             self._waiting.add(life.id)
         await self.look(api, life)
 
     async def follow(self, api: str, life: Life) -> None:
-        """Opens a stream that must tell every change from now on."""
+        """Open a stream that must return every later change."""
         self._step("follow", life)
         self.note(life, f"{api} follows")
         if life.id not in self._streams:
@@ -212,19 +212,19 @@ class Player(Readers):
         await self.look(api, life)
 
     async def poll(self, life: Life) -> None:
-        """A long poll of a payment that is over is answered at once."""
+        """Check that a long poll of an ended payment is answered at once."""
         self._step("poll", life)
         path = f"/v1/gateway/payment/{life.id}/status?maxPollMs=25000"
         if life.is_final:
             rest = self.stage.rest
             self.status(life, "a long poll", await self.ask(rest.call("GET", path, rest.wallet)))
 
-    # what happens to everybody
+    # events for all payments
 
     async def advance(self, api: str, by_us: int, *, wake: bool) -> None:
-        """Lets time pass; who sleeps on the clock may or may not notice."""
+        """Advance the clock; sleepers may or may not notice."""
         self._step("advance")
-        # a settler that is late would meet a chain of another time
+        # a late settler would meet a chain of another time
         await self.submitted()
         self.stage.clock.move(by_us, wake=wake)
         for life in self.lives:
@@ -233,7 +233,7 @@ class Player(Readers):
         await self._look_around(api)
 
     async def settle(self, api: str) -> None:
-        """The chain seals a block, and the service learns of it."""
+        """Seal a block, and let the service learn of it."""
         self._step("settle")
         await self.submitted()
         busy = [life for life in self.lives if life.status == "processing" and not life.stalled]
@@ -248,7 +248,7 @@ class Player(Readers):
         await self._look_around(api)
 
     async def _look_around(self, api: str) -> None:
-        """Looks at all that can still change, and at those that are over: all, or one in turn."""
+        """Check all payments that can still change, and the ended ones: all, or one in turn."""
         over = [life for life in self.lives if life.is_final and life.told_version == life.version]
         if over and not self.stage.thorough:
             over = [over[self._turn % len(over)]]
@@ -260,7 +260,7 @@ class Player(Readers):
             await self.look(api, life)
 
     async def submitted(self) -> None:
-        """Waits until everything that was accepted is with the chain."""
+        """Wait until every accepted payment is submitted to the chain."""
         waiting, self._waiting = self._waiting, set()
         missing = await self.stage.outbox.all_of(waiting, self.stage.patience_s)
         for life in self.lives:
@@ -268,22 +268,22 @@ class Player(Readers):
                 self.differ(life, "the settler", "nothing", "a transaction")
 
     async def _end(self, api: str, life: Life) -> Json:
-        """The last state that a stream tells."""
+        """Return the last state of a stream."""
         state: Json = {}
         try:
             async with asyncio.timeout(self.stage.patience_s):
-                async for told in self.stage.apis[api].watch(life.id):
-                    state = told
+                async for result in self.stage.apis[api].watch(life.id):
+                    state = result
         except TimeoutError:
             self.differ(life, "a stream does not end", state, "a final state")
         state.pop("version")
         return state
 
     async def close(self) -> None:
-        """Ends what the run has open, after a last look at everything."""
+        """Check everything once more, and close what the run has open."""
         try:
             await self.submitted()
-            # what differs once will do so again
+            # a difference would only be found again
             for life in [] if self.failed else self.lives:
                 await self.look("rest", life)
                 self.stage.ends[life.status] += 1

@@ -1,4 +1,4 @@
-"""A rail whose chain is the test: what a wallet must return and when a block comes is said here.
+"""A rail whose chain is the test, which sets the outputs of wallets and the time of blocks.
 
 Everything above it (flows, store, settler, protocols) is the service's own.
 """
@@ -12,26 +12,32 @@ from collections.abc import Collection, Mapping, Sequence
 
 from florin_server.clock import Clock
 from florin_server.domain.accounts.destinations import AssetAccount
-from florin_server.domain.caip import canonical_account
-from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payments.payment import Action, FreeNonce, Option, Payment, ResolvedBuild
-from florin_server.domain.settlement.chain_txs import Accepted, ChainTx, PayerKind, Share
-from florin_server.pricing.prices import Quote
+from florin_server.domain.caip import canonicalize_account
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.payments.payment import (
+    Action,
+    FreeNonce,
+    Payment,
+    PaymentOption,
+    ResolvedBuild,
+)
+from florin_server.domain.settlement.chain_txs import ChainTx, GasShare, PayerKind, SettlementItem
+from florin_server.pricing.prices import PriceQuote
 from florin_server.rails.pace import PaceMeter
 from florin_server.rails.types import (
     Asset,
     BlockView,
-    Commitment,
-    Fact,
-    Glance,
-    Head,
-    Mined,
+    ChainFact,
+    ChainHead,
+    GasShortage,
+    HeadUpdate,
+    MinedTransaction,
     NodeState,
-    Paid,
-    Payable,
-    SeenHead,
-    Shortage,
-    Signed,
+    ObservedHead,
+    OptionCommitment,
+    PayableAsset,
+    SettlementEvent,
+    SignedTransaction,
     Split,
 )
 
@@ -48,13 +54,13 @@ def _hash(*parts: object) -> str:
 
 
 def signature(option_id: str) -> str:
-    """The one output that pays an option."""
+    """Return the one output that pays an option."""
     half = _hash("signature", option_id)[2:]
     return f"0x{half}{half}1b"
 
 
 class FakeRail:
-    """One chain in memory. A block is sealed by `mine` only, at the clock's time."""
+    """A chain in memory. Only `mine` seals blocks, at the clock's time."""
 
     live = False
     open_max = 16
@@ -63,11 +69,11 @@ class FakeRail:
     eta_s = 1
     agreement = 1
     disagreement = ""
-    stalled = ""
+    stall_problem = ""
     chain_id = CHAIN
     senders = (SENDER,)
     treasury = f"{CHAIN}:{SENDER}"
-    reserved: Mapping[str, str] = {}
+    reserved_accounts: Mapping[str, str] = {}
     native_asset = f"{CHAIN}/slip44:60"
     pegs: Mapping[str, str | None] = {ASSET: "USD"}
     payouts = None
@@ -78,9 +84,9 @@ class FakeRail:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.pace = PaceMeter()
-        # it plays every role that it has by itself
+        # one object has all roles
         self.offers = self.terms = self.verifier = self.relay = self.observer = self.nodes = self
-        self.blocks = self.direct = self.account_nonces = self.gas = self
+        self.blocks = self.direct_settlement = self.account_nonces = self.gas = self
         self.assets: Mapping[str, Asset] = {
             ASSET: Asset(
                 id=ASSET,
@@ -96,10 +102,10 @@ class FakeRail:
                 network_name="Test chain",
             )
         }
-        self._signed: dict[bytes, tuple[int, tuple[Accepted, ...], str]] = {}
+        self._signed: dict[bytes, tuple[int, tuple[SettlementItem, ...], str]] = {}
         self._pool: dict[bytes, None] = {}
-        self._mined: dict[str, Mined] = {}
-        self._paid: dict[str, Paid] = {}
+        self._mined: dict[str, MinedTransaction] = {}
+        self._paid: dict[str, SettlementEvent] = {}
         self._sealed = 0
         self._sealed_blocks = [BlockView(0, _hash("block", 0), _hash("none"), self._now(), (), ())]
 
@@ -107,28 +113,32 @@ class FakeRail:
         return self._clock.now_us() // 1_000_000
 
     def mine(self) -> None:
-        """Seals a block of all that was broadcast; what has lapsed moves no money in it."""
+        """Seal a block of all broadcast transactions; lapsed ones move no money."""
         number = len(self._sealed_blocks)
         block_hash = _hash("block", number)
-        paid: list[Paid] = []
-        mined: list[Mined] = []
+        paid: list[SettlementEvent] = []
+        mined: list[MinedTransaction] = []
         for raw in self._pool:
             _, items, tx_hash = self._signed[raw]
-            mined.append(Mined(tx_hash, number, block_hash, success=True, gas_cost=0))
+            mined.append(MinedTransaction(tx_hash, number, block_hash, success=True, gas_cost=0))
             options = [item.option for item in items if self._now() < _until(item.option)]
             paid += [self._event(option, tx_hash, number, block_hash) for option in options]
         self._sealed += len(self._pool)
         self._pool.clear()
-        self._mined.update((one.tx_hash, one) for one in mined)
-        self._paid.update((one.ref, one) for one in paid)
+        self._mined.update(
+            (mined_transaction.tx_hash, mined_transaction) for mined_transaction in mined
+        )
+        self._paid.update((event.ref, event) for event in paid)
         parent = self._sealed_blocks[-1].hash
         view = BlockView(number, block_hash, parent, self._now(), tuple(paid), tuple(mined))
         self._sealed_blocks.append(view)
 
-    def _event(self, option: Option, tx_hash: str, number: int, block_hash: str) -> Paid:
-        split = self.split(option)
-        return Paid(
-            ref=self.reference(option),
+    def _event(
+        self, option: PaymentOption, tx_hash: str, number: int, block_hash: str
+    ) -> SettlementEvent:
+        split = self.get_split(option)
+        return SettlementEvent(
+            ref=self.get_reference(option),
             tx_hash=tx_hash,
             block_number=number,
             block_hash=block_hash,
@@ -144,10 +154,10 @@ class FakeRail:
     async def start(self) -> None:
         pass
 
-    async def problems(self) -> tuple[str, ...]:
+    async def list_problems(self) -> tuple[str, ...]:
         return ()
 
-    def states(self) -> Sequence[NodeState]:
+    def list_states(self) -> Sequence[NodeState]:
         return ()
 
     @property
@@ -155,7 +165,7 @@ class FakeRail:
         return {}
 
     async def wait_for_block(self, waiter: str = "") -> None:
-        # the test tells when there is something to look at; this is for turns that came to nothing
+        # the test signals new work; this pause is for turns without a result
         await asyncio.sleep(_TURN_S)
 
     def depth_of(self, asset: str, value: int) -> int:
@@ -164,60 +174,64 @@ class FakeRail:
     def extra_wait_s(self, asset: str, value: int) -> int:
         return 0
 
-    async def agreed(self, facts: Collection[Fact]) -> Mapping[Fact, bool]:
+    async def confirm_facts(self, facts: Collection[ChainFact]) -> Mapping[ChainFact, bool]:
         return dict.fromkeys(facts, True)
 
-    def list_seen(self) -> Sequence[SeenHead]:
+    def list_observed_heads(self) -> Sequence[ObservedHead]:
         return ()
 
-    async def restore_seen(self, heads: Sequence[SeenHead]) -> None:
+    async def restore_observed_heads(self, heads: Sequence[ObservedHead]) -> None:
         assert not heads, "nothing was kept"
 
-    async def glance(self, since: int) -> Glance:
+    async def poll_head(self, since: int) -> HeadUpdate:
         newest = self._sealed_blocks[-1]
-        quiet = not any(one.paid for one in self._sealed_blocks[since + 1 :])
-        return Glance(await self.head(), newest.parent_hash, quiet)
+        quiet = not any(block.events for block in self._sealed_blocks[since + 1 :])
+        return HeadUpdate(await self.get_head(), newest.parent_hash, quiet)
 
-    def is_deep(self, paid: Paid, head: int) -> bool:
+    def is_deep(self, paid: SettlementEvent, head: int) -> bool:
         return True
 
-    async def replaced(self, number: int, block_hash: str) -> bool:
+    async def is_replaced(self, number: int, block_hash: str) -> bool:
         return True
 
-    async def shortages(self) -> tuple[Shortage, ...]:
+    async def list_shortages(self) -> tuple[GasShortage, ...]:
         return ()
 
     async def close(self) -> None:
         pass
 
-    def payer(self, account: str) -> str | None:
-        return canonical_account(account) if account.startswith(CHAIN + ":0x") else None
+    def find_payer(self, account: str) -> str | None:
+        return canonicalize_account(account) if account.startswith(CHAIN + ":0x") else None
 
-    async def payable(
-        self, payers: Sequence[str], prices: Mapping[str, int], by_hand: Collection[str] = ()
-    ) -> list[Payable]:
-        return [Payable(payer, asset) for payer in payers for asset in prices]
+    async def list_payable(
+        self, payers: Sequence[str], prices: Mapping[str, int], manual_payers: Collection[str] = ()
+    ) -> list[PayableAsset]:
+        return [PayableAsset(payer, asset) for payer in payers for asset in prices]
 
-    async def obstacle(
-        self, asset: Asset, value: int, split: Split, openable: Collection[AssetAccount] = ()
+    async def check_receivable(
+        self,
+        asset: Asset,
+        value: int,
+        split: Split,
+        openable_accounts: Collection[AssetAccount] = (),
     ) -> str | None:
         return None
 
-    def offer(
+    def build_option(
         self,
         payment: Payment,
         account: str,
-        means: Payable,
+        payable: PayableAsset,
         asset: Asset,
         value: int,
         split: Split,
         now_us: int,
-        quote: Quote | None = None,
-    ) -> Option:
-        payer = means.payer
+        quote: PriceQuote | None = None,
+    ) -> PaymentOption:
+        payer = payable.payer
         option_id = "opt_" + _hash(payment.id, payer, asset.id, value)[2:34]
         params = json.dumps([payer.rpartition(":")[2], json.dumps({"option": option_id})])
-        return Option(
+        return PaymentOption(
             id=option_id,
             payment_id=payment.id,
             account=account,
@@ -239,124 +253,144 @@ class FakeRail:
             reference=_hash("reference", option_id),
         )
 
-    async def build(
+    async def resolve_build(
         self,
-        option: Option,
-        issued: Sequence[ResolvedBuild],
+        option: PaymentOption,
+        resolved_builds: Sequence[ResolvedBuild],
         now_us: int,
-        spare: FreeNonce | None = None,
-        openable: Collection[AssetAccount] = (),
+        free_nonce: FreeNonce | None = None,
+        openable_accounts: Collection[AssetAccount] = (),
     ) -> ResolvedBuild | None:
         raise AssertionError("every action is inline")
 
-    def is_direct(self, option: Option) -> bool:
+    def is_direct(self, option: PaymentOption) -> bool:
         return False
 
-    def plausible(
-        self, option: Option, issued: Sequence[ResolvedBuild], outputs: Sequence[str]
+    def is_plausible(
+        self,
+        option: PaymentOption,
+        resolved_builds: Sequence[ResolvedBuild],
+        outputs: Sequence[str],
     ) -> bool | None:
         return list(outputs) == [json.dumps(signature(option.id))] or None
 
     async def verify(
-        self, option: Option, issued: Sequence[ResolvedBuild], outputs: Sequence[str]
+        self,
+        option: PaymentOption,
+        resolved_builds: Sequence[ResolvedBuild],
+        outputs: Sequence[str],
     ) -> PayerKind:
-        if [json.loads(one) for one in outputs] != [signature(option.id)]:
+        if [json.loads(output) for output in outputs] != [signature(option.id)]:
             reason = {"reason": "signature_mismatch"}
-            raise FlorinError(Code.INVALID_PARAMS, "The signature is not good", details=reason)
+            raise ApiError(ErrorCode.INVALID_PARAMS, "The signature is not good", details=reason)
         return PayerKind.KEY
 
-    def reference(self, option: Option) -> str:
+    def get_reference(self, option: PaymentOption) -> str:
         return str(option.terms["ref"])
 
-    def split(self, option: Option) -> Split:
+    def get_split(self, option: PaymentOption) -> Split:
         return Split(str(option.terms["dest"]), None, 0, bool(option.terms["settled"]))
 
-    def commitment(self, option: Option) -> Commitment:
-        return Commitment(None, str(option.terms["dest"]), None, None)
+    def get_commitment(self, option: PaymentOption) -> OptionCommitment:
+        return OptionCommitment(None, str(option.terms["dest"]), None, None)
 
-    def last_second(self, option: Option) -> int | None:
+    def find_last_second(self, option: PaymentOption) -> int | None:
         return None
 
-    def proves(self, option: Option, paid: Paid) -> bool:
-        return paid.ref == self.reference(option) and paid.value == option.value
+    def is_proven(self, option: PaymentOption, event: SettlementEvent) -> bool:
+        return event.ref == self.get_reference(option) and event.value == option.value
 
-    def resembles(self, option: Option, paid: Paid) -> bool:
+    def is_resembled(self, option: PaymentOption, event: SettlementEvent) -> bool:
         return False
 
-    def batches(self, items: Sequence[Accepted]) -> list[Sequence[Accepted]]:
+    def split_into_batches(self, items: Sequence[SettlementItem]) -> list[Sequence[SettlementItem]]:
         return [items] if items else []
 
-    async def look(self, items: Sequence[Accepted]) -> list[Accepted]:
+    async def refresh_payers(self, items: Sequence[SettlementItem]) -> list[SettlementItem]:
         return list(items)
 
-    async def had_too_little_gas(self, item, had) -> bool:
+    async def is_short_of_gas(self, item, gas_share) -> bool:
         return False
 
-    def share(self, item: Accepted) -> Share:
-        return Share(PayerKind.KEY, 0)
+    def get_gas_share(self, item: SettlementItem) -> GasShare:
+        return GasShare(PayerKind.KEY, 0)
 
-    async def simulate(self, items: Sequence[Accepted], sender: str | None = None) -> list[bool]:
+    async def simulate(
+        self, items: Sequence[SettlementItem], sender: str | None = None
+    ) -> list[bool]:
         return [self._now() < _until(item.option) for item in items]
 
-    async def next_nonce(self, sender: str) -> int:
+    async def get_next_nonce(self, sender: str) -> int:
         return self._sealed + len(self._pool)
 
-    async def sign(self, sender: str, nonce: int, items: Sequence[Accepted]) -> Signed:
+    async def sign(
+        self, sender: str, nonce: int, items: Sequence[SettlementItem]
+    ) -> SignedTransaction:
         tx_hash = _hash("transaction", nonce, [item.payment.id for item in items])
         raw = tx_hash.encode()
         self._signed[raw] = (nonce, tuple(items), tx_hash)
-        return Signed(raw, tx_hash)
+        return SignedTransaction(raw, tx_hash)
 
-    async def fill(self, sender: str, nonce: int) -> Signed:
+    async def sign_noop(self, sender: str, nonce: int) -> SignedTransaction:
         return await self.sign(sender, nonce, ())
 
-    async def bump(self, tx: ChainTx) -> Signed:
+    async def bump_fee(self, tx: ChainTx) -> SignedTransaction:
         raise AssertionError("the next block takes all that was sent")
 
     async def broadcast(self, raw: bytes) -> None:
         if self._signed[raw][2] not in self._mined:
             self._pool[raw] = None
 
-    async def knows(self, tx_hash: str) -> bool:
+    async def has_transaction(self, tx_hash: str) -> bool:
         return tx_hash in self._mined or tx_hash.encode() in self._pool
 
-    async def nonce_used(self, sender: str, nonce: int) -> bool:
+    async def is_nonce_used(self, sender: str, nonce: int) -> bool:
         return nonce < self._sealed
 
-    async def head(self) -> Head:
+    async def get_head(self) -> ChainHead:
         newest = self._sealed_blocks[-1]
-        return Head(newest.number, newest.hash, newest.time)
+        return ChainHead(newest.number, newest.hash, newest.time)
 
-    async def block(self, number: int) -> BlockView | None:
+    async def find_block(self, number: int) -> BlockView | None:
         return self._sealed_blocks[number] if number < len(self._sealed_blocks) else None
 
-    async def mined(self, tx_hashes: Sequence[str]) -> dict[str, Mined]:
-        return {one: self._mined[one] for one in tx_hashes if one in self._mined}
+    async def find_mined(self, tx_hashes: Sequence[str]) -> dict[str, MinedTransaction]:
+        return {tx_hash: self._mined[tx_hash] for tx_hash in tx_hashes if tx_hash in self._mined}
 
-    async def paid(self, references: Sequence[str], from_block: int) -> list[Paid]:
-        found = [self._paid[one] for one in references if one in self._paid]
-        return [one for one in found if one.block_number >= from_block]
+    async def list_settlement_events(
+        self, references: Sequence[str], from_block: int
+    ) -> list[SettlementEvent]:
+        events = [self._paid[reference] for reference in references if reference in self._paid]
+        return [event for event in events if event.block_number >= from_block]
 
-    async def holdings(self, places: Collection[tuple[str, str]], least: int) -> dict:
-        return dict.fromkeys(places, 0)
+    async def read_holdings(
+        self, asset_accounts: Collection[tuple[str, str]], min_block: int
+    ) -> dict:
+        return dict.fromkeys(asset_accounts, 0)
 
-    async def paid_between(self, first: int, last: int) -> list[Paid]:
-        return [one for one in self._paid.values() if first <= one.block_number <= last]
+    async def list_settlement_events_between(self, first: int, last: int) -> list[SettlementEvent]:
+        return [event for event in self._paid.values() if first <= event.block_number <= last]
 
-    async def find(self, items: Sequence[Accepted]) -> list[Paid]:
-        return await self.paid([self.reference(item.option) for item in items], 0)
+    async def find_settlement_events(
+        self, items: Sequence[SettlementItem]
+    ) -> list[SettlementEvent]:
+        return await self.list_settlement_events(
+            [self.get_reference(item.option) for item in items], 0
+        )
 
-    async def cannot_be_mined(self, tx: ChainTx, issued: Sequence[ResolvedBuild]) -> bool:
-        return await self.nonce_used(tx.sender, tx.nonce)
+    async def cannot_be_mined(self, tx: ChainTx, resolved_builds: Sequence[ResolvedBuild]) -> bool:
+        return await self.is_nonce_used(tx.sender, tx.nonce)
 
-    async def is_paid(self, option: Option) -> bool:
+    async def is_paid(self, option: PaymentOption) -> bool:
         return False
 
-    async def unpayable_reason(self, item: Accepted, issued: Sequence[ResolvedBuild]) -> str | None:
-        if self.reference(item.option) in self._paid:
+    async def find_unpayable_reason(
+        self, item: SettlementItem, resolved_builds: Sequence[ResolvedBuild]
+    ) -> str | None:
+        if self.get_reference(item.option) in self._paid:
             return "used"
         return "lapsed" if self._sealed_blocks[-1].time >= _until(item.option) else None
 
 
-def _until(option: Option) -> int:
+def _until(option: PaymentOption) -> int:
     return int(str(option.terms["until"]))

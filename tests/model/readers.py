@@ -1,4 +1,4 @@
-"""Everybody who can look at a payment; all of them must see what the model says."""
+"""All readers of a payment; each must agree with the model."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from typing import Any, NoReturn
 
 from tests.model.lifecycle import EXPIRED, MINOR_UNITS, SECOND_US, Life, Part, Refusal
 from tests.model.stage import START_US, Stage
-from tests.support.api import Json, Refused
+from tests.support.api import ApiCallError, Json
 
 Outcome = Json | Refusal
 STORY_LINES_MAX = 60
 
 
 class Readers:
-    """Compares what a stage's service tells with a model, and tells the story if they differ."""
+    """Readers that compare a stage's service with a model, and report the story of a difference."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.failed = False
         self._turn = 0
 
-    # telling
+    # reports
 
     def note(self, life: Life, what: str) -> None:
         after_s = (self.stage.now_us - START_US) / SECOND_US
         life.story.append(f"{after_s:16.6f} s  {what}")
 
-    def differ(self, life: Life | None, what: str, told: object, expected: object) -> NoReturn:
+    def differ(self, life: Life | None, what: str, result: object, expected: object) -> NoReturn:
         self.failed = True
-        lines = [what, f"  told     {told}", f"  expected {expected}"]
+        lines = [what, f"  told     {result}", f"  expected {expected}"]
         if life is not None:
             now_s = (life.expires_at * SECOND_US - START_US) / SECOND_US
             lines.append(f"  of {life.id}, {life.status}, version {life.version}")
@@ -38,23 +38,23 @@ class Readers:
             lines += [f"  {line}" for line in life.story[-STORY_LINES_MAX:]]
         raise AssertionError("\n".join(lines))
 
-    def same(self, life: Life | None, what: str, told: object, expected: object) -> None:
-        if told != expected:
-            self.differ(life, what, told, expected)
+    def same(self, life: Life | None, what: str, result: object, expected: object) -> None:
+        if result != expected:
+            self.differ(life, what, result, expected)
 
     async def ask(self, call: Awaitable[Json]) -> Outcome:
         self.stage.calls += 1
         try:
             return await call
-        except Refused as refused:
+        except ApiCallError as refused:
             return refused.http, refused.code
 
-    # looking
+    # checks
 
     async def check(self, api: str, life: Life) -> None:
-        """Looks at a payment, each time in another order.
+        """Check a payment, with the readers in another order each time.
 
-        In every way if the stage is thorough or the payment has changed, else in two ways.
+        Use all readers if the stage is thorough or the payment has changed, otherwise two.
         """
         life.clock(self.stage.now_us)
         calls = self.stage.apis[api]
@@ -78,7 +78,7 @@ class Readers:
         if life.version == life.told_version and not self.stage.thorough:
             looks = looks[:2]
         if api == "rest":
-            # answered in this process: waiting for one after the other costs nothing
+            # the calls are answered in this process, so sequential waits cost nothing
             for look in looks:
                 await look()
         else:
@@ -88,13 +88,13 @@ class Readers:
     async def _status(self, life: Life, what: str, call: Awaitable[Json]) -> None:
         self.status(life, what, await self.ask(call))
 
-    def status(self, life: Life, what: str, told: Any) -> None:
-        """Compares a Status; learns the effect from the first that has it."""
-        if isinstance(told, tuple):
-            self.differ(life, what, told, life.told())
+    def status(self, life: Life, what: str, result: Any) -> None:
+        """Compare a Status; learn the effect from the first that has it."""
+        if isinstance(result, tuple):
+            self.differ(life, what, result, life.told())
         if life.status == "succeeded" and life.info is None:
-            life.info = self._effect(life, told["info"])
-        self.same(life, what, told, {**life.told(), "info": life.info})
+            life.info = self._effect(life, result["info"])
+        self.same(life, what, result, {**life.told(), "info": life.info})
 
     def _effect(self, life: Life, info: Any) -> Json:
         if not info or not info["txId"]:
@@ -107,27 +107,31 @@ class Readers:
         return effect
 
     async def _detail(self, life: Life, call: Awaitable[Json]) -> None:
-        told = await self.ask(call)
-        if isinstance(told, tuple):
-            self.differ(life, "detail", told, 200)
+        result = await self.ask(call)
+        if isinstance(result, tuple):
+            self.differ(life, "detail", result, 200)
         if life.status == "succeeded" and life.info is None:
-            life.info = self._effect(life, told["info"])
+            life.info = self._effect(life, result["info"])
         expected = life.detailed()
-        self.same(life, "detail", {name: told.get(name) for name in expected}, expected)
-        self.same(life, "amount", told["amount"]["value"], life.value)
-        self._refunds(life, told)
-        self._buyer(life, told)
+        self.same(life, "detail", {name: result.get(name) for name in expected}, expected)
+        self.same(life, "amount", result["amount"]["value"], life.value)
+        self._refunds(life, result)
+        self._buyer(life, result)
 
-    def _refunds(self, life: Life, told: Json) -> None:
-        """The refunds of a payment are those of the model, and together no more than was paid."""
+    def _refunds(self, life: Life, result: Json) -> None:
+        """Check that the refunds equal the model's, and do not exceed the payment."""
         parts = [
-            Part(one["refundId"], int(one["amount"]["value"]), int(one["paymentAmount"]["value"]))
-            for one in told["refunds"]
+            Part(
+                refund["refundId"],
+                int(refund["amount"]["value"]),
+                int(refund["paymentAmount"]["value"]),
+            )
+            for refund in result["refunds"]
         ]
         self.same(life, "the refunds", parts, life.parts)
-        newest = told["refunds"][-1] if parts else None
-        self.same(life, "the newest refund", told["refund"], newest)
-        totals = told.get("refunded")
+        newest = result["refunds"][-1] if parts else None
+        self.same(life, "the newest refund", result["refund"], newest)
+        totals = result.get("refunded")
         if not parts:
             self.same(life, "what is refunded", totals, None)
             return
@@ -146,42 +150,42 @@ class Readers:
             self.differ(life, "what is refunded", parts, "no more than was paid")
 
     async def _info(self, life: Life, call: Awaitable[Json]) -> None:
-        told = await self.ask(call)
-        if isinstance(told, tuple):
-            self.differ(life, "info", told, 200)
-        self._info_is(life, told)
+        result = await self.ask(call)
+        if isinstance(result, tuple):
+            self.differ(life, "info", result, 200)
+        self._info_is(life, result)
 
-    def _info_is(self, life: Life, told: Json) -> None:
+    def _info_is(self, life: Life, result: Json) -> None:
         expected = {
             "paymentId": life.id,
             "status": life.status,
             "isFinal": life.is_final,
             "expiresAt": life.expires_at,
         }
-        self.same(life, "info", {name: told.get(name) for name in expected}, expected)
-        self._buyer(life, told)
+        self.same(life, "info", {name: result.get(name) for name in expected}, expected)
+        self._buyer(life, result)
 
-    def _buyer(self, life: Life, told: Json) -> None:
-        buyer = told["buyer"] and told["buyer"]["accountCaip10"]
+    def _buyer(self, life: Life, result: Json) -> None:
+        buyer = result["buyer"] and result["buyer"]["accountCaip10"]
         self.same(life, "the buyer", buyer, life.buyer)
 
     async def _options(self, life: Life, call: Awaitable[Json]) -> None:
-        """Options for no account at all: what is left is what they tell of the payment."""
-        told = await self.ask(call)
+        """Request options for no account: only the payment's data is left."""
+        result = await self.ask(call)
         if life.status == "expired":
-            self.same(life, "options", told, EXPIRED)
+            self.same(life, "options", result, EXPIRED)
             return
-        if isinstance(told, tuple):
-            self.differ(life, "options", told, 200)
-        self.same(life, "options", told["options"], [])
+        if isinstance(result, tuple):
+            self.differ(life, "options", result, 200)
+        self.same(life, "options", result["options"], [])
         if not life.is_open:
-            self._info_is(life, told["info"])
+            self._info_is(life, result["info"])
         if life.status == "succeeded" and life.info is None:
-            life.info = self._effect(life, told["resultInfo"])
-        self.same(life, "the result with the options", told.get("resultInfo"), life.info)
+            life.info = self._effect(life, result["resultInfo"])
+        self.same(life, "the result with the options", result.get("resultInfo"), life.info)
 
     async def _snapshot(self, api: str, life: Life) -> None:
-        """What a new stream tells at once; with `after_version` only what is newer."""
+        """Check a new stream's first event; with `after_version` it has only newer ones."""
         after = (None, life.version - 1, life.version)[self._turn % 3]
         if after is not None and (after < 0 or (after == life.version and not life.is_final)):
             after = None
@@ -198,12 +202,12 @@ class Readers:
             await stream.aclose()  # type: ignore[attr-defined]
 
     async def event(self, life: Life, stream: AsyncIterator[Json]) -> None:
-        """The next event of a stream tells the present state."""
-        told = await self._next(life, stream)
-        if told is None:
+        """Check that the next event of a stream has the present state."""
+        result = await self._next(life, stream)
+        if result is None:
             self.differ(life, "a stream", "its end", life.told())
-        self.same(life, "the version of an event", told.pop("version"), life.version)
-        self.status(life, "an event", told)
+        self.same(life, "the version of an event", result.pop("version"), life.version)
+        self.status(life, "an event", result)
 
     async def _next(self, life: Life, stream: AsyncIterator[Json]) -> Json | None:
         try:

@@ -1,9 +1,9 @@
-"""Random refunds on a real store, compared with plain sums after every batch of steps.
+"""Play random refunds on a real store, and compare it with plain sums after every batch.
 
-A step is a request (in token units, in the payment's currency, without an amount, with or without
-an idempotency key, which may have been used), or something that a payout worker or the operator
-does to a refund: claim, pay, send again, refuse, undo, resolve, also where it is not allowed, or
-with a transaction of an earlier attempt. The steps of a batch are concurrent.
+Some steps are requests: in token units, in the payment's currency, or without an amount, with or
+without an idempotency key, which can be used already. Other steps are actions of a payout worker or
+the operator on a refund: claim, pay, send again, refuse, undo, resolve. They also occur where they
+are not allowed, or with a transaction of an earlier attempt. The steps of a batch are concurrent.
 """
 
 from __future__ import annotations
@@ -17,14 +17,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from florin_server.boot.app import app_of, core_of
+from florin_server.boot.app import build_app, build_core
 from florin_server.clock import TestClock
 from florin_server.config import Settings
-from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payments.payment import Merchant, Payment, Refund, RefundStatus, Status
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.payments.payment import (
+    Merchant,
+    Payment,
+    PaymentStatus,
+    Refund,
+    RefundStatus,
+)
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.payouts.refund_amounts import RequestedRefund
-from florin_server.domain.settlement.chain_txs import Posting
+from florin_server.domain.settlement.chain_txs import LedgerPosting
 from florin_server.flows.app import App, Caller, IdempotencyKey
 from florin_server.flows.payouts import refund as refund_flow
 from florin_server.flows.payouts.refund import RefundRequest
@@ -32,19 +38,19 @@ from florin_server.store.engine.opening import open_store
 from florin_server.store.engine.query import Op, operation
 from florin_server.store.ledger import ledger
 from florin_server.store.payments import payments, simulation
-from florin_server.store.payments.idempotency import Replay
+from florin_server.store.payments.idempotency import StoredResponse
 from florin_server.store.payouts import payouts, refunds
-from florin_server.store.settlement.chain_txs import NotWaiting
+from florin_server.store.settlement.chain_txs import ItemsUnavailable
 
 from tests.support.store_kit import ASSET, CHAIN, NOW_US, PAYER
 
 UNIT, USD, EUR = f"caip19/{ASSET}", "iso4217/USD", "iso4217/EUR"
 SHOP, WALLET = "mer_1", f"wallet:{CHAIN}:0x{'dd' * 20}"
 BATCH, SUBJECTS, STEPS_A_PAYMENT, CHUNK = 50, 12, 60, 20_000
-# batches after which the whole of the books is proven
+# batches between two checks of the whole books
 PROVEN_EVERY = 40
 _MERCHANT = Merchant(SHOP, "par_1", "Shop", "shop@shop.example", None, "active", False, NOW_US)
-# 12.50 USD at rates that are exact, that no whole number expresses, and below one token unit
+# 12.50 USD at exact rates, at rates that are no whole number, and below one token unit
 _PAID = [(12_500_000, 1250), (7221384158848501, 1250), (999, 1000), (1, 1), (10**30, 7)]
 DEEDS = {
     "request": 40, "again": 6, "claim": 22, "pay": 14, "late": 4, "unclear": 2,
@@ -68,14 +74,14 @@ class Part:
     status: RefundStatus
     version: int
     payout: PayoutStatus | None
-    tx: str | None = None  # of the payout
+    tx: str | None = None  # the payout's
     refund_tx: str | None = None
     old: str = "0xnone"
 
 
 @dataclass
 class Subject:
-    """A payment that succeeded, and what became of it."""
+    """A succeeded payment and its refunds."""
 
     payment: Payment
     parts: list[Part] = field(default_factory=list)
@@ -92,7 +98,7 @@ class Subject:
 
     @property
     def rest(self) -> tuple[int, int, int]:
-        """Token units that are left, currency that is left, and the most of it to request."""
+        """Return token units left, currency left, and how much of that can be requested."""
         token = self.paid - sum(part.token for part in self.active)
         fiat = self.payment.value - sum(part.fiat for part in self.active)
         return token, fiat, max(0, min(fiat, token * self.payment.value // self.paid))
@@ -107,32 +113,32 @@ class Subject:
             part.version = self.next_version()
         part.status, part.refund_tx = status, tx
 
-    def expect(self, unit: str | None, value: int, most: int) -> Code | tuple[int, int]:
+    def expect(self, unit: str | None, value: int, most: int) -> ErrorCode | tuple[int, int]:
         """Return the amounts of a requested refund, or why it is refused."""
         token, fiat, requestable = self.rest
         paid, price = self.paid, self.payment.value
         if unit is None:
             if self.parts:
-                return Code.ALREADY_REFUNDED
+                return ErrorCode.ALREADY_REFUNDED
             amounts = paid, price
         elif unit == EUR or value < 1:
-            return Code.PARAMS_VALIDATION
+            return ErrorCode.PARAMS_VALIDATION
         elif unit == UNIT:
             if value > token:
-                return Code.ALREADY_REFUNDED
+                return ErrorCode.ALREADY_REFUNDED
             last = fiat if value == token else min(value * price // paid, requestable)
             amounts = value, last
         else:
             if value > requestable:
-                return Code.ALREADY_REFUNDED
+                return ErrorCode.ALREADY_REFUNDED
             amounts = (token if value == fiat else value * paid // price), value
             if amounts[0] < 1:
-                return Code.PARAMS_VALIDATION
-        return Code.ALREADY_REFUNDED if len(self.active) >= most else amounts
+                return ErrorCode.PARAMS_VALIDATION
+        return ErrorCode.ALREADY_REFUNDED if len(self.active) >= most else amounts
 
 
 class Machine:
-    """Plays steps on one store; AssertionError at the first answer or row that is wrong."""
+    """A player of steps on one store; AssertionError at the first wrong answer or row."""
 
     def __init__(self, app: App, chance: random.Random) -> None:
         self.app = app
@@ -142,13 +148,13 @@ class Machine:
         self.deeds: Counter[str] = Counter()
         self.most_refunds = 0
         self._number = 0
-        self._received = self._sent = 0  # by payments, and by payouts of those that are over
+        self._received = self._sent = 0  # by payments, and by payouts that have ended
 
     async def play(self, steps: int) -> None:
         batches = 0
         while self.done < steps:
             await self._renew()
-            # what is expected follows from the order in which steps are handed to the store
+            # the expected results follow from the order in which steps reach the store
             works = [self._step() for _ in range(BATCH)]
             await asyncio.gather(*works)
             self.done += len(works)
@@ -161,9 +167,9 @@ class Machine:
     # payments
 
     async def _renew(self) -> None:
-        over = [one for one in self.subjects if one.steps >= STEPS_A_PAYMENT]
-        self._sent += sum(_sent(one) for one in over)
-        self.subjects = [one for one in self.subjects if one.steps < STEPS_A_PAYMENT]
+        over = [subject for subject in self.subjects if subject.steps >= STEPS_A_PAYMENT]
+        self._sent += sum(_sent(subject) for subject in over)
+        self.subjects = [subject for subject in self.subjects if subject.steps < STEPS_A_PAYMENT]
         while len(self.subjects) < SUBJECTS:
             self.subjects.append(await self._succeed())
 
@@ -174,15 +180,16 @@ class Machine:
         paid, price = chance.choice([*_PAID, random_price])
         payment_id = f"pay_{self._number:027}"
         simulated = chance.random() < 0.1
-        made = Payment(
-            payment_id, "par_1", SHOP, False, Status.SUCCEEDED, 2, USD, price, "order", None, None,
+        payment = Payment(
+            payment_id, "par_1", SHOP, False, PaymentStatus.SUCCEEDED, 2, USD, price, "order",
+            None, None,
             self._number.to_bytes(16, "big"), NOW_US, NOW_US, NOW_US // 10**6 + 900,
             option_unit=UNIT, option_value=paid, payer=PAYER,
-            tx_id=simulation.tx_id_of(payment_id) if simulated else f"0x{self._number:x}",
+            tx_id=simulation.format_tx_id(payment_id) if simulated else f"0x{self._number:x}",
         )  # fmt: skip
-        await self.app.store.write(_receive(made))
+        await self.app.store.write(_receive(payment))
         self._received += paid
-        return Subject(made)
+        return Subject(payment)
 
     # steps
 
@@ -198,7 +205,7 @@ class Machine:
         return getattr(self, f"_{deed}")(subject, self.chance.choice(paid_out))
 
     def _request(self, subject: Subject, *, again: bool) -> Awaitable[None]:
-        """Request a refund, or send a request again under a key that was used."""
+        """Request a refund, or repeat a request under a used key."""
         key: str | None
         if again and subject.keys:
             key = self.chance.choice([*subject.keys])
@@ -210,14 +217,14 @@ class Machine:
             body = (subject.payment.id, *self._amount(subject), None)
         expected: Any
         if key in subject.keys:
-            known, answer = subject.keys[key]
-            expected = answer if body == known else Code.IDEMPOTENCY_CONFLICT
+            existing, answer = subject.keys[key]
+            expected = answer if body == existing else ErrorCode.IDEMPOTENCY_CONFLICT
             return self._expect_answer(body, key, expected)
         _, unit, value, _ = body
         expected = subject.expect(unit, int(value), self.app.settings.refunds_max)
-        if isinstance(expected, Code):
+        if isinstance(expected, ErrorCode):
             return self._expect_answer(body, key, expected)
-        simulated = subject.payment.tx_id == simulation.tx_id_of(subject.payment.id)
+        simulated = subject.payment.tx_id == simulation.format_tx_id(subject.payment.id)
         part = Part(
             id="",
             ordinal=len(subject.parts) + 1,
@@ -241,24 +248,24 @@ class Machine:
         return unit, str(max(0, left * share // 10 + more))
 
     async def _expect_answer(
-        self, body: Told, key: str | None, expected: Part | bytes | Code
+        self, body: Told, key: str | None, expected: Part | bytes | ErrorCode
     ) -> None:
         payment_id, unit, value, reason = body
         scoped = key and IdempotencyKey(f"scope {payment_id}", key, repr(body).encode())
-        caller = Caller(False, "key", "par_1", _MERCHANT, idempotency=scoped or None)
+        caller = Caller(False, "key", "par_1", _MERCHANT, idempotency_key=scoped or None)
         amount = None if unit is None else RequestedRefund(unit, value)
         request = RefundRequest(payment_id, amount, reason)
         answer: Any
         new: Any = None
         try:
-            answer = await refund_flow.refund(
-                self.app, caller, request, lambda made: b"%d" % made.refund.ordinal
+            answer = await refund_flow.request_refund(
+                self.app, caller, request, lambda created: b"%d" % created.refund.ordinal
             )
-        except FlorinError as refused:
+        except ApiError as refused:
             answer = refused.code
-        if isinstance(answer, Replay):
+        if isinstance(answer, StoredResponse):
             answer = answer.body
-        elif not isinstance(answer, Code):
+        elif not isinstance(answer, ErrorCode):
             new = answer.refund
             answer = (new.value, new.payment_value, new.status, new.version, new.ordinal)
         if isinstance(expected, Part):
@@ -277,49 +284,49 @@ class Machine:
         )  # fmt: skip
 
     def _claim(self, subject: Subject, part: Part) -> Awaitable[None]:
-        one, tx = self._payout(subject, part), f"0x{self.done + sum(self.deeds.values()):x}"
+        payout, tx = self._payout(subject, part), f"0x{self.done + sum(self.deeds.values()):x}"
         allowed = part.payout is PayoutStatus.WAITING
         if allowed:
             part.payout, part.tx = PayoutStatus.SUBMITTED, tx
             subject.move(part, RefundStatus.PROCESSING, tx)
-        return self._expect_claim(one, tx, allowed=allowed)
+        return self._expect_claim(payout, tx, allowed=allowed)
 
-    async def _expect_claim(self, one: Payout, tx: str, *, allowed: bool) -> None:
+    async def _expect_claim(self, payout: Payout, tx: str, *, allowed: bool) -> None:
         try:
-            await self.app.store.write(payouts.claim(one, tx, None, None, NOW_US))
-        except NotWaiting:
-            assert not allowed, f"{one} was not claimed"
+            await self.app.store.write(payouts.claim(payout, tx, None, None, NOW_US))
+        except ItemsUnavailable:
+            assert not allowed, f"{payout} was not claimed"
         else:
-            assert allowed, f"{one} was claimed"
+            assert allowed, f"{payout} was claimed"
 
-    def _conclude(self, outcome: payouts.Outcome) -> Awaitable[None]:
-        return self.app.store.write(payouts.conclude([outcome], [], NOW_US, _nothing()))
+    def _conclude(self, outcome: payouts.PayoutOutcome) -> Awaitable[None]:
+        return self.app.store.write(payouts.finalize([outcome], [], NOW_US, _nothing()))
 
     def _pay(self, subject: Subject, part: Part, *, tx: str | None = None) -> Awaitable[None]:
-        one = self._payout(subject, part)
+        payout = self._payout(subject, part)
         if tx is not None:
-            one = replace(one, tx_id=tx)
+            payout = replace(payout, tx_id=tx)
         if tx is None and part.payout is PayoutStatus.SUBMITTED:
             part.payout = PayoutStatus.DONE
             if part.status is RefundStatus.SUCCEEDED:
                 part.refund_tx = part.tx
             subject.move(part, RefundStatus.SUCCEEDED, part.tx)
-        return self._conclude(payouts.Outcome(one, one.tx_id, _posting(one)))
+        return self._conclude(payouts.PayoutOutcome(payout, payout.tx_id, _posting(payout)))
 
     def _late(self, subject: Subject, part: Part) -> Awaitable[None]:
-        """Conclude by a transaction that another one has replaced."""
+        """Finalize with a transaction that another one has replaced."""
         return self._pay(subject, part, tx=part.old)
 
     def _unclear(self, subject: Subject, part: Part) -> Awaitable[None]:
-        one = self._payout(subject, part)
-        return self._conclude(payouts.Outcome(one, one.tx_id, problem="unclear"))
+        payout = self._payout(subject, part)
+        return self._conclude(payouts.PayoutOutcome(payout, payout.tx_id, problem="unclear"))
 
     def _return(self, subject: Subject, part: Part) -> Awaitable[None]:
-        """Conclude that a transaction moved nothing."""
-        one = self._payout(subject, part)
+        """Finalize with a transaction that moved nothing."""
+        payout = self._payout(subject, part)
         if part.payout is PayoutStatus.SUBMITTED:
             self._wait_again(subject, part)
-        return self._conclude(payouts.Outcome(one, retry_at_us=NOW_US))
+        return self._conclude(payouts.PayoutOutcome(payout, retry_at_us=NOW_US))
 
     def _wait_again(self, subject: Subject, part: Part) -> None:
         part.payout, part.old, part.tx = PayoutStatus.WAITING, part.tx or part.old, None
@@ -338,14 +345,14 @@ class Machine:
 
     def _undo(self, subject: Subject, part: Part) -> Awaitable[None]:
         """Undo by a reorganization, after which the same transaction is sent again."""
-        one, tx = self._payout(subject, part), part.tx
+        payout, tx = self._payout(subject, part), part.tx
         if tx is None or part.payout is not PayoutStatus.DONE:
             return self._unclear(subject, part)
         part.payout = PayoutStatus.SUBMITTED
-        return self.app.store.write(payouts.reopen(one, tx, NOW_US))
+        return self.app.store.write(payouts.reopen(payout, tx, NOW_US))
 
     def _resolve(self, subject: Subject, part: Part) -> Awaitable[None]:
-        one, paid = self._payout(subject, part), self.chance.random() < 0.5
+        payout, paid = self._payout(subject, part), self.chance.random() < 0.5
         allowed = part.payout is PayoutStatus.SUBMITTED
         if allowed and paid:
             part.payout = PayoutStatus.DONE
@@ -354,60 +361,67 @@ class Machine:
             subject.move(part, RefundStatus.SUCCEEDED, part.tx)
         elif allowed:
             self._wait_again(subject, part)
-        return self._expect_resolved(one, _posting(one) if paid else None, allowed=allowed)
+        return self._expect_resolved(payout, _posting(payout) if paid else None, allowed=allowed)
 
     async def _expect_resolved(
-        self, one: Payout, posting: Posting | None, *, allowed: bool
+        self, payout: Payout, posting: LedgerPosting | None, *, allowed: bool
     ) -> None:
-        resolved = await self.app.store.write(payouts.resolve(one, posting, "looked", NOW_US))
-        assert (resolved is not None) is allowed, f"{one} was resolved: {resolved}"
+        resolved = await self.app.store.write(payouts.resolve(payout, posting, "looked", NOW_US))
+        assert (resolved is not None) is allowed, f"{payout} was resolved: {resolved}"
 
-    # what is stored
+    # stored data
 
     async def _compare(self) -> None:
-        """Compare what is stored of the payments at hand, and their sums with what was paid."""
-        found = await self.app.store.read(_stored([one.payment.id for one in self.subjects]))
+        """Compare the stored payments with the model, and their sums with what was paid."""
+        results = await self.app.store.read(
+            _stored([each_subject.payment.id for each_subject in self.subjects])
+        )
         for subject in self.subjects:
-            stored = found[subject.payment.id]
-            told = [(one.value, one.payment_value, one.status, one.version) for one, _ in stored]
-            parts = [(one.token, one.fiat, one.status, one.version) for one in subject.parts]
-            assert told == parts, f"{subject.payment}: {told}, not {parts}"
-            txs = [(one.tx_id, sent and (sent.status, sent.tx_id)) for one, sent in stored]
-            wanted = [
-                (one.refund_tx if one.payout else f"test:{one.id}",
-                 one.payout and (one.payout, one.tx))
-                for one in subject.parts
+            stored = results[subject.payment.id]
+            result = [
+                (refund.value, refund.payment_value, refund.status, refund.version)
+                for refund, _ in stored
+            ]
+            parts = [(part.token, part.fiat, part.status, part.version) for part in subject.parts]
+            assert result == parts, f"{subject.payment}: {result}, not {parts}"
+            txs = [(refund.tx_id, sent and (sent.status, sent.tx_id)) for refund, sent in stored]
+            expected = [
+                (part.refund_tx if part.payout else f"test:{part.id}",
+                 part.payout and (part.payout, part.tx))
+                for part in subject.parts
             ]  # fmt: skip
-            assert txs == wanted, f"{subject.payment}: {txs}, not {wanted}"
-            counted = [one for one, _ in stored if one.status is not RefundStatus.FAILED]
-            assert sum(one.value for one in counted) <= subject.paid
-            assert sum(one.payment_value for one in counted) <= subject.payment.value
-            sent = [one for _, one in stored if one and one.status is PayoutStatus.DONE]
-            assert sum(one.value for one in sent) <= subject.paid
+            assert txs == expected, f"{subject.payment}: {txs}, not {expected}"
+            counted = [refund for refund, _ in stored if refund.status is not RefundStatus.FAILED]
+            assert sum(refund.value for refund in counted) <= subject.paid
+            assert sum(refund.payment_value for refund in counted) <= subject.payment.value
+            sent = [payout for _, payout in stored if payout and payout.status is PayoutStatus.DONE]
+            assert sum(payout.value for payout in sent) <= subject.paid
 
     async def _prove(self) -> None:
-        """Prove the books: whole in themselves, and nothing is in them but what was paid out."""
+        """Check the books: they balance, and contain exactly what was paid out."""
         store = self.app.store
-        assert await store.survey(ledger.check()) == []
-        assert await store.survey(payouts.check()) == []
-        left = self._received - self._sent - sum(_sent(one) for one in self.subjects)
-        assert await store.read(ledger.balance(WALLET, ASSET)) == left
-        assert await store.read(ledger.balance(f"merchant:{SHOP}", ASSET)) == -left
+        assert await store.scan(ledger.check()) == []
+        assert await store.scan(payouts.check()) == []
+        left = self._received - self._sent - sum(_sent(subject) for subject in self.subjects)
+        assert await store.read(ledger.get_balance(WALLET, ASSET)) == left
+        assert await store.read(ledger.get_balance(f"merchant:{SHOP}", ASSET)) == -left
 
 
 def _sent(subject: Subject) -> int:
     return sum(part.token for part in subject.parts if part.payout is PayoutStatus.DONE)
 
 
-def _posting(one: Payout) -> Posting:
-    return Posting(f"merchant:{SHOP}", WALLET, ASSET, one.value)
+def _posting(payout: Payout) -> LedgerPosting:
+    return LedgerPosting(f"merchant:{SHOP}", WALLET, ASSET, payout.value)
 
 
 @operation
-def _receive(made: Payment) -> Op[None]:
-    yield from payments.create(made)
-    came = Posting(WALLET, f"merchant:{SHOP}", ASSET, made.option_value or 0)
-    yield from ledger.post(f"settle:{made.id}", "settle", made.id, made.tx_id, (came,), NOW_US)
+def _receive(payment: Payment) -> Op[None]:
+    yield from payments.create(payment)
+    came = LedgerPosting(WALLET, f"merchant:{SHOP}", ASSET, payment.option_value or 0)
+    yield from ledger.post(
+        f"settle:{payment.id}", "settle", payment.id, payment.tx_id, (came,), NOW_US
+    )
 
 
 @operation
@@ -417,26 +431,31 @@ def _nothing() -> Op[None]:
 
 @operation
 def _stored(payment_ids: list[str]) -> Op[dict[str, list[tuple[Refund, Payout | None]]]]:
-    found = {}
+    found_refunds = {}
     for payment_id in payment_ids:
-        found[payment_id] = yield from refunds.list_refunds(payment_id)
-    sent = yield from payouts.some([one.id for made in found.values() for one in made])
-    return {key: [(one, sent.get(one.id)) for one in made] for key, made in found.items()}
+        found_refunds[payment_id] = yield from refunds.list_refunds(payment_id)
+    sent = yield from payouts.find_many(
+        [refund.id for created_refunds in found_refunds.values() for refund in created_refunds]
+    )
+    return {
+        key: [(refund, sent.get(refund.id)) for refund in created_refunds]
+        for key, created_refunds in found_refunds.items()
+    }
 
 
 async def play_chunk(folder: Path, seed: int, steps: int) -> Machine:
-    """Play steps on a new store in a folder; AssertionError at the first that went wrong."""
+    """Play steps on a new store in a folder; AssertionError at the first failure."""
     store = await open_store(folder / "florin.db")
     try:
         chance = random.Random(seed)
-        core = core_of(
+        core = build_core(
             Settings(home=folder),
             store,
             TestClock(NOW_US),
             [],
             randbytes=random.Random(seed).randbytes,
         )
-        machine = Machine(app_of(core), chance)
+        machine = Machine(build_app(core), chance)
         await machine.play(steps)
     finally:
         await store.close()
@@ -444,7 +463,7 @@ async def play_chunk(folder: Path, seed: int, steps: int) -> Machine:
 
 
 def run_store_campaign(steps: int, seed: int) -> int:
-    """Return the number of steps done, each chunk of them on a store of its own."""
+    """Play all steps, each chunk on its own store; return the number of steps."""
     memory, done = Path("/dev/shm"), 0
     while done < steps:
         where = memory if memory.is_dir() else None

@@ -1,6 +1,6 @@
 """Play random refunds of many payments: `python -m tests.model.refunds`, a million steps twice.
 
-First the amounts alone, then the store with its flows, payouts and books.
+The first pass checks the amounts alone, the second the store with its flows, payouts and books.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 import time
 
 from tests.model.refund_store import run_store_campaign
-from tests.support.refund_rules import CENTS, ETHER, USD, WEI, play
+from tests.support.refund_rules import CENTS, ETHER, USD, WEI, play_steps
 
 STEPS_A_PAYMENT = 12
 
@@ -31,7 +31,7 @@ def run_campaign(steps: int, seed: int) -> int:
             (unit, rng.choice([rng.randint(0, 600), 1000]), rng.randint(0, 2), rng.random() < 0.3)
             for unit in units
         ]
-        play(paid, value, rounds)
+        play_steps(paid, value, rounds)
         done += count
     return done
 

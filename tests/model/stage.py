@@ -1,4 +1,4 @@
-"""One service with its clock, its chain and the ways to call it, for machines to play on."""
+"""One service with its clock, its chain and its clients, for machines to play on."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from unittest import mock
 
 import grpc
 import uvloop
-from florin_gateway.app import Gateway
-from florin_gateway.backends import Local
+from florin_gateway.app import RestGateway
+from florin_gateway.backends import LocalBackend
 from florin_gateway.settings import GatewaySettings
 from florin_server.boot.chains import connected
-from florin_server.boot.servers.grpc_server import PUBLIC
-from florin_server.boot.service import Service
+from florin_server.boot.servers.grpc_server import PUBLIC_SERVICES
+from florin_server.boot.service import FlorinService
 from florin_server.clock import TestClock
 from florin_server.flows.accounts import demo
-from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
+from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 from florin_server.rails.protocol import Rail
 from florin_server.store.ledger import ledger
 from florin_server.store.payouts import payouts
 from florin_server.web.headers import HEADERS
-from florin_server.workers.settlement.observations import Observations
+from florin_server.workers.settlement.observations import ChainObservations
 
 from tests.model.memory import MemoryRest
 from tests.model.rail import ASSET, CHAIN, FakeRail, signature
 from tests.support import postgres
-from tests.support.api import Api, GrpcApi
-from tests.support.service import settings
-from tests.support.wallet import Wallet
+from tests.support.api import GrpcApi, PaymentApi
+from tests.support.service import make_settings
+from tests.support.wallet import EvmTestWallet
 
 _T = TypeVar("_T")
 
 START_US = 1_800_000_000_000_000
 MERCHANT = f"{CHAIN}:0x" + "0d" * 20
 WALLETS = 3
-# what a wallet holds, in minor units: more than any machine spends, and all that a faucet gives
+# a wallet's balance in minor units: more than any machine spends, and all that a faucet gives
 WEALTH = 10**13
 
 
 class SlowClock(TestClock):
-    """A clock that can be moved by microseconds, and without telling those who wait for it."""
+    """A clock that moves by microseconds, with or without waking its sleepers."""
 
     def move(self, by_us: int, *, wake: bool) -> None:
         self._steady_us += by_us
@@ -56,7 +56,7 @@ class SlowClock(TestClock):
 
 
 class Outbox:
-    """Knows which payments a settler has handed to its chain."""
+    """A record of which payments a settler has submitted to its chain."""
 
     def __init__(self, rail: Any) -> None:
         self._sign, self._broadcast = rail.relay.sign, rail.relay.broadcast
@@ -75,28 +75,28 @@ class Outbox:
         self.sent.update(self._of.pop(raw, ()))
         self._news.set()
 
-    async def all_of(self, wanted: set[str], patience_s: float) -> set[str]:
-        """Returns once all of them were handed over, and forgets them; else what is missing."""
+    async def all_of(self, expected: set[str], patience_s: float) -> set[str]:
+        """Wait until all of them were submitted, and forget them; return what is missing."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience_s):
-                while not wanted <= self.sent:
+                while not expected <= self.sent:
                     self._news.clear()
                     await self._news.wait()
-        missing = wanted - self.sent
-        self.sent -= wanted
+        missing = expected - self.sent
+        self.sent -= expected
         return missing
 
 
 @dataclass
 class Buyer:
-    """A wallet. `account` is what it calls itself, `payer` what answers call it."""
+    """A wallet. `account` is its own name for itself, `payer` the name in answers."""
 
     account: str
     payer: str
     execute: Callable[[dict[str, Any]], str]
 
 
-# payments whose refunds, without those that failed, come to more than was paid
+# payments whose refunds, without the failed ones, exceed what was paid
 _EXCEEDED = """
 SELECT payment.id, payment.option_value, payment.value, sum(CAST(refund.value AS INTEGER)),
     sum(CAST(refund.payment_value AS INTEGER))
@@ -109,25 +109,26 @@ HAVING sum(CAST(refund.value AS INTEGER)) > CAST(payment.option_value AS INTEGER
 
 @dataclass
 class Stage:
-    """A running service and everything that a machine does to it."""
+    """A running service, with everything that a machine does to it."""
 
     loop: asyncio.AbstractEventLoop
-    service: Service
+    service: FlorinService
     clock: SlowClock
-    apis: dict[str, Api]
+    apis: dict[str, PaymentApi]
     buyers: list[Buyer]
     outbox: Outbox
     mine: Callable[[], Awaitable[object]]
-    # every reader looks after every step; else all after a change and two, in turn, after others
+    # every reader checks after every step; otherwise all after a change, and two in turn after
+    # others
     thorough: bool = True
-    # how long a stream with something to tell may stay silent, or a settler with something to do
+    # how long a stream with an event may stay silent, or a settler with work may stay idle
     patience_s: float = 15.0
-    # makes reference ids and keys of this stage's machines differ
+    # makes the reference IDs and keys of this stage's machines unique
     runs: int = 0
     steps: int = 0
     calls: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
-    # in which states runs left their payments
+    # the states in which runs left their payments
     ends: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -141,15 +142,15 @@ class Stage:
         return self.clock.now_us()
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Does something; the service does nothing but while something is done."""
+        """Run work; the service runs only during such work."""
         return self.loop.run_until_complete(work)
 
     async def audit(self) -> None:
-        """Compare what is stored at the end: refunds with payments, payouts with the books."""
+        """Check the stored data at the end: refunds against payments, payouts against the books."""
         store = self.service.app.store
-        found = await store.read(ledger.check()) + await store.read(payouts.check())
+        results = await store.read(ledger.check()) + await store.read(payouts.check())
         rows = postgres.select(self.service.home.path, _EXCEEDED)
-        assert not found + rows, found + rows
+        assert not results + rows, results + rows
 
     def wake_settler(self) -> None:
         for settler in self.service.app.settlers.values():
@@ -160,7 +161,7 @@ class Stage:
 def staged(
     home: Path, *, chain: bool = False, seed: int = 0, thorough: bool = True
 ) -> Iterator[Stage]:
-    """A stage on a loop of its own, over a fake rail or, with `chain`, over the embedded one."""
+    """Open a stage with its own loop, on a fake rail or, with `chain`, on the embedded chain."""
     loop = uvloop.new_event_loop()
     try:
         playing = _staged(loop, home, chain, seed)
@@ -181,17 +182,17 @@ async def _staged(
 ) -> AsyncIterator[Stage]:
     clock, chance = SlowClock(START_US), random.Random(seed)
     play = _embedded if chain else _fake
-    # what is promised stays what the settings say: the model does not learn
-    with mock.patch.object(Observations, "add_settled"):
+    # the promised durations stay as in the settings, because the model does not learn
+    with mock.patch.object(ChainObservations, "record_settle_time"):
         async with play(home, clock, chance) as (service, buyers, mine):
             env = await _accounts(service)
-            local = Local([service.grpc.gate])
+            local = LocalBackend([service.grpc.interceptor])
             service.grpc.register(local)
             async with grpc.aio.insecure_channel(service.grpc.target) as channel:
                 rail = service.app.rails[CHAIN]
-                apis: dict[str, Api] = {
+                apis: dict[str, PaymentApi] = {
                     "rest": MemoryRest(
-                        Gateway(local, PUBLIC, GatewaySettings(headers=HEADERS)), env
+                        RestGateway(local, PUBLIC_SERVICES, GatewaySettings(headers=HEADERS)), env
                     ),
                     "grpc": GrpcApi(channel, env),
                 }
@@ -202,11 +203,13 @@ async def _staged(
 async def _fake(home: Path, clock: SlowClock, chance: random.Random) -> AsyncIterator[Any]:
     rail: Rail = FakeRail(clock)
 
-    async def rails(*_: object) -> connected.Chains:
-        return connected.Chains(None, None, [rail])
+    async def rails(*_: object) -> connected.ConnectedChains:
+        return connected.ConnectedChains(None, None, [rail])
 
-    with mock.patch.object(connected, "start", rails):
-        service = await Service.start(settings(home), clock=clock, randbytes=chance.randbytes)
+    with mock.patch.object(connected, "start_chains", rails):
+        service = await FlorinService.start(
+            make_settings(home), clock=clock, randbytes=chance.randbytes
+        )
 
     async def mine() -> None:
         rail.mine()
@@ -220,13 +223,15 @@ async def _fake(home: Path, clock: SlowClock, chance: random.Random) -> AsyncIte
 
 @asynccontextmanager
 async def _embedded(home: Path, clock: SlowClock, chance: random.Random) -> AsyncIterator[Any]:
-    service = await Service.start(settings(home), clock=clock, randbytes=chance.randbytes)
+    service = await FlorinService.start(
+        make_settings(home), clock=clock, randbytes=chance.randbytes
+    )
     try:
-        assert service.evm is not None
-        chain = JsonRpc(LocalTransport(service.evm.handle))
-        wallets = [Wallet() for _ in range(WALLETS)]
-        # who is rich needs no faucet, whose blocks would come unasked
-        gift = {"accounts": [one.address for one in wallets], "tokenUnits": hex(WEALTH)}
+        assert service.evm_chain is not None
+        chain = JsonRpcClient(LocalTransport(service.evm_chain.handle))
+        wallets = [EvmTestWallet() for _ in range(WALLETS)]
+        # rich wallets need no faucet, whose blocks would come unplanned
+        gift = {"accounts": [wallet.address for wallet in wallets], "tokenUnits": hex(WEALTH)}
         await chain.call("florin_faucet", gift)
         await chain.call("florin_fault", {"kind": "mining", "paused": True})
 
@@ -243,7 +248,7 @@ def _pretender(number: int) -> Buyer:
     return Buyer(account, account, lambda option: signature(option["id"]))
 
 
-def _signer(wallet: Wallet) -> Buyer:
+def _signer(wallet: EvmTestWallet) -> Buyer:
     def execute(option: dict[str, Any]) -> str:
         (output,) = wallet.execute_all(option)
         return output
@@ -251,17 +256,17 @@ def _signer(wallet: Wallet) -> Buyer:
     return Buyer(wallet.account, wallet.account.lower(), execute)
 
 
-async def _accounts(service: Service) -> dict[str, str]:
-    """A partner with a merchant, and a wallet; what they call with."""
-    made = demo.make(service.app, service.secrets.pepper, {_asset(service): MERCHANT})
-    await demo.store(service.app, made)
+async def _accounts(service: FlorinService) -> dict[str, str]:
+    """Create a partner with a merchant, and a wallet; return their credentials."""
+    accounts = demo.build(service.app, service.secrets.pepper, {_asset(service): MERCHANT})
+    await demo.store(service.app, accounts)
     return {
-        "FLORIN_PARTNER_KEY": made.partner_key,
-        "FLORIN_MERCHANT_ID": made.merchant.id,
-        "FLORIN_APP_ID": made.wallet.app_id,
+        "FLORIN_PARTNER_KEY": accounts.partner_key,
+        "FLORIN_MERCHANT_ID": accounts.merchant.id,
+        "FLORIN_APP_ID": accounts.wallet.app_id,
         "FLORIN_CLIENT_ID": "machine",
     }
 
 
-def _asset(service: Service) -> str:
+def _asset(service: FlorinService) -> str:
     return next(iter(service.app.rails[CHAIN].assets), ASSET)

@@ -1,4 +1,4 @@
-"""Before `expiresAt` a payment can be paid, from `expiresAt` on it is over, to the microsecond."""
+"""Test that a payment is payable until just before `expiresAt`, to the microsecond."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def stage(tmp_path_factory):
 async def deed(
     player: Player, stage: Stage, api: str, name: str, ttl_s: int, from_us: int, wake: bool
 ) -> tuple[int, str] | Json:
-    """What a deed is told so many microseconds after a payment's expiry, as the first to ask."""
+    """Return the answer to the first call on a payment `from_us` after its expiry."""
     calls, buyer = stage.apis[api], stage.buyers[0]
     life = await player.create(api, player.order(1250, ttl_s))
     assert life is not None
@@ -43,7 +43,7 @@ async def deed(
     option = player.told[life.offers[buyer.account]]
     sent = Submission(option["id"], (buyer.execute(option),), payer=buyer.payer)
     stage.clock.move(life.expires_at * SECOND_US + from_us - stage.now_us, wake=wake)
-    asked = {
+    request = {
         "confirm": lambda: calls.confirm(life.id, sent.option_id, list(sent.outputs)),
         "cancel by the user": lambda: calls.cancel(life.id),
         "cancel by the merchant": lambda: calls.merchant_cancel(life.id),
@@ -51,15 +51,15 @@ async def deed(
         "fetch": lambda: calls.fetch(life.id, sent.option_id),
         "status": lambda: calls.status(life.id),
     }
-    told = await player.ask(asked[name]())
-    # and whoever asks then sees the same
+    result = await player.ask(request[name]())
+    # a later reader sees the same
     life.clock(stage.now_us)
     if name == "confirm":
         life.confirm(sent)
     elif name.startswith("cancel"):
         life.cancel(name.rsplit(maxsplit=1)[-1])
     await player.check(api, life)
-    return told
+    return result
 
 
 @settings(
@@ -76,14 +76,14 @@ async def deed(
     from_us=st.integers(-SECOND_US, SECOND_US) | st.sampled_from([-1, 0, 1]),
     noticed=st.booleans(),
 )
-def test_a_payment_is_over_at_its_expiry_whoever_notices(stage, api, name, ttl_s, from_us, noticed):
+def test_payment_is_over_exactly_at_its_expiry(stage, api, name, ttl_s, from_us, noticed):
     player = Player(stage)
-    told = stage.run(deed(player, stage, api, name, ttl_s, from_us, noticed))
+    result = stage.run(deed(player, stage, api, name, ttl_s, from_us, noticed))
     stage.run(player.submitted())
     if from_us >= 0:
-        assert told == AFTER[name]
+        assert result == AFTER[name]
     elif name in BEFORE:
-        assert told == BEFORE[name]
+        assert result == BEFORE[name]
     else:
-        assert not isinstance(told, tuple)
-        assert told.get("status", "cancelled") == "cancelled"
+        assert not isinstance(result, tuple)
+        assert result.get("status", "cancelled") == "cancelled"

@@ -1,4 +1,4 @@
-"""The service does what the model says, whatever is done to a payment and in whatever order."""
+"""Test that the service agrees with the model, for any actions in any order."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 from florin_server.domain.payments import results
-from florin_server.domain.payments.payment import Payment, Status
-from florin_server.domain.payments.state import PAYMENT, Event
+from florin_server.domain.payments.payment import Payment, PaymentStatus
+from florin_server.domain.payments.state import PAYMENT_TRANSITIONS, PaymentStateEvent
 from florin_server.flows.payments import create
-from florin_server.flows.payments.idempotent import once
+from florin_server.flows.payments.idempotent import run_once
 from florin_server.flows.payouts import refund
-from florin_server.rpc.payments.codec import Codec
+from florin_server.rpc.payments.codec import PaymentCodec
 from florin_server.store.engine.query import Statement, param
 from florin_server.store.payments import payments
 from florin_server.store.tables.tables import payment
@@ -38,10 +38,10 @@ DEEDS = {
 
 
 @pytest.mark.parametrize(("chain", "runs"), [(False, 12), (True, 5)], ids=["fake rail", "chain"])
-def test_every_reader_tells_what_the_model_says(tmp_path, chain, runs):
+def test_every_reader_agrees_with_the_model(tmp_path, chain, runs):
     with staged(tmp_path / "home", chain=chain) as stage:
         play(stage, 1, runs)
-    # a machine that never gets anywhere would find nothing
+    # a machine that never reaches all actions would find nothing
     assert set(stage.kinds) == DEEDS
     assert set(stage.ends) >= (FINAL if not chain else {"succeeded", "expired", "cancelled"})
 
@@ -51,40 +51,44 @@ def cancels_too_late(patch: pytest.MonkeyPatch) -> None:
         update(payment)
         .where(payment.c.id == param("payment_id"))
         .values(
-            status=Status.CANCELLED,
+            status=PaymentStatus.CANCELLED,
             version=payment.c.version + 1,
             updated_at_us=param("now_us"),
             cancelled_reason=param("cancelled_reason"),
         )
         .returning(*payment.c)
     )
-    patch.setitem(PAYMENT.rows[Event.CANCEL], Status.PROCESSING, Status.CANCELLED)
+    patch.setitem(
+        PAYMENT_TRANSITIONS.rows[PaymentStateEvent.CANCEL],
+        PaymentStatus.PROCESSING,
+        PaymentStatus.CANCELLED,
+    )
     patch.setattr(payments, "_CANCEL", lambda now_s, **values: anything(**values))
 
 
 def expires_a_second_late(patch: pytest.MonkeyPatch) -> None:
-    punctual = Payment.at
-    patch.setattr(Payment, "at", lambda self, now_us: punctual(self, now_us - 1_000_000))
+    punctual = Payment.with_expiry
+    patch.setattr(Payment, "with_expiry", lambda self, now_us: punctual(self, now_us - 1_000_000))
 
 
 def takes_every_confirm_for_the_bound_one(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(results, "digest", lambda option_id, outputs: b"the same")
+    patch.setattr(results, "compute_digest", lambda option_id, outputs: b"the same")
 
 
 def forgets_keys(patch: pytest.MonkeyPatch) -> None:
     def forgetful(app, caller, work, answer):
         return app.store.write(work)
 
-    assert create.once is once
-    patch.setattr(create, "once", forgetful)
+    assert create.run_once is run_once
+    patch.setattr(create, "run_once", forgetful)
 
 
 def tells_payments_that_are_over_to_poll(patch: pytest.MonkeyPatch) -> None:
-    usual = Codec._poll_ms  # noqa: SLF001  (what is broken is inside)
+    usual = PaymentCodec._compute_poll_ms  # noqa: SLF001  (the bug is inside)
     patch.setattr(
-        Codec,
-        "_poll_ms",
-        lambda self, one: 1000 if one.status is Status.CANCELLED else usual(self, one),
+        PaymentCodec,
+        "_compute_poll_ms",
+        lambda self, item: 1000 if item.status is PaymentStatus.CANCELLED else usual(self, item),
     )
 
 
@@ -108,7 +112,7 @@ def test_the_machine_finds_a_planted_bug(
 ):
     with staged(tmp_path / "home", thorough=False) as stage:
         plant(monkeypatch)
-        # one of them keeps a stream from telling what it should
+        # one of the bugs silences a stream
         stage.patience_s = 0.5
         with pytest.raises(AssertionError, match="told .*\n.*expected"):
             play(stage, 1, 100, shrink=False)

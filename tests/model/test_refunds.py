@@ -1,4 +1,4 @@
-"""The short form of `make fuzz-refunds`, and a planted fault that it must find."""
+"""Test the short form of `make fuzz-refunds`, and that it finds a planted bug."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def rounds_up(patch: Patch) -> None:
 
 
 def forgets_keys(patch: Patch) -> None:
-    patch.setattr(refund_flow, "once", lambda app, _caller, work, _answer: app.store.write(work))
+    patch.setattr(
+        refund_flow, "run_once", lambda app, _caller, work, _answer: app.store.write(work)
+    )
 
 
 def claims_what_does_not_wait(patch: Patch) -> None:
@@ -88,7 +90,7 @@ def believes_a_replaced_transaction(patch: Patch) -> None:
         .where(
             payout.c.id == param("id_"),
             payout.c.status == PayoutStatus.SUBMITTED,
-            # whatever transaction it is
+            # any transaction
             param("of_tx", Text).is_not_distinct_from(param("of_tx", Text)),
         )
         .values(
@@ -100,7 +102,7 @@ def believes_a_replaced_transaction(patch: Patch) -> None:
         )
         .returning(payout.c.id)
     )
-    patch.setitem(payouts._CONCLUDE, PayoutEvent.PAID, anything)  # noqa: SLF001
+    patch.setitem(payouts._FINALIZE, PayoutEvent.PAID, anything)  # noqa: SLF001
 
 
 def leaves_undone_refunds_in_the_books(patch: Patch) -> None:

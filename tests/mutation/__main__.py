@@ -1,8 +1,8 @@
-"""python -m tests.mutation: changes the code in small ways, and tells which no test notices.
+"""Run `python -m tests.mutation`: mutate the code, and report the mutants that no test detects.
 
-Of the mutants of all modules 95 % have to be killed, and each survivor needs a reason in
-reasons.toml: under the name of its function, what the mutant changes and why that does not matter;
-"*" stands for whatever is changed in it.
+The tests must kill 95 % of the mutants of all modules. Each survivor needs a reason in
+reasons.toml: under the name of its function, what the mutant changes and why that does not matter.
+"*" covers any change in the function.
 """
 
 from __future__ import annotations
@@ -43,67 +43,67 @@ def main() -> int:
         metavar="N",
         help="multiply the times after which a mutant counts as killed, for a busy machine",
     )
-    wanted = parser.parse_args()
-    if unknown := set(wanted.groups) - GROUPS.keys():
+    namespace = parser.parse_args()
+    if unknown := set(namespace.groups) - GROUPS.keys():
         parser.error(f"there is no group {', '.join(sorted(unknown))}")
     reasons = tomllib.loads(REASONS.read_text())
-    found: dict[str, Found] = {}
-    for name in wanted.groups or GROUPS:
-        folder = wanted.folder / name
-        known = found_in(folder) if wanted.again and folder.exists() else {}
-        again = unexplained(known, reasons)
-        found |= mutated(
+    results: dict[str, Found] = {}
+    for name in namespace.groups or GROUPS:
+        folder = namespace.folder / name
+        existing = found_in(folder) if namespace.again and folder.exists() else {}
+        again = unexplained(existing, reasons)
+        results |= mutated(
             GROUPS[name],
             folder,
-            wanted.jobs,
-            anew=wanted.anew,
+            namespace.jobs,
+            anew=namespace.anew,
             again=again,
-            patience=wanted.patience,
+            patience=namespace.patience,
             open_ones=partial(unexplained, reasons=reasons),
         )
         print(f"{name}: done", flush=True)
-    return verdict(found, reasons)
+    return verdict(results, reasons)
 
 
 def unexplained(
-    found: Mapping[str, Found], reasons: Mapping[str, Mapping[str, str]]
+    result: Mapping[str, Found], reasons: Mapping[str, Mapping[str, str]]
 ) -> dict[str, str]:
-    """The survivors without a reason, by name, with what each changed."""
+    """Return the survivors without a reason: name and change."""
     return {
         name: change
-        for one in found.values()
-        for name, change in one.survivors.items()
+        for item in result.values()
+        for name, change in item.survivors.items()
         if not {change, "*"} & reasons.get(function_of(name), {}).keys()
     }
 
 
-def verdict(found: Mapping[str, Found], reasons: Mapping[str, Mapping[str, str]]) -> int:
-    """Prints a line for each module and every survivor without a reason; 0 if all is well."""
+def verdict(result: Mapping[str, Found], reasons: Mapping[str, Mapping[str, str]]) -> int:
+    """Print a line per module and each survivor without a reason; return 0 on success."""
     table = Table(title="Mutants", title_justify="left")
     for column in ("module", "mutants", "killed", "of these, in time", "survive", "no reason", "%"):
         table.add_column(column)
-    for module, one in sorted(found.items()):
+    for module, item in sorted(result.items()):
         table.add_row(
             module,
-            str(one.all),
-            str(one.killed),
-            str(one.killed - one.outcomes["timeout"]),
-            str(len(one.survivors)),
-            str(len(unexplained({module: one}, reasons))),
-            f"{100 * one.killed / one.all:.1f}",
+            str(item.all),
+            str(item.killed),
+            str(item.killed - item.outcomes["timeout"]),
+            str(len(item.survivors)),
+            str(len(unexplained({module: item}, reasons))),
+            f"{100 * item.killed / item.all:.1f}",
         )
-    open_ones = unexplained(found, reasons)
+    open_ones = unexplained(result, reasons)
     for name, change in open_ones.items():
         print(f"{name}\n    {change}")
-    killed = sum(one.killed for one in found.values())
-    total = sum(one.all for one in found.values())
+    killed = sum(each_item.killed for each_item in result.values())
+    total = sum(each_item.all for each_item in result.values())
     Console(highlight=False, width=120).print(table)
     print(f"{killed} of {total} killed: {100 * killed / total:.1f} %")
     return 0 if killed >= _LEAST * total and not open_ones else 1
 
 
 def function_of(mutant: str) -> str:
-    """The function that a mutant is one of, as a dotted name."""
+    """Return the mutated function, as a dotted name."""
     text = mutant.rpartition("__mutmut_")[0]
     module, _, name = text.rpartition(".")
     return f"{module}.{name.removeprefix('x_').removeprefix('xǁ').replace('ǁ', '.')}"

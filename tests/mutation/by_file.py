@@ -1,7 +1,7 @@
-"""A pytest plugin: what mutmut picks runs file by file, so that a service starts once for each.
+"""A pytest plugin that runs mutmut's selection file by file, so that a service starts once each.
 
-mutmut asks for the quickest ones first, whatever file they are in; files now come in the order of
-their first one.
+mutmut selects the fastest tests first, across files. Here the files run in the order of their first
+selected test.
 """
 
 from __future__ import annotations

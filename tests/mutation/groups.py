@@ -1,7 +1,7 @@
-"""What is mutated, and by which tests its mutants have to be killed.
+"""Groups of mutated modules, and the tests that must kill their mutants.
 
-A mutant is run against those of the tests that call its function. Tests that start whole services
-call nearly all of them, so each group names the tests that are about it.
+A mutant runs against those of the tests that call its function. Tests that start whole services
+call nearly all functions, so each group names the tests of its subject.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.support import postgres
 class Group:
     """Modules, as globs below the package, and tests, as globs below `tests`.
 
-    Tests of several stores run on `stores`: most modules are the same on all of them.
+    Tests of several stores run on `stores`; most modules behave the same on all of them.
     """
 
     modules: tuple[str, ...]
@@ -112,7 +112,7 @@ GROUPS = {
             "wire/test_remembered.py",
             "wire/test_standing.py",
         ),
-        # where others have the same store
+        # where other processes share the store
         (postgres.SQLITE, postgres.POSTGRES),
     ),
     "limits": Group(

@@ -1,4 +1,4 @@
-"""The short form of the mutation campaign: one small module, and how a verdict is made."""
+"""Test the short mutation campaign on one small module, and how a verdict is made."""
 
 from __future__ import annotations
 
@@ -22,51 +22,51 @@ NAME = "florin_server.domain.gcra.xǁBucketǁtake__mutmut_11"
 
 @pytest.mark.slow
 def test_mutants_of_a_module_are_killed_by_its_tests(tmp_path):
-    """What no test calls, or no test notices, is named with what was changed."""
+    """Code that no test calls or checks is named with its change."""
     group = Group(("flows/limits/places.py",), ("unit/test_places.py",))
-    (found,) = mutated(group, tmp_path, 1, anew=True).values()
-    assert found.killed > found.all / 2
-    assert len(found.survivors) == found.all - found.killed
-    assert all(found.survivors.values())
-    # tests may have been written for them since
+    (result,) = mutated(group, tmp_path, 1, anew=True).values()
+    assert result.killed > result.all / 2
+    assert len(result.survivors) == result.all - result.killed
+    assert all(result.survivors.values())
+    # tests could have been written for them since
     again = mutated(
         *(group, tmp_path, 1),
         anew=False,
-        again=found.survivors,
+        again=result.survivors,
         patience=2,
-        open_ones=lambda ended: [name for one in ended.values() for name in one.survivors],
+        open_ones=lambda ended: [name for item in ended.values() for name in item.survivors],
     )
-    assert again == {"flows.limits.places": found}
-    # those that all tests of the group let live are not run by them once more
-    assert json.loads((tmp_path / "alone.json").read_text()) == sorted(found.survivors)
-    # that the machine was busy then changes nothing but what it was given
-    told = tomllib.loads((tmp_path / "pyproject.toml").read_text())["tool"]["mutmut"]
-    assert (told["timeout_multiplier"], told["timeout_constant"]) == (6.0, 30.0)
+    assert again == {"flows.limits.places": result}
+    # survivors of all tests of the group are not run with them again
+    assert json.loads((tmp_path / "alone.json").read_text()) == sorted(result.survivors)
+    # a run on a busy machine changes nothing except its time limits
+    mutmut = tomllib.loads((tmp_path / "pyproject.toml").read_text())["tool"]["mutmut"]
+    assert (mutmut["timeout_multiplier"], mutmut["timeout_constant"]) == (6.0, 30.0)
 
 
 def test_every_group_has_its_modules_and_tests():
     package = ROOT / "server" / "florin_server"
     for group in GROUPS.values():
-        assert all([*package.glob(one)] for one in group.modules)
-        assert all([*(ROOT / "tests").glob(one)] for one in group.tests)
+        assert all([*package.glob(module)] for module in group.modules)
+        assert all([*(ROOT / "tests").glob(test)] for test in group.tests)
 
 
-def test_what_tests_import_is_laid_out():
-    folders = {one.name for one in ROOT.iterdir() if one.is_dir()}
-    found = {
+def test_mutation_workspace_includes_every_imported_folder():
+    folders = {path.name for path in ROOT.iterdir() if path.is_dir()}
+    results = {
         name
         for path in (ROOT / "tests").rglob("*.py")
         for name in re.findall(r"^from (\w+)[. ]", path.read_text(), re.MULTILINE)
         if name in folders
     }
-    assert "tools" in found
-    assert found <= {"tests", *BESIDE}
+    assert "tools" in results
+    assert results <= {"tests", *BESIDE}
 
 
-def test_a_mutant_is_one_of_a_function():
+def test_mutant_name_maps_to_its_function():
     assert function_of(NAME) == "florin_server.domain.gcra.Bucket.take"
-    plain = "florin_server.domain.ids.x_short_id__mutmut_2"
-    assert function_of(plain) == "florin_server.domain.ids.short_id"
+    plain = "florin_server.domain.ids.x_generate_short_id__mutmut_2"
+    assert function_of(plain) == "florin_server.domain.ids.generate_short_id"
 
 
 @pytest.mark.parametrize(
@@ -81,19 +81,19 @@ def test_a_mutant_is_one_of_a_function():
 )
 def test_survivors_need_reasons_and_most_must_be_killed(killed, reasons, code, capsys):
     outcomes = Counter(killed=killed, survived=1)
-    found = {"domain.gcra": Found(outcomes, {NAME: "a < b"})}
-    assert verdict(found, reasons) == code
-    told = NAME in capsys.readouterr().out
-    assert told is not ("a < b" in str(reasons) or "*" in str(reasons))
+    results = {"domain.gcra": Found(outcomes, {NAME: "a < b"})}
+    assert verdict(results, reasons) == code
+    result = NAME in capsys.readouterr().out
+    assert result is not ("a < b" in str(reasons) or "*" in str(reasons))
 
 
 @pytest.mark.parametrize("name", tomllib.loads(REASONS.read_text()))
-def test_a_reason_is_given_for_a_function_that_is_there(name):
-    module, found = importlib.import_module("florin_server"), name.split(".")[1:]
+def test_every_mutation_reason_names_an_existing_function(name):
+    module, result = importlib.import_module("florin_server"), name.split(".")[1:]
     assert name.split(".")[0] == "florin_server"
     thing: Any = module
-    while found:
-        part = found.pop(0)
+    while result:
+        part = result.pop(0)
         if not hasattr(thing, part):
             importlib.import_module(f"{thing.__name__}.{part}")
         thing = getattr(thing, part)

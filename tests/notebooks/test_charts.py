@@ -1,4 +1,4 @@
-"""The statistics that the notebooks draw, against what is known of them."""
+"""The statistics that the notebooks draw, compared with known results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def canvas(monkeypatch):
-    """Charts without a screen, closed afterwards."""
+    """Make charts without a screen, closed afterwards."""
     mpl.use("Agg")
     charts.use_style()
     yield
@@ -33,10 +33,10 @@ def test_shares_are_as_sure_as_published(count, total, low, high):
     assert charts.wilson(count, total) == pytest.approx((low, high), abs=5e-5)
 
 
-def test_nothing_tells_nothing_and_more_than_all_is_refused():
+def test_empty_sample_has_no_bounds_and_an_excess_count_is_refused():
     assert charts.wilson(0, 0) == (0.0, 1.0)
     for count, total in ((3, 2), (-1, 2)):
-        with pytest.raises(ValueError, match="is no part of"):
+        with pytest.raises(ValueError, match="is not part of"):
             charts.wilson(count, total)
 
 
@@ -67,21 +67,21 @@ def test_a_quantile_of_a_small_sample_is_bounded_by_its_ends():
     assert charts.quantile([1.0, 2.0, 9.0], 0.95) == (pytest.approx(8.3), 2.0, 9.0)
 
 
-def test_bounds_by_a_band_hold_for_all_shares_at_once_and_are_infinite_where_nothing_is_known():
+def test_band_bounds_hold_for_all_shares_and_are_infinite_for_small_samples():
     chance, held = random.Random(12), 0
     shares = [n / 20 for n in range(1, 20)]
     for _ in range(400):
         sample = [chance.random() for _ in range(120)]
-        bounds = [(one, *charts.band_quantile(sample, one)[1:]) for one in shares]
-        held += all(low <= one <= high for one, low, high in bounds)
+        bounds = [(share, *charts.band_quantile(sample, share)[1:]) for share in shares]
+        held += all(low <= item <= high for item, low, high in bounds)
     assert held >= 380
-    # of four, half a width of 0.68: nothing is known but that it is there
+    # of four, half a width of 0.68: only its existence is certain
     assert charts.band_quantile([4, 1, 3, 2], 0.5) == (2.0, -np.inf, np.inf)
     assert charts.band_quantile(range(1, 101), 0.5) == (50.0, 37.0, 64.0)
 
 
 def texts(on) -> str:
-    return " ".join(one.get_text() for one in on.texts)
+    return " ".join(item.get_text() for item in on.texts)
 
 
 def test_charts_say_how_many_and_how_sure():
@@ -92,27 +92,27 @@ def test_charts_say_how_many_and_how_sure():
     assert on.get_title(loc="left") == "Half succeed"
     on = charts.axes("Most end soon", "s", "share")
     charts.draw_ecdf(on, {"a": [1, 2], "b": [5]})
-    told = [one.get_text() for one in on.get_legend().get_texts()]
-    assert told == ["a (n = 2)", "b (n = 1)"]
+    result = [item.get_text() for item in on.get_legend().get_texts()]
+    assert result == ["a (n = 2)", "b (n = 1)"]
     assert len(on.collections) == 2
 
 
-def test_a_funnel_tells_shares_of_first_and_last_step():
+def test_funnel_labels_shares_of_the_first_and_last_step():
     on = charts.axes("Who leaves", "payments", "")
     charts.draw_funnel(on, {"created": 200, "options": 100, "paid": 25})
-    told = texts(on)
-    assert "200  (100%)" in told
-    assert "25  (12%; 25% of the step before)" in told
+    output = texts(on)
+    assert "200  (100%)" in output
+    assert "25  (12%; 25% of the previous step)" in output
     charts.draw_funnel(charts.axes("Nobody", "payments", ""), {"created": 0, "paid": 0})
 
 
-def test_other_charts_have_names_for_what_they_draw():
+def test_charts_label_their_data():
     on = charts.axes("When", "hour", "weekday")
     charts.draw_grid(on, [[1, 2], [3, 4]], ["Mon", "Tue"], ["0", "1"], "payments an hour")
-    assert [one.get_text() for one in on.get_yticklabels()] == ["Mon", "Tue"]
+    assert [yticklabel.get_text() for yticklabel in on.get_yticklabels()] == ["Mon", "Tue"]
     on = charts.axes("Why", "day", "payments")
     charts.stacked(on, ["d1", "d2"], {"expired": [1, 2], "failed": [3, 4]})
     charts.mark(on, 3, "the promise", vertical=False)
     charts.mark(on, 1, "the start")
     assert "the promise" in texts(on)
-    assert [one.get_text() for one in on.get_legend().get_texts()] == ["expired", "failed"]
+    assert [item.get_text() for item in on.get_legend().get_texts()] == ["expired", "failed"]

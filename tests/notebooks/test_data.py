@@ -30,11 +30,11 @@ def test_days_are_simulated_once_and_amounts_are_exact(cache, monkeypatch, tmp_p
     assert payments["paid_minor"].isna().any()
     (folder,) = cache.iterdir()
     assert folder.stat().st_mode & 0o077 == 0
-    # what is there already is read
+    # existing days are read
     again = load("payments", **FEW)
     assert again["payments"].equals(payments)
-    assert [one.name for one in cache.iterdir()] == [folder.name]
-    # but not what another state of the code made
+    assert [item.name for item in cache.iterdir()] == [folder.name]
+    # but not those of another state of the code
     changed = tmp_path / "changed" / "__init__.py"
     changed.parent.mkdir()
     changed.touch()
@@ -49,7 +49,7 @@ def test_days_are_simulated_once_and_amounts_are_exact(cache, monkeypatch, tmp_p
     assert there.source == f"state in {folder / 'home'}"
 
 
-def test_what_cannot_be_read_says_what_to_do(cache, monkeypatch, tmp_path):
+def test_unreadable_data_is_reported_with_its_remedy(cache, monkeypatch, tmp_path):
     with pytest.raises(LabError, match="cannot be simulated: payments is 0"):
         load("payments", payments=0)
     with pytest.raises(LabError, match="cannot be simulated: .*colour"):

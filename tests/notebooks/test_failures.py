@@ -1,4 +1,4 @@
-"""A chain that stands still, and whether the notebook of failures sees when it did."""
+"""A chain that stops, and its times in the notebook of failures."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from data import FIRST_DAY
-from florin_server.simulation.knobs import Knobs
-from florin_server.simulation.population import populate
+from florin_server.simulation.knobs import SimulationConfig
+from florin_server.simulation.population import generate_plan
 
-from tests.support.notebooks import FOLDER, printed, run
+from tests.support.notebooks import FOLDER, get_printed, run_notebook
 
 pytestmark = pytest.mark.slow
 
@@ -31,11 +31,11 @@ def cache(tmp_path_factory) -> Path:
 
 async def told(**planted: Any) -> str:
     changes = {name.upper(): value for name, value in planted.items()}
-    return printed(await run(NOTEBOOK, **changes))
+    return get_printed(await run_notebook(NOTEBOOK, **changes))
 
 
 def seconds(text: str) -> int:
-    """Since the only day's midnight."""
+    """Return the seconds since midnight of the only day."""
     day, hours, minutes, rest = re.split("[ :]", text)
     assert day == f"{FIRST_DAY:%a}"
     return int(hours) * 3600 + int(minutes) * 60 + int(rest)
@@ -46,17 +46,17 @@ async def test_an_outage_is_seen_and_placed(desk, chain, kind):
     planted = {"payments": 160, "outage_chain": chain, "outage_minutes": 90, "reorgs": 0.0}
     text = await told(**planted)
     begin = datetime.combine(FIRST_DAY, datetime.min.time(), UTC)
-    knobs = Knobs(seed=7, days=1, **planted)
-    (outage,) = populate(knobs, int(begin.timestamp() * 1_000_000)).outages
-    from_s, until_s = outage.from_us / 1_000_000, outage.until_us / 1_000_000
+    knobs = SimulationConfig(seed=7, days=1, **planted)
+    (outage,) = generate_plan(knobs, int(begin.timestamp() * 1_000_000)).outages
+    from_s, until_s = outage.start_us / 1_000_000, outage.end_us / 1_000_000
     ((name, after, by, back_after, back_by, stuck, failed),) = FOUND.findall(text)
     assert name == kind
-    # the clock of the text has no fractions
+    # the text's times have no fractions
     assert seconds(after) <= from_s <= seconds(by) + 1
     assert seconds(back_after) <= until_s <= seconds(back_by) + 1
     assert int(stuck) >= int(failed) >= 2
     assert "1 outages found" in text
-    # all that lapsed is laid to it
+    # all lapsed payments are attributed to it
     assert re.search(r"1 outages; (\d+) payments lapsed, \1 in them", text)
 
 

@@ -1,4 +1,4 @@
-"""The rendered gallery: what is compared, what is not, and how a change is told."""
+"""The rendered gallery: compared parts, ignored parts, and reports of changes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,15 @@ import nbformat
 import pytest
 from matplotlib.figure import Figure
 
-from tools.gallery.figures import KIND, told
-from tools.gallery.pages import FOLDER, ROOT, changes, outputs, shown, write
+from tools.gallery.figures import CHART_MIME_TYPE, describe_figure
+from tools.gallery.pages import (
+    FOLDER,
+    ROOT,
+    describe_changes,
+    list_notebooks,
+    list_outputs,
+    write_page,
+)
 
 # one white pixel
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mP8/x8AAwMCAO+ip1sAAAAASUVORK5CYII="
@@ -26,7 +33,7 @@ def chart(*heights: float, title: str = "Payments") -> dict[str, Any]:
     on.bar(["mrch_PVGJaW9jn4bl9esTx", "others"], heights)
     on.set_title(title, loc="left")
     on.set_xlabel("Merchant")
-    return told(figure)
+    return describe_figure(figure)
 
 
 def notebook(text: str, figure: dict[str, Any], words: str = "Look.") -> nbformat.NotebookNode:
@@ -35,7 +42,7 @@ def notebook(text: str, figure: dict[str, Any], words: str = "Look.") -> nbforma
     cell.outputs = [
         new.new_output("stream", text=text[:3]),
         new.new_output("stream", text=text[3:]),
-        new.new_output("display_data", {"image/png": DOT, KIND: figure}),
+        new.new_output("display_data", {"image/png": DOT, CHART_MIME_TYPE: figure}),
     ]
     words_cell = new.new_markdown_cell(f"# How many?\n\n{words}\n\n## By merchant")
     return new.new_notebook(cells=[words_cell, cell])
@@ -46,7 +53,7 @@ PAID = "paid 0.0336165 of 0xfe3b557e8fb62b89f4916b721be55ceb828dbd73 by pay_00VX
 
 @pytest.fixture
 def made(tmp_path) -> Path:
-    write("99_made", notebook(PAID, chart(3, 40)), tmp_path)
+    write_page("99_made", notebook(PAID, chart(3, 40)), tmp_path)
     return tmp_path
 
 
@@ -56,7 +63,7 @@ def test_a_page_has_words_texts_and_charts_and_no_ids(made):
     assert "paid 0.0336165 of 0x… by pay_…" in page
     assert "![Payments](99_made_1.png)" in page
     assert (made / "99_made_1.png").read_bytes().startswith(b"\x89PNG")
-    text, drawn = outputs(notebook(PAID, chart(3, 40)))
+    text, drawn = list_outputs(notebook(PAID, chart(3, 40)))
     assert text["under"] == drawn["under"] == "By merchant"
     (axes,) = drawn["chart"]["axes"]
     assert axes["columns"] == ["mrch_…", "others"]
@@ -64,46 +71,49 @@ def test_a_page_has_words_texts_and_charts_and_no_ids(made):
     assert axes["bars"] == [[-0.4, 0.6], [0, 0], [0.4, 1.4], [3, 40]]
 
 
-def test_ids_and_what_gas_depends_on_may_differ(made):
+def test_ids_and_gas_dependent_values_may_differ(made):
     other = PAID.replace("fe3b557e8f", "0000000000").replace("0.0336165", "0.0336168")
-    assert changes("99_made", notebook(other, chart(3, 40)), made) == ""
+    assert describe_changes("99_made", notebook(other, chart(3, 40)), made) == ""
 
 
 @pytest.mark.parametrize(
     ("now", "line"),
     [
-        (notebook(PAID, chart(3, 41)), "By merchant: chart.axes[0].bars[3][1]: 41.0, and was 40.0"),
+        (
+            notebook(PAID, chart(3, 41)),
+            "By merchant: chart.axes[0].bars[3][1]: 41.0 instead of 40.0",
+        ),
         (notebook(PAID.replace("336", "337"), chart(3, 40)), "By merchant: text[0]: "),
-        (notebook(PAID.replace("paid", "lost"), chart(3, 40)), 'and was "paid 0.0336165'),
-        (notebook(PAID, chart(3, 40, title="Orders")), 'title: "Orders", and was "Payments"'),
-        (notebook(PAID, chart(3, 40), "See."), "other words: See. ## By merchant…"),
+        (notebook(PAID.replace("paid", "lost"), chart(3, 40)), 'instead of "paid 0.0336165'),
+        (notebook(PAID, chart(3, 40, title="Orders")), 'title: "Orders" instead of "Payments"'),
+        (notebook(PAID, chart(3, 40), "See."), "changed text: See. ## By merchant…"),
     ],
 )
-def test_a_change_says_what_it_is_and_what_to_do(made, now, line):
-    changed = changes("99_made", now, made)
-    assert changed.startswith("99_made shows something else than docs/gallery/99_made.md:\n")
+def test_gallery_change_is_described_with_its_remedy(made, now, line):
+    changed = describe_changes("99_made", now, made)
+    assert changed.startswith("99_made differs from docs/gallery/99_made.md:\n")
     assert line in changed
-    assert "run `make gallery`, look at what `git diff docs/gallery` shows" in changed
+    assert "run `make gallery`, review `git diff docs/gallery`" in changed
 
 
-def test_what_was_never_made_is_a_change_and_many_are_counted(tmp_path, made):
-    assert "outputs: there are 2, and were 0" in changes("98", notebook(PAID, chart(1, 2)), made)
+def test_missing_gallery_output_is_a_change_and_many_changes_are_counted(tmp_path, made):
+    assert "outputs: 2 instead of 0" in describe_changes("98", notebook(PAID, chart(1, 2)), made)
     many = "\n".join(f"{n} payments" for n in range(1, 30))
-    write("97", notebook(many, chart(1, 2)), tmp_path)
-    assert "and 21 more" in changes(
+    write_page("97", notebook(many, chart(1, 2)), tmp_path)
+    assert "and 21 more" in describe_changes(
         "97", notebook(re.sub(r"\d+", "0", many), chart(1, 2)), tmp_path
     )
 
 
-def test_charts_tell_their_data_and_nothing_of_a_library():
+def test_charts_are_described_by_their_data_alone():
     figure = Figure()
     on = figure.subplots()
-    line, band = list(range(100)), [one / 100 for one in range(100)]
+    line, band = list(range(100)), [index / 100 for index in range(100)]
     on.step(line, band, label="all")
     on.fill_between(line, [0] * 100, band)
     on.scatter([1, 2], [3, float("nan")])
     on.legend()
-    (axes,) = told(figure)["axes"]
+    (axes,) = describe_figure(figure)["axes"]
     first = axes["lines"][0][0]
     assert (first["count"], first["sum"], len(first["some"])) == (100, 4950, 24)
     assert axes["legend"] == ["all"]
@@ -113,18 +123,18 @@ def test_charts_tell_their_data_and_nothing_of_a_library():
 
 
 def test_the_gallery_is_whole_and_small():
-    names = {path.stem for path in shown()}
+    names = {path.stem for path in list_notebooks()}
     assert {"10_funnel", "13_failures", "15_reconciliation"} <= names
     assert {page.stem for page in FOLDER.glob("*.md")} == names
     listed = (ROOT / "docs" / "notebooks.md").read_text()
-    wanted = set()
+    expected = set()
     for name in names:
         page = (FOLDER / f"{name}.md").read_text()
-        wanted |= {f"{name}.md", f"data/{name}.json", *re.findall(r"\]\((\w+\.png)\)", page)}
+        expected |= {f"{name}.md", f"data/{name}.json", *re.findall(r"\]\((\w+\.png)\)", page)}
         assert f"](gallery/{name}.md)" in listed
-    files = [one for one in FOLDER.rglob("*") if one.is_file()]
-    assert {str(one.relative_to(FOLDER)) for one in files} == wanted
-    assert sum(one.stat().st_size for one in files) < LARGEST
+    files = [path for path in FOLDER.rglob("*") if path.is_file()]
+    assert {str(path.relative_to(FOLDER)) for path in files} == expected
+    assert sum(path.stat().st_size for path in files) < LARGEST
 
 
 def test_a_name_that_is_none_is_refused():

@@ -1,4 +1,4 @@
-"""What notebooks share: a Florin with days of payments in it."""
+"""The shared parts of notebooks: a Florin with days of payments in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(autouse=True)
 def desk(monkeypatch, tmp_path):
-    """An analyst's environment: nothing of Florin in it."""
+    """Set up an analyst's environment: without Florin's variables."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for name in list(os.environ):
         if name.startswith("FLORIN_"):
@@ -23,26 +23,26 @@ def desk(monkeypatch, tmp_path):
 
 async def test_a_simulated_florin_answers_with_its_payments_and_the_same_for_the_same_seed(desk):
     before = set(psutil.Process().children(recursive=True))
-    told = []
+    result = []
     for _ in range(2):
         used = await lab.simulate(seed=3, payments=10, days=1, slow_chain="solana")
         try:
-            rows = [one async for one in used.merchant.list_payments()]
-            told.append([(one.reference_id, one.status) for one in rows])
-            # it goes on where the days ended
+            rows = [each_payment async for each_payment in used.merchant.list_payments()]
+            result.append([(row.reference_id, row.status) for row in rows])
+            # it continues where the days ended
             wallet = used.wallet()
-            made = await used.merchant.create_payment(amount=("iso4217/USD", 100))
-            assert (await used.pay(made.payment_id, wallet)).info.tx_id
+            payment = await used.merchant.create_payment(amount=("iso4217/USD", 100))
+            assert (await used.pay(payment.payment_id, wallet)).info.tx_id
         finally:
             await used.close()
-    # with the first one of the test merchant, which nobody paid
-    assert len(told[0]) == 11
-    assert told[0] == told[1]
+    # with the first one of the test merchant, which was not paid
+    assert len(result[0]) == 11
+    assert result[0] == result[1]
     assert len(list((desk / "florin-lab").iterdir())) == 1
     assert set(psutil.Process().children(recursive=True)) == before
 
 
-async def test_what_cannot_be_simulated_is_told_in_a_sentence():
+async def test_impossible_simulation_is_refused_in_a_sentence():
     with pytest.raises(lab.LabError) as refused:
         await lab.simulate(payments=0)
     assert str(refused.value) == (

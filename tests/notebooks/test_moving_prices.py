@@ -1,4 +1,4 @@
-"""A coin's price that jumps, and whether the analysis of prices finds it, and when."""
+"""A coin's price that jumps: the analysis of prices finds the jump and its time."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from data import FIRST_DAY, load
-from florin_server.simulation.knobs import Knobs
-from florin_server.simulation.rates import Walk
+from florin_server.simulation.knobs import SimulationConfig
+from florin_server.simulation.rates import PriceWalk
 
-from tests.support.notebooks import FOLDER, printed, run
+from tests.support.notebooks import FOLDER, get_printed, run_notebook
 
 pytestmark = pytest.mark.slow
 
@@ -25,17 +25,17 @@ def cache(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize("jump", [0.0, -10.0])
-async def test_a_jump_is_found_where_it_was_planted_and_nowhere_else(desk, monkeypatch, jump):
+async def test_price_jump_is_detected_only_where_it_was_planted(desk, monkeypatch, jump):
     monkeypatch.setenv("FLORIN_TARGET", str(load("payments", jump=jump, **KNOBS).home))
-    told = printed(await run(FOLDER / "14_prices.ipynb"))
-    found = JUMPED.findall(told)
-    assert f"\nJumps: {len(found) or 'none'}.\n" in told
-    # one step of each currency of which there are quotes enough
-    assert sorted(currency for currency, *_ in found) == (["EUR", "USD"] if jump else [])
-    planted = Walk(Knobs(seed=7, jump=jump, **KNOBS), {"USD": "2500.00"}).jumps_us
-    for _, percent, since, until in found:
+    printed = get_printed(await run_notebook(FOLDER / "14_prices.ipynb"))
+    results = JUMPED.findall(printed)
+    assert f"\nJumps: {len(results) or 'none'}.\n" in printed
+    # one step of each currency with enough quotes
+    assert sorted(currency for currency, *_ in results) == (["EUR", "USD"] if jump else [])
+    planted = PriceWalk(SimulationConfig(seed=7, jump=jump, **KNOBS), {"USD": "2500.00"}).jumps_us
+    for _, percent, since, until in results:
         at = pd.Timestamp(FIRST_DAY, tz="UTC") + pd.Timedelta(planted, "us")
         assert pd.Timestamp(since) < at <= pd.Timestamp(until)
         assert float(percent) == pytest.approx(jump, abs=2)
-    # whatever the market does, a quote holds
-    assert re.search(r"^Slippage: 0 of \d+ paid another price", told, re.MULTILINE)
+    # a quote holds in any market
+    assert re.search(r"^Slippage: 0 of \d+ paid another price", printed, re.MULTILINE)

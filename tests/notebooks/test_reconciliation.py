@@ -1,4 +1,4 @@
-"""An error of one unit in the books, and whether the reconciliation finds it."""
+"""An error of one unit in the books is found by the reconciliation."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 from data import load
 from nbclient.exceptions import CellExecutionError
 
-from tests.support.notebooks import FOLDER, run
+from tests.support.notebooks import FOLDER, run_notebook
 
 pytestmark = pytest.mark.slow
 
-# one posting of a kind, the one that was booked last
+# the last booked posting of a kind
 POSTING = """
     SELECT t.idem_key, t.n, t.amount FROM ledger_transfer t JOIN ledger_journal j USING (idem_key)
     WHERE j.type = ? ORDER BY j.at_us DESC, t.idem_key, t.n LIMIT 1
@@ -36,24 +36,24 @@ def copy(desk, tmp_path, monkeypatch) -> Path:
 
 
 @pytest.mark.parametrize(("kind", "units"), [("settle", 1), ("gas", -1), ("opening", 1)])
-async def test_one_unit_is_found_and_its_journal_is_named(copy, kind, units):
+async def test_error_of_a_single_unit_is_detected_with_its_journal(copy, kind, units):
     with closing(sqlite3.connect(copy / "florin.db")) as books, books:
         journal, n, amount = books.execute(POSTING, (kind,)).fetchone()
         changed = (str(int(amount) + units), journal, n)
         books.execute("UPDATE ledger_transfer SET amount = ? WHERE idem_key = ? AND n = ?", changed)
-    before = {one.name: one.read_bytes() for one in copy.iterdir()}
+    before = {item.name: item.read_bytes() for item in copy.iterdir()}
     with pytest.raises(CellExecutionError, match=f"does not match: .*{journal}") as failed:
-        await run(FOLDER / "15_reconciliation.ipynb")
-    # the last cell is the one that tells
+        await run_notebook(FOLDER / "15_reconciliation.ipynb")
+    # the last cell reports it
     assert "assert not problems" in str(failed.value)
     # an analysis changes nothing
-    assert {one.name: one.read_bytes() for one in copy.iterdir()} == before
+    assert {item.name: item.read_bytes() for item in copy.iterdir()} == before
 
 
-async def test_money_that_nobody_booked_is_found(copy):
+async def test_unbooked_money_is_detected(copy):
     with closing(sqlite3.connect(copy / "florin.db")) as books, books:
         journal, *_ = books.execute(POSTING, ("settle",)).fetchone()
         for table in ("ledger_transfer", "ledger_journal"):
             books.execute(f"DELETE FROM {table} WHERE idem_key = ?", (journal,))
     with pytest.raises(CellExecutionError, match=journal.removeprefix("settle:")):
-        await run(FOLDER / "15_reconciliation.ipynb")
+        await run_notebook(FOLDER / "15_reconciliation.ipynb")

@@ -1,4 +1,4 @@
-"""Notebooks on a Florin of another process, and what they say of one that they cannot use."""
+"""Notebooks on a Florin of another process, and their refusals of an unusable one."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from florin_client import Client
 from lab import LabError
 from nbclient.exceptions import CellExecutionError
 
-from tests.support.command import Lasting, florin
-from tests.support.notebooks import FOLDER, printed, run
+from tests.support.command import RunningCommand, run_florin
+from tests.support.notebooks import FOLDER, get_printed, run_notebook
 
 pytestmark = pytest.mark.slow
 
@@ -33,17 +33,17 @@ WALKS = (
     "17_service_levels",
     "18_live",
 )
-# they need settings that only the start of a Florin can name
+# they need settings that exist only at the start of a Florin
 OWN = (
     "05_information_capture",
     "07_refunds_payouts_books",
     "08_failure_gallery",
     "09_going_live",
 )
-# what a merchant is told suffices for it
+# a merchant's data is enough for it
 MERCHANTS = "16_cohorts_and_refunds"
 ANALYSES = ("10_funnel", "12_option_mix", "13_failures", "14_prices")
-# these look at the chains too
+# these read the chains too
 AT_REST = ("11_finality", "15_reconciliation")
 CREDENTIALS = ("FLORIN_PARTNER_KEY", "FLORIN_MERCHANT_ID")
 
@@ -54,19 +54,19 @@ def cache(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory) -> Iterator[Lasting]:
-    """`florin up` in a process of its own, after two days of payments."""
+def server(tmp_path_factory) -> Iterator[RunningCommand]:
+    """Run `florin up` in a process of its own, after two days of payments."""
     home = tmp_path_factory.mktemp("server") / "home"
     days = ("--seed", "7", "--payments", "80", "--days", "2", "--begin", "2026-10-05")
-    done = florin("simulate", *days, home=home)
+    done = run_florin("simulate", *days, home=home)
     assert done.status == 0, done.err
-    with Lasting("up", home=home) as up:
+    with RunningCommand("up", home=home) as up:
         yield up
 
 
 @pytest.fixture
 def target(desk, server, monkeypatch) -> dict[str, str]:
-    """The environment of whoever has read demo.env and named the target."""
+    """Set the environment of an analyst who has read demo.env and named the target."""
     env = {**server.env, "FLORIN_TARGET": server.env["FLORIN_GRPC_TARGET"]}
     for name, value in env.items():
         monkeypatch.setenv(name, value)
@@ -74,9 +74,9 @@ def target(desk, server, monkeypatch) -> dict[str, str]:
 
 
 async def refused(name: str) -> str:
-    """The sentence of the notebook that does not go on."""
+    """Return the sentence of a notebook that refuses."""
     with pytest.raises(CellExecutionError) as failed:
-        await run(FOLDER / f"{name}.ipynb")
+        await run_notebook(FOLDER / f"{name}.ipynb")
     return str(failed.value.evalue)
 
 
@@ -86,16 +86,16 @@ def in_all() -> set[str]:
 
 @pytest.mark.parametrize("name", WALKS)
 async def test_walk_throughs_are_true_on_a_florin_elsewhere(name, target):
-    # a server elsewhere limits how often one address may call
+    # a server elsewhere has a rate limit for each address
     fewer = {"LEVELS": (1, 3), "PAYMENTS": 6} if name == "17_service_levels" else {}
-    assert printed(await run(FOLDER / f"{name}.ipynb", **fewer))
+    assert get_printed(await run_notebook(FOLDER / f"{name}.ipynb", **fewer))
 
 
 @pytest.mark.parametrize("name", OWN)
-async def test_others_say_that_they_need_a_florin_of_their_own(name, target):
+async def test_notebook_with_its_own_florin_refuses_a_target(name, target):
     assert await refused(name) == (
-        "this notebook starts a Florin with settings of its own, and cannot use "
-        f"{target['FLORIN_TARGET']}: unset FLORIN_TARGET for it"
+        "this notebook starts a Florin with its own settings, and cannot use "
+        f"{target['FLORIN_TARGET']}: unset FLORIN_TARGET"
     )
 
 
@@ -107,30 +107,30 @@ def partner(env: dict[str, str]) -> Client:
 async def test_a_merchants_analysis_is_of_its_payments_there(target, monkeypatch):
     with partner(target) as client:
         rows = Counter(row.merchant_id for row in client.merchant.list_payments())
-    # one of those that were simulated
+    # one of the simulated ones
     del rows[target["FLORIN_MERCHANT_ID"]]
     ((merchant, payments),) = rows.most_common(1)
     monkeypatch.setenv("FLORIN_MERCHANT_ID", merchant)
-    text = printed(await run(FOLDER / f"{MERCHANTS}.ipynb"))
+    text = get_printed(await run_notebook(FOLDER / f"{MERCHANTS}.ipynb"))
     assert f"merchant {merchant} at {target['FLORIN_TARGET']}: {payments} payments" in text
 
 
-async def test_it_says_so_where_nobody_has_paid_yet(target, monkeypatch):
+async def test_cohort_notebook_reports_missing_payments(target, monkeypatch):
     with partner(target) as client:
-        made = client.admin.create_merchant(
+        response = client.admin.create_merchant(
             merchant_name="New", merchant_email="new@shop.example", idempotency_key="new"
         )
-    monkeypatch.setenv("FLORIN_MERCHANT_ID", made.merchant.id)
+    monkeypatch.setenv("FLORIN_MERCHANT_ID", response.merchant.id)
     assert await refused(MERCHANTS) == (
-        "cohorts take payments that succeeded in two days, and there are 0"
+        "cohorts need succeeded payments in two days; this data has 0"
     )
 
 
 @pytest.mark.parametrize("name", [*ANALYSES, *AT_REST])
-async def test_analyses_that_merchants_cannot_do_name_what_is_missing(name, target):
-    told = await refused(name)
-    assert told.startswith("a server tells a merchant no ")
-    assert told.endswith(": this analysis needs the operator's state folder as FLORIN_TARGET")
+async def test_operator_analysis_names_the_data_a_merchant_target_lacks(name, target):
+    output = await refused(name)
+    assert output.startswith("merchants cannot read ")
+    assert output.endswith(": this analysis needs the operator's state folder as FLORIN_TARGET")
 
 
 @pytest.mark.parametrize("name", [*ANALYSES, MERCHANTS])
@@ -138,14 +138,16 @@ async def test_the_operators_analyses_read_the_state_folder_while_florin_runs(
     name, desk, server, monkeypatch
 ):
     monkeypatch.setenv("FLORIN_TARGET", str(server.home.path))
-    assert f"state in {server.home.path}" in printed(await run(FOLDER / f"{name}.ipynb"))
+    assert f"state in {server.home.path}" in get_printed(
+        await run_notebook(FOLDER / f"{name}.ipynb")
+    )
 
 
 @pytest.mark.parametrize("name", AT_REST)
 async def test_chains_are_read_at_rest_only(name, desk, server, monkeypatch):
     monkeypatch.setenv("FLORIN_TARGET", str(server.home.path))
     assert await refused(name) == (
-        f"Florin runs with its state in {server.home.path}: end it, or use a copy"
+        f"Florin runs with its state in {server.home.path}: stop it, or use a copy"
     )
 
 
@@ -153,11 +155,11 @@ def test_every_notebook_was_tried():
     assert {*WALKS, *OWN, *ANALYSES, *AT_REST, MERCHANTS} == in_all()
 
 
-# ---- what is wrong with a target, told at once
+# ---- faults of a target, reported at once
 
 
 async def told(monkeypatch: pytest.MonkeyPatch, **env: str) -> str:
-    """What whoever starts a walk-through is told."""
+    """Return the text of a walk-through's start."""
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(LabError) as failed:
@@ -167,19 +169,27 @@ async def told(monkeypatch: pytest.MonkeyPatch, **env: str) -> str:
 
 @pytest.mark.parametrize(
     ("named", "what"),
-    [("florin", "no host:port"), ("http://127.0.0.1:8420", "no host:port"), ("/", "a folder")],
+    [
+        ("florin", "not a host:port"),
+        ("http://127.0.0.1:8420", "not a host:port"),
+        ("/", "a folder"),
+    ],
 )
 async def test_a_target_that_is_no_address_is_refused(named, what, desk, monkeypatch):
     sentence = await told(monkeypatch, FLORIN_TARGET=named)
     assert sentence.startswith(f"FLORIN_TARGET is {named}, {what}")
-    assert sentence.endswith("name the gRPC of a Florin, as demo.env does in FLORIN_GRPC_TARGET")
+    assert sentence.endswith(
+        "set it to the gRPC address of a Florin, as in FLORIN_GRPC_TARGET of demo.env"
+    )
 
 
-async def test_a_target_where_nobody_listens_and_the_one_of_rest_are_told(target, monkeypatch):
+async def test_unreachable_target_and_rest_address_are_reported(target, monkeypatch):
     rest = target["FLORIN_BASE_URL"].removeprefix("http://")
     for wrong in ("127.0.0.1:1", rest):
         sentence = await told(monkeypatch, FLORIN_TARGET=wrong)
-        assert sentence.startswith(f"{wrong} does not answer by gRPC: see that Florin runs, and ")
+        assert sentence.startswith(
+            f"{wrong} does not respond over gRPC: check that Florin runs, and "
+        )
 
 
 async def test_a_server_without_the_call_is_too_old(target, monkeypatch):
@@ -189,14 +199,16 @@ async def test_a_server_without_the_call_is_too_old(target, monkeypatch):
     try:
         where = f"127.0.0.1:{port}"
         sentence = await told(monkeypatch, FLORIN_TARGET=where)
-        with pytest.raises(LabError, match=f"^{where} lists no payments: it is no Florin, or one"):
+        with pytest.raises(
+            LabError, match=f"^{where} lists no payments: it is not Florin, or too old"
+        ):
             await asyncio.to_thread(load, "payments")
     finally:
         await older.stop(None)
-    assert sentence.startswith(f"{where} is no Florin, or one that is older than this notebook: ")
+    assert sentence.startswith(f"{where} is not a Florin, or is older than this notebook: ")
 
 
-async def test_credentials_that_are_wrong_are_told(target, monkeypatch):
+async def test_wrong_credentials_are_reported(target, monkeypatch):
     where = target["FLORIN_TARGET"]
     for name in CREDENTIALS:
         monkeypatch.delenv(name)
@@ -205,11 +217,11 @@ async def test_credentials_that_are_wrong_are_told(target, monkeypatch):
     )
     good = {name: target[name] for name in CREDENTIALS}
     sentence = await told(monkeypatch, **{**good, "FLORIN_PARTNER_KEY": "fl_test_none"})
-    assert sentence.startswith(f"{where} does not let this notebook in: FLORIN_PARTNER_KEY must")
+    assert sentence.startswith(f"{where} refuses the credentials: FLORIN_PARTNER_KEY must")
     sentence = await told(monkeypatch, **{**good, "FLORIN_MERCHANT_ID": "mrch_none"})
-    assert sentence.startswith(f"{where} has no such merchant: FLORIN_MERCHANT_ID must be one of")
+    assert sentence.startswith(f"{where} has no such merchant: FLORIN_MERCHANT_ID must belong to")
     sentence = await told(monkeypatch, **{**good, "FLORIN_PARTNER_KEY": "clé"})
-    assert sentence.startswith("the credentials in the environment are none: api-key")
+    assert sentence.startswith("the credentials in the environment are invalid: api-key")
 
 
 async def test_a_live_key_is_for_reading_only(target, monkeypatch):
@@ -218,14 +230,14 @@ async def test_a_live_key_is_for_reading_only(target, monkeypatch):
     )
 
 
-async def test_what_else_a_notebook_needs_of_a_target_is_named(target, monkeypatch):
-    """With a merchant's credentials alone a walk-through comes as far as its wallet."""
+async def test_missing_target_settings_are_named(target, monkeypatch):
+    """With a merchant's credentials alone a walk-through runs as far as its wallet."""
     for name in target:
         if name not in {*CREDENTIALS, "FLORIN_TARGET"}:
             monkeypatch.delenv(name)
     assert await refused("00_start_here") == (
-        f"set FLORIN_EVM_CHAIN too, which this notebook needs of the Florin at "
-        f"{target['FLORIN_TARGET']}: a sandbox tells it in demo.env"
+        f"set FLORIN_EVM_CHAIN too: this notebook needs it for the Florin at "
+        f"{target['FLORIN_TARGET']}: a sandbox writes it to demo.env"
     )
 
 
@@ -233,7 +245,7 @@ async def test_a_line_to_another_machine_is_not_cut(target):
     here = await lab.start()
     try:
         here.env["FLORIN_GRPC_TARGET"] = "florin.example:443"
-        with pytest.raises(LabError, match=r"^the line to florin\.example is encrypted: this need"):
+        with pytest.raises(LabError, match=r"^the connection to florin\.example is encrypted: use"):
             here.line()
     finally:
         await here.close()
@@ -242,7 +254,7 @@ async def test_a_line_to_another_machine_is_not_cut(target):
 @pytest.mark.parametrize(
     ("library", "module"), [("matplotlib", "charts"), ("pandas", "data"), ("pyarrow", "data")]
 )
-def test_what_is_not_installed_is_named_with_how_to_install_it(library, module):
+def test_missing_notebook_extra_is_reported_with_its_install_command(library, module):
     without = f"import sys; sys.modules[{library!r}] = None; import {module}"
     done = subprocess.run(
         [sys.executable, "-c", without], cwd=FOLDER, capture_output=True, text=True, check=False

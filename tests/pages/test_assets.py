@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from florin_server.web import assets
 
-from tests.support.desk import opened
+from tests.support.desk import open_service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -17,19 +17,21 @@ NAME = "site/site.css"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def desk(tmp_path_factory):
-    async with opened(tmp_path_factory.mktemp("assets")) as desk:
+    async with open_service(tmp_path_factory.mktemp("assets")) as desk:
         yield desk
 
 
 async def fetched(desk, path: str, accept: str = "identity"):
     url = desk.rest.base + path
     session = desk.session
-    async with session.get(url, headers={"Accept-Encoding": accept}, auto_decompress=False) as told:
-        return told.status, told.headers, await told.read()
+    async with session.get(
+        url, headers={"Accept-Encoding": accept}, auto_decompress=False
+    ) as result:
+        return result.status, result.headers, await result.read()
 
 
-async def test_a_file_is_kept_for_good(desk):
-    status, headers, body = await fetched(desk, assets.address(NAME))
+async def test_asset_file_is_cached_permanently(desk):
+    status, headers, body = await fetched(desk, assets.get_asset_url(NAME))
     assert (status, headers["Content-Type"]) == (200, "text/css; charset=utf-8")
     assert headers["Cache-Control"] == "public, max-age=31536000, immutable"
     assert headers["X-Content-Type-Options"] == "nosniff"
@@ -40,14 +42,14 @@ async def test_a_file_is_kept_for_good(desk):
     ("accept", "packed"),
     [("gzip, br", True), ("*", True), ("GZIP;q=0.5", True), ("gzip; q=0", False), ("br", False)],
 )
-async def test_it_is_compressed_for_who_reads_that(desk, accept, packed):
-    _, headers, body = await fetched(desk, assets.address(NAME), accept)
+async def test_asset_is_compressed_for_clients_that_accept_gzip(desk, accept, packed):
+    _, headers, body = await fetched(desk, assets.get_asset_url(NAME), accept)
     assert headers["Vary"].lower() == "accept-encoding"
     assert (headers.get("Content-Encoding") == "gzip") is packed
     assert (gzip.decompress(body) if packed else body) == (assets.FOLDER / NAME).read_bytes()
 
 
-async def test_a_page_of_another_release_finds_what_this_one_has(desk):
+async def test_asset_url_of_another_release_serves_the_current_file(desk):
     status, headers, _ = await fetched(desk, f"/assets/0123456789abcdef/{NAME}")
     assert (status, headers["Cache-Control"]) == (200, "no-cache")
 
@@ -63,6 +65,6 @@ async def test_nothing_else_is_a_file(desk, path):
     assert (await fetched(desk, f"/assets/{path}"))[0] in {400, 404}
 
 
-async def test_what_a_page_names_is_there():
+async def test_unknown_asset_raises_key_error():
     with pytest.raises(KeyError):
-        assets.address("site/none.css")
+        assets.get_asset_url("site/none.css")

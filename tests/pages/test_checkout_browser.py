@@ -1,4 +1,4 @@
-"""The page of a payment in a browser: every state, live, for everybody, and back to the shop."""
+"""The checkout page in a browser: every state, accessibility, and the way back to the shop."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from florin_server.devnet.genesis import DEVNET
 from florin_server.web.language import LANGUAGES
 from playwright.async_api import Page, Response, expect
 
-from tests.support.browser import violations, visitor
-from tests.support.checkout_states import STATES, URLS, reached
-from tests.support.desk import ORDER, opened
-from tests.support.service import held
-from tests.support.wallet import Wallet
+from tests.support.browser import list_violations, open_visitor
+from tests.support.checkout_states import STATES, URLS, reach_state
+from tests.support.desk import ORDER, open_service
+from tests.support.service import wait_open_responses
+from tests.support.wallet import EvmTestWallet
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
@@ -27,18 +27,18 @@ SHOP = re.compile(r"^https://shop\.example/")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def desk(tmp_path_factory):
     home, rates = tmp_path_factory.mktemp("shown"), {ETHER: {"GBP": "2500.00"}}
-    async with opened(home, pay_url="", rates=rates) as desk:
+    async with open_service(home, pay_url="", rates=rates) as desk:
         yield desk
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def person(browser):
-    async with visitor(browser, viewport={"width": 320, "height": 700}) as person:
+    async with open_visitor(browser, viewport={"width": 320, "height": 700}) as person:
         yield person
 
 
 async def overflow(page: Page) -> int:
-    """By how much one would have to scroll sideways, in pixels."""
+    """Return the pixels by which the page overflows sideways."""
     return int(
         await page.evaluate(
             "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -47,16 +47,16 @@ async def overflow(page: Page) -> int:
 
 
 async def standing(page: Page) -> None:
-    """Has the page's time go by no more than a test says; it is years off the service's."""
+    """Stop the clock of the page, which is years off the service's."""
     await page.clock.install(time=0)
     await page.clock.pause_at(1000)
 
 
 @pytest.mark.parametrize("state", STATES)
 async def test_everybody_can_use_every_state(desk, person, state):
-    path = await reached(desk, state)
+    path = await reach_state(desk, state)
     if state == "unknown":
-        # the browser itself tells of an address that leads nowhere
+        # the browser itself reports an address that leads nowhere
         page = await person.open(desk.rest.base + path)
         assert " 404 " in person.complaints.pop()
     else:
@@ -64,13 +64,13 @@ async def test_everybody_can_use_every_state(desk, person, state):
     await expect(page.get_by_role("heading", name=STATES[state], exact=True)).to_be_visible()
     for scheme in ("light", "dark"):
         await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-        assert await violations(page) == [], scheme
+        assert await list_violations(page) == [], scheme
     assert await overflow(page) <= 0
     assert await page.evaluate("() => document.getAnimations().length") == 0
 
 
 async def test_letters_of_twice_the_size_fit(desk, person):
-    page = await person.open(desk.rest.base + await reached(desk, "requires_action"))
+    page = await person.open(desk.rest.base + await reach_state(desk, "requires_action"))
     await page.set_viewport_size({"width": 640, "height": 900})
     await page.evaluate("() => { document.documentElement.style.fontSize = '200%'; }")
     assert await overflow(page) <= 0
@@ -78,15 +78,17 @@ async def test_letters_of_twice_the_size_fit(desk, person):
 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_it_speaks_every_language(desk, browser, language):
-    path = await reached(desk, "requires_action")
-    async with visitor(browser, locale=language, viewport={"width": 320, "height": 700}) as person:
+    path = await reach_state(desk, "requires_action")
+    async with open_visitor(
+        browser, locale=language, viewport={"width": 320, "height": 700}
+    ) as person:
         page = await person.open(desk.rest.base + path)
         root = page.locator("html")
         await expect(root).to_have_attribute("lang", language)
         await expect(root).to_have_attribute("dir", "rtl" if language == "ar" else "ltr")
         assert await overflow(page) <= 0
         if language == "ar":
-            assert await violations(page) == []
+            assert await list_violations(page) == []
             # sides are those of the direction of writing
             box = await page.locator(".initial").bounding_box()
             assert box["x"] > 160
@@ -95,7 +97,7 @@ async def test_it_speaks_every_language(desk, browser, language):
 
 
 async def test_the_first_load_is_small(desk, person):
-    path = await reached(desk, "requires_action")
+    path = await reach_state(desk, "requires_action")
     page = await person.tab()
     sent: list[Response] = []
 
@@ -104,17 +106,19 @@ async def test_the_first_load_is_small(desk, person):
 
     page.on("response", note)
     await page.goto(desk.rest.base + path)
-    await held(desk.service, 1)
-    assert len(sent) <= REQUESTS_MAX, [one.url for one in sent]
-    # what a stream of events holds comes for as long as the page is open
-    sizes = [len(await one.body()) for one in sent if not one.url.endswith("/events")]
+    await wait_open_responses(desk.service, 1)
+    assert len(sent) <= REQUESTS_MAX, [response.url for response in sent]
+    # a stream of events has no size while the page is open
+    sizes = [
+        len(await response.body()) for response in sent if not response.url.endswith("/events")
+    ]
     assert sum(sizes) <= BYTES_MAX
 
 
-async def test_a_change_is_seen_without_being_asked_for(desk, person):
-    path = await reached(desk, "requires_action")
+async def test_status_change_is_shown_without_a_reload(desk, person):
+    path = await reach_state(desk, "requires_action")
     page = await person.open(desk.rest.base + path)
-    await held(desk.service, 1)
+    await wait_open_responses(desk.service, 1)
     await desk.rest.simulate(path[1:], "stall")
     await expect(page.get_by_role("heading", name="Your payment is on its way")).to_be_visible()
     await expect(page.get_by_role("heading", name="Pay in this browser")).to_be_hidden()
@@ -123,29 +127,33 @@ async def test_a_change_is_seen_without_being_asked_for(desk, person):
 
 
 async def test_it_asks_where_there_is_no_stream(desk, person):
-    path = await reached(desk, "requires_action")
+    path = await reach_state(desk, "requires_action")
     page = await person.tab()
     await page.route("**/events", lambda route: route.fulfill(status=429, body=""))
     await page.goto(desk.rest.base + path)
     await desk.rest.cancel(path[1:])
-    await expect(page.get_by_role("heading", name="Called off")).to_be_visible()
-    person.complaints[:] = [one for one in person.complaints if " 429 " not in one]
+    await expect(page.get_by_role("heading", name="Payment canceled")).to_be_visible()
+    person.complaints[:] = [
+        complaint for complaint in person.complaints if " 429 " not in complaint
+    ]
 
 
 async def test_a_page_without_a_connection_says_so_and_comes_back(desk, person):
-    path = await reached(desk, "requires_action")
+    path = await reach_state(desk, "requires_action")
     page = await person.open(desk.rest.base + path)
-    await held(desk.service, 1)
+    await wait_open_responses(desk.service, 1)
     await person.context.set_offline(True)
     await expect(page.locator("#note")).to_contain_text("No connection")
     await desk.rest.cancel(path[1:])
     await person.context.set_offline(False)
-    await expect(page.get_by_role("heading", name="Called off")).to_be_visible()
-    person.complaints[:] = [one for one in person.complaints if "ERR_INTERNET" not in one]
+    await expect(page.get_by_role("heading", name="Payment canceled")).to_be_visible()
+    person.complaints[:] = [
+        complaint for complaint in person.complaints if "ERR_INTERNET" not in complaint
+    ]
 
 
-async def test_the_servers_clock_tells_what_is_left(desk, person):
-    path = await reached(desk, "requires_action", expiresAt=desk.now + 100)
+async def test_time_left_follows_the_server_clock(desk, person):
+    path = await reach_state(desk, "requires_action", expiresAt=desk.now + 100)
     page = await person.tab()
     await standing(page)
     await page.goto(desk.rest.base + path)
@@ -159,18 +167,18 @@ async def test_the_servers_clock_tells_what_is_left(desk, person):
     ("outcome", "url"),
     [
         ("succeeded", "successUrl"),
-        *((one, "errorUrl") for one in ("failed", "expired", "cancelled")),
+        *((item, "errorUrl") for item in ("failed", "expired", "cancelled")),
     ],
 )
 async def test_buyers_go_back_after_three_seconds(desk, person, outcome, url):
-    path = await reached(desk, outcome, checkout=URLS)
+    path = await reach_state(desk, outcome, checkout=URLS)
     page = await person.tab()
     await standing(page)
     await page.route(SHOP, lambda route: route.fulfill(body="<title>Shop</title>"))
     await page.goto(desk.rest.base + path)
-    await expect(page.locator("#count")).to_have_text(re.compile("in .3. s"))
+    await expect(page.locator("#count")).to_have_text(re.compile("in .3 seconds"))
     await page.clock.run_for(2_900)
-    await expect(page.locator("#count")).to_have_text(re.compile("in .1. s"))
+    await expect(page.locator("#count")).to_have_text(re.compile("in .1 second.$"))
     await page.clock.run_for(200)
     await page.wait_for_url(SHOP)
     joint = "&" if "?" in URLS[url] else "?"
@@ -178,8 +186,8 @@ async def test_buyers_go_back_after_three_seconds(desk, person, outcome, url):
 
 
 async def with_money_under_way(desk, end: str) -> str:
-    """The path of a payment that ended after a wallet signed, or fetched what it may send."""
-    wallet = Wallet()
+    """Return the path of a payment that ended after a wallet signed, or fetched its actions."""
+    wallet = EvmTestWallet()
     order = {**ORDER, "checkout": URLS}
     if end != "mismatch":
         order |= {"amount": {"unit": "iso4217/GBP", "value": "500"}, "expiresAt": desk.now + 100}
@@ -200,7 +208,7 @@ async def with_money_under_way(desk, end: str) -> str:
 
 @pytest.mark.parametrize("end", ["mismatch", "cancelled", "expired"])
 async def test_a_page_waits_for_a_tap_while_money_may_be_on_its_way(desk, person, end):
-    """It once left after three seconds, with the sentence about late money on it."""
+    """The page once left after three seconds, although it warned about late money."""
     path = await with_money_under_way(desk, end)
     page = await person.tab()
     await standing(page)
@@ -216,8 +224,8 @@ async def test_a_page_waits_for_a_tap_while_money_may_be_on_its_way(desk, person
 
 
 async def test_a_page_waits_where_its_own_wallet_sent_something(desk, person):
-    """What a wallet of this browser sent is not known to the service before the chain has it."""
-    path = await reached(desk, "cancelled", checkout=URLS)
+    """The service does not know what a wallet sent until the chain has it."""
+    path = await reach_state(desk, "cancelled", checkout=URLS)
     page = await person.tab()
     await standing(page)
     await page.add_init_script(f"sessionStorage.setItem('florin.sent.{path[1:]}', '1')")
@@ -228,7 +236,7 @@ async def test_a_page_waits_where_its_own_wallet_sent_something(desk, person):
 
 
 async def test_buyers_may_stay_and_are_not_sent_on_again(desk, person):
-    path = await reached(desk, "succeeded", checkout=URLS)
+    path = await reach_state(desk, "succeeded", checkout=URLS)
     page = await person.tab()
     await standing(page)
     await page.goto(desk.rest.base + path)
@@ -248,22 +256,22 @@ async def test_buyers_may_stay_and_are_not_sent_on_again(desk, person):
         ("expired", '{"type":"PAY_FAILURE","success":false,"error":"expired"}'),
     ],
 )
-async def test_an_app_that_shows_the_page_is_told_the_end_once(desk, person, outcome, told):
-    path = await reached(desk, outcome)
+async def test_embedding_app_receives_the_outcome_once(desk, person, outcome, told):
+    path = await reach_state(desk, outcome)
     page = await person.tab()
-    heard: list[str] = []
+    received: list[str] = []
 
     def hear(text: str) -> None:
-        heard.append(text)
+        received.append(text)
 
     await page.expose_function("heard", hear)
     await page.add_init_script("window.ReactNativeWebView = {postMessage: (text) => heard(text)}")
     await page.goto(desk.rest.base + path, wait_until="networkidle")
-    assert heard == [told]
+    assert received == [told]
 
 
 async def test_the_keyboard_alone_is_enough(desk, person):
-    page = await person.open(desk.rest.base + await reached(desk, "requires_action"))
+    page = await person.open(desk.rest.base + await reach_state(desk, "requires_action"))
     reachable = []
     for _ in range(6):
         await page.keyboard.press("Tab")
@@ -271,15 +279,15 @@ async def test_the_keyboard_alone_is_enough(desk, person):
         reachable.append(await focused.inner_text())
         assert await focused.evaluate("one => getComputedStyle(one).outlineStyle") == "solid"
     wallets = ["MetaMask", "Trust Wallet", "Phantom", "Solflare"]
-    assert reachable == ["Connect a wallet", *wallets, "Copy the link"]
+    assert reachable == ["Connect a wallet", *wallets, "Copy link"]
     await page.get_by_role("button", name="Connect a wallet").focus()
     await page.keyboard.press("Enter")
     await expect(page.locator("#step")).to_be_focused()
 
 
 async def test_without_a_script_it_does_all_that_matters(desk, browser):
-    path = await reached(desk, "requires_action", checkout=URLS)
-    async with visitor(browser, java_script_enabled=False) as person:
+    path = await reach_state(desk, "requires_action", checkout=URLS)
+    async with open_visitor(browser, java_script_enabled=False) as person:
         page = await person.open(desk.rest.base + path)
         await expect(page.locator(".qr svg")).to_be_visible()
         await expect(page.get_by_role("button", name="Connect a wallet")).to_be_hidden()
@@ -295,7 +303,7 @@ async def test_a_test_payment_is_clicked_through_and_back_to_the_shop(desk, pers
     page = await person.open(created["gatewayUrl"])
     await page.route(SHOP, lambda route: route.fulfill(body="<title>Shop</title>"))
     await page.get_by_role("button", name="Florin Devnet").click()
-    await desk.ended(created["paymentId"])
+    await desk.wait_ended(created["paymentId"])
     await page.wait_for_url(SHOP)
     assert await page.title() == "Shop"
     detail = await desk.rest.detail(created["paymentId"])
@@ -305,12 +313,12 @@ async def test_a_test_payment_is_clicked_through_and_back_to_the_shop(desk, pers
 
 @pytest.mark.parametrize("width", [390, 1280])
 async def test_the_languages_of_a_receipt_are_in_its_column(desk, browser, width):
-    """They once stood at the left edge of the window."""
+    """They were once at the left edge of the window."""
     payment_id = (await desk.rest.create(ORDER))["paymentId"]
-    async with visitor(browser, viewport={"width": width, "height": 800}) as person:
+    async with open_visitor(browser, viewport={"width": width, "height": 800}) as person:
         page = await person.open(f"{desk.rest.base}/{payment_id}")
         await page.get_by_role("button", name="Florin Devnet").click()
-        await desk.ended(payment_id)
+        await desk.wait_ended(payment_id)
         # in a tab of its own: the first one still follows its form, or reloads at the end
         page = await person.open(f"{desk.rest.base}/{payment_id}/receipt")
         card = await page.locator("main .card").first.bounding_box()

@@ -1,4 +1,4 @@
-"""A page that asks for data about its buyer leads to the form, and continues by itself."""
+"""A checkout page that requires buyer data links to the form, and continues automatically."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page, expect
 
-from tests.support.browser import Visitor, visitor
+from tests.support.browser import BrowserVisitor, open_visitor
 from tests.support.capture import DATA
-from tests.support.desk import Desk, opened
-from tests.support.injected import NAME, Purse
-from tests.support.until import until
+from tests.support.desk import ServiceHarness, open_service
+from tests.support.injected import NAME, InjectedEvmWallet
+from tests.support.until import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
@@ -22,18 +22,20 @@ USD = {"unit": "iso4217/USD", "value": "1250"}
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def desk(tmp_path_factory):
     home = tmp_path_factory.mktemp("details")
-    async with opened(home, pay_url="", capture={"enabled": True}) as desk:
+    async with open_service(home, pay_url="", capture={"enabled": True}) as desk:
         yield desk
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def person(browser):
-    async with visitor(browser, viewport={"width": 400, "height": 800}) as person:
+    async with open_visitor(browser, viewport={"width": 400, "height": 800}) as person:
         yield person
 
 
-async def asked(desk: Desk, person: Visitor, purse: Purse, look: str = "") -> tuple[str, Page]:
-    """A payment whose buyer chose what to pay with, and is asked for details."""
+async def asked(
+    desk: ServiceHarness, person: BrowserVisitor, purse: InjectedEvmWallet, look: str = ""
+) -> tuple[str, Page]:
+    """Return a payment whose buyer chose an option, and its page that asks for details."""
     payment_id = (await desk.rest.create({"amount": USD, "referenceId": "x"}))["paymentId"]
     page = await person.tab()
     await purse.put_into(page)
@@ -45,10 +47,10 @@ async def asked(desk: Desk, person: Visitor, purse: Purse, look: str = "") -> tu
     return payment_id, page
 
 
-async def test_the_page_goes_on_by_itself_once_the_form_is_sent(desk, person):
-    purse = Purse(desk.chain)
+async def test_checkout_continues_automatically_once_the_form_is_sent(desk, person):
+    purse = InjectedEvmWallet(desk.chain)
     payment_id, page = await asked(desk, person, purse)
-    # the way to the form is the one button that stands out
+    # the link to the form is the only highlighted button
     assert await page.locator("#wallets .main-action").all_inner_texts() == ["Enter your details"]
     done = page.get_by_role("button", name="I have entered my details")
     await done.click()
@@ -66,17 +68,17 @@ async def test_the_page_goes_on_by_itself_once_the_form_is_sent(desk, person):
     await form.get_by_role("button", name="Continue").click()
     await expect(form.get_by_role("heading", name="Thank you")).to_be_visible()
     await form.close()
-    # nothing is pressed here any more
-    await until(lambda: "eth_signTypedData_v4" in purse.asked)
-    assert (await desk.ended(payment_id))["status"] == "succeeded"
+    # no button is pressed here any more
+    await wait_until(lambda: "eth_signTypedData_v4" in purse.asked)
+    assert (await desk.wait_ended(payment_id))["status"] == "succeeded"
     await expect(page.get_by_role("heading", name="Paid", exact=True)).to_be_visible()
     assert purse.asked.count("eth_signTypedData_v4") == 1
 
 
 @pytest.mark.parametrize("language", ["en", "de", "es", "fr", "ja", "ar"])
 async def test_no_sentence_of_the_api_reaches_a_buyer(desk, person, language):
-    """It once read `IC data required but not found`, in every language."""
-    purse = Purse(desk.chain)
+    """The page once said `IC data required but not found`, in every language."""
+    purse = InjectedEvmWallet(desk.chain)
     _, page = await asked(desk, person, purse, f"?lang={language}")
     raw = re.compile("IC data|required|params_validation|Validation")
     step = page.locator("#step")
@@ -84,7 +86,7 @@ async def test_no_sentence_of_the_api_reaches_a_buyer(desk, person, language):
     await page.locator("#wallets button:not(.main-action)").first.click()
     await expect(step).not_to_have_text(before)
     assert not raw.search(await step.inner_text())
-    # a service that refuses in its own words is not repeated either
+    # the texts of a service's refusal are not repeated either
     body = '{"code": "params_validation", "message": "IC data required but not found"}'
     await page.route(
         re.compile("/options$"),
@@ -94,16 +96,18 @@ async def test_no_sentence_of_the_api_reaches_a_buyer(desk, person, language):
     await page.locator("#wallets button:not(.main-action)").first.click()
     await expect(step).not_to_have_text(missing)
     assert not raw.search(await step.inner_text())
-    told = "Failed to load resource"
-    person.complaints[:] = [one for one in person.complaints if not one.startswith(told)]
+    output = "Failed to load resource"
+    person.complaints[:] = [
+        complaint for complaint in person.complaints if not complaint.startswith(output)
+    ]
 
 
-async def test_who_takes_another_wallet_is_not_waited_for(desk, person):
-    purse = Purse(desk.chain)
+async def test_page_stops_polling_for_a_deselected_wallet(desk, person):
+    purse = InjectedEvmWallet(desk.chain)
     _, page = await asked(desk, person, purse)
     await page.clock.install()
     questions: list[str] = []
     page.on("request", lambda request: questions.append(request.url))
-    await page.get_by_role("button", name="Take another wallet").click()
+    await page.get_by_role("button", name="Use a different wallet").click()
     await page.clock.run_for(60_000)
-    assert not [one for one in questions if one.endswith("/options")]
+    assert not [question for question in questions if question.endswith("/options")]

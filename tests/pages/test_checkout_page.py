@@ -1,4 +1,4 @@
-"""The page behind a payment link, as a browser gets it."""
+"""The checkout page as a browser receives it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from florin_server.domain.payments.payment import Status
+from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.domain.payouts.refund_amounts import RefundProgress
 from florin_server.web.language import LANGUAGES
 from florin_server.web.payments import page as checkout
 
 from tests.support.desk import ORDER, PAY_URL
-from tests.support.page_texts import NASTY, headers_of, text_of
+from tests.support.page_texts import HOSTILE_TEXT, get_headers, get_text
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -27,7 +27,7 @@ TOLD: dict[str, Any] = {
     "merchant": "Tea House",
     "value": Decimal("12.50"),
     "symbol": "USD",
-    "status": Status.REQUIRES_ACTION,
+    "status": PaymentStatus.REQUIRES_ACTION,
     "link": "https://pay.example/pay_1",
     "live": True,
     "expires_at": 1_800_000_900,
@@ -38,7 +38,9 @@ TOLD: dict[str, Any] = {
 
 
 def shown(language: str = "en", **changes) -> str:
-    return checkout.page(checkout.Checkout(**{**TOLD, **changes}), language).body.decode()
+    return checkout.render_checkout(
+        checkout.CheckoutData(**{**TOLD, **changes}), language
+    ).body.decode()
 
 
 def refund(progress: RefundProgress) -> checkout.CheckoutRefund:
@@ -46,24 +48,24 @@ def refund(progress: RefundProgress) -> checkout.CheckoutRefund:
 
 
 def scripts(page: str) -> int:
-    """How many scripts there are: the page's own, and two of data."""
+    """Count the scripts: the page's own, and two of data."""
     return len(re.findall("<script", page))
 
 
 def titles(page: str) -> list[str]:
-    """The states that a page shows at once, without a script."""
+    """Return the titles of the states that a page shows without a script."""
     return re.findall(
         r'data-view="\w+">\s*<span[^>]*>[^<]*</span>\s*<div>\s*<h2>([^<]+)</h2>', page
     )
 
 
-async def test_it_tells_who_asks_for_how_much_and_how_to_pay(desk):
+async def test_page_shows_merchant_amount_and_payment_link(desk):
     payment_id = (await desk.rest.create(ORDER))["paymentId"]
     page = await desk.ask("GET", f"/{payment_id}")
     assert page.status == 200
-    assert "Corner Café asks for 12.50 USD" in text_of(page.text)
+    assert "Corner Café asks for 12.50 USD" in get_text(page.text)
     assert titles(page.text) == ["Waiting for your payment"]
-    assert f"{PAY_URL}/{payment_id}" in text_of(page.text)
+    assert f"{PAY_URL}/{payment_id}" in get_text(page.text)
     assert "<title>12.50\xa0USD to Corner Café</title>" in page.text
 
 
@@ -84,7 +86,7 @@ async def test_amounts_are_exact(desk, unit, value, spelled):
 async def test_a_paid_payment_says_so(desk):
     offer = await desk.offer()
     await desk.confirm(offer)
-    assert (await desk.final(offer.payment_id))["status"] == "succeeded"
+    assert (await desk.wait_final(offer.payment_id))["status"] == "succeeded"
     page = await desk.ask("GET", f"/{offer.payment_id}")
     assert titles(page.text) == ["Paid"]
     assert "12.50\xa0tUSD, Florin Devnet" in page.text
@@ -98,7 +100,7 @@ async def test_a_cancelled_payment_says_so(desk):
     await desk.rest.merchant_cancel(payment_id)
     page = await desk.ask("GET", f"/{payment_id}")
     assert page.status == 200
-    assert titles(page.text) == ["Called off"]
+    assert titles(page.text) == ["Payment canceled"]
     assert PAY_URL not in page.text
 
 
@@ -106,21 +108,21 @@ async def test_a_payment_that_is_out_of_time_says_so_at_once(desk):
     created = await desk.rest.create({**ORDER, "expiresAt": desk.now + 100})
     desk.clock.advance(100)
     page = await desk.ask("GET", f"/{created['paymentId']}")
-    assert titles(page.text) == ["The time to pay is over"]
+    assert titles(page.text) == ["Payment expired"]
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_every_state_has_its_words_and_its_look(language):
-    pages = [shown(language, status=status) for status in Status]
+    pages = [shown(language, status=status) for status in PaymentStatus]
     pages += [
-        shown(language, status=Status.SUCCEEDED, refund=refund(progress))
+        shown(language, status=PaymentStatus.SUCCEEDED, refund=refund(progress))
         for progress in RefundProgress
     ]
     assert len({tuple(titles(page)) for page in pages}) == len(pages)
     assert all(len(titles(page)) == 1 for page in pages)
     looks = {re.search(r'class="state (\w+)"', page)[1] for page in pages}
-    assert len(looks) == len(Status) + 1
-    # nobody is asked to pay what cannot be paid
+    assert len(looks) == len(PaymentStatus) + 1
+    # a page asks for payment only while the payment can be paid
     assert ["pay_1</code>" in page and "<svg" in page for page in pages] == (
         [True] + [False] * (len(pages) - 1)
     )
@@ -128,7 +130,7 @@ async def test_every_state_has_its_words_and_its_look(language):
 
 @pytest.mark.parametrize("language", LANGUAGES)
 async def test_partly_refunded_payment_shows_how_much_of_how_much(language):
-    page = shown(language, status=Status.SUCCEEDED, refund=refund(RefundProgress.PARTLY))
+    page = shown(language, status=PaymentStatus.SUCCEEDED, refund=refund(RefundProgress.PARTLY))
     text = re.search(r"</h2>\s*<p>(.*)</p>", page)
     assert text is not None
     decimal = "," if language in {"de", "es", "fr"} else "."
@@ -139,38 +141,38 @@ async def test_partly_refunded_payment_shows_how_much_of_how_much(language):
 async def test_refunds_of_a_part_are_summed_on_the_payment_page(desk):
     offer = await desk.offer()
     await desk.confirm(offer)
-    assert (await desk.final(offer.payment_id))["status"] == "succeeded"
+    assert (await desk.wait_final(offer.payment_id))["status"] == "succeeded"
     for number, (value, total) in enumerate((("100", "1.00"), ("250", "3.50"))):
         amount = {"unit": "iso4217/USD", "value": value}
         await desk.rest.refund(offer.payment_id, key=f"part-{number}", amount=amount)
         page = (await desk.ask("GET", f"/{offer.payment_id}")).text
         assert titles(page) == ["Partly refunded"]
-        assert "You paid <bdi>12.50\xa0tUSD</bdi>, and " in page
-        assert f" gives <bdi>{total}\xa0tUSD</bdi> of it back" in page
+        assert "You paid <bdi>12.50\xa0tUSD</bdi>. " in page
+        assert f" refunds <bdi>{total}\xa0tUSD</bdi> of it" in page
 
 
-async def test_what_failed_or_is_over_promises_nothing_that_a_chain_may_contradict():
-    for status in (Status.FAILED, Status.EXPIRED, Status.CANCELLED):
-        text = text_of(shown(status=status))
+async def test_ended_payment_page_warns_about_fees_and_late_money():
+    for status in (PaymentStatus.FAILED, PaymentStatus.EXPIRED, PaymentStatus.CANCELLED):
+        text = get_text(shown(status=status))
         assert "may have cost a network fee" in text
-        assert "recorded to be sent back" in text
+        assert "recorded so that it can be returned" in text
 
 
 async def test_it_is_live_only_for_payments_that_may_change():
-    for status in Status:
+    for status in PaymentStatus:
         page = shown(status=status)
         assert ("Check the status again" in page) is not status.is_final
         assert json_of(page, "told")["isFinal"] is status.is_final
 
 
 def json_of(page: str, name: str) -> dict[str, Any]:
-    """What scripts are given."""
-    found = re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', page)
-    return json.loads(found[1])
+    """Return the data of scripts."""
+    match = re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', page)
+    return json.loads(match[1])
 
 
 def back_of(page: str) -> list[str]:
-    """Where the page's link to the shop leads."""
+    """Return the address of the page's link to the shop."""
     return [html.unescape(url) for url in re.findall(r'id="back" href="(https:[^"]*)"', page)]
 
 
@@ -188,7 +190,7 @@ async def test_a_payment_that_is_over_leads_back_to_the_shop(desk, status):
         {"outcome": status},
     )
     page = (await desk.ask("GET", f"/{payment_id}")).text
-    assert "Back to Corner Café" in text_of(page)
+    assert "Back to Corner Café" in get_text(page)
     if status == "succeeded":
         expected = f"https://shop.example/ok?a=1&b=%22&payment_id={payment_id}#c"
     else:
@@ -196,7 +198,7 @@ async def test_a_payment_that_is_over_leads_back_to_the_shop(desk, status):
     assert back_of(page) == [expected]
 
 
-async def test_half_a_redirect_and_a_bad_one_lead_nowhere(desk):
+async def test_incomplete_or_invalid_checkout_urls_show_no_link_back(desk):
     for urls in (
         {"successUrl": URLS["successUrl"]},
         {**URLS, "successUrl": "javascript:alert(1)"},
@@ -209,37 +211,39 @@ async def test_half_a_redirect_and_a_bad_one_lead_nowhere(desk):
 
 async def test_an_address_of_a_shop_is_an_address_and_nothing_else():
     address = "https://shop.example/?a='x'<b>&c"
-    page = shown(status=Status.FAILED, back=address + '"><script>', merchant=NASTY)
+    page = shown(
+        status=PaymentStatus.FAILED, return_url=address + '"><script>', merchant=HOSTILE_TEXT
+    )
     assert scripts(page) == 3
     assert back_of(page) == [address + '"><script>']
 
 
 async def test_a_merchants_name_is_text_and_nothing_else(desk):
     tenant = await desk.tenant()
-    await tenant.change_merchant(name=NASTY)
+    await tenant.change_merchant(name=HOSTILE_TEXT)
     created = await desk.rest.call("POST", "/v1/payments", tenant.headers, ORDER)
     page = (await desk.ask("GET", f"/{created['paymentId']}")).text
     assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &#34;Söhne&#34;" in page
     assert scripts(page) == 3
     assert "<img" not in page
-    assert json_of(page, "told")["merchant"] == NASTY
+    assert json_of(page, "told")["merchant"] == HOSTILE_TEXT
 
 
-async def test_only_what_is_this_hosts_may_run(desk):
+async def test_content_security_policy_allows_only_own_resources(desk):
     payment_id = (await desk.rest.create(ORDER))["paymentId"]
     for path in (f"/{payment_id}", "/pay_unknown"):
         answer = await desk.ask("GET", path)
-        policy = headers_of(answer)["content-security-policy"]
+        policy = get_headers(answer)["content-security-policy"]
         for rule in (
             *("default-src 'none'", "script-src 'self'", "style-src 'self'", "base-uri 'none'"),
             *("connect-src 'self'", "frame-ancestors 'none'", "require-trusted-types-for 'script'"),
         ):
-            assert rule in [one.strip() for one in policy.split(";")]
+            assert rule in [text.strip() for text in policy.split(";")]
         assert not re.search(r"javascript:|\son\w+=|\sstyle=|http-equiv|<style", answer.text)
 
 
-async def test_a_merchants_colour_is_the_one_style_that_may_stand_in_the_page():
-    answer = checkout.page(checkout.Checkout(**{**TOLD, "accent": "#ffcc00"}), "en")
+async def test_accent_color_is_the_only_inline_style():
+    answer = checkout.render_checkout(checkout.CheckoutData(**{**TOLD, "accent": "#ffcc00"}), "en")
     (style,) = re.findall(r"<style>(.*?)</style>", answer.body.decode())
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = dict(answer.headers)[b"content-security-policy"].decode()
@@ -248,7 +252,7 @@ async def test_a_merchants_colour_is_the_one_style_that_may_stand_in_the_page():
 
 async def test_its_headers_keep_the_link_to_the_buyer(desk):
     payment_id = (await desk.rest.create(ORDER))["paymentId"]
-    headers = headers_of(await desk.ask("GET", f"/{payment_id}"))
+    headers = get_headers(await desk.ask("GET", f"/{payment_id}"))
     assert headers["content-type"] == "text/html; charset=utf-8"
     assert headers["cache-control"] == "no-store"
     assert headers["referrer-policy"] == "same-origin"
@@ -260,8 +264,8 @@ async def test_its_headers_keep_the_link_to_the_buyer(desk):
 async def test_other_links_lead_to_a_page_too(desk, name):
     answer = await desk.ask("GET", f"/{name}")
     assert answer.status == 404
-    assert headers_of(answer)["content-type"] == "text/html; charset=utf-8"
-    assert text_of(answer.text).startswith("Payment not found There is no such payment.")
+    assert get_headers(answer)["content-type"] == "text/html; charset=utf-8"
+    assert get_text(answer.text).startswith("Payment not found No payment has this link.")
     assert "<script" not in answer.text
 
 
@@ -273,12 +277,12 @@ async def test_other_links_lead_to_a_page_too(desk, name):
         *("/.well-known", "/.well-known/x"),
     ],
 )
-async def test_what_the_service_needs_for_itself_is_no_link(desk, path):
+async def test_reserved_path_is_no_payment_link(desk, path):
     answer = await desk.ask("GET", path)
     if path == "/readyz/":
         assert answer.status == 200
     else:
-        assert answer.told == (404, "invalid_params")
+        assert answer.refusal == (404, "invalid_params")
         assert answer.body["message"] == "Path not found"
 
 
@@ -294,39 +298,39 @@ async def test_head_is_get_without_the_page(desk):
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 async def test_a_page_takes_no_orders(desk, method):
     answer = await desk.ask(method, "/pay_unknown")
-    assert answer.told == (405, "invalid_params")
-    assert headers_of(answer)["allow"] == "GET, HEAD"
+    assert answer.refusal == (405, "invalid_params")
+    assert get_headers(answer)["allow"] == "GET, HEAD"
 
 
 async def test_test_payments_are_marked_and_live_ones_are_not(desk):
     note = "Test payment: no real money moves."
     payment_id = (await desk.rest.create(ORDER))["paymentId"]
-    assert note in text_of((await desk.ask("GET", f"/{payment_id}")).text)
-    assert note in text_of(shown(live=False))
-    assert note not in text_of(shown(live=True))
+    assert note in get_text((await desk.ask("GET", f"/{payment_id}")).text)
+    assert note in get_text(shown(live=False))
+    assert note not in get_text(shown(live=True))
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-async def test_an_address_chooses_the_colours_and_what_leads_on_keeps_them(desk, theme):
+async def test_theme_and_language_of_the_url_are_carried_into_every_link(desk, theme):
     payment_id = (await desk.rest.create(ORDER))["paymentId"]
-    asked = f"lang=de&theme={theme}"
-    page = (await desk.ask("GET", f"/{payment_id}?{asked}&utm=x")).text
+    request = f"lang=de&theme={theme}"
+    page = (await desk.ask("GET", f"/{payment_id}?{request}&utm=x")).text
     assert f'<html lang="de" dir="ltr" data-theme="{theme}">' in page
     own = re.findall(rf'(?:href|action)="/{payment_id}([^"]*)"', page)
     assert len(own) == 10
-    for one in own:
-        assert re.fullmatch(rf"(/test)?\?lang=\w+&amp;theme={theme}", one), own
-    assert own.count(f"/test?{asked}".replace("&", "&amp;")) == 3
+    for item in own:
+        assert re.fullmatch(rf"(/test)?\?lang=\w+&amp;theme={theme}", item), own
+    assert own.count(f"/test?{request}".replace("&", "&amp;")) == 3
     form = {"Content-Type": "application/x-www-form-urlencoded", "Origin": desk.rest.base}
-    url = f"{desk.rest.base}/{payment_id}/test?{asked}&utm=x"
+    url = f"{desk.rest.base}/{payment_id}/test?{request}&utm=x"
     async with desk.session.post(
         url, data="outcome=stall", headers=form, allow_redirects=False
-    ) as told:
-        assert told.headers["Location"] == f"/{payment_id}?{asked}"
+    ) as result:
+        assert result.headers["Location"] == f"/{payment_id}?{request}"
 
 
 @pytest.mark.parametrize("theme", ["", "DARK", "dark%22%20onload=%22x", "<b>", "dark,light"])
-async def test_what_is_no_theme_leaves_no_trace(desk, theme):
+async def test_invalid_theme_is_ignored(desk, theme):
     payment_id = (await desk.rest.create(ORDER))["paymentId"]
     page = (await desk.ask("GET", f"/{payment_id}?theme={theme}")).text
     assert '<html lang="en" dir="ltr">' in page

@@ -1,4 +1,4 @@
-"""What whoever has the link may do with a test payment, and with no other."""
+"""The test panel: anyone with the link controls a test payment, and no live one."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 
 import pytest
 import pytest_asyncio
-from florin_server.devnet.solana import SOLNET
+from florin_server.devnet.solana import SOLANA_DEVNET
 
-from tests.support.desk import ORDER, PAY_URL, opened
-from tests.support.page_texts import headers_of, text_of
-from tests.support.solana import AT_ONCE
-from tests.support.until import until
+from tests.support.desk import ORDER, PAY_URL, open_service
+from tests.support.page_texts import get_headers, get_text
+from tests.support.solana import INSTANT_SOLANA
+from tests.support.until import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -21,31 +21,31 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def desk(tmp_path_factory):
-    async with opened(tmp_path_factory.mktemp("panel"), solana=AT_ONCE) as desk:
+    async with open_service(tmp_path_factory.mktemp("panel"), solana=INSTANT_SOLANA) as desk:
         yield desk
 
 
 async def pressed(desk, payment_id: str, form: str, **headers: str):
-    """The answer to one of the panel's buttons, not followed."""
+    """Return the answer to a button of the panel, without following redirects."""
     url = f"{desk.rest.base}/{payment_id}/test?lang=de"
     sent = {**FORM, "Origin": desk.rest.base, **headers}
     async with desk.session.post(url, data=form, headers=sent, allow_redirects=False) as answer:
-        return answer.status, headers_of(answer), await answer.text()
+        return answer.status, get_headers(answer), await answer.text()
 
 
 async def created(desk) -> str:
     return (await desk.rest.create(ORDER))["paymentId"]
 
 
-@pytest.mark.parametrize("chain", [EVM, SOLNET.chain_id])
+@pytest.mark.parametrize("chain", [EVM, SOLANA_DEVNET.chain_id])
 async def test_the_test_wallet_pays_for_real(desk, chain):
     payment_id = await created(desk)
     status, headers, _ = await pressed(desk, payment_id, f"pay={chain}")
     assert (status, headers["location"]) == (303, f"/{payment_id}?lang=de")
-    assert (await desk.ended(payment_id))["status"] == "succeeded"
+    assert (await desk.wait_ended(payment_id))["status"] == "succeeded"
     detail = await desk.rest.detail(payment_id)
     assert detail["buyer"]["accountCaip10"].startswith(chain)
-    # by a transaction, which the receipt tells
+    # by a transaction, which the receipt names
     tx_id = detail["info"]["txId"]
     assert not tx_id.startswith("test:")
     assert f"<code>{tx_id}</code>" in (await desk.ask("GET", f"/{payment_id}")).text
@@ -58,7 +58,7 @@ async def test_every_outcome_can_be_had(desk, outcome):
     assert (await desk.rest.status(payment_id))["status"] == outcome
 
 
-async def test_one_that_never_ends_can_be_ended(desk):
+async def test_stalled_test_payment_can_be_failed(desk):
     payment_id = await created(desk)
     assert (await pressed(desk, payment_id, "outcome=stall"))[0] == 303
     assert (await desk.rest.status(payment_id))["status"] == "processing"
@@ -67,7 +67,7 @@ async def test_one_that_never_ends_can_be_ended(desk):
     assert (await desk.rest.status(payment_id))["status"] == "failed"
 
 
-async def test_the_clock_goes_on_for_everybody(desk):
+async def test_advanced_test_clock_applies_to_all_payments(desk):
     payment_id, before = await created(desk), desk.now
     assert (await pressed(desk, payment_id, "seconds=3600"))[0] == 303
     assert desk.now == before + 3600
@@ -81,17 +81,17 @@ async def test_the_clock_goes_on_for_everybody(desk):
         *("seconds=99999999999999999999", "x=1&" * 50, "%ff", "outcome=%00"),
     ],
 )
-async def test_what_there_is_no_button_for_is_refused_and_told(desk, form):
+async def test_invalid_test_panel_form_is_refused_in_the_page_language(desk, form):
     payment_id, before = await created(desk), desk.now
     status, _, text = await pressed(desk, payment_id, form)
     assert status == 200
-    # in the page's language: what the API says to programs is no text of a page
-    assert "Das hat nicht funktioniert" in text_of(text)
-    assert not re.search("Nothing was asked|Unknown|Payment is|Invalid", text_of(text))
+    # in the page's language: the API's texts for programs are no texts of a page
+    assert "Das hat nicht funktioniert" in get_text(text)
+    assert not re.search("Nothing was asked|Unknown|Payment is|Invalid", get_text(text))
     assert (desk.now, (await desk.rest.status(payment_id))["status"]) == (before, "requires_action")
 
 
-async def test_what_is_over_stays_as_it_is(desk):
+async def test_ended_test_payment_has_no_panel(desk):
     payment_id = await created(desk)
     await desk.rest.simulate(payment_id, "succeeded")
     status, _, text = await pressed(desk, payment_id, "outcome=failed")
@@ -150,25 +150,25 @@ async def test_forms_of_this_site_drive_a_payment_in_every_browser(desk, headers
 
 
 async def test_an_operator_can_do_without_it(tmp_path):
-    async with opened(tmp_path, checkout={"test_panel": False}) as desk:
+    async with open_service(tmp_path, checkout={"test_panel": False}) as desk:
         payment_id = await created(desk)
         assert "<form" not in (await desk.ask("GET", f"/{payment_id}")).text
         assert (await pressed(desk, payment_id, "outcome=failed"))[0] == 404
 
 
 async def test_blocks_on_top_of_a_payment_are_counted(tmp_path):
-    async with opened(tmp_path, confirmations=3) as desk:
+    async with open_service(tmp_path, confirmations=3) as desk:
         offer = await desk.offer()
         await desk.confirm(offer)
 
         async def seen() -> dict[str, int] | None:
-            told = (await desk.ask("GET", f"/{offer.payment_id}/state")).body
-            return told.get("confirmations")
+            body = (await desk.ask("GET", f"/{offer.payment_id}/state")).body
+            return body.get("confirmations")
 
-        await until(seen, {"seen": 1, "needed": 3})
+        await wait_until(seen, {"seen": 1, "needed": 3})
         page = (await desk.ask("GET", f"/{offer.payment_id}")).text
-        assert "1 of 3 confirmations" in text_of(page)
+        assert "Confirmations: 1 of 3" in get_text(page)
         await desk.chain.mine()
-        await until(seen, {"seen": 2, "needed": 3})
+        await wait_until(seen, {"seen": 2, "needed": 3})
         await desk.chain.mine()
-        assert (await desk.final(offer.payment_id))["status"] == "succeeded"
+        assert (await desk.wait_final(offer.payment_id))["status"] == "succeeded"

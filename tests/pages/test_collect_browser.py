@@ -1,4 +1,4 @@
-"""The form for data about a buyer in a real browser, as wallets and web shops show it."""
+"""The form for buyer data in a real browser, as wallets and web shops show it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ import pytest_asyncio
 from aiohttp import web
 from playwright.async_api import Page, expect
 
-from tests.support.browser import Visitor, violations, visitor
-from tests.support.capture import DATA, Till, new_till, path_of, query_of, stored
-from tests.support.desk import Desk, opened
+from tests.support.browser import BrowserVisitor, list_violations, open_visitor
+from tests.support.capture import DATA, CapturePos, count_stored, get_path, get_query, open_pos
+from tests.support.desk import ServiceHarness, open_service
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 
 COMPLETE = {"type": "IC_COMPLETE", "success": True}
 PHONE = {"width": 320, "height": 640}
-# every way in which wallets listen, and what each of them heard
+# all bridges by which wallets listen, and the messages of each
 BRIDGES = """
 window.heard = [];
 const hear = (who) => (text) => { heard.push([who, JSON.parse(text)]); };
@@ -35,7 +35,7 @@ window.webkit = {messageHandlers: {payDataCollectionComplete: {postMessage: hear
 
 @asynccontextmanager
 async def web_wallet(form: str = "") -> AsyncIterator[str]:
-    """The address of a page that shows an address in a frame, and tells what it hears from it."""
+    """Return the address of a page that frames an address and shows its messages."""
 
     async def page(request: web.Request) -> web.Response:
         body = (
@@ -66,14 +66,14 @@ async def wallet_site():
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def desk(tmp_path_factory, wallet_site):
     capture = {"enabled": True, "frame_origins": [wallet_site]}
-    async with opened(tmp_path_factory.mktemp("forms"), capture=capture) as desk:
+    async with open_service(tmp_path_factory.mktemp("forms"), capture=capture) as desk:
         yield desk
 
 
-async def form_of(desk: Desk, **look: str) -> tuple[Till, str]:
-    """A payment, and the address of its form here."""
-    till = await new_till(desk)
-    path = path_of(await till.url())
+async def form_of(desk: ServiceHarness, **look: str) -> tuple[CapturePos, str]:
+    """Return a payment, and the address of its form here."""
+    till = await open_pos(desk)
+    path = get_path(await till.url())
     return till, f"{desk.rest.base}{path}{'&' + urlencode(look) if look else ''}"
 
 
@@ -89,58 +89,60 @@ async def fill(page: Page) -> None:
     await page.get_by_label("I accept").check()
 
 
-def forgive(buyer: Visitor) -> None:
-    """Browsers note every answer that is a refusal, and every connection that failed."""
-    told = "Failed to load resource"
-    buyer.complaints[:] = [one for one in buyer.complaints if not one.startswith(told)]
+def forgive(buyer: BrowserVisitor) -> None:
+    """Drop the browser's notes about refused answers and failed connections."""
+    output = "Failed to load resource"
+    buyer.complaints[:] = [
+        complaint for complaint in buyer.complaints if not complaint.startswith(output)
+    ]
 
 
 async def fits(page: Page) -> bool:
     return await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-async def test_a_wallet_on_a_phone_is_told_once_on_every_bridge_and_gets_no_data(browser, desk):
-    known = {"fullName": "Ada Secret-name", "porAddress": "Secret street"}
-    till, url = await form_of(desk, prefill=encoded(known), theme="dark", utm="Secret")
-    async with visitor(browser, viewport=PHONE) as buyer:
+async def test_mobile_wallet_is_notified_once_on_every_bridge_without_data(browser, desk):
+    existing = {"fullName": "Ada Secret-name", "porAddress": "Secret street"}
+    till, url = await form_of(desk, prefill=encoded(existing), theme="dark", utm="Secret")
+    async with open_visitor(browser, viewport=PHONE) as buyer:
         page = await buyer.tab()
         await page.add_init_script(BRIDGES)
-        asked: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
+        requests: list[str] = []
+        page.on("request", lambda request: requests.append(request.url))
         await page.goto(url)
         assert "Secret" not in page.url
         assert "accounts" not in page.url
         await expect(page.get_by_label("Full name")).to_have_value("Ada Secret-name")
-        # the page can be opened again as it is: nobody has to go back to the wallet
+        # the page can be reopened unchanged, without the wallet
         await page.reload()
         await fill(page)
         await page.get_by_role("button", name="Continue").click()
         await expect(page.get_by_role("heading", name="Thank you")).to_be_visible()
-        heard = await page.evaluate("heard")
-        assert heard == [[who, COMPLETE] for who in ("react", "android", "ios")]
-        assert [one for one in asked if "Secret" in one] == [url]
+        received = await page.evaluate("heard")
+        assert received == [[who, COMPLETE] for who in ("react", "android", "ios")]
+        assert [text for text in requests if "Secret" in text] == [url]
         assert "Secret" not in json.dumps(
             await page.evaluate("[history.state, document.body.innerText]")
         )
         await page.reload()
-        assert await page.evaluate("heard") == heard
-    assert stored(desk, till) == 1
+        assert await page.evaluate("heard") == received
+    assert count_stored(desk, till) == 1
 
 
-async def test_what_is_wrong_is_read_out_and_reached_by_keyboard(browser, desk):
+async def test_form_errors_are_announced_and_reachable_by_keyboard(browser, desk):
     _, url = await form_of(desk)
-    async with visitor(browser, viewport=PHONE) as buyer:
+    async with open_visitor(browser, viewport=PHONE) as buyer:
         page = await buyer.open(url)
         await page.get_by_label("Full name").press("Enter")
         await expect(page.locator("#faults")).to_be_focused()
-        await expect(page).to_have_title("Something is missing or wrong – About you")
+        await expect(page).to_have_title("Some entries are missing or wrong – Your details")
         await page.keyboard.press("Tab")
         await page.keyboard.press("Tab")
         await page.keyboard.press("Enter")
         await expect(page.get_by_label("Date of birth")).to_be_focused()
-        told = page.get_by_label("Date of birth")
-        await expect(told).to_have_accessible_description("This is needed.")
-        assert await violations(page) == []
+        locator = page.get_by_label("Date of birth")
+        await expect(locator).to_have_accessible_description("This field is required.")
+        assert await list_violations(page) == []
         assert await fits(page)
         # all of it without a mouse
         await fill(page)
@@ -148,13 +150,13 @@ async def test_what_is_wrong_is_read_out_and_reached_by_keyboard(browser, desk):
         await page.keyboard.press("Tab")
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("heading", name="Thank you")).to_be_visible()
-        assert await violations(page) == []
+        assert await list_violations(page) == []
         forgive(buyer)
 
 
 async def test_a_connection_that_fails_loses_nothing_and_hands_in_once(browser, desk):
     till, url = await form_of(desk)
-    async with visitor(browser) as buyer:
+    async with open_visitor(browser) as buyer:
         page = await buyer.tab()
         await page.add_init_script(BRIDGES)
         await page.goto(url)
@@ -171,41 +173,41 @@ async def test_a_connection_that_fails_loses_nothing_and_hands_in_once(browser, 
         send = page.get_by_role("button", name="Continue")
         for _ in range(2):
             await send.click()
-            await expect(page.get_by_text("It could not be sent.")).to_be_visible()
+            await expect(page.get_by_text("The form could not be sent.")).to_be_visible()
             await expect(page.get_by_label("Full name")).to_have_value(DATA["fullName"])
             assert await page.evaluate("heard") == []
-        assert await violations(page) == []
+        assert await list_violations(page) == []
         await send.click()
         await expect(page.get_by_role("heading", name="Thank you")).to_be_visible()
         assert len(await page.evaluate("heard")) == 3
         forgive(buyer)
-    assert stored(desk, till) == 1
+    assert count_stored(desk, till) == 1
 
 
 async def test_it_works_without_a_script(browser, desk):
     till, url = await form_of(desk, theme="dark")
-    async with visitor(browser, java_script_enabled=False, viewport=PHONE) as buyer:
+    async with open_visitor(browser, java_script_enabled=False, viewport=PHONE) as buyer:
         page = await buyer.open(url)
         await page.get_by_role("button", name="Continue").click()
-        await expect(page.get_by_role("heading", name="Something is missing")).to_be_visible()
+        await expect(page.get_by_role("heading", name="Some entries are missing")).to_be_visible()
         await page.get_by_role("button", name="Deutsch").click()
-        await expect(page.get_by_role("heading", name="Über Sie")).to_be_visible()
+        await expect(page.get_by_role("heading", name="Ihre Angaben")).to_be_visible()
         await page.get_by_role("button", name="English").click()
         await fill(page)
         await page.get_by_role("button", name="Continue").click()
         await expect(page.get_by_role("heading", name="Thank you")).to_be_visible()
         assert page.url.partition("/collect/")[2] in {"", "?"}
         forgive(buyer)
-    assert stored(desk, till) == 1
+    assert count_stored(desk, till) == 1
 
 
 async def test_a_web_wallet_that_is_listed_shows_it_in_a_frame(browser, desk, wallet_site):
     till, url = await form_of(desk)
-    async with visitor(browser) as buyer:
+    async with open_visitor(browser) as buyer:
         page = await buyer.open(f"{wallet_site}/?{urlencode({'form': url})}")
         frame = page.frame_locator("iframe")
         await frame.get_by_label("Full name").fill(DATA["fullName"])
-        # what the site around it says to it changes nothing
+        # messages of the surrounding site change nothing
         forged = {"type": "IC_COMPLETE", "success": True, "data": {"fullName": "Eve"}}
         await page.evaluate(
             "(told) => { for (const one of [told, JSON.stringify(told), 'submit'])"
@@ -217,12 +219,12 @@ async def test_a_web_wallet_that_is_listed_shows_it_in_a_frame(browser, desk, wa
         await frame.get_by_role("button", name="Continue").click()
         await expect(page).to_have_title("-" + json.dumps(COMPLETE, separators=(",", ":")))
         buyer.complaints.clear()
-    assert stored(desk, till) == 1
+    assert count_stored(desk, till) == 1
 
 
 async def test_no_other_site_frames_it(browser, desk):
     _, url = await form_of(desk)
-    async with web_wallet() as elsewhere, visitor(browser) as buyer:
+    async with web_wallet() as elsewhere, open_visitor(browser) as buyer:
         page = await buyer.open(f"{elsewhere}/?{urlencode({'form': url})}")
         assert await page.frames[1].locator("form").count() == 0
         refused = " ".join(buyer.complaints)
@@ -232,7 +234,7 @@ async def test_no_other_site_frames_it(browser, desk):
 
 async def test_a_window_that_opened_it_hears_the_end_and_can_forge_none(browser, desk):
     till, url = await form_of(desk)
-    async with visitor(browser) as buyer:
+    async with open_visitor(browser) as buyer:
         shop = await buyer.tab()
         await shop.goto(f"{desk.rest.base}/healthz")
         await shop.evaluate("() => { window.heard = []; onmessage = (e) => heard.push(e.data); }")
@@ -242,13 +244,13 @@ async def test_a_window_that_opened_it_hears_the_end_and_can_forge_none(browser,
         await page.wait_for_load_state()
         await shop.evaluate("form.postMessage(JSON.stringify({type: 'IC_COMPLETE'}), '*')")
         await fill(page)
-        assert stored(desk, till) == 0
+        assert count_stored(desk, till) == 0
         await page.get_by_role("button", name="Continue").click()
         await expect(page.get_by_role("heading", name="Thank you")).to_be_visible()
-        assert [json.loads(one) for one in await shop.evaluate("heard")] == [COMPLETE]
+        assert [json.loads(item) for item in await shop.evaluate("heard")] == [COMPLETE]
 
 
-async def test_what_a_wallet_puts_into_the_page_breaks_nothing(browser, desk):
+async def test_code_injected_by_a_wallet_breaks_no_layout(browser, desk):
     # as the React Native sample does it
     injected = """
     addEventListener("DOMContentLoaded", () => {
@@ -261,7 +263,7 @@ async def test_what_a_wallet_puts_into_the_page_breaks_nothing(browser, desk):
     });
     """
     _, url = await form_of(desk)
-    async with visitor(browser, viewport=PHONE, is_mobile=True, has_touch=True) as buyer:
+    async with open_visitor(browser, viewport=PHONE, is_mobile=True, has_touch=True) as buyer:
         page = await buyer.tab()
         await page.add_init_script(injected)
         await page.goto(url)
@@ -269,7 +271,7 @@ async def test_what_a_wallet_puts_into_the_page_breaks_nothing(browser, desk):
         assert await fits(page)
         box = await page.get_by_label("Full name").bounding_box()
         assert 240 < box["width"] <= 320
-        assert all("style-src" in one for one in buyer.complaints)
+        assert all("style-src" in complaint for complaint in buyer.complaints)
         buyer.complaints.clear()
 
 
@@ -290,9 +292,9 @@ LOOKS = {
 async def test_everybody_can_use_it_in_every_look(browser, desk, look):
     _, url = await form_of(desk, **LOOKS[look])
     # 320 px, and 640 px at twice the size, are the same to a page
-    async with visitor(browser, viewport=PHONE, reduced_motion="reduce") as buyer:
+    async with open_visitor(browser, viewport=PHONE, reduced_motion="reduce") as buyer:
         page = await buyer.open(url)
-        assert await violations(page) == []
+        assert await list_violations(page) == []
         assert await fits(page)
         small = await page.evaluate(
             "[...document.querySelectorAll('a, button, input:not([type=hidden]), select')]"
@@ -302,15 +304,15 @@ async def test_everybody_can_use_it_in_every_look(browser, desk, look):
         assert small == []
         await page.locator(".main-action").click()
         await expect(page.locator("#faults")).to_be_focused()
-        assert await violations(page) == []
+        assert await list_violations(page) == []
         assert await fits(page)
         over = await buyer.open(f"{desk.rest.base}/collect/?{urlencode(LOOKS[look])}")
-        assert await violations(over) == []
+        assert await list_violations(over) == []
         forgive(buyer)
 
 
 class Lines(logging.Handler):
-    """Every line that reaches the root, where an operator's handlers are."""
+    """Collects every log line that reaches the root logger, where an operator's handlers are."""
 
     def __init__(self) -> None:
         super().__init__(0)
@@ -326,9 +328,9 @@ async def test_nothing_personal_is_logged(browser, desk):
     root.addHandler(lines)
     root.setLevel(1)
     try:
-        known = {"fullName": "Ada Logged-name", "dob": "1901-02-03"}
-        _, url = await form_of(desk, prefill=encoded(known))
-        async with visitor(browser) as buyer:
+        existing = {"fullName": "Ada Logged-name", "dob": "1901-02-03"}
+        _, url = await form_of(desk, prefill=encoded(existing))
+        async with open_visitor(browser) as buyer:
             page = await buyer.open(url)
             await page.get_by_role("button", name="Continue").click()
             await expect(page.locator("#faults")).to_be_focused()
@@ -342,5 +344,11 @@ async def test_nothing_personal_is_logged(browser, desk):
         root.removeHandler(lines)
     text = "\n".join(lines.texts)
     assert lines.texts
-    for secret in ("Logged-name", "1901-02-03", encoded(known), query_of(url)["t"], DATA["dob"]):
+    for secret in (
+        "Logged-name",
+        "1901-02-03",
+        encoded(existing),
+        get_query(url)["t"],
+        DATA["dob"],
+    ):
         assert secret not in text

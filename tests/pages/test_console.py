@@ -1,4 +1,4 @@
-"""The consoles: who may sign in, what a session may do, and what others can not."""
+"""The consoles: sign-in, permissions of a session, and attacks without one."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest_asyncio
 from florin_server.web.console.operator import books
 from florin_server.web.console.session import IDLE_S, LIFE_S
 
-from tests.support.console import HOSTILE, OWN, Person
-from tests.support.desk import ORDER, opened
+from tests.support.console import HOSTILE, OWN, ConsoleUser
+from tests.support.desk import ORDER, open_service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 _LINK = re.compile(r'(?:href|action|data-\w+)="(/console[^"]*)"')
@@ -21,7 +21,7 @@ _LINK = re.compile(r'(?:href|action|data-\w+)="(/console[^"]*)"')
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def desk(tmp_path_factory):
     home = tmp_path_factory.mktemp("console")
-    async with opened(home, console=True, metrics_port=0) as desk:
+    async with open_service(home, console=True, metrics_port=0) as desk:
         yield desk
 
 
@@ -34,8 +34,8 @@ def place(tenant, payment_id: str) -> str:
 
 
 async def paid(desk, tenant, **order) -> str:
-    made = await desk.ask("POST", "/v1/payments", tenant.headers, {**ORDER, **order})
-    payment_id = made.body["paymentId"]
+    created = await desk.ask("POST", "/v1/payments", tenant.headers, {**ORDER, **order})
+    payment_id = created.body["paymentId"]
     path = f"/v1/sandbox/payments/{payment_id}/simulate"
     await desk.ask("POST", path, tenant.headers, {"outcome": "succeeded"})
     return payment_id
@@ -43,46 +43,46 @@ async def paid(desk, tenant, **order) -> str:
 
 async def test_a_merchant_signs_in_creates_a_payment_and_refunds_it(desk, person):
     tenant = await desk.tenant()
-    assert (await person.get("/console")).place == "/console/login?back=%2Fconsole"
-    assert (await person.sign_in(tenant.secret)).place == "/console"
+    assert (await person.get("/console")).location == "/console/login?back=%2Fconsole"
+    assert (await person.sign_in(tenant.secret)).location == "/console"
     assert "Test mode" in (await person.get("/console")).text
     form = {"merchant": tenant.merchant.id, "amount": "12.50", "unit": "iso4217/USD"}
-    made = await person.fill(
+    created = await person.fill(
         "/console/payments/new", "/console/payments/new", **form, reference="order-7"
     )
-    payment = made.place
-    assert (made.status, payment.rpartition("/")[0]) == (303, place(tenant, "").rstrip("/"))
+    payment = created.location
+    assert (created.status, payment.rpartition("/")[0]) == (303, place(tenant, "").rstrip("/"))
     await person.fill(payment, f"{payment}/simulate", outcome="succeeded")
     page = (await person.get(payment)).text
     assert "succeeded" in page
     assert "12.50\u00a0USD" in page
-    assert "a test payment was told to succeed" in page
-    assert (await person.fill(payment, f"{payment}/refund")).place == payment
+    assert "a test payment was set to succeed" in page
+    assert (await person.fill(payment, f"{payment}/refund")).location == payment
     detail = await desk.ask("GET", f"/v1/payments/{payment.rpartition('/')[2]}", tenant.headers)
     assert detail.body["refund"]["status"] == "succeeded"
-    assert "the refund was asked for" in (await person.get(payment)).text
+    assert "refund requested" in (await person.get(payment)).text
 
 
-async def test_a_form_that_comes_twice_makes_one_payment(desk, person):
+async def test_repeated_create_form_creates_a_single_payment(desk, person):
     tenant = await desk.tenant()
     await person.sign_in(tenant.secret)
     path = "/console/payments/new"
     form = {"merchant": tenant.merchant.id, "amount": "1", "unit": "iso4217/USD"}
     form = {**await person.hidden(path, path), **form}
     first, second = await person.send(path, form), await person.send(path, form)
-    assert first.place == second.place != ""
+    assert first.location == second.location != ""
 
 
-async def test_what_is_wrong_is_told_beside_what_was_entered(desk, person):
+async def test_form_error_is_shown_beside_the_entered_values(desk, person):
     tenant = await desk.tenant()
     await person.sign_in(tenant.secret)
     form = {"merchant": tenant.merchant.id, "amount": "1.255", "unit": "iso4217/USD"}
     path = "/console/payments/new"
-    told = await person.fill(path, path, **form, reference="kept")
-    assert told.status == 400
-    assert "amount has more than 2 decimals" in told.text
-    assert 'value="1.255"' in told.text
-    assert 'value="kept"' in told.text
+    result = await person.fill(path, path, **form, reference="kept")
+    assert result.status == 400
+    assert "amount must have at most 2 decimals" in result.text
+    assert 'value="1.255"' in result.text
+    assert 'value="kept"' in result.text
 
 
 @pytest.mark.parametrize(
@@ -106,30 +106,30 @@ async def test_a_form_of_another_site_does_nothing(desk, person, headers):
     payment = place(tenant, await paid(desk, tenant))
     form = await person.hidden(payment, f"{payment}/refund")
     assert (await person.send(f"{payment}/refund", form, headers)).status == 403
-    assert "Refund 12.50" in (await person.get(payment)).text
+    assert "Refund up to 12.50" in (await person.get(payment)).text
 
 
 async def test_a_form_of_another_session_does_nothing(desk, person, bare):
     tenant = await desk.tenant()
     await person.sign_in(tenant.secret)
-    other = Person(bare, person.base)
+    other = ConsoleUser(bare, person.base)
     await other.sign_in(tenant.secret)
     payment = place(tenant, await paid(desk, tenant))
     form = await other.hidden(payment, f"{payment}/refund")
     for csrf in (form["csrf"], "", "0" * 64):
-        told = await person.send(f"{payment}/refund", {**form, "csrf": csrf})
-        assert (told.status, "another session" in told.text) == (403, True)
-    assert "Refund 12.50" in (await person.get(payment)).text
+        result = await person.send(f"{payment}/refund", {**form, "csrf": csrf})
+        assert (result.status, "another session" in result.text) == (403, True)
+    assert "Refund up to 12.50" in (await person.get(payment)).text
 
 
 async def test_a_cookie_is_for_this_host_and_for_no_script_and_holds_no_secret(desk, person):
     tenant = await desk.tenant()
     await person.sign_in(tenant.secret)
-    told = person.given[-1]
-    assert told.startswith("florin_console=")
-    assert "; HttpOnly; SameSite=Strict" in told
-    assert "Secure" not in told
-    assert tenant.secret not in told
+    result = person.cookies_received[-1]
+    assert result.startswith("florin_console=")
+    assert "; HttpOnly; SameSite=Strict" in result
+    assert "Secure" not in result
+    assert tenant.secret not in result
     page = await person.get("/console/payments")
     assert page.headers["Cache-Control"] == "no-store"
     assert "frame-ancestors 'none'" in page.headers["Content-Security-Policy"]
@@ -151,7 +151,7 @@ async def test_a_cookie_that_was_changed_is_none(desk, person):
 
 async def test_a_session_ends_when_it_is_idle_and_when_it_is_old(desk, bare):
     tenant = await desk.tenant()
-    idle, busy = (Person(bare, desk.rest.base) for _ in range(2))
+    idle, busy = (ConsoleUser(bare, desk.rest.base) for _ in range(2))
     await idle.sign_in(tenant.secret)
     await busy.sign_in(tenant.secret)
     desk.clock.advance(IDLE_S - 1)
@@ -174,32 +174,32 @@ async def test_a_script_that_looks_keeps_no_session_alive(desk, person):
     assert (await person.get("/console/payments/rows")).status == 401
 
 
-async def test_who_signed_out_is_out_whoever_has_the_cookie(desk, person):
+async def test_signed_out_session_is_refused_even_with_its_cookie(desk, person):
     tenant = await desk.tenant()
     await person.sign_in(tenant.secret)
     copied = person.cookie
     out = await person.fill("/console", "/console/logout")
-    assert out.place == "/console/login"
-    assert "Max-Age=0" in person.given[-1]
+    assert out.location == "/console/login"
+    assert "Max-Age=0" in person.cookies_received[-1]
     person.cookie = copied
     assert (await person.get("/console")).status == 303
 
 
-async def test_while_nobody_knows_who_signed_out_no_cookie_is_taken(tmp_path, bare):
-    async with opened(tmp_path, console=True, pay_url="") as desk:
-        person, tenant = Person(bare, desk.rest.base), await desk.tenant()
+async def test_sessions_are_refused_while_sign_outs_cannot_be_read(tmp_path, bare):
+    async with open_service(tmp_path, console=True, pay_url="") as desk:
+        person, tenant = ConsoleUser(bare, desk.rest.base), await desk.tenant()
         await person.sign_in(tenant.secret)
         form = await person.hidden("/console", "/console/logout")
         await desk.service.app.store.close()
-        for told in (
+        for response in (
             await person.get("/console"),
             await person.get("/console/payments/rows"),
             await person.get("/console/login"),
             await person.send("/console/logout", form),
         ):
-            assert (told.status, told.headers["Retry-After"]) == (503, "1")
-        # a sign-out that was not noted is not said to be one
-        assert len(person.given) == 1
+            assert (response.status, response.headers["Retry-After"]) == (503, "1")
+        # a sign-out that was not recorded is not reported as done
+        assert len(person.cookies_received) == 1
 
 
 async def test_a_session_ends_with_its_key(desk, person):
@@ -209,36 +209,36 @@ async def test_a_session_ends_with_its_key(desk, person):
     form = await person.hidden(payment, f"{payment}/refund")
     copied = person.cookie
     await desk.revoke(tenant.key_id)
-    told = await person.send(f"{payment}/refund", form)
-    assert (told.status, told.place) == (303, "/console/login?back=%2Fconsole")
+    result = await person.send(f"{payment}/refund", form)
+    assert (result.status, result.location) == (303, "/console/login?back=%2Fconsole")
     person.cookie = copied
     assert (await person.get("/console/payments")).status == 303
 
 
-async def test_a_key_that_only_reads_is_told_so(desk, person):
+async def test_read_only_key_is_refused_changes(desk, person):
     tenant = await desk.tenant()
     _, secret = await desk.key(tenant.partner.id, scopes=("read",))
     await person.sign_in(secret)
     payment = place(tenant, await paid(desk, tenant))
-    told = await person.fill(payment, f"{payment}/refund")
-    assert told.status == 403
-    assert "may not do this" in told.text
+    result = await person.fill(payment, f"{payment}/refund")
+    assert result.status == 403
+    assert "your sign-in does not allow this" in result.text
     # by which the log is searched
-    assert re.search(r"Request <code>\w+</code>", told.text)
+    assert re.search(r"Request <code>\w+</code>", result.text)
     form = {"merchant": tenant.merchant.id, "amount": "1", "unit": "iso4217/USD"}
     path = "/console/payments/new"
     assert (await person.fill(path, path, **form)).status == 403
 
 
-async def test_who_cannot_read_does_not_sign_in(desk, person):
+async def test_key_without_read_scope_cannot_sign_in(desk, person):
     tenant = await desk.tenant()
     _, writes = await desk.key(tenant.partner.id, scopes=("create",))
     _, wallet = await desk.key(None)
     for secret, status in ((writes, 403), (wallet, 403), (desk.unstored_key(), 401), ("x", 401)):
-        told = await person.sign_in(secret)
-        assert (told.status, person.cookie) == (status, "")
-        assert secret not in told.text or secret == "x"
-    # the id of a key is no key: only sessions are known by it
+        result = await person.sign_in(secret)
+        assert (result.status, person.cookie) == (status, "")
+        assert secret not in result.text or secret == "x"
+    # a key's id is no key: it identifies sessions only
     assert (await person.sign_in(tenant.key_id)).status == 401
     assert (await person.sign_in("")).status == 400
     assert (await person.sign_in(token(desk))).status == 401
@@ -247,7 +247,7 @@ async def test_who_cannot_read_does_not_sign_in(desk, person):
 async def test_a_merchant_sees_nothing_of_another(desk, person, bare):
     owner, stranger = await desk.tenant(), await desk.tenant()
     payment_id = await paid(desk, owner, referenceId="secret-order")
-    owned = Person(bare, desk.rest.base)
+    owned = ConsoleUser(bare, desk.rest.base)
     await owned.sign_in(owner.secret)
     await person.sign_in(stranger.secret)
     payment, merchant = place(owner, payment_id), f"/console/merchants/{owner.merchant.id}"
@@ -256,23 +256,23 @@ async def test_a_merchant_sees_nothing_of_another(desk, person, bare):
         paths |= set(_LINK.findall((await owned.get(path)).text))
     assert len(paths) > 12
     for path in sorted(paths):
-        told = await person.get(path)
+        result = await person.get(path)
         for secret in (payment_id, "secret-order", owner.merchant.name + "?"):
-            assert secret not in told.text.replace(path, ""), path
+            assert secret not in result.text.replace(path, ""), path
     for path in (payment, merchant, place(stranger, payment_id), f"{payment}/events"):
         assert (await person.get(path)).status == 404, path
     filtered = await person.get(f"/console/payments?merchant={owner.merchant.id}")
-    assert "There are no payments" in filtered.text
+    assert "No payments match" in filtered.text
     form = await person.hidden("/console/payments/new", "/console/payments/new")
     for path in (f"{payment}/refund", f"{payment}/cancel", f"{merchant}/destinations"):
-        told = await person.send(path, {**form, "asset": "x", "destination": "y"})
-        assert told.status in {400, 404}, path
-    assert "Refund 12.50" in (await owned.get(payment)).text
+        result = await person.send(path, {**form, "asset": "x", "destination": "y"})
+        assert result.status in {400, 404}, path
+    assert "Refund up to 12.50" in (await owned.get(payment)).text
 
 
-async def test_live_and_test_are_told_apart(desk, person, bare):
+async def test_console_shows_live_or_test_mode(desk, person, bare):
     live, test = await desk.tenant(live=True), await desk.tenant()
-    other = Person(bare, desk.rest.base)
+    other = ConsoleUser(bare, desk.rest.base)
     await person.sign_in(live.secret)
     await other.sign_in(test.secret)
     assert "Live: real money moves" in (await person.get("/console")).text
@@ -299,19 +299,19 @@ async def test_a_file_for_spreadsheets_computes_nothing(desk, person):
     for reference in ("=cmd|' /C calc'!A0", "+1", "@SUM(A1)", "-2", 'a,"b'):
         await paid(desk, tenant, referenceId=reference)
     await person.sign_in(tenant.secret)
-    told = await person.get("/console/payments/export")
-    assert told.headers["Content-Disposition"] == 'attachment; filename="payments.csv"'
-    lines = told.text.splitlines()
+    result = await person.get("/console/payments/export")
+    assert result.headers["Content-Disposition"] == 'attachment; filename="payments.csv"'
+    lines = result.text.splitlines()
     assert len(lines) == 6
     assert all(not re.search(r'(^|,)"?[=+@-]', line) for line in lines)
-    assert "'=cmd|' /C calc'!A0" in told.text
+    assert "'=cmd|' /C calc'!A0" in result.text
     # amounts are numbers, their units are in columns of their own
-    for one in csv.DictReader(told.text.splitlines()):
-        assert (one["amount"], one["currency"]) == ("12.50", "USD")
+    for item in csv.DictReader(result.text.splitlines()):
+        assert (item["amount"], item["currency"]) == ("12.50", "USD")
 
 
 async def test_the_overview_has_every_currency(desk, person):
-    """It once drew the currency of most payments, and left the others out without a word."""
+    """The overview once drew the most used currency only, and left out the others silently."""
     tenant = await desk.tenant()
     for value, unit in (("1250", "USD"), ("700", "USD"), ("125000", "EUR")):
         await paid(desk, tenant, amount={"unit": f"iso4217/{unit}", "value": value})
@@ -343,16 +343,16 @@ async def test_a_list_has_every_filter_of_the_api(desk, person):
     assert await count(f"merchant={tenant.merchant.id}") == 4
     assert await count("network=eip155:1") == 0
     for bad in ("status=x", "from=x", "sort=x", "reference=ab", "cursor=x", "dir=up"):
-        told = await person.get(f"/console/payments?{bad}")
-        assert (told.status, 'role="alert"' in told.text) == (400, True), bad
+        result = await person.get(f"/console/payments?{bad}")
+        assert (result.status, 'role="alert"' in result.text) == (400, True), bad
 
 
-async def test_rows_tell_where_payments_stand_now(desk, person):
+async def test_rows_report_the_current_payment_status(desk, person):
     tenant = await desk.tenant()
     payment_id = await paid(desk, tenant)
     await person.sign_in(tenant.secret)
-    told = json.loads((await person.get("/console/payments/rows?")).text)
-    assert told == [{"id": payment_id, "status": "succeeded", "look": "good"}]
+    result = json.loads((await person.get("/console/payments/rows?")).text)
+    assert result == [{"id": payment_id, "status": "succeeded", "look": "good"}]
 
 
 @pytest.mark.parametrize(
@@ -371,50 +371,50 @@ async def test_rows_tell_where_payments_stand_now(desk, person):
 )
 async def test_a_sign_in_leads_nowhere_else(desk, person, back):
     tenant = await desk.tenant()
-    told = await person.sign_in(tenant.secret, back)
-    assert told.place in {"/console", "/console/../v1/payments"}
+    result = await person.sign_in(tenant.secret, back)
+    assert result.location in {"/console", "/console/../v1/payments"}
 
 
 async def test_a_sign_in_leads_back(desk, person):
     tenant = await desk.tenant()
-    asked = "/console/payments?status=succeeded&reference=a%20b"
-    place = (await person.get(asked)).place
+    request = "/console/payments?status=succeeded&reference=a%20b"
+    place = (await person.get(request)).location
     shown = (await person.get(place)).text
     back = re.search(r'name="back" value="([^"]*)"', shown)
     assert back is not None
-    told = await person.sign_in(tenant.secret, back[1].replace("&amp;", "&"))
-    assert told.place == "/console/payments?status=succeeded&reference=a+b"
+    result = await person.sign_in(tenant.secret, back[1].replace("&amp;", "&"))
+    assert result.location == "/console/payments?status=succeeded&reference=a+b"
 
 
 async def test_the_books_show_the_balances_of_every_page(desk, operator, monkeypatch):
     await paid(desk, await desk.tenant())
     await operator.sign_in(token(desk))
-    whole = re.findall("<tr>.*", (await operator.get("/console/books")).text)
+    total = re.findall("<tr>.*", (await operator.get("/console/books")).text)
     monkeypatch.setattr(books, "PAGE", 1)
-    assert re.findall("<tr>.*", (await operator.get("/console/books")).text) == whole
+    assert re.findall("<tr>.*", (await operator.get("/console/books")).text) == total
 
 
 async def test_the_operator_sees_everything_on_a_listener_of_its_own(desk, operator, person):
     tenant = await desk.tenant()
     payment_id = await paid(desk, tenant)
     assert (await operator.sign_in(tenant.secret)).status == 401
-    assert (await operator.sign_in(token(desk))).place == "/console"
+    assert (await operator.sign_in(token(desk))).location == "/console"
     for path in ("", "/payouts", "/payouts?all=1", "/held", "/books?check=1", "/accounts"):
         assert (await operator.get(f"/console{path}")).status == 200, path
     listed = await operator.get(f"/console/payments?partner={tenant.partner.id}")
     assert payment_id in listed.text
     rows = re.search(r'data-rows="([^"]+)"', listed.text)
     assert rows is not None
-    # of some partner, where nobody is asked for
+    # of some partner, where none is selected
     assert (await operator.get("/console/payments")).status == 200
     assert (await operator.get("/console/books?kind=merchant&account=mer")).status == 200
     assert (await operator.get("/console/books?kind=no")).status == 400
     assert (await operator.get(rows[1].replace("&amp;", "&"))).status == 200
     page = (await operator.get(f"/console/payments/{payment_id}")).text
-    assert "a test payment was told to succeed" in page
+    assert "a test payment was set to succeed" in page
     assert (await operator.get("/console/payments/pay_none")).status == 404
-    found = await operator.get(f"/console/payments/find?id={payment_id}")
-    assert found.place == f"/console/payments/{payment_id}"
+    result = await operator.get(f"/console/payments/find?id={payment_id}")
+    assert result.location == f"/console/payments/{payment_id}"
     # its cookie opens nothing elsewhere, and its pages are not there
     person.cookie = operator.cookie.replace("florin_operator", "florin_console")
     person.host = operator.host
@@ -433,8 +433,8 @@ async def test_the_operator_makes_a_key_and_revokes_it(desk, operator, person):
     await operator.sign_in(token(desk))
     path = "/console/accounts"
     form = {**await operator.hidden(path, f"{path}/keys"), "partner": tenant.partner.id}
-    made = await operator.send(f"{path}/keys", {**form, "scope": ["read", "create"]})
-    secret = re.search(r"fl_test_pk_\w+", made.text)
+    created = await operator.send(f"{path}/keys", {**form, "scope": ["read", "create"]})
+    secret = re.search(r"fl_test_pk_\w+", created.text)
     assert secret is not None
     assert (await operator.send(f"{path}/keys", form)).status == 409
     assert (await person.sign_in(secret[0])).status == 303
@@ -442,19 +442,19 @@ async def test_the_operator_makes_a_key_and_revokes_it(desk, operator, person):
     hidden = await operator.hidden(path, f"{path}/keys/revoke")
     await operator.send(f"{path}/keys/revoke", {**hidden, "key": key_id})
     assert (await person.get("/console")).status == 303
-    # what was wrong may be put right in the same form
+    # a fault can be corrected in the same form
     form = await operator.hidden(path, f"{path}/keys")
     assert (await operator.send(f"{path}/keys", {**form, "partner": "none"})).status >= 400
     again = {**form, "partner": tenant.partner.id}
     assert (await operator.send(f"{path}/keys", again)).status == 200
 
 
-async def test_the_operator_pauses_who_sends(desk, operator):
+async def test_operator_pauses_and_resumes_executors(desk, operator):
     await operator.sign_in(token(desk))
-    for action, word in (("pause", "paused"), ("resume", "works")):
+    for action, word in (("pause", "paused"), ("resume", "active")):
         path = f"/console/executors/{action}"
         hidden = await operator.hidden("/console", path)
-        assert (await operator.send(path, hidden)).place == "/console"
+        assert (await operator.send(path, hidden)).location == "/console"
         section = (await operator.get("/console")).text.partition(hidden["executor"])[2]
         assert word in section[:400]
 
@@ -463,18 +463,18 @@ async def test_the_operators_console_is_for_this_machine(operator):
     for host in ("evil.example", "evil.example:80"):
         for path in ("/console", "/console/login", "/console/payments/rows"):
             assert (await operator.ask("GET", path, {"Host": host})).status == 421
-        told = await operator.ask("POST", "/console/login", {"Host": host, **OWN}, "secret=x")
-        assert told.status == 421
+        result = await operator.ask("POST", "/console/login", {"Host": host, **OWN}, "secret=x")
+        assert result.status == 421
 
 
 async def test_guessing_is_hopeless(tmp_path, bare):
     from florin_server.config import LimitSettings
 
-    async with opened(tmp_path, console=True, limits=LimitSettings()) as desk:
-        person = Person(bare, desk.rest.base)
-        told = [(await person.sign_in(desk.unstored_key())).status for _ in range(70)]
-        assert told[:60] == [401] * 60
-        assert set(told[60:]) == {429}
+    async with open_service(tmp_path, console=True, limits=LimitSettings()) as desk:
+        person = ConsoleUser(bare, desk.rest.base)
+        result = [(await person.sign_in(desk.unstored_key())).status for _ in range(70)]
+        assert result[:60] == [401] * 60
+        assert set(result[60:]) == {429}
         assert (await person.get("/console/login")).status in {200, 429}
 
 
@@ -488,12 +488,12 @@ async def test_guessing_is_hopeless(tmp_path, bare):
         ({"console": True}, True),
     ],
 )
-async def test_merchants_sign_in_where_nobody_else_comes_unless_it_is_said(
+async def test_merchant_console_requires_a_local_service_or_its_setting(
     tmp_path, bare, settings, there
 ):
-    from florin_server.boot.servers.consoles import wants_merchants
+    from florin_server.boot.servers.consoles import has_merchant_console
     from florin_server.config import Settings
 
     chosen = {"pay_url": "https://pay.example", **settings}
-    assert wants_merchants(Settings(home=tmp_path, **chosen)) is there
-    assert not wants_merchants(Settings(home=tmp_path, host="0.0.0.0", pay_url=""))
+    assert has_merchant_console(Settings(home=tmp_path, **chosen)) is there
+    assert not has_merchant_console(Settings(home=tmp_path, host="0.0.0.0", pay_url=""))

@@ -1,4 +1,4 @@
-"""Hosts of sessions, tickets that lead there, and what takes a fresh sign-in."""
+"""Hosts of sessions, tickets, and actions that require a recent sign-in."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from florin_server.web.console import routes
 from florin_server.web.console.session import FRESH_S, TICKET_S
 from yarl import URL
 
-from tests.support.console import ENTRY, Person
-from tests.support.desk import opened
+from tests.support.console import ENTRY, ConsoleUser
+from tests.support.desk import open_service
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module")]
 OTHER = f"{'0' * 32}.{ENTRY}"
@@ -22,28 +22,28 @@ NAME = re.compile(rf"[0-9a-f]{{32}}\.{re.escape(ENTRY)}")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def desk(tmp_path_factory):
     home = tmp_path_factory.mktemp("console")
-    async with opened(home, console=True, metrics_port=0, pay_url="") as desk:
+    async with open_service(home, console=True, metrics_port=0, pay_url="") as desk:
         yield desk
 
 
-def host(person: Person, name: str) -> dict[str, str]:
+def host(person: ConsoleUser, name: str) -> dict[str, str]:
     return {"Host": f"{name}:{URL(person.base).port}"}
 
 
 async def test_each_session_has_a_host_of_its_own_that_its_cookie_is_for(desk, person, bare):
     tenant = await desk.tenant()
-    other = Person(bare, person.base)
-    for one in (person, other):
-        await one.sign_in(tenant.secret)
-        assert NAME.fullmatch(one.host)
-        assert "Domain" not in one.given[-1]
+    other = ConsoleUser(bare, person.base)
+    for item in (person, other):
+        await item.sign_in(tenant.secret)
+        assert NAME.fullmatch(item.host)
+        assert "Domain" not in item.cookies_received[-1]
     assert person.host != other.host
     at = {"own": person.host, "other": other.host, "entry": ENTRY, "near": "127.0.0.1"}
-    told = {
-        name: (await person.ask("GET", "/console", host(person, one))).status
-        for name, one in at.items()
+    result = {
+        name: (await person.ask("GET", "/console", host(person, each_item))).status
+        for name, each_item in at.items()
     }
-    assert told == {"own": 200, "other": 303, "entry": 303, "near": 303}
+    assert result == {"own": 200, "other": 303, "entry": 303, "near": 303}
     form = await person.hidden("/console", "/console/logout")
     for name in (other.host, ENTRY, "127.0.0.1", "localhost"):
         headers = {**host(person, name), "Sec-Fetch-Site": "same-origin"}
@@ -51,84 +51,84 @@ async def test_each_session_has_a_host_of_its_own_that_its_cookie_is_for(desk, p
     assert (await person.get("/console")).status == 200
 
 
-async def test_everything_else_leads_to_the_sign_in_at_one_name(desk, bare):
-    stranger = Person(bare, desk.rest.base)
+async def test_console_at_any_other_host_redirects_to_sign_in_or_is_refused(desk, bare):
+    stranger = ConsoleUser(bare, desk.rest.base)
     port = URL(desk.rest.base).port
     for name in ("127.0.0.1", "localhost", "[::1]", OTHER):
-        told = await stranger.ask("GET", "/console/payments?q=1", host(stranger, name))
+        response = await stranger.ask("GET", "/console/payments?q=1", host(stranger, name))
         back = urlencode({"back": "/console/payments?q=1"})
-        assert told.url == f"http://{ENTRY}:{port}/console/login?{back}", name
+        assert response.url == f"http://{ENTRY}:{port}/console/login?{back}", name
         signing = {**host(stranger, name), "Sec-Fetch-Site": "same-origin"}
         sent = await stranger.send("/console/login", {"secret": "x"}, signing)
         assert sent.status == 421, name
     for name in (ENTRY, "127.0.0.1"):
         signing = {**host(stranger, name), "Sec-Fetch-Site": "same-origin"}
         assert (await stranger.send("/console/logout", {}, signing)).status == 421, name
-    # plain HTTP over a network is told nothing, and no address of another host is made of a name
+    # plain HTTP over a network is refused, and no address of another host is made from a name
     for name in ("shop.example", "192.0.2.7", f"x.{ENTRY}", f"{OTHER}.", f"{ENTRY}.example"):
         assert (await stranger.ask("GET", "/console", host(stranger, name))).status == 421, name
 
 
 async def test_a_ticket_is_good_once(desk, person, bare):
     tenant = await desk.tenant()
-    led = await person.entered(tenant.secret)
-    assert person.given == []
-    assert (await person.follow(led)).place == "/console"
-    thief = Person(bare, person.base)
+    led = await person.submit_sign_in(tenant.secret)
+    assert person.cookies_received == []
+    assert (await person.follow(led)).location == "/console"
+    thief = ConsoleUser(bare, person.base)
     again = await thief.follow(led)
-    assert (again.place, thief.given) == ("/console/login?back=%2Fconsole", [])
+    assert (again.location, thief.cookies_received) == ("/console/login?back=%2Fconsole", [])
 
 
 @pytest.mark.parametrize(("age_s", "given"), [(TICKET_S - 1, 1), (TICKET_S, 0), (-1, 0)])
 async def test_a_ticket_is_good_for_a_minute(desk, person, age_s, given):
     tenant = await desk.tenant()
-    led = await person.entered(tenant.secret)
+    led = await person.submit_sign_in(tenant.secret)
     desk.clock.advance(age_s)
     await person.follow(led)
-    assert len(person.given) == given
+    assert len(person.cookies_received) == given
 
 
 async def test_a_ticket_is_for_its_host_and_is_no_cookie(desk, person, operator):
     tenant = await desk.tenant()
-    led = await person.entered(tenant.secret)
+    led = await person.submit_sign_in(tenant.secret)
     for name in (OTHER, ENTRY, "127.0.0.1"):
-        assert "/console/login" in (await person.ask("GET", led.place, host(person, name))).url
+        assert "/console/login" in (await person.ask("GET", led.location, host(person, name))).url
     name = URL(led.url).host
     for site in ("cross-site", "none"):
         headers = {**host(person, name), "Sec-Fetch-Site": site}
-        assert "/console/login" in (await person.ask("GET", led.place, headers)).url
+        assert "/console/login" in (await person.ask("GET", led.location, headers)).url
     # the other console's, and changed ones
-    assert "/console/login" in (await operator.ask("GET", led.place, host(operator, name))).url
+    assert "/console/login" in (await operator.ask("GET", led.location, host(operator, name))).url
     ticket = URL(led.url).query["ticket"]
     stolen = {**host(person, name), "Cookie": f"florin_console={ticket}"}
     assert (await person.ask("GET", "/console", stolen)).status == 303
-    assert person.given == operator.given == []
-    assert (await person.follow(led)).place == "/console"
+    assert person.cookies_received == operator.cookies_received == []
+    assert (await person.follow(led)).location == "/console"
 
 
 async def test_behind_tls_a_session_is_of_the_public_host(tmp_path, bare):
     base = "https://pay.example"
-    async with opened(tmp_path, console=True, pay_url=base) as desk:
+    async with open_service(tmp_path, console=True, pay_url=base) as desk:
         tenant = await desk.tenant()
         at = {"Host": "pay.example", "Sec-Fetch-Site": "same-origin"}
-        person = Person(bare, desk.rest.base)
+        person = ConsoleUser(bare, desk.rest.base)
         signed = await person.send("/console/login", {"secret": tenant.secret}, at)
         assert signed.url == "/console"
-        assert person.given[-1].startswith("__Host-florin_console=")
-        assert person.given[-1].endswith("Path=/; Max-Age=28800; HttpOnly; SameSite=Strict; Secure")
+        assert person.cookies_received[-1].startswith("__Host-florin_console=")
+        assert person.cookies_received[-1].endswith(
+            "Path=/; Max-Age=28800; HttpOnly; SameSite=Strict; Secure"
+        )
         assert (await person.ask("GET", "/console", at)).status == 200
         plain = {**host(person, OTHER), "Cookie": person.cookie.removeprefix("__Host-")}
         assert (await person.ask("GET", "/console", plain)).status == 303
 
 
-FRESH = {"merchant": routes.MERCHANT_FRESH, "operator": routes.OPERATOR_FRESH}
+FRESH = {"merchant": routes.MERCHANT_FRESH_PATHS, "operator": routes.OPERATOR_FRESH_PATHS}
 GUARDED = [(console, path) for console, paths in FRESH.items() for path in sorted(paths)]
 
 
 @pytest.mark.parametrize(("console", "path"), GUARDED)
-async def test_what_moves_money_or_hands_out_secrets_takes_a_fresh_sign_in(
-    desk, person, operator, console, path
-):
+async def test_sensitive_action_requires_a_recent_sign_in(desk, person, operator, console, path):
     tenant = await desk.tenant()
     token = desk.service.secrets.operator_token
     who, secret = {"merchant": (person, tenant.secret), "operator": (operator, token)}[console]
@@ -136,33 +136,33 @@ async def test_what_moves_money_or_hands_out_secrets_takes_a_fresh_sign_in(
     place = re.sub(r"\{\w+\}", "none", path)
     form = {**await who.hidden("/console", "/console/logout"), "kept": "<b>&\"'"}
     desk.clock.advance(FRESH_S - 1)
-    assert "sign-in of the last 10 minutes" not in (await who.send(place, form)).text
+    assert "sign-in from the last 10 minutes" not in (await who.send(place, form)).text
     form = {**await who.hidden("/console", "/console/logout"), "kept": "<b>&\"'"}
     desk.clock.advance(1)
-    told = await who.send(place, form)
-    assert (told.status, "sign-in of the last 10 minutes" in told.text) == (403, True)
-    assert who.shown(told, place) == form
+    result = await who.send(place, form)
+    assert (result.status, "sign-in from the last 10 minutes" in result.text) == (403, True)
+    assert who.list_hidden_fields(result, place) == form
     wrong = await who.send(place, {**form, "secret_again": "wrong"})
-    assert (wrong.status, who.shown(wrong, place)) == (401, form)
+    assert (wrong.status, who.list_hidden_fields(wrong, place)) == (401, form)
     done = await who.send(place, {**form, "secret_again": secret})
     # it came to its page, which refuses what is entered here
-    assert "sign-in of the last 10 minutes" not in done.text
+    assert "sign-in from the last 10 minutes" not in done.text
     assert (await who.get("/console")).status == 200
 
 
 async def test_every_form_that_must_be_guarded_is():
-    """Forms that are added have to be decided about."""
-    free = {*routes.MERCHANT_WRITES, *routes.MERCHANT_WRITES_ONCE} - routes.MERCHANT_FRESH
-    assert {one.rpartition("/")[2] for one in free} == {
+    """A new form must require a recent sign-in, or be listed here."""
+    free = {*routes.MERCHANT_WRITES, *routes.MERCHANT_WRITES_ONCE} - routes.MERCHANT_FRESH_PATHS
+    assert {text.rpartition("/")[2] for text in free} == {
         *("new", "cancel", "simulate"),
         *("pause", "replay", "replay-since"),
     }
-    assert set(routes.OPERATOR_WRITES) - routes.OPERATOR_FRESH == {
+    assert set(routes.OPERATOR_WRITES) - routes.OPERATOR_FRESH_PATHS == {
         "/console/webhooks/{endpoint_id}/pause"
     }
 
 
-async def test_an_endpoint_is_made_after_the_same_key_was_shown(desk, person):
+async def test_endpoint_is_created_only_after_the_same_key_is_entered_again(desk, person):
     tenant = await desk.tenant()
     _, other = await desk.key(tenant.partner.id)
     await person.sign_in(tenant.secret)
@@ -172,10 +172,10 @@ async def test_an_endpoint_is_made_after_the_same_key_was_shown(desk, person):
     form = {**form, "url": "https://shop.example/kept", "event": ["payment.settled"]}
     desk.clock.advance(FRESH_S)
     for secret, status in (("", 403), (other, 403), ("x" * 600, 400)):
-        told = await person.send(path, {**form, "secret_again": secret})
-        assert told.status == status
-        assert "x" * 600 not in told.text
-        assert "https://shop.example/kept" in told.text
+        result = await person.send(path, {**form, "secret_again": secret})
+        assert result.status == status
+        assert "x" * 600 not in result.text
+        assert "https://shop.example/kept" in result.text
     listed = await desk.ask("GET", "/v1/webhook-endpoints", tenant.headers)
     assert listed.body["endpoints"] == []
     done = await person.send(path, {**form, "secret_again": tenant.secret})
@@ -183,7 +183,7 @@ async def test_an_endpoint_is_made_after_the_same_key_was_shown(desk, person):
     # the session is fresh from there on
     form = await person.hidden(path, "/console/logout")
     done = await person.send(path, {**form, "url": "https://shop.example/two", "event": ["*"]})
-    assert "sign-in of the last 10 minutes" not in done.text
+    assert "sign-in from the last 10 minutes" not in done.text
     # a form of another site is not even asked
     desk.clock.advance(FRESH_S)
     foreign = await person.send(path, form, {"Sec-Fetch-Site": "cross-site"})

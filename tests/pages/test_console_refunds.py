@@ -1,4 +1,4 @@
-"""Refunds of a payment in the console: their sum, and each of them."""
+"""Refunds of a payment in the console: their sum, and each refund."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import re
 import pytest
 import pytest_asyncio
 
-from tests.support.desk import ORDER, opened
+from tests.support.desk import ORDER, open_service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def desk(tmp_path_factory):
-    async with opened(tmp_path_factory.mktemp("console"), console=True) as desk:
+    async with open_service(tmp_path_factory.mktemp("console"), console=True) as desk:
         yield desk
 
 
 async def test_a_list_has_the_sum_of_refunds_and_each(desk, person):
     tenant = await desk.tenant()
-    made = await desk.rest.call("POST", "/v1/payments", tenant.headers, ORDER)
-    payment_id = made["paymentId"]
+    created = await desk.rest.call("POST", "/v1/payments", tenant.headers, ORDER)
+    payment_id = created["paymentId"]
     path = f"/v1/sandbox/payments/{payment_id}/simulate"
     await desk.rest.call("POST", path, tenant.headers, {"outcome": "succeeded"})
     for value in ("300", "125"):
@@ -37,11 +37,11 @@ async def test_a_list_has_the_sum_of_refunds_and_each(desk, person):
     assert amounts == ["4.250000", "3.000000", "1.250000"]
     (row,) = csv.DictReader((await person.get("/console/payments/export")).text.splitlines())
     assert (row["refund_status"], row["refund_amount"]) == ("succeeded", "4.250000")
-    assert [one.split()[1:] for one in row["refunds"].split("; ")] == [
+    assert [item.split()[1:] for item in row["refunds"].split("; ")] == [
         ["succeeded", "3.000000"],
         ["succeeded", "1.250000"],
     ]
-    # the page of the payment has each, and offers what is left
+    # the page of the payment has each, and offers the remaining amount
     page = (await person.get(f"/console/merchants/{tenant.merchant.id}/payments/{payment_id}")).text
-    assert page.count("the refund was asked for") == 2
-    assert "Refund 8.25" in page
+    assert page.count("refund requested") == 2
+    assert "Refund up to 8.25" in page

@@ -1,4 +1,4 @@
-"""Whatever the API tells, pages of the consoles show as a text: all texts here are hostile."""
+"""Consoles show every value of the API as text: all values here are hostile."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from florin.v1 import (
 )
 from florin_server.clock import TestClock
 from florin_server.web import render
-from florin_server.web.console.charts import HEIGHT, WIDTH, charts, totals
-from florin_server.web.console.fields import grouped
-from florin_server.web.console.listing import Asked, table
-from florin_server.web.console.operator.books import AccountList, BalanceLine
-from florin_server.web.console.view import Show
-from florin_server.web.language import words
+from florin_server.web.console.charts import HEIGHT, WIDTH, build_charts, compute_totals
+from florin_server.web.console.fields import group_fields
+from florin_server.web.console.listing import PaymentFilters, build_csv
+from florin_server.web.console.operator.books import BalanceLine, LedgerAccountList
+from florin_server.web.console.view import Formatter
+from florin_server.web.language import get_translations
 from google.protobuf.descriptor import FieldDescriptor as Field
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from tests.support.page_texts import HOSTILE, Seen
+from tests.support.page_texts import HOSTILE_MARKUP, ParsedPage
 
 NOW_US = 1_800_000_000_000_000
-SHOW = Show(SimpleNamespace(asset=lambda _: None, clock=TestClock(NOW_US)))
+SHOW = Formatter(SimpleNamespace(find_asset=lambda _: None, clock=TestClock(NOW_US)))
 _SCALAR = {Field.CPPTYPE_BOOL: True, Field.CPPTYPE_DOUBLE: 1.5, Field.CPPTYPE_FLOAT: 1.5}
 
 
 def filled(message, word: str):
-    """A message with every field set: texts are the word, and each list has two members."""
+    """Return a message with every field set: texts are the word, lists have two members."""
     for field in message.DESCRIPTOR.fields:
         if field.message_type is not None and field.message_type.name == "Timestamp":
             getattr(message, field.name).seconds = NOW_US // 1_000_000
@@ -64,18 +64,18 @@ def _value(field):
 
 
 def merchants(word: str) -> dict[str, dict]:
-    """Values of the merchants' pages."""
+    """Return the values of the merchants' pages."""
     listed = filled(listing_pb2.ListPaymentsResponse(), word)
     payment = filled(merchant_pb2.PaymentDetail(), word)
-    given = dict.fromkeys(
+    values = dict.fromkeys(
         ("merchant", "amount", "unit", "reference", "minutes", "success_url", "error_url"), word
     )
     own = filled(account_pb2.ListMerchantsResponse(), word)
     return {
         "payments": {"found": listed, "merchants": own.merchants, "partners": (), **_lists(word)},
         "merchant/overview": {
-            "charts": charts(listed.data, {}, NOW_US, 7),
-            "totals": totals(listed.data, NOW_US, 7),
+            "charts": build_charts(listed.data, {}, NOW_US, 7),
+            "totals": compute_totals(listed.data, NOW_US, 7),
             "count": 2,
             "all_shown": True,
             "days": 7,
@@ -93,7 +93,7 @@ def merchants(word: str) -> dict[str, dict]:
             "path": "/x",
         },
         "merchant/create": {
-            "given": given,
+            "given": values,
             "problem": word,
             "merchants": own.merchants,
             "units": {word: word},
@@ -113,14 +113,14 @@ def merchants(word: str) -> dict[str, dict]:
 def _webhooks(word: str) -> dict[str, dict]:
     endpoint = filled(webhook_pb2.WebhookEndpoint(), word)
     attempts = filled(webhook_pb2.ListWebhookAttemptsResponse(), word).attempts
-    given = {"url": word, "merchant": word, "description": word}
+    values = {"url": word, "merchant": word, "description": word}
     return {
         "merchant/webhooks": {
             "found": filled(webhook_pb2.ListWebhookEndpointsResponse(), word),
             "merchant": word,
             "merchants": filled(account_pb2.ListMerchantsResponse(), word).merchants,
             "types": (word,),
-            "given": given,
+            "given": values,
             "events": (word,),
             "problem": word,
         },
@@ -144,12 +144,14 @@ def _webhooks(word: str) -> dict[str, dict]:
 
 def _lists(word: str) -> dict:
     choices = {"statuses": ("failed",), "networks": [word], "tokens": [word]}
-    form = grouped([(name, word) for name in ("from", "reference", "merchant", "token", "cursor")])
-    return {"asked": Asked(form), "choices": choices, "path": "/console/payments"}
+    form = group_fields(
+        [(name, word) for name in ("from", "reference", "merchant", "token", "cursor")]
+    )
+    return {"asked": PaymentFilters(form), "choices": choices, "path": "/console/payments"}
 
 
 def operators(word: str) -> dict[str, dict]:
-    """Values of the operator's pages."""
+    """Return the values of the operator's pages."""
     listed = filled(listing_pb2.ListPaymentsResponse(), word)
     traced = filled(trace_pb2.TracePaymentResponse(), word)
     system = filled(system_pb2.GetSystemStatusResponse(), word)
@@ -159,7 +161,7 @@ def operators(word: str) -> dict[str, dict]:
         "payments": {"found": listed, "merchants": (), "partners": partners, **_lists(word)},
         "operator/status": {
             "system": system,
-            "alarms": [(word, one) for one in system.conditions],
+            "alarms": [(word, condition) for condition in system.conditions],
             "executors": filled(system_pb2.ListExecutorsResponse(), word).executors,
             "coins": {word: balances},
             "burn": balances,
@@ -186,7 +188,9 @@ def operators(word: str) -> dict[str, dict]:
         },
         "operator/books": {
             "lines": [BalanceLine(word, word, word), BalanceLine(word, word, word, 2, word)],
-            "listed": AccountList(word, word, word, 1, [BalanceLine(word, word, word)], word, word),
+            "listed": LedgerAccountList(
+                word, word, word, 1, [BalanceLine(word, word, word)], word, word
+            ),
             "kinds": (word,),
             "checked": filled(ledger_pb2.CheckLedgerResponse(), word),
         },
@@ -207,36 +211,38 @@ def operators(word: str) -> dict[str, dict]:
     }
 
 
-PAGES = [("merchant", one) for one in merchants("x")] + [("operator", o) for o in operators("x")]
+PAGES = [("merchant", text) for text in merchants("x")] + [("operator", o) for o in operators("x")]
 
 
-def page(realm: str, template: str, word: str) -> Seen:
+def page(realm: str, template: str, word: str) -> ParsedPage:
     values = (merchants if realm == "merchant" else operators)(word)[template]
     common = {
         "realm": SimpleNamespace(name=realm, links=(("/console", word),)),
         "session": SimpleNamespace(holder=word, live=True),
         "title": word,
-        "words": words("en", "site"),
+        "words": get_translations("en", "site"),
         "show": SHOW,
         "csrf": word,
         "form_id": lambda: word,
         "at": word,
     }
-    return Seen(render.html(f"console/{template}.html", 200, (), **common, **values).body)
+    return ParsedPage(
+        render.render_page(f"console/{template}.html", 200, (), **common, **values).body
+    )
 
 
 @pytest.mark.parametrize(("realm", "template"), PAGES)
 def test_every_text_is_a_text_and_nothing_else(realm, template):
-    usual, hostile = page(realm, template, "Zephyr"), page(realm, template, HOSTILE)
+    usual, hostile = page(realm, template, "Zephyr"), page(realm, template, HOSTILE_MARKUP)
     assert hostile.tags == usual.tags
-    assert sum("Zephyr" in one for one in usual.texts) > 3
+    assert sum("Zephyr" in text for text in usual.texts) > 3
 
 
 def test_a_file_has_no_cell_that_computes():
     for begin in ("=", "+", "-", "@", "\t", "\r"):
         rows = filled(listing_pb2.ListPaymentsResponse(), f"{begin}1").data
-        for line in table(SHOW, rows).body.decode().splitlines()[1:]:
-            assert not any(one.lstrip('"').startswith(begin) for one in line.split(","))
+        for line in build_csv(SHOW, rows).body.decode().splitlines()[1:]:
+            assert not any(text.lstrip('"').startswith(begin) for text in line.split(","))
 
 
 @pytest.mark.parametrize(

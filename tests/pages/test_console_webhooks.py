@@ -1,4 +1,4 @@
-"""Endpoints in the consoles: made, paused, replayed, and what strangers can not do to them."""
+"""Endpoints in the consoles: create, pause, replay; other partners cannot reach them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 import pytest_asyncio
 from standardwebhooks import Webhook
 
-from tests.support.answering import answering, answers
-from tests.support.console import HOSTILE, Person
-from tests.support.desk import ORDER, opened
-from tests.support.until import until
+from tests.support.answering import make_stub_response, serve_stub
+from tests.support.console import HOSTILE, ConsoleUser
+from tests.support.desk import ORDER, open_service
+from tests.support.until import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PATH = "/console/webhooks"
@@ -23,12 +23,12 @@ _ID = re.compile(r"whe_\w+")
 async def desk(tmp_path_factory):
     home = tmp_path_factory.mktemp("console")
     webhooks = {"networks": ["127.0.0.0/8"], "timeout_s": 1}
-    async with opened(home, console=True, metrics_port=0, webhooks=webhooks) as desk:
+    async with open_service(home, console=True, metrics_port=0, webhooks=webhooks) as desk:
         yield desk
 
 
 async def made(person, url, **values):
-    """An endpoint by its form: its page, and its secret."""
+    """Create an endpoint by its form; return its page and its secret."""
     page = await person.fill(PATH, PATH, url=url, **values)
     assert page.status == 200, page.text
     return f"{PATH}/{_ID.findall(page.text)[0]}", _SECRET.findall(page.text)[0]
@@ -42,51 +42,51 @@ async def paid(desk, tenant) -> str:
 async def test_an_endpoint_from_its_creation_to_its_end(desk, person):
     tenant = await desk.tenant()
     await person.sign_in(tenant.secret)
-    async with answering(answers(500, HOSTILE.encode())) as server:
+    async with serve_stub(make_stub_response(500, HOSTILE.encode())) as server:
         url = f"http://127.0.0.1:{server.port}/in"
-        given = {"merchant": tenant.merchant.id, "description": HOSTILE}
-        page, secret = await made(person, url, **given, event=["payment.created"])
+        values = {"merchant": tenant.merchant.id, "description": HOSTILE}
+        page, secret = await made(person, url, **values, event=["payment.created"])
         payment_id = await paid(desk, tenant)
-        await until(lambda: server.came)
+        await wait_until(lambda: server.requests)
 
         async def tried():
             text = (await person.get(page)).text
             return text if payment_id[4:14] in text else None
 
-        text = await until(tried)
-        # what it answered is a text, and so is what its owner wrote
+        text = await wait_until(tried)
+        # its answer is shown as text, and so is its owner's description
         assert "500" in text
         assert "&lt;/script&gt;&lt;script&gt;alert(1)" in text
         assert "<script>alert" not in text
         assert "49" not in text.partition("{{")[2][:5]
-        # the secret was told once
+        # the secret was shown once
         assert secret not in text + (await person.get(PATH)).text
-        assert (await person.fill(page, f"{page}/pause", paused="1")).place == page
+        assert (await person.fill(page, f"{page}/pause", paused="1")).location == page
         assert "you paused it" in (await person.get(page)).text
-        server.say = answers(204)
-        server.came.clear()
+        server.handler = make_stub_response(204)
+        server.requests.clear()
         form = await person.hidden(page, f"{page}/pause")
         assert form["paused"] == "0"
         await person.send(f"{page}/pause", form)
-        await until(lambda: server.came)
-        assert Webhook(secret).verify(server.came[0].body, dict(server.came[0].headers))
-        told = await person.fill(page, f"{page}/rotate", overlap="none")
-        other = _SECRET.findall(told.text)[0]
+        await wait_until(lambda: server.requests)
+        assert Webhook(secret).verify(server.requests[0].body, dict(server.requests[0].headers))
+        result = await person.fill(page, f"{page}/rotate", overlap="none")
+        other = _SECRET.findall(result.text)[0]
         assert other != secret
-        server.came.clear()
-        assert (await person.fill(page, f"{page}/replay", payment=payment_id)).place == page
-        await until(lambda: server.came)
-        assert Webhook(other).verify(server.came[0].body, dict(server.came[0].headers))
-        server.came.clear()
-        told = await person.fill(page, f"{page}/replay-since", since="2020-01-01T00:00")
-        assert "Payments whose events are told again: 1. That is all." in told.text
-        await until(lambda: server.came)
-    assert (await person.fill(page, f"{page}/remove")).place == PATH
-    assert "There are no endpoints" in (await person.get(PATH)).text
+        server.requests.clear()
+        assert (await person.fill(page, f"{page}/replay", payment=payment_id)).location == page
+        await wait_until(lambda: server.requests)
+        assert Webhook(other).verify(server.requests[0].body, dict(server.requests[0].headers))
+        server.requests.clear()
+        result = await person.fill(page, f"{page}/replay-since", since="2020-01-01T00:00")
+        assert "Payments whose events are replayed: 1. No payments are left." in result.text
+        await wait_until(lambda: server.requests)
+    assert (await person.fill(page, f"{page}/remove")).location == PATH
+    assert "No endpoints." in (await person.get(PATH)).text
     assert (await person.get(page)).status == 404
 
 
-async def test_a_form_that_comes_twice_makes_one_secret(desk, person):
+async def test_repeated_rotate_form_creates_a_single_secret(desk, person):
     tenant = await desk.tenant()
     await person.sign_in(tenant.secret)
     page, _ = await made(person, "https://shop.example/in")
@@ -97,24 +97,24 @@ async def test_a_form_that_comes_twice_makes_one_secret(desk, person):
     assert _SECRET.findall(again.text) == []
 
 
-async def test_what_is_wrong_is_told_beside_what_was_entered(desk, person):
+async def test_form_error_is_shown_beside_the_entered_values(desk, person):
     tenant = await desk.tenant()
     await person.sign_in(tenant.secret)
-    told = await person.fill(PATH, PATH, url="ftp://a.example/", description="kept")
-    assert told.status == 400
-    assert "must be an absolute https URL" in told.text
-    assert 'value="kept"' in told.text
+    result = await person.fill(PATH, PATH, url="ftp://a.example/", description="kept")
+    assert result.status == 400
+    assert "must be an absolute https URL" in result.text
+    assert 'value="kept"' in result.text
     page, _ = await made(person, "https://shop.example/in")
-    told = await person.fill(PATH, PATH, url="https://shop.example/in")
-    assert (told.status, page.rpartition("/")[2] in told.text) == (409, True)
+    result = await person.fill(PATH, PATH, url="https://shop.example/in")
+    assert (result.status, page.rpartition("/")[2] in result.text) == (409, True)
     for wrong in ({"since": "soon"}, {"since": ""}, {"since": "2020-01-01", "event": "payment.x"}):
         assert (await person.fill(page, f"{page}/replay-since", **wrong)).status == 400
     assert (await person.fill(page, f"{page}/rotate", overlap="7")).status == 400
 
 
-async def test_nobody_sees_or_does_anything_about_another_ones(desk, person, bare):
+async def test_foreign_endpoint_is_neither_visible_nor_changeable(desk, person, bare):
     owner, stranger = await desk.tenant(), await desk.tenant()
-    owned = Person(bare, desk.rest.base)
+    owned = ConsoleUser(bare, desk.rest.base)
     await owned.sign_in(owner.secret)
     await person.sign_in(stranger.secret)
     page, _ = await made(owned, "https://owner.example/in")
@@ -123,13 +123,13 @@ async def test_nobody_sees_or_does_anything_about_another_ones(desk, person, bar
     filtered = await person.get(f"{PATH}?merchant={owner.merchant.id}")
     assert "owner.example" not in filtered.text
     assert (await person.get(page)).status == 404
-    given = {"paused": "1", "overlap": "none", "payment": "pay_1", "since": "2020-01-01"}
+    values = {"paused": "1", "overlap": "none", "payment": "pay_1", "since": "2020-01-01"}
     for deed in ("pause", "rotate", "remove", "replay", "replay-since"):
-        form = {**await person.hidden(own, f"{own}/{deed}"), **given}
-        told = await person.send(f"{page}/{deed}", form)
-        assert told.status == 404, deed
-    told = await person.fill(PATH, PATH, url="https://a.example/", merchant=owner.merchant.id)
-    assert told.status == 404
+        form = {**await person.hidden(own, f"{own}/{deed}"), **values}
+        result = await person.send(f"{page}/{deed}", form)
+        assert result.status == 404, deed
+    result = await person.fill(PATH, PATH, url="https://a.example/", merchant=owner.merchant.id)
+    assert result.status == 404
     assert "active" in (await owned.get(page)).text
 
 
@@ -137,8 +137,8 @@ async def test_a_key_that_only_reads_makes_none(desk, person):
     tenant = await desk.tenant()
     _, secret = await desk.key(tenant.partner.id, scopes=("read",))
     await person.sign_in(secret)
-    told = await person.fill(PATH, PATH, url="https://a.example/")
-    assert (told.status, "may not do this" in told.text) == (403, True)
+    result = await person.fill(PATH, PATH, url="https://a.example/")
+    assert (result.status, "your sign-in does not allow this" in result.text) == (403, True)
 
 
 async def test_the_operator_sees_those_that_are_paused_and_resumes_them(desk, operator, person):
@@ -146,15 +146,15 @@ async def test_the_operator_sees_those_that_are_paused_and_resumes_them(desk, op
     await person.sign_in(tenant.secret)
     page, _ = await made(person, "https://shop.example/in")
     await operator.sign_in(desk.service.secrets.operator_token)
-    one = page.rpartition("/")[2]
-    assert one in (await operator.get(PATH)).text
-    assert one not in (await operator.get(f"{PATH}?paused=1")).text
+    item = page.rpartition("/")[2]
+    assert item in (await operator.get(PATH)).text
+    assert item not in (await operator.get(f"{PATH}?paused=1")).text
     form = await operator.hidden(PATH, f"{page}/pause")
-    assert (await operator.send(f"{page}/pause", form)).place == PATH
+    assert (await operator.send(f"{page}/pause", form)).location == PATH
     paused = await operator.get(f"{PATH}?paused=1")
-    assert one in paused.text
+    assert item in paused.text
     form = await operator.hidden(f"{PATH}?paused=1", f"{page}/pause")
     assert form["paused"] == "0"
     await operator.send(f"{page}/pause", form)
-    assert one not in (await operator.get(f"{PATH}?paused=1")).text
-    assert "It was told nothing yet" in (await operator.get(page)).text
+    assert item not in (await operator.get(f"{PATH}?paused=1")).text
+    assert "No delivery was attempted yet" in (await operator.get(page)).text

@@ -1,4 +1,4 @@
-"""Pages look as their pictures do, and what breaks a page's look is found.
+"""Pages look like their pictures, and a broken style is detected.
 
 `make screenshots-check` compares all of them; here are some of each kind.
 """
@@ -18,8 +18,8 @@ from tests.screenshots.taking import shot
 
 pytestmark = [pytest.mark.long, pytest.mark.asyncio(loop_scope="module")]
 
-PICTURES = {one.name: one for one in shop.PICTURES}
-# in which file a rule is lost, or what of it is changed
+PICTURES = {picture.name: picture for picture in shop.PICTURES}
+# the file in which a rule is removed or changed
 FAULTS = {
     "box": ("site.css", r"\n\.card \{.*?\}", ""),
     "type": ("checkout.css", r"\n\.amount \{.*?\}", ""),
@@ -33,7 +33,7 @@ FAULTS = {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser(tmp_path_factory):
-    """One that draws as the pictures were drawn."""
+    """Yield a browser that renders like the one that took the pictures."""
     async with alike(tmp_path_factory.mktemp("fonts")) as browser:
         yield browser
 
@@ -53,7 +53,7 @@ async def test_a_page_looks_as_its_picture_does(browser, stage, name):
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_a_rule_of_its_looks_that_is_lost_is_found(browser, stage, fault):
+async def test_lost_style_rule_is_detected(browser, stage, fault):
     file, rule, instead = FAULTS[fault]
     picture = PICTURES["checkout_succeeded"]
 

@@ -1,4 +1,4 @@
-"""What the pay host answers to whoever has a payment's link: its page, its state, its changes."""
+"""The pay host with a payment's link: the page, the status, and its changes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest_asyncio
 from florin_server.config import AppLinkSettings, LimitSettings
 from pydantic import ValidationError
 
-from tests.support.desk import ORDER, PAY_URL, Desk, opened
-from tests.support.held_answers import nothing_held
-from tests.support.page_texts import headers_of, text_of
-from tests.support.service import held
+from tests.support.desk import ORDER, PAY_URL, ServiceHarness, open_service
+from tests.support.held_answers import wait_no_open_responses
+from tests.support.page_texts import get_headers, get_text
+from tests.support.service import wait_open_responses
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -30,12 +30,12 @@ APPS = {
 async def limited(tmp_path_factory):
     home = tmp_path_factory.mktemp("limited")
     few = LimitSettings(page_burst=3, held_per_payment_caller=4, held_per_address=6)
-    async with opened(home, limits=few, app_links=APPS) as desk:
+    async with open_service(home, limits=few, app_links=APPS) as desk:
         yield desk
 
 
 def told(stream: bytes) -> list[dict[str, Any]]:
-    """The events of a stream that has ended."""
+    """Return the events of a stream that has ended."""
     events = []
     for block in stream.decode().split("\n\n"):
         fields = dict(line.split(": ", 1) for line in block.splitlines() if ": " in line)
@@ -53,7 +53,10 @@ async def test_a_link_with_the_id_in_its_query_leads_to_the_same_page(desk):
     payment_id = (await desk.rest.create(ORDER))["paymentId"]
     link = quote(f"{PAY_URL}/{payment_id}", safe="")
     for path, same in (
-        *((one, "") for one in (f"/?pid={payment_id}", f"/buy?pid={payment_id}", f"/?pid={link}")),
+        *(
+            (text, "")
+            for text in (f"/?pid={payment_id}", f"/buy?pid={payment_id}", f"/?pid={link}")
+        ),
         (f"/buy/?pid={payment_id}", ""),
         (f"/?theme=dark&pid=&pid={payment_id}&pid=pay_other#pid=x", "?theme=dark"),
     ):
@@ -61,7 +64,7 @@ async def test_a_link_with_the_id_in_its_query_leads_to_the_same_page(desk):
         assert page.status == 200
         answer = await desk.ask("GET", path.partition("#")[0])
         assert (answer.status, answer.text) == (200, page.text), path
-        assert headers_of(answer)["referrer-policy"] == "same-origin"
+        assert get_headers(answer)["referrer-policy"] == "same-origin"
         head = await desk.ask("HEAD", path.partition("#")[0])
         assert (head.status, head.text) == (200, "")
 
@@ -71,18 +74,18 @@ async def test_a_link_with_the_id_in_its_query_leads_to_the_same_page(desk):
 async def test_a_link_that_names_no_payment_leads_to_a_page_too(desk, path, query):
     answer = await desk.ask("GET", path + query)
     assert answer.status == 404
-    assert headers_of(answer)["content-type"] == "text/html; charset=utf-8"
-    assert "There is no such payment." in text_of(answer.text)
+    assert get_headers(answer)["content-type"] == "text/html; charset=utf-8"
+    assert "No payment has this link." in get_text(answer.text)
 
 
 @pytest.mark.parametrize("path", ["/", "/buy", "//", "/?PID=pay_1", "/buy?theme=dark"])
-async def test_what_is_not_meant_to_name_a_payment_is_no_page(desk, path):
-    assert (await desk.ask("GET", path)).told == (404, "invalid_params")
+async def test_path_without_a_payment_is_no_page(desk, path):
+    assert (await desk.ask("GET", path)).refusal == (404, "invalid_params")
 
 
 async def test_a_query_that_cannot_be_read_is_refused(desk):
     answer = await desk.ask("GET", "/?pid=%ff")
-    assert answer.told == (400, "invalid_params")
+    assert answer.refusal == (400, "invalid_params")
 
 
 @pytest.mark.parametrize(
@@ -98,20 +101,20 @@ async def test_a_query_that_cannot_be_read_is_refused(desk):
 async def test_the_pay_host_takes_no_orders(desk, path, allowed):
     for method in ("POST", "PUT", "PATCH", "DELETE"):
         answer = await desk.ask(method, path, desk.rest.merchant)
-        assert answer.told == (405, "invalid_params")
-        assert headers_of(answer)["allow"] == allowed
+        assert answer.refusal == (405, "invalid_params")
+        assert get_headers(answer)["allow"] == allowed
 
 
 @pytest.mark.parametrize("path", ["/v1/state", "/docs/events", "/buy/state", "/a/b/state", "/x/y"])
-async def test_what_is_no_link_has_no_state(desk, path):
+async def test_path_that_is_no_payment_link_has_no_state(desk, path):
     answer = await desk.ask("GET", path)
-    assert answer.told == (404, "invalid_params")
+    assert answer.refusal == (404, "invalid_params")
 
 
 # state
 
 
-async def test_the_state_is_told_to_whoever_has_the_link_and_nothing_else_is(desk):
+async def test_state_endpoint_reveals_only_the_state(desk):
     offer = await desk.offer()
     payment_id = offer.payment_id
     expires_at = (await desk.rest.info(payment_id))["expiresAt"]
@@ -123,12 +126,12 @@ async def test_the_state_is_told_to_whoever_has_the_link_and_nothing_else_is(des
         "pollInMs": 1000,
         "expiresAt": expires_at,
     }
-    headers = headers_of(answer)
+    headers = get_headers(answer)
     assert headers["content-type"] == "application/json"
     assert headers["cache-control"] == "no-store"
     assert "access-control-allow-origin" not in headers
     await desk.confirm(offer)
-    await desk.final(payment_id)
+    await desk.wait_final(payment_id)
     answer = await desk.ask("GET", f"/{payment_id}/state/")
     assert answer.body == {"status": "succeeded", "isFinal": True, "expiresAt": expires_at}
     assert (await desk.ask("HEAD", f"/{payment_id}/state")).text == ""
@@ -145,7 +148,7 @@ async def test_a_payment_that_is_out_of_time_is_expired_at_once(desk):
 @pytest.mark.parametrize("part", ["state", "events"])
 async def test_an_unknown_payment_has_no_state(desk, name, part):
     answer = await desk.ask("GET", f"/{name}/{part}")
-    assert answer.told == (404, "payment_not_found")
+    assert answer.refusal == (404, "payment_not_found")
 
 
 async def test_a_whole_link_names_its_payment_here_too(desk):
@@ -157,7 +160,7 @@ async def test_a_whole_link_names_its_payment_here_too(desk):
 # events
 
 
-async def test_every_change_is_told_until_the_last(desk):
+async def test_event_stream_sends_every_change_until_the_last(desk):
     payment_id = (await desk.rest.create(ORDER))["paymentId"]
     url = f"{desk.rest.base}/{payment_id}/events"
     async with desk.session.get(url) as stream:
@@ -165,7 +168,7 @@ async def test_every_change_is_told_until_the_last(desk):
         assert stream.headers["Content-Type"] == "text/event-stream"
         assert stream.headers["Cache-Control"] == "no-store, no-transform"
         assert stream.headers["X-Accel-Buffering"] == "no"
-        await held(desk.service, 1)
+        await wait_open_responses(desk.service, 1)
         await desk.rest.cancel(payment_id)
         events = told(await asyncio.wait_for(stream.read(), 20))
     expires_at = events[0]["expiresAt"]
@@ -179,7 +182,7 @@ async def test_every_change_is_told_until_the_last(desk):
         },
         {"status": "cancelled", "isFinal": True, "expiresAt": expires_at, "version": 1},
     ]
-    # what was seen is not told again, and after the end there is nothing to come
+    # seen events are not repeated, and after the end no event follows
     for seen in ("0", ""):
         async with desk.session.get(url, headers={"Last-Event-ID": seen}) as stream:
             assert told(await stream.read()) == events[1:]
@@ -187,7 +190,7 @@ async def test_every_change_is_told_until_the_last(desk):
         assert (stream.status, await stream.read()) == (204, b"")
     for wrong in ("-1", "x", "1" * 19):
         answer = await desk.ask("GET", f"/{payment_id}/events", {"Last-Event-ID": wrong})
-        assert answer.told == (400, "invalid_params")
+        assert answer.refusal == (400, "invalid_params")
 
 
 async def test_a_stream_that_has_nothing_new_begins_all_the_same(desk):
@@ -203,27 +206,27 @@ async def test_pages_take_no_place_from_a_wallet_nor_from_each_other(limited):
     payment_id = (await limited.rest.create(ORDER))["paymentId"]
     path = f"/{payment_id}/events"
     async with AsyncExitStack() as stack:
-        # of a payment, one address gets half of what its callers get
+        # of a payment's slots, one address gets half
         for _ in range(2):
             stream = await stack.enter_async_context(limited.session.get(limited.rest.base + path))
             assert stream.status == 200
             limited.clock.advance(60)
         answer = await limited.ask("GET", path)
-        assert answer.told == (429, "rate_limited")
-        assert headers_of(answer)["retry-after"] == "1"
+        assert answer.refusal == (429, "rate_limited")
+        assert get_headers(answer)["retry-after"] == "1"
         wallets = limited.session.get(
             f"{limited.rest.base}/v1/gateway/payment/{payment_id}/events",
             headers=limited.rest.wallet,
         )
         assert (await stack.enter_async_context(wallets)).status == 200
-    await nothing_held(limited)
+    await wait_no_open_responses(limited)
     limited.clock.advance(60)
     async with limited.session.get(limited.rest.base + path) as stream:
         assert stream.status == 200
-    await nothing_held(limited)
+    await wait_no_open_responses(limited)
 
 
-async def test_an_address_that_asks_too_often_is_told_to_wait(limited):
+async def test_rate_limited_address_gets_retry_after(limited):
     payment_id = (await limited.rest.create(ORDER))["paymentId"]
     limited.clock.advance(60)
     for path in (f"/{payment_id}/state", f"/{payment_id}/events", "/pay_unknown/state"):
@@ -231,16 +234,16 @@ async def test_an_address_that_asks_too_often_is_told_to_wait(limited):
         for _ in range(3):
             assert (await limited.ask("GET", "/pay_unknown/state")).status == 404
         answer = await limited.ask("GET", path)
-        assert answer.told == (429, "rate_limited")
-        assert int(headers_of(answer)["retry-after"]) >= 1
+        assert answer.refusal == (429, "rate_limited")
+        assert int(get_headers(answer)["retry-after"]) >= 1
     limited.clock.advance(60)
 
 
 async def test_a_service_that_stops_ends_the_streams_of_pages(tmp_path):
-    async with opened(tmp_path) as desk:
+    async with open_service(tmp_path) as desk:
         payment_id = (await desk.rest.create(ORDER))["paymentId"]
         stream = await desk.session.get(f"{desk.rest.base}/{payment_id}/events")
-        await held(desk.service, 1)
+        await wait_open_responses(desk.service, 1)
         await desk.service.stop()
         assert len(told(await asyncio.wait_for(stream.read(), 20))) == 1
 
@@ -248,12 +251,12 @@ async def test_a_service_that_stops_ends_the_streams_of_pages(tmp_path):
 # files for phones
 
 
-async def well_known(desk: Desk) -> tuple[Any, Any]:
+async def well_known(desk: ServiceHarness) -> tuple[Any, Any]:
     bodies = []
     for name in ("apple-app-site-association", "assetlinks.json"):
         answer = await desk.ask("GET", f"/.well-known/{name}")
         assert answer.status == 200
-        assert headers_of(answer)["content-type"] == "application/json"
+        assert get_headers(answer)["content-type"] == "application/json"
         bodies.append(answer.body)
     return bodies[0], bodies[1]
 

@@ -1,4 +1,4 @@
-"""Templates show every value as text, whoever it is from, and are all there."""
+"""Templates show every value as text, and every fault has a message."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from florin_server.domain.capture.buyer_data import Fault
-from florin_server.domain.errors import Code
-from florin_server.domain.payments.payment import Status
+from florin_server.domain.capture.buyer_data import BuyerDataFault
+from florin_server.domain.errors import ErrorCode
+from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.domain.text import escape_unsafe, has_unsafe
-from florin_server.flows.payments.checkout import Transaction
-from florin_server.flows.payments.panel import Panel
+from florin_server.flows.payments.checkout import CheckoutTransaction
+from florin_server.flows.payments.panel import SandboxPanel
 from florin_server.web import render
 from florin_server.web.capture import page as capture
-from florin_server.web.capture.page import Form, Look
-from florin_server.web.language import LANGUAGES, words
+from florin_server.web.capture.page import CaptureFormView, PageAppearance
+from florin_server.web.language import LANGUAGES, get_translations
 from florin_server.web.payments import page as payments
-from florin_server.web.payments.page import Chain, Checkout, Paid
+from florin_server.web.payments.page import CheckoutChain, CheckoutData, PaidAmount
 from jinja2 import UndefinedError
 
-from tests.support.page_texts import HOSTILE, Seen
+from tests.support.page_texts import HOSTILE_MARKUP, ParsedPage
 
 FOLDER = Path(render.__file__).with_name("templates")
 HTML = sorted(str(file.relative_to(FOLDER)) for file in FOLDER.rglob("*.html"))
 
 
-def forms(word: str) -> Form:
-    return Form(
+def forms(word: str) -> CaptureFormView:
+    return CaptureFormView(
         merchant=word,
         icon=f"/icons/{word}",
         token=word,
@@ -42,8 +42,8 @@ def forms(word: str) -> Form:
     )
 
 
-def checkout(word: str, status: Status) -> Checkout:
-    return Checkout(
+def checkout(word: str, status: PaymentStatus) -> CheckoutData:
+    return CheckoutData(
         id="pay_1",
         merchant=word,
         value=Decimal("12.50"),
@@ -55,35 +55,37 @@ def checkout(word: str, status: Status) -> Checkout:
         now_ms=1_799_999_000_000,
         updated_at=1_799_999_000,
         app_id="app_checkout_test",
-        back=f"https://shop.example/{word}",
+        return_url=f"https://shop.example/{word}",
         accent="#ffcc00",
         wallets=[(word, "https://wallet.example/{place}")],
-        chains=[Chain("eip155:1", word, word)],
-        paid=Paid(Decimal("12.5"), word, word),
-        transaction=Transaction(word, f"https://explorer.example/{word}"),
-        panel=Panel([(word, word)], ["failed"], (60,)),
-        refused="panel.refused",
+        chains=[CheckoutChain("eip155:1", word, word)],
+        paid=PaidAmount(Decimal("12.5"), word, word),
+        transaction=CheckoutTransaction(word, f"https://explorer.example/{word}"),
+        panel=SandboxPanel([(word, word)], ["failed"], (60,)),
+        refusal_key="panel.refused",
     )
 
 
 def pages(word: str) -> dict[str, bytes]:
-    """Every page that shows a value, with a word in place of each."""
-    look = Look(theme=word, variables=word)
-    shown = {f"checkout {s}": payments.page(checkout(word, s), "en") for s in Status}
+    """Return every page that shows values, with a word in place of each value."""
+    look = PageAppearance(theme=word, variables=word)
+    shown = {
+        f"checkout {s}": payments.render_checkout(checkout(word, s), "en") for s in PaymentStatus
+    }
     shown |= {
-        "form": capture.form(forms(word), look),
-        "failed": capture.failed(Code.UNAUTHORIZED, word, look, 400),
+        "form": capture.render_form(forms(word), look),
+        "failed": capture.render_failure(ErrorCode.UNAUTHORIZED, word, look, 400),
     }
     return {name: answer.body for name, answer in shown.items()}
 
 
 @pytest.mark.parametrize("name", pages("x"))
 def test_every_value_is_text_and_nothing_else(name):
-    usual, hostile = Seen(pages("Zephyr")[name]), Seen(pages(HOSTILE)[name])
-    # nothing that was given became a tag or an attribute
+    usual, hostile = ParsedPage(pages("Zephyr")[name]), ParsedPage(pages(HOSTILE_MARKUP)[name])
+    # no value became a tag or an attribute
     assert hostile.tags == usual.tags
     # and nothing was lost
-    assert hostile.times(HOSTILE) == usual.times("Zephyr") > 0
+    assert hostile.times(HOSTILE_MARKUP) == usual.times("Zephyr") > 0
 
 
 STEERING = "a\x9b\u202e\u2066\u0000b"
@@ -93,9 +95,9 @@ STEERING = "a\x9b\u202e\u2066\u0000b"
 def test_no_page_holds_a_character_that_steers(name):
     page = pages(STEERING)[name].decode()
     assert not has_unsafe(page.replace("\n", ""))
-    seen, shown = Seen(page.encode()), escape_unsafe(STEERING)
+    seen, shown = ParsedPage(page.encode()), escape_unsafe(STEERING)
     in_json = json.dumps(shown)[1:-1]
-    usual = Seen(pages("Zephyr")[name]).times("Zephyr")
+    usual = ParsedPage(pages("Zephyr")[name]).times("Zephyr")
     assert seen.times(shown) + seen.times(in_json) == usual
 
 
@@ -103,37 +105,43 @@ def test_json_for_scripts_is_cleaned_in_names_and_texts():
     value = {STEERING: [STEERING, {"a": STEERING}]}
     shown = escape_unsafe(STEERING)
     template = render._TEMPLATES.from_string("{{ value|tojson }}")  # noqa: SLF001
-    for script in (render.Script.of(value), template.render(value=value)):
+    for script in (render.ScriptData.encode_json(value), template.render(value=value)):
         assert json.loads(script) == {shown: [shown, {"a": shown}]}
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("fault", [one.name.lower() for one in Fault] + ["unreadable"])
+@pytest.mark.parametrize("fault", [fault.name.lower() for fault in BuyerDataFault] + ["unreadable"])
 def test_every_fault_has_its_text_in_every_language(language, fault):
-    page = capture.form(replace(forms("x"), errors={"dob": fault}), Look(language)).body.decode()
-    told = re.findall(r'id="dob-error">([^<]+)</span>', page)
-    assert len(told) == 1
-    assert page.count(told[0]) >= 2  # there, and in the summary
+    page = capture.render_form(
+        replace(forms("x"), errors={"dob": fault}), PageAppearance(language)
+    ).body.decode()
+    result = re.findall(r'id="dob-error">([^<]+)</span>', page)
+    assert len(result) == 1
+    assert page.count(result[0]) >= 2  # there, and in the summary
 
 
-def test_a_theme_is_one_of_two():
-    for theme, told in (("dark", ' data-theme="dark"'), (HOSTILE, ""), ("", "")):
-        page = capture.done(Look(theme=theme)).body.decode()
-        assert f'<html lang="en" dir="ltr"{told}>' in page
+def test_unsupported_theme_is_not_rendered():
+    for theme, output in (("dark", ' data-theme="dark"'), (HOSTILE_MARKUP, ""), ("", "")):
+        page = capture.render_done(PageAppearance(theme=theme)).body.decode()
+        assert f'<html lang="en" dir="ltr"{output}>' in page
 
 
 @pytest.mark.parametrize("name", HTML)
 def test_no_template_turns_escaping_off(name):
     text = (FOLDER / name).read_text()
     assert not any(word in text for word in ("safe", "autoescape", "Markup"))
-    # texts in a script are not what browsers unescape
+    # browsers do not unescape texts in scripts
     for script in re.findall(r"<script.*?</script>", text, re.DOTALL):
         values = re.findall(r"\{\{(.*?)\}\}", script.partition(">")[2])
         assert all(re.fullmatch(r" \w+\|tojson ", value) for value in values)
 
 
-def test_a_value_that_nobody_gave_is_an_error():
+def test_missing_template_value_raises_an_error():
     with pytest.raises(UndefinedError, match="'key' is undefined"):
-        render.html("notice.html", 404, (), words=words("en", "notice"), bare=False)
+        render.render_page(
+            "notice.html", 404, (), words=get_translations("en", "error"), bare=False
+        )
     with pytest.raises(UndefinedError, match="has no attribute .amount"):
-        render.html("payments/checkout.html", 200, (), words=words("en", "checkout"), told={})
+        render.render_page(
+            "payments/checkout.html", 200, (), words=get_translations("en", "checkout"), told={}
+        )

@@ -1,4 +1,4 @@
-// Replaces what is another one each time a page is loaded by what is always the same.
+// Replaces values that differ on each load of a page by constant ones.
 ([host, [box, drawing], ids, lists]) => {
   const calm = (text, named) => text
     .replace(/https?:\/\/(127\.0\.0\.1|localhost)(:\d+)?/g, host)
@@ -11,7 +11,7 @@
     .replace(/\.(?!\d{3}0{15})\d{18}(?=\s)/g, ".004917866000000000")
     .replace(/Florin \d+\.\d+\S*[0-9a-z]/g, "Florin 1.0.0");
 
-  // lists that are in the order of such ids are in the order of what else is in them
+  // lists in the order of such ids are sorted by their other texts
   const textsOf = function* (within) {
     const texts = document.createTreeWalker(within, NodeFilter.SHOW_TEXT);
     while (texts.nextNode()) yield texts.currentNode;
@@ -31,9 +31,9 @@
     found.forEach(({ one }, at) => places[at].replaceWith(one));
   }
 
-  // a page that stands still already stays as it is
+  // a page that was calmed already is not changed again
   const { known, done } = (window.calmed ??= { known: new Map(), done: new WeakMap() });
-  // as long as it was, and another one for each
+  // of the same length, and different for each id
   const alike = (prefix, body) => {
     const number = known.get(body) ?? known.set(body, known.size + 1).size;
     const digit = (place) => (((place + 3) * (number * 7 + 5) + (number >> 4)) % 16).toString(16);

@@ -1,4 +1,4 @@
-"""Both consoles, after a few days of a tea house."""
+"""Pictures of both consoles, after a few days of a tea house."""
 
 from __future__ import annotations
 
@@ -12,55 +12,55 @@ from yarl import URL
 
 from tests.screenshots.picture import DESKTOP, Picture, Reach
 from tests.support.books import SETTINGS
-from tests.support.desk import CREATE, Desk, Tenant, opened
-from tests.support.installation import operator_of
-from tests.support.payout_shop import EUR, GBP, USD, Shop
-from tests.support.sanctions_import import put
+from tests.support.desk import CREATE, PartnerTenant, ServiceHarness, open_service
+from tests.support.installation import open_operator
+from tests.support.payout_shop import EUR, GBP, USD, PayoutMerchant
+from tests.support.sanctions_import import import_list
 from tests.support.service import NO_SOLANA
-from tests.support.until import until
-from tests.support.wallet import Wallet
+from tests.support.until import wait_until
+from tests.support.wallet import EvmTestWallet
 
-# what became of payments, each almost a day after the one before
+# outcomes of payments, each almost a day after the one before
 _DAYS = ("succeeded", "failed", "succeeded", "expired", "succeeded", "cancelled", "succeeded")
 _STEP_S = 20 * 3600
 
 
 @dataclass(frozen=True)
 class Office:
-    """A service with a past; `paid` is a payment that a wallet paid, and that was refunded."""
+    """A service with some history; `paid` is a paid and refunded payment."""
 
-    desk: Desk
-    tenant: Tenant
+    desk: ServiceHarness
+    tenant: PartnerTenant
     paid: str
 
     @property
     def operators(self) -> str:
-        """Where the operator's console is."""
+        """Return the address of the operator console."""
         return self.desk.service.metrics_url.removesuffix("/console").removesuffix("/metrics")
 
 
 @asynccontextmanager
 async def _stage(home: Path) -> AsyncIterator[Office]:
     chosen = {**SETTINGS, "solana": NO_SOLANA, "pay_url": "", "console": True, "metrics_port": 0}
-    async with opened(home, **chosen) as desk:
+    async with open_service(home, **chosen) as desk:
         yield await _past(desk)
 
 
-async def _past(desk: Desk) -> Office:
-    # in lists it comes after those that were there
+async def _past(desk: ServiceHarness) -> Office:
+    # in lists it comes after the existing ones
     desk.clock.advance(60)
     tenant = await desk.tenant()
-    shop = Shop(desk, tenant)
+    shop = PayoutMerchant(desk, tenant)
     for number, outcome in enumerate(_DAYS):
         desk.clock.advance(_STEP_S)
         amount = {**(USD, EUR)[number % 2], "value": str(950 + 325 * number)}
         body = {"amount": amount, "referenceId": f"order-{1001 + number}"}
-        made = await desk.rest.call("POST", CREATE, tenant.headers, body)
+        created = await desk.rest.call("POST", CREATE, tenant.headers, body)
         desk.clock.advance(2 + number)
-        path = f"/v1/sandbox/payments/{made['paymentId']}/simulate"
+        path = f"/v1/sandbox/payments/{created['paymentId']}/simulate"
         await desk.rest.call("POST", path, tenant.headers, {"outcome": outcome})
     desk.clock.advance(_STEP_S)
-    paid = await shop.sold(Wallet(key=b"\2" * 32), USD)
+    paid = await shop.create_paid_payment(EvmTestWallet(key=b"\2" * 32), USD)
     await shop.refund(paid)
     desk.clock.advance(_STEP_S)
     await _blocked(desk, shop)
@@ -69,21 +69,21 @@ async def _past(desk: Desk) -> Office:
     return Office(desk, tenant, paid)
 
 
-async def _blocked(desk: Desk, shop: Shop) -> None:
-    """A payer that a list names by the time its money comes."""
-    wallet = Wallet(key=b"\3" * 32)
-    made = await desk.rest.call("POST", CREATE, shop.tenant.headers, {"amount": GBP})
-    (option,) = (await desk.rest.options(made["paymentId"], [wallet.account]))["options"]
+async def _blocked(desk: ServiceHarness, shop: PayoutMerchant) -> None:
+    """Pay from an account that a screening list names before its money arrives."""
+    wallet = EvmTestWallet(key=b"\3" * 32)
+    created = await desk.rest.call("POST", CREATE, shop.tenant.headers, {"amount": GBP})
+    (option,) = (await desk.rest.options(created["paymentId"], [wallet.account]))["options"]
     data = option["actions"][0]["data"]["data"]
-    actions = (await desk.rest.fetch(made["paymentId"], option["id"], data))["actions"]
-    async with operator_of(desk.service) as operator:
-        await put(operator, wallet.address)
+    actions = (await desk.rest.fetch(created["paymentId"], option["id"], data))["actions"]
+    async with open_operator(desk.service) as operator:
+        await import_list(operator, wallet.address)
     await wallet.perform(desk.chain, actions)
-    await until(lambda: desk.select("SELECT count(*) FROM held_money")[0][0])
+    await wait_until(lambda: desk.select("SELECT count(*) FROM held_money")[0][0])
 
 
 async def _sign_in(page: Page, base: str, secret: str) -> str:
-    """The address of the console for who signed in there."""
+    """Sign in, and return the console's address for the session."""
     await page.goto(f"{base}/console")
     await page.get_by_label("Sign in with").fill(secret)
     await page.get_by_role("button", name="Sign in").click()

@@ -1,8 +1,8 @@
-"""A browser that draws alike on every machine, whatever fonts that one has.
+"""A browser that renders equally on every machine, whatever its fonts.
 
-Chromium brings its own means to draw; fonts and how they are smoothed it asks Fontconfig for. Here
-that knows those of two packages of Python only: the DejaVu fonts of matplotlib, which are those of
-Debian without others, and one with Japanese letters.
+Chromium draws with its own means, but asks Fontconfig for fonts and their smoothing. Here
+Fontconfig knows only those of two Python packages: matplotlib's DejaVu fonts, which Debian uses
+without others, and one with Japanese letters.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from playwright.async_api import Browser
 
-from tests.support.browser import launched
+from tests.support.browser import launch_browser
 
 _FAMILIES = {
     "DejaVu Sans": ("sans", "sans-serif"),
@@ -23,7 +23,7 @@ _FAMILIES = {
 _SMOOTHED = {"antialias": "true", "hinting": "false", "autohint": "false"}
 _OPTIONS = (
     *("--font-render-hinting=none", "--disable-lcd-text", "--disable-gpu"),
-    # the same letter looks alike wherever it stands: files are smaller
+    # a letter looks alike at every position: files are smaller
     "--disable-font-subpixel-positioning",
     *("--force-color-profile=srgb", "--force-device-scale-factor=1", "--hide-scrollbars"),
 )
@@ -31,10 +31,10 @@ _OPTIONS = (
 
 @asynccontextmanager
 async def alike(folder: Path) -> AsyncIterator[Browser]:
-    """A browser that draws alike everywhere; the folder gets what Fontconfig wants."""
+    """Yield a browser that renders equally everywhere; the folder gets Fontconfig's files."""
     file = folder / "fonts.conf"
     file.write_text(_told(folder))
-    async with launched(*_OPTIONS, variables={"FONTCONFIG_FILE": str(file)}) as browser:
+    async with launch_browser(*_OPTIONS, variables={"FONTCONFIG_FILE": str(file)}) as browser:
         yield browser
 
 
@@ -43,8 +43,8 @@ def _told(folder: Path) -> str:
         _package("matplotlib") / "mpl-data/fonts/ttf",
         _package("matplotlib_fontja") / "fonts",
     )
-    fonts = "".join(f"<dir>{one}</dir>" for one in folders)
-    others = "".join(
+    fonts = "".join(f"<dir>{path}</dir>" for path in folders)
+    remaining = "".join(
         f"<alias binding='strong'><family>{name}</family><prefer><family>{family}</family></prefer>"
         "</alias>"
         for family, names in _FAMILIES.items()
@@ -54,15 +54,15 @@ def _told(folder: Path) -> str:
         f"<edit name='{name}' mode='assign'><bool>{value}</bool></edit>"
         for name, value in _SMOOTHED.items()
     )
-    wanted = (
+    expected = (
         "<selectfont>"
         "<rejectfont><glob>*</glob></rejectfont><acceptfont><glob>*/DejaVuSans*</glob></acceptfont>"
         "<acceptfont><glob>*/ipaexg.ttf</glob></acceptfont></selectfont>"
     )
     return (
         "<?xml version='1.0'?><!DOCTYPE fontconfig SYSTEM 'fonts.dtd'><fontconfig>"
-        f"{fonts}<cachedir>{folder}</cachedir>{wanted}{others}"
-        # whatever else is asked for, such as what the system uses itself
+        f"{fonts}<cachedir>{folder}</cachedir>{expected}{remaining}"
+        # other requests, such as the fonts of the system itself
         "<match target='pattern'><edit name='family' mode='append_last'>"
         "<string>DejaVu Sans</string></edit></match>"
         f"<match target='font'>{edits}<edit name='rgba' mode='assign'><const>none</const></edit>"
@@ -71,8 +71,8 @@ def _told(folder: Path) -> str:
 
 
 def _package(name: str) -> Path:
-    """The folder of a package, which is not imported: that would take a second."""
-    found = find_spec(name)
-    assert found is not None
-    assert found.origin is not None
-    return Path(found.origin).parent
+    """Return the folder of a package without importing it, which would take a second."""
+    module_spec = find_spec(name)
+    assert module_spec is not None
+    assert module_spec.origin is not None
+    return Path(module_spec.origin).parent

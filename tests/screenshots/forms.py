@@ -1,4 +1,4 @@
-"""The form for data about a buyer: as it is opened, with faults, handed in, and of no use."""
+"""Pictures of the form for buyer data: new, with errors, sent, and closed."""
 
 from __future__ import annotations
 
@@ -10,47 +10,47 @@ from urllib.parse import urlencode
 from playwright.async_api import Page
 
 from tests.screenshots.picture import Picture, Reach
-from tests.support.capture import Till, hand_in, new_till, path_of
-from tests.support.desk import Desk, opened
+from tests.support.capture import CapturePos, get_path, open_pos, submit_form
+from tests.support.desk import ServiceHarness, open_service
 
 
 @asynccontextmanager
-async def _stage(home: Path) -> AsyncIterator[Desk]:
-    async with opened(home, capture={"enabled": True}) as desk:
+async def _stage(home: Path) -> AsyncIterator[ServiceHarness]:
+    async with open_service(home, capture={"enabled": True}) as desk:
         yield desk
 
 
-async def _open(desk: Desk, page: Page, till: Till, **look: str) -> None:
-    url = f"{desk.rest.base}{path_of(await till.url())}"
+async def _open(desk: ServiceHarness, page: Page, till: CapturePos, **look: str) -> None:
+    url = f"{desk.rest.base}{get_path(await till.url())}"
     await page.goto(f"{url}&{urlencode(look)}" if look else url)
 
 
 def _form(**look: str) -> Reach:
-    async def reach(desk: Desk, page: Page) -> None:
-        await _open(desk, page, await new_till(desk), **look)
+    async def reach(desk: ServiceHarness, page: Page) -> None:
+        await _open(desk, page, await open_pos(desk), **look)
 
     return reach
 
 
-async def _faults(desk: Desk, page: Page) -> None:
-    await _open(desk, page, await new_till(desk))
+async def _faults(desk: ServiceHarness, page: Page) -> None:
+    await _open(desk, page, await open_pos(desk))
     await page.get_by_label("Full name").fill("Ada")
     await page.get_by_role("button", name="Continue").click()
     await page.locator("#faults").wait_for()
 
 
-async def _done(desk: Desk, page: Page) -> None:
-    till = await new_till(desk)
+async def _done(desk: ServiceHarness, page: Page) -> None:
+    till = await open_pos(desk)
     url = await till.url()
-    assert (await hand_in(desk, url)).status == 200
-    await page.goto(desk.rest.base + path_of(url))
+    assert (await submit_form(desk, url)).status == 200
+    await page.goto(desk.rest.base + get_path(url))
 
 
-async def _closed(desk: Desk, page: Page) -> None:
-    till = await new_till(desk)
+async def _closed(desk: ServiceHarness, page: Page) -> None:
+    till = await open_pos(desk)
     url = await till.url()
     await desk.rest.simulate(till.payment_id, "expired")
-    await page.goto(desk.rest.base + path_of(url))
+    await page.goto(desk.rest.base + get_path(url))
 
 
 PICTURES = (

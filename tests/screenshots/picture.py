@@ -1,4 +1,4 @@
-"""What a picture is."""
+"""The description of a picture."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from playwright.async_api import Page
 
-# what a service and its story are: from a folder for it to whatever the way to a page needs
+# opens a service with its data from a folder, and yields the objects that reach functions need
 Stage = Callable[[Path], AbstractAsyncContextManager[Any]]
 Reach = Callable[[Any, Page], Awaitable[None]]
 PHONE, DESKTOP = 390, 1000
@@ -18,9 +18,10 @@ PHONE, DESKTOP = 390, 1000
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One picture: its file's name, on which stage, the way to what it shows, and the browser.
+    """A picture: its name, stage, the steps to its page, and browser settings.
 
-    A way leaves nothing on the stage that other pictures show: each of them can be taken alone.
+    A reach function leaves nothing on the stage that other pictures show, so each picture can be
+    taken alone.
     """
 
     name: str

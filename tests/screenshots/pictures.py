@@ -1,4 +1,4 @@
-"""Which pictures there are."""
+"""The list of all pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages that people come to by a link or by accident: the checkout, the first page, nothing."""
+"""Pictures of the checkout page, the landing page and error pages."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from pathlib import Path
 from playwright.async_api import Page
 
 from tests.screenshots.picture import Picture, Reach
-from tests.support.checkout_states import STATES, reached
-from tests.support.desk import Desk, opened
-from tests.support.injected import Purse
-from tests.support.wallet import Wallet
+from tests.support.checkout_states import STATES, reach_state
+from tests.support.desk import ServiceHarness, open_service
+from tests.support.injected import InjectedEvmWallet
+from tests.support.wallet import EvmTestWallet
 
 _NAME = "pay.shop.example"
 
 
 @asynccontextmanager
-async def stage(home: Path) -> AsyncIterator[Desk]:
-    """A service with its consoles."""
-    async with opened(home, pay_url="", site_name=_NAME, console=True) as desk:
+async def stage(home: Path) -> AsyncIterator[ServiceHarness]:
+    """Yield a service with its consoles."""
+    async with open_service(home, pay_url="", site_name=_NAME, console=True) as desk:
         yield desk
 
 
 def _state(state: str) -> Reach:
-    async def reach(desk: Desk, page: Page) -> None:
-        await page.goto(desk.rest.base + await reached(desk, state))
+    async def reach(desk: ServiceHarness, page: Page) -> None:
+        await page.goto(desk.rest.base + await reach_state(desk, state))
 
     return reach
 
 
 def _path(path: str) -> Reach:
-    async def reach(desk: Desk, page: Page) -> None:
+    async def reach(desk: ServiceHarness, page: Page) -> None:
         await page.goto(desk.rest.base + path)
 
     return reach
 
 
-async def _options(desk: Desk, page: Page) -> None:
-    """What a wallet of the browser can pay with."""
-    purse = Purse(desk.chain, Wallet(key=b"\1" * 32), name="Purse")
+async def _options(desk: ServiceHarness, page: Page) -> None:
+    """Show the options of a wallet in the browser."""
+    purse = InjectedEvmWallet(desk.chain, EvmTestWallet(key=b"\1" * 32), name="Purse")
     await purse.put_into(page)
     await _state("requires_action")(desk, page)
     await page.locator("#choose").click()

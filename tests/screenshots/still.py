@@ -1,8 +1,8 @@
-"""What is another one each time a page is loaded, replaced by what is always the same.
+"""Replacement of values that change with each load of a page.
 
-Numbers that chance makes keep their length and what they begin with, and are told apart. So are
-addresses of this machine, the release, and what gas cost, which depends on such numbers. Lists in
-their order are put into another one.
+Random numbers keep their length and their prefix, and stay distinguishable. The same applies to
+addresses of this machine, the release, and gas costs, which depend on such numbers. Lists in their
+order are sorted differently.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from playwright.async_api import Page
 _CALM = Path(__file__).with_name("calm.js").read_text().partition("\n")[2]
 _HOST = "https://pay.shop.example"
 _LINK = f"{_HOST}/pay_9cf258be147ad0369cf258be147"
-# ids of keys, and what secrets end with, which have no form of their own
+# ids of keys, and endings of secrets, which have no form of their own
 _IDS = ", ".join(
     (
         "footer code",
-        *(f"[aria-label=Keys] {one}" for one in ("th code", "td:nth-child(5) code", "button span")),
+        *(
+            f"[aria-label=Keys] {item}"
+            for item in ("th code", "td:nth-child(5) code", "button span")
+        ),
     )
 )
 
@@ -32,11 +35,11 @@ _LISTS = (
 
 
 async def calm(page: Page) -> None:
-    """Has a page show nothing that is another one each time."""
+    """Replace the changing values of a page by constant ones."""
     await page.evaluate(_CALM, [_HOST, _code(), _IDS, _LISTS])
 
 
 def _code() -> list[str]:
-    """A code as pages have it: its size, and what is drawn."""
+    """Return a QR code as pages have it: its size, and its path."""
     drawn = segno.make(_LINK, error="m", micro=False).svg_inline(border=2, omitsize=True)
     return [re.findall(f' {name}="([^"]+)"', drawn)[0] for name in ("viewBox", "d")]

@@ -1,4 +1,4 @@
-"""Takes pictures of pages that stand still."""
+"""Takes pictures of pages whose values do not change."""
 
 from __future__ import annotations
 
@@ -14,24 +14,26 @@ from playwright.async_api import Browser, Page
 from tests.screenshots.fonts import alike
 from tests.screenshots.picture import Picture
 from tests.screenshots.still import calm
-from tests.support.browser import visitor
+from tests.support.browser import open_visitor
 from tests.support.desk import START_S
 
 _PATIENCE_MS = 120_000
 _HEIGHT = 700
 Spoil = Callable[[Page], Awaitable[None]]
-# a page that a script still works on is looked at again
+# a page that a script still changes is captured again
 _LOOKS_MAX = 20
-# as many as a file of one byte a pixel may name
+# the maximum for a file of one byte a pixel
 _COLOURS = 256
 
 
 async def taken(
     pictures: Sequence[Picture], folder: Path
 ) -> AsyncIterator[tuple[str, Image.Image]]:
-    """The names of pictures, and the pictures; the folder is for what they need meanwhile."""
+    """Yield the names and the pictures; the folder is for temporary files."""
     async with alike(folder) as browser:
-        for number, (stage, there) in enumerate(groupby(pictures, key=lambda one: one.stage)):
+        for number, (stage, there) in enumerate(
+            groupby(pictures, key=lambda this_picture: this_picture.stage)
+        ):
             async with stage(folder / f"stage_{number}") as opened:
                 for picture in there:
                     yield picture.name, await shot(browser, opened, picture)
@@ -40,14 +42,14 @@ async def taken(
 async def shot(
     browser: Browser, stage: Any, picture: Picture, spoil: Spoil | None = None
 ) -> Image.Image:
-    """A picture of a page on its stage; `spoil` does something to the page before it is loaded."""
-    told = {
+    """Take a picture of a page on its stage; `spoil` can change the page before it loads."""
+    result = {
         "viewport": {"width": picture.width, "height": _HEIGHT},
         "locale": picture.language,
         "color_scheme": picture.scheme,
         "timezone_id": "UTC",
     }
-    async with visitor(browser, **told) as person:
+    async with open_visitor(browser, **result) as person:
         page = await person.tab()
         page.set_default_timeout(_PATIENCE_MS)
         await page.clock.set_fixed_time(START_S * 1000)
@@ -55,7 +57,7 @@ async def shot(
             await spoil(page)
         await picture.reach(stage, page)
         image = await _still(page)
-        # answers that are refusals are noted by browsers
+        # browsers report answers that are refusals
         person.complaints.clear()
         return image
 
@@ -72,6 +74,6 @@ async def _still(page: Page) -> Image.Image:
 
 
 def _few_colours(file: bytes) -> Image.Image:
-    """A picture in as many colours as a small file has, from the same to the same."""
+    """Return a screenshot in as many colors as a small file can have."""
     with Image.open(io.BytesIO(file)) as image:
         return image.convert("RGB").quantize(_COLOURS, dither=Image.Dither.NONE)

@@ -1,10 +1,10 @@
-"""Holes that are planted in the settlement contract, to see that the campaigns find them."""
+"""Bugs to plant in the settlement contract, which the campaigns must find."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-# what is replaced, and by what
+# the original text, and its replacement
 HOLES: Mapping[str, tuple[str, str]] = {
     "the end is no part of the nonce": ("                p.validBefore,\n", "                0,\n"),
     "the way is no part of the nonce": ("                kind,\n", "                0,\n"),

@@ -1,4 +1,4 @@
-"""The settlement contract, tried and proven with the tools that others trust; short forms."""
+"""Test and prove the settlement contract with widely trusted tools, in short forms."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ INVARIANT = "invariant_everybodyHoldsWhatTheModelSays"
 
 @pytest.fixture(scope="module")
 def tools() -> Tools:
-    found = programs.tools()
-    if isinstance(found, str):
+    result = programs.tools()
+    if isinstance(result, str):
         missing = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-        missing(f"NOT TESTED with forge, halmos and slither: {found}")
-    return found
+        missing(f"NOT TESTED with forge, halmos and slither: {result}")
+    return result
 
 
 def test_nothing_that_anybody_does_breaks_the_model(tools):
-    told = programs.forge(tools)
-    assert {name: one.reason for name, one in told.items() if not one.passed} == {}
-    assert told[INVARIANT].calls == 32 * 64
-    assert len(told) == 4
+    result = programs.forge(tools)
+    assert {name: item.reason for name, item in result.items() if not item.passed} == {}
+    assert result[INVARIANT].calls == 32 * 64
+    assert len(result) == 4
 
 
-def test_every_property_of_one_payment_is_proven(tools):
+def test_every_property_of_a_payment_is_proven(tools):
     assert programs.symbolic(tools) == dict.fromkeys(PROVEN, True)
 
 
@@ -48,11 +48,11 @@ def test_every_finding_of_slither_is_answered(tools):
     assert {f"{check} {place}" for check, place in programs.slither(tools)} == set(answers)
 
 
-def test_payments_cost_what_they_did(tools):
+def test_payment_gas_is_unchanged(tools):
     assert programs.gas(tools) == ""
 
 
-def test_a_planted_hole_is_found(tools):
+def test_planted_bug_is_detected(tools):
     holed = programs.with_hole(tools, "a direct payment is made twice", proofs_only=True)
     proven = programs.symbolic(holed)
     assert [name for name, good in proven.items() if not good] == ["check_directPaymentIsMadeOnce"]

@@ -1,1 +1,1 @@
-"""What tests share: a service, a wallet, and clients that know REST and gRPC only."""
+"""Shared test helpers: a service, a wallet, and clients that use only REST and gRPC."""

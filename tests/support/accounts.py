@@ -1,6 +1,6 @@
-"""The calls that a partner makes about its merchants, told through REST and through gRPC.
+"""Calls that a partner makes about its merchants, over REST and over gRPC.
 
-Bodies and answers are those of REST; gRPC gets them as the messages that they stand for.
+Bodies and answers use the REST form; for gRPC they are converted to and from the messages.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from uuid import uuid4
 import grpc
 import pytest
 from florin.v1 import account_pb2, admin_pb2_grpc
-from florin_gateway.jsoncodec import Codec
-from florin_gateway.profiles import Profile
+from florin_gateway.jsoncodec import JsonCodec
+from florin_gateway.profiles import JsonProfile
 
-from tests.support.api import Json, Refused, refused
-from tests.support.desk import Desk, Tenant
-from tests.support.json import plain
+from tests.support.api import ApiCallError, Json, to_api_call_error
+from tests.support.desk import PartnerTenant, ServiceHarness
+from tests.support.json import to_json
 
 PROTOCOLS = ("REST", "gRPC")
 
@@ -51,20 +51,20 @@ CALLS: dict[str, tuple[str, str, Any]] = {
         account_pb2.DeleteCryptoSettlementRequest,
     ),
 }
-_CODEC = Codec()
+_CODEC = JsonCodec()
 
 
 @dataclass(frozen=True)
-class Told:
+class AccountResponse:
     body: Json
     replayed: bool
 
 
-class Account:
+class PartnerAccount:
     """One partner's calls over one protocol."""
 
-    def __init__(self, tenant: Tenant, protocol: str, **headers: str) -> None:
-        self._desk: Desk = tenant.desk
+    def __init__(self, tenant: PartnerTenant, protocol: str, **headers: str) -> None:
+        self._service: ServiceHarness = tenant.service
         self._grpc = protocol == "gRPC"
         self._headers = {"Api-Key": tenant.secret, **headers}
 
@@ -74,67 +74,70 @@ class Account:
         body: Mapping[str, Any] | None = None,
         *,
         merchant: str = "",
-        id: str = "",  # noqa: A002  (as the path has it)
+        id: str = "",  # noqa: A002  (the path calls it id)
         key: str | None = None,
-    ) -> Told:
-        """One call; Refused if it is. A creation always has a key, a new one if none is named."""
+    ) -> AccountResponse:
+        """Make a call; raise ApiCallError on refusal.
+
+        A creation gets a new key if none is named.
+        """
         if key is None and CALLS[name][0] == "POST":
             key = uuid4().hex
         headers = {**self._headers, **({} if key is None else {"Idempotency-Key": key})}
-        ask = self._over_grpc if self._grpc else self._over_rest
+        ask = self._call_grpc if self._grpc else self._call_rest
         return await ask(name, dict(body or {}), {"merchant": merchant, "id": id}, headers)
 
-    async def refused(
+    async def get_refusal(
         self, name: str, body: Mapping[str, Any] | None = None, **where: str
-    ) -> Refused:
-        """How one call is refused."""
-        with pytest.raises(Refused) as caught:
+    ) -> ApiCallError:
+        """Return the refusal of a call."""
+        with pytest.raises(ApiCallError) as caught:
             await self.ask(name, body, **where)
         return caught.value
 
     async def create(self, *, key: str | None = None, **changes: Any) -> Json:
-        """A new merchant."""
+        """Create a merchant."""
         created = await self.ask("CreateMerchant", {**CAFE, **changes}, key=key)
         merchant: Json = created.body["merchant"]
         return merchant
 
-    async def _over_rest(
+    async def _call_rest(
         self, name: str, body: Json, place: dict[str, str], headers: dict[str, str]
-    ) -> Told:
+    ) -> AccountResponse:
         method, path, _ = CALLS[name]
         path = path.format(**{key: quote(text, safe="") for key, text in place.items()})
         if method == "GET":
-            answer = await self._desk.ask(method, f"{path}?{urlencode(body)}", headers)
+            answer = await self._service.ask(method, f"{path}?{urlencode(body)}", headers)
         else:
             sent = None if method == "DELETE" else body
-            answer = await self._desk.ask(method, path, headers, sent)
+            answer = await self._service.ask(method, path, headers, sent)
         if answer.status >= 400:
-            raise Refused(answer.status, answer.body)
+            raise ApiCallError(answer.status, answer.body)
         assert answer.status == (201 if method == "POST" else 200)
-        return Told(answer.body, answer.headers.get("Idempotent-Replayed") == "true")
+        return AccountResponse(answer.body, answer.headers.get("Idempotent-Replayed") == "true")
 
-    async def _over_grpc(
+    async def _call_grpc(
         self, name: str, body: Json, place: dict[str, str], headers: dict[str, str]
-    ) -> Told:
+    ) -> AccountResponse:
         _, _, kind = CALLS[name]
         request = kind()
-        # what it finds wrong is for the server to say
-        _CODEC.decoder(kind.DESCRIPTOR, Profile.SPEC)(body, request)
+        # the server validates it
+        _CODEC.get_decoder(kind.DESCRIPTOR, JsonProfile.SPEC)(body, request)
         if "merchant_id" in kind.DESCRIPTOR.fields_by_name:
             request.merchant_id = place["merchant"]
         if "id" in kind.DESCRIPTOR.fields_by_name:
             request.id = place["id"]
-        stub = admin_pb2_grpc.AdminServiceStub(self._desk.channel)
+        stub = admin_pb2_grpc.AdminServiceStub(self._service.channel)
         metadata = [(key.lower(), text) for key, text in headers.items()]
         call = getattr(stub, name)(request, metadata=metadata, timeout=30)
         try:
             answer = await call
         except grpc.aio.AioRpcError as error:
-            raise refused(error) from error
+            raise to_api_call_error(error) from error
         trailing = dict(await call.trailing_metadata())
-        return Told(plain(answer), trailing.get("idempotent-replayed") == "true")
+        return AccountResponse(to_json(answer), trailing.get("idempotent-replayed") == "true")
 
 
-def told(error: Refused) -> tuple[int, str]:
-    """What a refusal comes down to."""
+def to_refusal(error: ApiCallError) -> tuple[int, str]:
+    """Return the HTTP status and the code of a refusal."""
     return error.http, error.code

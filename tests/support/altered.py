@@ -1,6 +1,6 @@
-"""Receipts as somebody would alter them who has not the key: in bytes, in parts, in what they say.
+"""Receipts altered by an attacker without the key: in bytes, in parts and in claims.
 
-Every way is drawn from a seeded source and gives another text than the receipt.
+Every alteration is drawn from a seeded source and differs from the original receipt.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from typing import Any
 
 from florin_server.domain.receipts import keys, signature
 from florin_server.domain.receipts.receipt import (
-    Asked,
-    Merchant,
-    Money,
-    Place,
     Receipt,
-    Refunded,
-    Way,
+    ReceiptAmount,
+    ReceiptMerchant,
+    ReceiptOption,
+    ReceiptRefund,
+    ReceiptTransaction,
+    RequestedAmount,
 )
 from joserfc.jwk import OKPKey
 
 _ALPHABET = string.ascii_letters + string.digits + "-_"
-# of Ed25519: a signature whose number is that much higher is the same to a careless reader
+# Ed25519's group order: a careless reader accepts a signature whose number is larger by it
 _ORDER = 2**252 + 27742317777372353535851937790883648493
 
 
-def statement(number: int = 1, **changes: Any) -> Receipt:
-    """What a receipt says."""
+def make_receipt(number: int = 1, **changes: Any) -> Receipt:
+    """Return a receipt with the given claims."""
     chain = "eip155:8453"
-    said = Receipt(
+    receipt = Receipt(
         iss="https://pay.example",
         iat=1_800_000_000 + number,
         sub=f"pay_{number:024d}",
         live=True,
-        merchant=Merchant(id="mrch_1", name="Corner Café"),
+        merchant=ReceiptMerchant(id="mrch_1", name="Corner Café"),
         reference=f"order-{number}",
-        asked=Asked(unit="iso4217/USD", value="1250"),
-        paid=Money(
+        asked=RequestedAmount(unit="iso4217/USD", value="1250"),
+        paid=ReceiptAmount(
             asset=f"{chain}/erc20:0x{'0a' * 20}",
             symbol="USDC",
             decimals=6,
@@ -54,7 +54,7 @@ def statement(number: int = 1, **changes: Any) -> Receipt:
         recipient=f"{chain}:0x{'2c' * 20}",
         fee_to=f"{chain}:0x{'3d' * 20}",
         settled=True,
-        option=Way(
+        option=ReceiptOption(
             id="00000000-0000-5000-8000-000000000000",
             method="eip3009",
             reference="0x" + "4e" * 32,
@@ -62,7 +62,7 @@ def statement(number: int = 1, **changes: Any) -> Receipt:
             contract="0x" + "6a" * 20,
             steps=[],
         ),
-        transaction=Place(
+        transaction=ReceiptTransaction(
             chain=chain,
             hash="0x" + "7b" * 32,
             block=123456789,
@@ -70,20 +70,20 @@ def statement(number: int = 1, **changes: Any) -> Receipt:
             position=number,
         ),
         succeeded_at=1_800_000_000,
-        refund=Refunded(id="rfnd_1", status="pending", asset=f"{chain}/slip44:60", value="1"),
+        refund=ReceiptRefund(id="rfnd_1", status="pending", asset=f"{chain}/slip44:60", value="1"),
     )
-    return said.model_copy(update=changes)
+    return receipt.model_copy(update=changes)
 
 
 @dataclass(frozen=True)
-class Signer:
-    """A key, and what it signs."""
+class ReceiptSigner:
+    """Signs receipts with one key."""
 
     seed: bytes
 
     @property
     def key(self) -> OKPKey:
-        return keys.of_seed(self.seed)
+        return keys.load_private_key(self.seed)
 
     @property
     def id(self) -> str:
@@ -91,34 +91,37 @@ class Signer:
 
     @property
     def public(self) -> bytes:
-        return keys.public_of(self.key)
+        return keys.get_public_bytes(self.key)
 
-    def receipt(self, said: Receipt) -> str:
-        return signature.sign(said, self.seed, self.id)
+    def receipt(self, receipt: Receipt) -> str:
+        return signature.sign_receipt(receipt, self.seed, self.id)
 
     def raw(self, header: bytes, payload: bytes) -> str:
-        """Any two parts, signed as a JWS is."""
-        content = f"{b64(header)}.{b64(payload)}"
-        made = self.key.private_key
-        assert made is not None
-        return f"{content}.{b64(made.sign(content.encode()))}"  # type: ignore[call-arg, union-attr]
+        """Sign any two parts as a JWS."""
+        content = f"{encode_base64url(header)}.{encode_base64url(payload)}"
+        private_key = self.key.private_key
+        assert private_key is not None
+        return f"{content}.{encode_base64url(private_key.sign(content.encode()))}"  # type: ignore[call-arg, union-attr]
 
 
-def b64(content: bytes) -> str:
+def encode_base64url(content: bytes) -> str:
     return base64.urlsafe_b64encode(content).decode().rstrip("=")
 
 
-def unb64(part: str) -> bytes:
+def decode_base64url(part: str) -> bytes:
     return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
 
 
-class Forger:
-    """Has two receipts of an installation and a key of its own; `draw` decides what it does."""
+class ReceiptForger:
+    """Alters receipts. It has two of an installation and a key of its own.
 
-    def __init__(self, issuer: Signer, draw: random.Random) -> None:
+    `draw` picks an alteration.
+    """
+
+    def __init__(self, issuer: ReceiptSigner, draw: random.Random) -> None:
         self.issuer = issuer
-        self.own = Signer(b"\x66" * 32)
-        self.one, self.other = (issuer.receipt(statement(n)) for n in (1, 2))
+        self.own = ReceiptSigner(b"\x66" * 32)
+        self.one, self.other = (issuer.receipt(make_receipt(n)) for n in (1, 2))
         self._draw = draw
         self.ways: tuple[Callable[[], str], ...] = (
             *(self.byte, self.byte, self.byte, self.bit, self.cut, self.grown, self.moved),
@@ -128,16 +131,16 @@ class Forger:
         )
 
     def altered(self, count: int) -> Iterator[tuple[str, str]]:
-        """So many altered receipts, each with the name of its way."""
+        """Yield `count` altered receipts, each with the name of its alteration."""
         while count:
             way = self.ways[count % len(self.ways)]
-            made = way()
-            if made not in {self.one, self.other}:
+            created = way()
+            if created not in {self.one, self.other}:
                 count -= 1
-                yield way.__name__, made
+                yield way.__name__, created
 
     def byte(self) -> str:
-        """One character is another one."""
+        """Replace one character."""
         at = self._at(self.one)
         any_ = self._draw.choice([*_ALPHABET, chr(self._draw.randrange(256))])
         return self.one[:at] + any_ + self.one[at + 1 :]
@@ -153,20 +156,20 @@ class Forger:
 
     def grown(self) -> str:
         at = self._draw.randrange(len(self.one) + 1)
-        some = "".join(
+        items = "".join(
             self._draw.choices([*_ALPHABET, *" \t\n\r.=\0é"], k=self._draw.randint(1, 4))
         )
-        return self.one[:at] + some + self.one[at:]
+        return self.one[:at] + items + self.one[at:]
 
     def moved(self) -> str:
-        """Two characters change places."""
+        """Swap two characters."""
         content = list(self.one)
         a, b = self._at(self.one), self._at(self.one)
         content[a], content[b] = content[b], content[a]
         return "".join(content)
 
     def spelled(self) -> str:
-        """The same bytes in another spelling of base64."""
+        """Encode the same bytes in another spelling of base64."""
         parts = self.one.split(".")
         at = self._draw.randrange(3)
         trick = self._draw.randrange(4)
@@ -182,7 +185,7 @@ class Forger:
         return ".".join(parts)
 
     def tail(self) -> str:
-        """Bits that stand for nothing, at the end of a part."""
+        """Set unused bits at the end of a part."""
         parts = self.one.split(".")
         at = self._draw.choice([i for i in range(3) if len(parts[i]) % 4])
         last = _ALPHABET.index(parts[at][-1])
@@ -193,51 +196,56 @@ class Forger:
         return ".".join(parts)
 
     def swapped(self) -> str:
-        """Parts of two receipts."""
+        """Combine parts of two receipts."""
         pairs = zip(self.one.split("."), self.other.split("."), strict=True)
         return ".".join(self._draw.choice(pair) for pair in pairs)
 
     def said(self) -> str:
-        """It says something else, under the old signature."""
+        """Change the claims under the original signature."""
         head, _, tail = self.one.split(".")
-        return f"{head}.{b64(self._changed())}.{tail}"
+        return f"{head}.{encode_base64url(self._changed())}.{tail}"
 
     def said_by_own_key(self) -> str:
-        """It says something else, signed by a stranger's key under the issuer's name."""
+        """Change the claims and sign them with a stranger's key under the issuer's name."""
         head = self.one.split(".")[0]
-        return self.own.raw(unb64(head), self._changed())
+        return self.own.raw(decode_base64url(head), self._changed())
 
     def header(self) -> str:
-        """Another header, under the old signature or a stranger's."""
-        told: dict[str, Any] = json.loads(unb64(self.one.split(".")[0]))
+        """Change the header under the original signature or a stranger's."""
+        result: dict[str, Any] = json.loads(decode_base64url(self.one.split(".")[0]))
         name = self._draw.choice(["alg", "kid", "typ", "crit", "b64", "jku", "x5u", "zip", "cty"])
         words = ("none", "EdDSA", "HS256", "Ed448", "ed25519", "ES256", self.own.id, "")
-        others = (None, 1, ["b64"], False, {}, "https://evil.example/jwks.json")
-        told[name] = self._draw.choice([*words, *others])
-        return self._headed(json.dumps(told).encode())
+        remaining = (None, 1, ["b64"], False, {}, "https://evil.example/jwks.json")
+        result[name] = self._draw.choice([*words, *remaining])
+        return self._headed(json.dumps(result).encode())
 
     def unsigned(self) -> str:
         head = {"alg": self._draw.choice(["none", "None", "NONE", ""]), "kid": self.issuer.id}
         more = {"typ": signature.TYPE} if self._draw.random() < 0.5 else {}
-        tail = self._draw.choice(["", b64(b""), b64(bytes(64)), self.one.split(".")[2]])
-        return f"{b64(json.dumps(head | more).encode())}.{b64(self._changed())}.{tail}"
+        tail = self._draw.choice(
+            ["", encode_base64url(b""), encode_base64url(bytes(64)), self.one.split(".")[2]]
+        )
+        header = encode_base64url(json.dumps(head | more).encode())
+        return f"{header}.{encode_base64url(self._changed())}.{tail}"
 
     def by_public_key(self) -> str:
-        """Signed by what everybody knows, as if it were a shared secret."""
+        """Sign with the public key as if it were a shared secret."""
         public = self.issuer.public
         jwk = json.dumps(self.issuer.key.as_dict(private=False)).encode()
-        secret = self._draw.choice([public, b64(public).encode(), jwk, b""])
+        secret = self._draw.choice([public, encode_base64url(public).encode(), jwk, b""])
         name = self._draw.choice(["HS256", "HS512", keys.ALGORITHM])
         head = {"alg": name, "kid": self.issuer.id, "typ": signature.TYPE}
-        content = f"{b64(json.dumps(head).encode())}.{b64(self._changed())}"
+        content = (
+            f"{encode_base64url(json.dumps(head).encode())}.{encode_base64url(self._changed())}"
+        )
         digest = hashlib.sha512 if name == "HS512" else hashlib.sha256
         mac = hmac.digest(secret, content.encode(), digest)
-        # as long as a signature, or as it is
-        made = mac.ljust(64, bytes(1)) if self._draw.random() < 0.5 else mac
-        return f"{content}.{b64(made)}"
+        # as long as a signature, or unchanged
+        created = mac.ljust(64, bytes(1)) if self._draw.random() < 0.5 else mac
+        return f"{content}.{encode_base64url(created)}"
 
     def own_key_along(self) -> str:
-        """A stranger's key in the header, or where to find it."""
+        """Put a stranger's key, or an address of one, into the header."""
         jwk = self.own.key.as_dict(private=False)
         place = "https://evil.example/jwks.json"
         more = self._draw.choice([{"jwk": jwk}, {"jku": place}, {"x5u": place}, {"x5c": ["AA=="]}])
@@ -248,29 +256,32 @@ class Forger:
         return self.own.raw(json.dumps(head).encode(), self._changed())
 
     def twice(self) -> str:
-        """A member that comes twice, which readers read in two ways."""
+        """Repeat a member, which readers interpret in two ways."""
         name = self._draw.choice(["alg", "kid", "typ"])
-        told = unb64(self.one.split(".")[0]).decode()
+        output = decode_base64url(self.one.split(".")[0]).decode()
         more = json.dumps({name: self._draw.choice(["none", self.own.id, "HS256"])})[1:-1]
-        doubled = self._draw.choice([f"{{{more},{told[1:]}", f"{told[:-1]},{more}}}"])
+        doubled = self._draw.choice([f"{{{more},{output[1:]}", f"{output[:-1]},{more}}}"])
         return self._headed(doubled.encode())
 
     def signature(self) -> str:
         head, body, _ = self.one.split(".")
-        made = self._draw.choice(
+        created = self._draw.choice(
             [bytes(64), b"\x01" + bytes(63), self._draw.randbytes(64), self._draw.randbytes(63)]
         )
-        return f"{head}.{body}.{b64(made)}"
+        return f"{head}.{body}.{encode_base64url(created)}"
 
     def higher(self) -> str:
-        """The number in the signature, and so many times the order of the group."""
+        """Add multiples of the group order to the number in the signature."""
         head, body, tail = self.one.split(".")
-        point, number = unb64(tail)[:32], int.from_bytes(unb64(tail)[32:], "little")
+        point, number = (
+            decode_base64url(tail)[:32],
+            int.from_bytes(decode_base64url(tail)[32:], "little"),
+        )
         more = (number + self._draw.randint(1, 14) * _ORDER) % 2**256
-        return f"{head}.{body}.{b64(point + more.to_bytes(32, 'little'))}"
+        return f"{head}.{body}.{encode_base64url(point + more.to_bytes(32, 'little'))}"
 
     def wrapped(self) -> str:
-        """In another form, or with something around it."""
+        """Convert to another form, or put something around it."""
         head, body, tail = self.one.split(".")
         return self._draw.choice(
             [
@@ -285,19 +296,19 @@ class Forger:
     def _headed(self, header: bytes) -> str:
         _, body, tail = self.one.split(".")
         if self._draw.random() < 0.5:
-            return f"{b64(header)}.{body}.{tail}"
-        return self.own.raw(header, unb64(body))
+            return f"{encode_base64url(header)}.{body}.{tail}"
+        return self.own.raw(header, decode_base64url(body))
 
     def _changed(self) -> bytes:
-        """What a receipt says, one thing of it changed."""
-        told: dict[str, Any] = json.loads(unb64(self.one.split(".")[1]))
-        name = self._draw.choice(sorted(told))
-        if isinstance(told[name], dict):
-            inner = self._draw.choice(sorted(told[name]))
-            told[name] = {**told[name], inner: f"{told[name][inner]}0"}
+        """Return the claims with one of them changed."""
+        result: dict[str, Any] = json.loads(decode_base64url(self.one.split(".")[1]))
+        name = self._draw.choice(sorted(result))
+        if isinstance(result[name], dict):
+            inner = self._draw.choice(sorted(result[name]))
+            result[name] = {**result[name], inner: f"{result[name][inner]}0"}
         else:
-            told[name] = self._draw.choice([None, "", f"{told[name]}0", not told[name]])
-        return json.dumps(told).encode()
+            result[name] = self._draw.choice([None, "", f"{result[name]}0", not result[name]])
+        return json.dumps(result).encode()
 
     def _at(self, text: str) -> int:
         return self._draw.randrange(len(text))

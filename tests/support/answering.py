@@ -1,4 +1,4 @@
-"""An HTTP server that says exactly what it is told to, over TLS if it has a certificate."""
+"""HTTP server that sends exactly the configured answer, over TLS if it has a certificate."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-Say = Callable[["Request", asyncio.StreamWriter], Awaitable[None]]
+StubHandler = Callable[["ReceivedRequest", asyncio.StreamWriter], Awaitable[None]]
 
 
 @dataclass(frozen=True)
-class Request:
-    """What came."""
+class ReceivedRequest:
+    """A request that the stub received."""
 
     line: str
     headers: Mapping[str, str]
@@ -22,34 +22,34 @@ class Request:
 
 
 @dataclass
-class Answering:
-    """Where it listens, and what came; `say` may be replaced at any time."""
+class HttpStub:
+    """Address of the stub and the requests it received; `handler` can be replaced at any time."""
 
-    say: Say
+    handler: StubHandler
     port: int = 0
-    came: list[Request] = field(default_factory=list)
+    requests: list[ReceivedRequest] = field(default_factory=list)
     connections: int = 0
 
 
-def answers(status: int = 200, body: bytes = b"", **headers: str) -> Say:
-    """Says a status, a body and headers."""
-    told = {"content-length": str(len(body)), "connection": "close"}
-    told |= {name.replace("_", "-"): value for name, value in headers.items()}
-    head = "".join(f"{name}: {value}\r\n" for name, value in told.items())
+def make_stub_response(status: int = 200, body: bytes = b"", **headers: str) -> StubHandler:
+    """Return a handler that sends a status, a body and headers."""
+    result = {"content-length": str(len(body)), "connection": "close"}
+    result |= {name.replace("_", "-"): value for name, value in headers.items()}
+    head = "".join(f"{name}: {value}\r\n" for name, value in result.items())
 
-    async def say(_: Request, out: asyncio.StreamWriter) -> None:
+    async def say(_: ReceivedRequest, out: asyncio.StreamWriter) -> None:
         out.write(f"HTTP/1.1 {status} As Told\r\n{head}\r\n".encode() + body)
 
     return say
 
 
-async def never(_: Request, __: asyncio.StreamWriter) -> None:
-    """Says nothing for as long as the other side waits."""
+async def hang(_: ReceivedRequest, __: asyncio.StreamWriter) -> None:
+    """Send nothing for as long as the other side waits."""
     await asyncio.Event().wait()
 
 
-async def endless(_: Request, out: asyncio.StreamWriter) -> None:
-    """Says a body that has no end."""
+async def send_endless_body(_: ReceivedRequest, out: asyncio.StreamWriter) -> None:
+    """Send a body that has no end."""
     out.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
     while True:
         out.write(b"1000\r\n" + b"x" * 4096 + b"\r\n")
@@ -57,11 +57,11 @@ async def endless(_: Request, out: asyncio.StreamWriter) -> None:
 
 
 @asynccontextmanager
-async def answering(
-    say: Say, certificate: tuple[Path, Path] | None = None
-) -> AsyncIterator[Answering]:
-    """Serves on a free port of 127.0.0.1."""
-    here = Answering(say)
+async def serve_stub(
+    say: StubHandler, certificate: tuple[Path, Path] | None = None
+) -> AsyncIterator[HttpStub]:
+    """Serve on a free port of 127.0.0.1."""
+    here = HttpStub(say)
     open_: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -70,9 +70,9 @@ async def answering(
         open_.add(task)
         here.connections += 1
         try:
-            request = await _read(reader)
-            here.came.append(request)
-            await here.say(request, writer)
+            request = await _read_request(reader)
+            here.requests.append(request)
+            await here.handler(request, writer)
             await writer.drain()
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             # the other side has gone, or the test is over
@@ -96,11 +96,11 @@ async def answering(
         await asyncio.gather(*open_, return_exceptions=True)
 
 
-async def _read(reader: asyncio.StreamReader) -> Request:
+async def _read_request(reader: asyncio.StreamReader) -> ReceivedRequest:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     line, *rest = head.strip().split("\r\n")
     headers = {
-        name.lower(): value.strip() for name, _, value in (one.partition(":") for one in rest)
+        name.lower(): value.strip() for name, _, value in (text.partition(":") for text in rest)
     }
     body = await reader.readexactly(int(headers.get("content-length", "0")))
-    return Request(line, headers, body)
+    return ReceivedRequest(line, headers, body)

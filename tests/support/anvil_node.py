@@ -1,6 +1,6 @@
-"""anvil behind the controls of the embedded chain, so that whoever uses those can work on either.
+"""anvil behind the controls of the embedded chain, so that tests of those controls run on either.
 
-Everything else goes on to anvil as it came, and its answers come back as they are.
+All other calls are forwarded unchanged, and so are their answers.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from eth_account import Account
 from eth_utils import keccak
 from florin_server.clock import Clock, TestClock
 from florin_server.devnet.evm.faucet import GIFT_TOKENS, GIFT_WEI
-from florin_server.devnet.faults import Effect, Fault, Faults
+from florin_server.devnet.faults import FaultEffect, FaultPlan, PlannedFault
 from florin_server.devnet.genesis import DEVNET
-from florin_server.devnet.gifts import missing
+from florin_server.devnet.gifts import compute_gift
 
 from tests.support.anvil import CHAIN_ID
 
 
-class Refusal(Exception):
-    """An error answer."""
+class AnvilRpcError(Exception):
+    """An error answer of anvil."""
 
     def __init__(self, error: dict[str, Any]) -> None:
         super().__init__(error)
@@ -31,9 +31,9 @@ class Refusal(Exception):
 
 
 class AnvilNode:
-    """Stands where an embedded chain would: a block for each transaction, at the clock's time.
+    """Replaces an embedded chain: mines a block for each transaction, at the clock's time.
 
-    `own` sessions are closed with it.
+    It closes its `own` sessions.
     """
 
     def __init__(
@@ -45,16 +45,16 @@ class AnvilNode:
         self._own = own
         self._time_s = 0
         self._paused = False
-        self._faults = Faults()
+        self._faults = FaultPlan()
         self._giving = asyncio.Lock()
 
     async def close(self) -> None:
-        """Leaves anvil alone."""
+        """Close own sessions; anvil keeps running."""
         if self._own:
             await self._session.close()
 
     async def handle(self, payload: bytes) -> bytes:
-        """The answer to a call or a batch."""
+        """Return the answer to a call or a batch."""
         await self._tell_time()
         questions = json.loads(payload)
         if isinstance(questions, list):
@@ -63,12 +63,12 @@ class AnvilNode:
         return json.dumps(answer).encode()
 
     async def _answers(self, questions: Sequence[Any]) -> list[Any]:
-        """Those that nothing is done to go on together."""
+        """Answer calls; those that need no action here are forwarded together."""
         answers: dict[int, Any] = {}
         passed = []
         for at, question in enumerate(questions):
             method, params = question["method"], question.get("params", [])
-            fault = None if method.startswith("florin_") else self._faults.next(method)
+            fault = None if method.startswith("florin_") else self._faults.take_fault(method)
             own = getattr(self, f"_{method}", None)
             if fault is None and own is None:
                 passed.append(at)
@@ -79,35 +79,35 @@ class AnvilNode:
                 else:
                     result = await own(*params)
                 answers[at] = {"jsonrpc": "2.0", "id": question["id"], "result": result}
-            except Refusal as refusal:
+            except AnvilRpcError as refusal:
                 answers[at] = {"jsonrpc": "2.0", "id": question["id"], "error": refusal.error}
         if passed:
-            told = await self._forward([questions[at] for at in passed])
-            answers |= dict(zip(passed, told, strict=True))
+            reported_result = await self._forward([questions[at] for at in passed])
+            answers |= dict(zip(passed, reported_result, strict=True))
         return [answers[at] for at in range(len(questions))]
 
-    async def _faulty(self, fault: Fault, method: str, params: list[Any]) -> Any:
-        refusal = Refusal({"code": fault.code, "message": fault.message})
-        if fault.effect is Effect.ERROR:
+    async def _faulty(self, fault: PlannedFault, method: str, params: list[Any]) -> Any:
+        refusal = AnvilRpcError({"code": fault.code, "message": fault.message})
+        if fault.effect is FaultEffect.ERROR:
             raise refusal
-        if fault.effect is Effect.NULL:
+        if fault.effect is FaultEffect.NULL:
             return None
-        if fault.effect is Effect.LIE:
+        if fault.effect is FaultEffect.LIE:
             return fault.result
-        if fault.effect is Effect.DROP:
+        if fault.effect is FaultEffect.DROP:
             return "0x" + keccak(hexstr=params[0]).hex()
         own = getattr(self, f"_{method}", None)
         result = await (own(*params) if own else self.ask(method, *params))
-        if fault.effect is Effect.LATE_ERROR:
+        if fault.effect is FaultEffect.LATE_ERROR:
             raise refusal
         raise AssertionError(f"nobody needed {fault.effect} yet: {result}")
 
     async def ask(self, method: str, *params: Any) -> Any:
-        """The result of one call of anvil's."""
+        """Return the result of one call to anvil."""
         question = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         (answer,) = await self._forward([question])
         if "error" in answer:
-            raise Refusal(answer["error"])
+            raise AnvilRpcError(answer["error"])
         return answer["result"]
 
     async def _forward(self, questions: list[Any]) -> list[Any]:
@@ -131,12 +131,12 @@ class AnvilNode:
         return tx_hash
 
     async def _seal(self) -> None:
-        """A block of what can go into one, unless it is in one by now."""
+        """Mine the pending transactions, unless all are mined already."""
         if int((await self.ask("txpool_status"))["pending"], 16):
             await self.ask("evm_mine")
 
-    async def _florin_fault(self, wanted: dict[str, Any]) -> bool:
-        options = dict(wanted)
+    async def _florin_fault(self, expected: dict[str, Any]) -> bool:
+        options = dict(expected)
         kind = options.pop("kind")
         if kind == "mining":
             self._paused = options["paused"]
@@ -153,28 +153,31 @@ class AnvilNode:
         return True
 
     def _plan(self, method: str, effect: str, times: int = 1, result: Any = None) -> None:
-        self._faults.plan(method, Fault(Effect(effect), times, "injected fault", -32000, 0, result))
+        self._faults.add_fault(
+            method, PlannedFault(FaultEffect(effect), times, "injected fault", -32000, 0, result)
+        )
 
     async def _reorg(self, depth: int, drop: Sequence[str] = (), delay: int = 0) -> None:
-        """As on the embedded chain: one block more, transactions in the first after the delay."""
+        """Reorganize as the embedded chain does: add one more block, and re-mine after a delay."""
         head = int(await self.ask("eth_blockNumber"), 16)
         back = []
         for number in range(head - depth + 1, head + 1):
             block = await self.ask("eth_getBlockByNumber", hex(number), False)
             back += block["transactions"]
-        # what waited for the blocks that go would be thrown away with a nonce too high
+        # transactions that waited for the dropped blocks would be discarded, as their nonce is too
+        # high
         for waiting in (await self.ask("txpool_content"))["pending"].values():
             back += [waiting[nonce]["hash"] for nonce in sorted(waiting, key=int)]
-        raw = [await self.ask("eth_getRawTransactionByHash", one) for one in back]
+        raw = [await self.ask("eth_getRawTransactionByHash", each_item) for each_item in back]
         await self.ask("anvil_dropAllTransactions")
         await self.ask("anvil_rollback", depth)
-        # the same transactions at the same second would make the very block that went
+        # the same transactions at the same second would recreate the dropped block
         await self.ask("anvil_setCoinbase", f"0x{(int(block['miner'], 16) | 0xC0 << 152) + 1:040x}")
         for index in range(depth + 1):
             if index == delay:
-                for tx_hash, one in zip(back, raw, strict=True):
+                for tx_hash, item in zip(back, raw, strict=True):
                     if tx_hash not in drop:
-                        await self.ask("eth_sendRawTransaction", one)
+                        await self.ask("eth_sendRawTransaction", item)
             await self.ask("evm_mine")
 
     # test money
@@ -192,30 +195,30 @@ class AnvilNode:
     async def _missing(
         self, accounts: Iterable[str], tokens: Iterable[str], wei: int | None, units: int | None
     ) -> list[tuple[str, int, str]]:
-        found = []
+        results = []
         decimals = {token.address: token.decimals for token in DEVNET.tokens}
         for account in accounts:
             has = int(await self.ask("eth_getBalance", account, "latest"), 16)
-            if lacking := missing(has, wei, GIFT_WEI):
-                found.append((account, lacking, "0x"))
+            if lacking := compute_gift(has, wei, GIFT_WEI):
+                results.append((account, lacking, "0x"))
             word = account[2:].lower().rjust(64, "0")
             for token in tokens:
                 call = {"to": token, "data": "0x70a08231" + word}
                 has = int(await self.ask("eth_call", call, "latest"), 16)
-                if lacking := missing(has, units, GIFT_TOKENS * 10 ** decimals[token.lower()]):
-                    found.append((token, 0, f"0x40c10f19{word}{lacking:064x}"))
-        return found
+                if lacking := compute_gift(has, units, GIFT_TOKENS * 10 ** decimals[token.lower()]):
+                    results.append((token, 0, f"0x40c10f19{word}{lacking:064x}"))
+        return results
 
     async def _give(self, to: str, value: int, data: str) -> str:
         nonce = int(await self.ask("eth_getTransactionCount", DEVNET.faucet, "latest"), 16)
-        raw = by_faucet(nonce, to=bytes.fromhex(to[2:]), value=value, data=data)
+        raw = sign_faucet_transaction(nonce, to=bytes.fromhex(to[2:]), value=value, data=data)
         tx_hash: str = await self.ask("eth_sendRawTransaction", "0x" + raw.hex())
         await self._seal()
         return tx_hash
 
 
-def by_faucet(nonce: int, **fields: Any) -> bytes:
-    """A signed transaction of the account that owns the tokens."""
+def sign_faucet_transaction(nonce: int, **fields: Any) -> bytes:
+    """Return a signed transaction of the account that owns the tokens."""
     usual = {
         "chainId": CHAIN_ID,
         "nonce": nonce,

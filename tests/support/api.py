@@ -1,4 +1,4 @@
-"""One set of calls over REST and over gRPC, so that a story can be told through both."""
+"""One set of calls over REST and over gRPC, so that a test can run with both."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from florin.v1 import (
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
-from tests.support.json import plain
+from tests.support.json import to_json
 
 Json = dict[str, Any]
 
 
-class Refused(Exception):
+class ApiCallError(Exception):
     """An error answer."""
 
     def __init__(self, http: int, body: Json) -> None:
@@ -39,7 +39,7 @@ class Refused(Exception):
         super().__init__(f"{http} {body}")
 
 
-class Api(Protocol):
+class PaymentApi(Protocol):
     async def create(self, body: Json, key: str | None = None) -> Json: ...
     async def detail(self, payment_id: str) -> Json: ...
     async def merchant_status(self, payment_id: str) -> Json: ...
@@ -62,11 +62,11 @@ class Api(Protocol):
 
 
 def grpc_metadata(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Headers as gRPC metadata."""
+    """Return headers as gRPC metadata."""
     return tuple((name.lower(), value) for name, value in headers.items())
 
 
-def _collected(data: Any) -> Json:
+def _to_collected_data(data: Any) -> Json:
     return {} if data is None else {"collectedData": data}
 
 
@@ -86,7 +86,7 @@ class RestApi:
         ) as answer:
             content = await answer.json()
             if answer.status >= 400:
-                raise Refused(answer.status, content)
+                raise ApiCallError(answer.status, content)
             return content
 
     def _keyed(self, key: str | None) -> dict[str, str]:
@@ -126,7 +126,7 @@ class RestApi:
         self, payment_id: str, option_id: str, data: str = "", collected: Any = None
     ) -> Json:
         path = f"/v1/gateway/payment/{payment_id}/fetch"
-        body = {"optionId": option_id, "data": data, **_collected(collected)}
+        body = {"optionId": option_id, "data": data, **_to_collected_data(collected)}
         return await self.call("POST", path, self.wallet, body)
 
     async def confirm(
@@ -134,7 +134,7 @@ class RestApi:
     ) -> Json:
         results = [{"type": "walletRpc", "data": [output]} for output in outputs]
         path = f"/v1/gateway/payment/{payment_id}/confirm"
-        body = {"optionId": option_id, "results": results, **_collected(collected)}
+        body = {"optionId": option_id, "results": results, **_to_collected_data(collected)}
         return await self.call("POST", path, self.wallet, body)
 
     async def status(self, payment_id: str) -> Json:
@@ -150,7 +150,7 @@ class RestApi:
         url = f"{self.base}/v1/gateway/payment/{payment_id}/events"
         async with self._session.get(url, headers=headers) as stream:
             if stream.status >= 400:
-                raise Refused(stream.status, await stream.json())
+                raise ApiCallError(stream.status, await stream.json())
             async for line in stream.content:
                 if line.startswith(b"data:"):
                     yield json.loads(line[5:])
@@ -172,9 +172,9 @@ class GrpcApi:
 
     async def ask(self, call: Any, request: Any, metadata: Any) -> Json:
         try:
-            return plain(await call(request, metadata=metadata, timeout=30))
+            return to_json(await call(request, metadata=metadata, timeout=30))
         except grpc.aio.AioRpcError as error:
-            raise refused(error) from error
+            raise to_api_call_error(error) from error
 
     async def create(self, body: Json, key: str | None = None) -> Json:
         request = merchant_pb2.CreatePaymentRequest(
@@ -266,21 +266,23 @@ class GrpcApi:
         call = self.gateway.WatchPayment(request, metadata=self.wallet)
         try:
             async for update in call:
-                yield plain(update)
+                yield to_json(update)
         except grpc.aio.AioRpcError as error:
-            raise refused(error) from error
+            raise to_api_call_error(error) from error
         finally:
             call.cancel()
 
 
 def _json_path(path: str) -> str:
     """Return a path of fields in the names that REST has for them."""
-    names = (re.sub(r"_([a-z0-9])", lambda found: found[1].upper(), one) for one in path.split("."))
+    names = (
+        re.sub(r"_([a-z0-9])", lambda match: match[1].upper(), text) for text in path.split(".")
+    )
     return ".".join(names).replace("outputJson", "data")
 
 
-def refused(error: grpc.aio.AioRpcError) -> Refused:
-    """The REST body that the same error has."""
+def to_api_call_error(error: grpc.aio.AioRpcError) -> ApiCallError:
+    """Return the REST body of the error."""
     status = rpc_status.from_call(error)
     assert status is not None, error
     body: Json = {"message": status.message, "code": "", "details": {}, "issues": []}
@@ -298,4 +300,4 @@ def refused(error: grpc.aio.AioRpcError) -> Refused:
                 {"field": _json_path(v.field), "message": v.description}
                 for v in bad.field_violations
             ]
-    return Refused(http, body)
+    return ApiCallError(http, body)

@@ -1,4 +1,4 @@
-"""An authority that vouches for servers and clients, good for one test."""
+"""Certificate authority for servers and clients, valid for one test."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SINCE = datetime(2026, 1, 1, tzinfo=UTC)
 UNTIL = SINCE + timedelta(days=36_500)
 
 
-class Authority:
-    """Vouches for servers and clients, in PEM files."""
+class CertificateAuthority:
+    """Issues certificates for servers and clients as PEM files."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder, self.name = folder, name
@@ -25,7 +25,7 @@ class Authority:
         self.ca = self._write("ca", self._certify(self.secret, self.name, ca=True), None)[0]
 
     def issue(self, name: str, *, until: datetime = UNTIL) -> tuple[Path, Path]:
-        """A certificate and its key, in place of those of before."""
+        """Issue a certificate and its key, replacing earlier ones."""
         secret = ec.generate_private_key(ec.SECP256R1())
         return self._write(name, self._certify(secret, name, until, ca=False), secret)
 

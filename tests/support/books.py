@@ -1,56 +1,56 @@
-"""Books that have to be exact, and what is in them."""
+"""Checks that the books are exact."""
 
 from __future__ import annotations
 
 from florin.v1 import ledger_pb2
 from florin_server.flows.ledger import books
-from florin_server.flows.ledger.books import Verdict
+from florin_server.flows.ledger.books import ReconciliationStatus
 from florin_server.store.ledger import ledger
 
-from tests.support.desk import Desk
-from tests.support.installation import operator_of
+from tests.support.desk import ServiceHarness
+from tests.support.installation import open_operator
 from tests.support.payout_shop import (
     CHAIN,
     ETHER,
 )
-from tests.support.solana import AT_ONCE
-from tests.support.until import until
+from tests.support.solana import INSTANT_SOLANA
+from tests.support.until import wait_until
 
 SETTINGS = {
     "rates": {ETHER: {"GBP": "2500.00"}},
     "fee_fixed": 7,
     "fee_basis_points": 100,
-    "solana": AT_ONCE,
+    "solana": INSTANT_SOLANA,
 }
 
 
-async def verdicts(desk: Desk) -> set[Verdict]:
-    found = await books.check(desk.service.app)
-    assert list(found.problems) == []
-    assert found.comparison.unread == {}
-    return {line.verdict for line in found.comparison.lines}
+async def list_verdicts(desk: ServiceHarness) -> set[ReconciliationStatus]:
+    check = await books.check(desk.service.app)
+    assert list(check.problems) == []
+    assert check.reconciliation.read_failures == {}
+    return {line.status for line in check.reconciliation.lines}
 
 
-async def exact(desk: Desk) -> None:
-    """Returns once every wallet holds what is booked, to the unit."""
-    await until(lambda: verdicts(desk), {Verdict.EXACT})
+async def wait_exact(desk: ServiceHarness) -> None:
+    """Return once every wallet has the booked amount, to the unit."""
+    await wait_until(lambda: list_verdicts(desk), {ReconciliationStatus.EXACT})
 
 
-async def booked(desk: Desk) -> None:
-    """Books what is unbooked, so that nothing is left of it for whoever comes next."""
-    found = await books.compare(desk.service.app)
-    async with operator_of(desk.service) as operator:
-        for line in found.lines:
-            if line.verdict is Verdict.UNBOOKED:
-                account, asset = line.place
+async def book_all(desk: ServiceHarness) -> None:
+    """Book all unbooked money, so that later tests start with exact books."""
+    reconciliation = await books.reconcile(desk.service.app)
+    async with open_operator(desk.service) as operator:
+        for line in reconciliation.lines:
+            if line.status is ReconciliationStatus.UNBOOKED:
+                account, asset = line.wallet
                 request = ledger_pb2.BookDifferenceRequest(account=account, asset=asset, note="-")
-                await operator.ask("BookDifference", request)
-    await exact(desk)
+                await operator.call("BookDifference", request)
+    await wait_exact(desk)
 
 
-async def balance(desk: Desk, account: str, asset: str) -> int:
-    return await desk.service.app.store.read(ledger.balance(account, asset))
+async def get_balance(desk: ServiceHarness, account: str, asset: str) -> int:
+    return await desk.service.app.store.read(ledger.get_balance(account, asset))
 
 
-def treasury_of(desk: Desk) -> str:
+def get_treasury(desk: ServiceHarness) -> str:
     return desk.service.app.rails[CHAIN].treasury

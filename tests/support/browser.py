@@ -1,7 +1,7 @@
-"""Debian's chromium, driven by Playwright, and what every page is held to in it.
+"""Debian's chromium, driven by Playwright, and the checks that every page must pass.
 
-Without it tests of pages are skipped, and say so; in CI (`CI=true`) they fail instead. Root gets it
-installed.
+Without it tests of pages are skipped with a reason; in CI (`CI=true`) they fail instead. Root gets
+it installed.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, 
 
 from tests.support import npm
 
-_WANTED = npm.BUILD.parent / "tests/support/pages_npm"
+_NPM_FOLDER = npm.BUILD.parent / "tests/support/pages_npm"
 _HOME = npm.BUILD / "pages"
 _INSTALL_S = 240
-# WCAG 2.2 AA and what axe calls best practice
+# WCAG 2.2 AA and axe's best practices
 _RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
 _AUDIT = "rules => axe.run(document, {runOnly: {type: 'tag', values: rules}})"
 
 
-def program() -> str:
-    """Where chromium is."""
-    found = os.environ.get("CHROMIUM") or shutil.which("chromium") or _installed()
-    if found is None:
-        missing("there is no chromium here")
-    assert found
-    return found
+def get_program() -> str:
+    """Return the path of chromium."""
+    result = os.environ.get("CHROMIUM") or shutil.which("chromium") or _install()
+    if result is None:
+        skip_or_fail("there is no chromium here")
+    assert result
+    return result
 
 
-def missing(why: str) -> None:
-    """Ends a test that cannot be made here."""
+def skip_or_fail(why: str) -> None:
+    """Skip a test that cannot run here, or fail it in CI."""
     end = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
     end(f"NOT TESTED in a browser: {why}")
 
 
-def _installed() -> str | None:
+def _install() -> str | None:
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         return None
     npm.BUILD.mkdir(parents=True, exist_ok=True)
@@ -51,8 +51,8 @@ def _installed() -> str | None:
         # processes that start together install it once
         fcntl.flock(lock, fcntl.LOCK_EX)
         for step in (["update"], ["install", "--yes", "--no-install-recommends", "chromium"]):
-            if (found := shutil.which("chromium")) is not None:
-                return found
+            if (result := shutil.which("chromium")) is not None:
+                return result
             env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
             subprocess.run(
                 ["apt-get", *step], env=env, capture_output=True, timeout=_INSTALL_S, check=False
@@ -60,30 +60,30 @@ def _installed() -> str | None:
     return shutil.which("chromium")
 
 
-def axe() -> str:
-    """The program that finds what people with impairments cannot use."""
-    if (fault := npm.install(_WANTED, _HOME)) is not None:
-        missing(fault)
+def get_axe_script() -> str:
+    """Return the axe script, which finds accessibility violations."""
+    if (fault := npm.install(_NPM_FOLDER, _HOME)) is not None:
+        skip_or_fail(fault)
     return (_HOME / "node_modules/axe-core/axe.min.js").read_text()
 
 
-def typescript() -> Sequence[str] | str:
-    """The command that checks the types of scripts; why there is none."""
-    if (fault := npm.install(_WANTED, _HOME)) is not None:
+def find_typescript() -> Sequence[str] | str:
+    """Return the command that checks the types of scripts, or the reason why it is missing."""
+    if (fault := npm.install(_NPM_FOLDER, _HOME)) is not None:
         return fault
     return ("node", str(_HOME / "node_modules/typescript/bin/tsc"))
 
 
 @asynccontextmanager
-async def launched(
+async def launch_browser(
     *options: str, variables: Mapping[str, str] | None = None
 ) -> AsyncIterator[Browser]:
-    """A browser, with options of its own; half a second to start, so that modules share one."""
+    """Launch a browser with its own options; this takes half a second, so modules share one."""
     # tests are root in containers, where /dev/shm is small
     args = ["--no-sandbox", "--disable-dev-shm-usage", *options]
     env: dict[str, str | float | bool] = {**os.environ, **(variables or {})}
     async with async_playwright() as driver:
-        browser = await driver.chromium.launch(executable_path=program(), args=args, env=env)
+        browser = await driver.chromium.launch(executable_path=get_program(), args=args, env=env)
         try:
             yield browser
         finally:
@@ -91,51 +91,52 @@ async def launched(
 
 
 @dataclass
-class Visitor:
-    """A person with a browser of their own, and what went wrong in it."""
+class BrowserVisitor:
+    """A visitor with a browser context of their own, and the errors of its pages."""
 
     context: BrowserContext
     complaints: list[str] = field(default_factory=list)
 
     async def open(self, url: str) -> Page:
-        """A page in a new tab; what it complains of is noted."""
+        """Open a page in a new tab and record its errors."""
         page = await self.tab()
         await page.goto(url)
         return page
 
     async def tab(self) -> Page:
-        """An empty tab."""
+        """Open an empty tab."""
         page = await self.context.new_page()
         page.on("console", self._console)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         return page
 
     def _console(self, message: ConsoleMessage) -> None:
-        # breaches of a page's policy are told here too
+        # violations of a page's policy are reported here too
         if message.type in {"error", "warning"}:
             self.complaints.append(message.text)
 
 
 @asynccontextmanager
-async def visitor(browser: Browser, **context: Any) -> AsyncIterator[Visitor]:
-    """A visitor, who must have had nothing to complain of at the end."""
+async def open_visitor(browser: Browser, **context: Any) -> AsyncIterator[BrowserVisitor]:
+    """Open a visitor; fail at the end if a page reported an error."""
     opened = await browser.new_context(**context)
-    # no answer that a test waits for takes this long, not on a busy machine either
+    # no wait of a test takes this long, not even on a busy machine
     opened.set_default_timeout(20_000)
     try:
-        person = Visitor(opened)
+        person = BrowserVisitor(opened)
         yield person
         assert not person.complaints, person.complaints
     finally:
         await opened.close()
 
 
-async def violations(page: Page) -> list[str]:
-    """What axe finds in a page as it is shown, told with where it is."""
+async def list_violations(page: Page) -> list[str]:
+    """Return axe's findings in the page as displayed, each with its location."""
     if not await page.evaluate("'axe' in window"):
-        await page.evaluate(axe())
-    found = await page.evaluate(_AUDIT, list(_RULES))
+        await page.evaluate(get_axe_script())
+    result = await page.evaluate(_AUDIT, list(_RULES))
     return [
-        f"{one['id']}: {one['help']} ({', '.join(str(node['target']) for node in one['nodes'])})"
-        for one in found["violations"]
+        f"{violation['id']}: {violation['help']} "
+        f"({', '.join(str(node['target']) for node in violation['nodes'])})"
+        for violation in result["violations"]
     ]

@@ -1,4 +1,4 @@
-"""Every RPC and every route, found in the descriptors, with a request that is good for it.
+"""Every RPC and every route, read from the descriptors, with a valid request for each.
 
 A new RPC without an entry here fails the tests that walk all of them.
 """
@@ -12,10 +12,10 @@ from typing import Any
 
 import grpc
 from florin.v1 import access_pb2
-from florin_gateway.jsoncodec import Codec
-from florin_gateway.profiles import Profile
-from florin_server.boot.servers.grpc_server import PUBLIC
-from florin_server.domain.ids import short_id
+from florin_gateway.jsoncodec import JsonCodec
+from florin_gateway.profiles import JsonProfile
+from florin_server.boot.servers.grpc_server import PUBLIC_SERVICES
+from florin_server.domain.ids import generate_short_id
 from florin_server.domain.payments.payment import Destination
 from florin_server.store.accounts import destinations
 from gateway_options.v1 import json_pb2
@@ -24,10 +24,10 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from tests.support.api import grpc_metadata, refused
-from tests.support.desk import ORDER, Desk, Tenant
+from tests.support.api import grpc_metadata, to_api_call_error
+from tests.support.desk import ORDER, PartnerTenant, ServiceHarness
 
-_CODEC = Codec()
+_CODEC = JsonCodec()
 
 PASS = (0, "")
 PAYMENT = (404, "payment_not_found")
@@ -37,24 +37,24 @@ WEBHOOK = (404, "invalid_params")
 
 
 @dataclass
-class Request:
+class CallRequest:
     """Path variables by proto name, and the body as JSON."""
 
     path: Mapping[str, str] = field(default_factory=dict)
     body: Any = None
 
 
-Make = Callable[[Desk, Tenant], Awaitable[Request]]
+RequestFactory = Callable[[ServiceHarness, PartnerTenant], Awaitable[CallRequest]]
 
 
 @dataclass(frozen=True)
-class Good:
-    """How to make a request that succeeds, and what it says to whom its resource is unknown.
+class ValidCall:
+    """A valid request, and the refusal for a caller that does not know its resource.
 
-    `fresh` requests succeed once only. `unknown` is None where there is nothing to be unknown.
+    `fresh` requests succeed only once. `unknown` is None where no resource can be unknown.
     """
 
-    make: Make
+    make: RequestFactory
     unknown: tuple[int, str] | None = PAYMENT
     deployed: tuple[int, str] | None = None
     fresh: bool = False
@@ -65,114 +65,119 @@ class Good:
         return self.unknown or PASS
 
 
-def _with(body: Any = None) -> Make:
-    async def make(desk: Desk, tenant: Tenant) -> Request:
-        return Request({"payment_id": await _payment(desk, tenant)}, body)
+def _make_with_body(body: Any = None) -> RequestFactory:
+    async def make(desk: ServiceHarness, tenant: PartnerTenant) -> CallRequest:
+        return CallRequest({"payment_id": await _create_payment(desk, tenant)}, body)
 
     return make
 
 
-async def _payment(desk: Desk, tenant: Tenant) -> str:
+async def _create_payment(desk: ServiceHarness, tenant: PartnerTenant) -> str:
     created = await desk.ask("POST", "/v1/payments", tenant.headers, ORDER)
     assert created.status == 201, created.text
     payment_id: str = created.body["paymentId"]
     return payment_id
 
 
-async def _ended(desk: Desk, tenant: Tenant) -> Request:
-    """A stream of a final payment ends by itself."""
-    payment_id = await _payment(desk, tenant)
+async def _make_ended_stream(desk: ServiceHarness, tenant: PartnerTenant) -> CallRequest:
+    """Make a request for the stream of a final payment, which ends after its last state."""
+    payment_id = await _create_payment(desk, tenant)
     await desk.ask("POST", f"/v1/payments/{payment_id}/cancel", tenant.headers)
-    return Request({"payment_id": payment_id})
+    return CallRequest({"payment_id": payment_id})
 
 
-async def _fetch(desk: Desk, tenant: Tenant) -> Request:
+async def _make_fetch(desk: ServiceHarness, tenant: PartnerTenant) -> CallRequest:
     offer = await desk.offer(tenant=tenant)
-    return Request({"payment_id": offer.payment_id}, {"optionId": offer.option_id, "data": ""})
+    return CallRequest({"payment_id": offer.payment_id}, {"optionId": offer.option_id, "data": ""})
 
 
-async def _confirm(desk: Desk, tenant: Tenant) -> Request:
+async def _make_confirm(desk: ServiceHarness, tenant: PartnerTenant) -> CallRequest:
     offer = await desk.offer(tenant=tenant)
     results = [{"type": "walletRpc", "data": offer.outputs}]
-    return Request(
+    return CallRequest(
         {"payment_id": offer.payment_id}, {"optionId": offer.option_id, "results": results}
     )
 
 
-async def _paid(desk: Desk, tenant: Tenant) -> Request:
-    """Only what was paid on a chain has a receipt."""
+async def _make_paid(desk: ServiceHarness, tenant: PartnerTenant) -> CallRequest:
+    """Make a request for a receipt: only payments settled on a chain have one."""
     offer = await desk.offer(tenant=tenant)
     await desk.confirm(offer)
-    assert (await desk.final(offer.payment_id))["status"] == "succeeded"
-    return Request({"payment_id": offer.payment_id})
+    assert (await desk.wait_final(offer.payment_id))["status"] == "succeeded"
+    return CallRequest({"payment_id": offer.payment_id})
 
 
-async def _refund(desk: Desk, tenant: Tenant) -> Request:
-    payment_id = await _payment(desk, tenant)
+async def _make_refund(desk: ServiceHarness, tenant: PartnerTenant) -> CallRequest:
+    payment_id = await _create_payment(desk, tenant)
     path = f"/v1/sandbox/payments/{payment_id}/simulate"
     answer = await desk.ask("POST", path, tenant.headers, {"outcome": "succeeded"})
     assert answer.status == 200, answer.text
-    return Request({}, {"paymentId": payment_id})
+    return CallRequest({}, {"paymentId": payment_id})
 
 
-async def _refunded(desk: Desk, tenant: Tenant) -> Request:
-    """A stream of a refund that is over ends by itself."""
-    request = await _refund(desk, tenant)
+async def _make_refunded_stream(desk: ServiceHarness, tenant: PartnerTenant) -> CallRequest:
+    """Make a request for the stream of a final refund, which ends after its last state."""
+    request = await _make_refund(desk, tenant)
     answer = await desk.ask("POST", "/v1/refunds", tenant.headers, request.body)
     assert answer.status == 200, answer.text
-    return Request({"payment_id": request.body["paymentId"]})
+    return CallRequest({"payment_id": request.body["paymentId"]})
 
 
-def _nothing(body: Any = None) -> Make:
-    async def make(desk: Desk, tenant: Tenant) -> Request:
-        return Request({}, body)
-
-    return make
-
-
-def _merchant(body: Any = None) -> Make:
-    async def make(desk: Desk, tenant: Tenant) -> Request:
-        return Request({"merchant_id": tenant.merchant.id}, body)
+def _make_without_path(body: Any = None) -> RequestFactory:
+    async def make(desk: ServiceHarness, tenant: PartnerTenant) -> CallRequest:
+        return CallRequest({}, body)
 
     return make
 
 
-async def _another_merchant(desk: Desk, tenant: Tenant) -> Request:
-    return Request({"merchant_id": (await desk.merchant(tenant)).id})
+def _make_for_merchant(body: Any = None) -> RequestFactory:
+    async def make(desk: ServiceHarness, tenant: PartnerTenant) -> CallRequest:
+        return CallRequest({"merchant_id": tenant.merchant.id}, body)
+
+    return make
 
 
-async def _new_settlement(desk: Desk, tenant: Tenant) -> Request:
+async def _make_for_new_merchant(desk: ServiceHarness, tenant: PartnerTenant) -> CallRequest:
+    return CallRequest({"merchant_id": (await desk.merchant(tenant)).id})
+
+
+async def _make_new_settlement(desk: ServiceHarness, tenant: PartnerTenant) -> CallRequest:
     merchant = await desk.merchant(tenant)
-    return Request({"merchant_id": merchant.id}, {"settlements": [_settlement()]})
+    return CallRequest({"merchant_id": merchant.id}, {"settlements": [_make_settlement_body()]})
 
 
-def _settlement() -> dict[str, str]:
+def _make_settlement_body() -> dict[str, str]:
     return {"asset": "eip155:1/slip44:60", "destination": "eip155:1:0x" + "11" * 20}
 
 
-def _old_settlement(body: Any = None) -> Make:
-    async def make(desk: Desk, tenant: Tenant) -> Request:
+def _make_for_settlement(body: Any = None) -> RequestFactory:
+    async def make(desk: ServiceHarness, tenant: PartnerTenant) -> CallRequest:
         merchant = await desk.merchant(tenant)
-        new = short_id("crypto_", desk.service.app.randbytes)
-        pair = _settlement()
-        made = Destination(new, merchant.id, pair["asset"], pair["destination"])
-        await desk.service.app.store.write(destinations.put_destination(made))
-        return Request({"merchant_id": merchant.id, "id": new}, body)
+        new = generate_short_id("crypto_", desk.service.app.randbytes)
+        pair = _make_settlement_body()
+        destination = Destination(new, merchant.id, pair["asset"], pair["destination"])
+        await desk.service.app.store.write(destinations.put_destination(destination))
+        return CallRequest({"merchant_id": merchant.id, "id": new}, body)
 
     return make
 
 
-def _endpoint(body: Any = None, *, url: str = "https://shop.example/hooks") -> Make:
-    async def make(desk: Desk, tenant: Tenant) -> Request:
-        # of a merchant of its own: each has few
-        return Request(
-            {"id": await _hook(desk, tenant, (await desk.merchant(tenant)).id, url)}, body
+def _make_for_endpoint(
+    body: Any = None, *, url: str = "https://shop.example/hooks"
+) -> RequestFactory:
+    async def make(desk: ServiceHarness, tenant: PartnerTenant) -> CallRequest:
+        # of a merchant of its own, because each merchant can have only a few
+        return CallRequest(
+            {"id": await _create_endpoint(desk, tenant, (await desk.merchant(tenant)).id, url)},
+            body,
         )
 
     return make
 
 
-async def _hook(desk: Desk, tenant: Tenant, merchant_id: str, url: str) -> str:
+async def _create_endpoint(
+    desk: ServiceHarness, tenant: PartnerTenant, merchant_id: str, url: str
+) -> str:
     body = {"url": url, "merchantId": merchant_id}
     answer = await desk.ask("POST", "/v1/webhook-endpoints", tenant.headers, body)
     assert answer.status == 201, answer.text
@@ -180,72 +185,82 @@ async def _hook(desk: Desk, tenant: Tenant, merchant_id: str, url: str) -> str:
     return endpoint_id
 
 
-async def _new_endpoint(desk: Desk, tenant: Tenant) -> Request:
+async def _make_new_endpoint(desk: ServiceHarness, tenant: PartnerTenant) -> CallRequest:
     merchant = await desk.merchant(tenant)
-    return Request({}, {"url": "https://shop.example/new", "merchantId": merchant.id})
+    return CallRequest({}, {"url": "https://shop.example/new", "merchantId": merchant.id})
 
 
-async def _replay(desk: Desk, tenant: Tenant) -> Request:
+async def _make_replay(desk: ServiceHarness, tenant: PartnerTenant) -> CallRequest:
     merchant = await desk.merchant(tenant)
     headers = {**tenant.headers, "Merchant-Id": merchant.id}
     created = await desk.ask("POST", "/v1/payments", headers, ORDER)
-    endpoint_id = await _hook(desk, tenant, merchant.id, "https://shop.example/hooks")
-    return Request({"id": endpoint_id}, {"paymentId": created.body["paymentId"]})
+    endpoint_id = await _create_endpoint(desk, tenant, merchant.id, "https://shop.example/hooks")
+    return CallRequest({"id": endpoint_id}, {"paymentId": created.body["paymentId"]})
 
 
 _NEW_MERCHANT = {"merchantName": "Tea House", "merchantEmail": "tea@house.example"}
 _DEST = {"destination": "eip155:1:0x" + "22" * 20}
 _M = {"unknown": MERCHANT, "deployed": DEPLOYED_ONLY}
 
-GOOD: dict[str, Good] = {
-    "GatewayService.GetPayment": Good(_with()),
-    "GatewayService.GetPaymentOptions": Good(_with({"accounts": []})),
-    "GatewayService.FetchAction": Good(_fetch),
-    "GatewayService.ConfirmPayment": Good(_confirm, fresh=True),
-    "GatewayService.GetPaymentStatus": Good(_with()),
-    "GatewayService.CancelPayment": Good(_with(), fresh=True),
-    "GatewayService.WatchPayment": Good(_ended),
-    "MerchantService.CreatePayment": Good(_nothing(ORDER), unknown=None, fresh=True),
-    "MerchantService.GetPayment": Good(_with()),
-    "MerchantService.GetReceipt": Good(_paid),
-    "MerchantService.ListPaymentEvents": Good(_with()),
-    "MerchantService.GetPaymentStatus": Good(_with()),
-    "MerchantService.WatchPayment": Good(_ended),
-    "MerchantService.CancelPayment": Good(_with(), fresh=True),
-    "MerchantService.ListPayments": Good(_nothing(), unknown=None),
-    "MerchantService.ListMerchantPayments": Good(_nothing(), unknown=None),
-    "MerchantService.ListPaymentsLegacy": Good(_merchant(), **_M),
-    "MerchantService.CreateRefund": Good(_refund, PAYMENT, DEPLOYED_ONLY, fresh=True),
-    "MerchantService.WatchRefund": Good(_refunded),
-    "AdminService.CreateMerchant": Good(_nothing(_NEW_MERCHANT), unknown=None, fresh=True),
-    "AdminService.ListMerchants": Good(_nothing(), unknown=None),
-    "AdminService.GetMerchant": Good(_merchant(), **_M),
-    "AdminService.UpdateMerchant": Good(_merchant({"merchantName": "Tea Room"}), **_M),
-    "AdminService.DeleteMerchant": Good(_another_merchant, **_M, fresh=True),
-    "AdminService.ListSettlements": Good(_merchant(), **_M),
-    "AdminService.CreateCryptoSettlements": Good(_new_settlement, **_M, fresh=True),
-    "AdminService.UpdateCryptoSettlement": Good(_old_settlement(_DEST), **_M),
-    "AdminService.DeleteCryptoSettlement": Good(_old_settlement(), **_M, fresh=True),
-    "AdminService.SimulatePayment": Good(_with({"outcome": "succeeded"}), fresh=True),
-    "AdminService.GetTestClock": Good(_nothing(), unknown=None),
-    "AdminService.AdvanceTestClock": Good(_nothing({"seconds": 1}), unknown=None, fresh=True),
-    "WebhookService.CreateWebhookEndpoint": Good(_new_endpoint, MERCHANT, fresh=True),
-    "WebhookService.ListWebhookEndpoints": Good(_nothing(), unknown=None),
-    "WebhookService.GetWebhookEndpoint": Good(_endpoint(), WEBHOOK),
-    "WebhookService.UpdateWebhookEndpoint": Good(_endpoint({"description": "new"}), WEBHOOK),
-    "WebhookService.DeleteWebhookEndpoint": Good(_endpoint(), WEBHOOK, fresh=True),
-    "WebhookService.RotateWebhookSecret": Good(_endpoint({}), WEBHOOK, fresh=True),
-    "WebhookService.ListWebhookAttempts": Good(_endpoint(), WEBHOOK),
-    "WebhookService.ReplayWebhook": Good(_replay, WEBHOOK),
-    "WebhookService.ReplayWebhooksSince": Good(
-        _endpoint({"since": "2026-01-01T00:00:00Z"}), WEBHOOK
+VALID_CALLS: dict[str, ValidCall] = {
+    "GatewayService.GetPayment": ValidCall(_make_with_body()),
+    "GatewayService.GetPaymentOptions": ValidCall(_make_with_body({"accounts": []})),
+    "GatewayService.FetchAction": ValidCall(_make_fetch),
+    "GatewayService.ConfirmPayment": ValidCall(_make_confirm, fresh=True),
+    "GatewayService.GetPaymentStatus": ValidCall(_make_with_body()),
+    "GatewayService.CancelPayment": ValidCall(_make_with_body(), fresh=True),
+    "GatewayService.WatchPayment": ValidCall(_make_ended_stream),
+    "MerchantService.CreatePayment": ValidCall(_make_without_path(ORDER), unknown=None, fresh=True),
+    "MerchantService.GetPayment": ValidCall(_make_with_body()),
+    "MerchantService.GetReceipt": ValidCall(_make_paid),
+    "MerchantService.ListPaymentEvents": ValidCall(_make_with_body()),
+    "MerchantService.GetPaymentStatus": ValidCall(_make_with_body()),
+    "MerchantService.WatchPayment": ValidCall(_make_ended_stream),
+    "MerchantService.CancelPayment": ValidCall(_make_with_body(), fresh=True),
+    "MerchantService.ListPayments": ValidCall(_make_without_path(), unknown=None),
+    "MerchantService.ListMerchantPayments": ValidCall(_make_without_path(), unknown=None),
+    "MerchantService.ListPaymentsLegacy": ValidCall(_make_for_merchant(), **_M),
+    "MerchantService.CreateRefund": ValidCall(_make_refund, PAYMENT, DEPLOYED_ONLY, fresh=True),
+    "MerchantService.WatchRefund": ValidCall(_make_refunded_stream),
+    "AdminService.CreateMerchant": ValidCall(
+        _make_without_path(_NEW_MERCHANT), unknown=None, fresh=True
     ),
-    "WebhookService.TakeWebhooks": Good(_endpoint({}, url=""), WEBHOOK),
+    "AdminService.ListMerchants": ValidCall(_make_without_path(), unknown=None),
+    "AdminService.GetMerchant": ValidCall(_make_for_merchant(), **_M),
+    "AdminService.UpdateMerchant": ValidCall(
+        _make_for_merchant({"merchantName": "Tea Room"}), **_M
+    ),
+    "AdminService.DeleteMerchant": ValidCall(_make_for_new_merchant, **_M, fresh=True),
+    "AdminService.ListSettlements": ValidCall(_make_for_merchant(), **_M),
+    "AdminService.CreateCryptoSettlements": ValidCall(_make_new_settlement, **_M, fresh=True),
+    "AdminService.UpdateCryptoSettlement": ValidCall(_make_for_settlement(_DEST), **_M),
+    "AdminService.DeleteCryptoSettlement": ValidCall(_make_for_settlement(), **_M, fresh=True),
+    "AdminService.SimulatePayment": ValidCall(
+        _make_with_body({"outcome": "succeeded"}), fresh=True
+    ),
+    "AdminService.GetTestClock": ValidCall(_make_without_path(), unknown=None),
+    "AdminService.AdvanceTestClock": ValidCall(
+        _make_without_path({"seconds": 1}), unknown=None, fresh=True
+    ),
+    "WebhookService.CreateWebhookEndpoint": ValidCall(_make_new_endpoint, MERCHANT, fresh=True),
+    "WebhookService.ListWebhookEndpoints": ValidCall(_make_without_path(), unknown=None),
+    "WebhookService.GetWebhookEndpoint": ValidCall(_make_for_endpoint(), WEBHOOK),
+    "WebhookService.UpdateWebhookEndpoint": ValidCall(
+        _make_for_endpoint({"description": "new"}), WEBHOOK
+    ),
+    "WebhookService.DeleteWebhookEndpoint": ValidCall(_make_for_endpoint(), WEBHOOK, fresh=True),
+    "WebhookService.RotateWebhookSecret": ValidCall(_make_for_endpoint({}), WEBHOOK, fresh=True),
+    "WebhookService.ListWebhookAttempts": ValidCall(_make_for_endpoint(), WEBHOOK),
+    "WebhookService.ReplayWebhook": ValidCall(_make_replay, WEBHOOK),
+    "WebhookService.ReplayWebhooksSince": ValidCall(
+        _make_for_endpoint({"since": "2026-01-01T00:00:00Z"}), WEBHOOK
+    ),
+    "WebhookService.TakeWebhooks": ValidCall(_make_for_endpoint({}, url=""), WEBHOOK),
 }
 
 
 @dataclass(frozen=True)
-class Call:
+class PublicCall:
     """One RPC over gRPC, or one of its routes over REST."""
 
     method: MethodDescriptor
@@ -264,74 +279,76 @@ class Call:
         return self.method.GetOptions().Extensions[access_pb2.access]
 
     @property
-    def good(self) -> Good:
-        return GOOD[self.name]
+    def good(self) -> ValidCall:
+        return VALID_CALLS[self.name]
 
     async def outcome(
-        self, desk: Desk, request: Request, headers: Mapping[str, str]
+        self, desk: ServiceHarness, request: CallRequest, headers: Mapping[str, str]
     ) -> tuple[int, str]:
-        """HTTP status and code of a refusal, or PASS."""
+        """Return HTTP status and code of a refusal, or PASS."""
         if self.verb:
             return await self._rest(desk, request, headers)
         return await self._grpc(desk.channel, request, headers)
 
-    async def _rest(self, desk: Desk, request: Request, headers: Mapping[str, str]) -> Any:
+    async def _rest(
+        self, desk: ServiceHarness, request: CallRequest, headers: Mapping[str, str]
+    ) -> Any:
         path = self.template
         for name, value in request.path.items():
             path = path.replace(f"{{{name}}}", value)
         answer = await desk.ask(self.verb, path, headers, request.body)
         success = self.method.GetOptions().Extensions[json_pb2.rest].success_status or 200
-        return PASS if answer.status == success else answer.told
+        return PASS if answer.status == success else answer.refusal
 
     async def _grpc(
-        self, channel: grpc.aio.Channel, request: Request, headers: Mapping[str, str]
+        self, channel: grpc.aio.Channel, request: CallRequest, headers: Mapping[str, str]
     ) -> Any:
         return await self.send(channel, self.message(request), headers)
 
     async def send(
         self, channel: grpc.aio.Channel, message: Message, headers: Mapping[str, str]
     ) -> tuple[int, str]:
-        """Send a message over gRPC; HTTP status and code of a refusal, or PASS."""
+        """Send a message over gRPC; return HTTP status and code of a refusal, or PASS."""
         metadata = grpc_metadata(headers)
         name = f"/{self.method.containing_service.full_name}/{self.method.name}"
-        kinds = (message.SerializeToString, _any_bytes)
+        kinds = (message.SerializeToString, _pass_bytes)
         try:
             if self.method.server_streaming:
-                stream: Any = channel.unary_stream(name, lambda _: kinds[0](), _any_bytes)
+                stream: Any = channel.unary_stream(name, lambda _: kinds[0](), _pass_bytes)
                 async for _ in stream(None, metadata=metadata, timeout=20):
                     pass
             else:
-                unary: Any = channel.unary_unary(name, lambda _: kinds[0](), _any_bytes)
+                unary: Any = channel.unary_unary(name, lambda _: kinds[0](), _pass_bytes)
                 await unary(None, metadata=metadata, timeout=20)
         except grpc.aio.AioRpcError as error:
-            told = refused(error)
-            return told.http, told.code
+            api_call_error = to_api_call_error(error)
+            return api_call_error.http, api_call_error.code
         return PASS
 
-    def message(self, request: Request) -> Message:
-        """The request as the message that REST makes of it."""
-        made = GetMessageClass(self.method.input_type)()
-        decode = _CODEC.decoder(self.method.input_type, Profile.SPEC)
-        issues = decode(json.loads(json.dumps(request.body or {})), made)
+    def message(self, request: CallRequest) -> Message:
+        """Return the request as the message that REST makes of it."""
+        message = GetMessageClass(self.method.input_type)()
+        decode = _CODEC.get_decoder(self.method.input_type, JsonProfile.SPEC)
+        issues = decode(json.loads(json.dumps(request.body or {})), message)
         assert not issues, issues
         for name, value in request.path.items():
-            setattr(made, name, value)
-        return made
+            setattr(message, name, value)
+        return message
 
 
-def _any_bytes(data: bytes) -> bytes:
+def _pass_bytes(data: bytes) -> bytes:
     return data
 
 
-def public_calls() -> Iterator[Call]:
-    """All RPCs of the public listener, and all routes."""
-    for service in PUBLIC:
+def list_public_calls() -> Iterator[PublicCall]:
+    """Yield all RPCs of the public listener, and all routes."""
+    for service in PUBLIC_SERVICES:
         for method in service.methods:
-            yield Call(method)
+            yield PublicCall(method)
             options = method.GetOptions()
             if not options.HasExtension(annotations_pb2.http):
                 continue
             rule = options.Extensions[annotations_pb2.http]
-            for one in (rule, *rule.additional_bindings):
-                verb = str(one.WhichOneof("pattern"))
-                yield Call(method, verb.upper(), getattr(one, verb))
+            for item in (rule, *rule.additional_bindings):
+                verb = str(item.WhichOneof("pattern"))
+                yield PublicCall(method, verb.upper(), getattr(item, verb))

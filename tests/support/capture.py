@@ -1,4 +1,4 @@
-"""Data about buyers, and the form that it is handed in with."""
+"""Buyer data, and the form that collects it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from florin.v1 import customer_pb2
 
-from tests.support.api import Refused, RestApi
-from tests.support.desk import ORDER, PAY_URL, Answer, Desk
-from tests.support.installation import operator_of
-from tests.support.until import until
-from tests.support.wallet import Wallet
+from tests.support.api import ApiCallError, RestApi
+from tests.support.desk import ORDER, PAY_URL, ServiceHarness, ServiceResponse
+from tests.support.installation import open_operator
+from tests.support.until import wait_until
+from tests.support.wallet import EvmTestWallet
 
-ASKED = {"enabled": True, "from_amount": {"USD": 1250}, "retention_days": 30}
+CAPTURE_SETTINGS = {"enabled": True, "from_amount": {"USD": 1250}, "retention_days": 30}
 DAY_S = 86_400
 
 DATA = {
@@ -28,35 +28,39 @@ DATA = {
 FORM = {**DATA, "tosConfirmed": "true", "porCountry": "", "porAddress": ""}
 
 
-def items(data: dict[str, Any]) -> list[dict[str, Any]]:
+def to_form_items(data: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"id": name, "value": value} for name, value in data.items()]
 
 
-def path_of(url: str) -> str:
-    """A form's path with its query; it is on the payment host."""
+def get_path(url: str) -> str:
+    """Return a form's path with its query; it is on the payment host."""
     assert url.startswith(f"{PAY_URL}/collect/?")
     return url.removeprefix(PAY_URL)
 
 
-def query_of(url: str) -> dict[str, str]:
+def get_query(url: str) -> dict[str, str]:
     return {name: value for name, (value,) in parse_qs(urlsplit(url).query).items()}
 
 
-async def hand_in(desk: Desk, url: str, data: Any = DATA, **headers: str) -> Answer:
-    """What a program does with a form's address."""
-    body = {"token": query_of(url)["t"], "data": data}
+async def submit_form(
+    desk: ServiceHarness, url: str, data: Any = DATA, **headers: str
+) -> ServiceResponse:
+    """Submit a form's address as a program does."""
+    body = {"token": get_query(url)["t"], "data": data}
     return await desk.ask("POST", "/collect/", headers, body)
 
 
-class Till:
-    """A payment, a wallet, and what it may call through either protocol."""
+class CapturePos:
+    """A payment, a wallet, and the calls that it can make over either protocol."""
 
-    def __init__(self, desk: Desk, payment_id: str, wallet: Wallet, api: Any = None) -> None:
+    def __init__(
+        self, desk: ServiceHarness, payment_id: str, wallet: EvmTestWallet, api: Any = None
+    ) -> None:
         self.desk, self.payment_id, self.wallet = desk, payment_id, wallet
         self.api = api or desk.rest
 
-    async def answer(self, *more: Wallet) -> dict[str, Any]:
-        accounts = [one.account for one in (self.wallet, *more)]
+    async def answer(self, *more: EvmTestWallet) -> dict[str, Any]:
+        accounts = [wallet.account for wallet in (self.wallet, *more)]
         return await self.api.options(self.payment_id, accounts)
 
     async def option(self) -> dict[str, Any]:
@@ -76,42 +80,46 @@ class Till:
         return await self.api.confirm(self.payment_id, option["id"], outputs, collected)
 
     async def pay(self) -> str:
-        """Signs, confirms and waits; nothing may be missing any more."""
-        await self.confirm([self.wallet.execute(one) for one in await self.fetch()])
-        return (await self.desk.final(self.payment_id))["status"]
+        """Sign, confirm and wait; all required data must be present."""
+        await self.confirm([self.wallet.execute(item) for item in await self.fetch()])
+        return (await self.desk.wait_final(self.payment_id))["status"]
 
 
-def caller(desk: Desk, client: str = "stranger", **wallet: str) -> RestApi:
-    """REST as another installation of the demo wallet, or as another wallet."""
+def make_caller(desk: ServiceHarness, client: str = "stranger", **wallet: str) -> RestApi:
+    """Return a REST client of another installation of the demo wallet, or of another wallet."""
     api = copy.copy(desk.rest)
     api.wallet = wallet or {"App-Id": desk.env["FLORIN_APP_ID"], "Client-Id": client}
     return api
 
 
-async def new_till(desk: Desk, wallet: Wallet | None = None, api: Any = None, **order: Any) -> Till:
-    wallet = wallet or Wallet()
+async def open_pos(
+    desk: ServiceHarness, wallet: EvmTestWallet | None = None, api: Any = None, **order: Any
+) -> CapturePos:
+    wallet = wallet or EvmTestWallet()
     await desk.chain.fund(wallet.address)
     created = await desk.rest.create({**ORDER, **order})
-    return Till(desk, created["paymentId"], wallet, api)
+    return CapturePos(desk, created["paymentId"], wallet, api)
 
 
-async def refusal(call: Any) -> Refused:
-    with pytest.raises(Refused) as caught:
+async def get_refusal(call: Any) -> ApiCallError:
+    with pytest.raises(ApiCallError) as caught:
         await call
     return caught.value
 
 
-def stored(desk: Desk, till: Till) -> int:
+def count_stored(desk: ServiceHarness, till: CapturePos) -> int:
     query = "SELECT count(*) FROM collected_data WHERE payment_id = ?"
     return desk.select(query, till.payment_id)[0][0]
 
 
-async def emptied(desk: Desk, till: Till) -> None:
-    """Returns once a worker has deleted what was told for a payment."""
-    await until(lambda: stored(desk, till), 0)
+async def wait_deleted(desk: ServiceHarness, till: CapturePos) -> None:
+    """Return once a worker has deleted the buyer data of a payment."""
+    await wait_until(lambda: count_stored(desk, till), 0)
 
 
-async def export(desk: Desk, wallet: Wallet) -> customer_pb2.ExportCustomerResponse:
-    async with operator_of(desk.service) as operator:
+async def export_customer(
+    desk: ServiceHarness, wallet: EvmTestWallet
+) -> customer_pb2.ExportCustomerResponse:
+    async with open_operator(desk.service) as operator:
         request = customer_pb2.ExportCustomerRequest(account=wallet.account)
-        return await operator.ask("ExportCustomer", request)
+        return await operator.call("ExportCustomer", request)

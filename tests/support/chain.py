@@ -1,4 +1,4 @@
-"""A chain under the service, asked like any node."""
+"""A chain under the service, called like any node."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import aiohttp
 from florin_server.devnet.genesis import DEVNET
 
 
-class Chain:
-    """The embedded one. What only some chains can do has a method; all else is asked by name."""
+class ChainClient:
+    """Client of the embedded chain: methods where chains differ, calls by name for the rest."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str, token: str) -> None:
         self._session = session
@@ -24,7 +24,7 @@ class Chain:
         return content["result"]
 
     async def coin(self, address: str) -> int:
-        """In wei."""
+        """Return the balance of an address in wei."""
         return int(await self.ask("eth_getBalance", address, "latest"), 16)
 
     async def balance(self, address: str, token: str | None = None) -> int:
@@ -34,16 +34,16 @@ class Chain:
         )
 
     async def fund(self, *addresses: str) -> None:
-        """Gives what a buyer needs, unless it is there: coin, and some of each token."""
+        """Give addresses the coin and the tokens that they lack."""
         tokens = [token.address for token in DEVNET.tokens]
         await self.ask("florin_faucet", {"accounts": addresses, "tokens": tokens})
 
     async def mine(self, blocks: int = 1) -> None:
-        """Seals blocks, however few transactions wait."""
+        """Seal blocks, however few transactions wait."""
         for _ in range(blocks):
             await self.ask("evm_mine")
 
     async def send(self, raw: bytes) -> Any:
-        """The receipt of a transaction; None if it is not mined at once."""
+        """Return the receipt of a transaction; None if it is not mined at once."""
         tx_hash = await self.ask("eth_sendRawTransaction", "0x" + raw.hex())
         return await self.ask("eth_getTransactionReceipt", tx_hash)

@@ -1,7 +1,7 @@
-"""The EVM chains that a service of the tests may work on: its own, and one that others wrote.
+"""The EVM chains that a service under test can use: the embedded one and anvil.
 
-Stories marked `both_chains` are told on each. On anvil the service knows a chain of its settings,
-with the contracts of the embedded chain at their addresses; blocks have the service's time.
+Tests marked `both_chains` run on each. On anvil, the settings name the chain, with the contracts of
+the embedded chain at their addresses; blocks have the service's time.
 """
 
 from __future__ import annotations
@@ -15,57 +15,57 @@ import aiohttp
 import rlp
 from eth_utils import keccak
 from florin_server.boot.chains import connected
-from florin_server.boot.chains.embedded import Embedded
-from florin_server.boot.demo_accounts import ensure_demo
-from florin_server.boot.service import Service
+from florin_server.boot.chains.embedded import RunningEmbeddedChain
+from florin_server.boot.demo_accounts import ensure_demo_accounts
+from florin_server.boot.service import FlorinService
 from florin_server.clock import Clock, SystemClock, TestClock
-from florin_server.config import EmbeddedChain, Settings
+from florin_server.config import EmbeddedChainSettings, Settings
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.devnet.evm.block_rules import BlockRules
 from florin_server.devnet.evm.schedule import GasSchedule
 from florin_server.devnet.evm.token_fees import TokenFees
-from florin_server.devnet.genesis import DEVNET, FAUCET_WEI, artifact
-from florin_server.rails.evm.sending.transactions import Signer
+from florin_server.devnet.genesis import DEVNET, FAUCET_WEI, load_artifact
+from florin_server.rails.evm.sending.transactions import EvmSigner
 
 from tests.support import anvil
-from tests.support.anvil_node import AnvilNode, by_faucet
-from tests.support.chain import Chain
+from tests.support.anvil_node import AnvilNode, sign_faucet_transaction
+from tests.support.chain import ChainClient
 from tests.support.chainlab.profiles import EvmProfile, GasPrices
-from tests.support.chainlab.selection import selected_evm
+from tests.support.chainlab.selection import get_selected_evm_profile
 
-TREASURY = Signer(b"\x7e" * 32)
+TREASURY = EvmSigner(b"\x7e" * 32)
 GENESIS_S = 1_700_000_000  # before any clock of the tests
 RELAYER_WEI = 10**21
 
 
 class EvmChains(Protocol):
-    """Where a service finds its EVM chain."""
+    """An EVM chain that services under test use."""
 
     def clock(self, start_us: int) -> TestClock:
-        """A clock that stands still, whose time is that of the chain's next block too."""
+        """Return a stopped clock whose time is also that of the chain's next block."""
 
     def settings(self, chosen: Settings, clock: Clock | None) -> Settings:
-        """The settings of a service on a fresh chain."""
+        """Return the settings of a service on a fresh chain."""
 
-    async def join(self, service: Service) -> None:
-        """Makes the chain known to the demo accounts, once the service has started."""
+    async def join(self, service: FlorinService) -> None:
+        """Make the chain known to the demo accounts, once the service has started."""
 
-    def asked(self, session: aiohttp.ClientSession, env: dict[str, str]) -> Chain:
-        """The chain of a service, for tests."""
+    def open_client(self, session: aiohttp.ClientSession, env: dict[str, str]) -> ChainClient:
+        """Return a client of the service's chain, for tests."""
 
     @property
     def profile(self) -> EvmProfile | None:
-        """What chain a fresh one without a service is like; None for one without a pace."""
+        """Return the profile of a fresh chain without a service, or None if it has no pace."""
 
     async def node(self, clock: TestClock) -> EvmDevChain | AnvilNode:
-        """A fresh chain without a service, which answers what the embedded one would."""
+        """Return a fresh chain without a service that answers as the embedded one does."""
 
 
-class OwnChain:
-    """The embedded chain, which a service starts by itself.
+class EmbeddedChains:
+    """The embedded chain, which a service starts automatically.
 
-    Without a service it is at the prices of `gas`, which are paid in the token of `fees`, and has
-    the rules of the profile.
+    Without a service it has the prices of `gas`, paid in the token of `fees`, and the rules of the
+    profile.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class OwnChain:
         profile: EvmProfile | None = None,
     ) -> None:
         self.fees = fees
-        self.profile = profile or selected_evm()
+        self.profile = profile or get_selected_evm_profile()
         prices = self.profile.gas if self.profile else GasPrices()
         self._gas = gas or prices.schedule()
         self._rules = self.profile.rules if self.profile else BlockRules()
@@ -86,11 +86,11 @@ class OwnChain:
     def settings(self, chosen: Settings, clock: Clock | None) -> Settings:
         return chosen
 
-    async def join(self, service: Service) -> None:
-        await ensure_demo(service)
+    async def join(self, service: FlorinService) -> None:
+        await ensure_demo_accounts(service)
 
-    def asked(self, session: aiohttp.ClientSession, env: dict[str, str]) -> Chain:
-        return Chain(session, *_place(env))
+    def open_client(self, session: aiohttp.ClientSession, env: dict[str, str]) -> ChainClient:
+        return ChainClient(session, *_get_node_address(env))
 
     async def node(self, clock: TestClock) -> EvmDevChain:
         chosen = EvmDevSettings(
@@ -99,24 +99,24 @@ class OwnChain:
         return await EvmDevChain.open(None, chosen)
 
 
-class OnAnvil:
+class AnvilChains:
     """A running anvil; each service begins at the chain's first blocks."""
 
     profile = None
 
-    def __init__(self, running: anvil.Anvil) -> None:
+    def __init__(self, running: anvil.AnvilProcess) -> None:
         self._anvil = running
-        deploy(running)
+        deploy_devnet_contracts(running)
         self._begun = running.ask("evm_snapshot")
         self._clock: Clock = SystemClock()
 
     def clock(self, start_us: int) -> TestClock:
-        return _Followed(start_us, self._anvil)
+        return _AnvilClock(start_us, self._anvil)
 
     def settings(self, chosen: Settings, clock: Clock | None) -> Settings:
         self._begin(clock or SystemClock(), automine=True)
-        known = connected.embedded_chain(chosen, TREASURY)
-        chain = known.model_copy(
+        embedded_chain = connected.build_embedded_chain(chosen, TREASURY)
+        chain = embedded_chain.model_copy(
             update={
                 "rpc_url": self._anvil.url,
                 "faucet": False,
@@ -124,26 +124,28 @@ class OnAnvil:
                 "trials": "together",
             }
         )
-        without = EmbeddedChain(enabled=False)
+        without = EmbeddedChainSettings(enabled=False)
         return chosen.model_copy(update={"embedded": without, "chains": (chain, *chosen.chains)})
 
-    async def join(self, service: Service) -> None:
-        relayer = Signer(service.secrets.relayer_key).address
+    async def join(self, service: FlorinService) -> None:
+        relayer = EvmSigner(service.secrets.relayer_key).address
         self._anvil.ask("anvil_setBalance", relayer, hex(RELAYER_WEI))
-        # it stands where the embedded one would
-        service.evm = Embedded(_nobody, self._anvil.url, _nobody_listens, lambda: False)
-        await ensure_demo(service)
+        # it replaces the embedded one
+        service.evm_chain = RunningEmbeddedChain(
+            _refuse_call, self._anvil.url, _ignore, lambda: False
+        )
+        await ensure_demo_accounts(service)
 
-    def asked(self, session: aiohttp.ClientSession, env: dict[str, str]) -> Chain:
+    def open_client(self, session: aiohttp.ClientSession, env: dict[str, str]) -> ChainClient:
         node = AnvilNode(self._anvil.url, self._clock, session, own=False)
-        return AnvilChain(node, *_place(env))
+        return AnvilChainClient(node, *_get_node_address(env))
 
     async def node(self, clock: TestClock) -> AnvilNode:
         self._begin(clock, automine=False)
         return AnvilNode(self._anvil.url, clock, aiohttp.ClientSession())
 
     def _begin(self, clock: Clock, *, automine: bool) -> None:
-        """Goes back to the first blocks, and puts another on top that has the clock's time."""
+        """Revert to the first blocks, and add one that has the clock's time."""
         ask = self._anvil.ask
         self._clock = clock
         ask("evm_setAutomine", automine)
@@ -159,8 +161,8 @@ class OnAnvil:
         ask("evm_mine")
 
 
-class AnvilChain(Chain):
-    """anvil, asked as the embedded chain would be."""
+class AnvilChainClient(ChainClient):
+    """anvil, called as the embedded chain would be."""
 
     def __init__(self, node: AnvilNode, url: str, token: str) -> None:
         self._node = node
@@ -174,31 +176,31 @@ class AnvilChain(Chain):
         return content["result"]
 
 
-def deploy(running: anvil.Anvil) -> None:
-    """Puts on a fresh anvil what the embedded chain begins with."""
+def deploy_devnet_contracts(running: anvil.AnvilProcess) -> None:
+    """Deploy to a fresh anvil the contracts that the embedded chain begins with."""
     ask, faucet = running.ask, DEVNET.faucet
     ask("anvil_setBalance", faucet, hex(FAUCET_WEI))
     owner = bytes.fromhex(faucet[2:]).rjust(32, b"\0")
     for nonce, (code, place) in enumerate(
         (
-            (artifact("PaySettler").bytecode, DEVNET.settler),
-            (artifact("TestDollar").bytecode + owner, DEVNET.token.address),
-            (artifact("TestEuro").bytecode + owner, DEVNET.euro.address),
-            (artifact("Opener").bytecode, DEVNET.opener),
-            (artifact("DevWalletFactory").bytecode, DEVNET.wallet_factory),
+            (load_artifact("PaySettler").bytecode, DEVNET.settler),
+            (load_artifact("TestDollar").bytecode + owner, DEVNET.token.address),
+            (load_artifact("TestEuro").bytecode + owner, DEVNET.euro.address),
+            (load_artifact("Opener").bytecode, DEVNET.opener),
+            (load_artifact("DevWalletFactory").bytecode, DEVNET.wallet_factory),
         )
     ):
-        made = keccak(rlp.encode([bytes.fromhex(faucet[2:]), nonce]))[12:]
-        assert "0x" + made.hex() == place
-        raw = by_faucet(nonce, data=code, gas=4_000_000, chainId=running.chain_id)
+        created = keccak(rlp.encode([bytes.fromhex(faucet[2:]), nonce]))[12:]
+        assert "0x" + created.hex() == place
+        raw = sign_faucet_transaction(nonce, data=code, gas=4_000_000, chainId=running.chain_id)
         assert ask("eth_sendRawTransactionSync", "0x" + raw.hex())["status"] == "0x1"
-    ask("anvil_setCode", DEVNET.permit2, "0x" + artifact("DevPermit2").runtime.hex())
+    ask("anvil_setCode", DEVNET.permit2, "0x" + load_artifact("DevPermit2").runtime.hex())
 
 
-class _Followed(TestClock):
-    """Its time is that of anvil's next block."""
+class _AnvilClock(TestClock):
+    """A clock whose time is that of anvil's next block."""
 
-    def __init__(self, start_us: int, running: anvil.Anvil) -> None:
+    def __init__(self, start_us: int, running: anvil.AnvilProcess) -> None:
         super().__init__(start_us)
         self._anvil = running
 
@@ -208,23 +210,23 @@ class _Followed(TestClock):
 
 
 @contextmanager
-def opened(name: str) -> Iterator[EvmChains]:
-    """The EVM chain of that name for services, one after the other."""
+def open_chains(name: str) -> Iterator[EvmChains]:
+    """Open the EVM chain of that name for services that run one after the other."""
     if name == "embedded":
-        yield OwnChain()
+        yield EmbeddedChains()
     else:
         # anvil counts the time from its first block on
-        with anvil.running("--timestamp", str(GENESIS_S)) as running:
-            yield OnAnvil(running)
+        with anvil.run_anvil("--timestamp", str(GENESIS_S)) as running:
+            yield AnvilChains(running)
 
 
-def _place(env: dict[str, str]) -> tuple[str, str]:
+def _get_node_address(env: dict[str, str]) -> tuple[str, str]:
     return env["FLORIN_EVM_RPC_URL"], env["FLORIN_EVM_ASSET"].rpartition(":")[2]
 
 
-async def _nobody(_: bytes) -> bytes:
+async def _refuse_call(_: bytes) -> bytes:
     raise AssertionError("a chain elsewhere is asked over its address")
 
 
-def _nobody_listens(_: object) -> None:
+def _ignore(_: object) -> None:
     raise AssertionError("a chain elsewhere is heard of over its address")

@@ -1,26 +1,26 @@
-"""Every state that the page of a payment can be in, as a test gets there."""
+"""Every state of a payment page, and how a test reaches it."""
 
 from __future__ import annotations
 
-from tests.support.desk import ORDER, Desk
+from tests.support.desk import ORDER, ServiceHarness
 
 URLS = {"successUrl": "https://shop.example/ok?a=1", "errorUrl": "https://shop.example/no"}
-# each with the heading by which a buyer knows it
+# each with the heading that a buyer sees
 STATES = {
     "requires_action": "Waiting for your payment",
     "processing": "Your payment is on its way",
     "succeeded": "Paid",
     "failed": "Payment failed",
-    "expired": "The time to pay is over",
-    "cancelled": "Called off",
+    "expired": "Payment expired",
+    "cancelled": "Payment canceled",
     "refunded": "Refunded",
     "unknown": "Payment not found",
 }
 _OUTCOMES = {"processing": "stall", "refunded": "succeeded"}
 
 
-async def reached(desk: Desk, state: str, **order: object) -> str:
-    """The path of a page that shows a state."""
+async def reach_state(desk: ServiceHarness, state: str, **order: object) -> str:
+    """Return the path of a page that shows a state."""
     if state == "unknown":
         return "/pay_unknown"
     payment_id: str = (await desk.rest.create({**ORDER, **order}))["paymentId"]

@@ -16,39 +16,39 @@ from pathlib import Path
 from select import select
 from typing import Self, TextIO, TypeAlias
 
-from florin_server.boot.home import Home
+from florin_server.boot.home import StateFolder
 
 from tests.support import postgres
 
 ROOT = Path(__file__).parents[2]
 FLORIN = Path(sys.executable).with_name("florin")
-# only a command that hangs gets here
+# only a command that hangs reaches this
 PATIENCE_S = 60
 # names the socket that a module in a fork has been given
-GIVEN = "TESTS_FORKS"
+FORKS_VARIABLE = "TESTS_FORKS"
 
 
 @dataclass(frozen=True)
-class Ended:
+class CommandResult:
     status: int
     out: str
     err: str
 
 
-def environment(home: Path, changes: dict[str, str]) -> dict[str, str]:
-    """This environment without its Florin, free ports, and what the test wants."""
+def make_environment(home: Path, changes: dict[str, str]) -> dict[str, str]:
+    """Return this environment without Florin's variables, plus free ports and changes."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("FLORIN_")}
     ours = {"FLORIN_HOME": str(home), "FLORIN_HTTP_PORT": "0", "FLORIN_GRPC_PORT": "0"}
-    ours |= postgres.environment(home)
+    ours |= postgres.make_environment(home)
     return {**clean, **ours, **changes}
 
 
-def begin(*command: str, home: Path, **changes: str) -> subprocess.Popen[str]:
-    """A command under way; its end is somebody else's to wait for."""
+def start_command(*command: str, home: Path, **changes: str) -> subprocess.Popen[str]:
+    """Start a command; the caller waits for its end."""
     return subprocess.Popen(
         [FLORIN, *command],
         cwd=home.parent,
-        env=environment(home, changes),
+        env=make_environment(home, changes),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -56,39 +56,39 @@ def begin(*command: str, home: Path, **changes: str) -> subprocess.Popen[str]:
     )
 
 
-def end(process: Process) -> Ended:
+def wait_command(process: Process) -> CommandResult:
     try:
         out, err = process.communicate(timeout=PATIENCE_S)
     except subprocess.TimeoutExpired:
         process.kill()
         out, err = process.communicate()
         raise AssertionError(f"it did not end:\n{out}\n{err}") from None
-    return Ended(process.wait(), out, err)
+    return CommandResult(process.wait(), out, err)
 
 
-def florin(*command: str, home: Path, **changes: str) -> Ended:
-    """A command that ends by itself."""
-    return end(begin(*command, home=home, **changes))
+def run_florin(*command: str, home: Path, **changes: str) -> CommandResult:
+    """Run a command to its end."""
+    return wait_command(start_command(*command, home=home, **changes))
 
 
-def told(done: Ended) -> str:
-    """The one sentence of a command that refuses."""
+def get_refusal(done: CommandResult) -> str:
+    """Return the one sentence of a command that refuses."""
     assert done.out == ""
     (sentence,) = done.err.splitlines()
     return sentence
 
 
-Process: TypeAlias = "subprocess.Popen[str] | Fork"
+Process: TypeAlias = "subprocess.Popen[str] | ForkedCommand"
 
 
-class Fork:
-    """A command in a fork, as `subprocess.Popen` would have it."""
+class ForkedCommand:
+    """A command in a fork, with the interface of `subprocess.Popen`."""
 
-    def __init__(self, out: int, err: int, told: int) -> None:
-        self.stdout, self.stderr, self._told = (os.fdopen(one) for one in (out, err, told))
+    def __init__(self, out: int, err: int, result: int) -> None:
+        self.stdout, self.stderr, self._told = (os.fdopen(number) for number in (out, err, result))
         self.pid = int(self._told.readline())
         self.returncode: int | None = None
-        self._read: list[_Reading] = []
+        self._read: list[_PipeReader] = []
 
     def poll(self) -> int | None:
         if self.returncode is None and select([self._told], [], [], 0)[0]:
@@ -104,10 +104,12 @@ class Fork:
         return self.returncode
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
-        """What it still has to say, once it has ended."""
-        self._read = self._read or [_Reading(one) for one in (self.stdout, self.stderr)]
+        """Return the remaining output, once the command has ended."""
+        self._read = self._read or [
+            _PipeReader(text_io_wrapper) for text_io_wrapper in (self.stdout, self.stderr)
+        ]
         self.wait(timeout)
-        out, err = (one.text() for one in self._read)
+        out, err = (pipe_reader.text() for pipe_reader in self._read)
         return out, err
 
     def send_signal(self, signum: int) -> None:
@@ -118,8 +120,8 @@ class Fork:
         self.send_signal(signal.SIGKILL)
 
 
-class _Reading:
-    """Reads a pipe to its end while somebody waits for something else."""
+class _PipeReader:
+    """Reads a pipe to its end in the background."""
 
     def __init__(self, pipe: TextIO) -> None:
         self._pipe = pipe
@@ -136,11 +138,11 @@ class _Reading:
         return self._text
 
 
-class Forks:
+class CommandForks:
     """Runs commands in forks of one process that has loaded Florin.
 
-    The same commands, and processes of their own; only most of their time is saved. What is about
-    the program's own start, a terminal or colours wants `florin`, `begin` and `Lasting`.
+    The commands run in processes of their own, but start faster. Tests of the program's own start,
+    of a terminal or of colors need `run_florin`, `start_command` and `RunningCommand`.
     """
 
     def __init__(self, orders: socket.socket) -> None:
@@ -148,14 +150,14 @@ class Forks:
 
     @classmethod
     @contextmanager
-    def opened(cls, folder: Path) -> Iterator[Self]:
-        """Loads Florin for everybody who gets it."""
+    def open_forks(cls, folder: Path) -> Iterator[Self]:
+        """Load Florin once for all users of the result."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             process = subprocess.Popen(
                 [sys.executable, "-m", "tests.support.forks", str(theirs.fileno())],
                 cwd=ROOT,
-                env=environment(folder, {}),
+                env=make_environment(folder, {}),
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
             )
@@ -164,24 +166,24 @@ class Forks:
         process.wait(PATIENCE_S)
 
     @classmethod
-    def joined(cls) -> Self | None:
-        """Those of the process that runs this module in a fork, if it wants them to be used."""
-        if GIVEN not in os.environ:
+    def find_shared(cls) -> Self | None:
+        """Return the forks of the process that runs this module in a fork, if it shares them."""
+        if FORKS_VARIABLE not in os.environ:
             return None
-        return cls(socket.socket(fileno=os.dup(int(os.environ[GIVEN]))))
+        return cls(socket.socket(fileno=os.dup(int(os.environ[FORKS_VARIABLE]))))
 
-    def begin(self, *command: str, home: Path, **changes: str) -> Fork:
-        """A command under way; its end is somebody else's to wait for."""
-        return self._begin(["florin", *command], home.parent, environment(home, changes))
+    def begin(self, *command: str, home: Path, **changes: str) -> ForkedCommand:
+        """Start a command; the caller waits for its end."""
+        return self._begin(["florin", *command], home.parent, make_environment(home, changes))
 
     def module(
         self, *command: str, session: bool = False, joins: bool = False, **changes: str
-    ) -> Fork:
-        """A module under way, as `python -m` would run it.
+    ) -> ForkedCommand:
+        """Start a module, as `python -m` would run it.
 
-        It is in a session of its own if need be, and `joins` those who run commands here.
+        `session` gives it a session of its own, and `joins` lets it run commands here.
         """
-        env = {**os.environ, **changes, **({GIVEN: "3"} if joins else {})}
+        env = {**os.environ, **changes, **({FORKS_VARIABLE: "3"} if joins else {})}
         more = [self._orders.fileno()] if joins else []
         return self._begin([*command], ROOT, env, more, module=True, session=session)
 
@@ -194,30 +196,34 @@ class Forks:
         *,
         module: bool = False,
         session: bool = False,
-    ) -> Fork:
-        told = {"command": command, "cwd": str(cwd), "env": env}
-        order = json.dumps({**told, "module": module, "session": session}).encode()
+    ) -> ForkedCommand:
+        result = {"command": command, "cwd": str(cwd), "env": env}
+        order = json.dumps({**result, "module": module, "session": session}).encode()
         ours, theirs = zip(*(os.pipe() for _ in range(3)), strict=True)
         socket.send_fds(self._orders, [order], [*theirs, *more])
         for pipe in theirs:
             os.close(pipe)
-        return Fork(*ours)
+        return ForkedCommand(*ours)
 
-    def __call__(self, *command: str, home: Path, **changes: str) -> Ended:
-        """A command that ends by itself."""
-        return end(self.begin(*command, home=home, **changes))
+    def __call__(self, *command: str, home: Path, **changes: str) -> CommandResult:
+        """Run a command to its end."""
+        return wait_command(self.begin(*command, home=home, **changes))
 
-    def lasting(self, *command: str, home: Path, **changes: str) -> Lasting:
-        return Lasting(*command, home=home, begin=self.begin, **changes)
+    def start_lasting(self, *command: str, home: Path, **changes: str) -> RunningCommand:
+        return RunningCommand(*command, home=home, begin=self.begin, **changes)
 
 
-class Lasting:
-    """A command that lasts until it is told to stop; made when it says that it is up."""
+class RunningCommand:
+    """A command that runs until it is stopped; it is constructed once it reports that it is up."""
 
     def __init__(
-        self, *command: str, home: Path, begin: Callable[..., Process] = begin, **changes: str
+        self,
+        *command: str,
+        home: Path,
+        begin: Callable[..., Process] = start_command,
+        **changes: str,
     ) -> None:
-        self.home = Home(home)
+        self.home = StateFolder(home)
         self.process = begin(*command, home=home, **changes)
         self.out = self._until("Ctrl-C ends it.")
 
@@ -233,24 +239,24 @@ class Lasting:
                     return "".join(lines)
         finally:
             watchdog.cancel()
-        raise AssertionError(f"it ended: {lines} {end(self.process)}")
+        raise AssertionError(f"it ended: {lines} {wait_command(self.process)}")
 
     @property
     def env(self) -> dict[str, str]:
-        """What demo.env says."""
+        """Return the variables of demo.env."""
         return self.home.read_demo_env()
 
-    def tell(self, signum: int) -> None:
+    def send_signal(self, signum: int) -> None:
         self.process.send_signal(signum)
 
-    def ended(self) -> Ended:
-        return end(self.process)
+    def wait_ended(self) -> CommandResult:
+        return wait_command(self.process)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Ends it, if the test did not."""
+        """End the command, if the test did not."""
         if self.process.poll() is None:
-            self.tell(signal.SIGTERM)
-            end(self.process)
+            self.send_signal(signal.SIGTERM)
+            wait_command(self.process)

@@ -1,4 +1,4 @@
-"""Somebody who uses a console without a browser: cookies, forms, and what pages say."""
+"""Console user without a browser: cookies, forms, and the texts of pages."""
 
 from __future__ import annotations
 
@@ -19,92 +19,94 @@ _FORM = re.compile(r'<form method="post" action="([^"]+)".*?</form>', re.DOTALL)
 
 
 @dataclass
-class Seen:
-    """An answer."""
+class ConsoleResponse:
+    """An answer of the console."""
 
     status: int
     headers: Any
     text: str
 
     @property
-    def place(self) -> str:
-        """Where it leads to, in the console."""
+    def location(self) -> str:
+        """Return the path in the console that the answer redirects to."""
         parts = urlsplit(self.url)
         inside = (parts.hostname or "").endswith(ENTRY)
         return f"{parts.path}?{parts.query}".rstrip("?") if inside else self.url
 
     @property
     def url(self) -> str:
-        """The same as it was told."""
+        """Return the redirect's address as it was sent."""
         return str(self.headers.get("Location", ""))
 
 
 @dataclass
-class Person:
+class ConsoleUser:
     """A visitor of the console at `base`; `cookie` is the session's, as it came.
 
-    `host` is the name that it is at, as nothing but browsers finds names below `localhost`.
+    `host` is the name that it is at, because only browsers resolve names below `localhost`.
     """
 
     session: aiohttp.ClientSession
     base: str
     cookie: str = ""
     host: str = ENTRY
-    given: list[str] = field(default_factory=list)
+    cookies_received: list[str] = field(default_factory=list)
 
     async def ask(
         self, method: str, path: str, headers: dict[str, str] | None = None, data: Any = None
-    ) -> Seen:
-        """One request; redirects are not followed."""
+    ) -> ConsoleResponse:
+        """Send one request; redirects are not followed."""
         at = f"{self.host}:{urlsplit(self.base).port}"
-        kept = {"Cookie": self.cookie} if self.cookie else {}
-        sent = {"Host": at, **kept, **(headers or {})}
+        stored = {"Cookie": self.cookie} if self.cookie else {}
+        sent = {"Host": at, **stored, **(headers or {})}
         url = URL(self.base + path, encoded=True)
         async with self.session.request(
             method, url, headers=sent, data=data, allow_redirects=False
         ) as answer:
-            for told in answer.headers.getall("Set-Cookie", ()):
-                self.given.append(told)
-                self.cookie = told.partition(";")[0]
-            return Seen(answer.status, answer.headers, await answer.text())
+            for output in answer.headers.getall("Set-Cookie", ()):
+                self.cookies_received.append(output)
+                self.cookie = output.partition(";")[0]
+            return ConsoleResponse(answer.status, answer.headers, await answer.text())
 
-    async def get(self, path: str) -> Seen:
+    async def get(self, path: str) -> ConsoleResponse:
         return await self.ask("GET", path)
 
-    async def sign_in(self, secret: str, back: str = "/console") -> Seen:
-        """Signs in, and goes where that leads."""
-        told = await self.entered(secret, back)
-        return await self.follow(told) if told.status == 303 else told
+    async def sign_in(self, secret: str, back: str = "/console") -> ConsoleResponse:
+        """Sign in, and follow the redirect."""
+        response = await self.submit_sign_in(secret, back)
+        return await self.follow(response) if response.status == 303 else response
 
-    async def entered(self, secret: str, back: str = "/console") -> Seen:
-        """Sends the form of the sign-in, and goes nowhere."""
+    async def submit_sign_in(self, secret: str, back: str = "/console") -> ConsoleResponse:
+        """Send the sign-in form without following the redirect."""
         self.host = ENTRY
         return await self.send("/console/login", {"secret": secret, "back": back})
 
-    async def follow(self, told: Seen) -> Seen:
-        """Goes where an answer leads to, at the host that it names."""
-        parts = urlsplit(told.url)
+    async def follow(self, response: ConsoleResponse) -> ConsoleResponse:
+        """Follow an answer's redirect, at the host that it names."""
+        parts = urlsplit(response.url)
         self.host = parts.hostname or self.host
-        return await self.ask("GET", told.place, {"Sec-Fetch-Site": "same-site"})
+        return await self.ask("GET", response.location, {"Sec-Fetch-Site": "same-site"})
 
-    async def send(self, path: str, values: Any, headers: dict[str, str] | None = None) -> Seen:
-        """A form of this site."""
+    async def send(
+        self, path: str, values: Any, headers: dict[str, str] | None = None
+    ) -> ConsoleResponse:
+        """Send a form of this site."""
         kind = {"Content-Type": "application/x-www-form-urlencoded"}
-        given = OWN if headers is None else headers
-        return await self.ask("POST", path, {**kind, **given}, urlencode(values, doseq=True))
+        given_values = OWN if headers is None else headers
+        return await self.ask("POST", path, {**kind, **given_values}, urlencode(values, doseq=True))
 
-    async def fill(self, page: str, action: str, **values: Any) -> Seen:
-        """Sends the form of a page that leads to `action`, with what is hidden in it."""
+    async def fill(self, page: str, action: str, **values: Any) -> ConsoleResponse:
+        """Send the form of a page that leads to `action`, with its hidden fields."""
         return await self.send(action, {**await self.hidden(page, action), **values})
 
     async def hidden(self, page: str, action: str) -> dict[str, str]:
-        """What the form of a page brings by itself."""
-        return self.shown(await self.get(page), action)
+        """Return the hidden fields of a page's form."""
+        return self.list_hidden_fields(await self.get(page), action)
 
     @staticmethod
-    def shown(page: Seen, action: str) -> dict[str, str]:
-        """The same of a page that came."""
-        for found in _FORM.finditer(page.text):
-            if unescape(found[1]) == action:
-                return {name: unescape(value) for name, value in _HIDDEN.findall(found[0])}
+    def list_hidden_fields(page: ConsoleResponse, action: str) -> dict[str, str]:
+        """Return the hidden fields of a form in a page that was fetched."""
+        for match in _FORM.finditer(page.text):
+            if unescape(match[1]) == action:
+                return {name: unescape(value) for name, value in _HIDDEN.findall(match[0])}
         raise AssertionError(f"no form leads to {action}")

@@ -1,7 +1,7 @@
-"""A merchant's back end that was written for the deployed service, and knows nothing of Florin.
+"""A merchant's back end that was written for the deployed service and knows nothing of Florin.
 
-It verifies the `svix-` headers by itself, requires every member of the contract `2026-05-18` with
-its type, ignores members that it does not know, and acts on the type of an event.
+It verifies the `svix-` headers in its own code and requires every member of the contract
+`2026-05-18` with its type. It ignores unknown members, and acts on the type of an event.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from tests.support.answering import Request, answers
+from tests.support.answering import ReceivedRequest, make_stub_response
 
 Json = dict[str, Any]
 
@@ -28,36 +28,36 @@ _TEXT_OR_NULL = {"type": ["string", "null"]}
 _STATUSES = ["requires_action", "processing", "succeeded", "failed", "expired", "cancelled"]
 
 
-def _object(**members: Json) -> Json:
+def _object_schema(**members: Json) -> Json:
     return {"type": "object", "properties": members, "required": list(members)}
 
 
-def _or_null(schema: Json) -> Json:
+def _nullable_schema(schema: Json) -> Json:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-_AMOUNT = _object(unit={"type": "string", "pattern": "^(iso4217|caip19)/.+"}, value=_DIGITS)
-_FEE = _object(
+_AMOUNT = _object_schema(unit={"type": "string", "pattern": "^(iso4217|caip19)/.+"}, value=_DIGITS)
+_FEE = _object_schema(
     kind=_TEXT,
     base_amount=_AMOUNT,
-    percent=_object(numerator=_DIGITS, denominator=_DIGITS),
+    percent=_object_schema(numerator=_DIGITS, denominator=_DIGITS),
     percent_amount=_AMOUNT,
     total_amount=_AMOUNT,
 )
 SECTIONS = {
-    "processing": _object(
+    "processing": _object_schema(
         processing_at=_TIME,
         option_amount=_AMOUNT,
-        fee=_or_null(_FEE),
+        fee=_nullable_schema(_FEE),
         settlement_amount=_AMOUNT,
         buyer_caip10=_TEXT_OR_NULL,
         chain_caip2={"type": "string", "pattern": "^[a-z0-9]+:.+"},
     ),
-    "success": _object(succeeded_at=_TIME, tx_id=_TEXT_OR_NULL),
-    "failed": _object(failed_at=_TIME, failure_reason=_TEXT_OR_NULL),
-    "cancelled": _object(cancelled_at=_TIME, cancellation_reason=_TEXT_OR_NULL),
-    "expired": _object(expired_at=_TIME),
-    "settled": _object(settled_at=_TIME, tx_id=_TEXT_OR_NULL, amount=_AMOUNT),
+    "success": _object_schema(succeeded_at=_TIME, tx_id=_TEXT_OR_NULL),
+    "failed": _object_schema(failed_at=_TIME, failure_reason=_TEXT_OR_NULL),
+    "cancelled": _object_schema(cancelled_at=_TIME, cancellation_reason=_TEXT_OR_NULL),
+    "expired": _object_schema(expired_at=_TIME),
+    "settled": _object_schema(settled_at=_TIME, tx_id=_TEXT_OR_NULL, amount=_AMOUNT),
 }
 DATA = {
     "payment_id": _TEXT,
@@ -69,17 +69,17 @@ DATA = {
     "amount": _AMOUNT,
     "created_at": _TIME,
     "expires_at": _TIME,
-    **{name: _or_null(schema) for name, schema in SECTIONS.items()},
+    **{name: _nullable_schema(schema) for name, schema in SECTIONS.items()},
 }
-EVENT = _object(
+EVENT = _object_schema(
     id={"type": "string", "pattern": "^evt_"},
     type=_TEXT,
     api_version={"const": "2026-05-18"},
     created_at=_TIME,
-    data=_object(**DATA),
+    data=_object_schema(**DATA),
 )
 _VALIDATOR = Draft202012Validator(EVENT)
-# the status of each type, the sections that are set, and those that may be
+# the status of each type, the required sections, and the optional ones
 _TYPES: dict[str, tuple[str, set[str], set[str]]] = {
     "payment.created": ("requires_action", set(), set()),
     "payment.processing": ("processing", {"processing"}, set()),
@@ -92,8 +92,8 @@ _TYPES: dict[str, tuple[str, set[str], set[str]]] = {
 
 
 @dataclass
-class Order:
-    """What the back end makes of a payment."""
+class MerchantOrder:
+    """The back end's view of a payment."""
 
     state: str = "open"
     version: int = -1
@@ -101,25 +101,25 @@ class Order:
 
 
 @dataclass
-class BackEnd:
-    """Takes deliveries; `faults` are those that it refused, and why."""
+class MerchantBackEnd:
+    """Receives deliveries; `faults` lists those that it refused, with the reason."""
 
     secret: str = ""
     events: list[Json] = field(default_factory=list)
-    orders: dict[str, Order] = field(default_factory=dict)
+    orders: dict[str, MerchantOrder] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
 
-    async def __call__(self, request: Request, out: asyncio.StreamWriter) -> None:
+    async def __call__(self, request: ReceivedRequest, out: asyncio.StreamWriter) -> None:
         try:
             self.take(request)
-        except Exception as error:  # noqa: BLE001  (whatever is wrong is told to the test)
+        except Exception as error:  # noqa: BLE001  (any error is reported to the test)
             self.faults.append(f"{type(error).__name__}: {error}")
-            await answers(500)(request, out)
+            await make_stub_response(500)(request, out)
             return
-        await answers(204)(request, out)
+        await make_stub_response(204)(request, out)
 
-    def take(self, request: Request) -> None:
+    def take(self, request: ReceivedRequest) -> None:
         """Process one delivery."""
         event_id = request.headers["svix-id"]
         self._verify(request)
@@ -132,7 +132,7 @@ class BackEnd:
         self.seen.add(event_id)
         self.events.append(event)
         kind, data = event["type"], event["data"]
-        order = self.orders.setdefault(data["payment_id"], Order())
+        order = self.orders.setdefault(data["payment_id"], MerchantOrder())
         if data["payment_state_version"] <= order.version:
             return
         order.version = data["payment_state_version"]
@@ -152,7 +152,7 @@ class BackEnd:
             case _:
                 order.state = kind.removeprefix("payment.")
 
-    def _verify(self, request: Request) -> None:
+    def _verify(self, request: ReceivedRequest) -> None:
         event_id, at = request.headers["svix-id"], request.headers["svix-timestamp"]
         if abs(time.time() - int(at)) > 300:
             raise ValueError("too old")

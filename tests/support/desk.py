@@ -1,6 +1,6 @@
-"""One service with a clock that stands still, and everything that tests ask it with.
+"""One service with a stopped clock, and every way in which tests call it.
 
-Modules share a desk where their tests leave each other's payments alone.
+Modules share a harness where their tests do not touch each other's payments.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from urllib.parse import urlsplit
 
 import aiohttp
 import grpc
-from florin_server.boot.service import Service
+from florin_server.boot.service import FlorinService
 from florin_server.clock import TestClock
 from florin_server.domain.accounts.account import Partner, WalletApp
-from florin_server.domain.accounts.credentials import KeyKind, new_key
+from florin_server.domain.accounts.credentials import ApiKeyKind, generate_key
 from florin_server.domain.payments.payment import Merchant
-from florin_server.domain.versions import NEWEST_STABLE
+from florin_server.domain.versions import NEWEST_STABLE_VERSION
 from florin_server.flows.accounts import keys
 from florin_server.store.accounts import keys as key_store
 from florin_server.store.accounts import merchants
@@ -33,16 +33,16 @@ from yarl import URL
 
 from tests.support import postgres
 from tests.support.api import GrpcApi, RestApi
-from tests.support.chain import Chain
-from tests.support.chains import EvmChains, OwnChain
-from tests.support.service import running
-from tests.support.until import until
-from tests.support.wallet import Wallet
+from tests.support.chain import ChainClient
+from tests.support.chains import EmbeddedChains, EvmChains
+from tests.support.service import run_service
+from tests.support.until import wait_until
+from tests.support.wallet import EvmTestWallet
 
 START_S = 1_800_000_000
 PAY_URL = "https://pay.florin.example"
 ORDER = {"amount": {"unit": "iso4217/USD", "value": "1250"}, "referenceId": "order-1001"}
-# the two ways to ask; neither header is the first one too
+# headers that select a version of the API; without either, the first one applies
 SPEC = {"Pay-Version": "2026-02-18"}
 DEPLOYED = {"WCP-Version": "2026-02-18"}
 
@@ -50,7 +50,7 @@ CREATE = "/v1/payments"
 
 
 @dataclass(frozen=True)
-class Answer:
+class ServiceResponse:
     status: int
     headers: CIMultiDictProxy[str]
     text: str
@@ -60,22 +60,22 @@ class Answer:
         return json.loads(self.text)
 
     @property
-    def told(self) -> tuple[int, str]:
-        """What a refusal comes down to."""
+    def refusal(self) -> tuple[int, str]:
+        """Return the HTTP status and the code of a refusal."""
         return self.status, self.body["code"]
 
 
 @dataclass
-class Desk:
-    service: Service
+class ServiceHarness:
+    service: FlorinService
     clock: TestClock
     env: dict[str, str]
     session: aiohttp.ClientSession
     channel: grpc.aio.Channel
     rest: RestApi
     grpc: GrpcApi
-    chain: Chain
-    made_up: bool = False  # a test stored payments that no service would
+    chain: ChainClient
+    has_simulated_chain: bool = False  # a test stored payments that no service would
 
     @property
     def now(self) -> int:
@@ -89,18 +89,18 @@ class Desk:
         body: Any = None,
         *,
         data: Any = None,
-    ) -> Answer:
-        """One request; `body` is sent as JSON, `data` as it is. The path is sent undecoded."""
+    ) -> ServiceResponse:
+        """Send one request; `body` is sent as JSON, `data` as it is. The path is sent undecoded."""
         if body is not None:
             data = json.dumps(body)
         url = URL(self.rest.base + path, encoded=True)
         async with self.session.request(
             method, url, data=data, headers={"Content-Type": "application/json", **(headers or {})}
         ) as answer:
-            return Answer(answer.status, answer.headers, await answer.text())
+            return ServiceResponse(answer.status, answer.headers, await answer.text())
 
-    async def raw(self, request: bytes) -> tuple[int, dict[str, str], Any]:
-        """A request in bytes that no client would send, and its answer."""
+    async def send_raw(self, request: bytes) -> tuple[int, dict[str, str], Any]:
+        """Send a request in bytes that no client would send; return its answer."""
         address = urlsplit(self.rest.base)
         reader, writer = await asyncio.open_connection(address.hostname, address.port)
         try:
@@ -114,7 +114,7 @@ class Desk:
             await writer.wait_closed()
 
     def rows(self) -> dict[str, int]:
-        """How many rows each table has on disk, but for what workers note now and then."""
+        """Return the number of rows of each table, without those that workers write repeatedly."""
         tables = sorted(
             METADATA.tables.keys() - {"icon", "installation", "reported_condition", "watched_tx"}
         )
@@ -122,74 +122,82 @@ class Desk:
         return dict(zip(tables, *self.select(f"SELECT {counts}"), strict=True))
 
     def select(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        """What is on disk."""
+        """Return rows from the store on disk."""
         return postgres.select(self.service.home.path, query, *values)
 
     async def offer(
-        self, wallet: Wallet | None = None, *, tenant: Tenant | None = None, **order: Any
-    ) -> Offer:
-        """A payment of the demo merchant, or of a tenant, and its one option."""
-        wallet = wallet or Wallet()
+        self,
+        wallet: EvmTestWallet | None = None,
+        *,
+        tenant: PartnerTenant | None = None,
+        **order: Any,
+    ) -> PaymentOffer:
+        """Create a payment of the demo merchant, or of a tenant, and its one option."""
+        wallet = wallet or EvmTestWallet()
         headers = tenant.headers if tenant else self.rest.merchant
         created = await self.rest.call("POST", CREATE, headers, {**ORDER, **order})
         (option,) = (await self.rest.options(created["paymentId"], [wallet.account]))["options"]
-        return Offer(created["paymentId"], option["id"], wallet.execute_all(option), wallet, option)
+        return PaymentOffer(
+            created["paymentId"], option["id"], wallet.execute_all(option), wallet, option
+        )
 
-    async def confirm(self, offer: Offer) -> dict[str, Any]:
+    async def confirm(self, offer: PaymentOffer) -> dict[str, Any]:
         return await self.rest.confirm(offer.payment_id, offer.option_id, offer.outputs)
 
-    async def final(self, payment_id: str) -> dict[str, Any]:
-        """The last state of a payment, as its stream tells it."""
-        # a worker that is dead ends no payment: the test fails then, and does not hang
+    async def wait_final(self, payment_id: str) -> dict[str, Any]:
+        """Return the last state of a payment, read from its stream."""
+        # a dead worker ends no payment: then the test fails and does not hang
         async with asyncio.timeout(60):
             states = [state async for state in self.rest.watch(payment_id)]
         return states[-1]
 
-    async def ended(self, payment_id: str) -> dict[str, Any]:
-        """The last state of a payment while time goes on: workers look again every few seconds."""
-        final = asyncio.create_task(self.final(payment_id))
+    async def wait_ended(self, payment_id: str) -> dict[str, Any]:
+        """Return the last state of a payment while time advances, as workers poll at intervals."""
+        final = asyncio.create_task(self.wait_final(payment_id))
 
         async def passing() -> None:
             self.clock.advance(10)
 
-        await until(final.done, meanwhile=passing)
+        await wait_until(final.done, meanwhile=passing)
         return final.result()
 
-    async def refunded(
+    async def wait_refunded(
         self, payment_id: str, headers: Mapping[str, str] | None = None, *, every: bool = False
     ) -> dict[str, Any]:
-        """The newest refund of a payment once it (with `every`: all of them) is over."""
-        path, given = f"/v1/payments/{payment_id}", headers or self.rest.merchant
+        """Return the newest refund of a payment once it (with `every`: all of them) is final."""
+        path, value = f"/v1/payments/{payment_id}", headers or self.rest.merchant
 
         async def completed() -> dict[str, Any] | None:
-            detail = await self.rest.call("GET", path, given)
+            detail = await self.rest.call("GET", path, value)
             refund: dict[str, Any] = detail["refund"]
             awaited = detail["refunds"] if every else [refund]
-            return refund if all("completedAt" in one for one in awaited) else None
+            return refund if all("completedAt" in item for item in awaited) else None
 
-        done: dict[str, Any] = await until(completed)
+        done: dict[str, Any] = await wait_until(completed)
         return done
 
-    async def lapse(self, payment_id: str, seconds: float = 1300) -> dict[str, Any]:
-        """The end of a confirmed payment whose money never moves: its authorization lapses."""
+    async def wait_lapsed(self, payment_id: str, seconds: float = 1300) -> dict[str, Any]:
+        """Let the authorization of a confirmed payment lapse; return the payment's last state."""
         self.clock.advance(seconds)
         await self.chain.mine()
-        return await self.ended(payment_id)
+        return await self.wait_ended(payment_id)
 
     # accounts
 
-    async def tenant(self, *, live: bool = False, pin: str = NEWEST_STABLE) -> Tenant:
-        """A partner with a merchant and a key of every right."""
+    async def tenant(
+        self, *, live: bool = False, pin: str = NEWEST_STABLE_VERSION
+    ) -> PartnerTenant:
+        """Create a partner with a merchant and a key of every scope."""
         app = self.service.app
         number = app.randbytes(8).hex()
         partner = Partner(f"prtn_{number}", "Tenant", pin, "active", self.clock.now_us())
         await app.store.write(merchants.put_partner(partner))
         merchant = await self._merchant(partner.id, live=live)
         key_id, secret = await self.key(partner.id, live=live)
-        return Tenant(self, partner, merchant, key_id, secret)
+        return PartnerTenant(self, partner, merchant, key_id, secret)
 
-    async def merchant(self, tenant: Tenant, **changes: Any) -> Merchant:
-        """One more merchant of a tenant, of its mode unless that is among the changes."""
+    async def merchant(self, tenant: PartnerTenant, **changes: Any) -> Merchant:
+        """Create another merchant of a tenant, in its mode unless the changes set one."""
         return await self._merchant(tenant.partner.id, **{"live": tenant.merchant.live, **changes})
 
     async def _merchant(self, partner_id: str, **changes: Any) -> Merchant:
@@ -211,33 +219,35 @@ class Desk:
     async def key(
         self, partner_id: str | None, *, live: bool = False, scopes: tuple[str, ...] = ()
     ) -> tuple[str, str]:
-        """The id and the secret of a new key; a wallet key without a partner."""
-        made, secret = await keys.create(
+        """Return the id and the secret of a new key; a wallet key without a partner."""
+        key, secret = await keys.create(
             self.service.app,
             self.service.secrets.pepper,
-            kind=KeyKind.PARTNER if partner_id else KeyKind.WALLET,
+            kind=ApiKeyKind.PARTNER if partner_id else ApiKeyKind.WALLET,
             live=live,
             partner_id=partner_id,
             scopes=frozenset(scopes),
         )
-        return made.key_id, secret
+        return key.key_id, secret
 
     async def revoke(self, key_id: str) -> None:
         await keys.revoke(self.service.app, key_id)
 
     def unstored_key(self) -> str:
-        """A well-formed key that was never given out."""
-        return new_key(KeyKind.PARTNER, live=False, randbytes=self.service.app.randbytes).secret
+        """Return a well-formed key that was never issued."""
+        return generate_key(
+            ApiKeyKind.PARTNER, live=False, randbytes=self.service.app.randbytes
+        ).secret
 
     async def wallet_app(
         self,
         *,
         live: bool = False,
-        pin: str = NEWEST_STABLE,
+        pin: str = NEWEST_STABLE_VERSION,
         revoked: bool = False,
         icon: str | None = None,
     ) -> dict[str, str]:
-        """The headers of a new wallet registration."""
+        """Return the headers of a new wallet registration."""
         app_id = "app_" + self.service.app.randbytes(8).hex()
         now_us = self.clock.now_us()
         registered = WalletApp(
@@ -248,8 +258,8 @@ class Desk:
 
 
 @dataclass
-class Tenant:
-    desk: Desk
+class PartnerTenant:
+    service: ServiceHarness
     partner: Partner
     merchant: Merchant
     key_id: str
@@ -261,38 +271,38 @@ class Tenant:
 
     async def change_partner(self, **changes: Any) -> None:
         self.partner = replace(self.partner, **changes)
-        await self.desk.service.app.store.write(merchants.put_partner(self.partner))
-        self.desk.service.app.accounts.changed()
+        await self.service.service.app.store.write(merchants.put_partner(self.partner))
+        self.service.service.app.account_invalidation.publish_change()
 
     async def change_merchant(self, **changes: Any) -> None:
         self.merchant = replace(self.merchant, **changes)
-        await self.desk.service.app.store.write(merchants.put_merchant(self.merchant))
-        self.desk.service.app.accounts.changed()
+        await self.service.service.app.store.write(merchants.put_merchant(self.merchant))
+        self.service.service.app.account_invalidation.publish_change()
 
 
 @dataclass(frozen=True)
-class Offer:
+class PaymentOffer:
     payment_id: str
     option_id: str
     outputs: list[str]
-    wallet: Wallet
+    wallet: EvmTestWallet
     option: dict[str, Any]
 
 
 @asynccontextmanager
-async def opened(
+async def open_service(
     home: Path, *, evm: EvmChains | None = None, **settings: Any
-) -> AsyncIterator[Desk]:
-    evm = evm or OwnChain()
+) -> AsyncIterator[ServiceHarness]:
+    evm = evm or EmbeddedChains()
     clock = evm.clock(START_S * 1_000_000)
     settings = {"pay_url": PAY_URL, **settings}
     async with (
-        running(home, clock=clock, evm=evm, **settings) as service,
+        run_service(home, clock=clock, evm=evm, **settings) as service,
         aiohttp.ClientSession() as session,
     ):
         env = service.home.read_demo_env()
         async with grpc.aio.insecure_channel(env["FLORIN_GRPC_TARGET"]) as channel:
-            desk = Desk(
+            desk = ServiceHarness(
                 service=service,
                 clock=clock,
                 env=env,
@@ -300,17 +310,19 @@ async def opened(
                 channel=channel,
                 rest=RestApi(session, env["FLORIN_BASE_URL"], env),
                 grpc=GrpcApi(channel, env),
-                chain=evm.asked(session, env),
+                chain=evm.open_client(session, env),
             )
             yield desk
-        # whatever a test did, payments moved as the state table says
-        if not desk.made_up:
+        # in every test, payments moved as the state table says
+        if not desk.has_simulated_chain:
             with suppress(StoreUnavailable):
-                assert await service.app.store.survey(history.check()) == []
+                assert await service.app.store.scan(history.check()) == []
 
 
-async def refused(desk: Desk, method: str, path: str, headers: Any, **sent: Any) -> Answer:
-    """A refusal that left nothing behind."""
+async def call_refused(
+    desk: ServiceHarness, method: str, path: str, headers: Any, **sent: Any
+) -> ServiceResponse:
+    """Return a refusal that changed nothing on disk."""
     before = desk.rows()
     answer = await desk.ask(method, path, headers, **sent)
     assert answer.status >= 400, answer.text
@@ -320,8 +332,8 @@ async def refused(desk: Desk, method: str, path: str, headers: Any, **sent: Any)
     return answer
 
 
-async def created(desk: Desk, body: Any) -> dict[str, Any]:
-    """The detail of a payment that could be created."""
+async def create_payment(desk: ServiceHarness, body: Any) -> dict[str, Any]:
+    """Create a payment; return its detail."""
     answer = await desk.ask("POST", CREATE, desk.rest.merchant, body)
     assert answer.status == 201, answer.text
     return await desk.rest.detail(answer.body["paymentId"])

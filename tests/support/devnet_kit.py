@@ -1,4 +1,4 @@
-"""What the tests of the embedded chain share: a node to ask, accounts, and signed payments."""
+"""Shared helpers of the embedded chain's tests: a node to call, accounts, and signed payments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eth_abi import decode, encode
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
 from eth_hash.auto import keccak
-from florin_server.chains.evm.route import Kind
+from florin_server.chains.evm.route import RouteKind
 from florin_server.clock import Clock, TestClock
 from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
 
@@ -47,7 +47,7 @@ _AUTHORIZATION = [
 ]
 
 
-class NodeError(Exception):
+class EvmNodeError(Exception):
     """A JSON-RPC error answer."""
 
     def __init__(self, error: dict[str, Any]) -> None:
@@ -56,8 +56,8 @@ class NodeError(Exception):
         self.data = error.get("data")
 
 
-class Node:
-    """The chain under test, asked as any client would ask it."""
+class EvmNodeClient:
+    """The chain under test, called as any client would call it."""
 
     def __init__(self, chain: EvmDevChain, clock: Clock) -> None:
         self.chain = chain
@@ -68,7 +68,7 @@ class Node:
         answer = json.loads(await self.chain.handle(json.dumps(request).encode()))
         assert answer["id"] == 7
         if "error" in answer:
-            raise NodeError(answer["error"])
+            raise EvmNodeError(answer["error"])
         return answer["result"]
 
     async def number(self) -> int:
@@ -81,20 +81,20 @@ class Node:
         await self.ask("florin_faucet", {"accounts": list(accounts)})
 
     async def read(self, to: str, signature: str, *args: Any, block: str = "latest") -> int:
-        data = call_data(signature, *args)
+        data = encode_call(signature, *args)
         return int(await self.ask("eth_call", {"to": to, "data": data}, block), 16)
 
     async def tokens(self, account: str, block: str = "latest") -> int:
         return await self.read(DEVNET.token.address, "balanceOf(address)", account, block=block)
 
     async def receipt(self, transaction_hash: str) -> dict[str, Any]:
-        found = await self.ask("eth_getTransactionReceipt", transaction_hash)
-        assert found is not None
-        return found
+        result = await self.ask("eth_getTransactionReceipt", transaction_hash)
+        assert result is not None
+        return result
 
     async def send(self, sender: LocalAccount, to: str | None, data: str, **changes: Any) -> str:
         nonce = int(await self.ask("eth_getTransactionCount", sender.address, "pending"), 16)
-        raw = signed(sender, {"to": to, "data": data, "nonce": nonce} | changes)
+        raw = sign_transaction(sender, {"to": to, "data": data, "nonce": nonce} | changes)
         return await self.ask("eth_sendRawTransaction", raw)
 
     async def run(
@@ -105,10 +105,10 @@ class Node:
     async def settle(
         self, sender: LocalAccount, *items: tuple[Any, ...], **changes: Any
     ) -> dict[str, Any]:
-        return await self.run(sender, DEVNET.settler, call_data(SETTLE, list(items)), **changes)
+        return await self.run(sender, DEVNET.settler, encode_call(SETTLE, list(items)), **changes)
 
     async def deploy(self, runtime: bytes) -> str:
-        """Puts code on the chain: the shortest creation code that returns it."""
+        """Deploy code with the shortest creation code that returns it."""
         creation = b"\x61" + len(runtime).to_bytes(2, "big") + bytes.fromhex("80600a3d393df3")
         receipt = await self.run(FAUCET, None, "0x" + (creation + runtime).hex())
         assert receipt["status"] == "0x1"
@@ -116,20 +116,20 @@ class Node:
 
 
 @asynccontextmanager
-async def opened(
+async def open_node(
     path: Path | None = None, clock: Clock | None = None, **changes: Any
-) -> AsyncIterator[Node]:
-    """A chain at the beginning of time, or gone on with."""
+) -> AsyncIterator[EvmNodeClient]:
+    """Open a chain at its first block, or continue a stored one."""
     used = clock if clock is not None else TestClock(START_S * 1_000_000)
     chain = await EvmDevChain.open(path, EvmDevSettings(clock=used, **changes))
     try:
-        yield Node(chain, used)
+        yield EvmNodeClient(chain, used)
     finally:
         await chain.close()
 
 
-def signed(sender: LocalAccount, changes: dict[str, Any]) -> str:
-    """A raw type-2 transaction."""
+def sign_transaction(sender: LocalAccount, changes: dict[str, Any]) -> str:
+    """Return a raw type-2 transaction."""
     fields = {
         "chainId": DEVNET.chain_id,
         "gas": 3_000_000,
@@ -147,14 +147,14 @@ def signed(sender: LocalAccount, changes: dict[str, Any]) -> str:
     return "0x" + bytes(sender.sign_transaction(fields).raw_transaction).hex()
 
 
-def call_data(signature: str, *args: Any) -> str:
-    """ABI-encoded call of a function."""
+def encode_call(signature: str, *args: Any) -> str:
+    """Return the ABI-encoded call of a function."""
     types = decode_types(signature)
     return "0x" + (keccak(signature.encode())[:4] + encode(types, args)).hex()
 
 
 def decode_types(signature: str) -> list[str]:
-    """The argument types of a signature, tuples in one piece."""
+    """Return the argument types of a signature, tuples in one piece."""
     inside, depth, types = signature[signature.index("(") + 1 : -1], 0, [""]
     for letter in inside:
         depth += (letter == "(") - (letter == ")")
@@ -162,22 +162,22 @@ def decode_types(signature: str) -> list[str]:
             types.append("")
         else:
             types[-1] += letter
-    return [one for one in types if one]
+    return [text for text in types if text]
 
 
-def account(number: int) -> LocalAccount:
-    """An account; the same for each number."""
+def make_account(number: int) -> LocalAccount:
+    """Return the account of a number; always the same one."""
     return Account.from_key(number.to_bytes(32, "big"))
 
 
-def reference(number: int) -> bytes:
+def make_reference(number: int) -> bytes:
     return number.to_bytes(32, "big")
 
 
-def route_nonce(
-    item: tuple[Any, ...], chain_id: int = DEVNET.chain_id, kind: Kind = Kind.EIP3009
+def make_route_nonce(
+    item: tuple[Any, ...], chain_id: int = DEVNET.chain_id, kind: RouteKind = RouteKind.EIP3009
 ) -> bytes:
-    """What a buyer signs as nonce, encoded by another library."""
+    """Return the nonce that a buyer signs, encoded by another library."""
     token, _, value, _, before, dest, fee_to, fee, ref, *_ = item
     types = ["uint256", "address", "uint8", "address", "uint256", "uint256"]
     types += ["address", "address", "uint256", "bytes32"]
@@ -188,7 +188,7 @@ def route_nonce(
 def sign_authorization(
     buyer: LocalAccount, kind: str, message: dict[str, Any], chain_id: int = DEVNET.chain_id
 ) -> bytes:
-    """A wallet's answer to eth_signTypedData_v4."""
+    """Return a wallet's answer to eth_signTypedData_v4."""
     return sign_typed(buyer, kind, _AUTHORIZATION, message, chain_id)
 
 
@@ -213,7 +213,7 @@ def sign_typed(
     return bytes(buyer.sign_typed_data(full_message=document).signature)
 
 
-def payment(
+def make_payment(
     buyer: LocalAccount,
     number: int,
     value: int = 5_000_000,
@@ -224,8 +224,8 @@ def payment(
     chain_id: int = DEVNET.chain_id,
     gas: int = ITEM_GAS,
 ) -> tuple[Any, ...]:
-    """A signed Pay of the settlement contract."""
-    token, ref = DEVNET.token.address, reference(number)
+    """Return a signed Pay of the settlement contract."""
+    token, ref = DEVNET.token.address, make_reference(number)
     item = (token, buyer.address, value, after, before, MERCHANT, FEES, fee, ref, gas, b"")
     message = {
         "from": buyer.address,
@@ -233,14 +233,14 @@ def payment(
         "value": value,
         "validAfter": after,
         "validBefore": before,
-        "nonce": route_nonce(item, chain_id),
+        "nonce": make_route_nonce(item, chain_id),
     }
     signature = sign_authorization(buyer, "ReceiveWithAuthorization", message, chain_id)
     return (*item[:-1], signature)
 
 
-def events(receipt: dict[str, Any], topic: str) -> list[dict[str, Any]]:
-    """The settlement contract's events of one kind."""
+def list_events(receipt: dict[str, Any], topic: str) -> list[dict[str, Any]]:
+    """Return the settlement contract's events of one kind."""
     settler = DEVNET.settler
     return [
         log
@@ -249,7 +249,7 @@ def events(receipt: dict[str, Any], topic: str) -> list[dict[str, Any]]:
     ]
 
 
-def failure(receipt: dict[str, Any]) -> bytes:
-    """The reason of the one payment that failed."""
-    (log,) = events(receipt, FAILED)
+def get_failure(receipt: dict[str, Any]) -> bytes:
+    """Return the reason of the one payment that failed."""
+    (log,) = list_events(receipt, FAILED)
     return decode(["bytes"], bytes.fromhex(log["data"][2:]))[0]

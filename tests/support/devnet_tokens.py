@@ -1,4 +1,4 @@
-"""Tokens that lie about a transfer, or say nothing of it, as code."""
+"""Code of tokens that report a transfer falsely or not at all."""
 
 from __future__ import annotations
 

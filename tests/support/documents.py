@@ -1,4 +1,4 @@
-"""The documents, and the blocks in them: what is there to be typed, saved or put into a file."""
+"""The documents, and their blocks of commands, files and settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 ROOT = Path(__file__).parents[2]
-# as somebody reads them who reads all: each goes on where those before it have led
+# in reading order: each continues from the state that those before it have reached
 DOCUMENTS = (
     "README.md",
     "client/README.md",
@@ -58,26 +58,26 @@ DOCUMENTS = (
                 "threats",
                 "architecture",
             ),
-            *("decisions", "testing"),
+            *("decisions", "testing", "glossary"),
         )
     ),
     "SECURITY.md",
     "CONTRIBUTING.md",
 )
-# made from the code, and checked against it where they are made
+# generated from the code, and checked against it there
 GENERATED = ("docs/reference/", "docs/gallery/")
 
-SECRET = "**********"  # a value that is not shown, whatever it is
+SECRET = "**********"  # a placeholder, which matches any value
 _FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"(?<=\n\n)(?:^(?:    .*)?\n)+", re.MULTILINE)
 _TABLE = re.compile(r"^\[+[^\]]+\]+", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Block:
-    """One of them. `place` is its document, the section there, and its number in that.
+class DocumentBlock:
+    """A block of a document. `place` is its document, its section, and its number in that section.
 
-    `kind` is the first word behind the fence, and `file` the second: where the text belongs. Blocks
+    `kind` is the first word behind the fence, and `file` the second: the target of the text. Blocks
     without a fence are `indented`.
     """
 
@@ -88,32 +88,34 @@ class Block:
 
     @property
     def lines(self) -> list[str]:
-        """What is not empty, without comments."""
-        return [one for line in self.text.splitlines() if (one := line.partition("  #")[0].strip())]
+        """Return the lines that are neither empty nor comments."""
+        return [
+            text for line in self.text.splitlines() if (text := line.partition("  #")[0].strip())
+        ]
 
 
-def text_of(document: str) -> str:
-    """What it says."""
+def read_document(document: str) -> str:
+    """Return the text of a document."""
     return (ROOT / document).read_text()
 
 
-def prose(document: str) -> str:
-    """The same without the blocks."""
-    return _FENCE.sub("", text_of(document))
+def read_prose(document: str) -> str:
+    """Return the text of a document without its blocks."""
+    return _FENCE.sub("", read_document(document))
 
 
-def blocks() -> list[Block]:
-    """All blocks of all documents, in their order."""
+def list_blocks() -> list[DocumentBlock]:
+    """Return all blocks of all documents, in their order."""
     return [
         block
         for document in DOCUMENTS
-        for title, text in _sections(text_of(document))
-        for block in _blocks(document, title, text)
+        for title, text in _list_sections(read_document(document))
+        for block in _list_blocks(document, title, text)
     ]
 
 
-def _sections(text: str) -> Iterator[tuple[str, str]]:
-    """Below each heading of the second level; what comes before the first of them is named ""."""
+def _list_sections(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the sections of the second level; text before the first heading has the name ""."""
     first, *parts = re.split(r"^## ", text, flags=re.MULTILINE)
     yield "", "\n" + first
     for part in parts:
@@ -121,59 +123,59 @@ def _sections(text: str) -> Iterator[tuple[str, str]]:
         yield title, "\n" + below
 
 
-def _blocks(document: str, title: str, text: str) -> Iterator[Block]:
-    found = [(one.start(), one[1], one[2]) for one in _FENCE.finditer(text)]
-    # as many characters as there were: places stay comparable, and no fence is looked into
-    plain = _FENCE.sub(lambda one: re.sub(r"[^\n]", "x", one[0]), text)
-    found += [
-        (one.start(), "indented", textwrap.dedent(one[0].strip("\n")) + "\n")
-        for one in _INDENTED.finditer(plain)
-        if one[0].strip("\n")
+def _list_blocks(document: str, title: str, text: str) -> Iterator[DocumentBlock]:
+    results = [(match.start(), match[1], match[2]) for match in _FENCE.finditer(text)]
+    # the same number of characters: positions stay comparable, and code in fences is ignored
+    plain = _FENCE.sub(lambda match: re.sub(r"[^\n]", "x", match[0]), text)
+    results += [
+        (match.start(), "indented", textwrap.dedent(match[0].strip("\n")) + "\n")
+        for match in _INDENTED.finditer(plain)
+        if match[0].strip("\n")
     ]
-    for number, (_, info, content) in enumerate(sorted(found)):
+    for number, (_, info, content) in enumerate(sorted(results)):
         kind, _, file = info.partition(" ")
-        yield Block((document, title, number), kind, file.strip(), content)
+        yield DocumentBlock((document, title, number), kind, file.strip(), content)
 
 
-def put_into(base: str, fragment: str) -> str:
-    """A settings file with a fragment where the documents say that it belongs.
+def insert_fragment(base: str, fragment: str) -> str:
+    """Return a settings file with a fragment inserted where the documents place it.
 
-    Lines below `[[chains]]` or `[[solana_chains]]` go into the one such table of the file, in place
-    of others of the same name; those above all tables come first; all else is appended.
+    Lines below `[[chains]]` or `[[solana_chains]]` go into the one such table of the file, and
+    replace lines of the same name; those above all tables come first; all else is appended.
     """
     heads = [*_TABLE.finditer(fragment)]
-    ends = [*(one.start() for one in heads[1:]), *([len(fragment)] if heads else [])]
+    ends = [*(match.start() for match in heads[1:]), *([len(fragment)] if heads else [])]
     text = fragment[: heads[0].start() if heads else None] + base
     for head, end in zip(heads, ends, strict=True):
         lines = fragment[head.end() : end]
         if head[0] in {"[[chains]]", "[[solana_chains]]"}:
-            before, found, after = text.partition(head[0])
-            assert found, head[0]
+            before, result, after = text.partition(head[0])
+            assert result, head[0]
             for name in tomllib.loads(lines):
                 after = re.sub(rf"^{name} = .*\n", "", after, flags=re.MULTILINE)
-            text = before + found + lines.rstrip() + after
+            text = before + result + lines.rstrip() + after
         else:
             text += f"\n{head[0]}{lines}"
     return text
 
 
-def taken(settings: BaseModel, said: Any) -> None:
-    """Every value of a fragment is one that the settings have, under the very name."""
-    _taken(settings.model_dump(mode="json"), said, "")
+def check_settings_taken(settings: BaseModel, text: Any) -> None:
+    """Assert that the settings have every value of a fragment, under the same name."""
+    _check_taken(settings.model_dump(mode="json"), text, "")
 
 
-def _taken(has: Any, said: Any, place: str) -> None:
-    if isinstance(said, dict):
-        for name, value in said.items():
+def _check_taken(has: Any, text: Any, place: str) -> None:
+    if isinstance(text, dict):
+        for name, value in text.items():
             assert name in has, f"{place}.{name}"
-            _taken(has[name], value, f"{place}.{name}")
-    elif isinstance(said, list):
-        assert len(has) == len(said), place
-        for number, (one, other) in enumerate(zip(has, said, strict=True)):
-            _taken(one, other, f"{place}.{number}")
+            _check_taken(has[name], value, f"{place}.{name}")
+    elif isinstance(text, list):
+        assert len(has) == len(text), place
+        for number, (item, other) in enumerate(zip(has, text, strict=True)):
+            _check_taken(item, other, f"{place}.{number}")
     elif has == SECRET:
         pass
     elif isinstance(has, float):
-        assert has == said, place
+        assert has == text, place
     else:
-        assert str(has).lower() == str(said).lower(), place
+        assert str(has).lower() == str(text).lower(), place

@@ -1,20 +1,20 @@
-"""Endpoints that say what a test has them say, at the time of the test."""
+"""Endpoints whose answers and times the test controls."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 
-from florin_server.rails.connection.endpoints import Endpoints
-from florin_server.rails.connection.jsonrpc import JsonRpc, RpcError
-from florin_server.rails.evm.family import EvmFamily
+from florin_server.rails.connection.endpoints import FailoverRpc
+from florin_server.rails.connection.jsonrpc import JsonRpcClient, RpcError
+from florin_server.rails.evm.family import EvmNodeDialect
 from florin_server.rails.types import RailUnavailable
 
-FAMILY = EvmFamily("Test", 31337, lag_max=5)
+FAMILY = EvmNodeDialect("Test", 31337, lag_max=5)
 
 
-class Node:
-    """One endpoint: what it answers by method, and whether it answers at all."""
+class StubNode:
+    """One endpoint: its answers by method, and whether it answers at all."""
 
     def __init__(self, head=100, chain=31337, balance="0x1"):
         self.answers = {"eth_getBalance": balance, "eth_sendRawTransaction": "0xhash"}
@@ -25,35 +25,35 @@ class Node:
         self.arrived = asyncio.Event()
 
     async def send(self, payload):
-        asked = json.loads(payload)
-        many = asked if isinstance(asked, list) else [asked]
-        self.asked += [one["method"] for one in many]
+        request = json.loads(payload)
+        many = request if isinstance(request, list) else [request]
+        self.asked += [item["method"] for item in many]
         self.arrived.set()
         if self.holding is not None:
             await self.holding.wait()
         if self.fault is not None:
             raise self.fault
-        told = [self.one(one) for one in many]
-        return json.dumps(told if isinstance(asked, list) else told[0]).encode()
+        result = [self.one(item) for item in many]
+        return json.dumps(result if isinstance(request, list) else result[0]).encode()
 
-    def one(self, asked):
-        known = {"eth_chainId": hex(self.chain), "eth_blockNumber": hex(self.head)}
-        answer = {**known, **self.answers}[asked["method"]]
+    def one(self, request):
+        existing = {"eth_chainId": hex(self.chain), "eth_blockNumber": hex(self.head)}
+        answer = {**existing, **self.answers}[request["method"]]
         if isinstance(answer, RpcError):
             refusal = {"code": answer.code, "message": answer.message}
-            return {"id": asked["id"], "error": refusal}
-        return {"id": asked["id"], "result": answer}
+            return {"id": request["id"], "error": refusal}
+        return {"id": request["id"], "result": answer}
 
     async def close(self):
         pass
 
     def take(self):
-        """What it was asked since the last time."""
+        """Return the calls since the last time."""
         taken, self.asked = self.asked, []
         return taken
 
 
-class Time:
+class StubClock:
     def __init__(self):
         self.now = 1000.0
 
@@ -61,28 +61,28 @@ class Time:
         return self.now
 
 
-class Stage:
+class EndpointHarness:
     def __init__(self, *nodes, **options):
-        self.nodes, self.time = nodes, Time()
-        rpcs = {f"node{i}.example": JsonRpc(node) for i, node in enumerate(nodes)}
-        self.rpc = Endpoints(rpcs, FAMILY, now=self.time, **options)
+        self.nodes, self.time = nodes, StubClock()
+        rpcs = {f"node{i}.example": JsonRpcClient(node) for i, node in enumerate(nodes)}
+        self.rpc = FailoverRpc(rpcs, FAMILY, now=self.time, **options)
 
     async def ready(self):
-        """Every endpoint has been looked at."""
+        """Wait until every endpoint has been checked."""
         await self.rpc.batch([("eth_blockNumber", ())])
-        await self.rpc.look()
+        await self.rpc.probe_due()
         for node in self.nodes:
             node.take()
         return self
 
     async def later(self, seconds):
-        """Time passes; who is due is looked at."""
+        """Advance time, and check the endpoints that are due."""
         self.time.now += seconds
-        await self.rpc.look()
+        await self.rpc.probe_due()
 
     def problems(self):
-        return [state.problem for state in self.rpc.states()]
+        return [state.problem for state in self.rpc.list_states()]
 
 
-def lost():
+def make_lost():
     return RailUnavailable("node0.example: ClientConnectorError")

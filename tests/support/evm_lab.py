@@ -1,4 +1,4 @@
-"""What the tests of the EVM rail share: an embedded chain, wallets, and a node that lies."""
+"""Shared helpers of the EVM rail's tests: an embedded chain, wallets, and a node that lies."""
 
 from __future__ import annotations
 
@@ -12,26 +12,32 @@ from eth_account import Account
 from eth_account.signers.local import LocalAccount
 from florin_server.clock import TestClock
 from florin_server.devnet.evm import DEVNET, EvmDevChain
-from florin_server.domain.payments.payment import Action, Confirmation, Option, Payment, Status
-from florin_server.domain.settlement.chain_txs import Accepted
+from florin_server.domain.payments.payment import (
+    Action,
+    Confirmation,
+    Payment,
+    PaymentOption,
+    PaymentStatus,
+)
+from florin_server.domain.settlement.chain_txs import SettlementItem
 from florin_server.flows.payments import funding
 from florin_server.rails.connection.jsonrpc import (
     ANSWER_BYTES_MAX,
     AnswerTooLarge,
-    JsonRpc,
+    JsonRpcClient,
     LocalTransport,
-    Transport,
+    RpcTransport,
 )
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending.fees import KEY_GAS
-from florin_server.rails.evm.sending.transactions import Signer
-from florin_server.rails.evm.settings import EvmAsset, EvmChain
-from florin_server.rails.types import Payable, RailUnavailable, Signed, Split
+from florin_server.rails.evm.sending.transactions import EvmSigner
+from florin_server.rails.evm.settings import EvmAssetSettings, EvmChainSettings
+from florin_server.rails.types import PayableAsset, RailUnavailable, SignedTransaction, Split
 
 from tests.support.anvil_node import AnvilNode
 from tests.support.chainlab.profiles import GasPrices
-from tests.support.chainlab.rhythm import Rhythm
-from tests.support.chains import EvmChains, OwnChain
+from tests.support.chainlab.rhythm import BlockSealer
+from tests.support.chains import EmbeddedChains, EvmChains
 
 START_S = 1_800_000_000
 PRICE = 1_500_000
@@ -40,31 +46,31 @@ TOKEN = f"{CHAIN}/erc20:{DEVNET.token.address}"
 EURO = f"{CHAIN}/erc20:{DEVNET.euro.address}"
 MERCHANT = "0x" + "ca" * 20
 FEES = "0x" + "fe" * 20
-RELAYER = Signer(b"\x52" * 32)
+RELAYER = EvmSigner(b"\x52" * 32)
 ETHER = 10**18
-# accounts with code: each answers for itself whether it signed
+# accounts with code: each decides itself whether it signed
 ACCEPTS_ALL = "7f1626ba7e" + "00" * 28 + "60005260206000f3"
 ACCEPTS_NONE = "60206000f3"
 
 
 @dataclass
-class Meddler:
+class TamperingTransport:
     """A node between the rail and the chain whose answers can be changed by method.
 
     A change gets the params and the true answer (with `result` or `error`), and returns the answer
-    to give instead. What is in `lost` never reaches the chain, and no answer is longer than
+    to give instead. Calls in `lost_methods` never reach the chain, and no answer is longer than
     `answer_bytes_max`.
     """
 
-    inner: Transport
+    inner: RpcTransport
     changes: dict[str, Callable[[list[Any], dict[str, Any]], Any]] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
-    lost: frozenset[str] = frozenset()
+    methods: list[str] = field(default_factory=list)
+    lost_methods: frozenset[str] = frozenset()
     answer_bytes_max: int = ANSWER_BYTES_MAX
 
     async def send(self, payload: bytes) -> bytes:
         questions = json.loads(payload)
-        if isinstance(questions, dict) and questions["method"] in self.lost:
+        if isinstance(questions, dict) and questions["method"] in self.lost_methods:
             raise RailUnavailable("the question was lost")
         answer = await self.inner.send(payload)
         if len(answer) > self.answer_bytes_max:
@@ -72,32 +78,34 @@ class Meddler:
         answers = json.loads(answer)
         if isinstance(questions, dict):
             return json.dumps(self.changed(questions, answers)).encode()
-        by_id = {one["id"]: one for one in answers}
-        return json.dumps([self.changed(one, by_id[one["id"]]) for one in questions]).encode()
+        by_id = {each_answer["id"]: each_answer for each_answer in answers}
+        return json.dumps(
+            [self.changed(question, by_id[question["id"]]) for question in questions]
+        ).encode()
 
     async def close(self) -> None:
         await self.inner.close()
 
     def changed(self, question: dict[str, Any], answer: dict[str, Any]) -> Any:
-        self.asked.append(question["method"])
+        self.methods.append(question["method"])
         change = self.changes.get(question["method"])
         return answer if change is None else change(question["params"], answer)
 
 
-def refuse(code: int, message: str) -> Callable[[list[Any], dict[str, Any]], Any]:
-    """A change that refuses every call."""
+def make_refusal(code: int, message: str) -> Callable[[list[Any], dict[str, Any]], Any]:
+    """Return a change that refuses every call."""
     return lambda _, answer: {"id": answer["id"], "error": {"code": code, "message": message}}
 
 
-def reply(result: Any) -> Callable[[list[Any], dict[str, Any]], Any]:
-    """A change that gives every call the same result."""
+def make_reply(result: Any) -> Callable[[list[Any], dict[str, Any]], Any]:
+    """Return a change that gives every call the same result."""
     return lambda _, answer: {"id": answer["id"], "result": result}
 
 
-def settings(**changes: Any) -> EvmChain:
-    """The embedded chain as an operator would write it down."""
+def make_chain_settings(**changes: Any) -> EvmChainSettings:
+    """Return the embedded chain's settings as an operator would write them."""
     token = DEVNET.token
-    return EvmChain(
+    return EvmChainSettings(
         **{
             "chain_id": DEVNET.chain_id,
             "name": DEVNET.name,
@@ -106,16 +114,16 @@ def settings(**changes: Any) -> EvmChain:
             "treasury": FEES,
             "faucet": True,
             "reads": "batch",
-            "assets": (asset(token.address),),
+            "assets": (make_asset(token.address),),
         }
         | changes
     )
 
 
-def asset(address: str = DEVNET.token.address, **changes: Any) -> EvmAsset:
-    """The embedded chain's token as an operator would write it down."""
+def make_asset(address: str = DEVNET.token.address, **changes: Any) -> EvmAssetSettings:
+    """Return the embedded chain's token as an operator would write it."""
     token = DEVNET.token
-    return EvmAsset(
+    return EvmAssetSettings(
         **{
             "address": address,
             "name": token.name,
@@ -128,10 +136,10 @@ def asset(address: str = DEVNET.token.address, **changes: Any) -> EvmAsset:
     )
 
 
-def euro(**changes: Any) -> EvmAsset:
-    """The embedded chain's token without signatures of its own."""
+def make_euro_asset(**changes: Any) -> EvmAssetSettings:
+    """Return the embedded chain's token without signatures of its own."""
     token = DEVNET.euro
-    return EvmAsset(
+    return EvmAssetSettings(
         **{
             "address": token.address,
             "name": token.name,
@@ -145,25 +153,25 @@ def euro(**changes: Any) -> EvmAsset:
     )
 
 
-def buyer(number: int) -> LocalAccount:
-    """A wallet; the same for each number."""
+def make_buyer(number: int) -> LocalAccount:
+    """Return the wallet of a number; always the same one."""
     return Account.from_key(number.to_bytes(32, "big"))
 
 
-def account_of(wallet: LocalAccount | str) -> str:
-    """The canonical CAIP-10 of a wallet or address."""
+def to_account(wallet: LocalAccount | str) -> str:
+    """Return the canonical CAIP-10 of a wallet or address."""
     address = wallet if isinstance(wallet, str) else wallet.address
     return f"{CHAIN}:{address.lower()}"
 
 
-def new_payment(number: int = 1, ttl_s: int = 900) -> Payment:
-    """A payment made at the beginning of time."""
+def make_payment(number: int = 1, ttl_s: int = 900) -> Payment:
+    """Return a payment created at the epoch of the tests."""
     return Payment(
         id=f"pay_test{number:020d}",
         partner_id="partner",
         merchant_id="merchant",
         live=False,
-        status=Status.REQUIRES_ACTION,
+        status=PaymentStatus.REQUIRES_ACTION,
         version=0,
         unit="iso4217/USD",
         value=150,
@@ -177,8 +185,8 @@ def new_payment(number: int = 1, ttl_s: int = 900) -> Payment:
     )
 
 
-def signed(wallet: LocalAccount, option: Option) -> str:
-    """The output of a wallet that signs what it was asked to sign, the last of the actions."""
+def sign_option(wallet: LocalAccount, option: PaymentOption) -> str:
+    """Sign the last action of an option; return the wallet's output."""
     action = option.actions[-1]
     signer, document = json.loads(action.params_json)
     assert action.method == "eth_signTypedData_v4"
@@ -187,22 +195,24 @@ def signed(wallet: LocalAccount, option: Option) -> str:
     return json.dumps("0x" + bytes(message.signature).hex())
 
 
-def accept(payment: Payment, option: Option, *outputs: str, from_block: int = 0) -> Accepted:
-    """What the service remembers of a confirmed payment."""
+def make_settlement_item(
+    payment: Payment, option: PaymentOption, *outputs: str, from_block: int = 0
+) -> SettlementItem:
+    """Return what the service stores about a confirmed payment."""
     confirmation = Confirmation(payment.id, option.id, outputs, b"digest", payment.created_at_us)
-    return Accepted(payment, option, confirmation, from_block)
+    return SettlementItem(payment, option, confirmation, from_block)
 
 
 @dataclass
-class Lab:
+class EvmChainHarness:
     """A chain, the rail in front of it, and the means to change either."""
 
     clock: TestClock
     chain: EvmDevChain | AnvilNode
-    node: Meddler
+    node: TamperingTransport
     rail: EvmRail
-    control: JsonRpc
-    rhythm: Rhythm
+    control: JsonRpcClient
+    rhythm: BlockSealer
     prices: GasPrices
     charges_token: bool = False
 
@@ -213,79 +223,79 @@ class Lab:
         *,
         value: int = PRICE,
         fee: int = 0,
-    ) -> Option:
-        """The rail's option for a wallet."""
-        payment = payment or new_payment()
-        account = account_of(payer)
-        split = Split(account_of(MERCHANT), account_of(FEES) if fee else None, fee, settled=True)
-        means = Payable(account, TOKEN)
-        return self.rail.offers.offer(
+    ) -> PaymentOption:
+        """Return the rail's option for a wallet."""
+        payment = payment or make_payment()
+        account = to_account(payer)
+        split = Split(to_account(MERCHANT), to_account(FEES) if fee else None, fee, settled=True)
+        means = PayableAsset(account, TOKEN)
+        return self.rail.offers.build_option(
             payment, account, means, self.rail.assets[TOKEN], value, split, self.clock.now_us()
         )
 
     async def payable(
         self, payers: Sequence[str], prices: Mapping[str, int], by_hand: Collection[str] = ()
-    ) -> list[Payable]:
-        """Who can pay what, as options are made: whoever lacks something is given it."""
-        return await funding.payable(self.rail, payers, prices, by_hand)
+    ) -> list[PayableAsset]:
+        """Return the payable assets; payers that lack balance or allowance get it first."""
+        return await funding.list_payables(self.rail, payers, prices, by_hand)
 
     @property
     def key_gas(self) -> int:
-        """What somebody else's settlement gives a payment by a plain key."""
+        """Return the gas that a third party's settlement gives a payment by a plain key."""
         return KEY_GAS + self.prices.dearer_slots
 
     async def fund(self, *payers: LocalAccount | str) -> None:
-        """Lets the faucet fill accounts."""
+        """Let the faucet fund accounts."""
         prices = {TOKEN: PRICE}
-        accounts = [account_of(payer) for payer in payers]
-        found = await self.payable(accounts, prices)
-        assert {one.payer for one in found} == set(accounts)
+        accounts = [to_account(payer) for payer in payers]
+        payables = await self.payable(accounts, prices)
+        assert {payable.payer for payable in payables} == set(accounts)
 
-    async def sold(self, number: int, *, fee: int = 0) -> Accepted:
-        """A verified payment by the buyer of the same number."""
-        wallet, payment = buyer(1000 + number), new_payment(number)
+    async def create_verified_item(self, number: int, *, fee: int = 0) -> SettlementItem:
+        """Return a verified payment by the buyer of the same number."""
+        wallet, payment = make_buyer(1000 + number), make_payment(number)
         await self.fund(wallet)
         option = self.offer(wallet, payment, fee=fee)
-        item = accept(payment, option, signed(wallet, option))
+        item = make_settlement_item(payment, option, sign_option(wallet, option))
         await self.rail.verifier.verify(option, (), item.confirmation.outputs)
         return item
 
-    async def settle(self, *items: Accepted) -> Signed:
-        """Settles items in a block of their own."""
-        nonce = await self.rail.account_nonces.next_nonce(RELAYER.address)
+    async def settle(self, *items: SettlementItem) -> SignedTransaction:
+        """Settle items in a block of their own."""
+        nonce = await self.rail.account_nonces.get_next_nonce(RELAYER.address)
         transaction = await self.rail.relay.sign(RELAYER.address, nonce, items)
         await self.rail.relay.broadcast(transaction.raw)
         return transaction
 
     async def mine(self, blocks: int = 1) -> None:
-        """Seals blocks; under a profile each stands for so many that three are final."""
+        """Seal blocks; under a profile each counts for so many that three are final."""
         await self.rhythm.seal(blocks * sum(self.rhythm.parts))
 
     async def reorg(self, depth: int, *drop: str, delay: int = 0) -> None:
-        """Replaces the newest blocks, counted as `mine` does; the dropped transactions vanish.
+        """Replace the newest blocks, counted as `mine` does; the dropped transactions vanish.
 
-        All others come again in the first block after `delay` empty ones.
+        All others are mined again in the first block after `delay` empty ones.
         """
         await self.rhythm.replace(depth, list(drop), delay)
 
     async def depth_of(self, tx_hash: str) -> int:
-        """How many blocks, counted as `mine` does, have to go for a transaction to vanish."""
+        """Return how many blocks, counted as `mine` does, drop a transaction when replaced."""
         head = int(await self.control.call("eth_blockNumber"), 16)
         receipt = await self.control.call("eth_getTransactionReceipt", tx_hash)
         return self.rhythm.steps_of(head - int(receipt["blockNumber"], 16) + 1)
 
     async def pause(self) -> None:
-        """Lets transactions wait until blocks are sealed by hand."""
+        """Let transactions wait until blocks are sealed by hand."""
         await self.control.call("florin_fault", {"kind": "mining", "paused": True})
 
     async def balance(self, address: str, token: str = DEVNET.token.address) -> int:
-        """What an address holds of a token."""
+        """Return the balance of an address in a token."""
         data = "0x70a08231" + address[2:].lower().rjust(64, "0")
         call = {"to": token, "data": data}
         return int(await self.control.call("eth_call", call, "latest"), 16)
 
     async def send(self, key: bytes = DEVNET.faucet_key, **fields: Any) -> Any:
-        """Mines a transaction of the faucet, or of another key; returns its receipt."""
+        """Mine a transaction of the faucet, or of another key; return its receipt."""
         sender = Account.from_key(key).address
         nonce = await self.control.call("eth_getTransactionCount", sender, "pending")
         transaction = {
@@ -306,14 +316,14 @@ class Lab:
         return receipt
 
     async def give_gas(self, address: str, count: int) -> None:
-        """Gives an address so many ether; where fees are charged in a token, that many dollars."""
+        """Give an address so much ether, or that many dollars where fees are charged in a token."""
         if self.charges_token:
             await self.send_tokens(address, count * 10**6)
         else:
             await self.send(to=address, value=count * ETHER)
 
     async def delegate(self, wallet: LocalAccount, runtime: str) -> None:
-        """Gives a wallet's account code (EIP-7702), which answers for it from now on."""
+        """Give a wallet's account code (EIP-7702), which validates its signatures from now on."""
         nonce = await self.control.call("eth_getTransactionCount", wallet.address, "latest")
         authorization = wallet.sign_authorization(
             {
@@ -325,7 +335,7 @@ class Lab:
         await self.send(to=DEVNET.faucet, authorizationList=[authorization])
 
     async def perform(self, wallet: LocalAccount, action: Action) -> str:
-        """The output of a wallet that sends what it was asked to send; it is mined."""
+        """Send and mine an action of a wallet; return the wallet's output."""
         (call,) = json.loads(action.params_json)
         assert action.method == "eth_sendTransaction"
         assert call["from"] == wallet.address.lower()
@@ -338,12 +348,12 @@ class Lab:
         return json.dumps(receipt["transactionHash"])
 
     async def send_tokens(self, address: str, value: int) -> None:
-        """Mints to an address."""
+        """Mint tokens to an address."""
         words = address[2:].lower().rjust(64, "0") + f"{value:064x}"
         await self.send(to=DEVNET.token.address, data=bytes.fromhex("40c10f19" + words))
 
     async def deploy(self, runtime: str) -> str:
-        """Puts a contract with that code on the chain; returns its address."""
+        """Deploy a contract with that code; return its address."""
         code = bytes.fromhex(runtime)
         size = len(code).to_bytes(1, "big")
         creation = b"\x60" + size + b"\x80\x60\x0b\x60\x00\x39\x60\x00\xf3" + code
@@ -352,35 +362,35 @@ class Lab:
 
 
 async def open_lab(
-    transport: Transport | None = None,
-    more: Sequence[Signer] = (),
+    transport: RpcTransport | None = None,
+    more: Sequence[EvmSigner] = (),
     *,
     evm: EvmChains | None = None,
-    treasury: Signer | None = None,
+    treasury: EvmSigner | None = None,
     timed: bool = False,
     **changes: Any,
-) -> Lab:
-    """A fresh chain with a relayer that can pay for gas, and a started rail.
+) -> EvmChainHarness:
+    """Open a fresh chain with a relayer that can pay for gas, and a started rail.
 
-    A `timed` rail takes the lab's clock for its own.
+    A `timed` rail uses the harness's clock.
     """
     clock = TestClock(START_S * 1_000_000)
-    chains = evm or OwnChain()
+    chains = evm or EmbeddedChains()
     profile = chains.profile
     chain = await chains.node(clock)
     local = LocalTransport(chain.handle)
-    node = Meddler(transport or local)
+    node = TamperingTransport(transport or local)
     if treasury is not None:
         changes["treasury"] = treasury.address
     if profile is not None:
         changes = profile.settings | changes
     own_clock = timed or profile is not None
     now = (lambda: clock.steady_us() / 1e6) if own_clock else monotonic
-    rail = EvmRail(settings(**changes), RELAYER, node, more, treasury, now=now)
-    charges_token = isinstance(evm, OwnChain) and evm.fees is not None
-    control = JsonRpc(local)
-    rhythm, prices = Rhythm(clock, control, profile), profile.gas if profile else GasPrices()
-    lab = Lab(clock, chain, node, rail, control, rhythm, prices, charges_token)
+    rail = EvmRail(make_chain_settings(**changes), RELAYER, node, more, treasury, now=now)
+    charges_token = isinstance(evm, EmbeddedChains) and evm.fees is not None
+    control = JsonRpcClient(local)
+    rhythm, prices = BlockSealer(clock, control, profile), profile.gas if profile else GasPrices()
+    lab = EvmChainHarness(clock, chain, node, rail, control, rhythm, prices, charges_token)
     for signer in (RELAYER, *more):
         await lab.give_gas(signer.address, 100)
     await rail.start()

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.api import Refused
-from tests.support.desk import Desk, Tenant
-from tests.support.wallet import Wallet
+from tests.support.api import ApiCallError
+from tests.support.desk import PartnerTenant, ServiceHarness
+from tests.support.wallet import EvmTestWallet
 
 PRICE = 12_500_000  # 12.50 in a token of six decimals
 USD = {"unit": "iso4217/USD", "value": "1250"}
@@ -17,24 +17,24 @@ EUR = {"unit": "iso4217/EUR", "value": "1250"}
 
 
 @dataclass
-class Till:
+class EvmPos:
     """Payments of one merchant, whose money goes to an address of its own."""
 
-    desk: Desk
-    tenant: Tenant
-    wallet: Wallet = field(default_factory=Wallet)
+    desk: ServiceHarness
+    tenant: PartnerTenant
+    wallet: EvmTestWallet = field(default_factory=EvmTestWallet)
 
     async def offer(self, amount: dict[str, str]) -> tuple[str, dict[str, Any]]:
-        """A payment and the wallet's one option for it."""
-        made = await self.desk.rest.call(
+        """Create a payment; return its id and the wallet's one option for it."""
+        created = await self.desk.rest.call(
             "POST", "/v1/payments", self.tenant.headers, {"amount": amount}
         )
         accounts = [self.wallet.account]
-        (option,) = (await self.desk.rest.options(made["paymentId"], accounts))["options"]
-        return made["paymentId"], option
+        (option,) = (await self.desk.rest.options(created["paymentId"], accounts))["options"]
+        return created["paymentId"], option
 
     async def fetch(self, payment_id: str, option: dict[str, Any]) -> list[dict[str, Any]]:
-        """What the option's one build is resolved to."""
+        """Return the actions that the option's one build is resolved to."""
         (build,) = option["actions"]
         assert build["type"] == "build"
         data = build["data"]["data"]
@@ -47,7 +47,7 @@ class Till:
         return await self.desk.rest.confirm(payment_id, option["id"], outputs)
 
     async def refusal(self, payment_id: str, option: dict[str, Any], outputs: Any) -> Any:
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(ApiCallError) as caught:
             await self.confirm(payment_id, option, outputs)
         status = await self.desk.rest.status(payment_id)
         return caught.value.http, caught.value.details["reason"], status["status"]

@@ -1,4 +1,4 @@
-"""The services of `examples`, each in a process of its own, as who copies them runs them."""
+"""The services of `examples`, each in a process of its own, as users of copies run them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Self
 
-from tests.support.command import Ended
+from tests.support.command import CommandResult
 
 FOLDER = Path(__file__).parents[2] / "examples"
-# only one that hangs gets here
+# only a service that hangs reaches this
 PATIENCE_S = 120
 
 
-def example(name: str) -> ModuleType:
-    """One of them as a module, for what no process can be brought to."""
+def load_example(name: str) -> ModuleType:
+    """Load an example as a module, for states that no process can be brought to."""
     spec = importlib.util.spec_from_file_location(f"examples.{name}", FOLDER / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -28,44 +28,44 @@ def example(name: str) -> ModuleType:
     return module
 
 
-class Running:
-    """One under way, with what it has said so far."""
+class RunningExample:
+    """A running example, with its output so far."""
 
     def __init__(self, name: str, *words: str, env: dict[str, str], cwd: Path) -> None:
-        kept = {key: value for key, value in os.environ.items() if not key.startswith("FLORIN_")}
-        self.said = ""
+        stored = {key: value for key, value in os.environ.items() if not key.startswith("FLORIN_")}
+        self.output = ""
         self.process = subprocess.Popen(
             [sys.executable, str(FOLDER / f"{name}.py"), *words],
             cwd=cwd,
-            env={**kept, **env, "PYTHONUNBUFFERED": "1"},
+            env={**stored, **env, "PYTHONUNBUFFERED": "1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
 
-    def until(self, word: str) -> str:
-        """The first line from now on with a word in it."""
+    def wait_output(self, word: str) -> str:
+        """Return the first new line that contains a word."""
         assert self.process.stdout is not None
         watchdog = threading.Timer(PATIENCE_S, self.process.kill)
         watchdog.start()
         try:
             for line in self.process.stdout:
-                self.said += line
+                self.output += line
                 if word in line:
                     return line.strip()
         finally:
             watchdog.cancel()
-        raise AssertionError(f"it ended: {self.said} {self.process.communicate()}")
+        raise AssertionError(f"it ended: {self.output} {self.process.communicate()}")
 
-    def ended(self, told: str = "") -> Ended:
-        """How it ends, once it is told something."""
+    def stop(self, output: str = "") -> CommandResult:
+        """Send input to the example and return its result."""
         try:
-            out, err = self.process.communicate(told, PATIENCE_S)
+            out, err = self.process.communicate(output, PATIENCE_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise
-        return Ended(self.process.returncode, self.said + out, err)
+        return CommandResult(self.process.returncode, self.output + out, err)
 
     def __enter__(self) -> Self:
         return self
@@ -76,7 +76,9 @@ class Running:
         self.process.communicate()
 
 
-def run(name: str, *words: str, env: dict[str, str], cwd: Path, told: str = "") -> Ended:
-    """One that ends by itself."""
-    with Running(name, *words, env=env, cwd=cwd) as process:
-        return process.ended(told)
+def run_example(
+    name: str, *words: str, env: dict[str, str], cwd: Path, told: str = ""
+) -> CommandResult:
+    """Run an example to its end."""
+    with RunningExample(name, *words, env=env, cwd=cwd) as process:
+        return process.stop(told)

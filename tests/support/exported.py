@@ -1,4 +1,4 @@
-"""Stores to export: payments that went all the way, made by the store's own operations."""
+"""Stores to export, filled with complete payments by the store's own operations."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from florin_server.domain.exports.error import NotExported
+from florin_server.domain.exports.error import ExportError
 from florin_server.domain.exports.tables import TABLES
-from florin_server.domain.ids import payment_id
+from florin_server.domain.ids import generate_payment_id
 from florin_server.domain.ledger import postings
-from florin_server.domain.ledger.postings import Received
+from florin_server.domain.ledger.postings import PaymentProceeds
 from florin_server.domain.payments.payment import Payment, Refund, RefundStatus
 from florin_server.domain.payouts.payout import Payout, PayoutKind
-from florin_server.domain.sealed import Seal
-from florin_server.domain.settlement.chain_txs import TxEnd, TxState
+from florin_server.domain.sealed import Cipher
+from florin_server.domain.settlement.chain_txs import TransactionOutcome, TxState
 from florin_server.flows.exports import folder
-from florin_server.flows.exports.feeds import Origin
-from florin_server.flows.exports.formats import Format
-from florin_server.flows.exports.kept import of_store
-from florin_server.flows.exports.run import PART_ROWS, Run
+from florin_server.flows.exports.feeds import ExportOrigin
+from florin_server.flows.exports.formats import ExportFormat
+from florin_server.flows.exports.kept import create_store_origin
+from florin_server.flows.exports.run import PART_ROWS, ExportRun
 from florin_server.store.engine.query import Op, operation
-from florin_server.store.engine.reading import Reading
+from florin_server.store.engine.reading import SqliteStoreReader
 from florin_server.store.payments import payments
 from florin_server.store.payouts import payouts, refunds
 from florin_server.store.settlement import chain_txs
@@ -44,8 +44,8 @@ ORIGIN = "0123456789abcdef"
 
 
 @dataclass
-class Shop:
-    """Makes payments one after the other; `at_us` is the time, and moves with each."""
+class ExportStoreBuilder:
+    """Makes payments one after the other; `at_us` is the time, and advances with each."""
 
     epoch: int
     seed: int = 7
@@ -59,112 +59,116 @@ class Shop:
         self.count = 0
 
     @operation
-    def asked(self, value: int = 50_000_000, **changes: Any) -> Op[Payment]:
-        """A payment that waits, with two ways to pay it, one of which was fetched."""
+    def create_payment(self, value: int = 50_000_000, **changes: Any) -> Op[Payment]:
+        """Make a waiting payment with two options, one of which was fetched."""
         self.at_us += self.step_us
         self.count += 1
-        made = store_kit.payment(
-            id=payment_id(self.at_us, self.chance.randbytes),
+        payment = store_kit.make_payment(
+            id=generate_payment_id(self.at_us, self.chance.randbytes),
             merchant_id=self.merchant,
             created_at_us=self.at_us,
             updated_at_us=self.at_us,
             expires_at=self.at_us // 1_000_000 + 900,
             **changes,
         )
-        yield from payments.create(made)
-        offered = store_kit.option(
-            made, value=value, created_at_us=self.at_us + 1_000_000, fee=FEE, fee_fixed=FEE
+        yield from payments.create(payment)
+        offered = store_kit.make_option(
+            payment, value=value, created_at_us=self.at_us + 1_000_000, fee=FEE, fee_fixed=FEE
         )
         yield from payments.put_options([offered, replace(offered, id="opt_2", reference=None)])
-        yield from payments.put_issued(store_kit.issued(made, issued_at_us=self.at_us + 2_000_000))
-        return made
+        yield from payments.put_resolved_build(
+            store_kit.make_resolved_build(payment, issued_at_us=self.at_us + 2_000_000)
+        )
+        return payment
 
     @operation
-    def confirmed(self, value: int = 50_000_000, **changes: Any) -> Op[Payment]:
-        """The same, confirmed: it waits for its transaction."""
-        made = yield from self.asked(value, **changes)
-        offered = yield from payments.option(made.id, "opt_1")
-        bound = store_kit.confirmation(made, at_us=self.at_us + 3_000_000)
+    def create_confirmed(self, value: int = 50_000_000, **changes: Any) -> Op[Payment]:
+        """Make a confirmed payment that waits for its transaction."""
+        payment = yield from self.create_payment(value, **changes)
+        offered = yield from payments.find_option(payment.id, "opt_1")
+        bound = store_kit.make_confirmation(payment, at_us=self.at_us + 3_000_000)
         at = self.at_us + 3_000_000
         done = yield from payments.accept(bound, offered, 7, ("Purse", None), at, app="app_1")
         assert done is not None
         return done
 
     @operation
-    def paid(self, value: int = 50_000_000, **changes: Any) -> Op[Payment]:
-        """The same, settled: the merchant has its share, the fee is earned, gas was paid."""
-        made = yield from self.confirmed(value, **changes)
-        yield from self.settle(made, value)
-        return made
+    def create_paid(self, value: int = 50_000_000, **changes: Any) -> Op[Payment]:
+        """Make a settled payment: the merchant has its share, the fee is earned, gas was paid."""
+        payment = yield from self.create_confirmed(value, **changes)
+        yield from self.settle(payment, value)
+        return payment
 
     @operation
-    def settle(self, made: Payment, value: int) -> Op[None]:
-        """Sends the one transaction of a payment, and finds it final."""
+    def settle(self, payment: Payment, value: int) -> Op[None]:
+        """Send the one transaction of a payment, and record it as final."""
         at = self.at_us + 5_000_000
         tx_hash = f"0x{self.chance.randbytes(32).hex()}"
-        tx = store_kit.tx(made, hash=tx_hash, created_at_us=at, nonce=self.count)
+        tx = store_kit.make_chain_tx(payment, hash=tx_hash, created_at_us=at, nonce=self.count)
         claim = chain_txs.claim(tx.item_ids)
         yield from chain_txs.append(tx, self.epoch, LEASE, claim)
-        yield from chain_txs.sent({tx.id: 10 + self.count})
-        received = Received(ASSET, PAYER, value, FEE, SHOP, TREASURY, True, False, False)
-        found = replace(
-            store_kit.success(made, value),
+        yield from chain_txs.record_broadcasts({tx.id: 10 + self.count})
+        received = PaymentProceeds(ASSET, PAYER, value, FEE, SHOP, TREASURY, True, False, False)
+        outcome = replace(
+            store_kit.make_success(payment, value),
             tx_id=tx_hash,
             settled_value=value - FEE,
-            postings=postings.settled(received, made.merchant_id),
+            postings=postings.build_settlement_postings(received, payment.merchant_id),
         )
-        ended = TxEnd(
+        ended = TransactionOutcome(
             tx.id,
             TxState.FINAL,
             11 + self.count,
             f"0x{self.count:064x}" if self.hashes else "",
-            postings.spent(f"{CHAIN}:{SENDER}", COIN, 21_000 * 10**9, 0),
+            postings.build_gas_postings(f"{CHAIN}:{SENDER}", COIN, 21_000 * 10**9, 0),
         )
-        yield from chain_txs.conclude([found], [ended], at + 2_000_000)
+        yield from chain_txs.finalize([outcome], [ended], at + 2_000_000)
 
     @operation
-    def refund(self, made: Payment, value: int) -> Op[str]:
-        """Asks for a refund of a payment that succeeded."""
-        existing = yield from refunds.list_refunds(made.id)
+    def refund(self, payment: Payment, value: int) -> Op[str]:
+        """Request a refund of a payment that succeeded."""
+        existing = yield from refunds.list_refunds(payment.id)
         new = f"rfnd_{self.count:016}{len(existing)}"
         at = self.at_us + 9_000_000
         unit = f"caip19/{ASSET}"
-        asked = Refund(new, made.id, unit, value, PAYER, RefundStatus.PENDING, None, at)
-        version, ordinal = (yield from refunds.next_version(made.id)), len(existing) + 1
-        yield from refunds.create(replace(asked, version=version, ordinal=ordinal))
+        refund = Refund(new, payment.id, unit, value, PAYER, RefundStatus.PENDING, None, at)
+        version, ordinal = (yield from refunds.get_next_version(payment.id)), len(existing) + 1
+        yield from refunds.create(replace(refund, version=version, ordinal=ordinal))
         kind = PayoutKind.REFUND
-        one = Payout(new, kind, made.merchant_id, made.id, False, CHAIN, ASSET, value, PAYER, at)
-        yield from payouts.add(one)
+        payout = Payout(
+            new, kind, payment.merchant_id, payment.id, False, CHAIN, ASSET, value, PAYER, at
+        )
+        yield from payouts.add(payout)
         return new
 
 
 @operation
-def many(shop: Shop, count: int) -> Op[None]:
-    """So many payments: of ten, seven are paid, one is confirmed, two wait."""
+def make_payments(shop: ExportStoreBuilder, count: int) -> Op[None]:
+    """Make `count` payments: of ten, seven are paid, one is confirmed, two wait."""
     for number in range(count):
         if number % 10 < 7:
-            yield from shop.paid()
+            yield from shop.create_paid()
         elif number % 10 == 7:
-            yield from shop.confirmed()
+            yield from shop.create_confirmed()
         else:
-            yield from shop.asked()
+            yield from shop.create_payment()
 
 
-def decimals(unit: str) -> int | None:
-    """Six for the token, two for dollars; of the coin nobody knows."""
+def get_decimals(unit: str) -> int | None:
+    """Return six for the token, two for dollars; None for the coin, whose decimals are unknown."""
     return {"iso4217/USD": 2, ASSET: 6, f"caip19/{ASSET}": 6}.get(unit)
 
 
 @contextmanager
-def origin(
-    path: Path, seal: Seal | None = None, id_: str = ORIGIN, now_us: int = LATE_US
-) -> Iterator[Origin]:
-    """What an export of a store reads."""
-    with closing(Reading(path)) as store:
-        yield of_store(store, id_, decimals, seal or Seal(), now_us)
+def open_origin(
+    path: Path, seal: Cipher | None = None, id_: str = ORIGIN, now_us: int = LATE_US
+) -> Iterator[ExportOrigin]:
+    """Open the source that an export of a store reads."""
+    with closing(SqliteStoreReader(path)) as store:
+        yield create_store_origin(store, id_, get_decimals, seal or Cipher(), now_us)
 
 
-def export(
+def export_store(
     store: Path,
     to: Path,
     format_: str = "csv",
@@ -172,21 +176,21 @@ def export(
     since: Path | None = None,
     personal: bool = False,
     part_rows: int = PART_ROWS,
-    seal: Seal | None = None,
+    seal: Cipher | None = None,
     id_: str = ORIGIN,
 ) -> dict[str, int]:
-    """Exports a store; tells how many rows were written of each table."""
-    with origin(store, seal, id_) as found:
-        known = {*found.tables, *folder.KEPT}
-        tables = folder.named(names, known, personal=personal)
-        begun = None if since is None else folder.read(since).cursor
-        shape = folder.Shape(Format(format_), tables, personal)
-        with folder.opened(to, shape, found.id, begun) as into:
-            return Run(into, found, part_rows).all()
+    """Export a store; return the number of rows written of each table."""
+    with open_origin(store, seal, id_) as origin:
+        existing = {*origin.tables, *folder.BUYER_DATA_TABLES}
+        tables = folder.select_tables(names, existing, personal=personal)
+        begun = None if since is None else folder.read_manifest(since).cursor
+        shape = folder.ExportSpec(ExportFormat(format_), tables, personal)
+        with folder.open_folder(to, shape, origin.id, begun) as into:
+            return ExportRun(into, origin, part_rows).export_all()
 
 
-def lines(to: Path, table: str) -> list[dict[str, Any]]:
-    """The rows of an export as JSON Lines, part by part, as they stand there."""
+def read_rows(to: Path, table: str) -> list[dict[str, Any]]:
+    """Return the rows of an export as JSON Lines, part by part, in file order."""
     return [
         json.loads(line)
         for file in sorted((to / table).glob("*.jsonl"))
@@ -194,31 +198,34 @@ def lines(to: Path, table: str) -> list[dict[str, Any]]:
     ]
 
 
-def newest(rows: list[dict[str, Any]], table: str) -> list[dict[str, Any]]:
-    """Of rows with one key the last one, without the number of its part."""
+def keep_newest(rows: list[dict[str, Any]], table: str) -> list[dict[str, Any]]:
+    """Keep the last of the rows with the same key, without the number of its part."""
     key = TABLES[table].key
-    found = {tuple(row[name] for name in key): row for row in rows}
-    return [{name: row[name] for name in row if name != "part"} for row in found.values()]
+    results = {tuple(row[name] for name in key): row for row in rows}
+    return [{name: row[name] for name in row if name != "part"} for row in results.values()]
 
 
-def sums(rows: list[dict[str, Any]]) -> dict[tuple[str, str], int]:
-    """What the postings of an export come to: account and asset, debits less credits."""
-    found: dict[tuple[str, str], int] = defaultdict(int)
+def sum_postings(rows: list[dict[str, Any]]) -> dict[tuple[str, str], int]:
+    """Return debits less credits of an export's postings by account and asset."""
+    results: dict[tuple[str, str], int] = defaultdict(int)
     for row in rows:
-        found[row["debit"], row["asset"]] += int(row["amount_minor"])
-        found[row["credit"], row["asset"]] -= int(row["amount_minor"])
-    return {key: total for key, total in found.items() if total}
+        results[row["debit"], row["asset"]] += int(row["amount_minor"])
+        results[row["credit"], row["asset"]] -= int(row["amount_minor"])
+    return {key: total for key, total in results.items() if total}
 
 
-def whole(to: Path) -> dict[str, list[dict[str, Any]]]:
-    """Every table of an export, each row once, in an order that says nothing."""
-    return {name: sorted(newest(lines(to, name), name), key=str) for name in folder.read(to).parts}
+def read_tables(to: Path) -> dict[str, list[dict[str, Any]]]:
+    """Return every table of an export, each row once, in no particular order."""
+    return {
+        name: sorted(keep_newest(read_rows(to, name), name), key=str)
+        for name in folder.read_manifest(to).parts
+    }
 
 
-def refused(call: Callable[[], Any]) -> str:
-    """The sentence with which something is not exported."""
+def get_refusal(call: Callable[[], Any]) -> str:
+    """Return the sentence that refuses an export."""
     try:
         call()
-    except NotExported as error:
+    except ExportError as error:
         return str(error)
     raise AssertionError("it was exported")

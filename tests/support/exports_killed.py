@@ -1,6 +1,6 @@
-"""`python -m tests.support.exports_killed STORE TO FORMAT N`: an export that dies at its nth step.
+"""`python -m tests.support.exports_killed STORE TO FORMAT N`: an export that dies at step N.
 
-Steps are files that it opens, renames, makes or removes. It ends by itself if there are fewer.
+Steps are files that it opens, renames, makes or removes. With fewer steps it ends normally.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(step)
-    exported.export(Path(store), Path(to), format_, part_rows=40)
+    exported.export_store(Path(store), Path(to), format_, part_rows=40)
 
 
 if __name__ == "__main__":

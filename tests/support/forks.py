@@ -1,8 +1,8 @@
-"""`python -m tests.support.forks FD`: loads Florin once, then runs commands in forks of its own.
+"""`python -m tests.support.forks FD`: load Florin once, then run commands in forks.
 
-Over the socket comes a JSON object for each command, with what becomes its stdout and stderr, and
-a pipe that is told its process id and, when it has ended, its exit status. A command that itself
-runs others in forks gets the other end of the socket too.
+Over the socket comes a JSON object for each command, with its stdout and stderr, and a pipe that
+receives its process id and, at its end, its exit status. A command that itself runs others in forks
+gets the other end of the socket too.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from contextlib import suppress
 
 from florin_server.cli import main
 
-from tests.support.loaded import load
+from tests.support.loaded import load_all
 
 MESSAGE = 1 << 20
 
 
-def run(order: dict, pipes: list[int]) -> int:
-    """The command in this process, which then looks like a fresh one; its exit status."""
+def run_order(order: dict, pipes: list[int]) -> int:
+    """Run the command in this process as if it were a fresh one; return its exit status."""
     out, err, _, *orders = pipes
     try:
         opened = (os.open(os.devnull, os.O_RDONLY), out, err, *orders)
@@ -51,28 +51,28 @@ def run(order: dict, pipes: list[int]) -> int:
     return 0
 
 
-def attend(order: dict, pipes: list[int]) -> None:
-    """Forks the command's process, and tells of it until it has ended."""
+def run_in_fork(order: dict, pipes: list[int]) -> None:
+    """Fork the command's process, and report on it until it has ended."""
     child = os.fork()
     if child == 0:
         status = 70
         try:
-            status = run(order, pipes)
+            status = run_order(order, pipes)
             sys.stdout.flush()
             sys.stderr.flush()
         finally:
             os._exit(status)
-    out, err, told, *orders = pipes
-    for one in (out, err, *orders):
-        os.close(one)
+    out, err, result, *orders = pipes
+    for number in (out, err, *orders):
+        os.close(number)
     # a Ctrl-C is for the command
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.write(told, f"{child}\n".encode())
-    os.write(told, f"{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}\n".encode())
+    os.write(result, f"{child}\n".encode())
+    os.write(result, f"{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}\n".encode())
 
 
-def serve(orders: socket.socket) -> None:
-    """Runs what is ordered, each at once, until nobody can order any more."""
+def serve_orders(orders: socket.socket) -> None:
+    """Run each command at once, until no client is connected."""
     while True:
         message, pipes, _, _ = socket.recv_fds(orders, MESSAGE, 4)
         with suppress(ChildProcessError):
@@ -83,7 +83,7 @@ def serve(orders: socket.socket) -> None:
         if os.fork() == 0:
             try:
                 orders.close()
-                attend(json.loads(message), pipes)
+                run_in_fork(json.loads(message), pipes)
             finally:
                 os._exit(0)
         for pipe in pipes:
@@ -91,5 +91,5 @@ def serve(orders: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    load()
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    load_all()
+    serve_orders(socket.socket(fileno=int(sys.argv[1])))

@@ -20,11 +20,18 @@ from florin.v1 import (
     merchant_pb2_grpc,
     payment_pb2,
 )
-from florin_gateway import Gateway, GatewaySettings, HttpServer, Local, Remote, ServerSettings
+from florin_gateway import (
+    GatewaySettings,
+    HttpServer,
+    LocalBackend,
+    RemoteBackend,
+    RestGateway,
+    ServerSettings,
+)
 from florin_server.web.headers import HEADERS
 from google.rpc import error_details_pb2, status_pb2
 
-from tests.support.raw import Answer, read_answer
+from tests.support.raw import RawResponse, parse_response
 
 FINAL = {
     payment_pb2.PAYMENT_STATUS_SUCCEEDED,
@@ -39,8 +46,8 @@ SERVICES = [
 ]
 
 
-async def refuse(context: Any, code: grpc.StatusCode, http: int, name: str, **details: str):
-    """Abort as the real service does: ErrorInfo, and RetryInfo where a pause is told."""
+async def abort_call(context: Any, code: grpc.StatusCode, http: int, name: str, **details: str):
+    """Abort as the real service does: ErrorInfo, and RetryInfo where a delay is given."""
     pause = details.pop("pause_s", "")
     status = status_pb2.Status(code=code.value[0], message=name.replace("_", " ").capitalize())
     info = error_details_pb2.ErrorInfo(reason=name.upper(), domain="florin")
@@ -54,8 +61,10 @@ async def refuse(context: Any, code: grpc.StatusCode, http: int, name: str, **de
     await context.abort(code, status.message, (packed, ("pay-version", "2026-02-18")))
 
 
-class Service(gateway_pb2_grpc.GatewayServiceServicer, merchant_pb2_grpc.MerchantServiceServicer):
-    """Payments that exist once they are asked for. Ids that begin with `no` are unknown."""
+class StubPaymentService(
+    gateway_pb2_grpc.GatewayServiceServicer, merchant_pb2_grpc.MerchantServiceServicer
+):
+    """Creates payments on first request. Ids that begin with `no` are unknown."""
 
     def __init__(self) -> None:
         self.states: dict[str, tuple[int, int]] = {}
@@ -81,7 +90,7 @@ class Service(gateway_pb2_grpc.GatewayServiceServicer, merchant_pb2_grpc.Merchan
         for queue in self.watchers.get(payment_id, ()):
             queue.put_nowait(self.states[payment_id])
 
-    async def watched(self, payment_id: str, count: int = 1) -> None:
+    async def wait_watched(self, payment_id: str, count: int = 1) -> None:
         """Wait until exactly so many streams watch a payment."""
         async with asyncio.timeout(5), self.watching:
             await self.watching.wait_for(lambda: len(self.watchers.get(payment_id, ())) == count)
@@ -93,13 +102,13 @@ class Service(gateway_pb2_grpc.GatewayServiceServicer, merchant_pb2_grpc.Merchan
             answer.poll_in_ms = 1000
         return answer
 
-    async def known(self, payment_id: str, context: Any) -> None:
+    async def require_payment(self, payment_id: str, context: Any) -> None:
         if payment_id.startswith("no"):
-            await refuse(context, grpc.StatusCode.NOT_FOUND, 404, "payment_not_found")
+            await abort_call(context, grpc.StatusCode.NOT_FOUND, 404, "payment_not_found")
 
     async def GetPaymentStatus(self, request, context):
         self.note("GetPaymentStatus", request, context)
-        await self.known(request.payment_id, context)
+        await self.require_payment(request.payment_id, context)
         if request.payment_id == "slow":
             self.entered.set()
             try:
@@ -114,11 +123,11 @@ class Service(gateway_pb2_grpc.GatewayServiceServicer, merchant_pb2_grpc.Merchan
         if request.payment_id == "down":
             await context.abort(grpc.StatusCode.UNAVAILABLE, "a sentence of ours")
         if request.payment_id == "busy":
-            await refuse(
+            await abort_call(
                 context, grpc.StatusCode.RESOURCE_EXHAUSTED, 429, "rate_limited", pause_s="1.2"
             )
         if request.payment_id == "banned":
-            await refuse(
+            await abort_call(
                 context, grpc.StatusCode.PERMISSION_DENIED, 451, "sanctioned_user", index="3"
             )
         context.set_trailing_metadata((("pay-version", "2026-02-18"), ("internal", "x")))
@@ -126,7 +135,7 @@ class Service(gateway_pb2_grpc.GatewayServiceServicer, merchant_pb2_grpc.Merchan
 
     async def WatchPayment(self, request, context):
         self.note("WatchPayment", request, context)
-        await self.known(request.payment_id, context)
+        await self.require_payment(request.payment_id, context)
         # at both ends, as the real service does
         version = (("pay-version", "2026-02-18"),)
         await context.send_initial_metadata(version)
@@ -192,7 +201,7 @@ class Service(gateway_pb2_grpc.GatewayServiceServicer, merchant_pb2_grpc.Merchan
     async def ListPaymentsLegacy(self, request, context):
         self.note("ListPaymentsLegacy", request, context)
         if request.merchant_id == "none":
-            await refuse(context, grpc.StatusCode.NOT_FOUND, 404, "merchant_not_found")
+            await abort_call(context, grpc.StatusCode.NOT_FOUND, 404, "merchant_not_found")
         return listing_pb2.ListPaymentsLegacyResponse()
 
     async def GetPayment(self, request, context):
@@ -200,8 +209,8 @@ class Service(gateway_pb2_grpc.GatewayServiceServicer, merchant_pb2_grpc.Merchan
         return merchant_pb2.PaymentDetail(payment_id=request.payment_id)
 
 
-class Doorkeeper(grpc.aio.ServerInterceptor):
-    """Knows callers by any api-key, then refuses what the gateway found at fault."""
+class FaultInterceptor(grpc.aio.ServerInterceptor):
+    """Accepts any api-key, then refuses what the gateway marked as faulty."""
 
     async def intercept_service(self, continuation, handler_call_details):
         handler = await continuation(handler_call_details)
@@ -212,7 +221,7 @@ class Doorkeeper(grpc.aio.ServerInterceptor):
         async def abort(request, context):
             if "api-key" not in metadata:
                 code = grpc.StatusCode.UNAUTHENTICATED
-                await refuse(context, code, 401, "missing_auth_headers")
+                await abort_call(context, code, 401, "missing_auth_headers")
             fault = metadata["gateway-fault-bin"]
             status = status_pb2.Status.FromString(fault)
             await context.abort(
@@ -222,11 +231,11 @@ class Doorkeeper(grpc.aio.ServerInterceptor):
             )
 
         if handler.response_streaming:
-            return grpc.unary_stream_rpc_method_handler(abort, **_serialisers(handler))
-        return grpc.unary_unary_rpc_method_handler(abort, **_serialisers(handler))
+            return grpc.unary_stream_rpc_method_handler(abort, **_get_serializers(handler))
+        return grpc.unary_unary_rpc_method_handler(abort, **_get_serializers(handler))
 
 
-def _serialisers(handler) -> dict[str, Any]:
+def _get_serializers(handler) -> dict[str, Any]:
     return {
         "request_deserializer": handler.request_deserializer,
         "response_serializer": handler.response_serializer,
@@ -234,9 +243,9 @@ def _serialisers(handler) -> dict[str, Any]:
 
 
 @dataclass
-class Lab:
-    service: Service
-    gateway: Gateway
+class GatewayHarness:
+    service: StubPaymentService
+    gateway: RestGateway
     server: HttpServer
     open: list[asyncio.StreamWriter] = field(default_factory=list)
 
@@ -257,50 +266,52 @@ class Lab:
         writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + (body or b""))
         return reader, writer
 
-    async def call(self, method: str, target: str, body: Any = None, headers: Any = KEY) -> Answer:
+    async def call(
+        self, method: str, target: str, body: Any = None, headers: Any = KEY
+    ) -> RawResponse:
         """Send a request, body as JSON unless it is bytes, and read the whole answer."""
         raw = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         reader, writer = await self.send(method, target, raw, headers)
         async with asyncio.timeout(5):
-            answer = read_answer(await reader.read())
+            answer = parse_response(await reader.read())
         writer.close()
         return answer
 
 
 @asynccontextmanager
-async def lab(
+async def open_gateway(
     kind: str,
     settings: GatewaySettings | None = None,
     server_settings: ServerSettings | None = None,
     sock: socket.socket | None = None,
-) -> AsyncIterator[Lab]:
-    """The service, reached in process ("local") or over a channel ("remote")."""
-    service = Service()
+) -> AsyncIterator[GatewayHarness]:
+    """Open the service, reached in process ("local") or over a channel ("remote")."""
+    service = StubPaymentService()
     async with AsyncExitStack() as stack:
-        backend: Local | Remote
+        backend: LocalBackend | RemoteBackend
         if kind == "local":
-            backend = Local([Doorkeeper()])
-            register(service, backend)
+            backend = LocalBackend([FaultInterceptor()])
+            register_service(service, backend)
         else:
-            grpc_server = grpc.aio.server(interceptors=[Doorkeeper()])
-            register(service, grpc_server)
+            grpc_server = grpc.aio.server(interceptors=[FaultInterceptor()])
+            register_service(service, grpc_server)
             port = grpc_server.add_insecure_port("127.0.0.1:0")
             await grpc_server.start()
             stack.push_async_callback(grpc_server.stop, 0)
-            backend = Remote(f"127.0.0.1:{port}")
+            backend = RemoteBackend(f"127.0.0.1:{port}")
         stack.push_async_callback(backend.close)
         settings = replace(settings or GatewaySettings(), headers=HEADERS)
-        gateway = Gateway(backend, SERVICES, settings)
+        gateway = RestGateway(backend, SERVICES, settings)
         server = HttpServer(gateway, server_settings, sock=sock)
         await server.start()
         stack.push_async_callback(server.stop)
-        running = Lab(service, gateway, server)
+        running = GatewayHarness(service, gateway, server)
         yield running
         service.gate.set()
         for writer in running.open:
             writer.close()
 
 
-def register(service: Service, server: Any) -> None:
+def register_service(service: StubPaymentService, server: Any) -> None:
     gateway_pb2_grpc.add_GatewayServiceServicer_to_server(service, server)
     merchant_pb2_grpc.add_MerchantServiceServicer_to_server(service, server)

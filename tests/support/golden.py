@@ -1,4 +1,4 @@
-"""Golden answers: how they are compared, and what is masked in them."""
+"""Golden answers: their comparison, and the values masked in them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ GOLDEN = Path(__file__).parents[1] / "wire" / "golden"
 PROFILES = {"spec": SPEC, "no header": {}, "deployed": DEPLOYED}
 
 
-def without_hashes(text: str) -> str:
-    """A text in which hashes are placeholders; signatures are longer, and stay."""
+def mask_hashes(text: str) -> str:
+    """Return a text with placeholders for hashes; signatures are longer, and stay."""
     return re.sub(r"0x[0-9a-f]{64}(?![0-9a-f])", "<hash>", text)
 
 
-def compare(name: str, seen: Any, *, update: bool) -> None:
+def compare_golden(name: str, seen: Any, *, update: bool) -> None:
     file = GOLDEN / name
     if update:
         file.parent.mkdir(exist_ok=True)

@@ -1,11 +1,11 @@
-"""That no answer is held any more."""
+"""Waits until no answer is kept waiting."""
 
 from __future__ import annotations
 
-from tests.support.desk import Desk
-from tests.support.until import until
+from tests.support.desk import ServiceHarness
+from tests.support.until import wait_until
 
 
-async def nothing_held(desk: Desk) -> None:
-    """Returns once every held answer was given back, of which nothing tells from outside."""
-    await until(lambda: not desk.service.app.limits.held.counted)
+async def wait_no_open_responses(desk: ServiceHarness) -> None:
+    """Return once all waiting answers have been released, which no API reports."""
+    await wait_until(lambda: not desk.service.app.limits.streams.has_counted)

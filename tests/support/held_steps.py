@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from florin_server.domain.payments.payment import Payment
-from florin_server.domain.screening.blocklist import ScreeningList, address_of
+from florin_server.domain.screening.blocklist import ScreeningList, find_address
 from florin_server.store.screening import blocklists
 
-from tests.support.settler_lab import Works
+from tests.support.settler_lab import SettlementHarness
 
 
-async def put(shop: Works, *wallets) -> None:
-    """Puts a list of just these in force."""
+async def put_blocklist(shop: SettlementHarness, *wallets) -> None:
+    """Put a blocklist of just these wallets in force."""
     now_us = shop.lab.clock.now_us()
     new = ScreeningList("sdn", "ab" * 32, None, now_us, len(wallets))
-    await shop.store.write(blocklists.replace(new, [address_of(one.address) for one in wallets]))
-    await shop.app.screening.changed()
+    await shop.store.write(
+        blocklists.replace(new, [find_address(wallet.address) for wallet in wallets])
+    )
+    await shop.app.screening.publish_change()
 
 
-async def lapse(shop: Works, payment: Payment) -> Payment:
-    """The end of a payment whose authorization runs out."""
+async def let_payment_lapse(shop: SettlementHarness, payment: Payment) -> Payment:
+    """Let the authorization of a payment lapse; return the payment's last state."""
     shop.lab.clock.advance(900 + 300)
     await shop.mine(4)
     shop.lab.clock.advance(10)
-    return await shop.end(payment)
+    return await shop.run_to_end(payment)

@@ -1,4 +1,4 @@
-"""The `florin` command, whose supervisor starts again at once what a test has killed.
+"""The `florin` command, whose supervisor restarts at once what a test has killed.
 
 python -m tests.support.hurried serve --workers 2
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from florin_server.boot.processes import backoff
 from florin_server.cli.main import app
 
-backoff.FIRST_S = backoff.MOST_S = 0.05  # type: ignore[misc]
+backoff.INITIAL_S = backoff.MAX_S = 0.05  # type: ignore[misc]
 
 if __name__ == "__main__":
     app()

@@ -1,4 +1,4 @@
-"""Wallets that a test puts into a browser: scripts announce them, and the test answers."""
+"""Wallets that a test injects into a browser: scripts announce them, and the test answers."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from florin_client.wallet.evm import fields_of
+from florin_client.wallet.evm import to_transaction_fields
 from playwright.async_api import Page
 from solders.transaction import VersionedTransaction
 
-from tests.support.chain import Chain
-from tests.support.smart import Smart
-from tests.support.solana import SolanaWallet
-from tests.support.wallet import Wallet
+from tests.support.chain import ChainClient
+from tests.support.smart import ContractAccount
+from tests.support.solana import SolanaTestWallet
+from tests.support.wallet import EvmTestWallet
 
 NAME = "Test purse"
 _ICON = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'/%3E"
@@ -58,11 +58,11 @@ addEventListener("wallet-standard:app-ready", (event) => register(event.detail))
 
 
 @dataclass
-class Purse:
-    """An EVM wallet. What it is asked for is noted; `refuses` says what it answers instead."""
+class InjectedEvmWallet:
+    """An EVM wallet that records its requests; `refuses` sets an error answer."""
 
-    chain: Chain
-    wallet: Wallet | Coded = field(default_factory=Wallet)
+    chain: ChainClient
+    wallet: EvmTestWallet | ContractAccountSigner = field(default_factory=EvmTestWallet)
     number: int = 31337
     name: str = NAME
     icon: str = _ICON
@@ -72,32 +72,32 @@ class Purse:
     chain_form: Callable[[int], Any] = hex
     # the chains that it knows; None: all
     knows: set[int] | None = None
-    # how it says that it does not know one
+    # its error for an unknown chain
     unknown: tuple[Any, ...] = (4902, "Unrecognized chain")
-    # how often it still names the chain before after a switch
+    # how often it still reports the previous chain after a switch
     lag: int = 0
     added: list[dict[str, Any]] = field(default_factory=list)
-    # who signs in place of the account that it shows
-    signer: Wallet | None = None
+    # the signer that replaces the account that it shows
+    signer: EvmTestWallet | None = None
     _before: int | None = None
 
-    def _knows(self, asked: dict[str, str]) -> bool:
-        return self.knows is None or int(asked["chainId"], 16) in self.knows
+    def _knows(self, request: dict[str, str]) -> bool:
+        return self.knows is None or int(request["chainId"], 16) in self.knows
 
     async def put_into(self, page: Page) -> None:
-        """Has the page find it, from the next load on."""
+        """Make the page find it, from the next load on."""
         await page.expose_function("askedOfPurse", self._asked)
-        told = json.dumps({"name": self.name, "icon": self.icon})
-        await page.add_init_script(_EVM % told)
+        output = json.dumps({"name": self.name, "icon": self.icon})
+        await page.add_init_script(_EVM % output)
 
     async def _asked(self, text: str) -> str:
-        asked = json.loads(text)
-        method, params = asked["method"], asked.get("params", [])
+        request = json.loads(text)
+        method, params = request["method"], request.get("params", [])
         self.asked.append(method)
         if method in self.refuses:
-            return _error(*self.refuses[method])
+            return _format_error(*self.refuses[method])
         if method == "wallet_switchEthereumChain" and not self._knows(params[0]):
-            return _error(*self.unknown)
+            return _format_error(*self.unknown)
         return json.dumps({"result": await self._answer(method, params)})
 
     async def _answer(self, method: str, params: list[Any]) -> Any:
@@ -124,24 +124,24 @@ class Purse:
 
     async def _send(self, call: dict[str, str]) -> str:
         gas = int(await self.chain.ask("eth_estimateGas", call), 16)
-        sent = await self.wallet.transact(self.chain, gas=gas, **fields_of(call))
+        sent = await self.wallet.transact(self.chain, gas=gas, **to_transaction_fields(call))
         return str(sent["transactionHash"])
 
 
-def _error(code: Any, message: str, data: Any = None) -> str:
+def _format_error(code: Any, message: str, data: Any = None) -> str:
     return json.dumps({"error": {"code": code, "message": message, "data": data}})
 
 
 @dataclass
-class Coded:
-    """An account with code as a wallet has it: what is signed is for the code to accept."""
+class ContractAccountSigner:
+    """An account with code, as its wallet sees it: the code decides which signatures it accepts."""
 
     address: str
     signs: Callable[[dict[str, Any]], str]
 
     @property
     def account(self) -> str:
-        """CAIP-10."""
+        """Return the account as CAIP-10."""
         return f"eip155:31337:{self.address}"
 
     def sign(self, typed_data: dict[str, Any]) -> str:
@@ -149,43 +149,43 @@ class Coded:
 
 
 @dataclass
-class CodedPurse(Purse):
+class InjectedContractWallet(InjectedEvmWallet):
     """A wallet of an account with code.
 
-    Such accounts send what they are asked for together with something else, so that a chain knows
-    no transaction of the hash that is told.
+    Such accounts bundle the requested transaction with others, so that the chain knows no
+    transaction with the hash that they return.
     """
 
     async def _send(self, _call: dict[str, str]) -> str:
         return "0x" + "11" * 32
 
 
-def coded(account: Smart) -> Coded:
-    """An account that does not exist yet: it signs with how to create it."""
-    return Coded(account.address, account.wrap)
+def make_contract_signer(account: ContractAccount) -> ContractAccountSigner:
+    """Return a signer of an account that does not exist yet; signatures say how to create it."""
+    return ContractAccountSigner(account.address, account.wrap)
 
 
 @dataclass
-class SolanaPurse:
-    """A Solana wallet; `refuses` is what it says instead of a signed transaction.
+class InjectedSolanaWallet:
+    """A Solana wallet; `refuses` is its answer instead of a signed transaction.
 
-    `delay` is what happens before it answers.
+    `delay` runs before it answers.
     """
 
-    wallet: SolanaWallet = field(default_factory=SolanaWallet)
+    wallet: SolanaTestWallet = field(default_factory=SolanaTestWallet)
     refuses: str = ""
     delay: Callable[[], Awaitable[Any]] | None = None
 
     async def put_into(self, page: Page) -> None:
-        """Has the page find it, from the next load on."""
+        """Make the page find it, from the next load on."""
         await page.expose_function("askedOfPurse", self._asked)
-        told = json.dumps({"name": NAME, "icon": _ICON})
-        await page.add_init_script(_SOLANA % (json.dumps(self.wallet.address), told))
+        output = json.dumps({"name": NAME, "icon": _ICON})
+        await page.add_init_script(_SOLANA % (json.dumps(self.wallet.address), output))
 
     async def _asked(self, text: str) -> str:
         if self.refuses:
             return json.dumps({"error": self.refuses})
         if self.delay is not None:
             await self.delay()
-        asked = VersionedTransaction.from_bytes(base64.b64decode(text))
-        return json.dumps({"result": self.wallet.sign(asked)})
+        versioned_transaction = VersionedTransaction.from_bytes(base64.b64decode(text))
+        return json.dumps({"result": self.wallet.sign(versioned_transaction)})

@@ -1,4 +1,4 @@
-"""A run of pytest that a test makes: plugins are given tests, and tell what became of them."""
+"""A run of pytest inside a test: plugins are given tests, and report their results."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 
-def run(folder: Path, source: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """Runs one file of tests; of plugins only those that the options name are there."""
+def run_pytest(folder: Path, source: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run one file of tests, with only the plugins that the options name."""
     (folder / "test_it.py").write_text(source)
     command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider"]
     return subprocess.run(

@@ -1,4 +1,4 @@
-"""The operator of a running service."""
+"""Operator of a running service."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Any
 
 import grpc
 from florin.v1 import operator_pb2_grpc
-from florin_server.boot.service import Service
+from florin_server.boot.service import FlorinService
 from google.protobuf.message import Message
 
-from tests.support.api import refused
+from tests.support.api import to_api_call_error
 
 
-class Operator:
+class OperatorStub:
     def __init__(self, channel: grpc.aio.Channel, token: str) -> None:
         self._stub = operator_pb2_grpc.OperatorServiceStub(channel)
         self._metadata = (("authorization", f"Bearer {token}"),)
 
-    async def ask(self, method: str, request: Message) -> Any:
-        """The answer; Refused, as REST would tell it, if there is none."""
+    async def call(self, method: str, request: Message) -> Any:
+        """Return the answer; on an error, raise the refusal that REST would return."""
         try:
             return await getattr(self._stub, method)(request, metadata=self._metadata, timeout=30)
         except grpc.aio.AioRpcError as error:
-            raise refused(error) from error
+            raise to_api_call_error(error) from error
 
 
 @asynccontextmanager
-async def operator_of(service: Service) -> AsyncIterator[Operator]:
+async def open_operator(service: FlorinService) -> AsyncIterator[OperatorStub]:
     async with grpc.aio.insecure_channel(service.grpc.operator_target) as channel:
-        yield Operator(channel, service.secrets.operator_token)
+        yield OperatorStub(channel, service.secrets.operator_token)

@@ -1,7 +1,7 @@
-"""Libraries that wallets are made of, in Node: installed from npm when they are first needed.
+"""Libraries that wallets are made of, in Node: installed from npm when first needed.
 
-Their versions are pinned by the lock file in javascript_npm. Without Node tests that need them are
-skipped, and say so; in CI (`CI=true`) they fail instead.
+Their versions are pinned by the lock file in javascript_npm. Without Node, tests that need them are
+skipped with a reason; in CI (`CI=true`) they fail instead.
 """
 
 from __future__ import annotations
@@ -18,23 +18,25 @@ from typing import Any
 import pytest
 
 from tests.support import npm
-from tests.support.until import until
+from tests.support.until import wait_until
 
-_WANTED = Path(__file__).with_name("javascript_npm")
+_NPM_FOLDER = Path(__file__).with_name("javascript_npm")
 _HOME = npm.BUILD / "javascript"
 
 
-def install() -> None:
-    """Puts the libraries where scripts find them; ends the test where that cannot be."""
-    if (fault := npm.install(_WANTED, _HOME)) is not None:
+def install_libraries() -> None:
+    """Install the libraries where scripts find them; on failure, skip the test or fail it in CI."""
+    if (fault := npm.install(_NPM_FOLDER, _HOME)) is not None:
         missing = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
         missing(f"NOT TESTED with JavaScript: {fault}")
 
 
 @asynccontextmanager
-async def serving(script: str, port: int, **env: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A module that listens at a port of 127.0.0.1, once it does."""
-    await asyncio.to_thread(install)
+async def serve_script(
+    script: str, port: int, **env: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run a module that listens at a port of 127.0.0.1; yield once it does."""
+    await asyncio.to_thread(install_libraries)
     process = await asyncio.create_subprocess_exec(
         *("node", "--input-type=module", "--eval", script),
         cwd=_HOME,
@@ -52,7 +54,7 @@ async def serving(script: str, port: int, **env: str) -> AsyncIterator[asyncio.s
         return True
 
     try:
-        await until(listens, patience_s=60)
+        await wait_until(listens, patience_s=60)
         yield process
     finally:
         if process.returncode is None:
@@ -60,13 +62,13 @@ async def serving(script: str, port: int, **env: str) -> AsyncIterator[asyncio.s
         await process.communicate()
 
 
-def run(script: str, given: Any) -> Any:
-    """What a module prints as JSON that is given JSON on its standard input."""
-    install()
+def run_script(script: str, value: Any) -> Any:
+    """Run a module with JSON on its standard input; return the JSON that it prints."""
+    install_libraries()
     done = subprocess.run(
         ["node", "--input-type=module", "--eval", script],
         cwd=_HOME,
-        input=json.dumps(given),
+        input=json.dumps(value),
         capture_output=True,
         text=True,
         timeout=60,

@@ -1,4 +1,4 @@
-"""Processes that share limits over one store, each with what is its own, and clocks that stand."""
+"""Processes that share limits over one store, each with its own clock, which is stopped."""
 
 from __future__ import annotations
 
@@ -9,37 +9,39 @@ from pathlib import Path
 
 from florin_server.clock import TestClock
 from florin_server.config import LimitSettings
-from florin_server.domain.errors import FlorinError
-from florin_server.flows.limits.limits import Limits
-from florin_server.flows.limits.sharing import Sharing
+from florin_server.domain.errors import ApiError
+from florin_server.flows.limits.limits import ServiceLimits
+from florin_server.flows.limits.sharing import LimitSync
 from florin_server.meters import Meters
-from florin_server.store.engine.store import Fault, Store
+from florin_server.store.engine.store import FaultHook, Store
 
 from tests.support import postgres
-from tests.support.store_kit import NOW_US, opened
+from tests.support.store_kit import NOW_US, open_engine_store
 
 SECRET = b"a secret of the installation"
 
 
 @dataclass
-class Process:
-    """One process, which nobody beats for: tests say when it exchanges."""
+class LimitProcess:
+    """One process without a heartbeat: tests decide when it exchanges."""
 
-    limits: Limits
-    sharing: Sharing
+    limits: ServiceLimits
+    sharing: LimitSync
     clock: TestClock
     store: Store
     meters: Meters
 
-    def takes(self, calls: int, key: str = "key_1") -> int:
-        """How many of so many calls of a key were let through."""
-        return sum(quota.admitted for _ in range(calls) if (quota := self.limits.key(key)))
+    def count_allowed(self, calls: int, key: str = "key_1") -> int:
+        """Return how many of `calls` calls of a key were admitted."""
+        return sum(
+            quota.is_admitted for _ in range(calls) if (quota := self.limits.count_key_call(key))
+        )
 
-    def fails(self, address: str) -> bool:
-        """True if one more failed credential of an address is too many."""
+    def is_blocked_after_failure(self, address: str) -> bool:
+        """Return True if one more failed credential of an address exceeds the limit."""
         try:
-            self.limits.failed(f"ipv4:{address}:1")
-        except FlorinError:
+            self.limits.count_failure(f"ipv4:{address}:1")
+        except ApiError:
             return True
         return False
 
@@ -48,42 +50,44 @@ class Process:
 
 
 @asynccontextmanager
-async def processes(
+async def open_processes(
     engine: str,
     folder: Path,
     count: int = 2,
     *,
     ahead_s: float = 0,
-    fault: Fault | None = None,
+    fault: FaultHook | None = None,
     **limits: int,
-) -> AsyncIterator[list[Process]]:
-    """So many, who know of each other; on SQLite they have one store object.
+) -> AsyncIterator[list[LimitProcess]]:
+    """Open `count` processes that know each other; on SQLite they share one store object.
 
-    The clock of each is that much ahead of the one before.
+    Each clock is `ahead_s` ahead of the one before.
     """
     async with AsyncExitStack() as stack:
         stores = [
-            await stack.enter_async_context(opened(engine, folder, fault=fault))
+            await stack.enter_async_context(open_engine_store(engine, folder, fault_hook=fault))
             for _ in range(1 if engine == postgres.SQLITE else count)
         ]
-        found = [
-            process(stores[number % len(stores)], f"process {number}", number * ahead_s, **limits)
+        processes = [
+            make_process(
+                stores[number % len(stores)], f"process {number}", number * ahead_s, **limits
+            )
             for number in range(count)
         ]
         for _ in range(2):
-            for one in found:
-                await one.exchange()
-        yield found
+            for process in processes:
+                await process.exchange()
+        yield processes
 
 
-def process(store: Store, name: str, ahead_s: float = 0, **chosen: int) -> Process:
+def make_process(store: Store, name: str, ahead_s: float = 0, **chosen: int) -> LimitProcess:
     clock, meters = TestClock(NOW_US), Meters()
     clock.advance(ahead_s)
-    limits = Limits(LimitSettings(**chosen), clock, meters)
-    sharing = Sharing(limits, store, clock, meters, secret=SECRET, process=name)
-    return Process(limits, sharing, clock, store, meters)
+    limits = ServiceLimits(LimitSettings(**chosen), clock, meters)
+    sharing = LimitSync(limits, store, clock, meters, secret=SECRET, process_id=name)
+    return LimitProcess(limits, sharing, clock, store, meters)
 
 
-def advance(found: list[Process], seconds: float) -> None:
-    for one in found:
-        one.clock.advance(seconds)
+def advance_clocks(processes: list[LimitProcess], seconds: float) -> None:
+    for process in processes:
+        process.clock.advance(seconds)

@@ -1,4 +1,4 @@
-"""Florin with all that it imports only when it is needed, for processes that fork."""
+"""Florin with all modules that it otherwise imports on demand, for processes that fork."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import florin_server
 from florin_server.boot import memory
 from florin_server.store.engine.query import Statement
 
-# whole packages that a service or a command imports when it first needs them
-OTHERS = ("aiohttp.web", "eth_account", "uvicorn.lifespan.off")
+# whole packages that a service or a command imports on demand
+LAZY_MODULES = ("aiohttp.web", "eth_account", "uvicorn.lifespan.off")
 
 
-def load() -> None:
-    """Imports all of it, compiles its statements, and keeps the collector of forks off it."""
+def load_all() -> None:
+    """Import all modules, compile their statements, and keep the forks' collector off them."""
     for package in (florin_gateway, florin_server):
-        for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-            # those of migrations are no modules: a tool runs them
-            if ".migrations" not in found.name:
-                importlib.import_module(found.name)
-    for name in OTHERS:
+        for module_info in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+            # migrations are no modules: a tool runs them
+            if ".migrations" not in module_info.name:
+                importlib.import_module(module_info.name)
+    for name in LAZY_MODULES:
         importlib.import_module(name)
     for module in list(sys.modules.values()):
         for value in vars(module).values():
             if isinstance(value, Statement):
                 # compiled here, once
                 value.sqlite  # noqa: B018
-    memory.keep()
+    memory.freeze_startup_objects()

@@ -1,4 +1,4 @@
-"""Stores of other schemas, and what an upgrade leaves to do."""
+"""Stores of other schemas, and the work that an upgrade leaves."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool, StaticPool
 
 
-def moved(path, revision: str, *, down: bool = False) -> None:
-    """Brings a file to a revision."""
+def migrate_file(path, revision: str, *, down: bool = False) -> None:
+    """Migrate a file to a revision."""
     engine = create_engine(f"sqlite:///{path}")
     with engine.begin() as connection:
         (command.downgrade if down else command.upgrade)(config(connection), revision)
@@ -21,15 +21,15 @@ def moved(path, revision: str, *, down: bool = False) -> None:
 
 
 async def upgrade_finished(store: Store) -> None:
-    """Fills in what processes of older releases left out, none of which is alive."""
-    assert await store.write(older_releases.release(alone=store.exclusive))
+    """Fill in what processes of older releases omitted; none of them is alive."""
+    assert await store.write(older_releases.release(alone=store.is_exclusive))
     while await store.write(older_releases.fill_page()):
         pass
     assert not await store.read(older_releases.is_pending())
 
 
 async def move_database(dsn: str, revision: str, *, down: bool = False) -> None:
-    """Bring a database to a revision, which nobody works on."""
+    """Migrate a database that no process uses to a revision."""
     engine = create_async_engine(
         "postgresql+asyncpg://", async_creator=lambda: asyncpg.connect(dsn), poolclass=NullPool
     )
@@ -40,7 +40,7 @@ async def move_database(dsn: str, revision: str, *, down: bool = False) -> None:
 
 
 def statements_between(first: str, last: str) -> list[str]:
-    """Return the statements that bring an empty file from one revision to another, a line each."""
+    """Return the statements that migrate an empty file between two revisions, a line each."""
     statements: list[str] = []
     engine = create_engine("sqlite://", poolclass=StaticPool)
     with engine.begin() as connection:
@@ -48,4 +48,4 @@ def statements_between(first: str, last: str) -> list[str]:
         listen(engine, statements.append)
         command.upgrade(config(connection), last)
     engine.dispose()
-    return [" ".join(one.split()) for one in statements]
+    return [" ".join(statement.split()) for statement in statements]

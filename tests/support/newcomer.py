@@ -1,4 +1,4 @@
-"""A newcomer: a fresh clone of this tree, a bash in it, and what is typed there."""
+"""A newcomer: a fresh clone of this tree, a bash in it, and the commands typed there."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ import pytest
 from tests.support.documents import ROOT
 
 PATIENCE_S = 120
-# what is installed as it is in the folder
+# packages that are installed in place
 ROOTS = ("client/gen", "client", "server", "gateway")
 
 
 @dataclass
-class Shell:
-    """A bash that goes on from block to block; what one says and complains of is told apart."""
+class NewcomerShell:
+    """A bash that keeps its state from block to block, with stdout apart from stderr."""
 
     process: asyncio.subprocess.Process
     folder: Path
@@ -34,14 +34,16 @@ class Shell:
     count: int = 0
 
     async def run(self, script: str) -> str:
-        """What a script prints; no command of it fails."""
-        status, out, err = await self.told(f"set -E -o pipefail\n{FAILED}\n{script}\ntrap - ERR\n")
+        """Run a script in which no command may fail; return its output."""
+        status, out, err = await self.run_with_output(
+            f"set -E -o pipefail\n{FAILURE_TRAP}\n{script}\ntrap - ERR\n"
+        )
         assert status == 0, f"{script}\n{out}\n{err}"
         assert "failed: " not in err, f"{script}\n{out}\n{err}"
         return out
 
-    async def told(self, script: str) -> tuple[int, str, str]:
-        """The status of the last command, and everything that was said."""
+    async def run_with_output(self, script: str) -> tuple[int, str, str]:
+        """Return the status of the last command, the output and the errors."""
         self.count += 1
         file = self.folder.parent / f"block-{self.count}.sh"
         file.write_text(script)
@@ -50,29 +52,29 @@ class Shell:
         assert self.process.stdout is not None
         # no command may read what is to be typed next
         self.process.stdin.write(f". {file} < /dev/null; printf '\\n%s\\0' $?\n".encode())
-        said = await asyncio.wait_for(self.process.stdout.readuntil(b"\0"), PATIENCE_S)
-        out, _, status = said.decode().removesuffix("\0").rpartition("\n")
+        text = await asyncio.wait_for(self.process.stdout.readuntil(b"\0"), PATIENCE_S)
+        out, _, status = text.decode().removesuffix("\0").rpartition("\n")
         return int(status), out, self.errors.read_text()
 
     async def value(self, name: str) -> str:
         return (await self.run(f"printf %s ${name}")).strip()
 
 
-# the command that fails says so, also where the next one succeeds
-FAILED = "trap 'echo \"failed: $BASH_COMMAND\" >&2' ERR"
+# report the command that fails, also where the next one succeeds
+FAILURE_TRAP = "trap 'echo \"failed: $BASH_COMMAND\" >&2' ERR"
 
 
 @dataclass
-class Walk:
-    """A newcomer on the way."""
+class NewcomerWalk:
+    """A newcomer who follows the documents."""
 
     folder: Path
     env: dict[str, str]
-    shell: Shell
+    shell: NewcomerShell
     session: aiohttp.ClientSession
-    upright: list[asyncio.subprocess.Process] = field(default_factory=list)
-    # what runs in terminals of its own, at which port, and the secret that one of them has shown
-    beside: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
+    services: list[asyncio.subprocess.Process] = field(default_factory=list)
+    # commands in terminals of their own, their port, and the secret that one of them has shown
+    terminals: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
     port: int | None = None
     secret: str = ""
 
@@ -89,13 +91,13 @@ class Walk:
 
 
 @asynccontextmanager
-async def setting_out(tmp_path: Path, *, fresh: bool = False) -> AsyncIterator[Walk]:
-    """Somebody in a fresh clone, with nothing else than what is told here.
+async def start_walk(tmp_path: Path, *, fresh: bool = False) -> AsyncIterator[NewcomerWalk]:
+    """Start a newcomer in a fresh clone, with only the environment given here.
 
-    A `fresh` one has what is committed, and nothing is installed in it.
+    A `fresh` clone has only what is committed, with nothing installed.
     """
     folder = tmp_path / "florin-pay"
-    (cloned if fresh else clone)(folder)
+    (clone_committed if fresh else clone_working_tree)(folder)
     clean = {name: value for name, value in os.environ.items() if not name.startswith("FLORIN_")}
     own = {
         "HOME": str(tmp_path / "home"),
@@ -103,7 +105,7 @@ async def setting_out(tmp_path: Path, *, fresh: bool = False) -> AsyncIterator[W
         "FLORIN_GRPC_PORT": "0",
     }
     if not fresh:
-        own["PYTHONPATH"] = ":".join(str(folder / one) for one in ROOTS)
+        own["PYTHONPATH"] = ":".join(str(folder / text) for text in ROOTS)
     env = clean | own
     (tmp_path / "home").mkdir()
     errors = tmp_path / "errors"
@@ -118,24 +120,24 @@ async def setting_out(tmp_path: Path, *, fresh: bool = False) -> AsyncIterator[W
         )
         file.close()
     async with aiohttp.ClientSession() as session:
-        made = Walk(folder, env, Shell(bash, folder, errors), session)
+        walk = NewcomerWalk(folder, env, NewcomerShell(bash, folder, errors), session)
         try:
-            yield made
+            yield walk
         finally:
             assert bash.stdin is not None
             bash.stdin.close()
             await bash.wait()
-            for one in (*made.beside.values(), *made.upright):
-                await ended(one)
+            for process in (*walk.terminals.values(), *walk.services):
+                await interrupt(process)
 
 
-def cloned(folder: Path) -> None:
-    """What was committed, as git hands it out."""
+def clone_committed(folder: Path) -> None:
+    """Clone what is committed."""
     subprocess.run(("git", "clone", "--quiet", str(ROOT), str(folder)), check=True)
 
 
-def clone(folder: Path) -> None:
-    """What a clone of this tree would hold, with what is not committed yet, after `make setup`."""
+def clone_working_tree(folder: Path) -> None:
+    """Copy the working tree, with uncommitted files, as after `make setup`."""
     if not (ROOT / ".git").exists():
         pytest.skip("not a checkout")
     listed = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
@@ -145,19 +147,21 @@ def clone(folder: Path) -> None:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, folder / name)
     (folder / ".venv").mkdir()
-    for one in ("bin", "lib", "pyvenv.cfg"):
-        (folder / ".venv" / one).symlink_to(Path(sys.prefix) / one)
-    for one in (".run", ".dev"):
+    for text in ("bin", "lib", "pyvenv.cfg"):
+        (folder / ".venv" / text).symlink_to(Path(sys.prefix) / text)
+    for text in (".run", ".dev"):
         # newer than what it is made from
-        (folder / ".venv" / one).touch()
+        (folder / ".venv" / text).touch()
 
 
-async def begun(walk: Walk, name: str, script: str) -> None:
-    """A terminal of its own, for what goes on beside the walk; its name in `beside`."""
-    walk.beside[name] = await _typed(walk, script)
+async def start_terminal(walk: NewcomerWalk, name: str, script: str) -> None:
+    """Start a script in a terminal of its own, beside the walk; keep it in `beside` by name."""
+    walk.terminals[name] = await _start_typed(walk, script)
 
 
-async def _typed(walk: Walk, script: str, answer: str = "") -> asyncio.subprocess.Process:
+async def _start_typed(
+    walk: NewcomerWalk, script: str, answer: str = ""
+) -> asyncio.subprocess.Process:
     process = await asyncio.create_subprocess_exec(
         *("bash", "-euo", "pipefail", "-c", script),
         cwd=walk.folder,
@@ -174,31 +178,31 @@ async def _typed(walk: Walk, script: str, answer: str = "") -> asyncio.subproces
 
 
 @asynccontextmanager
-async def typed(walk: Walk, script: str, *, answer: str = "") -> AsyncIterator[Any]:
-    """A shell of its own, with an operator in front of it."""
-    process = await _typed(walk, script, answer)
+async def run_typed(walk: NewcomerWalk, script: str, *, answer: str = "") -> AsyncIterator[Any]:
+    """Run a script in a shell of its own that the operator watches."""
+    process = await _start_typed(walk, script, answer)
     try:
         yield process
     finally:
-        await ended(process)
+        await interrupt(process)
 
 
-async def until(
+async def wait_output(
     process: asyncio.subprocess.Process, word: str, patience_s: float = PATIENCE_S
 ) -> str:
-    """What it says up to a word; AssertionError if it ends before."""
-    said = ""
+    """Return the output up to a word; AssertionError if it ends before."""
+    text = ""
     assert process.stdout is not None
     async with asyncio.timeout(patience_s):
-        while word not in said:
+        while word not in text:
             line = await process.stdout.readline()
-            assert line, f"it ended:\n{said}"
-            said += line.decode()
-    return said
+            assert line, f"it ended:\n{text}"
+            text += line.decode()
+    return text
 
 
-async def ended(process: asyncio.subprocess.Process) -> None:
-    """Ctrl-C, as a terminal tells it to all who run there."""
+async def interrupt(process: asyncio.subprocess.Process) -> None:
+    """Send Ctrl-C, as a terminal does, to all processes there."""
     if process.returncode is None:
         os.killpg(process.pid, signal.SIGINT)
         await asyncio.wait_for(process.communicate(), PATIENCE_S)

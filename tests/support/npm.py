@@ -1,4 +1,4 @@
-"""Programs for tests that npm brings: installed into `build` once, at locked versions."""
+"""Programs for tests that npm provides: installed into `build` once, at locked versions."""
 
 from __future__ import annotations
 
@@ -16,39 +16,42 @@ _MANIFESTS = ("package.json", "package-lock.json")
 _CPUS = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-def foundry(tool: str) -> str:
-    """The package with one of Foundry's programs for this machine."""
+def get_foundry_package(tool: str) -> str:
+    """Return the package with one of Foundry's programs for this machine."""
     system, cpu = platform.system().lower(), platform.machine()
     return f"@foundry-rs/{tool}-{system}-{_CPUS.get(cpu, cpu)}"
 
 
-def has(wanted: Path, package: str) -> bool:
-    """True if the manifests in a folder name a package."""
-    lock = json.loads((wanted / _MANIFESTS[1]).read_text())
+def has_package(path: Path, package: str) -> bool:
+    """Return True if the manifests in a folder name a package."""
+    lock = json.loads((path / _MANIFESTS[1]).read_text())
     return f"node_modules/{package}" in lock["packages"]
 
 
-def install(wanted: Path, home: Path) -> str | None:
-    """Puts what the manifests in a folder name below `home`, unless it is there; why not."""
-    manifests = [(wanted / name).read_bytes() for name in _MANIFESTS]
+def install(path: Path, home: Path) -> str | None:
+    """Install a folder's manifests below `home` unless installed; return why it failed, if so."""
+    manifests = [(path / name).read_bytes() for name in _MANIFESTS]
     home.parent.mkdir(parents=True, exist_ok=True)
     with home.with_name(f"{home.name}.lock").open("w") as lock:
         # processes that start together install it once
         fcntl.flock(lock, fcntl.LOCK_EX)
-        kept = [home / name for name in _MANIFESTS]
-        if all(one.exists() for one in kept) and [one.read_bytes() for one in kept] == manifests:
+        paths = [home / name for name in _MANIFESTS]
+        if (
+            all(each_path.exists() for each_path in paths)
+            and [each_path.read_bytes() for each_path in paths] == manifests
+        ):
             return None
-        return _install(wanted, home)
+        return _install(path, home)
 
 
-def _install(wanted: Path, home: Path) -> str | None:
-    """Puts all of it into a folder, or nothing; why not."""
+def _install(path: Path, home: Path) -> str | None:
+    """Install all of it into a folder, or nothing; return why it failed, if so."""
     npm = shutil.which("npm")
     if npm is None or shutil.which("node") is None:
         return "there is no Node here"
     with tempfile.TemporaryDirectory(dir=home.parent, prefix=f"{home.name}-") as folder:
         for name in _MANIFESTS:
-            shutil.copy(wanted / name, folder)
+            shutil.copy(path / name, folder)
         command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
         try:
             done = subprocess.run(

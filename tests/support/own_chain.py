@@ -1,20 +1,23 @@
-"""The settings of a chain that a test serves itself, with the tokens that the embedded one has."""
+"""The settings of a chain that a test serves itself, with the tokens of the embedded one."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from florin_server.devnet.genesis import DEVNET
-from florin_server.rails.evm.settings import EvmAsset, EvmChain
+from florin_server.rails.evm.settings import EvmAssetSettings, EvmChainSettings
 
 CHAIN_ID = 31338
 CHAIN = f"eip155:{CHAIN_ID}"
 
 
-def own_chain(*urls: str, **more: Any) -> EvmChain:
-    """One that is reached there, and takes test dollars; `more` settings come before these."""
+def make_own_chain(*urls: str, **more: Any) -> EvmChainSettings:
+    """Return a chain with these node URLs that takes test dollars.
+
+    `more` settings come before these.
+    """
     token = DEVNET.token
-    dollar = EvmAsset(
+    dollar = EvmAssetSettings(
         address=token.address,
         name=token.name,
         symbol=token.symbol,
@@ -22,7 +25,7 @@ def own_chain(*urls: str, **more: Any) -> EvmChain:
         peg=token.peg,
         domain_version=token.version,
     )
-    known = {
+    existing = {
         "chain_id": CHAIN_ID,
         "name": "Own",
         "poll_ms": 20,
@@ -30,4 +33,4 @@ def own_chain(*urls: str, **more: Any) -> EvmChain:
         "treasury": "0x" + "fe" * 20,
         "assets": (dollar,),
     }
-    return EvmChain(rpc_url=list(urls), **known | more)
+    return EvmChainSettings(rpc_url=list(urls), **existing | more)

@@ -1,4 +1,4 @@
-"""What pages say, read without a browser."""
+"""Texts of pages, read without a browser."""
 
 from __future__ import annotations
 
@@ -6,25 +6,27 @@ import json
 import re
 from html.parser import HTMLParser
 
-NASTY = """<script>alert(1)</script> & "Söhne" <img src=x onerror='alert(2)'>"""
+HOSTILE_TEXT = """<script>alert(1)</script> & "Söhne" <img src=x onerror='alert(2)'>"""
 
 
-def headers_of(answer) -> dict[str, str]:
+def get_headers(answer) -> dict[str, str]:
     return {name.lower(): value for name, value in answer.headers.items()}
 
 
-def text_of(page: str) -> str:
-    """What a reader sees."""
+def get_text(page: str) -> str:
+    """Return the text that a reader sees."""
     body = page[page.index("<body") :]
     return " ".join(re.sub(r"<[^>]*>", " ", body).split())
 
 
 # ends a text, an attribute in either quotes, a tag, a script, a style and a comment
-HOSTILE = """</script></style>--><script>alert(1)</script>"'&amp;<b onclick='x'>{{ 7 * 7 }}${x}"""
+HOSTILE_MARKUP = (
+    """</script></style>--><script>alert(1)</script>"'&amp;<b onclick='x'>{{ 7 * 7 }}${x}"""
+)
 
 
-class Seen(HTMLParser):
-    """A page as a browser takes it: tags with the names of their attributes, and all texts."""
+class ParsedPage(HTMLParser):
+    """A page as a browser parses it: tags with the names of their attributes, and all texts."""
 
     def __init__(self, page: bytes) -> None:
         super().__init__()
@@ -38,9 +40,12 @@ class Seen(HTMLParser):
         self.texts += [value or "" for _, value in attrs]
 
     def handle_data(self, data):
-        # what scripts are given is JSON in which no tag can end
+        # scripts get JSON in which no tag can end
         self.texts.append(str(json.loads(data)) if data.startswith('{"') else data)
 
     def times(self, text: str) -> int:
-        """How often it is there, also in the JSON that a wallet or a script is told."""
-        return sum(one.replace('\\"', '"').replace("\\'", "'").count(text) for one in self.texts)
+        """Count a text's occurrences, also in the JSON that a wallet or a script is given."""
+        return sum(
+            each_text.replace('\\"', '"').replace("\\'", "'").count(text)
+            for each_text in self.texts
+        )

@@ -1,4 +1,4 @@
-"""A payout worker on a real store and an embedded chain, which works only when a test lets it."""
+"""A payout worker on a real store and an embedded chain, stepped by the test."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from florin_server.boot.app import app_of, core_of
+from florin_server.boot.app import build_app, build_core
 from florin_server.config import Settings
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.payments.payment import Refund, RefundStatus
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
-from florin_server.domain.settlement.chain_txs import ChainTx, Posting
+from florin_server.domain.settlement.chain_txs import ChainTx, LedgerPosting
 from florin_server.flows.app import App, Core
 from florin_server.flows.operator import executors
-from florin_server.rails.evm.sending.payouts import TRANSFERRED
-from florin_server.rails.evm.sending.transactions import Signer
+from florin_server.rails.evm.sending.payouts import TRANSFER_TOPIC
+from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.store.engine.opening import open_store
 from florin_server.store.engine.query import operation
 from florin_server.store.engine.store import Store
@@ -31,11 +31,11 @@ from florin_server.workers.payouts.pay_out import PayoutWorker
 
 from tests.support import postgres
 from tests.support.chains import EvmChains
-from tests.support.evm_lab import CHAIN, TOKEN, Lab, account_of, open_lab
-from tests.support.turns import turned
+from tests.support.evm_lab import CHAIN, TOKEN, EvmChainHarness, open_lab, to_account
+from tests.support.turns import wait_turn
 
 TREASURY_KEY = b"\x74" * 32
-TREASURY = Signer(TREASURY_KEY)
+TREASURY = EvmSigner(TREASURY_KEY)
 SHOP = "mrch_shop"
 BUYER = "0x" + "b0" * 20
 FLOAT = 1_000_000
@@ -44,56 +44,56 @@ TURNS_MAX = 60
 _numbers = itertools.count(1)
 
 
-class Stepped(PayoutWorker):
-    """Rests after each turn until it is let go."""
+class SteppedPayoutWorker(PayoutWorker):
+    """Waits after each turn until the test releases it."""
 
     def __init__(self, app: Core, rail, owner: str) -> None:
         super().__init__(app, rail, rail.payouts, owner)
         self.may_turn = asyncio.Semaphore(0)
-        self.turned = asyncio.Event()
+        self.turn_done = asyncio.Event()
 
-    async def _rest(self) -> None:
-        self.turned.set()
+    async def _wait(self) -> None:
+        self.turn_done.set()
         await self.may_turn.acquire()
 
     async def rest(self) -> None:
-        """Rests as that of a service does."""
-        await super()._rest()
+        """Wait as a service's worker does."""
+        await super()._wait()
 
 
 @dataclass
-class Office:
-    """Everything between a payout that is asked for and its end.
+class PayoutHarness:
+    """The path from a requested payout to its end.
 
-    `lab.node` stands between worker and chain.
+    `lab.node` is between worker and chain.
     """
 
     folder: Path
-    lab: Lab
+    lab: EvmChainHarness
     settings: dict[str, Any]
     store: Store = field(init=False)
     app: App = field(init=False)
-    worker: Stepped = field(init=False)
+    worker: SteppedPayoutWorker = field(init=False)
     task: asyncio.Task[None] = field(init=False)
 
     async def start(self) -> None:
         async with contextlib.AsyncExitStack() as stack:
-            self.store = await open_store(postgres.place(self.folder))
+            self.store = await open_store(postgres.get_store_location(self.folder))
             stack.push_async_callback(self.store.close)
             await postgres.let_leases_lapse(self.folder)
             chosen = Settings(home=self.folder, **self.settings)
-            core = core_of(chosen, self.store, self.lab.clock, [self.lab.rail])
+            core = build_core(chosen, self.store, self.lab.clock, [self.lab.rail])
             # there is no book keeper here
-            core.chains[CHAIN].books_begun = True
-            self.worker = Stepped(core, self.lab.rail, os.urandom(4).hex())
-            self.app = app_of(core, payouts=[self.worker])
+            core.chains[CHAIN].has_opening_balances = True
+            self.worker = SteppedPayoutWorker(core, self.lab.rail, os.urandom(4).hex())
+            self.app = build_app(core, payouts=[self.worker])
             self.task = asyncio.create_task(self.worker.run())
-            await turned(self.worker.turned, self.task)
-            # who stops the office closes it
+            await wait_turn(self.worker.turn_done, self.task)
+            # the code that stops the harness closes it
             stack.pop_all()
 
     async def stop(self) -> None:
-        """Closes the store also if the worker died, which it then tells of."""
+        """Close the store even if the worker died; then raise the worker's error."""
         self.task.cancel()
         try:
             with contextlib.suppress(asyncio.CancelledError):
@@ -102,37 +102,37 @@ class Office:
             await self.store.close()
 
     async def restart(self) -> None:
-        """Another process takes over; what was not written down is forgotten."""
+        """Continue in another process; unwritten state is lost."""
         await self.stop()
         await self.start()
 
     async def remember(self) -> None:
-        """Keeps a copy of the store, as a standby that lags has it."""
+        """Keep a copy of the store, as a standby that lags has it."""
         await self.stop()
-        postgres.keep(self.folder)
+        postgres.keep_copy(self.folder)
         await self.start()
 
     async def forget(self) -> None:
-        """Goes on with the copy: the store lost what came since, and the chain did not."""
+        """Continue with the copy: the store lost later changes, and the chain did not."""
         await self.stop()
-        postgres.put_back(self.folder)
+        postgres.restore_copy(self.folder)
         await self.start()
 
     async def turn(self, times: int = 1) -> None:
-        """Lets the worker go once around."""
+        """Run so many turns of the worker."""
         for _ in range(times):
-            self.worker.turned.clear()
+            self.worker.turn_done.clear()
             self.worker.may_turn.release()
-            await turned(self.worker.turned, self.task)
+            await wait_turn(self.worker.turn_done, self.task)
 
     async def mine(self, blocks: int = 1) -> None:
-        """Seals blocks, each seen by the worker; under a profile those of its steps."""
+        """Seal blocks, each seen by the worker; under a profile those of its steps."""
         for part in blocks * self.lab.rhythm.parts:
             await self.lab.rhythm.seal(part)
             await self.turn()
 
     async def mine_until(self, look: Callable[[], Awaitable[bool]]) -> None:
-        """Seals blocks until something is so."""
+        """Seal blocks until a condition holds."""
         for _ in range(TURNS_MAX):
             if await look():
                 return
@@ -141,10 +141,10 @@ class Office:
 
     # payouts
 
-    async def asked(self, value: int = 150, **changes: Any) -> Payout:
-        """A refund that was asked for, or another payout."""
+    async def create_payout(self, value: int = 150, **changes: Any) -> Payout:
+        """Request a refund, or another payout."""
         number = next(_numbers)
-        made = {
+        created = {
             "id": f"rfnd_{number:017}",
             "kind": PayoutKind.REFUND,
             "merchant_id": SHOP,
@@ -153,64 +153,73 @@ class Office:
             "chain_id": CHAIN,
             "asset": TOKEN,
             "value": value,
-            "account": account_of(BUYER),
+            "account": to_account(BUYER),
             "created_at_us": self.lab.clock.now_us(),
         }
-        payout = Payout(**{**made, **changes})
-        await self.store.write(ask_payout(payout))
+        payout = Payout(**{**created, **changes})
+        await self.store.write(create_payout(payout))
         return payout
 
-    async def owe(self, value: int, asset: str = TOKEN, merchant: str = SHOP) -> None:
-        """Money came in for a merchant."""
-        came = Posting(f"wallet:{self.lab.rail.treasury}", f"merchant:{merchant}", asset, value)
+    async def book_owed(self, value: int, asset: str = TOKEN, merchant: str = SHOP) -> None:
+        """Book money that came in for a merchant."""
+        came = LedgerPosting(
+            f"wallet:{self.lab.rail.treasury}", f"merchant:{merchant}", asset, value
+        )
         key = f"settle:{next(_numbers)}"
         await self.store.write(ledger.post(key, "settle", None, None, (came,), 0))
 
-    async def now(self, payout: Payout) -> Payout:
-        """How a payout stands."""
-        found = await self.store.read(payouts.get(payout.id))
-        assert found is not None
-        return found
+    async def get_payout(self, payout: Payout) -> Payout:
+        """Return the current state of a payout."""
+        found_payout = await self.store.read(payouts.find(payout.id))
+        assert found_payout is not None
+        return found_payout
 
     async def refund(self, payout: Payout) -> Refund:
-        """The refund that a payout pays."""
-        found = await self.store.read(refunds.find_refund(payout.id))
-        assert found is not None
-        return found
+        """Return the refund that a payout pays."""
+        refund = await self.store.read(refunds.find_refund(payout.id))
+        assert refund is not None
+        return refund
 
     async def transactions(self) -> list[ChainTx]:
-        """What is signed and neither final nor replaced."""
-        return await self.store.read(chain_txs.open_txs(CHAIN, TREASURY.address))
+        """Return the transactions that are signed and neither final nor replaced."""
+        return await self.store.read(chain_txs.list_open(CHAIN, TREASURY.address))
 
-    async def done(self, payout: Payout) -> Payout:
-        """Seals blocks until the payout is done; checks the books."""
+    async def wait_done(self, payout: Payout) -> Payout:
+        """Seal blocks until the payout is done; check the books."""
         for _ in range(TURNS_MAX):
-            found = await self.now(payout)
-            if found.status is PayoutStatus.DONE:
-                await self.books()
-                return found
+            found_payout = await self.get_payout(payout)
+            if found_payout.status is PayoutStatus.DONE:
+                await self.check_books()
+                return found_payout
             await self.mine()
-        raise AssertionError(f"{await self.now(payout)} is not done: {self.worker.health()}")
+        raise AssertionError(f"{await self.get_payout(payout)} is not done: {self.worker.health()}")
 
-    async def books(self) -> None:
+    async def check_books(self) -> None:
         assert await self.store.read(ledger.check()) == []
         assert await self.store.read(payouts.check()) == []
 
     async def transfers(self, to: str = BUYER) -> list[int]:
-        """What the treasury has sent to an address, as the chain tells it."""
-        topics = [TRANSFERRED, *("0x" + one[2:].rjust(64, "0") for one in (TREASURY.address, to))]
-        wanted = {"fromBlock": "0x0", "toBlock": "latest", "topics": topics}
-        logs = await self.lab.control.call("eth_getLogs", wanted)
+        """Return what the treasury has sent to an address, read from the chain."""
+        topics = [
+            TRANSFER_TOPIC,
+            *("0x" + text[2:].rjust(64, "0") for text in (TREASURY.address, to)),
+        ]
+        expected = {"fromBlock": "0x0", "toBlock": "latest", "topics": topics}
+        logs = await self.lab.control.call("eth_getLogs", expected)
         return [int(log["data"], 16) for log in logs]
 
-    def behind(self) -> str:
-        """Why the store is known to lack something; empty if it is not."""
+    def get_lag_reason(self) -> str:
+        """Return why the store is known to lack data; empty if it is complete."""
         name = ConditionName.STORE_BEHIND
-        (found,) = [one.reason for one in self.worker.health().conditions if one.name is name]
-        return found
+        (result,) = [
+            condition.reason
+            for condition in self.worker.health().conditions
+            if condition.name is name
+        ]
+        return result
 
     async def resume(self) -> None:
-        """The operator lets the treasury's key send again."""
+        """Resume the treasury's key, as the operator does."""
         await executors.resume(self.app, self.worker.sender.account)
 
     async def fault(self, **what: object) -> None:
@@ -218,11 +227,11 @@ class Office:
 
 
 @operation
-def ask_payout(payout: Payout):
-    """Part of a write: asks for a payout, and for the refund that it pays."""
+def create_payout(payout: Payout):
+    """Within a write, request a payout, and the refund that it pays."""
     if payout.kind is PayoutKind.REFUND:
         unit = f"caip19/{payout.asset}"
-        asked = Refund(
+        refund = Refund(
             payout.id,
             payout.payment_id or "",
             unit,
@@ -232,28 +241,36 @@ def ask_payout(payout: Payout):
             None,
             payout.created_at_us,
         )
-        yield from refunds.create(asked)
+        yield from refunds.create(refund)
     yield from payouts.add(payout)
 
 
 @contextlib.asynccontextmanager
-async def office(
+async def open_payout_harness(
     folder: Path,
     *,
     evm: EvmChains | None = None,
     chain: dict[str, Any] | None = None,
     **settings: Any,
-) -> AsyncIterator[Office]:
+) -> AsyncIterator[PayoutHarness]:
     async with contextlib.AsyncExitStack() as stack:
         lab = await open_lab(evm=evm, treasury=TREASURY, **(chain or {}))
         stack.push_async_callback(lab.chain.close)
         stack.push_async_callback(lab.rail.close)
         await lab.give_gas(TREASURY.address, 1)
         await lab.send_tokens(TREASURY.address, FLOAT)
-        running = Office(folder, lab, settings)
+        running = PayoutHarness(folder, lab, settings)
         await running.start()
         stack.push_async_callback(running.stop)
         yield running
 
 
-__all__ = ["BUYER", "FLOAT", "SHOP", "TREASURY", "TREASURY_KEY", "Office", "office"]
+__all__ = [
+    "BUYER",
+    "FLOAT",
+    "SHOP",
+    "TREASURY",
+    "TREASURY_KEY",
+    "PayoutHarness",
+    "open_payout_harness",
+]

@@ -1,4 +1,4 @@
-"""A shop that is paid, refunded and paid out on an EVM chain."""
+"""A merchant that is paid, refunded and paid out on an EVM chain."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from florin_server.store.accounts import destinations
 from florin_server.store.ledger import ledger
 from florin_server.store.payouts import payouts
 
-from tests.support.desk import Desk, Tenant
-from tests.support.until import until
-from tests.support.wallet import Wallet
+from tests.support.desk import PartnerTenant, ServiceHarness
+from tests.support.until import wait_until
+from tests.support.wallet import EvmTestWallet
 
 CHAIN = f"eip155:{DEVNET.chain_id}"
 DOLLAR, EURO = DEVNET.token.address, DEVNET.euro.address
@@ -27,66 +27,68 @@ WEI = 5 * 10**15  # 12.50 at 2500.00
 
 
 @dataclass
-class Shop:
-    desk: Desk
-    tenant: Tenant
+class PayoutMerchant:
+    service: ServiceHarness
+    tenant: PartnerTenant
 
-    async def wants(self, asset: str, address: str) -> None:
-        """Has its own destination for an asset from now on."""
+    async def set_destination(self, asset: str, address: str) -> None:
+        """Set the merchant's own destination for an asset."""
         place = Destination(
-            f"crypto_{self.desk.service.app.randbytes(8).hex()}",
+            f"crypto_{self.service.service.app.randbytes(8).hex()}",
             self.tenant.merchant.id,
             f"{CHAIN}/{asset}",
             f"{CHAIN}:{address}",
         )
-        await self.desk.service.app.store.write(destinations.put_destination(place))
+        await self.service.service.app.store.write(destinations.put_destination(place))
 
-    async def sold(self, wallet: Wallet, amount: dict[str, str]) -> str:
-        """A payment that succeeded."""
-        desk, body = self.desk, {"amount": amount}
-        made = await desk.rest.call("POST", "/v1/payments", self.tenant.headers, body)
-        payment_id: str = made["paymentId"]
+    async def create_paid_payment(self, wallet: EvmTestWallet, amount: dict[str, str]) -> str:
+        """Return the id of a payment that succeeded."""
+        desk, body = self.service, {"amount": amount}
+        created = await desk.rest.call("POST", "/v1/payments", self.tenant.headers, body)
+        payment_id: str = created["paymentId"]
         (option,) = (await desk.rest.options(payment_id, [wallet.account]))["options"]
         actions = option["actions"]
         if actions[0]["type"] == "build":
             data = actions[0]["data"]["data"]
             actions = (await desk.rest.fetch(payment_id, option["id"], data))["actions"]
         await desk.rest.confirm(payment_id, option["id"], await wallet.perform(desk.chain, actions))
-        assert (await desk.final(payment_id))["status"] == "succeeded"
+        assert (await desk.wait_final(payment_id))["status"] == "succeeded"
         return payment_id
 
     async def ask(self, payment_id: str) -> dict[str, Any]:
         body = {"paymentId": payment_id}
-        return await self.desk.rest.call("POST", "/v1/refunds", self.tenant.headers, body)
+        return await self.service.rest.call("POST", "/v1/refunds", self.tenant.headers, body)
 
     async def refund(self, payment_id: str) -> dict[str, Any]:
-        """The refund of a payment, paid out."""
+        """Refund a payment; return the refund once it is paid out."""
         answer = await self.ask(payment_id)
         assert answer["status"] == "pending"
-        refund = await self.desk.refunded(payment_id, self.tenant.headers)
+        refund = await self.service.wait_refunded(payment_id, self.tenant.headers)
         assert (refund["refundId"], refund["status"]) == (answer["refundId"], "succeeded")
         return refund
 
-    async def told(self, payment_id: str) -> dict[str, Any]:
+    async def get_detail(self, payment_id: str) -> dict[str, Any]:
         path = f"/v1/payments/{payment_id}"
-        return (await self.desk.rest.call("GET", path, self.tenant.headers))["refund"]
+        return (await self.service.rest.call("GET", path, self.tenant.headers))["refund"]
 
-    async def owed(self, asset: str) -> int:
+    async def get_owed(self, asset: str) -> int:
         account = f"merchant:{self.tenant.merchant.id}"
-        return -await self.desk.service.app.store.read(ledger.balance(account, f"{CHAIN}/{asset}"))
+        return -await self.service.service.app.store.read(
+            ledger.get_balance(account, f"{CHAIN}/{asset}")
+        )
 
-    async def problem(self, payout_id: str) -> str:
-        """Why a payout waits, once it was tried."""
-        found: str = await until(lambda: self._problem(payout_id))
-        return found
+    async def wait_problem(self, payout_id: str) -> str:
+        """Return why a payout waits, once it was tried."""
+        result: str = await wait_until(lambda: self._problem(payout_id))
+        return result
 
     async def _problem(self, payout_id: str) -> str:
-        found = await self.desk.service.app.store.read(payouts.get(payout_id))
-        assert found is not None
-        return found.problem or ""
+        payout = await self.service.service.app.store.read(payouts.find(payout_id))
+        assert payout is not None
+        return payout.problem or ""
 
 
-async def filled(desk: Desk, wallet: Wallet) -> None:
-    """What the faucet gives is not mistaken for a refund."""
+async def wait_faucet_booked(desk: ServiceHarness, wallet: EvmTestWallet) -> None:
+    """Return once the faucet's gifts are booked, so that they are not mistaken for a refund."""
     tokens = [token.address for token in DEVNET.tokens]
     await desk.chain.ask("florin_faucet", {"accounts": [wallet.address], "tokens": tokens})

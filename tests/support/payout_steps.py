@@ -1,4 +1,4 @@
-"""Receivers that like some payments and not others, and what of payouts can be lost."""
+"""Receivers that accept only some transfers, and payout steps whose results can be lost."""
 
 from __future__ import annotations
 
@@ -10,35 +10,39 @@ from typing import Any
 from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
 
 from tests.support.evm_lab import CHAIN
-from tests.support.payout_lab import Office
+from tests.support.payout_lab import PayoutHarness
 
 COIN = f"{CHAIN}/slip44:60"
 SEND = "eth_sendRawTransaction"
 RECEIPT = "eth_getTransactionReceipt"
-# takes coin until somebody calls it with data
+# accepts coin until it is called with data
 MOODY = "36600b5760005460125700" + "5b600160005500" + "5b600080fd"
 
 
-async def waits(desk: Office, payout: Any) -> str:
-    """Why a payout is not on its way."""
-    found = await desk.now(payout)
-    assert (found.status, found.tx_id, found.completed_at_us) == (PayoutStatus.WAITING, None, None)
-    if found.kind is PayoutKind.REFUND:
+async def get_waiting_reason(desk: PayoutHarness, payout: Any) -> str:
+    """Return why a payout waits."""
+    found_payout = await desk.get_payout(payout)
+    assert (found_payout.status, found_payout.tx_id, found_payout.completed_at_us) == (
+        PayoutStatus.WAITING,
+        None,
+        None,
+    )
+    if found_payout.kind is PayoutKind.REFUND:
         refund = await desk.refund(payout)
         assert (refund.status, refund.tx_id) == ("pending", None)
-    return found.problem or ""
+    return found_payout.problem or ""
 
 
-async def rings(desk: Office, payout_id: str, work: Awaitable[Any]) -> bool:
-    """Whether those who follow a payout are told that it may have changed."""
+async def is_notified(desk: PayoutHarness, payout_id: str, work: Awaitable[Any]) -> bool:
+    """Return whether followers of a payout are notified of a possible change."""
     count = itertools.count()
 
     async def read() -> int:
         return next(count)
 
-    told = aiter(desk.app.payouts.follow(payout_id, read, lambda _: False))
-    await anext(told)
-    following = asyncio.ensure_future(anext(told))
+    result = aiter(desk.app.payout_feed.follow(payout_id, read, lambda _: False))
+    await anext(result)
+    following = asyncio.ensure_future(anext(result))
     await asyncio.sleep(0)
     await work
     await asyncio.sleep(0)
@@ -49,8 +53,8 @@ async def rings(desk: Office, payout_id: str, work: Awaitable[Any]) -> bool:
     return rang
 
 
-async def send_first(desk: Office, to: str, fees: dict[str, Any]) -> None:
-    """A call of somebody else's that is mined before all that wait."""
+async def send_transaction_first(desk: PayoutHarness, to: str, fees: dict[str, Any]) -> None:
+    """Send a third party's call that is mined before all that wait."""
     from eth_account import Account
     from florin_server.devnet.evm import DEVNET
 
@@ -60,8 +64,8 @@ async def send_first(desk: Office, to: str, fees: dict[str, Any]) -> None:
     await desk.lab.control.call(SEND, "0x" + bytes(raw).hex())
 
 
-def with_logs(change):
-    """A change of the logs in receipts."""
+def change_logs(change):
+    """Return a change of the logs in receipts."""
 
     def changed(_params: Any, answer: dict[str, Any]) -> dict[str, Any]:
         result = answer["result"]

@@ -1,7 +1,7 @@
-"""Faults that are injected into what workers ask: operations of the store and calls of rails.
+"""Faults that are injected into the calls of workers: store operations and calls of rails.
 
-A point is what one worker asks, as it is met while a story runs. A fault is an error that no worker
-expects. It is raised for a number of passes in a row, or for as long as it is armed for whatever
+A point is a call of one worker that is passed while a test runs. A fault is an error that no worker
+expects. It is raised for a number of passes in a row, or, while it is armed, for every pass that
 names an item.
 """
 
@@ -16,47 +16,48 @@ from typing import Any, cast
 
 from florin_server.boot import service, workers
 from florin_server.flows.app import Core
-from florin_server.rails import provisioning, roles
 from florin_server.store.engine.query import Operation
 from florin_server.store.engine.store import Store
 
+from tests.support.rail_roles import list_role_methods
+
 WORKER: ContextVar[str] = ContextVar("worker", default="")
-# what keeps the quarantine itself has tests of its own
-_OWN = "quarantine.items."
-# asked by whichever worker comes first
-_ANYBODYS = {"payouts.covered.settle_covered", "screening.blocklists.lists"}
+# the quarantine's own operations have separate tests
+_QUARANTINE_PREFIX = "quarantine.items."
+# called by whichever worker comes first
+_SHARED_OPERATIONS = {"payouts.covered.settle_covered", "screening.blocklists.list_blocklists"}
 
 
 _PLAIN = frozenset({str, int, bool, bytes, float, type(None)})
 _SEQUENCES = frozenset({list, tuple, set, frozenset})
 
 
-class Injected(Exception):
+class InjectedError(Exception):
     """An error that no worker expects."""
 
 
 @dataclass
-class Fault:
-    """What fails at a point: `times` passes in a row, or with `names` all that name an item."""
+class InjectedFault:
+    """A fault at a point: for `times` passes, or with `names` for all passes that name an item."""
 
     point: str
     times: int = 1
     names: Collection[str] = ()
     hits: int = 0
 
-    def meets(self, args: object) -> bool:
+    def is_hit(self, args: object) -> bool:
         """Return whether a pass with these arguments fails."""
         if self.names:
-            return any(text in self.names for text in texts_of(args))
+            return any(text in self.names for text in list_texts(args))
         return self.hits < self.times
 
 
-class Injector:
-    """Knows the points that were passed, and raises at those that are armed.
+class FaultInjector:
+    """Records the points that were passed, and raises at those that are armed.
 
     `naming` are the points that were passed with a name out of `watched`. `parts` are operations
-    that were passed as a part of another one, which fail with it. `hits` tells how often each
-    point failed since faults were armed last.
+    that were passed as a part of another one, and fail with it. `hits` counts how often each point
+    failed since faults were last armed.
     """
 
     def __init__(self) -> None:
@@ -65,43 +66,45 @@ class Injector:
         self.naming: set[str] = set()
         self.watched: Collection[str] = ()
         self.hits: dict[str, int] = {}
-        self._faults: dict[str, Fault] = {}
+        self._faults: dict[str, InjectedFault] = {}
 
-    def arm(self, *faults: Fault) -> None:
-        """Fail at the points of faults from now on, and nowhere else."""
+    def arm(self, *faults: InjectedFault) -> None:
+        """Fail at the points of these faults from now on, and nowhere else."""
         self._faults, self.hits = {fault.point: fault for fault in faults}, {}
 
     def disarm(self) -> None:
-        """Fail no more."""
+        """Stop failing."""
         self._faults = {}
 
-    def passing(self, name: str, args: object) -> None:
-        """Count a point that is passed; raise Injected if it is armed."""
+    def record_pass(self, name: str, args: object) -> None:
+        """Count a point that is passed; raise InjectedError if it is armed."""
         worker = WORKER.get()
         if not worker:
             return
-        point = f"{'any' if name in _ANYBODYS else worker}: {name}"
+        point = f"{'any' if name in _SHARED_OPERATIONS else worker}: {name}"
         self.points[point] = self.points.get(point, 0) + 1
         if not self._faults:
             self._learn(point, args)
         fault = self._faults.get(point)
-        if fault is not None and fault.meets(args):
+        if fault is not None and fault.is_hit(args):
             fault.hits += 1
             self.hits[point] = fault.hits
-            raise Injected(f"injected at {point}")
+            raise InjectedError(f"injected at {point}")
 
     def _learn(self, point: str, args: object) -> None:
-        """Note what a point has for its arguments."""
-        found = list(_values(args))
-        self.parts.update(name_of(one) for one in found if isinstance(one, Operation))
-        if self.watched and any(one in self.watched for one in found):
+        """Record the operations and watched names in a point's arguments."""
+        results = list(_list_values(args))
+        self.parts.update(
+            get_operation_name(item) for item in results if isinstance(item, Operation)
+        )
+        if self.watched and any(item in self.watched for item in results):
             self.naming.add(point)
 
 
-def inject(monkeypatch: Any) -> Injector:
-    """Watch what workers of services that start from now on ask of stores and rails."""
-    injector = Injector()
-    supervised, core_of = workers.supervise, service.core_of
+def install_injector(monkeypatch: Any) -> FaultInjector:
+    """Watch the store operations and rail calls of workers in services that start from now on."""
+    injector = FaultInjector()
+    supervised, core_of = workers.supervise, service.build_core
 
     def core_with_watched_rails(*args: Any, **kwargs: Any) -> Core:
         core = core_of(*args, **kwargs)
@@ -109,88 +112,70 @@ def inject(monkeypatch: Any) -> Injector:
         return core
 
     async def supervise(core: Any, name: str, work: Any) -> None:
-        # of a chain only its kind
+        # of a chain's worker only the kind
         WORKER.set(name.partition(":")[0])
         await supervised(core, name, work)
 
     monkeypatch.setattr(workers, "supervise", supervise)
-    monkeypatch.setattr(service, "core_of", core_with_watched_rails)
+    monkeypatch.setattr(service, "build_core", core_with_watched_rails)
     for kind in (Store, *Store.__subclasses__()):
-        for method in ("write", "read", "survey"):
+        for method in ("write", "read", "scan"):
             if method in vars(kind) and not getattr(
                 vars(kind)[method], "__isabstractmethod__", False
             ):
-                monkeypatch.setattr(kind, method, _asking(injector, vars(kind)[method]))
+                monkeypatch.setattr(kind, method, _wrap_store_method(injector, vars(kind)[method]))
     return injector
 
 
-def _inject_rails(monkeypatch: Any, injector: Injector, app: Core) -> None:
-    """Watch every role of every rail; classes that are watched already stay as they are."""
-    for kind, _, name in rail_methods(app):
+def _inject_rails(monkeypatch: Any, injector: FaultInjector, app: Core) -> None:
+    """Watch every role of every rail; classes that are watched already are left as they are."""
+    for kind, _, name in list_rail_methods(app):
         if not hasattr(vars(kind)[name], "is_watched"):
             point = f"rail.{kind.__name__}.{name}"
-            monkeypatch.setattr(kind, name, _calling(injector, point, vars(kind)[name]))
+            monkeypatch.setattr(kind, name, _wrap_rail_method(injector, point, vars(kind)[name]))
 
 
-def rail_methods(app: Core) -> Iterator[tuple[type, str, str]]:
+def list_rail_methods(app: Core) -> Iterator[tuple[type, str, str]]:
     """Yield the class, the rail's member and the method of every role of every rail, each once."""
     done: set[tuple[type, str]] = set()
     for rail in app.rails.values():
-        for role, methods in _roles():
+        for role, methods in list_role_methods():
             subject = getattr(rail, role, None)
             for name in methods if subject is not None else ():
-                kind = next((one for one in type(subject).__mro__ if name in vars(one)), None)
+                if name == "wait_for_block":
+                    # has no item to quarantine: its worker is restarted
+                    continue
+                kind = next((item for item in type(subject).__mro__ if name in vars(item)), None)
                 if kind is not None and (kind, name) not in done:
                     done.add((kind, name))
                     yield kind, role, name
 
 
-def _roles() -> Iterator[tuple[str, list[str]]]:
-    """Yield each role by the name of a rail's member, with its public methods."""
-    by_name = {
-        name: kind
-        for module in (roles, provisioning)
-        for name, kind in inspect.getmembers(module, inspect.isclass)
-        if kind.__module__ == module.__name__ and getattr(kind, "_is_protocol", False)
-    }
-    members = {"DirectSettlement": "direct"}
-    for name, kind in by_name.items():
-        methods = [
-            method
-            for method, value in vars(kind).items()
-            if inspect.isfunction(value) and not method.startswith("_")
-        ]
-        # who waits for a block has nothing to set aside: its worker is started again
-        yield members.get(name, _snake(name)), [one for one in methods if one != "wait_for_block"]
-
-
-def _snake(name: str) -> str:
-    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
-
-
-def name_of(op: Operation[Any]) -> str:
+def get_operation_name(op: Operation[Any]) -> str:
     """Return the name of an operation, with its module."""
     module = op.steps.__module__.removeprefix("florin_server.")
     return f"{module.removeprefix('store.')}.{op.steps.__name__}"
 
 
-def _asking(injector: Injector, method: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_store_method(injector: FaultInjector, method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     async def asked(self: Store, op: Operation[Any]) -> Any:
-        name = name_of(op)
-        if not name.startswith(_OWN):
-            injector.passing(name, _arguments(op))
+        name = get_operation_name(op)
+        if not name.startswith(_QUARANTINE_PREFIX):
+            injector.record_pass(name, _get_arguments(op))
         return await method(self, op)
 
     return asked
 
 
-def _calling(injector: Injector, point: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_rail_method(
+    injector: FaultInjector, point: str, method: Callable[..., Any]
+) -> Callable[..., Any]:
     if inspect.iscoroutinefunction(method):
 
         @wraps(method)
         async def called(self: Any, *args: Any, **kwargs: Any) -> Any:
-            injector.passing(point, (args, kwargs))
+            injector.record_pass(point, (args, kwargs))
             return await method(self, *args, **kwargs)
 
         called.is_watched = True  # type: ignore[attr-defined]
@@ -198,40 +183,40 @@ def _calling(injector: Injector, point: str, method: Callable[..., Any]) -> Call
 
     @wraps(method)
     def called_at_once(self: Any, *args: Any, **kwargs: Any) -> Any:
-        injector.passing(point, (args, kwargs))
+        injector.record_pass(point, (args, kwargs))
         return method(self, *args, **kwargs)
 
     called_at_once.is_watched = True  # type: ignore[attr-defined]
     return called_at_once
 
 
-def _arguments(op: Operation[Any]) -> tuple[Any, Any]:
-    return op._args, op._kwargs  # noqa: SLF001  (nobody else looks into them)
+def _get_arguments(op: Operation[Any]) -> tuple[Any, Any]:
+    return op._args, op._kwargs  # noqa: SLF001  (no public accessor)
 
 
-def texts_of(value: object) -> Iterator[str]:
+def list_texts(value: object) -> Iterator[str]:
     """Yield every text in a value, however deep."""
-    return (one for one in _values(value) if isinstance(one, str))
+    return (item for item in _list_values(value) if isinstance(item, str))
 
 
-def _values(value: object, depth: int = 6) -> Iterator[object]:
+def _list_values(value: object, depth: int = 6) -> Iterator[object]:
     """Yield the texts and operations in a value."""
     if isinstance(value, str | Operation):
         yield value
     if depth:
-        for one in _parts(value):
-            yield from _values(one, depth - 1)
+        for part in _list_parts(value):
+            yield from _list_values(part, depth - 1)
 
 
-def _parts(value: object) -> Iterable[object]:
-    """Return what a value is made of; nothing for numbers, bytes and the like."""
+def _list_parts(value: object) -> Iterable[object]:
+    """Return the parts of a value; nothing for numbers, bytes and the like."""
     kind = type(value)
     if kind in _PLAIN:
         return ()
     if kind in _SEQUENCES:
         return cast("Iterable[object]", value)
     if isinstance(value, Operation):
-        return _arguments(value)
+        return _get_arguments(value)
     if isinstance(value, Mapping):
         return [*value.keys(), *value.values()]
     return [getattr(value, name, None) for name in _field_names(kind)]
@@ -239,4 +224,4 @@ def _parts(value: object) -> Iterable[object]:
 
 @cache
 def _field_names(kind: type) -> tuple[str, ...]:
-    return tuple(one.name for one in fields(kind)) if is_dataclass(kind) else ()
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()

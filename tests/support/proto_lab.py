@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import grpc_tools
-from florin_gateway.backends import Local
-from florin_gateway.jsoncodec import Codec
-from florin_gateway.profiles import Profile
-from florin_gateway.routes import Binding, compile_routes
+from florin_gateway.backends import LocalBackend
+from florin_gateway.jsoncodec import JsonCodec
+from florin_gateway.profiles import JsonProfile
+from florin_gateway.routes import RouteBinding, compile_routes
 from google.api import annotations_pb2
 from google.protobuf import (
     descriptor_pb2,
@@ -46,13 +46,13 @@ message Status { string status = 1; bool is_final = 2; repeated string lines = 3
 message Event { Status state = 1; int64 version = 2; }
 message Bare { string text = 1; }
 """
-# files that the labs import must be in the pool
-LOADED = (duration_pb2, field_mask_pb2, wrappers_pb2)
+# files that the protos import must be in the pool
+LOADED_MODULES = (duration_pb2, field_mask_pb2, wrappers_pb2)
 SEQUENCE = itertools.count()
 
 
-def service(tmp_path, rpcs: str, more: str = ""):
-    """The descriptor of a service with the given RPCs, each `name: options` or full text."""
+def compile_service(tmp_path, rpcs: str, more: str = ""):
+    """Return the descriptor of a service with the given RPCs, each `name: options` or full text."""
     package = f"gatewaytest{next(SEQUENCE)}"
     text = HEAD.replace("PACKAGE", package) + MESSAGES + more + f"service Lab {{ {rpcs} }}"
     (tmp_path / f"{package}.proto").write_text(text)
@@ -74,24 +74,26 @@ def service(tmp_path, rpcs: str, more: str = ""):
     return pool.FindServiceByName(f"{package}.Lab")
 
 
-class Anything(Local):
+class PermissiveBackend(LocalBackend):
     """A back end that has every method."""
 
-    def unary(self, method):
+    def get_unary(self, method):
         return method.name
 
-    def stream(self, method):
+    def get_stream(self, method):
         return method.name
 
 
-def bindings(tmp_path, rpcs: str, more: str = "") -> list[Binding]:
-    return list(compile_routes([service(tmp_path, rpcs, more)], Anything(), Codec()))
+def compile_bindings(tmp_path, rpcs: str, more: str = "") -> list[RouteBinding]:
+    return list(
+        compile_routes([compile_service(tmp_path, rpcs, more)], PermissiveBackend(), JsonCodec())
+    )
 
 
-def one(tmp_path, rule: str, answer: str = "Status") -> Binding:
+def compile_binding(tmp_path, rule: str, answer: str = "Status") -> RouteBinding:
     rpc = f"rpc Do(Request) returns ({answer}) {{ option (google.api.http) = {{ {rule} }}; }}"
-    return bindings(tmp_path, rpc)[0]
+    return compile_bindings(tmp_path, rpc)[0]
 
 
-def ask(binding: Binding, query: str = "", body: bytes = b"", path=("x", "7")):
-    return binding.read_request(body, query.encode("latin-1"), path, Profile.SPEC)[0]
+def read_request(binding: RouteBinding, query: str = "", body: bytes = b"", path=("x", "7")):
+    return binding.parse_request(body, query.encode("latin-1"), path, JsonProfile.SPEC)[0]

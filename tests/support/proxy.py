@@ -1,14 +1,15 @@
-"""An HTTP proxy in front of a chain's node that goes wrong exactly as it is told.
+"""HTTP proxy in front of a chain's node that fails exactly as configured.
 
-    async with FaultyProxy(node_url) as proxy:
+    async with FaultyNodeProxy(node_url) as proxy:
         rail = EvmRail(settings(rpc_url=proxy.url), signer)
-        proxy.fail(status(429, headers={"Retry-After": "3"}), times=2)
-        proxy.fail(change(lambda params, answer: ...), method="eth_getTransactionReceipt")
+        proxy.fail(make_status_fault(429, headers={"Retry-After": "3"}), times=2)
+        lie = make_change_fault(lambda params, answer: ...)
+        proxy.fail(lie, method="eth_getTransactionReceipt")
         proxy.down()  # connections are cut until proxy.up()
         proxy.heal()  # forgets every fault, and is up
 
 `fail` plans a fault for requests that call a method (any, if none is named), for a number of
-requests (for good, if none is told). The newest planned fault that fits is the one that happens.
+requests (permanently, if no number is given). Of the planned faults that match, the newest is used.
 The upstream is a URL or a coroutine function of bytes; setting `proxy.upstream` puts another chain
 behind the same address. `proxy.asked` lists every method that was called, `proxy.requests` counts
 requests, and `await proxy.until(method)` returns when the next request that calls it has come.
@@ -25,16 +26,16 @@ from typing import Any, Self
 import aiohttp
 from aiohttp import web
 
-Upstream = str | Callable[[bytes], Awaitable[bytes]]
-Forward = Callable[[], Awaitable[bytes]]
-Fault = Callable[[web.Request, bytes, Forward], Awaitable[web.StreamResponse]]
+ProxyUpstream = str | Callable[[bytes], Awaitable[bytes]]
+ForwardRequest = Callable[[], Awaitable[bytes]]
+ProxyFault = Callable[[web.Request, bytes, ForwardRequest], Awaitable[web.StreamResponse]]
 
 
 @dataclass
-class Planned:
+class PlannedNodeFault:
     """A fault that waits for its requests."""
 
-    fault: Fault
+    fault: ProxyFault
     method: str | None
     times: int | None
 
@@ -43,13 +44,13 @@ class Planned:
 
 
 @dataclass
-class FaultyProxy:
-    """See above."""
+class FaultyNodeProxy:
+    """See the module."""
 
-    upstream: Upstream
-    asked: list[str] = field(default_factory=list)
+    upstream: ProxyUpstream
+    methods: list[str] = field(default_factory=list)
     requests: int = 0
-    _planned: list[Planned] = field(default_factory=list)
+    _planned: list[PlannedNodeFault] = field(default_factory=list)
     _is_down: bool = False
     _waiting: list[tuple[str, asyncio.Future[None]]] = field(default_factory=list)
 
@@ -70,11 +71,13 @@ class FaultyProxy:
 
     @property
     def url(self) -> str:
-        """With an access key, as hosted nodes have it."""
+        """Return the URL with an access key, as hosted nodes have it."""
         return f"http://127.0.0.1:{self.port}/v2/secret-access-key"
 
-    def fail(self, fault: Fault, *, method: str | None = None, times: int | None = None) -> Planned:
-        planned = Planned(fault, method, times)
+    def fail(
+        self, fault: ProxyFault, *, method: str | None = None, times: int | None = None
+    ) -> PlannedNodeFault:
+        planned = PlannedNodeFault(fault, method, times)
         self._planned.append(planned)
         return planned
 
@@ -89,7 +92,7 @@ class FaultyProxy:
         self._is_down = False
 
     async def until(self, method: str) -> None:
-        """Returns when a request that calls the method has come."""
+        """Return when a request that calls the method has come."""
         come: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((method, come))
         await come
@@ -97,22 +100,22 @@ class FaultyProxy:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         payload = await request.read()
         self.requests += 1
-        methods = _methods(payload)
-        self.asked += methods
+        methods = _list_methods(payload)
+        self.methods += methods
         for method, come in self._waiting:
             if method in methods and not come.done():
                 come.set_result(None)
-        self._waiting = [one for one in self._waiting if not one[1].done()]
+        self._waiting = [item for item in self._waiting if not item[1].done()]
         if self._is_down:
-            return await cut(request, payload, self._forward(payload))
+            return await cut_connection(request, payload, self._forward(payload))
         for planned in reversed(self._planned):
             if planned.fits(methods):
                 if planned.times is not None:
                     planned.times -= 1
                 return await planned.fault(request, payload, self._forward(payload))
-        return _body(await self._forward(payload)())
+        return _make_response(await self._forward(payload)())
 
-    def _forward(self, payload: bytes) -> Forward:
+    def _forward(self, payload: bytes) -> ForwardRequest:
         async def forward() -> bytes:
             if not isinstance(self.upstream, str):
                 return await self.upstream(payload)
@@ -126,21 +129,25 @@ class FaultyProxy:
 # ---- faults
 
 
-async def cut(request: web.Request, _: bytes, __: Forward) -> web.StreamResponse:
-    """The connection ends without an answer."""
+async def cut_connection(request: web.Request, _: bytes, __: ForwardRequest) -> web.StreamResponse:
+    """End the connection without an answer."""
     if request.transport is not None:
         request.transport.abort()
     return web.Response()
 
 
-async def after(request: web.Request, payload: bytes, forward: Forward) -> web.StreamResponse:
-    """The node does what it was asked; the connection ends before it says so."""
+async def cut_after_forward(
+    request: web.Request, payload: bytes, forward: ForwardRequest
+) -> web.StreamResponse:
+    """Forward the request; end the connection before the answer."""
     await forward()
-    return await cut(request, payload, forward)
+    return await cut_connection(request, payload, forward)
 
 
-async def truncated(request: web.Request, _: bytes, forward: Forward) -> web.StreamResponse:
-    """Half of the answer, and the end."""
+async def truncate_response(
+    request: web.Request, _: bytes, forward: ForwardRequest
+) -> web.StreamResponse:
+    """Send half of the answer, and end it."""
     answer = await forward()
     response = web.StreamResponse(headers={"content-length": str(len(answer))})
     await response.prepare(request)
@@ -150,14 +157,16 @@ async def truncated(request: web.Request, _: bytes, forward: Forward) -> web.Str
     return response
 
 
-async def html(*_: Any) -> web.StreamResponse:
-    """The error page of what stands before a node, as a success."""
+async def answer_html(*_: Any) -> web.StreamResponse:
+    """Send a proxy's HTML error page with a success status."""
     page = "<html><body><h1>Service temporarily unavailable</h1></body></html>"
     return web.Response(text=page, content_type="text/html")
 
 
-def status(code: int, *, headers: Mapping[str, str] | None = None, body: str = "") -> Fault:
-    """Another HTTP status."""
+def make_status_fault(
+    code: int, *, headers: Mapping[str, str] | None = None, body: str = ""
+) -> ProxyFault:
+    """Return a fault with another HTTP status."""
 
     async def fault(*_: Any) -> web.StreamResponse:
         return web.Response(status=code, headers=headers, text=body or "<html>no</html>")
@@ -165,81 +174,87 @@ def status(code: int, *, headers: Mapping[str, str] | None = None, body: str = "
     return fault
 
 
-def error(code: int, message: str) -> Fault:
-    """A JSON-RPC error for the whole request, with HTTP 200."""
+def make_error_fault(code: int, message: str) -> ProxyFault:
+    """Return a fault with a JSON-RPC error for the whole request, and HTTP 200."""
 
-    async def fault(_: web.Request, payload: bytes, __: Forward) -> web.StreamResponse:
-        asked = json.loads(payload)
-        number = asked.get("id") if isinstance(asked, dict) else None
+    async def fault(_: web.Request, payload: bytes, __: ForwardRequest) -> web.StreamResponse:
+        request = json.loads(payload)
+        number = request.get("id") if isinstance(request, dict) else None
         refusal = {"code": code, "message": message}
         return web.json_response({"jsonrpc": "2.0", "id": number, "error": refusal})
 
     return fault
 
 
-def change(how: Callable[[list[Any], dict[str, Any]], Any], method: str | None = None) -> Fault:
-    """Each answer (of the method) becomes what `how(params, answer)` returns: a lie."""
+def make_change_fault(
+    how: Callable[[list[Any], dict[str, Any]], Any], method: str | None = None
+) -> ProxyFault:
+    """Return a fault that replaces each answer with the lie `how(params, answer)`."""
 
-    async def fault(_: web.Request, payload: bytes, forward: Forward) -> web.StreamResponse:
-        asked, told = json.loads(payload), json.loads(await forward())
-        if isinstance(asked, dict):
-            return web.json_response(_changed(how, method, asked, told))
-        by_id = {one["id"]: one for one in told}
-        return web.json_response([_changed(how, method, one, by_id[one["id"]]) for one in asked])
+    async def fault(_: web.Request, payload: bytes, forward: ForwardRequest) -> web.StreamResponse:
+        request, result = json.loads(payload), json.loads(await forward())
+        if isinstance(request, dict):
+            return web.json_response(_apply_change(how, method, request, result))
+        by_id = {item["id"]: item for item in result}
+        return web.json_response(
+            [_apply_change(how, method, item, by_id[item["id"]]) for item in request]
+        )
 
     return fault
 
 
-def refused(code: int, message: str) -> Callable[[list[Any], dict[str, Any]], Any]:
-    """For `change`: an error instead of a result."""
+def make_error_change(code: int, message: str) -> Callable[[list[Any], dict[str, Any]], Any]:
+    """Return a change, for `make_change_fault`, to an error."""
     return lambda _, answer: {"id": answer["id"], "error": {"code": code, "message": message}}
 
 
-def replied(result: Any) -> Callable[[list[Any], dict[str, Any]], Any]:
-    """For `change`: another result."""
+def make_result_change(result: Any) -> Callable[[list[Any], dict[str, Any]], Any]:
+    """Return a change, for `make_change_fault`, to another result."""
     return lambda _, answer: {"jsonrpc": "2.0", "id": answer["id"], "result": result}
 
 
-def batches_up_to(most: int) -> Fault:
-    """Larger batches are refused as a whole."""
+def make_batch_limit_fault(most: int) -> ProxyFault:
+    """Return a fault that refuses larger batches as a whole."""
 
-    async def fault(request: web.Request, payload: bytes, forward: Forward) -> web.StreamResponse:
-        asked = json.loads(payload)
-        if isinstance(asked, list) and len(asked) > most:
-            return await error(-32600, "batch too large")(request, payload, forward)
-        return _body(await forward())
+    async def fault(
+        request: web.Request, payload: bytes, forward: ForwardRequest
+    ) -> web.StreamResponse:
+        requested_request = json.loads(payload)
+        if isinstance(requested_request, list) and len(requested_request) > most:
+            return await make_error_fault(-32600, "batch too large")(request, payload, forward)
+        return _make_response(await forward())
 
     return fault
 
 
-def held(until: asyncio.Event) -> Fault:
-    """No answer until something happens."""
+def make_delay_fault(until: asyncio.Event) -> ProxyFault:
+    """Return a fault that delays answers until an event is set."""
 
-    async def fault(_: web.Request, __: bytes, forward: Forward) -> web.StreamResponse:
+    async def fault(_: web.Request, __: bytes, forward: ForwardRequest) -> web.StreamResponse:
         await until.wait()
-        return _body(await forward())
+        return _make_response(await forward())
 
     return fault
 
 
-def behind(head: int) -> Fault:
-    """An EVM node that is no further than a block: `latest` is that block, later ones are not."""
+def make_lag_fault(head: int) -> ProxyFault:
+    """Return an EVM node that lags: `latest` is that block, later blocks do not exist."""
 
-    async def fault(_: web.Request, payload: bytes, forward: Forward) -> web.StreamResponse:
-        asked = json.loads(payload)
-        told = json.loads(await forward())
-        many = asked if isinstance(asked, list) else [asked]
-        answers = {one["id"]: one for one in (told if isinstance(told, list) else [told])}
-        found = [_from_behind(head, one, answers[one["id"]]) for one in many]
-        return web.json_response(found if isinstance(asked, list) else found[0])
+    async def fault(_: web.Request, payload: bytes, forward: ForwardRequest) -> web.StreamResponse:
+        request = json.loads(payload)
+        result = json.loads(await forward())
+        many = request if isinstance(request, list) else [request]
+        answers = {item["id"]: item for item in (result if isinstance(result, list) else [result])}
+        results = [_apply_lag(head, item, answers[item["id"]]) for item in many]
+        return web.json_response(results if isinstance(request, list) else results[0])
 
     return fault
 
 
-def _from_behind(head: int, asked: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
-    method, params, result = asked["method"], asked.get("params", []), answer.get("result")
-    unknown = {"jsonrpc": "2.0", "id": asked["id"], "result": None}
-    missing = {"id": asked["id"], "error": {"code": -32000, "message": "header not found"}}
+def _apply_lag(head: int, request: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    method, params, result = request["method"], request.get("params", []), answer.get("result")
+    unknown = {"jsonrpc": "2.0", "id": request["id"], "result": None}
+    missing = {"id": request["id"], "error": {"code": -32000, "message": "header not found"}}
     if method == "eth_blockNumber":
         return {**unknown, "result": hex(head)}
     if method == "eth_getBlockByNumber" and params[0] == "latest" and isinstance(result, dict):
@@ -255,18 +270,20 @@ def _from_behind(head: int, asked: dict[str, Any], answer: dict[str, Any]) -> di
     return answer
 
 
-def _changed(how: Any, method: str | None, asked: dict[str, Any], answer: dict[str, Any]) -> Any:
-    fits = method is None or asked["method"] == method
-    return how(asked.get("params", []), answer) if fits else answer
+def _apply_change(
+    how: Any, method: str | None, request: dict[str, Any], answer: dict[str, Any]
+) -> Any:
+    fits = method is None or request["method"] == method
+    return how(request.get("params", []), answer) if fits else answer
 
 
-def _methods(payload: bytes) -> list[str]:
+def _list_methods(payload: bytes) -> list[str]:
     try:
-        asked = json.loads(payload)
+        request = json.loads(payload)
     except ValueError:
         return []
-    return [one["method"] for one in (asked if isinstance(asked, list) else [asked])]
+    return [item["method"] for item in (request if isinstance(request, list) else [request])]
 
 
-def _body(answer: bytes) -> web.Response:
+def _make_response(answer: bytes) -> web.Response:
     return web.Response(body=answer, content_type="application/json")

@@ -1,4 +1,4 @@
-"""Requests and answers as bytes, and the doors that a whole service can be reached through."""
+"""Requests and answers as bytes, and the listeners that reach a whole service."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from florin_server.boot.servers import gateway
-from florin_server.boot.servers.peers import proxies_of
-from florin_server.boot.servers.upstream import Link
-from florin_server.boot.service import Service
+from florin_server.boot.servers.peers import get_proxies
+from florin_server.boot.servers.upstream import UpstreamConnection
+from florin_server.boot.service import FlorinService
 
-ALIVE = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
+HEALTH_REQUEST = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 @dataclass
-class Answer:
+class RawResponse:
     status: int
     headers: dict[str, str]
     body: bytes
@@ -27,8 +27,8 @@ class Answer:
         return json.loads(self.body)
 
 
-def read_answer(raw: bytes) -> Answer:
-    """One answer, with a chunked body put together."""
+def parse_response(raw: bytes) -> RawResponse:
+    """Parse one answer, with a chunked body joined."""
     head, _, body = raw.partition(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")
     headers = {}
@@ -42,28 +42,28 @@ def read_answer(raw: bytes) -> Answer:
             size, _, body = body.partition(b"\r\n")
             joined, body = joined + body[: int(size, 16)], body[int(size, 16) + 2 :]
         body = joined
-    return Answer(int(first.split()[1]), headers, body)
+    return RawResponse(int(first.split()[1]), headers, body)
 
 
-async def read_one(reader: asyncio.StreamReader, method: bytes) -> Answer:
-    """The next answer of a connection, interim ones aside; EOFError if it ends before."""
-    answer = read_answer(await reader.readuntil(b"\r\n\r\n"))
+async def read_response(reader: asyncio.StreamReader, method: bytes) -> RawResponse:
+    """Read the next answer of a connection, without interim ones; EOFError if it ends before."""
+    answer = parse_response(await reader.readuntil(b"\r\n\r\n"))
     while answer.status == 100:
-        answer = read_answer(await reader.readuntil(b"\r\n\r\n"))
+        answer = parse_response(await reader.readuntil(b"\r\n\r\n"))
     if method != b"HEAD" and answer.status != 204:
         answer.body = await reader.readexactly(int(answer.headers["content-length"]))
     return answer
 
 
 @dataclass(frozen=True)
-class Door:
-    """A REST listener, spoken to in bytes."""
+class RawSocket:
+    """Client of a REST listener that sends and receives bytes."""
 
     host: str
     port: int
 
     async def talk(self, *parts: bytes) -> bytes:
-        """Everything that comes back before the server closes the connection."""
+        """Return everything that comes back before the server closes the connection."""
         reader, writer = await asyncio.open_connection(self.host, self.port)
         try:
             for part in parts:
@@ -74,16 +74,16 @@ class Door:
         finally:
             writer.close()
 
-    async def ask(self, request: bytes) -> tuple[Answer, bool]:
-        """The answer to a request, and whether another one may follow on the connection."""
+    async def ask(self, request: bytes) -> tuple[RawResponse, bool]:
+        """Return the answer to a request, and whether the connection can be reused."""
         reader, writer = await asyncio.open_connection(self.host, self.port)
         try:
             writer.write(request)
             async with asyncio.timeout(10):
-                answer = await read_one(reader, request.lstrip().split(b" ", 1)[0])
-                writer.write(ALIVE)
+                answer = await read_response(reader, request.lstrip().split(b" ", 1)[0])
+                writer.write(HEALTH_REQUEST)
                 try:
-                    again = await read_one(reader, b"GET")
+                    again = await read_response(reader, b"GET")
                 except (EOFError, ConnectionError):
                     return answer, False
             assert again.json() == {"status": "ok"}
@@ -93,20 +93,27 @@ class Door:
 
 
 @asynccontextmanager
-async def door(service: Service, kind: str, **settings: Any) -> AsyncIterator[Door]:
-    """A further listener of a service: over its servicers ("local") or over gRPC ("remote")."""
+async def open_raw_socket(
+    service: FlorinService, kind: str, **settings: Any
+) -> AsyncIterator[RawSocket]:
+    """Open a further listener of a service, by its servicers ("local") or gRPC ("remote")."""
     own = service.settings.model_copy(update=settings)
     async with AsyncExitStack() as stack:
-        listener = gateway.bind("127.0.0.1", 0)
+        listener = gateway.bind_socket("127.0.0.1", 0)
         if kind == "local":
             app = replace(service.app, settings=own)
-            await gateway.start(app, service.grpc, listener, stack, _no_problems)
+            await gateway.start_gateway(app, service.grpc, listener, stack, _list_no_problems)
         else:
-            target, server = service.grpc.target, gateway.server_settings(own)
-            link, proxies = Link(token=service.secrets.gateway_token), proxies_of(own)
-            await gateway.start_remote(target, listener, stack, server, link=link, proxies=proxies)
-        yield Door(*listener.getsockname()[:2])
+            target, server = service.grpc.target, gateway.build_server_settings(own)
+            link, proxies = (
+                UpstreamConnection(token=service.secrets.gateway_token),
+                get_proxies(own),
+            )
+            await gateway.start_remote_gateway(
+                target, listener, stack, server, connection=link, proxies=proxies
+            )
+        yield RawSocket(*listener.getsockname()[:2])
 
 
-async def _no_problems() -> dict[str, str]:
+async def _list_no_problems() -> dict[str, str]:
     return {}

@@ -1,4 +1,4 @@
-"""A merchant's back end that is told of changes: what it took, verified by somebody else's code."""
+"""A merchant's back end that receives events and verifies them with a third party's code."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from standardwebhooks import Webhook
 
-from tests.support.answering import Answering, Request, Say, answers
-from tests.support.until import until
+from tests.support.answering import HttpStub, ReceivedRequest, StubHandler, make_stub_response
+from tests.support.until import wait_until
 
-OK = answers(204)
+OK = make_stub_response(204)
 
 
 @dataclass
-class Receiver:
-    """Answers as it is told to, and remembers what came."""
+class WebhookReceiver:
+    """Answers as configured, and records the requests."""
 
-    server: Answering
+    server: HttpStub
     secret: str = ""
-    say: Say = OK
-    said: list[Say] = field(default_factory=list)
+    handler: StubHandler = OK
+    handlers: list[StubHandler] = field(default_factory=list)
 
-    async def __call__(self, request: Request, out: asyncio.StreamWriter) -> None:
-        await (self.said.pop(0) if self.said else self.say)(request, out)
+    async def __call__(self, request: ReceivedRequest, out: asyncio.StreamWriter) -> None:
+        await (self.handlers.pop(0) if self.handlers else self.handler)(request, out)
 
     def url(self, path: str = "/hooks") -> str:
         return f"http://127.0.0.1:{self.server.port}{path}"
 
     def events(self, path: str = "/hooks", secret: str = "") -> list[dict[str, Any]]:
-        """What came to a path, each verified, with its id."""
-        found = []
-        for request in self.server.came:
+        """Return the events that came to a path, each verified, with its id."""
+        results = []
+        for request in self.server.requests:
             if request.line.split()[1] == path:
                 Webhook(secret or self.secret).verify(request.body, dict(request.headers))
-                found.append({"id": request.headers["webhook-id"], **json.loads(request.body)})
-        return found
+                results.append({"id": request.headers["webhook-id"], **json.loads(request.body)})
+        return results
 
-    async def came(
+    async def wait_events(
         self, count: int, path: str = "/hooks", secret: str = ""
     ) -> list[dict[str, Any]]:
-        """The same once so many came."""
-        await until(lambda: len(self.events(path, secret)) >= count)
+        """Return the events once so many came."""
+        await wait_until(lambda: len(self.events(path, secret)) >= count)
         return self.events(path, secret)
 
 
-def verify_public(request: Request, public_key: str) -> None:
-    """Checks the signature that anybody can check; raises if there is none that is right."""
+def verify_public(request: ReceivedRequest, public_key: str) -> None:
+    """Verify the public-key signature; raise if none is right."""
     key = Ed25519PublicKey.from_public_bytes(base64.b64decode(public_key.removeprefix("whpk_")))
     headers = request.headers
     content = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + request.body

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payments.payment import Payment, Refund, RefundStatus, Status
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.payments.payment import Payment, PaymentStatus, Refund, RefundStatus
 from florin_server.domain.payouts import refund_amounts
 from florin_server.domain.payouts.refund_amounts import (
     RefundTotals,
@@ -20,14 +20,15 @@ ETHER, USD = "caip19/eip155:1/slip44:60", "iso4217/USD"
 WEI, CENTS = 7221384158848501, 1250
 
 
-def payment(paid: int, value: int) -> Payment:
+def make_payment(paid: int, value: int) -> Payment:
     return Payment(
-        "pay_1", "partner", "merchant", True, Status.SUCCEEDED, 2, USD, value, "order", None, None,
+        "pay_1", "partner", "merchant", True, PaymentStatus.SUCCEEDED, 2, USD, value, "order",
+        None, None,
         bytes(16), 0, 0, 0, option_unit=ETHER, option_value=paid,
     )  # fmt: skip
 
 
-def refund(values: RefundValues, status: RefundStatus = RefundStatus.PENDING) -> Refund:
+def make_refund(values: RefundValues, status: RefundStatus = RefundStatus.PENDING) -> Refund:
     return Refund(
         "rfnd_1", "pay_1", ETHER, values.value, None, status, None, 0,
         payment_value=values.payment_value,
@@ -35,11 +36,11 @@ def refund(values: RefundValues, status: RefundStatus = RefundStatus.PENDING) ->
 
 
 def check_refusal(
-    subject: Payment, rests: tuple[int, int], unit: str | None, value: int, refusal: FlorinError
+    subject: Payment, rests: tuple[int, int], unit: str | None, value: int, refusal: ApiError
 ) -> None:
     paid, (rest, currency_rest) = subject.option_value or 0, rests
-    if refusal.code is not Code.ALREADY_REFUNDED:
-        assert refusal.code is Code.PARAMS_VALIDATION
+    if refusal.code is not ErrorCode.ALREADY_REFUNDED:
+        assert refusal.code is ErrorCode.PARAMS_VALIDATION
         assert value == 0 or (unit == USD and value * paid < subject.value)
         return
     assert refusal.details["refunded"] == str(paid - rest)
@@ -61,10 +62,10 @@ def check_step(
     totals = refund_amounts.sum_refunds(subject, existing)
     try:
         if existing and unit is None:
-            raise totals.exceeded()
+            raise totals.already_refunded_error()
         requested = None if unit is None else RequestedRefund(unit, str(value))
         result = refund_amounts.split_refund(subject, totals, requested)
-    except FlorinError as error:
+    except ApiError as error:
         check_refusal(subject, (rest, currency_rest), unit, value, error)
         raise
     assert 1 <= result.value <= rest
@@ -75,22 +76,22 @@ def check_step(
         assert result.value == value
     if unit == USD:
         assert result.payment_value == value
-        whole = rest if value == currency_rest else value * paid // subject.value
-        assert result.value == whole
-    return refund(result)
+        full_rest = rest if value == currency_rest else value * paid // subject.value
+        assert result.value == full_rest
+    return make_refund(result)
 
 
-def play(paid: int, value: int, steps: Iterable[tuple[str | None, int, int, bool]]) -> None:
-    subject, refunds = payment(paid, value), []
+def play_steps(paid: int, value: int, steps: Iterable[tuple[str | None, int, int, bool]]) -> None:
+    subject, refunds = make_payment(paid, value), []
     for unit, share, more, fails in steps:
         totals = sum_refunds(subject, refunds)
         left = totals.payment_refundable if unit == USD else totals.refundable
         try:
             new = check_step(subject, refunds, unit, left * share // 1000 + more)
-        except FlorinError:
+        except ApiError:
             continue
         status = RefundStatus.FAILED if fails else RefundStatus.SUCCEEDED
-        refunds.append(refund(RefundValues(new.value, new.payment_value), status))
+        refunds.append(make_refund(RefundValues(new.value, new.payment_value), status))
 
 
 def sum_only_the_newest(subject: Payment, refunds: Sequence[Refund]) -> RefundTotals:
@@ -98,7 +99,9 @@ def sum_only_the_newest(subject: Payment, refunds: Sequence[Refund]) -> RefundTo
 
 
 def count_failed_refunds(subject: Payment, refunds: Sequence[Refund]) -> RefundTotals:
-    return sum_refunds(subject, [refund(RefundValues(r.value, r.payment_value)) for r in refunds])
+    return sum_refunds(
+        subject, [make_refund(RefundValues(r.value, r.payment_value)) for r in refunds]
+    )
 
 
 def round_up(

@@ -1,4 +1,4 @@
-"""A TCP relay that cuts a connection exactly when certain bytes come by."""
+"""TCP relay that cuts a connection exactly when certain bytes pass."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Self
 
 
 @dataclass
-class Relay:
-    """Stands before a server; `port` is its own, and stays while the one behind it changes.
+class TcpRelay:
+    """Relays to a server; `port` is its own, and stays the same when the server is replaced.
 
-    `cut` plans one cut: what holds the bytes is not passed on, both ends are closed, and the act
-    is done in between. The server sees the connections come from `source`. While it is `silent` it
-    loses every byte; `refuse` breaks all connections, and new ones until `heal`.
+    `cut` plans one cut: the data with the bytes is not forwarded, `act` runs, and both ends are
+    closed. The server sees the connections come from `source`. While it is `silent` it drops every
+    byte; `refuse` breaks all connections, and new ones until `heal`.
     """
 
     behind: int | Path
@@ -46,7 +46,7 @@ class Relay:
             task.cancel()
 
     def heal(self) -> None:
-        """Passes everything again, on new connections: the old ones lack what it lost."""
+        """Forward everything again, on new connections: the old ones lack the dropped bytes."""
         self.refuse()
         self.silent = self._refuses = False
 
@@ -69,14 +69,14 @@ class Relay:
             writer.transport.abort()
             return
         ways = [
-            asyncio.ensure_future(one)
-            for one in (self._pass(reader, here), self._pass(there, writer))
+            asyncio.ensure_future(item)
+            for item in (self._pass(reader, here), self._pass(there, writer))
         ]
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for one in ways:
-                one.cancel()
+            for task in ways:
+                task.cancel()
             here.transport.abort()
             writer.transport.abort()
 

@@ -1,4 +1,4 @@
-"""Released versions that this one is tried with: homes that they made, and their code."""
+"""Released versions that this version is tested with: homes that they made, and their code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RELEASED_SCHEMA = "v0020"
 
 
 def unpack_home(version: str, folder: Path) -> Path:
-    """Unpack the home that a released version made; `facts.json` in it says what is in it."""
+    """Unpack the home that a released version made; its `facts.json` describes the contents."""
     name = f"home-{version}"
     with tarfile.open(DATA / f"{name}.tar.xz") as archive:
         archive.extractall(folder, filter="data")
@@ -24,18 +24,18 @@ def unpack_home(version: str, folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class ReleasedCode:
-    """The code of a released version, unpacked; it runs with what is installed for this one.
+    """The unpacked code of a released version, run with the dependencies of this one.
 
     Archives were made by `git archive` of the release's commit: `server/florin_server`,
     `client/florin_client`, `client/gen` without stubs, `gateway/florin_gateway`, and a
-    `*.dist-info/METADATA` for each distribution, which says its version.
+    `*.dist-info/METADATA` for each distribution, which gives its version.
     """
 
     folder: Path
 
     @property
     def program(self) -> list[str]:
-        """The `florin` command of that version, in an environment with `variables`."""
+        """Return the `florin` command of that version, in an environment with `variables`."""
         return [sys.executable, "-c", "from florin_server.cli import main; main()"]
 
     @property

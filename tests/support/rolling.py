@@ -1,4 +1,4 @@
-"""Processes of two releases on one database, behind a balancer that goes by `/readyz`."""
+"""Processes of two releases on one database, behind a balancer that uses `/readyz`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pathlib import Path
 import aiohttp
 
 from tests.support.api import RestApi
-from tests.support.command import Lasting
-from tests.support.processes import Installation
+from tests.support.command import RunningCommand
+from tests.support.processes import ProcessInstallation
 from tests.support.released import ReleasedCode
 
 _LOOK_S = 0.05
 _ANSWER_S = 2.0
-# everything is answered for so long after /readyz has said that a process ends
+# a process answers everything for so long after /readyz has reported its end
 _DRAIN_S = "1"
 
 
@@ -27,14 +27,14 @@ _DRAIN_S = "1"
 class Node:
     """A process with a state folder of its own, as on another machine."""
 
-    command: Lasting
+    command: RunningCommand
     url: str
     log: Path
 
 
 @dataclass
 class Balancer:
-    """Knows which nodes are ready, and takes them in turn."""
+    """Polls which nodes are ready, and takes them in turn."""
 
     nodes: list[Node] = field(default_factory=list)
     ready: list[str] = field(default_factory=list)
@@ -57,8 +57,8 @@ class Balancer:
     async def _run(self, session: aiohttp.ClientSession) -> None:
         while True:
             urls = [node.url for node in self.nodes]
-            found = await asyncio.gather(*(self._is_ready(session, url) for url in urls))
-            self.ready = [url for url, ready in zip(urls, found, strict=True) if ready]
+            results = await asyncio.gather(*(self._is_ready(session, url) for url in urls))
+            self.ready = [url for url, ready in zip(urls, results, strict=True) if ready]
             await asyncio.sleep(_LOOK_S)
 
     async def _is_ready(self, session: aiohttp.ClientSession, url: str) -> bool:
@@ -69,7 +69,7 @@ class Balancer:
 
 
 class BalancedApi(RestApi):
-    """Asks another node each time."""
+    """REST client that calls another node each time."""
 
     def __init__(
         self, session: aiohttp.ClientSession, balancer: Balancer, accounts: dict[str, str]
@@ -83,14 +83,14 @@ class BalancedApi(RestApi):
 
     @base.setter
     def base(self, _value: str) -> None:
-        """There is none of its own."""
+        """Ignore the value: the balancer chooses the address."""
 
 
 @dataclass
 class Roll:
-    """What a test does to the processes of an installation."""
+    """Starts and ends the processes of an installation."""
 
-    at: Installation
+    at: ProcessInstallation
     balancer: Balancer
     older: ReleasedCode
 
@@ -99,13 +99,13 @@ class Roll:
         home = self.at.home.parent / name / "home"
         home.mkdir(mode=0o700, parents=True)
         shutil.copy(self.at.home / "secrets.json", home)
-        here = Installation(
+        here = ProcessInstallation(
             home, self.at.store, self.at.control, self.at.node, self.at.env, self.at.accounts
         )
         program: Sequence[str] = self.older.program if older else ()
         variables = {"FLORIN_DRAIN_S": _DRAIN_S, **(self.older.variables if older else {}), **more}
-        command = await asyncio.to_thread(here.lasting, "serve", program=program, **variables)
-        addresses = command.home.addresses()
+        command = await asyncio.to_thread(here.start_lasting, "serve", program=program, **variables)
+        addresses = command.home.find_addresses()
         assert addresses is not None
         node = Node(command, addresses["http"], here.log)
         self.balancer.nodes.append(node)
@@ -113,8 +113,8 @@ class Roll:
 
     async def end(self, node: Node) -> None:
         """End a process in order, as a supervisor does."""
-        node.command.tell(signal.SIGTERM)
-        ended = await asyncio.to_thread(node.command.ended)
+        node.command.send_signal(signal.SIGTERM)
+        ended = await asyncio.to_thread(node.command.wait_ended)
         self.balancer.nodes.remove(node)
         assert ended.status == 0, node.log.read_text()
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 NAMESPACE = "https://lists.example/ADVANCED_XML"
 
 
-def feature(number: int, kind: int, detail: str) -> str:
+def make_feature(number: int, kind: int, detail: str) -> str:
     return f"""
         <Feature ID="{number}" FeatureTypeID="{kind}">
           <FeatureVersion ID="{number}1" ReliabilityID="1560">
@@ -18,10 +18,10 @@ def feature(number: int, kind: int, detail: str) -> str:
         </Feature>"""
 
 
-def sdn(
+def make_sdn_list(
     *listed: tuple[str, str], day: str = "2027-01-14", kinds: Sequence[str] = ("ETH", "XBT", "SOL")
 ) -> str:
-    """The SDN list in its advanced form, with (ticker, address) as its only parties."""
+    """Return the SDN list in its advanced form, with (ticker, address) as its only parties."""
     year, month, date = map(int, day.split("-"))
     number = {ticker: 344 + index for index, ticker in enumerate(kinds)}
     declared = "".join(
@@ -30,7 +30,7 @@ def sdn(
         for kind in kinds
     )
     features = "".join(
-        feature(36_000 + index, number[ticker], address)
+        make_feature(36_000 + index, number[ticker], address)
         for index, (ticker, address) in enumerate(listed)
     )
     return f"""<?xml version="1.0" encoding="utf-8"?>

@@ -7,15 +7,20 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from florin_server.boot.service import Service
-from florin_server.config import EmbeddedChain, EmbeddedSolana, LimitSettings, Settings
+from florin_server.boot.service import FlorinService
+from florin_server.config import (
+    EmbeddedChainSettings,
+    EmbeddedSolanaSettings,
+    LimitSettings,
+    Settings,
+)
 from florin_server.domain.conditions import ConditionName
 
 from tests.support import postgres
-from tests.support.chains import EvmChains, OwnChain
-from tests.support.until import until
+from tests.support.chains import EmbeddedChains, EvmChains
+from tests.support.until import wait_until
 
-# a clock that stands still gives nothing back
+# a stopped clock never refills a limit
 NO_LIMITS = LimitSettings(
     **{
         name: 0
@@ -25,16 +30,16 @@ NO_LIMITS = LimitSettings(
 )
 
 # most tests need one chain only
-NO_SOLANA = EmbeddedSolana(enabled=False)
+NO_SOLANA = EmbeddedSolanaSettings(enabled=False)
 
 
-def settings(
+def make_settings(
     home: Path,
     *,
     block_interval_s: float = 0,
     confirmations: int = 1,
     limits: LimitSettings = NO_LIMITS,
-    solana: EmbeddedSolana = NO_SOLANA,
+    solana: EmbeddedSolanaSettings = NO_SOLANA,
     **more: Any,
 ):
     return Settings(
@@ -42,14 +47,16 @@ def settings(
         http_port=0,
         grpc_port=0,
         limits=limits,
-        embedded=EmbeddedChain(block_interval_s=block_interval_s, confirmations=confirmations),
+        embedded=EmbeddedChainSettings(
+            block_interval_s=block_interval_s, confirmations=confirmations
+        ),
         embedded_solana=solana,
-        **{**postgres.chosen_for(home), **more},
+        **{**postgres.make_settings(home), **more},
     )
 
 
 @asynccontextmanager
-async def running(
+async def run_service(
     home: Path,
     *,
     clock: Any = None,
@@ -57,23 +64,23 @@ async def running(
     fault: Callable[[str], None] | None = None,
     traces: Any = None,
     **more: Any,
-) -> AsyncIterator[Service]:
-    evm = evm or OwnChain()
-    chosen = evm.settings(settings(home, **more), clock)
-    service = await Service.start(chosen, clock=clock, fault=fault, traces=traces)
+) -> AsyncIterator[FlorinService]:
+    evm = evm or EmbeddedChains()
+    chosen = evm.settings(make_settings(home, **more), clock)
+    service = await FlorinService.start(chosen, clock=clock, fault_hook=fault, tracer=traces)
     try:
         await evm.join(service)
-        await begun(service)
+        await wait_started(service)
         yield service
     finally:
         await service.stop()
 
 
-async def begun(service: Service) -> None:
-    """Returns once the books hold what the wallets began with and workers have made their first
-    turn, on every chain that answers.
+async def wait_started(service: FlorinService) -> None:
+    """Return once the books have the wallets' first balances and workers ended their first turn.
 
-    Until then rows are written that no test asked for, and the system's status says "starting".
+    This covers every chain that answers. Until then, workers write rows that no test caused, and
+    the system's status is "starting".
     """
     app = service.app
     answering = {rail.chain_id for rail in app.rails.values() if rail.assets}
@@ -86,14 +93,16 @@ async def begun(service: Service) -> None:
                 (app.payout_workers, ConditionName.PAYOUTS_STARTING),
             )
             for chain_id, worker in workers.items()
-            if worker.health().has(name)
+            if worker.health().has_condition(name)
         }
-        unbegun = {chain_id for chain_id, state in app.chains.items() if not state.books_begun}
+        unbegun = {
+            chain_id for chain_id, state in app.chains.items() if not state.has_opening_balances
+        }
         return answering & (unbegun | starting)
 
-    await until(waits, set())
+    await wait_until(waits, set())
 
 
-async def held(service: Service, count: int) -> None:
-    """Returns once so many answers wait for a change, of which nothing tells from outside."""
-    await until(lambda: service.app.hub.watchers, count)
+async def wait_open_responses(service: FlorinService, count: int) -> None:
+    """Return once so many answers wait for a change, which no API reports."""
+    await wait_until(lambda: service.app.payment_feed.watcher_count, count)

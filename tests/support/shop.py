@@ -6,11 +6,11 @@ from florin_server.devnet.genesis import DEVNET
 from florin_server.domain.payments.payment import Destination
 from florin_server.store.accounts import destinations
 
-from tests.support.desk import Desk, Tenant
+from tests.support.desk import PartnerTenant, ServiceHarness
 
 
-async def shop(desk: Desk, address: str) -> Tenant:
-    """A new tenant that is paid at an address in both tokens."""
+async def create_merchant_tenant(desk: ServiceHarness, address: str) -> PartnerTenant:
+    """Create a tenant that is paid at an address in both tokens."""
     tenant = await desk.tenant()
     chain = f"eip155:{DEVNET.chain_id}"
     for number, token in enumerate(DEVNET.tokens):

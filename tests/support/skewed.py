@@ -1,4 +1,4 @@
-"""The `florin` command on a machine whose clock is wrong, by FLORIN_TEST_CLOCK_AHEAD_S seconds.
+"""The `florin` command on a machine whose clock is FLORIN_TEST_CLOCK_AHEAD_S seconds ahead.
 
 python -m tests.support.skewed serve
 """
@@ -8,23 +8,23 @@ from __future__ import annotations
 import os
 import time
 
-AHEAD = "FLORIN_TEST_CLOCK_AHEAD_S"
-# set for a process that believes its machine, as releases did that knew no better
-BLIND = "FLORIN_TEST_CLOCK_BLIND"
+AHEAD_VARIABLE = "FLORIN_TEST_CLOCK_AHEAD_S"
+# set for a process that trusts its machine's clock, as older releases did
+BLIND_VARIABLE = "FLORIN_TEST_CLOCK_BLIND"
 
 
 def set_clock(seconds: int) -> None:
-    """Set the time of day of this process; what modules read as they are loaded is wrong, too."""
+    """Set the time of day of this process, also for modules that read it as they are loaded."""
     right_s, right_ns = time.time, time.time_ns
     time.time = lambda: right_s() + seconds  # type: ignore[assignment]
     time.time_ns = lambda: right_ns() + seconds * 10**9  # type: ignore[assignment]
 
 
 if __name__ == "__main__":
-    set_clock(int(os.environ.pop(AHEAD)))
+    set_clock(int(os.environ.pop(AHEAD_VARIABLE)))
     from florin_server.cli.main import app
     from florin_server.clock import SystemClock
 
-    if os.environ.pop(BLIND, ""):
+    if os.environ.pop(BLIND_VARIABLE, ""):
         SystemClock.follow = lambda *_args, **_options: None  # type: ignore[method-assign]
     app()

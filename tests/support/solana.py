@@ -1,4 +1,4 @@
-"""A Solana wallet, made on the spot, and the embedded chain that it pays on."""
+"""A Solana wallet, created on the spot, and the embedded chain that it pays on."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import aiohttp
 from florin_client.wallet.solana import SolanaKey
 from florin_server.chains.solana import spl
-from florin_server.config import EmbeddedSolana
-from florin_server.devnet.solana import SOLNET
+from florin_server.config import EmbeddedSolanaSettings
+from florin_server.devnet.solana import SOLANA_DEVNET
 from florin_server.flows.ledger import books
 from solders.hash import Hash
 from solders.instruction import AccountMeta, Instruction
@@ -20,128 +20,130 @@ from solders.message import MessageV0
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
-from tests.support.desk import Desk
-from tests.support.until import until
+from tests.support.desk import ServiceHarness
+from tests.support.until import wait_until
 
-# each transaction is final at once, whatever the clock says, and `confirmed` is refused
-AT_ONCE = EmbeddedSolana(slot_s=0, finalized_slots=1, takes_confirmed=False)
-ASSETS = tuple(f"{SOLNET.chain_id}/token:{token.address}" for token in SOLNET.tokens)
-COIN = f"{SOLNET.chain_id}/slip44:501"
-# what any account must hold, in lamports
+# each transaction is final at once, independent of the clock, and `confirmed` is refused
+INSTANT_SOLANA = EmbeddedSolanaSettings(slot_s=0, finalized_slots=1, takes_confirmed=False)
+ASSETS = tuple(f"{SOLANA_DEVNET.chain_id}/token:{token.address}" for token in SOLANA_DEVNET.tokens)
+COIN = f"{SOLANA_DEVNET.chain_id}/slip44:501"
+# the rent-exempt minimum of any account, in lamports
 RENT = 890_880
 
 
-class SolanaWallet:
+class SolanaTestWallet:
     def __init__(self) -> None:
         self.key = Keypair()
         self.address = str(self.key.pubkey())
 
     @property
     def account(self) -> str:
-        """CAIP-10."""
-        return f"{SOLNET.chain_id}:{self.address}"
+        """Return the account as CAIP-10."""
+        return f"{SOLANA_DEVNET.chain_id}:{self.address}"
 
     def execute(self, action: dict[str, Any]) -> str:
-        """The output of a solana_signTransaction action: the transaction, signed and not sent."""
-        return self.sign(transaction_of(action))
+        """Return the output of a solana_signTransaction action: the signed, unsent transaction."""
+        return self.sign(get_transaction(action))
 
     def execute_all(self, option: dict[str, Any]) -> list[str]:
         return [self.execute(action) for action in option["actions"]]
 
     def sign(self, transaction: VersionedTransaction) -> str:
-        return SolanaKey(bytes(self.key)).signed(transaction)
+        return SolanaKey(bytes(self.key)).sign_transaction(transaction)
 
 
-def transaction_of(action: dict[str, Any]) -> VersionedTransaction:
+def get_transaction(action: dict[str, Any]) -> VersionedTransaction:
     assert action["type"] == "walletRpc"
     assert action["data"]["method"] == "solana_signTransaction"
     params = action["data"]["params"]
-    (one,) = json.loads(params) if isinstance(params, str) else params
-    return VersionedTransaction.from_bytes(base64.b64decode(one["transaction"], validate=True))
+    (item,) = json.loads(params) if isinstance(params, str) else params
+    return VersionedTransaction.from_bytes(base64.b64decode(item["transaction"], validate=True))
 
 
-def wire(transaction: VersionedTransaction) -> str:
+def encode_transaction(transaction: VersionedTransaction) -> str:
     return base64.b64encode(bytes(transaction)).decode()
 
 
-def steps(message: MessageV0) -> list[Instruction]:
-    """The instructions of a message, as a wallet takes them apart to add its own."""
+def list_instructions(message: MessageV0) -> list[Instruction]:
+    """Return the instructions of a message, as a wallet parses them to add its own."""
     keys = message.account_keys
     signers = message.header.num_required_signatures
     return [
         Instruction(
-            keys[one.program_id_index],
-            bytes(one.data),
+            keys[compiled_instruction.program_id_index],
+            bytes(compiled_instruction.data),
             [
                 AccountMeta(
                     keys[index],
                     is_signer=index < signers,
                     is_writable=message.is_maybe_writable(index),
                 )
-                for index in bytes(one.accounts)
+                for index in bytes(compiled_instruction.accounts)
             ],
         )
-        for one in message.instructions
+        for compiled_instruction in message.instructions
     ]
 
 
-def rebuilt(message: MessageV0, instructions: list[Instruction]) -> VersionedTransaction:
-    """An unsigned transaction with other instructions, all else as in a message."""
-    made = MessageV0.try_compile(
+def rebuild_transaction(
+    message: MessageV0, instructions: list[Instruction]
+) -> VersionedTransaction:
+    """Return an unsigned transaction with other instructions, all else as in a message."""
+    message_v0 = MessageV0.try_compile(
         message.account_keys[0], instructions, [], message.recent_blockhash
     )
-    empty = [Signature.default()] * made.header.num_required_signatures
-    return VersionedTransaction.populate(made, empty)
+    empty = [Signature.default()] * message_v0.header.num_required_signatures
+    return VersionedTransaction.populate(message_v0, empty)
 
 
-class SolanaNode:
-    """The embedded chain, asked like any node."""
+class SolanaNodeClient:
+    """The embedded chain, called like any node."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self._session = session
         self._url = url
 
-    async def _told(self, *calls: tuple[str, Sequence[Any]]) -> list[Any]:
-        """The answers to one batch, which the chain gives before it answers anything else."""
+    async def _call_batch(self, *calls: tuple[str, Sequence[Any]]) -> list[Any]:
+        """Return the answers to one batch, which the chain answers as a whole."""
         questions = [
             {"jsonrpc": "2.0", "id": n, "method": method, "params": list(params)}
             for n, (method, params) in enumerate(calls)
         ]
         async with self._session.post(self._url, json=questions) as answer:
-            found: list[Any] = await answer.json()
-        return found
+            results: list[Any] = await answer.json()
+        return results
 
     async def ask(self, method: str, *params: Any) -> Any:
-        (content,) = await self._told((method, params))
+        (content,) = await self._call_batch((method, params))
         assert "error" not in content, content["error"]
         return content["result"]
 
     async def refusal(self, method: str, *params: Any) -> Any:
-        """The error of a call."""
-        (content,) = await self._told((method, params))
+        """Return the error of a call."""
+        (content,) = await self._call_batch((method, params))
         return content["error"]
 
     async def fault(self, kind: str, **options: Any) -> Any:
         return await self.ask("florin_fault", {"kind": kind, **options})
 
     async def balance(self, owner: str, token: int = 0) -> int:
-        """What an owner holds of a token; 0 without an account."""
-        mint = SOLNET.tokens[token]
-        place = spl.associated(
-            spl.pubkey(owner), spl.pubkey(mint.address), spl.pubkey(mint.program)
+        """Return an owner's balance of a token; 0 without an account."""
+        mint = SOLANA_DEVNET.tokens[token]
+        place = spl.derive_associated_address(
+            spl.parse_pubkey(owner), spl.parse_pubkey(mint.address), spl.parse_pubkey(mint.program)
         )
-        found = (await self.ask("getAccountInfo", str(place)))["value"]
-        if found is None:
+        result = (await self.ask("getAccountInfo", str(place)))["value"]
+        if result is None:
             return 0
-        held = spl.token_account(base64.b64decode(found["data"][0]))
+        held = spl.parse_token_account(base64.b64decode(result["data"][0]))
         assert held is not None
         return held.amount
 
     async def close_account(self, owner: Keypair, place: str, token: int = 0) -> None:
-        """The owner of an empty token account ends it, and keeps its rent."""
-        program = spl.pubkey(SOLNET.tokens[token].program)
+        """Close an empty token account; the owner keeps its rent."""
+        program = spl.parse_pubkey(SOLANA_DEVNET.tokens[token].program)
         accounts = [
-            AccountMeta(spl.pubkey(place), is_signer=False, is_writable=True),
+            AccountMeta(spl.parse_pubkey(place), is_signer=False, is_writable=True),
             AccountMeta(owner.pubkey(), is_signer=False, is_writable=True),
             AccountMeta(owner.pubkey(), is_signer=True, is_writable=False),
         ]
@@ -150,9 +152,9 @@ class SolanaNode:
         await self.send([payer, owner], Instruction(program, b"\x09", accounts))
 
     async def close_out(self, owner: Keypair, place: str, funder: Keypair) -> None:
-        """Empties an account of the first token and ends it; somebody with coin pays for that."""
-        token, elsewhere = SOLNET.tokens[0], funder.pubkey()
-        mint, source = spl.pubkey(token.address), spl.pubkey(place)
+        """Empty an account of the first token and close it; a funder with coin pays for that."""
+        token, elsewhere = SOLANA_DEVNET.tokens[0], funder.pubkey()
+        mint, source = spl.parse_pubkey(token.address), spl.parse_pubkey(place)
         await self.ask("florin_faucet", {"accounts": [str(elsewhere)]})
         moves = spl.transfer_checked(
             spl.TOKEN,
@@ -160,7 +162,7 @@ class SolanaNode:
             token.decimals,
             owner=owner.pubkey(),
             source=source,
-            dest=spl.associated(elsewhere, mint, spl.TOKEN),
+            dest=spl.derive_associated_address(elsewhere, mint, spl.TOKEN),
             amount=await self.balance(str(owner.pubkey())),
         )
         accounts = [
@@ -171,51 +173,53 @@ class SolanaNode:
         await self.send([funder, owner], moves, Instruction(spl.TOKEN, b"\x09", accounts))
 
     async def spend(
-        self, wallet: SolanaWallet, amount: int, *, after: Mapping[str, Any] | None = None
+        self, wallet: SolanaTestWallet, amount: int, *, after: Mapping[str, Any] | None = None
     ) -> None:
-        """A wallet sends units of the first token to somebody, by itself.
+        """Send units of the first token from a wallet, without Florin.
 
         It comes right `after` a fault is armed or cleared: nothing else reaches the chain between.
         """
         payer, elsewhere = wallet.key.pubkey(), Keypair().pubkey()
-        token = SOLNET.tokens[0]
-        mint = spl.pubkey(token.address)
+        token = SOLANA_DEVNET.tokens[0]
+        mint = spl.parse_pubkey(token.address)
         moves = spl.transfer_checked(
             spl.TOKEN,
             mint,
             token.decimals,
             owner=payer,
-            source=spl.associated(payer, mint, spl.TOKEN),
-            dest=spl.associated(elsewhere, mint, spl.TOKEN),
+            source=spl.derive_associated_address(payer, mint, spl.TOKEN),
+            dest=spl.derive_associated_address(elsewhere, mint, spl.TOKEN),
             amount=amount,
         )
-        opens = spl.create_associated(payer, elsewhere, mint, spl.TOKEN)
-        sent = await self.made([wallet.key], opens, moves)
+        opens = spl.create_associated_account(payer, elsewhere, mint, spl.TOKEN)
+        sent = await self.make_transaction([wallet.key], opens, moves)
         before = [] if after is None else [("florin_fault", [after])]
-        answers = await self._told(*before, ("sendTransaction", [sent, {"encoding": "base64"}]))
-        assert not [one for one in answers if "error" in one], answers
+        answers = await self._call_batch(
+            *before, ("sendTransaction", [sent, {"encoding": "base64"}])
+        )
+        assert not [answer for answer in answers if "error" in answer], answers
 
     async def send(self, signers: list[Keypair], *instructions: Instruction) -> str:
-        """A transaction with a fresh blockhash; the first signer pays its fee."""
-        sent = await self.made(signers, *instructions)
+        """Send a transaction with a fresh blockhash; the first signer pays its fee."""
+        sent = await self.make_transaction(signers, *instructions)
         signature: str = await self.ask("sendTransaction", sent, {"encoding": "base64"})
         return signature
 
-    async def made(self, signers: list[Keypair], *instructions: Instruction) -> str:
-        """The same, as it is sent."""
+    async def make_transaction(self, signers: list[Keypair], *instructions: Instruction) -> str:
+        """Return the transaction in the form in which it is sent."""
         latest = await self.ask("getLatestBlockhash", {"commitment": "processed"})
         blockhash = Hash.from_string(latest["value"]["blockhash"])
         message = MessageV0.try_compile(signers[0].pubkey(), list(instructions), [], blockhash)
-        return wire(VersionedTransaction(message, signers))
+        return encode_transaction(VersionedTransaction(message, signers))
 
     async def coin(self, owner: str) -> int:
         return (await self.ask("getBalance", owner))["value"]
 
 
-def passing(
-    desk: Desk, node: SolanaNode, *, slots: int = 2, seconds: float = 10
+def make_time_step(
+    desk: ServiceHarness, node: SolanaNodeClient, *, slots: int = 2, seconds: float = 10
 ) -> Callable[[], Awaitable[None]]:
-    """Lets so much time and so many slots pass, each time it is called."""
+    """Return a function that advances time and slots on each call."""
 
     async def move() -> None:
         desk.clock.advance(seconds)
@@ -225,31 +229,33 @@ def passing(
     return move
 
 
-async def exact(desk: Desk, node: SolanaNode) -> None:
-    """Returns once every wallet on the chain holds what is booked, to the lamport."""
-    # what was done last is final with the next slot, and looked at with the next tick
-    move = passing(desk, node)
+async def wait_exact(desk: ServiceHarness, node: SolanaNodeClient) -> None:
+    """Return once every wallet on the chain has the booked amount, to the lamport."""
+    # the last transaction is final with the next slot, and seen with the next tick
+    move = make_time_step(desk, node)
     await move()
 
-    async def verdicts() -> set[books.Verdict]:
-        found = await books.check(desk.service.app)
-        assert list(found.problems) == []
-        lines = [one for one in found.comparison.lines if SOLNET.chain_id in one.place[1]]
-        return {one.verdict for one in lines}
+    async def verdicts() -> set[books.ReconciliationStatus]:
+        check = await books.check(desk.service.app)
+        assert list(check.problems) == []
+        lines = [
+            line for line in check.reconciliation.lines if SOLANA_DEVNET.chain_id in line.wallet[1]
+        ]
+        return {line.status for line in lines}
 
-    await until(verdicts, {books.Verdict.EXACT}, meanwhile=move)
+    await wait_until(verdicts, {books.ReconciliationStatus.EXACT}, meanwhile=move)
 
 
 __all__ = [
     "ASSETS",
-    "AT_ONCE",
     "COIN",
+    "INSTANT_SOLANA",
     "RENT",
-    "SolanaNode",
-    "SolanaWallet",
-    "exact",
-    "rebuilt",
-    "steps",
-    "transaction_of",
-    "wire",
+    "SolanaNodeClient",
+    "SolanaTestWallet",
+    "encode_transaction",
+    "get_transaction",
+    "list_instructions",
+    "rebuild_transaction",
+    "wait_exact",
 ]

@@ -3,54 +3,61 @@
 from __future__ import annotations
 
 from florin_server.chains.solana import spl
-from florin_server.devnet.solana import SOLNET
-from florin_server.domain.accounts.destinations import AssetAccount, Opening
+from florin_server.devnet.solana import SOLANA_DEVNET
+from florin_server.domain.accounts.destinations import AssetAccount, TokenAccountOpening
 from florin_server.store.settlement import token_accounts
 
-from tests.support.desk import Tenant
+from tests.support.desk import PartnerTenant
 from tests.support.solana import (
-    SolanaNode,
-    steps,
-    transaction_of,
+    SolanaNodeClient,
+    get_transaction,
+    list_instructions,
 )
 
-CHAIN = SOLNET.chain_id
+CHAIN = SOLANA_DEVNET.chain_id
 
 
-def place(owner: str, token: int = 0) -> str:
-    mint = SOLNET.tokens[token]
+def get_token_account(owner: str, token: int = 0) -> str:
+    mint = SOLANA_DEVNET.tokens[token]
     return str(
-        spl.associated(spl.pubkey(owner), spl.pubkey(mint.address), spl.pubkey(mint.program))
+        spl.derive_associated_address(
+            spl.parse_pubkey(owner), spl.parse_pubkey(mint.address), spl.parse_pubkey(mint.program)
+        )
     )
 
 
-async def there(node: SolanaNode, address: str) -> bool:
+async def has_account(node: SolanaNodeClient, address: str) -> bool:
     return (await node.ask("getAccountInfo", address))["value"] is not None
 
 
-async def queue(desk, tenant: Tenant, dest: str, *assets: str) -> None:
-    """Queues accounts to be opened in advance, as releases before 0.4 did at a registration."""
+async def queue_accounts(desk, tenant: PartnerTenant, dest: str, *assets: str) -> None:
+    """Queue accounts to be opened in advance, as releases before 0.4 did at a registration."""
     app, merchant_id = desk.service.app, tenant.merchant.id
     for asset in assets:
-        wanted = Opening(AssetAccount(asset, f"{CHAIN}:{dest}"), merchant_id)
-        await app.store.write(token_accounts.want(wanted, app.clock.now_us()))
-    app.expect_receivers(CHAIN)
+        opening = TokenAccountOpening(AssetAccount(asset, f"{CHAIN}:{dest}"), merchant_id)
+        await app.store.write(token_accounts.enqueue(opening, app.clock.now_us()))
+    app.announce_receivers(CHAIN)
 
 
-async def register(desk, tenant: Tenant, dest: str, *assets: str, key: str = "1") -> list[str]:
+async def register_destination(
+    desk, tenant: PartnerTenant, dest: str, *assets: str, key: str = "1"
+) -> list[str]:
     path = f"/v1/merchants/{tenant.merchant.id}/settlements/crypto"
-    wanted = [{"asset": one, "destination": f"{CHAIN}:{dest}"} for one in assets]
+    expected = [{"asset": asset, "destination": f"{CHAIN}:{dest}"} for asset in assets]
     headers = {**tenant.headers, "Idempotency-Key": key}
-    made = await desk.rest.call("POST", path, headers, {"settlements": wanted})
-    return [one["id"] for one in made["settlements"]]
+    created = await desk.rest.call("POST", path, headers, {"settlements": expected})
+    return [settlement["id"] for settlement in created["settlements"]]
 
 
-def remembered(desk, owner: str) -> list:
-    """The accounts that were opened for an owner."""
+def list_account_openings(desk, owner: str) -> list:
+    """Return the accounts that were opened for an owner."""
     query = "SELECT asset, merchant_id FROM opened_account WHERE account = ?"
     return desk.select(query, f"{CHAIN}:{owner}")
 
 
-def opens(action) -> bool:
-    """True if a transaction opens an account."""
-    return any(one.program_id == spl.ASSOCIATED for one in steps(transaction_of(action).message))
+def has_account_opening(action) -> bool:
+    """Return True if a transaction opens an account."""
+    return any(
+        instruction.program_id == spl.ASSOCIATED_TOKEN
+        for instruction in list_instructions(get_transaction(action).message)
+    )

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 
-def changed(change):
-    """A change of the true result."""
+def make_result_change(change):
+    """Return a change of the true result."""
 
-    def answer(_params, told):
-        change(told["result"])
-        return told
+    def answer(_params, result):
+        change(result["result"])
+        return result
 
     return answer
 
 
-def answer(error=None, **changes):
+def make_error_change(error=None, **changes):
     def change(result):
         result["value"] |= {"err": error, **changes}
 
-    return changed(change)
+    return make_result_change(change)

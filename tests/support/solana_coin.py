@@ -1,9 +1,9 @@
-"""Solana's coin as an asset."""
+"""Solana's native coin as an asset."""
 
 from __future__ import annotations
 
-from florin_server.devnet.solana import SOLNET
+from florin_server.devnet.solana import SOLANA_DEVNET
 
-CHAIN = SOLNET.chain_id
+CHAIN = SOLANA_DEVNET.chain_id
 GBP = {"unit": "iso4217/GBP", "value": "3000"}
 LAMPORTS = 250_000_000  # for GBP at 120.00

@@ -14,40 +14,46 @@ _AMOUNT = 2
 _SYSTEM_OWNER = 0
 
 
-def guard(key: Pubkey, data: bytes, *, signer: bool = False, writable: bool = False) -> Instruction:
+def make_guard(
+    key: Pubkey, data: bytes, *, signer: bool = False, writable: bool = False
+) -> Instruction:
     return Instruction(spl.LIGHTHOUSE, data, [AccountMeta(key, signer, writable)])
 
 
-def lamports(key: Pubkey, value: int, operator: int = GREATER_OR_EQUAL) -> Instruction:
-    """An account holds so many lamports; 12 bytes."""
-    return guard(key, struct.pack("<BBBQB", 4, 0, LAMPORTS, value, operator))
+def make_lamports_guard(key: Pubkey, value: int, operator: int = GREATER_OR_EQUAL) -> Instruction:
+    """Assert that an account holds so many lamports; 12 bytes."""
+    return make_guard(key, struct.pack("<BBBQB", 4, 0, LAMPORTS, value, operator))
 
 
-def plain_account(key: Pubkey, value: int) -> Instruction:
-    """An account holds so many lamports at least and is the system program's; 16 bytes."""
+def make_plain_account_guard(key: Pubkey, value: int) -> Instruction:
+    """Assert that a system program's account holds at least so many lamports; 16 bytes."""
     both = struct.pack("<BQB", LAMPORTS, value, GREATER_OR_EQUAL)
-    return guard(key, bytes([5, 0, 2]) + both + bytes([KNOWN_OWNER, _SYSTEM_OWNER, EQUAL]))
+    return make_guard(key, bytes([5, 0, 2]) + both + bytes([KNOWN_OWNER, _SYSTEM_OWNER, EQUAL]))
 
 
-def tokens(place: Pubkey, value: int, operator: int = GREATER_OR_EQUAL) -> Instruction:
-    """A token account holds so much; 12 bytes."""
-    return guard(place, struct.pack("<BBBQB", 8, 0, _AMOUNT, value, operator))
+def make_tokens_guard(place: Pubkey, value: int, operator: int = GREATER_OR_EQUAL) -> Instruction:
+    """Assert that a token account holds so much; 12 bytes."""
+    return make_guard(place, struct.pack("<BBBQB", 8, 0, _AMOUNT, value, operator))
 
 
-def long_guard(key: Pubkey, count: int) -> Instruction:
-    """An account holds no less than nothing, said so many times; 3 and 10 bytes each."""
+def make_long_guard(key: Pubkey, count: int) -> Instruction:
+    """Assert `count` times that an account holds at least nothing; 3 and 10 bytes each."""
     each = struct.pack("<BQB", LAMPORTS, 0, GREATER_OR_EQUAL)
-    return guard(key, bytes([5, 0, count]) + each * count)
+    return make_guard(key, bytes([5, 0, count]) + each * count)
 
 
-def as_phantom(
+def add_phantom_guards(
     own: list[Instruction], relayer: Pubkey, buyer: Pubkey, place: Pubkey, left: int, units: int
 ) -> list[Instruction]:
-    """Instructions as Phantom returns them: three guards in front of the transfer, one behind.
+    """Return instructions as Phantom does: three guards before the transfer, one behind.
 
-    One of them reads the fee payer. `left` is what the buyer holds after the payment.
+    One of them reads the fee payer. `left` is the buyer's balance after the payment.
     """
     limit = Instruction(spl.COMPUTE_BUDGET, b"\x02" + struct.pack("<I", units), [])
-    before = [plain_account(relayer, 1), tokens(place, 1), lamports(buyer, 0)]
-    after = [tokens(place, left)]
+    before = [
+        make_plain_account_guard(relayer, 1),
+        make_tokens_guard(place, 1),
+        make_lamports_guard(buyer, 0),
+    ]
+    after = [make_tokens_guard(place, left)]
     return [limit, own[1], *before, *own[2:], *after]

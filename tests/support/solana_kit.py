@@ -1,4 +1,4 @@
-"""What the tests of Solana share: an embedded chain asked like any node, and its wallets."""
+"""Shared helpers of Solana's tests: an embedded chain called like any node, and its wallets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from florin_server.chains.solana import spl
 from florin_server.clock import TestClock
-from florin_server.devnet.solana import SOLNET, SolanaDevChain, SolanaDevSettings
+from florin_server.devnet.solana import SOLANA_DEVNET, SolanaDevChain, SolanaDevSettings
 from solders.hash import Hash
 from solders.instruction import Instruction
 from solders.keypair import Keypair
@@ -23,18 +23,18 @@ from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 
 START_S = 1_800_000_000
-TOKEN, TOKEN_2022 = SOLNET.tokens
+TOKEN, TOKEN_2022 = SOLANA_DEVNET.tokens
 GIFT = 10_000 * 10**6
 
 
-class NodeError(Exception):
+class SolanaNodeError(Exception):
     def __init__(self, error: dict[str, Any]) -> None:
         self.code, self.message, self.data = error["code"], error["message"], error.get("data")
         super().__init__(f"{self.message} ({self.code})")
 
 
 @dataclass
-class Node:
+class SolanaDevnetNode:
     chain: SolanaDevChain
     clock: TestClock
 
@@ -42,7 +42,7 @@ class Node:
         question = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         answer = json.loads(await self.chain.handle(json.dumps(question).encode()))
         if "error" in answer:
-            raise NodeError(answer["error"])
+            raise SolanaNodeError(answer["error"])
         return answer["result"]
 
     async def value(self, method: str, *params: Any) -> Any:
@@ -52,15 +52,17 @@ class Node:
         return await self.ask("florin_fault", {"kind": kind, **options})
 
     async def fund(self, *wallets: Keypair | Pubkey, **amounts: Any) -> Any:
-        keys = [str(one.pubkey() if isinstance(one, Keypair) else one) for one in wallets]
+        keys = [
+            str(wallet.pubkey() if isinstance(wallet, Keypair) else wallet) for wallet in wallets
+        ]
         return await self.ask("florin_faucet", {"accounts": keys, **amounts})
 
     async def tokens(self, owner: Pubkey, token=TOKEN) -> int:
-        """What an owner holds, 0 without an account."""
-        found = await self.value("getAccountInfo", str(place(owner, token)))
-        if found is None:
+        """Return an owner's balance, 0 without an account."""
+        result = await self.value("getAccountInfo", str(get_token_account(owner, token)))
+        if result is None:
             return 0
-        held = spl.token_account(base64.b64decode(found["data"][0]))
+        held = spl.parse_token_account(base64.b64decode(result["data"][0]))
         assert held is not None
         assert held.owner == owner
         return held.amount
@@ -72,8 +74,8 @@ class Node:
         value = await self.value("getLatestBlockhash", {"commitment": commitment})
         return Hash.from_string(value["blockhash"])
 
-    async def made(self, signers: list[Keypair], *instructions: Instruction) -> str:
-        """A signed transaction in base64, paid by the first signer."""
+    async def make_transaction(self, signers: list[Keypair], *instructions: Instruction) -> str:
+        """Return a signed transaction in base64, paid by the first signer."""
         message = MessageV0.try_compile(
             signers[0].pubkey(), list(instructions), [], await self.blockhash()
         )
@@ -87,43 +89,45 @@ class Node:
 
 
 @asynccontextmanager
-async def opened(
+async def open_node(
     path: Path | None = None, clock: TestClock | None = None, **settings: Any
-) -> AsyncIterator[Node]:
+) -> AsyncIterator[SolanaDevnetNode]:
     clock = clock or TestClock(START_S * 1_000_000)
     chain = await SolanaDevChain.open(path, SolanaDevSettings(clock=clock, **settings))
     try:
-        yield Node(chain, clock)
+        yield SolanaDevnetNode(chain, clock)
     finally:
         await chain.close()
 
 
-def wallet(number: int) -> Keypair:
-    """A wallet; the same for each number."""
+def make_wallet(number: int) -> Keypair:
+    """Return the wallet of a number; always the same one."""
     return Keypair.from_seed(hashlib.sha256(f"wallet {number}".encode()).digest())
 
 
-def place(owner: Pubkey, token=TOKEN) -> Pubkey:
-    """Where an owner holds a token."""
-    return spl.associated(owner, spl.pubkey(token.address), spl.pubkey(token.program))
+def get_token_account(owner: Pubkey, token=TOKEN) -> Pubkey:
+    """Return an owner's account of a token."""
+    return spl.derive_associated_address(
+        owner, spl.parse_pubkey(token.address), spl.parse_pubkey(token.program)
+    )
 
 
-def coin(sender: Keypair, to: Pubkey, lamports: int) -> Instruction:
+def make_coin_transfer(sender: Keypair, to: Pubkey, lamports: int) -> Instruction:
     return transfer(TransferParams(from_pubkey=sender.pubkey(), to_pubkey=to, lamports=lamports))
 
 
-def payment(payer: Keypair, to: Pubkey, amount: int, token=TOKEN) -> list[Instruction]:
-    """A token transfer into an account that is made if need be."""
-    mint, program = spl.pubkey(token.address), spl.pubkey(token.program)
+def make_payment(payer: Keypair, to: Pubkey, amount: int, token=TOKEN) -> list[Instruction]:
+    """Return a token transfer into an account, which it creates if needed."""
+    mint, program = spl.parse_pubkey(token.address), spl.parse_pubkey(token.program)
     return [
-        spl.create_associated(payer.pubkey(), to, mint, program),
+        spl.create_associated_account(payer.pubkey(), to, mint, program),
         spl.transfer_checked(
             program,
             mint,
             token.decimals,
             owner=payer.pubkey(),
-            source=place(payer.pubkey(), token),
-            dest=place(to, token),
+            source=get_token_account(payer.pubkey(), token),
+            dest=get_token_account(to, token),
             amount=amount,
         ),
     ]

@@ -5,27 +5,29 @@ from __future__ import annotations
 import json
 
 from florin_server.domain.payments.payment import Confirmation, FreeNonce
-from florin_server.domain.settlement.chain_txs import Accepted
+from florin_server.domain.settlement.chain_txs import SettlementItem
 
 from tests.support.solana_kit import START_S
-from tests.support.solana_lab import signed
+from tests.support.solana_lab import sign_build
 
 
-async def spare(lab) -> FreeNonce:
-    values = await lab.rail.durable_nonces.values(lab.rail.durable_nonces.addresses)
+async def get_free_nonce(lab) -> FreeNonce:
+    values = await lab.rail.durable_nonces.get_values(lab.rail.durable_nonces.addresses)
     address = lab.rail.durable_nonces.addresses[0]
-    return FreeNonce(address, values.held[address], values.slot)
+    return FreeNonce(address, values.by_account[address], values.slot)
 
 
-async def accepted(lab, buyer):
+async def accept_payment(lab, buyer):
     payment, option = await lab.offer(buyer)
-    issued = await lab.built(option, [], await spare(lab))
-    output = json.dumps(signed(buyer, issued))
+    issued = await lab.resolve_build(option, [], await get_free_nonce(lab))
+    output = json.dumps(sign_build(buyer, issued))
     await lab.rail.verifier.verify(option, [issued], [output])
     content = Confirmation(payment.id, option.id, (output,), b"", START_S * 1_000_000)
-    return Accepted(payment, option, content, issued.head), issued
+    return SettlementItem(payment, option, content, issued.head), issued
 
 
-async def advance(lab, number: int = 0) -> None:
-    made = await lab.rail.durable_nonces.advance([lab.rail.durable_nonces.addresses[number]])
-    await lab.rail.relay.broadcast(made.raw)
+async def advance_nonce(lab, number: int = 0) -> None:
+    created = await lab.rail.durable_nonces.sign_advance(
+        [lab.rail.durable_nonces.addresses[number]]
+    )
+    await lab.rail.relay.broadcast(created.raw)

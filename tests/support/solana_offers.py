@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from tests.support.api import Refused, RestApi
+from tests.support.api import ApiCallError, RestApi
 from tests.support.solana import (
     ASSETS,
-    SolanaWallet,
+    SolanaTestWallet,
 )
 
 PRICE = 12_500_000
 ORDER = {"amount": {"unit": "iso4217/USD", "value": "1250"}}
 
 
-class Offer:
+class SolanaOffer:
     """A payment, one of its options, and the transaction that was issued for it."""
 
-    def __init__(self, api: RestApi, wallet: SolanaWallet, token: int) -> None:
+    def __init__(self, api: RestApi, wallet: SolanaTestWallet, token: int) -> None:
         self.api, self.wallet, self.token = api, wallet, token
         self.payment_id = ""
         self.option: dict[str, Any] = {}
@@ -49,19 +49,21 @@ class Offer:
             return [state async for state in self.api.watch(self.payment_id)][-1]
 
 
-async def offered(
-    api: RestApi, wallet: SolanaWallet, token: int = 0, headers: Any = None, **order: Any
-) -> Offer:
-    offer = Offer(api, wallet, token)
-    made = await api.call("POST", "/v1/payments", headers or api.merchant, {**ORDER, **order})
-    offer.payment_id = made["paymentId"]
-    found = (await api.options(offer.payment_id, [wallet.account]))["options"]
-    (offer.option,) = [one for one in found if one["amount"]["unit"] == f"caip19/{ASSETS[token]}"]
+async def make_offer(
+    api: RestApi, wallet: SolanaTestWallet, token: int = 0, headers: Any = None, **order: Any
+) -> SolanaOffer:
+    offer = SolanaOffer(api, wallet, token)
+    created = await api.call("POST", "/v1/payments", headers or api.merchant, {**ORDER, **order})
+    offer.payment_id = created["paymentId"]
+    options = (await api.options(offer.payment_id, [wallet.account]))["options"]
+    (offer.option,) = [
+        item for item in options if item["amount"]["unit"] == f"caip19/{ASSETS[token]}"
+    ]
     await offer.fetch()
     return offer
 
 
-async def refusal(call: Any) -> Refused:
-    with pytest.raises(Refused) as caught:
+async def get_refusal(call: Any) -> ApiCallError:
+    with pytest.raises(ApiCallError) as caught:
         await call
     return caught.value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.desk import START_S, Desk, Offer
+from tests.support.desk import START_S, PaymentOffer, ServiceHarness
 
 CHECKOUT = {"successUrl": "https://shop.example/ok?a=1#b", "errorUrl": "https://shop.example/no"}
 STATES = (
@@ -17,24 +17,24 @@ STATES = (
 )
 
 
-async def one_in_each_state(desk: Desk) -> dict[str, Offer]:
-    """One payment in each state; the chain stands still afterwards."""
+async def create_payment_per_state(desk: ServiceHarness) -> dict[str, PaymentOffer]:
+    """Create one payment in each state; the chain is stopped afterwards."""
     fault = {"kind": "answer", "method": "eth_sendRawTransaction", "effect": "drop", "times": 99}
     await desk.chain.ask("florin_fault", fault)
     lapsed = await desk.offer(expiresAt=desk.now + 1, referenceId=None)
     assert (await desk.confirm(lapsed))["status"] == "processing"
     expired = await desk.offer(expiresAt=desk.now + 1)
-    assert (await desk.lapse(lapsed.payment_id, 400))["status"] == "failed"
+    assert (await desk.wait_lapsed(lapsed.payment_id, 400))["status"] == "failed"
     await desk.chain.ask("florin_fault", {"kind": "clear"})
-    # how long that took is not the same in every run
+    # the duration differs between runs
     desk.clock.advance(START_S + 1000 - desk.clock.now_us() / 1_000_000)
 
     succeeded = await desk.offer(checkout=CHECKOUT)
     await desk.confirm(succeeded)
     desk.clock.advance(0.25)
-    assert (await desk.final(succeeded.payment_id))["status"] == "succeeded"
+    assert (await desk.wait_final(succeeded.payment_id))["status"] == "succeeded"
     failed = await desk.offer()
-    mismatched = Offer(
+    mismatched = PaymentOffer(
         failed.payment_id, failed.option_id, ["0x" + "11" * 32], failed.wallet, failed.option
     )
     assert (await desk.confirm(mismatched))["status"] == "failed"

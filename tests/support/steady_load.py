@@ -1,4 +1,4 @@
-"""Clients that call a service at a steady rate, and remember each call that failed."""
+"""Clients that call a service at a steady rate, and record each call that failed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import grpc
 
 from tests.support.api import GrpcApi, RestApi
 from tests.support.desk import ORDER
-from tests.support.processes import Installation
+from tests.support.processes import ProcessInstallation
 
 # of the clients whose connections are kept
 KEPT = 10
-# one that takes longer has failed
+# a call that takes longer has failed
 _CALL_S = 20
 _ALONE = (("grpc.use_local_subchannel_pool", 1),)
 
@@ -25,22 +25,22 @@ _ALONE = (("grpc.use_local_subchannel_pool", 1),)
 class SteadyLoad:
     """Four kinds of callers, each with a quarter of the calls a second."""
 
-    def __init__(self, installation: Installation, a_second: int, payment_id: str) -> None:
+    def __init__(self, installation: ProcessInstallation, a_second: int, payment_id: str) -> None:
         self._at = installation
         self._pause_s = 4 / a_second
         self._payment_id = payment_id
         self._calls: set[asyncio.Task[None]] = set()
         self._turn = 0
-        self.answered: Counter[str] = Counter()
-        self.failed: list[str] = []
+        self.response_count: Counter[str] = Counter()
+        self.failures: list[str] = []
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Calls go on as long as the block lasts, and are all answered at its end."""
-        async with aiohttp.ClientSession() as kept:
+        """Make calls while the block runs; return once all are answered."""
+        async with aiohttp.ClientSession() as client_session:
             channels = [self._channel() for _ in range(KEPT)]
-            apis = [GrpcApi(one, self._at.accounts) for one in channels]
-            rest = self._at.rest(kept)
+            apis = [GrpcApi(each_channel, self._at.accounts) for each_channel in channels]
+            rest = self._at.rest(client_session)
 
             async def new_rest() -> None:
                 connector = aiohttp.TCPConnector(force_close=True)
@@ -56,25 +56,25 @@ class SteadyLoad:
                 await apis[self._turn % KEPT].create(ORDER)
 
             kinds: dict[str, Callable[[], Awaitable[Any]]] = {
-                # no client repeats a POST by itself
+                # no client repeats a POST automatically
                 "REST kept": lambda: rest.create(ORDER),
                 "REST new": new_rest,
                 "gRPC kept": kept_channel,
                 "gRPC new": new_channel,
             }
-            runs = [asyncio.create_task(self._run(*one)) for one in kinds.items()]
+            runs = [asyncio.create_task(self._run(*item)) for item in kinds.items()]
             try:
                 yield
             finally:
-                for one in runs:
-                    one.cancel()
+                for task in runs:
+                    task.cancel()
                 await asyncio.gather(*runs, return_exceptions=True)
                 await asyncio.gather(*self._calls)
                 for channel in channels:
                     await channel.close()
 
     def _channel(self) -> grpc.aio.Channel:
-        # none has the connection of another
+        # clients share no connection
         return grpc.aio.insecure_channel(self._at.grpc, options=_ALONE)
 
     async def _run(self, kind: str, call: Callable[[], Awaitable[Any]]) -> None:
@@ -88,7 +88,7 @@ class SteadyLoad:
         try:
             async with asyncio.timeout(_CALL_S):
                 await call()
-        except Exception as error:  # noqa: BLE001  (whatever it is, a caller was not answered)
-            self.failed.append(f"{kind}: {error!r}"[:500])
+        except Exception as error:  # noqa: BLE001  (any error means an unanswered call)
+            self.failures.append(f"{kind}: {error!r}"[:500])
         else:
-            self.answered[kind] += 1
+            self.response_count[kind] += 1

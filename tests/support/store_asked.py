@@ -1,4 +1,4 @@
-"""Whom data is asked about."""
+"""Buyers whose data is requested."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from tests.support.store_kit import (
     CHAIN,
 )
 
-ASKED = Amount("iso4217/USD", 5000)
-OTHER = f"{CHAIN}:0x{'dd' * 20}"
+REQUESTED_AMOUNT = Amount("iso4217/USD", 5000)
+OTHER_ACCOUNT = f"{CHAIN}:0x{'dd' * 20}"

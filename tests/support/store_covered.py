@@ -1,14 +1,14 @@
-"""What a treasury owes a merchant in a store, and payouts of it."""
+"""A treasury's debts to a merchant in a store, and payouts of them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from florin_server.domain.payouts.payout import Payout, PayoutKind
-from florin_server.domain.settlement.chain_txs import Posting
+from florin_server.domain.settlement.chain_txs import LedgerPosting
 from florin_server.store.engine.query import operation
 from florin_server.store.payouts import covered, payouts
-from florin_server.store.payouts.payouts import Outcome
+from florin_server.store.payouts.payouts import PayoutOutcome
 from florin_server.store.settlement import chain_txs
 
 from tests.support.store_kit import (
@@ -16,9 +16,9 @@ from tests.support.store_kit import (
     CHAIN,
     LATER_US,
     PAYER,
-    accepted,
-    submitted,
-    success,
+    create_chain_tx,
+    create_processing_payment,
+    make_success,
 )
 
 MERCHANT, TREASURY = "merchant:mer_1", f"wallet:{CHAIN}:treasury"
@@ -30,36 +30,38 @@ def no_watch():
 
 
 async def owed(store, value, at_us=LATER_US):
-    """A payment that succeeded, for which a treasury owes the merchant a value."""
-    of = await accepted(store)
-    await submitted(store, of)
+    """Return a payment that succeeded, for which a treasury owes the merchant a value."""
+    of = await create_processing_payment(store)
+    await create_chain_tx(store, of)
     finding = replace(
-        success(of), settled_value=None, postings=(Posting(TREASURY, MERCHANT, ASSET, value),)
+        make_success(of),
+        settled_value=None,
+        postings=(LedgerPosting(TREASURY, MERCHANT, ASSET, value),),
     )
-    (ended,) = await store.write(chain_txs.conclude([finding], [], at_us))
+    (ended,) = await store.write(chain_txs.finalize([finding], [], at_us))
     return ended
 
 
 async def leaves(store, payout_id, value, kind=PayoutKind.BALANCE, payment_id=None):
-    """A payout that is on its way."""
-    made = Payout(
+    """Store a payout that was sent."""
+    payout = Payout(
         payout_id, kind, "mer_1", payment_id, False, CHAIN, ASSET, value, PAYER, LATER_US,
         backed=True,
     )  # fmt: skip
-    await store.write(payouts.add(made))
-    await store.write(payouts.claim(made, f"0x{payout_id}", None, None, LATER_US))
+    await store.write(payouts.add(payout))
+    await store.write(payouts.claim(payout, f"0x{payout_id}", None, None, LATER_US))
 
 
 async def ends(store, payout_id, at_us):
-    """The payout is final."""
-    known = await store.read(payouts.get(payout_id))
-    posting = Posting(MERCHANT, TREASURY, ASSET, known.value)
-    outcome = Outcome(known, known.tx_id, posting)
-    await store.write(payouts.conclude([outcome], [], at_us, no_watch()))
+    """Record the payout as final."""
+    existing = await store.read(payouts.find(payout_id))
+    posting = LedgerPosting(MERCHANT, TREASURY, ASSET, existing.value)
+    outcome = PayoutOutcome(existing, existing.tx_id, posting)
+    await store.write(payouts.finalize([outcome], [], at_us, no_watch()))
 
 
 async def marked(store):
-    """How many payments are marked until there is nothing to mark."""
+    """Mark payments until none is left to mark; return how many were marked."""
     count = 0
     while (page := await store.write(covered.settle_covered())) is not None:
         count += page

@@ -1,4 +1,4 @@
-"""What the tests of the store share: engines to run on, and things to store."""
+"""Shared helpers of the store's tests: engines to run on, and objects to store."""
 
 from __future__ import annotations
 
@@ -12,24 +12,29 @@ from typing import Any
 
 from florin_server.domain.payments.payment import (
     Action,
-    Build,
+    BuildAction,
     Confirmation,
-    Option,
     Payment,
+    PaymentOption,
+    PaymentStatus,
     ResolvedBuild,
-    Status,
 )
-from florin_server.domain.settlement.chain_txs import ChainTx, Finding, Posting, TxState
+from florin_server.domain.settlement.chain_txs import (
+    ChainTx,
+    LedgerPosting,
+    PaymentOutcome,
+    TxState,
+)
 from florin_server.store.engine.opening import open_store
 from florin_server.store.engine.store import Store
 from florin_server.store.payments import payments
-from florin_server.store.payments.idempotency import Claim, once
+from florin_server.store.payments.idempotency import IdempotencyClaim, run_once
 from florin_server.store.settlement import chain_txs, leases
 
 from tests.support import postgres
 
 # every engine passes the same suite
-ENGINES = postgres.chosen()
+ENGINES = postgres.list_engines()
 
 NOW_US = 1_800_000_000_000_000
 LATER_US = NOW_US + 1_000_000
@@ -47,8 +52,10 @@ _numbers = itertools.count(1)
 
 
 @asynccontextmanager
-async def opened(engine: str, folder: Path, **options: Any) -> AsyncIterator[Store]:
-    where = folder / "florin.db" if engine == postgres.SQLITE else postgres.of(folder, engine)
+async def open_engine_store(engine: str, folder: Path, **options: Any) -> AsyncIterator[Store]:
+    where = (
+        folder / "florin.db" if engine == postgres.SQLITE else postgres.get_database(folder, engine)
+    )
     store = await open_store(where, **options)
     try:
         yield store
@@ -56,28 +63,28 @@ async def opened(engine: str, folder: Path, **options: Any) -> AsyncIterator[Sto
         await store.close()
 
 
-async def beside(store: Store, folder: Path, sql: str) -> list[tuple[Any, ...]]:
-    """Rows of a statement, and what it changes, past the store of a folder."""
-    if store.exclusive:
+async def execute_beside(store: Store, folder: Path, sql: str) -> list[tuple[Any, ...]]:
+    """Execute a statement with a second connection to a folder's store; return its rows."""
+    if store.is_exclusive:
         with closing(sqlite3.connect(folder / "florin.db", isolation_level=None)) as raw:
             return raw.execute(sql).fetchall()
-    return await postgres.rows(postgres.of(folder).dsn, sql)
+    return await postgres.list_rows(postgres.get_database(folder).dsn, sql)
 
 
-def pragma(store: Store, text: str) -> list[Any]:
-    """A setting that SQLite keeps by connection, of the one that writes; sets it with a `=`."""
-    # only the store itself is to use it
+def run_pragma(store: Store, text: str) -> list[Any]:
+    """Return a setting that SQLite keeps by connection, of the one that writes; `=` sets it."""
+    # only the store itself may use it
     return store._connection.command(f"PRAGMA {text}").fetchall()  # noqa: SLF001
 
 
-def payment(**changes: Any) -> Payment:
+def make_payment(**changes: Any) -> Payment:
     number = next(_numbers)
-    made = Payment(
+    payment = Payment(
         id=f"pay_{number:027}",
         partner_id="par_1",
         merchant_id="mer_1",
         live=False,
-        status=Status.REQUIRES_ACTION,
+        status=PaymentStatus.REQUIRES_ACTION,
         version=0,
         unit="iso4217/USD",
         value=5000,
@@ -89,11 +96,11 @@ def payment(**changes: Any) -> Payment:
         updated_at_us=NOW_US,
         expires_at=EXPIRES,
     )
-    return replace(made, **changes)
+    return replace(payment, **changes)
 
 
-def option(of: Payment, **changes: Any) -> Option:
-    made = Option(
+def make_option(of: Payment, **changes: Any) -> PaymentOption:
+    option = PaymentOption(
         id="opt_1",
         payment_id=of.id,
         account=PAYER.upper().replace("EIP155", "eip155"),
@@ -104,17 +111,17 @@ def option(of: Payment, **changes: Any) -> Option:
         eta_s=12,
         expires_at=None,
         method="eip3009",
-        actions=(Action(CHAIN, "eth_signTypedData_v4", '["0xbb",{"a":1}]'), Build("more")),
+        actions=(Action(CHAIN, "eth_signTypedData_v4", '["0xbb",{"a":1}]'), BuildAction("more")),
         terms={"nonce": "0x12", "value": U256_MAX, "parts": [1, None, {"x": True}]},
         created_at_us=NOW_US,
         reference=f"0x{of.id}",
         head=8,
     )
-    return replace(made, **changes)
+    return replace(option, **changes)
 
 
-def issued(of: Payment, **changes: Any) -> ResolvedBuild:
-    made = ResolvedBuild(
+def make_resolved_build(of: Payment, **changes: Any) -> ResolvedBuild:
+    resolved_build = ResolvedBuild(
         payment_id=of.id,
         option_id="opt_1",
         n=0,
@@ -124,81 +131,87 @@ def issued(of: Payment, **changes: Any) -> ResolvedBuild:
         issued_at_us=NOW_US,
         expires_at=EXPIRES,
     )
-    return replace(made, **changes)
+    return replace(resolved_build, **changes)
 
 
-def confirmation(of: Payment, **changes: Any) -> Confirmation:
-    made = Confirmation(of.id, "opt_1", ('"0xsigned"', '{"é":1}'), b"\x01" * 32, NOW_US)
-    return replace(made, **changes)
+def make_confirmation(of: Payment, **changes: Any) -> Confirmation:
+    confirmation = Confirmation(of.id, "opt_1", ('"0xsigned"', '{"é":1}'), b"\x01" * 32, NOW_US)
+    return replace(confirmation, **changes)
 
 
-def claim(key: str = "key-1", **changes: Any) -> Claim:
-    made = Claim("par_1/mer_1/test", key, b"\x02" * 32, NOW_US, None)
-    return replace(made, **changes)
+def make_claim(key: str = "key-1", **changes: Any) -> IdempotencyClaim:
+    claim = IdempotencyClaim("par_1/mer_1/test", key, b"\x02" * 32, NOW_US, None)
+    return replace(claim, **changes)
 
 
-def create_once(made: Payment, key: Claim, body: bytes = b'{"paymentId":"x"}'):
-    """An operation that creates a payment under an idempotency key."""
-    return once(key, payments.create(made), lambda _: body)
+def create_once(payment: Payment, key: IdempotencyClaim, body: bytes = b'{"paymentId":"x"}'):
+    """Return an operation that creates a payment under an idempotency key."""
+    return run_once(key, payments.create(payment), lambda _: body)
 
 
-def tx(*paid: Payment, **changes: Any) -> ChainTx:
+def make_chain_tx(*paid: Payment, **changes: Any) -> ChainTx:
     number = next(_numbers)
-    made = ChainTx(
+    tx = ChainTx(
         id=f"tx_{number}",
         chain_id=CHAIN,
         sender=SENDER,
         nonce=number,
         raw=b"\x02raw",
         hash=f"0x{number:064x}",
-        payment_ids=tuple(one.id for one in paid),
+        payment_ids=tuple(payment.id for payment in paid),
         state=TxState.SIGNED,
         created_at_us=NOW_US,
     )
-    return replace(made, **changes)
+    return replace(tx, **changes)
 
 
-def success(of: Payment, amount: int = 50_000_000) -> Finding:
-    return Finding(
+def make_success(of: Payment, amount: int = 50_000_000) -> PaymentOutcome:
+    return PaymentOutcome(
         payment_id=of.id,
-        status=Status.SUCCEEDED,
+        status=PaymentStatus.SUCCEEDED,
         tx_id="0xpaid",
         option_unit=f"caip19/{ASSET}",
         option_value=amount,
         settled_value=amount,
-        postings=(Posting("external:shop", "external:buyer", ASSET, amount),),
+        postings=(LedgerPosting("external:shop", "external:buyer", ASSET, amount),),
     )
 
 
-async def created(store: Store, **changes: Any) -> Payment:
-    """A stored payment with an option."""
-    made = payment(**changes)
-    await store.write(payments.create(made))
-    await store.write(payments.put_options([option(made)]))
-    return made
+async def create_payment(store: Store, **changes: Any) -> Payment:
+    """Store a payment with an option."""
+    payment = make_payment(**changes)
+    await store.write(payments.create(payment))
+    await store.write(payments.put_options([make_option(payment)]))
+    return payment
 
 
-async def accepted(store: Store, made: Payment | None = None, **changes: Any) -> Payment:
-    """A stored payment that is processing: one that was made before, or a new one."""
-    made = made or await created(store)
+async def create_processing_payment(
+    store: Store, payment: Payment | None = None, **changes: Any
+) -> Payment:
+    """Store a payment that is processing: the given one, or a new one."""
+    payment = payment or await create_payment(store)
     op = payments.accept(
-        confirmation(made, **changes), option(made), 7, ("Wallet", "https://w.example/i"), LATER_US
+        make_confirmation(payment, **changes),
+        make_option(payment),
+        7,
+        ("Wallet", "https://w.example/i"),
+        LATER_US,
     )
     changed = await store.write(op)
     assert changed is not None
     return changed
 
 
-async def leased(store: Store) -> int:
+async def acquire_lease(store: Store) -> int:
     epoch = await store.write(leases.acquire(LEASE, "me", NOW_US, 30_000_000, steal=True))
     assert epoch is not None
     return epoch
 
 
-async def submitted(store: Store, *paid: Payment, **changes: Any) -> ChainTx:
-    """A transaction that is written down."""
-    made = tx(*paid, **changes)
+async def create_chain_tx(store: Store, *paid: Payment, **changes: Any) -> ChainTx:
+    """Store a transaction."""
+    tx = make_chain_tx(*paid, **changes)
     await store.write(
-        chain_txs.append(made, await leased(store), LEASE, chain_txs.claim(made.item_ids))
+        chain_txs.append(tx, await acquire_lease(store), LEASE, chain_txs.claim(tx.item_ids))
     )
-    return made
+    return tx

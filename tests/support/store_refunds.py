@@ -1,20 +1,20 @@
-"""Refunds in a store: asked for, paid out, and what endpoints receive of them."""
+"""Refunds in a store: requested, paid out, and the events that endpoints receive of them."""
 
 from __future__ import annotations
 
 from florin_server.domain.payments.payment import Refund, RefundStatus
 from florin_server.domain.payouts.payout import Payout, PayoutKind
-from florin_server.domain.settlement.chain_txs import Posting
+from florin_server.domain.settlement.chain_txs import LedgerPosting
 from florin_server.domain.webhooks.snapshot import snapshot_at
 from florin_server.store.engine.query import operation
 from florin_server.store.payouts import payouts, refunds
-from florin_server.store.payouts.payouts import Outcome
+from florin_server.store.payouts.payouts import PayoutOutcome
 from florin_server.store.webhooks import deliveries
 
-from tests.support.hooked import claim, tell
+from tests.support.hooked import claim_deliveries, record_delivered
 from tests.support.store_kit import ASSET, CHAIN, LATER_US, PAYER
 
-POSTING = Posting("merchant:mer_1", f"wallet:{CHAIN}:treasury", ASSET, 5)
+POSTING = LedgerPosting("merchant:mer_1", f"wallet:{CHAIN}:treasury", ASSET, 5)
 
 
 @operation
@@ -23,7 +23,7 @@ def no_watch():
 
 
 async def asked_for(store, of, refund_id="rfnd_1", value=5):
-    """One of its refunds, and the payout that pays it."""
+    """Store a refund of a payment, and return the payout that pays it."""
     existing = await store.read(refunds.list_refunds(of.id))
     back = Refund(
         refund_id,
@@ -34,7 +34,7 @@ async def asked_for(store, of, refund_id="rfnd_1", value=5):
         RefundStatus.PENDING,
         None,
         LATER_US,
-        version=await store.read(refunds.next_version(of.id)),
+        version=await store.read(refunds.get_next_version(of.id)),
         ordinal=len(existing) + 1,
     )
     paying = Payout(
@@ -52,24 +52,24 @@ async def asked_for(store, of, refund_id="rfnd_1", value=5):
 
 
 async def ends(store, at_us, refund_id="rfnd_1", **outcome):
-    now = await store.read(payouts.get(refund_id))
-    await store.write(payouts.conclude([Outcome(now, **outcome)], [], at_us, no_watch()))
+    now = await store.read(payouts.find(refund_id))
+    await store.write(payouts.finalize([PayoutOutcome(now, **outcome)], [], at_us, no_watch()))
 
 
 async def claims(store, tx_hash, at_us, refund_id="rfnd_1"):
-    now = await store.read(payouts.get(refund_id))
+    now = await store.read(payouts.find(refund_id))
     await store.write(payouts.claim(now, tx_hash, None, None, at_us))
 
 
 async def told(store, now_us, *, every=False):
-    """All events that wait, told one after the other."""
-    found = []
-    while claimed := await claim(store, now_us):
-        (one,) = claimed
-        work = await store.read(deliveries.work(one, now_us))
-        first = work.happened[0]
+    """Deliver all waiting events, one after the other, and return them."""
+    results = []
+    while claimed := await claim_deliveries(store, now_us):
+        (delivery,) = claimed
+        work = await store.read(deliveries.find_delivery_data(delivery, now_us))
+        first = work.pending_events[0]
         then = snapshot_at(work.payment, work.option, work.history, first)
-        known = first.place, first.event_type, first.refund
-        found.append((then, first.refund) if every else known)
-        await tell(store, one, now_us)
-    return found
+        existing = first.place, first.event_type, first.refund
+        results.append((then, first.refund) if every else existing)
+        await record_delivered(store, delivery, now_us)
+    return results

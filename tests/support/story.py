@@ -1,4 +1,4 @@
-"""The plainest payment, and following it to its end."""
+"""The simplest payment, followed to its end."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ ORDER = {"amount": {"unit": "iso4217/USD", "value": "1250"}, "referenceId": "ord
 PRICE = 12_500_000  # 12.50 in a token of six decimals
 
 
-async def follow(api, payment_id, after=None):
+async def follow_payment(api, payment_id, after=None):
     return [state async for state in api.watch(payment_id, after)]

@@ -1,4 +1,4 @@
-"""Payments that somebody else settles, and such that nobody confirms."""
+"""Payments that a third party settles, and payments that are never confirmed."""
 
 from __future__ import annotations
 
@@ -6,28 +6,30 @@ import json
 
 from florin_server.devnet.evm import DEVNET
 from florin_server.flows.payments.create import NewPayment, create
-from florin_server.flows.payments.options import options
+from florin_server.flows.payments.options import list_options
 from florin_server.rails.evm import settler as contract
-from florin_server.rails.evm.paying.terms import Terms, bare
+from florin_server.rails.evm.paying.terms import EvmOptionTerms, to_address
 
-from tests.support.evm_lab import account_of, buyer, signed
+from tests.support.evm_lab import make_buyer, sign_option, to_account
 from tests.support.settler_lab import BUYER, SHOP
 
-WALLET = buyer(78)
+WALLET = make_buyer(78)
 
 
-async def unconfirmed(shop):
-    """A payment whose buyer signed, and the output of its wallet."""
+async def make_unconfirmed(shop):
+    """Return a payment whose buyer signed, its option, and the output of its wallet."""
     ends = shop.lab.clock.now_us() // 1_000_000 + 900
-    wanted = NewPayment("iso4217/USD", "150", expires_at=ends)
-    made = await create(shop.app, BUYER, SHOP, wanted, lambda _: b"")
-    (option,) = (await options(shop.app, BUYER, made.id, [account_of(WALLET)])).options
-    return made, option, signed(WALLET, option)
+    new_payment = NewPayment("iso4217/USD", "150", expires_at=ends)
+    created = await create(shop.app, BUYER, SHOP, new_payment, lambda _: b"")
+    (option,) = (await list_options(shop.app, BUYER, created.id, [to_account(WALLET)])).options
+    return created, option, sign_option(WALLET, option)
 
 
-async def settled(shop, option, output):
-    """The transaction by which somebody settles it."""
+async def settle_directly(shop, option, output):
+    """Settle an option as a third party; return the transaction's hash."""
     signature = bytes.fromhex(json.loads(output)[2:])
-    pay = Terms.of(option).pay(bare(option.payer), signature, shop.lab.key_gas)
-    receipt = await shop.lab.send(to=DEVNET.settler, data=contract.settle([pay]))
+    pay = EvmOptionTerms.from_option(option).build_pay_arguments(
+        to_address(option.payer), signature, shop.lab.key_gas
+    )
+    receipt = await shop.lab.send(to=DEVNET.settler, data=contract.encode_settle([pay]))
     return receipt["transactionHash"]

@@ -1,4 +1,4 @@
-"""A service whose clock moves by itself until it has started, and stands still from then on."""
+"""A service whose clock advances automatically until it has started, and is stopped then."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 
 from florin_server.clock import TestClock
 
-from tests.support.chains import OwnChain
+from tests.support.chains import EmbeddedChains
 from tests.support.until import MOVE_S
 
 
-class TickingChain(OwnChain):
-    """The embedded chain of a service whose time passes until it has started.
+class TickingEmbeddedChains(EmbeddedChains):
+    """The embedded chain of a service whose time advances until it has started.
 
-    A worker that fails at its start is started again only after a pause.
+    A worker that fails at its start is restarted only after a pause.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class TickingChain(OwnChain):
 
     @asynccontextmanager
     async def ticking(self) -> AsyncIterator[None]:
-        """Let time pass until it stands still, or the block ends."""
+        """Advance time until `stand_still`, or the end of the block."""
         self._task = asyncio.create_task(self._tick())
         try:
             yield
@@ -37,7 +37,7 @@ class TickingChain(OwnChain):
             await self.stand_still()
 
     async def stand_still(self) -> None:
-        """Let no more time pass by itself."""
+        """Stop advancing time."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -1,20 +1,20 @@
-"""Waits for the turns of a worker, to see what each, or none of them, does."""
+"""Waits for the turns of a worker, to see the effect of each or of none."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from florin_server.flows.app import Settler
+from florin_server.flows.app import LeasedWorker
 
-from tests.support.until import until
+from tests.support.until import wait_until
 
-# a turn takes a moment; what does not end by then never does
+# a turn is short; after this time it hangs
 _TURN_S = 60
 
 
-async def turned(turn: asyncio.Event, worker: asyncio.Task[None]) -> None:
-    """Waits for the end of a turn; whatever ends the worker itself is raised."""
+async def wait_turn(turn: asyncio.Event, worker: asyncio.Task[None]) -> None:
+    """Wait for the end of a turn; raise the error that ends the worker."""
     waits = asyncio.create_task(turn.wait())
     await asyncio.wait({waits, worker}, timeout=_TURN_S, return_when=asyncio.FIRST_COMPLETED)
     if waits.done():
@@ -24,8 +24,8 @@ async def turned(turn: asyncio.Event, worker: asyncio.Task[None]) -> None:
     await worker
 
 
-async def one_more_turn(worker: Settler, meanwhile: Callable[[], Awaitable[object]]) -> None:
-    """Returns once a turn has ended that began after this; `meanwhile` wakes the worker."""
-    # the first that ends may have begun before
-    end = worker.health().turns + 2
-    await until(lambda: worker.health().turns >= end, meanwhile=meanwhile)
+async def wait_next_turn(worker: LeasedWorker, meanwhile: Callable[[], Awaitable[object]]) -> None:
+    """Return once a turn has ended that began after this call; `meanwhile` wakes the worker."""
+    # the first to end may have started before
+    end = worker.health().turn_count + 2
+    await wait_until(lambda: worker.health().turn_count >= end, meanwhile=meanwhile)

@@ -1,6 +1,6 @@
-"""Waits for what nothing tells of: it is looked at again and again, as long as a test has patience.
+"""Waits for states that raise no event: they are polled until a timeout.
 
-Where an event, a count of turns or the test's clock can be waited for, that is better.
+Prefer an event, a count of turns or the test's clock where a test can wait for it.
 """
 
 from __future__ import annotations
@@ -11,34 +11,34 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 PATIENCE_S = 20
-# between two looks; longer where the world is moved on between them, and somebody has to follow
+# between two polls; longer where `meanwhile` changes the state, and others have to react
 LOOK_S, MOVE_S = 0.01, 0.02
 
-_ANYTHING = object()
+_ANY_TRUE = object()
 
 
-async def until(
+async def wait_until(
     look: Callable[[], Any],
-    wanted: object = _ANYTHING,
+    expected: object = _ANY_TRUE,
     *,
     meanwhile: Callable[[], Awaitable[object]] | None = None,
     patience_s: float = PATIENCE_S,
 ) -> Any:
-    """What a look finds, once it is what is wanted, or true where nothing else is said.
+    """Return the result of `look`, once it equals `expected`, or is true by default.
 
-    `meanwhile` is done before each further look.
+    `meanwhile` runs before each further poll.
     """
-    found: Any = None
+    result: Any = None
     try:
         async with asyncio.timeout(patience_s):
             while True:
-                found = look()
-                if inspect.isawaitable(found):
-                    found = await found
-                if found == wanted or (wanted is _ANYTHING and found):
-                    return found
+                result = look()
+                if inspect.isawaitable(result):
+                    result = await result
+                if result == expected or (expected is _ANY_TRUE and result):
+                    return result
                 if meanwhile is not None:
                     await meanwhile()
                 await asyncio.sleep(LOOK_S if meanwhile is None else MOVE_S)
     except TimeoutError:
-        raise AssertionError(f"not so within {patience_s} s; found last: {found!r}") from None
+        raise AssertionError(f"not so within {patience_s} s; found last: {result!r}") from None

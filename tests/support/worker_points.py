@@ -1,7 +1,7 @@
-"""Which operations of the store and calls of rails the code of the workers has.
+"""The store operations and rail calls in the code of the workers.
 
-They are read from the source, so that a campaign that finds its points by running knows what it
-never met.
+They are read from the source, so that a test run that finds its points at run time knows which it
+missed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from florin_server import workers
 from florin_server.boot import workers as jobs
 from florin_server.flows.app import Core
 
-from tests.support.poison import rail_methods
+from tests.support.poison import list_rail_methods
 
 # the names under which workers hold a role of a rail
 _ROLES = {
@@ -27,7 +27,8 @@ _ROLES = {
     "observer": {"observer"},
     "blocks": {"blocks"},
     "terms": {"terms"},
-    "direct": {"direct"},
+    "direct_settlement": {"direct_settlement"},
+    "direct": {"direct_settlement"},
     "nonces": {"account_nonces"},
     "account_nonces": {"account_nonces"},
     "gas": {"gas"},
@@ -36,33 +37,36 @@ _ROLES = {
 }
 
 
-class WorkerCode:
-    """What workers refer to: `operations` by name, `calls` as (role of a rail, method)."""
+class WorkerCodeScan:
+    """References of workers: `operations` by name, `calls` as (role of a rail, method)."""
 
     def __init__(self) -> None:
         self.operations: set[str] = set()
         self.calls: set[tuple[str, str]] = set()
         self._seen: set[FunctionType] = set()
-        found = pkgutil.walk_packages(workers.__path__, f"{workers.__name__}.")
-        for module in (*(importlib.import_module(one.name) for one in found), jobs):
+        module_infos = pkgutil.walk_packages(workers.__path__, f"{workers.__name__}.")
+        for module in (
+            *(importlib.import_module(module_info.name) for module_info in module_infos),
+            jobs,
+        ):
             self._scan(ast.parse(inspect.getsource(module)), vars(module))
 
     def rail_points(self, app: Core) -> set[str]:
         """Return the calls that workers make of the rails of an app, as points name them."""
         return {
             f"rail.{kind.__name__}.{method}"
-            for kind, role, method in rail_methods(app)
+            for kind, role, method in list_rail_methods(app)
             if (role, method) in self.calls
         }
 
     def _scan(self, tree: ast.AST, names: Mapping[str, Any]) -> None:
-        """Note what a piece of code refers to, and what the flows do that it calls."""
-        parts = set(_parts(tree))
+        """Record the references of a piece of code, and those of the flows that it calls."""
+        parts = set(_list_parts(tree))
         for node in ast.walk(tree):
             self._note_call(node)
             if node in parts:
                 continue
-            value = _resolve(node, names)
+            value = _resolve_node(node, names)
             if _is_operation(value):
                 module = value.__module__.removeprefix("florin_server.").removeprefix("store.")
                 self.operations.add(f"{module}.{value.__wrapped__.__name__}")
@@ -79,14 +83,14 @@ class WorkerCode:
         self.calls |= {(role, node.attr) for role in _ROLES.get(holder, ())}
 
 
-def _parts(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield what is run as a part of another operation."""
+def _list_parts(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the parts that run as a part of another operation."""
     for node in ast.walk(tree):
         if isinstance(node, ast.YieldFrom):
             yield from ast.walk(node)
 
 
-def _resolve(node: ast.AST, names: Mapping[str, Any]) -> Any:
+def _resolve_node(node: ast.AST, names: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.Name):
         return names.get(node.id)
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):

@@ -1,4 +1,4 @@
-"""Nothing can be called that says not by whom, and no refusal comes without its code."""
+"""Test that every method declares its callers, and every refusal has a code."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from pathlib import Path
 import grpc
 import pytest
 from florin.v1 import access_pb2, errors_pb2
-from florin_gateway.errors import refusal_of
+from florin_gateway.errors import to_refused_error
 from florin_gateway.rpc import CallError
-from florin_server.boot.servers.grpc_server import OPERATOR, PUBLIC
-from florin_server.domain.errors import REGISTRY, Code, FlorinError, Issue
-from florin_server.rpc.server.errors import status_of
-from florin_server.rpc.server.interceptors import methods_of
+from florin_server.boot.servers.grpc_server import OPERATOR_SERVICES, PUBLIC_SERVICES
+from florin_server.domain.errors import ERROR_SPECS, ApiError, ErrorCode, FieldIssue
+from florin_server.rpc.server.errors import to_grpc_status
+from florin_server.rpc.server.interceptors import index_methods
 from google.api import annotations_pb2
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
-SERVICES = (*PUBLIC, *OPERATOR)
+SERVICES = (*PUBLIC_SERVICES, *OPERATOR_SERVICES)
 RPCS = [method for service in SERVICES for method in service.methods]
 DEPLOYED_ONLY = {
-    Code.NOT_FOUND,
-    Code.MISSING_IDEMPOTENCY_KEY,
-    Code.SETTLEMENT_ASSET_CONFLICT,
-    Code.VERSION_CONFLICT,
-    Code.BAD_GATEWAY,
+    ErrorCode.NOT_FOUND,
+    ErrorCode.MISSING_IDEMPOTENCY_KEY,
+    ErrorCode.SETTLEMENT_ASSET_CONFLICT,
+    ErrorCode.VERSION_CONFLICT,
+    ErrorCode.BAD_GATEWAY,
 }
 
 PROTOS = Path(__file__).resolve().parents[2] / "protos"
@@ -43,7 +43,7 @@ def rule_of(method) -> access_pb2.AccessRule:
 
 
 def ruled(rule: access_pb2.AccessRule, **changes: int) -> access_pb2.AccessRule:
-    """A rule that differs from another one."""
+    """Return a rule with some fields changed."""
     changed = access_pb2.AccessRule.FromString(rule.SerializeToString())
     for name, value in changes.items():
         setattr(changed, name, value)
@@ -51,7 +51,7 @@ def ruled(rule: access_pb2.AccessRule, **changes: int) -> access_pb2.AccessRule:
 
 
 def service_of(*rules: access_pb2.AccessRule | None, names=("Call", "Ask")):
-    """A service with one RPC for each rule."""
+    """Build a service with one RPC per rule."""
     file = descriptor_pb2.FileDescriptorProto(
         name="one.proto", package="one", syntax="proto3", dependency=["florin/v1/access.proto"]
     )
@@ -64,23 +64,25 @@ def service_of(*rules: access_pb2.AccessRule | None, names=("Call", "Ask")):
         if rule is not None:
             method.options.Extensions[access_pb2.access].CopyFrom(rule)
     pool = descriptor_pool.DescriptorPool()
-    descriptor_pb2.DESCRIPTOR.CopyToProto(known := descriptor_pb2.FileDescriptorProto())
-    pool.Add(known)
-    access_pb2.DESCRIPTOR.CopyToProto(known := descriptor_pb2.FileDescriptorProto())
-    pool.Add(known)
+    descriptor_pb2.DESCRIPTOR.CopyToProto(
+        file_descriptor_proto := descriptor_pb2.FileDescriptorProto()
+    )
+    pool.Add(file_descriptor_proto)
+    access_pb2.DESCRIPTOR.CopyToProto(file_descriptor_proto := descriptor_pb2.FileDescriptorProto())
+    pool.Add(file_descriptor_proto)
     pool.Add(file)
     return pool.FindServiceByName("one.Service")
 
 
 def test_each_listener_has_services_of_its_own():
-    names = [service.name for service in PUBLIC]
+    names = [service.name for service in PUBLIC_SERVICES]
     assert names == ["GatewayService", "MerchantService", "AdminService", "WebhookService"]
-    assert [service.name for service in OPERATOR] == ["OperatorService"]
-    assert len(methods_of(SERVICES)) == len(RPCS)
+    assert [service.name for service in OPERATOR_SERVICES] == ["OperatorService"]
+    assert len(index_methods(SERVICES)) == len(RPCS)
 
 
 @pytest.mark.parametrize("method", RPCS, ids=lambda method: method.full_name)
-def test_every_rpc_says_who_may_call_it(method):
+def test_every_rpc_has_an_access_rule(method):
     rule = rule_of(method)
     families = {
         "GatewayService": {access_pb2.CALLER_FAMILY_GATEWAY},
@@ -90,7 +92,7 @@ def test_every_rpc_says_who_may_call_it(method):
         "OperatorService": {access_pb2.CALLER_FAMILY_OPERATOR},
     }
     assert rule.family in families[method.containing_service.name]
-    # a key of a caller needs a right; the operator has them all, and one profile
+    # a caller's key needs a scope; the operator has all scopes, and a single profile
     is_operators = rule.family == access_pb2.CALLER_FAMILY_OPERATOR
     assert bool(rule.scope) is bool(rule.outage) is not is_operators
 
@@ -98,28 +100,28 @@ def test_every_rpc_says_who_may_call_it(method):
 @pytest.mark.parametrize("rule", [None, access_pb2.AccessRule(scope=access_pb2.KEY_SCOPE_READ)])
 def test_an_rpc_without_a_rule_fails_the_start(rule):
     with pytest.raises(ValueError, match="one.Service.Call has no access rule"):
-        methods_of([service_of(rule)])
+        index_methods([service_of(rule)])
 
 
-def test_a_service_for_the_operator_and_for_others_fails_the_start():
+def test_service_for_operator_and_callers_fails_the_start():
     for rule in (READS, OPERATES):
-        assert len(methods_of([service_of(rule, rule)])) == 2
-    with pytest.raises(ValueError, match="one.Service is for the operator and for others"):
-        methods_of([service_of(READS, OPERATES)])
+        assert len(index_methods([service_of(rule, rule)])) == 2
+    with pytest.raises(ValueError, match="one.Service mixes RPCs of the operator with others"):
+        index_methods([service_of(READS, OPERATES)])
 
 
 def test_an_rpc_that_leaves_outages_open_fails_the_start():
-    with pytest.raises(ValueError, match="one.Service.Call does not say what an outage is told as"):
-        methods_of([service_of(ruled(READS, outage=access_pb2.OUTAGE_RULE_UNSPECIFIED))])
+    with pytest.raises(ValueError, match="one.Service.Call has no outage rule"):
+        index_methods([service_of(ruled(READS, outage=access_pb2.OUTAGE_RULE_UNSPECIFIED))])
 
 
 @pytest.mark.parametrize("name", ["Call", "ListThings", "CreateRefund"])
 @pytest.mark.parametrize("family", [access_pb2.CALLER_FAMILY_ACCOUNT, READS.family])
 @pytest.mark.parametrize("outage", ["UNAVAILABLE", "BAD_GATEWAY"])
-def test_what_an_outage_is_told_as_does_not_hang_on_names_or_callers(name, family, outage):
+def test_outage_status_depends_only_on_its_rule(name, family, outage):
     rule = ruled(READS, family=family, outage=access_pb2.OutageRule.Value(f"OUTAGE_RULE_{outage}"))
-    (method,) = methods_of([service_of(rule, names=(name,))]).values()
-    assert method.relays is (outage == "BAD_GATEWAY")
+    (method,) = index_methods([service_of(rule, names=(name,))]).values()
+    assert method.is_relayed is (outage == "BAD_GATEWAY")
 
 
 def image_of(*rules: access_pb2.AccessRule | None, path: str = "") -> bytes:
@@ -132,10 +134,10 @@ def image_of(*rules: access_pb2.AccessRule | None, path: str = "") -> bytes:
 @pytest.mark.parametrize(
     ("rule", "path", "fault"),
     [
-        (None, "", "does not say who may call it"),
-        (ruled(READS, scope=access_pb2.KEY_SCOPE_UNSPECIFIED), "/v1", "which scope a key needs"),
-        (ruled(READS, outage=access_pb2.OUTAGE_RULE_UNSPECIFIED), "", "what an outage is told as"),
-        (ruled(OPERATES, scope=access_pb2.KEY_SCOPE_READ), "", "operator's and says more"),
+        (None, "", "has no caller family"),
+        (ruled(READS, scope=access_pb2.KEY_SCOPE_UNSPECIFIED), "/v1", "has no scope"),
+        (ruled(READS, outage=access_pb2.OUTAGE_RULE_UNSPECIFIED), "", "has no outage rule"),
+        (ruled(OPERATES, scope=access_pb2.KEY_SCOPE_READ), "", "operator's and sets more"),
         (OPERATES, "/v1/payouts", "operator's and has a route"),
     ],
 )
@@ -143,19 +145,19 @@ def test_the_linter_names_rpcs_whose_rule_leaves_something_open(rule, path, faul
     spec = importlib.util.spec_from_file_location("lint", PROTOS / "lint.py")
     lint = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(lint)
-    (told,) = lint.unsaid(image_of(rule, READS, path=path))
-    assert told.startswith("one.Service.Call ")
-    assert fault in told
+    (result,) = lint.unsaid(image_of(rule, READS, path=path))
+    assert result.startswith("one.Service.Call ")
+    assert fault in result
     assert lint.unsaid(image_of(READS, path="/v1")) == lint.unsaid(image_of(OPERATES)) == []
 
 
 def test_no_rpc_of_the_operator_has_a_route():
-    for service in OPERATOR:
+    for service in OPERATOR_SERVICES:
         for method in service.methods:
             assert not method.GetOptions().HasExtension(annotations_pb2.http), method.full_name
 
 
-def test_what_changes_something_needs_more_than_reading():
+def test_changing_rpc_requires_more_than_the_read_scope():
     for method in RPCS:
         changes = not method.name.startswith(("Get", "List", "Watch", "Fetch"))
         rule = rule_of(method)
@@ -163,38 +165,38 @@ def test_what_changes_something_needs_more_than_reading():
             assert (rule.scope != access_pb2.KEY_SCOPE_READ) is changes, method.full_name
 
 
-@pytest.mark.parametrize("code", Code)
-def test_every_code_is_told_with_its_facts(code):
-    error = FlorinError(
-        code, issues=(Issue("a.b", "is wrong"),), details={"reason": "why"}, retry_after_s=3
+@pytest.mark.parametrize("code", ErrorCode)
+def test_every_error_code_is_encoded_with_its_details(code):
+    error = ApiError(
+        code, issues=(FieldIssue("a.b", "is wrong"),), details={"reason": "why"}, retry_after_s=3
     )
-    status = status_of(error)
+    status = to_grpc_status(error)
     info, bad, retry = (
         error_details_pb2.ErrorInfo(),
         error_details_pb2.BadRequest(),
         error_details_pb2.RetryInfo(),
     )
-    for found, packed in zip((info, bad, retry), status.details, strict=True):
-        assert packed.Unpack(found)
+    for result, packed in zip((info, bad, retry), status.details, strict=True):
+        assert packed.Unpack(result)
     assert (info.reason, info.domain) == (code.upper(), "florin")
     assert dict(info.metadata) == {
         "code": code,
-        "http_status": str(REGISTRY[code].http),
+        "http_status": str(ERROR_SPECS[code].http_status),
         "reason": "why",
     }
     assert [(v.field, v.description) for v in bad.field_violations] == [("a.b", "is wrong")]
     assert retry.retry_delay.seconds == 3
-    assert grpc.StatusCode[REGISTRY[code].grpc].value[0] == status.code
+    assert grpc.StatusCode[ERROR_SPECS[code].grpc_status].value[0] == status.code
 
 
-@pytest.mark.parametrize("code", Code)
+@pytest.mark.parametrize("code", ErrorCode)
 def test_the_gateway_reads_every_code_back(code):
-    error = FlorinError(code, issues=(Issue("a", "b"),), details={"c": "d"}, retry_after_s=2)
-    converted = rpc_status.to_status(status_of(error))
+    error = ApiError(code, issues=(FieldIssue("a", "b"),), details={"c": "d"}, retry_after_s=2)
+    converted = rpc_status.to_status(to_grpc_status(error))
     failure = CallError(converted.code, converted.details, tuple(converted.trailing_metadata))
-    refused = refusal_of(failure)
+    refused = to_refused_error(failure)
     assert (refused.status, refused.code, refused.message) == (
-        error.http,
+        error.http_status,
         error.code,
         error.message,
     )
@@ -204,16 +206,19 @@ def test_the_gateway_reads_every_code_back(code):
 
 
 def test_a_dependency_that_is_down():
-    status = status_of(FlorinError(Code.INTERNAL_ERROR, unavailable=True, retry_after_s=1))
+    status = to_grpc_status(ApiError(ErrorCode.INTERNAL_ERROR, unavailable=True, retry_after_s=1))
     converted = rpc_status.to_status(status)
     assert converted.code is grpc.StatusCode.UNAVAILABLE
     failure = CallError(converted.code, converted.details, tuple(converted.trailing_metadata))
-    assert (refusal_of(failure).status, refusal_of(failure).code) == (503, "internal_error")
+    assert (to_refused_error(failure).status, to_refused_error(failure).code) == (
+        503,
+        "internal_error",
+    )
 
 
 def test_no_fact_of_a_refusal_replaces_its_code():
     details = {"code": "x", "http_status": "200", "reason": "why"}
-    status = status_of(FlorinError(Code.INVALID_STATE, details=details))
+    status = to_grpc_status(ApiError(ErrorCode.INVALID_STATE, details=details))
     info = error_details_pb2.ErrorInfo()
     assert status.details[0].Unpack(info)
     assert dict(info.metadata) == {
@@ -229,6 +234,6 @@ def test_the_protos_name_the_same_codes():
         for name, number in errors_pb2.ErrorCode.items()
         if number
     }
-    assert named == {str(code) for code in Code if code not in DEPLOYED_ONLY} | (
+    assert named == {str(code) for code in ErrorCode if code not in DEPLOYED_ONLY} | (
         named & {str(code) for code in DEPLOYED_ONLY}
     )

@@ -1,4 +1,4 @@
-"""`make alone`: a test that needs another one fails, and what a test leaves reaches no other."""
+"""Test `make alone`: a test that depends on another fails, and leftovers reach no other test."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.support import inner
 
-# run by pytest on its own; the skip in it is there to be told
+# run by a separate pytest; the skip is there to be reported
 TESTS = """
 import atexit
 import os
@@ -37,8 +37,10 @@ def test_three():
 
 @pytest.fixture
 def ran(tmp_path):
-    def run(*options: str, one: str = "True", two: str, torn_down: str = "pass"):
-        return inner.run(tmp_path, TESTS.format(one=one, two=two, torn_down=torn_down), *options)
+    def run(*options: str, text: str = "True", two: str, torn_down: str = "pass"):
+        return inner.run_pytest(
+            tmp_path, TESTS.format(one=text, two=two, torn_down=torn_down), *options
+        )
 
     return run
 
@@ -47,22 +49,22 @@ ALONE = ("-p", "tests.alone")
 AFTER_ONE = '["fixture", "one"]'
 
 
-def test_a_test_that_needs_another_one_fails(ran):
+def test_test_that_needs_another_test_fails_alone(ran):
     assert ran(two=AFTER_ONE).returncode == 0
     alone = ran(*ALONE, two=AFTER_ONE)
     assert alone.returncode == 1
     assert "1 failed, 1 passed, 1 skipped" in alone.stdout
     assert "test_two" in alone.stdout
-    # a report of another shape than those of passes and failures
+    # a skip's report has another shape than a pass or a failure
     assert "it is not for today" in alone.stdout
 
 
-def test_what_a_test_left_reaches_no_other(ran):
+def test_state_left_by_a_test_reaches_no_later_test(ran):
     assert ran(two='["fixture"]').returncode == 1
     assert ran(*ALONE, two='["fixture"]').returncode == 0
 
 
-def test_what_is_left_to_the_end_of_a_process_is_done_at_the_end_of_a_test(ran, tmp_path):
+def test_exit_handlers_run_at_the_end_of_each_test(ran, tmp_path):
     assert ran(*ALONE, two='["fixture"]').returncode == 0
     assert len((tmp_path / "test_it.py.ended").read_text().splitlines()) == 1
 
@@ -70,13 +72,13 @@ def test_what_is_left_to_the_end_of_a_process_is_done_at_the_end_of_a_test(ran, 
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"one": "False"}, "a word of test one"),
-        ({"one": "os._exit(7)"}, "the test's process ended with 7"),
-        ({"one": "os.kill(os.getpid(), 9)"}, "the test's process ended with -9"),
+        ({"text": "False"}, "a word of test one"),
+        ({"text": "os._exit(7)"}, "the test's process ended with 7"),
+        ({"text": "os.kill(os.getpid(), 9)"}, "the test's process ended with -9"),
         ({"torn_down": "assert not left"}, "ERROR at teardown of test_one"),
     ],
 )
-def test_what_fails_in_a_process_of_its_own_is_told(ran, changes, told):
+def test_failure_in_a_child_process_is_reported(ran, changes, told):
     alone = ran(*ALONE, two='["fixture"]', **changes)
     assert alone.returncode == 1
     assert told in alone.stdout

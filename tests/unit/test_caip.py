@@ -6,13 +6,13 @@ from florin_server.domain.caip import (
     AccountId,
     AssetId,
     ChainId,
-    canonical_account,
-    canonical_asset,
-    checksum_address,
-    evm_address,
+    canonicalize_account,
+    canonicalize_asset,
+    format_checksum_address,
     parse_account,
     parse_asset,
     parse_chain,
+    parse_evm_address,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,7 +69,7 @@ def test_an_asset_is_a_chain_a_namespace_and_a_reference():
         "eip155:١",
     ],
 )
-def test_what_is_no_chain_is_refused(text):
+def test_invalid_chain_id_is_refused(text):
     with pytest.raises(ValueError, match="^not a CAIP-2 chain id: "):
         parse_chain(text)
 
@@ -88,7 +88,7 @@ def test_what_is_no_chain_is_refused(text):
         "eip155:1:é",
     ],
 )
-def test_what_is_no_account_is_refused(text):
+def test_invalid_account_id_is_refused(text):
     with pytest.raises(ValueError, match="^not a CAIP-10 account id: "):
         parse_account(text)
 
@@ -109,48 +109,48 @@ def test_what_is_no_account_is_refused(text):
         "eip155:1/erc20:a\n",
     ],
 )
-def test_what_is_no_asset_is_refused(text):
+def test_invalid_asset_type_is_refused(text):
     with pytest.raises(ValueError, match="^not a CAIP-19 asset type: "):
         parse_asset(text)
 
 
 @given(ADDRESSES)
 def test_checksums_equal_those_of_another_implementation(address):
-    assert checksum_address(address) == to_checksum_address(address)
+    assert format_checksum_address(address) == to_checksum_address(address)
 
 
 @given(ADDRESSES)
-def test_addresses_in_one_case_or_with_a_checksum_come_out_in_lower_case(address):
-    for written in (address, "0x" + address[2:].upper(), checksum_address(address)):
-        assert evm_address(written) == address
+def test_valid_address_is_parsed_to_lower_case(address):
+    for written in (address, "0x" + address[2:].upper(), format_checksum_address(address)):
+        assert parse_evm_address(written) == address
 
 
-def test_a_wrong_checksum_is_refused_unless_it_is_not_asked_for():
+def test_wrong_checksum_is_refused_unless_the_check_is_off():
     wrong = USDC.replace("fCD", "Fcd")
     with pytest.raises(ValueError, match="checksum"):
-        evm_address(wrong)
-    assert evm_address(wrong, checksum=False) == USDC.lower()
+        parse_evm_address(wrong)
+    assert parse_evm_address(wrong, checksum=False) == USDC.lower()
 
 
 @pytest.mark.parametrize("text", ["", "0x", USDC[2:], USDC + "0", USDC[:-1], "0X" + USDC[2:]])
-@pytest.mark.parametrize("read", [evm_address, checksum_address])
-def test_what_is_no_evm_address_is_refused(read, text):
+@pytest.mark.parametrize("read", [parse_evm_address, format_checksum_address])
+def test_invalid_evm_address_is_refused(read, text):
     with pytest.raises(ValueError, match="^not an EVM address: "):
         read(text)
 
 
 def test_accounts_on_evm_chains_compare_in_lower_case():
-    assert canonical_account(f"eip155:1:{USDC}") == f"eip155:1:{USDC.lower()}"
+    assert canonicalize_account(f"eip155:1:{USDC}") == f"eip155:1:{USDC.lower()}"
 
 
 def test_accounts_elsewhere_compare_as_written():
     text = "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp:HzwqbKZw8HxMN6bF2yFZNrht3c2iXXzpKcFu7uBEDKtr"
-    assert canonical_account(text) == text
+    assert canonicalize_account(text) == text
 
 
 def test_an_account_on_an_evm_chain_needs_an_evm_address():
     with pytest.raises(ValueError, match="^not an EVM address: "):
-        canonical_account("eip155:1:alice")
+        canonicalize_account("eip155:1:alice")
 
 
 @pytest.mark.parametrize(
@@ -162,17 +162,17 @@ def test_an_account_on_an_evm_chain_needs_an_evm_address():
     ],
 )
 def test_only_erc20_assets_compare_in_lower_case(written, canonical):
-    assert canonical_asset(written) == canonical
+    assert canonicalize_asset(written) == canonical
 
 
 @pytest.mark.parametrize(
     ("read", "text"),
     [
-        (canonical_account, f"eip155:1:{USDC.swapcase().replace('0X', '0x')}"),
-        (canonical_asset, f"eip155:1/erc20:{USDC.swapcase().replace('0X', '0x')}"),
+        (canonicalize_account, f"eip155:1:{USDC.swapcase().replace('0X', '0x')}"),
+        (canonicalize_asset, f"eip155:1/erc20:{USDC.swapcase().replace('0X', '0x')}"),
     ],
 )
-def test_names_with_a_wrong_checksum_are_refused_unless_it_is_not_asked_for(read, text):
+def test_name_with_a_wrong_checksum_is_refused_unless_the_check_is_off(read, text):
     with pytest.raises(ValueError, match="checksum"):
         read(text)
     assert read(text, checksum=False) == text.lower()

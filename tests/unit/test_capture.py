@@ -1,4 +1,4 @@
-"""Data about buyers: its schema, the forms it comes in, what a wallet fills in before."""
+"""Test buyer data: its schema, its accepted forms, and prefilled values."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import os
 
 import pytest
 from florin_server.domain.capture import buyer_data
-from florin_server.domain.errors import Issue
-from florin_server.domain.sealed import Lost, Seal, Sealed
+from florin_server.domain.errors import FieldIssue
+from florin_server.domain.sealed import Cipher, Ciphertext, DecryptionError
 from jsonschema_rs import Draft202012Validator
 
 BIRTH = {"pobCountry": "DE", "pobAddress": "Köln"}
@@ -23,7 +23,7 @@ def items(data):
 
 
 def faults(value) -> set[str]:
-    return {issue.field for issue in buyer_data.read(value)[1]}
+    return {issue.field for issue in buyer_data.parse_buyer_data(value)[1]}
 
 
 # the schema
@@ -32,20 +32,22 @@ def faults(value) -> set[str]:
 @pytest.mark.parametrize("control", ["\x00", "\n", "\x1b", "\x9b", "\u202e", "\u2066", "\ud800"])
 @pytest.mark.parametrize("name", ["fullName", "pobAddress"])
 def test_data_with_control_characters_is_refused_by_its_field(name, control):
-    _, issues = buyer_data.read({**DATA, name: f"a{control}b"})
-    assert issues == [Issue(name, "has control characters")]
-    assert buyer_data.read(items({**DATA, name: f"a{control}b"}))[1] == issues
+    _, issues = buyer_data.parse_buyer_data({**DATA, name: f"a{control}b"})
+    assert issues == [FieldIssue(name, "has control characters")]
+    assert buyer_data.parse_buyer_data(items({**DATA, name: f"a{control}b"}))[1] == issues
 
 
-def test_the_schema_is_a_schema_and_says_what_is_read():
+def test_schema_is_valid_and_matches_the_fields():
     schema = json.loads(buyer_data.SCHEMA_JSON)
     Draft202012Validator(schema)
     assert schema["additionalProperties"] is False
     assert schema["required"] == ["fullName", "dob", "tosConfirmed"]
     assert schema["anyOf"] == [{"required": [*BIRTH]}, {"required": [*RESIDENCE]}]
-    assert [one.id for one in buyer_data.FIELDS] == list(schema["properties"])
-    assert [one.id for one in buyer_data.FIELDS if one.required] == schema["required"]
-    kinds = {one.id: one.kind for one in buyer_data.FIELDS}
+    assert [field.id for field in buyer_data.BUYER_DATA_FIELDS] == list(schema["properties"])
+    assert [field.id for field in buyer_data.BUYER_DATA_FIELDS if field.required] == schema[
+        "required"
+    ]
+    kinds = {field.id: field.kind for field in buyer_data.BUYER_DATA_FIELDS}
     assert kinds.pop("dob") == "date"
     assert kinds.pop("tosConfirmed") == "checkbox"
     assert set(kinds.values()) == {"text"}
@@ -85,9 +87,9 @@ def test_the_schema_is_a_schema_and_says_what_is_read():
         5,
     ],
 )
-def test_what_is_taken_is_what_the_schema_allows(data):
+def test_accepted_buyer_data_is_exactly_valid_by_the_schema(data):
     checker = Draft202012Validator(dict(buyer_data.SCHEMA), validate_formats=True)
-    read, issues = buyer_data.read(data)
+    read, issues = buyer_data.parse_buyer_data(data)
     assert (issues == []) is checker.is_valid(data)
     if not issues:
         assert read == data
@@ -95,16 +97,18 @@ def test_what_is_taken_is_what_the_schema_allows(data):
 
 def test_every_fault_is_named_and_no_value_is_repeated():
     data = {"fullName": "MARKER", "dob": "MARKER", "pobCountry": "MARKER", "x MARKER": 1}
-    assert buyer_data.read(data)[1] == [
-        Issue("dob", "must be a date like 1990-12-31"),
-        Issue("pobCountry", "must be two capital letters, like DE"),
-        Issue("", "has a member that is not asked for"),
-        Issue("tosConfirmed", "is required"),
-        Issue("pobAddress", "is required: a place of birth, or of residence, with its country"),
+    assert buyer_data.parse_buyer_data(data)[1] == [
+        FieldIssue("dob", "must be a date like 1990-12-31"),
+        FieldIssue("pobCountry", "must be two capital letters, like DE"),
+        FieldIssue("", "has an unknown member"),
+        FieldIssue("tosConfirmed", "is required"),
+        FieldIssue(
+            "pobAddress", "is required: enter a place of birth or of residence, with its country"
+        ),
     ]
 
 
-def test_the_place_that_was_begun_is_the_one_to_complete():
+def test_partially_entered_place_is_the_place_to_complete():
     assert faults({**WHO, "porCountry": "FR"}) == {"porAddress"}
     assert faults({**WHO, "pobAddress": "Köln"}) == {"pobCountry"}
     assert faults(WHO) == {"pobCountry", "pobAddress"}
@@ -124,22 +128,27 @@ def test_a_country_ends_where_its_line_does():
 
 
 @pytest.mark.parametrize("form", [dict, items, lambda data: {"fields": items(data)}])
-def test_three_forms_are_one(form):
-    assert buyer_data.read(form(DATA)) == (DATA, [])
-    assert buyer_data.read(form({**DATA, "tosConfirmed": "true"})) == (DATA, [])
-    assert [i.field for i in buyer_data.read(form({**DATA, "tosConfirmed": "false"}))[1]] == [
-        "tosConfirmed"
+def test_three_input_forms_parse_to_the_same_data(form):
+    assert buyer_data.parse_buyer_data(form(DATA)) == (DATA, [])
+    assert buyer_data.parse_buyer_data(form({**DATA, "tosConfirmed": "true"})) == (DATA, [])
+    assert [
+        i.field for i in buyer_data.parse_buyer_data(form({**DATA, "tosConfirmed": "false"}))[1]
+    ] == ["tosConfirmed"]
+    # a person can have this name
+    assert buyer_data.parse_buyer_data(form({**DATA, "fullName": "true"}))[0]["fullName"] == "true"
+    # an empty field counts as absent
+    assert buyer_data.parse_buyer_data(form({**DATA, "porCountry": "", "porAddress": None})) == (
+        DATA,
+        [],
+    )
+    assert [i.field for i in buyer_data.parse_buyer_data(form({**DATA, "fullName": ""}))[1]] == [
+        "fullName"
     ]
-    # a person may be called so
-    assert buyer_data.read(form({**DATA, "fullName": "true"}))[0]["fullName"] == "true"
-    # what was left empty was not given
-    assert buyer_data.read(form({**DATA, "porCountry": "", "porAddress": None})) == (DATA, [])
-    assert [i.field for i in buyer_data.read(form({**DATA, "fullName": ""}))[1]] == ["fullName"]
 
 
 def test_items_of_no_form_are_named():
     value = [1, {"id": 2}, {"value": 3}, {"id": "dob", "value": "1990-12-31"}, {"id": "dob"}]
-    assert [issue.field for issue in buyer_data.read(value)[1]][:4] == [
+    assert [issue.field for issue in buyer_data.parse_buyer_data(value)[1]][:4] == [
         "[0]",
         "[1]",
         "[2]",
@@ -148,13 +157,13 @@ def test_items_of_no_form_are_named():
 
 
 @pytest.mark.parametrize("value", [None, {}, [], {"fields": []}])
-def test_nothing_is_told_from_something_wrong(value):
+def test_empty_buyer_data_is_recognized(value):
     assert buyer_data.is_empty(value)
 
 
 @pytest.mark.parametrize("value", [0, "", "x", False, {"fields": 1}, [None], {"x": 1}])
 def test_something_wrong_is_not_nothing(value):
-    assert buyer_data.read(value)[1]
+    assert buyer_data.parse_buyer_data(value)[1]
     assert not buyer_data.is_empty(value)
 
 
@@ -173,19 +182,23 @@ def test_prefill_is_read_in_every_alphabet(encode, pad, escaped):
         text = text.rstrip("=")
     if not escaped:
         text = text.replace("+", " ")
-    assert buyer_data.prefill(text) == KNOWN
+    assert buyer_data.parse_prefill(text) == KNOWN
 
 
 @pytest.mark.parametrize("name", ["Ada", "Adam", "Adams"])
 def test_prefill_of_any_length_is_read_without_padding(name):
     text = base64.b64encode(json.dumps({"fullName": name}).encode()).decode()
-    assert buyer_data.prefill(text.rstrip("=")) == buyer_data.prefill(text) == {"fullName": name}
+    assert (
+        buyer_data.parse_prefill(text.rstrip("="))
+        == buyer_data.parse_prefill(text)
+        == {"fullName": name}
+    )
 
 
 def test_prefill_begins_the_form_and_never_confirms_terms():
-    told = {**DATA, "fullName": 7, "passport": "x", "porAddress": None}
-    text = base64.b64encode(json.dumps(told).encode()).decode()
-    assert buyer_data.prefill(text) == {"dob": "1990-12-31", **BIRTH}
+    result = {**DATA, "fullName": 7, "passport": "x", "porAddress": None}
+    text = base64.b64encode(json.dumps(result).encode()).decode()
+    assert buyer_data.parse_prefill(text) == {"dob": "1990-12-31", **BIRTH}
 
 
 @pytest.mark.parametrize(
@@ -200,7 +213,7 @@ def test_prefill_begins_the_form_and_never_confirms_terms():
     ],
 )
 def test_prefill_that_cannot_be_read_is_no_prefill(text):
-    assert buyer_data.prefill(text) == {}
+    assert buyer_data.parse_prefill(text) == {}
 
 
 # the envelope
@@ -210,91 +223,97 @@ OLD, NEW = b"\x01" * 32, b"\x02" * 32
 
 
 def test_an_envelope_opens_with_its_key_where_it_belongs():
-    sealed = Seal([OLD]).close(b"Ada", "pay_1|account", os.urandom)
+    sealed = Cipher([OLD]).encrypt(b"Ada", "pay_1|account", os.urandom)
     assert b"Ada" not in sealed.ciphertext
-    assert Seal([OLD]).open(sealed, "pay_1|account") == b"Ada"
-    # another key was added
-    assert Seal([OLD, NEW]).open(sealed, "pay_1|account") == b"Ada"
-    renewed = Seal([OLD, NEW]).close(b"Ada", "pay_1|account", os.urandom)
+    assert Cipher([OLD]).decrypt(sealed, "pay_1|account") == b"Ada"
+    # a key was added
+    assert Cipher([OLD, NEW]).decrypt(sealed, "pay_1|account") == b"Ada"
+    renewed = Cipher([OLD, NEW]).encrypt(b"Ada", "pay_1|account", os.urandom)
     assert renewed.key_id != sealed.key_id
-    assert Seal([NEW]).open(renewed, "pay_1|account") == b"Ada"
+    assert Cipher([NEW]).decrypt(renewed, "pay_1|account") == b"Ada"
 
 
 @pytest.mark.parametrize("keys", [[], [NEW]])
 def test_an_envelope_whose_key_is_gone_is_lost(keys):
-    sealed = Seal([OLD]).close(b"Ada", "place", os.urandom)
-    with pytest.raises(Lost):
-        Seal(keys).open(sealed, "place")
+    sealed = Cipher([OLD]).encrypt(b"Ada", "place", os.urandom)
+    with pytest.raises(DecryptionError):
+        Cipher(keys).decrypt(sealed, "place")
 
 
 def test_an_envelope_elsewhere_or_changed_is_lost():
-    seal = Seal([OLD])
-    sealed = seal.close(b"Ada", "pay_1|account", os.urandom)
-    with pytest.raises(Lost):
-        seal.open(sealed, "pay_2|account")
+    seal = Cipher([OLD])
+    sealed = seal.encrypt(b"Ada", "pay_1|account", os.urandom)
+    with pytest.raises(DecryptionError):
+        seal.decrypt(sealed, "pay_2|account")
     changed = bytes([sealed.ciphertext[0] ^ 1]) + sealed.ciphertext[1:]
-    with pytest.raises(Lost):
-        seal.open(Sealed(sealed.key_id, sealed.nonce, changed), "pay_1|account")
+    with pytest.raises(DecryptionError):
+        seal.decrypt(Ciphertext(sealed.key_id, sealed.nonce, changed), "pay_1|account")
 
 
 def test_equal_texts_are_sealed_differently():
-    seal = Seal([OLD])
-    made = {seal.close(b"Ada", "place", os.urandom).ciphertext for _ in range(5)}
-    assert len(made) == 5
+    seal = Cipher([OLD])
+    created = {seal.encrypt(b"Ada", "place", os.urandom).ciphertext for _ in range(5)}
+    assert len(created) == 5
 
 
-def test_what_is_derived_needs_the_key_and_all_parts():
-    told = {
-        one
+def test_derived_value_depends_on_the_key_and_every_part():
+    result = {
+        item
         for keys in ([OLD], [NEW], [NEW, OLD])
         for parts in (("a", "b", "c"), ("a", "bc"), ("ab", "c"), ("a", "b"))
-        for one in Seal(keys).derive(*parts)
+        for item in Cipher(keys).derive(*parts)
     }
-    assert len(told) == 8
-    assert {len(one) for one in told} == {32}
-    # with the newest key, the last one, first
-    assert Seal([OLD, NEW]).derive("a", "b") == (
-        *Seal([NEW]).derive("a", "b"),
-        *Seal([OLD]).derive("a", "b"),
+    assert len(result) == 8
+    assert {len(item) for item in result} == {32}
+    # with the newest key, which is the last, first
+    assert Cipher([OLD, NEW]).derive("a", "b") == (
+        *Cipher([NEW]).derive("a", "b"),
+        *Cipher([OLD]).derive("a", "b"),
     )
     with pytest.raises(LookupError):
-        Seal([]).derive("a", "b")
+        Cipher([]).derive("a", "b")
 
 
 def test_keys_do_not_show_in_messages():
-    assert "1" not in repr(Seal([OLD]))
+    assert "1" not in repr(Cipher([OLD]))
 
 
-def test_what_is_derived_and_the_names_of_keys_never_change():
-    """Envelopes are stored under the names, and what is derived is in links that were told."""
-    seal = Seal((bytes(range(32)),))
-    assert seal.close(b"x", "place", bytes).key_id == "aa16f6634e25cfa7"
+def test_derived_values_and_key_ids_are_stable():
+    """Stored envelopes contain the names, and published links contain derived values."""
+    seal = Cipher((bytes(range(32)),))
+    assert seal.encrypt(b"x", "place", bytes).key_id == "aa16f6634e25cfa7"
     (derived,) = seal.derive("form", "a", "b")
     assert derived.hex() == "048b8396c84ff831d838b6015b69ca6868d035c0f22e923b640def204fb614e9"
 
 
-def test_what_is_no_form_at_all_is_told_once_and_its_place_named():
+def test_invalid_form_type_is_reported_once_with_its_place():
     for value in ("text", 7, None):
-        assert buyer_data.read(value) == ({}, [Issue("", "must be an object or an array")])
+        assert buyer_data.parse_buyer_data(value) == (
+            {},
+            [FieldIssue("", "must be an object or an array")],
+        )
 
 
-def test_items_that_are_read_are_kept_though_others_are_wrong():
+def test_valid_items_are_read_beside_invalid_items():
     twice = [*items(DATA), {"id": "fullName", "value": "Eve"}]
-    assert buyer_data.read(twice) == (DATA, [Issue(f"[{len(DATA)}].id", "is given twice")])
-    nameless = [*items(DATA), {"value": "Eve"}]
-    assert buyer_data.read(nameless) == (
+    assert buyer_data.parse_buyer_data(twice) == (
         DATA,
-        [Issue(f"[{len(DATA)}]", "must have an id and a value")],
+        [FieldIssue(f"[{len(DATA)}].id", "is given twice")],
+    )
+    nameless = [*items(DATA), {"value": "Eve"}]
+    assert buyer_data.parse_buyer_data(nameless) == (
+        DATA,
+        [FieldIssue(f"[{len(DATA)}]", "must have an id and a value")],
     )
 
 
-def test_what_is_left_empty_does_not_end_the_reading():
-    assert buyer_data.read({"porCountry": "", "porAddress": None, **DATA}) == (DATA, [])
+def test_empty_field_does_not_stop_the_parsing():
+    assert buyer_data.parse_buyer_data({"porCountry": "", "porAddress": None, **DATA}) == (DATA, [])
 
 
-def test_what_is_not_asked_for_does_not_end_the_reading():
-    unasked = Issue("", "has a member that is not asked for")
-    assert buyer_data.read({"shoeSize": "42", **DATA}) == (DATA, [unasked])
+def test_unrequested_field_does_not_stop_the_parsing():
+    unasked = FieldIssue("", "has an unknown member")
+    assert buyer_data.parse_buyer_data({"shoeSize": "42", **DATA}) == (DATA, [unasked])
 
 
 @pytest.mark.parametrize(
@@ -305,8 +324,8 @@ def test_what_is_not_asked_for_does_not_end_the_reading():
         ("fullName", 7, "must be a string"),
     ],
 )
-def test_a_fault_is_told_in_words(name, value, fault):
-    assert buyer_data.read({**DATA, name: value})[1] == [Issue(name, fault)]
+def test_invalid_field_is_reported_in_words(name, value, fault):
+    assert buyer_data.parse_buyer_data({**DATA, name: value})[1] == [FieldIssue(name, fault)]
 
 
 def test_the_longest_prefill_is_read():
@@ -317,12 +336,12 @@ def test_the_longest_prefill_is_read():
 
     longest = of(buyer_data.PREFILL_BYTES_MAX)
     assert len(longest) == buyer_data.PREFILL_BYTES_MAX
-    assert buyer_data.prefill(longest).keys() == {"fullName"}
-    assert buyer_data.prefill(of(buyer_data.PREFILL_BYTES_MAX + 4)) == {}
+    assert buyer_data.parse_prefill(longest).keys() == {"fullName"}
+    assert buyer_data.parse_prefill(of(buyer_data.PREFILL_BYTES_MAX + 4)) == {}
 
 
 def test_prefill_holds_nothing_that_is_no_base64():
-    told = base64.b64encode(json.dumps({"fullName": "Ada", "tosConfirmed": "true"}).encode())
-    assert buyer_data.prefill(told.decode()) == {"fullName": "Ada"}
+    result = base64.b64encode(json.dumps({"fullName": "Ada", "tosConfirmed": "true"}).encode())
+    assert buyer_data.parse_prefill(result.decode()) == {"fullName": "Ada"}
     for wrong in ("!", "!!!!"):
-        assert buyer_data.prefill(wrong + told.decode()) == {}
+        assert buyer_data.parse_prefill(wrong + result.decode()) == {}

@@ -1,4 +1,4 @@
-"""Chains that were written down are read as they were meant, or not at all."""
+"""Test that written chain files are read as written, or refused."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import tomllib
 
 import pytest
 from florin_server.config import Settings
-from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.networks import chain_files, chain_writer
-from florin_server.rails.solana.settings import SolanaChain
+from florin_server.rails.solana.settings import SolanaChainSettings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -39,19 +39,19 @@ SOLANA = {
 
 @pytest.fixture
 def home(tmp_path):
-    chain_files.folder(tmp_path).mkdir()
+    chain_files.get_folder(tmp_path).mkdir()
     return tmp_path
 
 
 def put(home, name, text):
-    path = chain_files.folder(home) / name
+    path = chain_files.get_folder(home) / name
     path.write_bytes(text.encode(errors="surrogateescape"))
     return path
 
 
-def test_what_was_written_is_what_is_read(home):
-    path = put(home, "base.toml", chain_writer.text("evm", EVM))
-    assert chain_files.read(path, home) == EvmChain(
+def test_written_chain_file_is_read_unchanged(home):
+    path = put(home, "base.toml", chain_writer.format_file("evm", EVM))
+    assert chain_files.read_chain(path, home) == EvmChainSettings(
         **{
             **EVM,
             "relayer_keystores": (home / "keys/base-relayer.json",),
@@ -61,20 +61,20 @@ def test_what_was_written_is_what_is_read(home):
 
 
 def test_settings_have_all_of_them(home):
-    put(home, "base.toml", chain_writer.text("evm", EVM))
-    put(home, "devnet.toml", chain_writer.text("solana", SOLANA))
+    put(home, "base.toml", chain_writer.format_file("evm", EVM))
+    put(home, "devnet.toml", chain_writer.format_file("solana", SOLANA))
     (home / "chains" / "notes.txt").write_text("nothing of ours")
-    named = EvmChain(chain_id=10, settler="0x" + "ab" * 20, treasury="0x" + "fe" * 20)
+    named = EvmChainSettings(chain_id=10, settler="0x" + "ab" * 20, treasury="0x" + "fe" * 20)
     settings = Settings(home=home, chains=(named,))
     assert [chain.chain_id for chain in settings.chains] == [10, 8453]
     assert [chain.name for chain in settings.solana_chains] == ["Solana Devnet"]
-    assert isinstance(settings.solana_chains[0], SolanaChain)
+    assert isinstance(settings.solana_chains[0], SolanaChainSettings)
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "not one chain"),
+        ("", "must contain one chain"),
         ("[evm", "line 1: this is not valid TOML: Expected ']'"),
         ("[evm]\nchain_id = 1\n\nchain_id = 2\n", "line 4: chain_id is written twice"),
         ("[evm]\nchain_id = 1\nname = 'x'\nname = 'y'", "line 4: name is written twice"),
@@ -85,8 +85,8 @@ def test_settings_have_all_of_them(home):
         ("[evm]\nname = 'x'\r\rid = 1", "line 2: this is not valid TOML"),
         ("[evm]\nname = '\udcff'", "line 2: this is not UTF-8 text"),
         ("evm = 3", "valid dictionary"),
-        ("[bitcoin]\nname = 'x'", "not one chain"),
-        ("[evm]\nchain_id = 1\n[solana]\nname = 'x'", "not one chain"),
+        ("[bitcoin]\nname = 'x'", "must contain one chain"),
+        ("[evm]\nchain_id = 1\n[solana]\nname = 'x'", "must contain one chain"),
         ("[evm]\nchain_id = 1\nsettler = '0x12'\ntreasury = '0x'", "settler: Value error"),
     ],
 )
@@ -123,9 +123,9 @@ factories = ["0x3"]
 opener = "of the asset"
 """
     content, written = content.replace("\n", end), written.replace("\n", end)
-    changed = chain_writer.changed(content, {"opener": "0x2", "factories": ["0x3"]})
+    changed = chain_writer.update_file(content, {"opener": "0x2", "factories": ["0x3"]})
     assert changed.splitlines() == written.splitlines()
-    assert chain_writer.changed(changed, {"opener": "0x2", "factories": ["0x3"]}) == changed
+    assert chain_writer.update_file(changed, {"opener": "0x2", "factories": ["0x3"]}) == changed
 
 
 @pytest.mark.parametrize(
@@ -142,10 +142,10 @@ opener = "of the asset"
         '[[evm.assets]]\nname = "x"\n[evm.coin]\nname = "y"\n[[evm.assets]]\nname = "z"\n',
     ],
 )
-def test_whatever_the_form_only_what_was_said_changes(content):
-    said = {"opener": "0x2", "factories": ["0x3"]}
-    changed = tomllib.loads(chain_writer.changed(content, said))
-    assert changed == {"evm": {**tomllib.loads(content)["evm"], **said}}
+def test_chain_file_update_changes_only_the_named_settings(content):
+    text = {"opener": "0x2", "factories": ["0x3"]}
+    changed = tomllib.loads(chain_writer.update_file(content, text))
+    assert changed == {"evm": {**tomllib.loads(content)["evm"], **text}}
 
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
@@ -156,12 +156,12 @@ TABLES = st.dictionaries(TEXTS, SIMPLE, max_size=4)
 @settings(max_examples=200)
 @given(said=st.dictionaries(TEXTS, SIMPLE | TABLES | st.lists(TABLES, min_size=1), max_size=6))
 def test_anything_is_read_as_it_was_written(said):
-    written = chain_writer.text("evm", said)
+    written = chain_writer.format_file("evm", said)
     assert tomllib.loads(written) == {"evm": said}
-    told = {name: one for name, one in said.items() if not isinstance(one, dict)}
-    assert tomllib.loads(chain_writer.changed(written, told)) == {"evm": said}
+    result = {name: item for name, item in said.items() if not isinstance(item, dict)}
+    assert tomllib.loads(chain_writer.update_file(written, result)) == {"evm": said}
 
 
-def test_a_kind_that_nobody_reads_is_not_written():
-    with pytest.raises(ValueError, match="no kind of chain"):
-        chain_writer.text("bitcoin", {})
+def test_unknown_chain_kind_is_not_written():
+    with pytest.raises(ValueError, match="unknown kind of chain"):
+        chain_writer.format_file("bitcoin", {})

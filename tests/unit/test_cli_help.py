@@ -1,8 +1,9 @@
-"""The help of every command, as people read it on terminals of 80 columns and more."""
+"""The help of every command, on terminals of 80 columns and more."""
 
 from __future__ import annotations
 
 import re
+import shlex
 
 import pytest
 from florin_server.cli.help import SECTIONS
@@ -16,15 +17,16 @@ ROOT = get_command(app)
 
 def commands(command, *path):
     yield path, command
-    for name, one in getattr(command, "commands", {}).items():
-        yield from commands(one, *path, name)
+    for name, item in getattr(command, "commands", {}).items():
+        yield from commands(item, *path, name)
 
 
 ALL = dict(commands(ROOT))
+LEAVES = {path: one for path, one in ALL.items() if not hasattr(one, "commands")}
 
 
 def shown(path, columns=80):
-    """The help as one line, and its longest line."""
+    """Return the help as one line, and the length of its longest line."""
     done = CliRunner().invoke(app, [*path, "--help"], env={"TERMINAL_WIDTH": str(columns)})
     assert done.exit_code == 0, done.output
     return " ".join(done.output.split()), max(map(len, done.output.splitlines()))
@@ -39,16 +41,40 @@ def test_no_summary_is_cut_and_no_placeholder_is_a_type_of_python(path, columns)
         summary = " ".join(command.help.split("\n\n")[0].split())
         assert name in text
         assert summary.rstrip(".") in text
-    # "[ARGS]..." and "AMOUNT..." stand for several
+    # only "[ARGS]..." and "AMOUNT..." mark repeated arguments
     assert not re.search(r"[a-z,]\.\.\.", text)
     assert not re.search(r"<[^>]*>|\{|%Y|list\[|None", text)
-    for one in ALL[path].params:
-        if isinstance(one, TyperArgument) or (isinstance(one, TyperOption) and not one.is_flag):
-            assert re.fullmatch(r"[A-Z_@|=:\[\]-]+", one.metavar), one.metavar
-            assert one.metavar in text
+    for param in ALL[path].params:
+        if isinstance(param, TyperArgument) or (
+            isinstance(param, TyperOption) and not param.is_flag
+        ):
+            assert re.fullmatch(r"[A-Z_@|=:\[\]-]+", param.metavar), param.metavar
+            assert param.metavar in text
 
 
-def test_every_command_is_in_one_section():
+@pytest.mark.parametrize("path", ALL, ids=lambda path: " ".join(path) or "florin")
+def test_every_summary_fits_on_one_line_of_80_columns(path):
+    done = CliRunner().invoke(app, [*path, "--help"], env={"TERMINAL_WIDTH": "80"})
+    lines = [" ".join(line.split()) for line in done.output.splitlines()]
+    for name, command in getattr(ALL[path], "commands", {}).items():
+        summary = command.help.split("\n\n")[0]
+        assert len(summary) <= 60
+        assert f"{name} {summary}" in lines
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+def test_every_help_ends_with_an_example_that_the_command_accepts(path):
+    *_, last = LEAVES[path].help.split("\n\n")
+    example = re.fullmatch(r"Example: `florin ([^`]+)`", last.strip())
+    assert example is not None
+    # click indents it by two columns and leaves two more free
+    assert len(last.strip()) <= 76
+    words = shlex.split(example[1])
+    assert tuple(words[: len(path)]) == path
+    LEAVES[path].make_context(path[-1], words[len(path) :])
+
+
+def test_every_command_is_in_a_single_help_section():
     assert isinstance(ROOT, TyperGroup)
     named = [name for names in SECTIONS.values() for name in names]
     assert sorted(named) == sorted(ROOT.commands)

@@ -1,4 +1,4 @@
-"""Secrets in options come from files, stdin or the environment; others get a hint."""
+"""Test that secret options come from files, stdin or the environment; other ways get a hint."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 
 import pytest
 from florin_server.cli.console import use_json
-from florin_server.cli.secret_options import holds_key, read_secret, read_urls
+from florin_server.cli.secret_options import has_secret, read_secret, read_urls
 
 KEY = "sk_test_0123456789abcdef0123456789"
 NODE = f"https://base.node.example/v2/{KEY}"
@@ -48,10 +48,10 @@ def test_file_that_holds_no_secret_ends_the_command(tmp_path, content, capsys):
 def test_urls_come_from_options_files_and_the_environment(tmp_path, monkeypatch, capsys):
     file = tmp_path / "nodes"
     file.write_text(f"eip155:1={NODE}\neip155:10=https://b.example\n")
-    one = tmp_path / "node"
-    one.write_text(NODE)
-    given = (f"@{file}", f"eip155:8453=@{one}", "http://127.0.0.1:8545/")
-    assert read_urls(given, "--rpc-url", "FLORIN_RPC_URL") == (
+    item = tmp_path / "node"
+    item.write_text(NODE)
+    value = (f"@{file}", f"eip155:8453=@{item}", "http://127.0.0.1:8545/")
+    assert read_urls(value, "--rpc-url", "FLORIN_RPC_URL") == (
         *(f"eip155:1={NODE}", "eip155:10=https://b.example", f"eip155:8453={NODE}"),
         "http://127.0.0.1:8545/",
     )
@@ -84,4 +84,4 @@ def test_url_with_a_key_on_the_command_line_is_hinted_at(text, capsys):
     ],
 )
 def test_key_in_a_url_is_recognized(url, holds):
-    assert holds_key(url) is holds
+    assert has_secret(url) is holds

@@ -1,4 +1,4 @@
-"""What the Python client sends: every call of the public listener, keys, pages, credentials."""
+"""Test the Python client's requests: every public call, keys, pages and credentials."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from florin.v1 import access_pb2, account_pb2, listing_pb2
 from florin_client import AsyncClient, Client, aio, sync
 from florin_client.calls import admin, gateway, merchant, webhook
 from florin_client.setup import is_local
-from florin_server.boot.servers.grpc_server import PUBLIC
+from florin_server.boot.servers.grpc_server import PUBLIC_SERVICES
 
 BUILDERS = {
     "MerchantService": merchant,
@@ -20,7 +20,7 @@ BUILDERS = {
     "AdminService": admin,
     "WebhookService": webhook,
 }
-# REST only: deprecated from the day that gRPC began
+# REST only: deprecated since gRPC exists
 LEFT_OUT = {"list_payments_legacy"}
 NAMED_OTHERWISE = {
     "start_ts": "start",
@@ -32,8 +32,8 @@ NAMED_OTHERWISE = {
     "collected_data_json": "collected_data",
 }
 OF_ENDPOINTS = {"id": "endpoint_id"}
-EVERY_CALL = merchant.KeyedMerchantOptions.__optional_keys__
-# told by pages themselves, and superseded
+EVERY_CALL = merchant.KeyedMerchantCallOptions.__optional_keys__
+# the client sends the first, and the second is superseded
 NOT_ASKED = {"cursor", "asset"}
 
 
@@ -43,20 +43,20 @@ def snake(name):
 
 RPCS = [
     (service.name, method)
-    for service in PUBLIC
+    for service in PUBLIC_SERVICES
     for method in service.methods
     if snake(method.name) not in LEFT_OUT
 ]
 
 
-@pytest.mark.parametrize(("service", "method"), RPCS, ids=lambda one: getattr(one, "name", one))
+@pytest.mark.parametrize(("service", "method"), RPCS, ids=lambda item: getattr(item, "name", item))
 def test_every_call_of_the_public_listener_is_there_with_every_field(service, method):
     name, kind = snake(method.name), service.removesuffix("Service")
-    for made in (getattr(sync, kind), getattr(aio, f"Async{kind}")):
-        assert getattr(made, name).__doc__
+    for created in (getattr(sync, kind), getattr(aio, f"Async{kind}")):
+        assert getattr(created, name).__doc__
     build = getattr(BUILDERS[service], name)
     (options,) = get_args(eval(build.__annotations__["options"], vars(BUILDERS[service])))
-    # what any call may be told is no field of its own
+    # options of every call are no fields of the request
     filters = options.__optional_keys__ - EVERY_CALL
     parameters = {*inspect.signature(build).parameters, *filters}
     fields = {field.name for field in method.input_type.fields} - NOT_ASKED
@@ -68,7 +68,7 @@ def test_every_call_of_the_public_listener_is_there_with_every_field(service, me
 
 
 def calls():
-    """Every call that is repeated under a key only, and some that need none."""
+    """Yield the calls that are only retried with a key, and some that need none."""
     yield merchant.create_payment(amount=("iso4217/USD", 1250)), True
     yield merchant.cancel_payment("pay_1"), True
     yield merchant.create_refund("pay_1"), True
@@ -88,14 +88,14 @@ def calls():
     yield gateway.fetch_action("pay_1", option_id="o"), False
 
 
-def test_what_is_repeated_under_a_key_only_has_one_of_its_own():
-    known = set()
+def test_call_has_an_idempotency_key_exactly_if_its_rule_requires_it():
+    existing = set()
     for call, keyed in calls():
-        sent = dict(call.metadata({"api-key": "k"}))
+        sent = dict(call.build_metadata({"api-key": "k"}))
         assert sent["api-key"] == "k"
         assert re.fullmatch(r"[A-Za-z0-9._-]{1,64}", sent["request-id"])
         assert ("idempotency-key" in sent) == keyed
-        known |= {sent["request-id"], sent.get("idempotency-key", "")}
+        existing |= {sent["request-id"], sent.get("idempotency-key", "")}
     stored = {
         access_pb2.IDEMPOTENCY_RULE_OPTIONAL,
         access_pb2.IDEMPOTENCY_RULE_REQUIRED,
@@ -106,16 +106,16 @@ def test_what_is_repeated_under_a_key_only_has_one_of_its_own():
         for _, method in RPCS
         if method.GetOptions().Extensions[access_pb2.access].idempotency in stored
     }
-    made = {(call.rpc.service, call.rpc.name) for call, keyed in calls() if keyed}
-    assert {name for _, name in made} == rules
-    assert len(known - {""}) == 2 * len(made) + 6
+    created = {(call.rpc.service, call.rpc.name) for call, keyed in calls() if keyed}
+    assert {name for _, name in created} == rules
+    assert len(existing - {""}) == 2 * len(created) + 6
 
 
 def test_a_caller_has_its_own_key_and_merchant():
     call = merchant.create_payment(
         amount=("iso4217/USD", "5"), idempotency_key="o-1", merchant_id="m"
     )
-    sent = dict(call.metadata({"merchant-id": "other"}))
+    sent = dict(call.build_metadata({"merchant-id": "other"}))
     assert (sent["idempotency-key"], sent["merchant-id"]) == ("o-1", "m")
     assert call.request.amount.value == "5"
 
@@ -128,23 +128,23 @@ def test_an_amount_is_a_whole_number(value):
 
 def test_a_time_has_a_zone():
     with pytest.raises(ValueError, match="no time zone"):
-        merchant.list_payments(start=dt.datetime(2026, 11, 22, 12))  # noqa: DTZ001  (that is it)
+        merchant.list_payments(start=dt.datetime(2026, 11, 22, 12))  # noqa: DTZ001  (no zone)
     listing = merchant.list_payments(start=dt.datetime(2026, 11, 22, 12, tzinfo=dt.UTC))
     assert listing.request.start_ts.seconds == 1795348800
 
 
-def test_pages_are_asked_for_with_the_same_filters_until_the_last():
+def test_pages_are_requested_with_the_same_filters_until_the_last():
     listing = merchant.list_merchant_payments(reference_id="order", limit=2, timeout=3)
-    first = listing.first()
+    first = listing.build_first_call()
     assert not first.request.HasField("cursor")
     rows = [listing_pb2.PaymentRow(payment_id=str(number)) for number in range(2)]
     page = listing_pb2.ListPaymentsResponse(data=rows, next_cursor="abc")
-    following = listing.after(page)
+    following = listing.find_next_call(page)
     assert following.request.cursor == "abc"
     assert (following.request.reference_id, following.request.limit) == ("order", 2)
     assert (first.timeout, following.timeout) == (3, 3)
-    assert [row.payment_id for row in listing.rows(page)] == ["0", "1"]
-    assert listing.after(listing_pb2.ListPaymentsResponse(data=rows)) is None
+    assert [row.payment_id for row in listing.get_rows(page)] == ["0", "1"]
+    assert listing.find_next_call(listing_pb2.ListPaymentsResponse(data=rows)) is None
     assert not first.request.HasField("cursor")
 
 
@@ -153,12 +153,12 @@ def test_pages_are_asked_for_with_the_same_filters_until_the_last():
     [
         ({}, "either an api_key"),
         ({"api_key": "a", "app_id": "b", "client_id": "c"}, "either an api_key"),
-        ({"app_id": "b"}, "go together"),
-        ({"api_key": "a", "client_id": "c"}, "go together"),
-        ({"app_id": "b", "client_id": "c", "merchant_id": "m"}, "goes with an api_key"),
-        ({"api_key": ""}, "api-key is empty"),
-        ({"api_key": "schlüssel"}, "not printable ASCII"),
-        ({"api_key": "a\n"}, "not printable ASCII"),
+        ({"app_id": "b"}, "and client_id together"),
+        ({"api_key": "a", "client_id": "c"}, "and client_id together"),
+        ({"app_id": "b", "client_id": "c", "merchant_id": "m"}, "only with an api_key"),
+        ({"api_key": ""}, "api-key must be printable ASCII, and not empty"),
+        ({"api_key": "schlüssel"}, "must be printable ASCII"),
+        ({"api_key": "a\n"}, "must be printable ASCII"),
         ({"api_key": "a", "plaintext": True, "root_certificates": b"x"}, "no certificates"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Answers that refuse, as a caller of the Python client meets them."""
+"""Test server errors as a caller of the Python client receives them."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from florin_client import (
     UnavailableError,
 )
 from florin_client.errors import error_of
-from florin_server.domain.errors import Code, invalid
-from florin_server.domain.errors import FlorinError as Refusal
-from florin_server.rpc.server.errors import status_of
+from florin_server.domain.errors import ApiError as Refusal
+from florin_server.domain.errors import ErrorCode, validation_error
+from florin_server.rpc.server.errors import to_grpc_status
 from grpc_status import rpc_status
 
 
 def told(refusal: Refusal, **more: str) -> FlorinError:
-    """What a server refuses, after its way over the wire."""
-    status = rpc_status.to_status(status_of(refusal))
+    """Return a server's refusal as the client sees it after the wire."""
+    status = rpc_status.to_status(to_grpc_status(refusal))
     return error_of(status.code, status.details, status.trailing_metadata, **more)
 
 
-@pytest.mark.parametrize("code", list(Code))
+@pytest.mark.parametrize("code", list(ErrorCode))
 def test_every_code_of_the_server_arrives(code):
     error = told(Refusal(code))
     assert f"ERROR_CODE_{error.code.upper()}" in dict(errors_pb2.ErrorCode.items())
-    assert (error.code, error.http_status) == (code, Refusal(code).http)
+    assert (error.code, error.http_status) == (code, Refusal(code).http_status)
     assert type(error) is not FlorinError
 
 
-def test_it_says_what_the_server_says():
-    refusal = Refusal(Code.QUOTE_EXPIRED, details={"reason": "late", "maxAmount": "5"})
+def test_error_carries_the_message_and_details_of_the_server():
+    refusal = Refusal(ErrorCode.QUOTE_EXPIRED, details={"reason": "late", "maxAmount": "5"})
     error = told(refusal, request_id="req_1", idempotency_key="k")
     assert isinstance(error, ConflictError)
     assert dict(error.details) == {"reason": "late", "maxAmount": "5"}
@@ -47,13 +47,13 @@ def test_it_says_what_the_server_says():
 
 
 def test_members_that_break_their_bounds_are_named():
-    error = told(invalid("amount.value", "is too long"))
+    error = told(validation_error("amount.value", "is too long"))
     assert isinstance(error, InvalidRequestError)
     assert error.issues == (Issue("amount.value", "is too long"),)
 
 
-def test_the_time_to_ask_again_is_told():
-    error = told(Refusal(Code.RATE_LIMITED, retry_after_s=7))
+def test_rate_limited_error_carries_retry_after():
+    error = told(Refusal(ErrorCode.RATE_LIMITED, retry_after_s=7))
     assert isinstance(error, RateLimitedError)
     assert error.retry_after_s == 7
 
@@ -64,7 +64,7 @@ def test_the_id_that_the_server_gave_counts():
     assert error.request_id == "theirs"
 
 
-def test_no_answer_is_told_without_a_code():
+def test_missing_response_raises_unavailable_without_a_code():
     error = error_of(grpc.StatusCode.UNAVAILABLE, "Connection refused", [], request_id="req_1")
     assert isinstance(error, UnavailableError)
     assert (error.code, error.http_status) == ("", 0)
@@ -75,11 +75,11 @@ def test_a_deadline_is_a_timeout():
     error = error_of(grpc.StatusCode.DEADLINE_EXCEEDED, "Stream removed", [])
     assert isinstance(error, DeadlineError)
     assert isinstance(error, TimeoutError)
-    assert str(error) == "No answer in time"
+    assert str(error) == "No response in time"
 
 
 @pytest.mark.parametrize("noise", [b"\xff\xff\xff", b"\x0a\x05abc", "not bytes"])
-def test_what_is_not_florins_is_no_reason_to_fail(noise):
+def test_foreign_error_details_are_ignored(noise):
     error = error_of(grpc.StatusCode.UNKNOWN, "", [("grpc-status-details-bin", noise)])
     assert isinstance(error, ServerError)
     assert (error.code, error.message) == ("", "Unknown")

@@ -1,4 +1,4 @@
-"""When the Python client asks again: the decision alone, with a clock that is moved."""
+"""Test when the Python client retries: the decision alone, with a test clock."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import random
 import grpc
 import pytest
 from florin_client import FlorinError, Retries
-from florin_client.errors import Told
-from florin_client.retries import Attempts
+from florin_client.errors import ErrorInfo
+from florin_client.retries import RetryState
 
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -23,50 +23,50 @@ class Clock:
 
 
 def failed(status=UNAVAILABLE, after=None):
-    return FlorinError(Told("no", status=status, retry_after_s=after))
+    return FlorinError(ErrorInfo("no", status=status, retry_after_s=after))
 
 
 def attempts(clock, *, timeout=None, stream=False, retries=None):
-    return Attempts(retries or Retries(), timeout, clock, random.Random(7), stream)
+    return RetryState(retries or Retries(), timeout, clock, random.Random(7), stream)
 
 
 def test_delays_double_up_to_a_bound_and_none_is_like_another():
     clock = Clock()
-    one, other = attempts(clock), attempts(clock)
-    other.chance.seed(8)
-    delays = [one.delay_s(failed()) for _ in range(8)]
+    item, other = attempts(clock), attempts(clock)
+    other.rng.seed(8)
+    delays = [item.get_retry_delay_s(failed()) for _ in range(8)]
     usual = [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
     assert all(most / 2 <= took <= most for took, most in zip(delays, usual, strict=True))
-    assert [other.delay_s(failed()) for _ in range(8)] != delays
+    assert [other.get_retry_delay_s(failed()) for _ in range(8)] != delays
 
 
 def test_it_gives_up_when_its_patience_is_over():
     clock = Clock()
-    one = attempts(clock, retries=Retries(patience_s=10))
-    one.delay_s(failed())
+    item = attempts(clock, retries=Retries(patience_s=10))
+    item.get_retry_delay_s(failed())
     clock.now += 9.9
     with pytest.raises(FlorinError):
-        one.delay_s(failed())
+        item.get_retry_delay_s(failed())
 
 
 def test_it_gives_up_before_its_deadline_passes():
     clock = Clock()
-    one = attempts(clock, timeout=1.0)
-    one.delay_s(failed())
+    item = attempts(clock, timeout=1.0)
+    item.get_retry_delay_s(failed())
     clock.now += 0.9
-    assert one.left_s() == pytest.approx(0.1)
+    assert item.get_remaining_s() == pytest.approx(0.1)
     with pytest.raises(FlorinError):
-        one.delay_s(failed())
+        item.get_retry_delay_s(failed())
     clock.now += 5
-    assert one.left_s() == 0
+    assert item.get_remaining_s() == 0
 
 
 def test_it_waits_as_long_as_the_server_says_if_it_can():
     clock = Clock()
-    assert attempts(clock).delay_s(failed(EXHAUSTED, after=7)) == 7
-    assert attempts(clock).delay_s(failed(UNAVAILABLE, after=3)) == 3
+    assert attempts(clock).get_retry_delay_s(failed(EXHAUSTED, after=7)) == 7
+    assert attempts(clock).get_retry_delay_s(failed(UNAVAILABLE, after=3)) == 3
     with pytest.raises(FlorinError):
-        attempts(clock, timeout=5).delay_s(failed(EXHAUSTED, after=7))
+        attempts(clock, timeout=5).get_retry_delay_s(failed(EXHAUSTED, after=7))
 
 
 @pytest.mark.parametrize(
@@ -80,30 +80,30 @@ def test_it_waits_as_long_as_the_server_says_if_it_can():
         failed(grpc.StatusCode.CANCELLED),
     ],
 )
-def test_a_verdict_is_not_asked_for_again(error):
+def test_final_error_is_not_retried(error):
     with pytest.raises(FlorinError) as caught:
-        attempts(Clock()).delay_s(error)
+        attempts(Clock()).get_retry_delay_s(error)
     assert caught.value is error
 
 
-def test_without_patience_nothing_is_asked_again():
+def test_zero_patience_disables_retries():
     with pytest.raises(FlorinError):
-        attempts(Clock(), retries=Retries(patience_s=0)).delay_s(failed())
+        attempts(Clock(), retries=Retries(patience_s=0)).get_retry_delay_s(failed())
 
 
 def test_a_stream_is_patient_from_its_last_message_on():
     clock = Clock()
-    one = attempts(clock, stream=True, retries=Retries(stream_patience_s=60))
-    one.delay_s(failed())
+    item = attempts(clock, stream=True, retries=Retries(stream_patience_s=60))
+    item.get_retry_delay_s(failed())
     clock.now += 50
-    late = one.delay_s(failed())
-    one.answered()
+    late = item.get_retry_delay_s(failed())
+    item.record_response()
     clock.now += 50
-    assert one.delay_s(failed()) <= 0.2 < late * 2
+    assert item.get_retry_delay_s(failed()) <= 0.2 < late * 2
     clock.now += 59.9
     with pytest.raises(FlorinError):
-        one.delay_s(failed())
+        item.get_retry_delay_s(failed())
 
 
-def test_a_stream_whose_server_is_stopped_goes_on():
-    assert attempts(Clock(), stream=True).delay_s(failed(grpc.StatusCode.CANCELLED)) > 0
+def test_stream_of_a_stopped_server_is_retried():
+    assert attempts(Clock(), stream=True).get_retry_delay_s(failed(grpc.StatusCode.CANCELLED)) > 0

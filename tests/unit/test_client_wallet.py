@@ -1,4 +1,4 @@
-"""The client's wallet: what it does with each action, and what it refuses."""
+"""Test the client's wallet: how it executes each action, and what it refuses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 
 from tests.support import options
-from tests.support.options import EVM, honest_option, written
+from tests.support.options import EVM, make_honest_option, to_wire_steps
 
 CHAIN, SOLANA = EVM, "solana:devnet"
 KEY = b"\x07" * 32
@@ -50,26 +50,26 @@ def wallet(**more):
 
 
 def honest(kind):
-    """The actions of an honest option, and the option, as REST has them."""
-    option = honest_option(kind, ACCOUNTS, int(time.time()))
-    actions = [{"type": "walletRpc", "data": step} for step in written(option["steps"])]
+    """Return the actions of an honest option and the option itself, as in REST."""
+    option = make_honest_option(kind, ACCOUNTS, int(time.time()))
+    actions = [{"type": "walletRpc", "data": step} for step in to_wire_steps(option["steps"])]
     return actions, {"account": option["account"], "amount": option}
 
 
 def executing(kind, **more):
     actions, option = honest(kind)
-    return wallet().executing(actions, option=option, **more)
+    return wallet().start_execution(actions, option=option, **more)
 
 
 def driven(asking, answers):
-    """What comes of it, and what was asked, by a chain that answers from a table."""
-    asked, answer = [], None
+    """Run the wallet on a chain that answers from a table; return the outputs and the calls."""
+    requests, answer = [], None
     while True:
         try:
             question = asking.send(answer)
         except StopIteration as end:
-            return end.value, asked
-        asked.append(question)
+            return end.value, requests
+        requests.append(question)
         if isinstance(question, Pause):
             answer = None
         else:
@@ -97,8 +97,8 @@ def test_actions_are_read_from_grpc_and_from_both_profiles_of_rest():
     "action",
     [Action(build=BuildAction(data="x")), Action(), {"type": "build", "data": {"data": "x"}}],
 )
-def test_what_is_to_be_fetched_is_not_executed(action):
-    with pytest.raises(WalletError, match="fetched before"):
+def test_unfetched_build_is_not_executed(action):
+    with pytest.raises(WalletError, match="must be fetched before"):
         wallet().execute([action], option=honest("eip3009")[1])
 
 
@@ -108,49 +108,51 @@ def test_what_is_to_be_fetched_is_not_executed(action):
     ids=str,
 )
 def test_action_that_cannot_be_read_is_refused(action):
-    with pytest.raises(WalletError, match="cannot be read"):
+    with pytest.raises(WalletError, match="cannot be parsed"):
         steps_of([action])
     for text in ("{}", "[", "[" * 100_000, '["]]]]",' * 100_000):
-        with pytest.raises(WalletError, match="no array"):
+        with pytest.raises(WalletError, match="not an array"):
             steps_of([WalletRpcAction(chain_id=CHAIN, method="x", params_json=text)])
 
 
-def test_what_the_wallet_has_no_key_or_node_for_is_refused():
+def test_action_without_its_key_or_node_is_refused():
     actions, option = honest("solana")
     with pytest.raises(WalletError, match="no key for Solana"):
         Wallet(evm_key=KEY).execute(actions, option=option)
     actions, option = honest("coin")
-    with pytest.raises(WalletError, match="knows no JSON-RPC URL"):
+    with pytest.raises(WalletError, match="no JSON-RPC URL for"):
         wallet().execute(actions, option=option)
 
 
 def test_a_transaction_is_sent_with_the_gas_and_fees_of_its_chain():
-    outputs, asked = driven(executing("coin"), NODE)
+    outputs, request = driven(executing("coin"), NODE)
     (action,), _ = honest("coin")
     (call,) = json.loads(action["data"]["params"])
-    (estimate,) = [one for one in asked if one.method == "eth_estimateGas"]
+    (estimate,) = [item for item in request if item.method == "eth_estimateGas"]
     assert estimate.params[0]["to"] == call["to"]
-    raw = bytes.fromhex(asked[-1].params[0][2:])
+    raw = bytes.fromhex(request[-1].params[0][2:])
     assert Account.recover_transaction(raw) == ADDRESS
-    # the hash is the transaction's own, whatever the node answers
+    # the hash is the transaction's own, whatever the node returns
     assert outputs == ["0x" + keccak(raw).hex()]
-    # without a base fee the price of gas is asked for
-    _, asked = driven(executing("coin"), NODE | {"eth_getBlockByNumber": {}, "eth_gasPrice": "0x1"})
-    assert "eth_gasPrice" in [one.method for one in asked]
+    # without a base fee the wallet asks for the gas price
+    _, request = driven(
+        executing("coin"), NODE | {"eth_getBlockByNumber": {}, "eth_gasPrice": "0x1"}
+    )
+    assert "eth_gasPrice" in [item.method for item in request]
 
 
 @pytest.mark.parametrize(
     ("answers", "why"),
     [
-        ({"eth_chainId": "0x1"}, "of another chain"),
-        ({"eth_chainId": None}, "where a number"),
-        ({"eth_estimateGas": hex(3_000_000)}, "at most 2000000"),
-        ({"eth_estimateGas": 30_000}, "where a number"),
-        ({"eth_estimateGas": "-0x1"}, "where a number"),
+        ({"eth_chainId": "0x1"}, "is not on chain"),
+        ({"eth_chainId": None}, "instead of a number"),
+        ({"eth_estimateGas": hex(3_000_000)}, "the limit is 2000000"),
+        ({"eth_estimateGas": 30_000}, "instead of a number"),
+        ({"eth_estimateGas": "-0x1"}, "instead of a number"),
         ({"eth_estimateGas": "0x" + "f" * 64}, "too large"),
-        ({"eth_getTransactionCount": "5"}, "where a number"),
+        ({"eth_getTransactionCount": "5"}, "instead of a number"),
         ({"eth_getTransactionCount": "0x" + "f" * 16}, "too large"),
-        ({"eth_getBlockByNumber": None}, "no newest block"),
+        ({"eth_getBlockByNumber": None}, "no latest block"),
         ({"eth_getBlockByNumber": {"baseFeePerGas": hex(10**15)}}, "a fee of up to"),
         ({"eth_getBlockByNumber": {}, "eth_gasPrice": hex(10**18)}, "a fee of up to"),
     ],
@@ -161,7 +163,7 @@ def test_lying_node_is_offered_no_huge_fee(answers, why):
         driven(executing("coin"), NODE | answers)
 
 
-def test_fees_of_all_transactions_stay_within_one_limit():
+def test_fees_of_all_transactions_share_a_single_limit():
     answers = NODE | {
         "eth_getTransactionCount": ["0x0", "0x1"],
         "eth_getTransactionReceipt": {"status": "0x1"},
@@ -179,14 +181,14 @@ def test_small_coin_payment_costs_no_more_in_fees_than_a_tenth_of_the_limit():
     assert default_max_fee("eip155:1", 5 * 10**15) == 5 * 10**15
 
 
-def test_a_transaction_waits_for_the_one_before_it():
+def test_transaction_waits_for_its_predecessor():
     answers = NODE | {
         "eth_getTransactionCount": ["0x0", "0x1"],
         "eth_getTransactionReceipt": [None, {"status": "0x1"}],
     }
-    outputs, asked = driven(executing("direct"), answers)
+    outputs, request = driven(executing("direct"), answers)
     assert len(set(outputs)) == 2
-    assert len([one for one in asked if isinstance(one, Pause)]) == 1
+    assert len([item for item in request if isinstance(item, Pause)]) == 1
     answers |= {"eth_getTransactionCount": "0x0"}
     for receipt in ({"status": "0x0"}, "nonsense", {}):
         with pytest.raises(WalletError, match="failed"):
@@ -194,45 +196,49 @@ def test_a_transaction_waits_for_the_one_before_it():
     with pytest.raises(WalletError, match="is not mined"):
         driven(executing("direct"), answers | {"eth_getTransactionReceipt": None})
     # a node that knows nothing of the first must not have the second in its place
-    with pytest.raises(WalletError, match="was not sent"):
+    with pytest.raises(WalletError, match="does not know the previous"):
         driven(executing("direct"), answers | {"eth_getTransactionReceipt": {"status": "0x1"}})
 
 
-def test_a_solana_transaction_gets_its_signature_and_keeps_others():
+def test_solana_transaction_is_signed_and_keeps_existing_signatures():
     own, payer = Keypair(), Keypair()
     move = transfer(
         TransferParams(from_pubkey=own.pubkey(), to_pubkey=Pubkey.default(), lamports=1)
     )
     message = MessageV0.try_compile(payer.pubkey(), [move], [], Hash.default())
     theirs = payer.sign_message(b"whatever it is")
-    asked = VersionedTransaction.populate(message, [theirs, Signature.default()])
+    requested_versioned_transaction = VersionedTransaction.populate(
+        message, [theirs, Signature.default()]
+    )
     for secret in (bytes(own), str(own)):
-        output = Wallet(solana_key=secret).solana.signed(asked)
-        made = VersionedTransaction.from_bytes(base64.b64decode(output))
-        assert made.signatures[0] == theirs
-        assert made.verify_with_results() == [False, True]
-    with pytest.raises(WalletError, match="asks for no signature"):
-        Wallet.create().solana.signed(asked)
+        output = Wallet(solana_key=secret).solana.sign_transaction(requested_versioned_transaction)
+        versioned_transaction = VersionedTransaction.from_bytes(base64.b64decode(output))
+        assert versioned_transaction.signatures[0] == theirs
+        assert versioned_transaction.verify_with_results() == [False, True]
+    with pytest.raises(WalletError, match="needs no signature"):
+        Wallet.create().solana.sign_transaction(requested_versioned_transaction)
     actions, option = honest("solana")
     (output,) = wallet().execute(actions, option=option)
-    made = VersionedTransaction.from_bytes(base64.b64decode(output))
-    assert made.verify_with_results() == [False, True]
+    versioned_transaction = VersionedTransaction.from_bytes(base64.b64decode(output))
+    assert versioned_transaction.verify_with_results() == [False, True]
 
 
-def test_accounts_are_told_by_chain():
-    one = Wallet.create()
-    assert one.accounts(CHAIN, SOLANA) == [
-        f"{CHAIN}:{one.evm.address}",
-        f"{SOLANA}:{one.solana.address}",
+def test_accounts_are_listed_by_chain():
+    this_wallet = Wallet.create()
+    assert this_wallet.accounts(CHAIN, SOLANA) == [
+        f"{CHAIN}:{this_wallet.evm.address}",
+        f"{SOLANA}:{this_wallet.solana.address}",
     ]
-    assert Wallet.create().evm.address != one.evm.address
+    assert Wallet.create().evm.address != this_wallet.evm.address
     with pytest.raises(WalletError, match="no key for EVM"):
         Wallet(solana_key=bytes(Keypair())).account(CHAIN)
 
 
 def test_no_secret_is_shown():
-    one = wallet(rpc_urls={CHAIN: "https://node.example/secret-key"})
-    shown = repr(one) + repr(vars(one)) + repr(JsonRpc({CHAIN: "https://node.example/secret-key"}))
+    item = wallet(rpc_urls={CHAIN: "https://node.example/secret-key"})
+    shown = (
+        repr(item) + repr(vars(item)) + repr(JsonRpc({CHAIN: "https://node.example/secret-key"}))
+    )
     assert ADDRESS in shown
     assert "secret-key" not in shown
     assert KEY.hex() not in shown

@@ -1,4 +1,4 @@
-"""Time as an argument."""
+"""Test time as an argument."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import time
 
 import pytest
-from florin_server.clock import ShiftedClock, SystemClock, TestClock, rest
+from florin_server.clock import ShiftedClock, SystemClock, TestClock, sleep_remaining
 
 
 async def others_run() -> None:
@@ -14,7 +14,7 @@ async def others_run() -> None:
         await asyncio.sleep(0)
 
 
-async def test_the_systems_clock_tells_the_machines_time():
+async def test_system_clock_returns_the_machine_time():
     clock = SystemClock()
     before = time.time()
     now_s = clock.now_us() / 1_000_000
@@ -23,19 +23,19 @@ async def test_the_systems_clock_tells_the_machines_time():
 
 
 @pytest.mark.parametrize("kind", [SystemClock, lambda machine: ShiftedClock(5_000_000, machine)])
-def test_a_clock_that_follows_another_leaves_the_machines_one(kind):
+def test_clock_that_follows_a_reference_ignores_the_machine_clock(kind):
     machine = [time.time_ns() // 1000]
     past_us = machine[0] - 3_600_000_000
     clock = kind(lambda: machine[0])
     shifted_us = clock.now_us() - machine[0]
-    assert (shifted_us, clock.machine_ahead_us) in {(0, 0), (5_000_000, 0)}
-    clock.follow(past_us, clock.elapsed_us())
+    assert (shifted_us, clock.machine_offset_us) in {(0, 0), (5_000_000, 0)}
+    clock.follow(past_us, clock.real_steady_us())
     assert 0 <= clock.now_us() - shifted_us - past_us < 60_000_000
-    assert 0 <= clock.unshifted_us() - past_us < 60_000_000
-    assert 3_540_000_000 < clock.machine_ahead_us <= 3_600_000_000
+    assert 0 <= clock.real_now_us() - past_us < 60_000_000
+    assert 3_540_000_000 < clock.machine_offset_us <= 3_600_000_000
     machine[0] += 86_400_000_000
     assert clock.now_us() - shifted_us - past_us < 60_000_000
-    assert clock.machine_ahead_us > 86_400_000_000
+    assert clock.machine_offset_us > 86_400_000_000
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_difference_within_the_tolerance_moves_no_clock(now_us, ahead_us):
     clock = SystemClock(lambda: 0)
     clock.follow(1_000, 0)
     clock.follow(now_us, 0, tolerance_us=500)
-    machine_us = -(clock.machine_ahead_us + clock.elapsed_us())
+    machine_us = -(clock.machine_offset_us + clock.real_steady_us())
     assert ahead_us - 60_000_000 < machine_us <= ahead_us
 
 
@@ -102,7 +102,7 @@ async def test_sleepers_wake_at_their_time_and_in_order():
 
 
 @pytest.mark.parametrize("seconds", [0, -1, 1e-9])
-async def test_no_time_at_all_lets_others_run(seconds):
+async def test_zero_sleep_lets_other_tasks_run(seconds):
     clock = TestClock(0)
     ran = []
     other = asyncio.create_task(others_run())
@@ -124,7 +124,7 @@ async def test_a_sleeper_that_left_is_not_woken():
     assert gone.cancelled()
 
 
-async def test_whoever_sleeps_again_sleeps_from_now_on():
+async def test_repeated_sleep_starts_at_the_current_time():
     clock = TestClock(0)
     times = []
 
@@ -148,9 +148,9 @@ async def test_whoever_sleeps_again_sleeps_from_now_on():
     [(100, 110), (95, 105), (90.5, 100.5), (90, None), (1, None), (101, 110)],
 )
 async def test_a_rest_is_counted_from_when_it_began(since_s, due_s):
-    """And never longer than it is, though the machine's time was put back since."""
+    """The pause is never longer than its length, even if the machine's clock was set back."""
     clock = TestClock(100_000_000)
-    task = asyncio.create_task(rest(clock, 10, int(since_s * 1_000_000)))
+    task = asyncio.create_task(sleep_remaining(clock, 10, int(since_s * 1_000_000)))
     await others_run()
     assert task.done() is (due_s is None)
     if due_s is not None:

@@ -1,11 +1,11 @@
-"""Equal questions asked at the same time are one question."""
+"""Test that equal calls at the same time become one call."""
 
 from __future__ import annotations
 
 import asyncio
 
 import pytest
-from florin_server.rails.connection.coalesce import Shared
+from florin_server.rails.connection.coalesce import SharedRequests
 
 
 class Asked:
@@ -26,59 +26,59 @@ class Asked:
         return number
 
 
-async def begun(count: int, shared: Shared[int], asked: Asked, key: object = "key"):
-    tasks = [asyncio.create_task(shared(key, asked)) for _ in range(count)]
+async def begun(count: int, shared: SharedRequests[int], request: Asked, key: object = "key"):
+    tasks = [asyncio.create_task(shared(key, request)) for _ in range(count)]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     return tasks
 
 
-async def test_who_comes_while_it_is_asked_gets_the_same_answer():
-    shared, asked = Shared[int](), Asked()
-    tasks = await begun(3, shared, asked)
-    others = await begun(1, shared, asked, "other")
-    asked.go.set()
-    assert await asyncio.gather(*tasks, *others) == [1, 1, 1, 2]
-    assert await shared("key", asked) == 3
+async def test_request_during_a_call_shares_its_result():
+    shared, request = SharedRequests[int](), Asked()
+    tasks = await begun(3, shared, request)
+    remaining = await begun(1, shared, request, "other")
+    request.go.set()
+    assert await asyncio.gather(*tasks, *remaining) == [1, 1, 1, 2]
+    assert await shared("key", request) == 3
 
 
-async def test_what_goes_wrong_reaches_everybody():
-    shared, asked = Shared[int](), Asked()
-    asked.times = 12
-    tasks = await begun(2, shared, asked)
-    asked.go.set()
+async def test_failure_reaches_every_caller():
+    shared, request = SharedRequests[int](), Asked()
+    request.times = 12
+    tasks = await begun(2, shared, request)
+    request.go.set()
     for task in tasks:
         with pytest.raises(ValueError, match="unlucky"):
             await task
-    assert await shared("key", asked) == 14
+    assert await shared("key", request) == 14
 
 
-async def test_who_gives_up_takes_nothing_from_the_others():
-    shared, asked = Shared[int](), Asked()
-    first, second = await begun(2, shared, asked)
+async def test_canceled_caller_does_not_disturb_the_remaining_callers():
+    shared, request = SharedRequests[int](), Asked()
+    first, second = await begun(2, shared, request)
     first.cancel()
     await asyncio.wait({first})
-    asked.go.set()
+    request.go.set()
     assert await second == 1
 
 
-async def test_when_all_give_up_the_question_ends_and_the_next_is_asked_anew():
-    shared, asked = Shared[int](), Asked()
-    tasks = await begun(2, shared, asked)
+async def test_call_is_canceled_when_every_caller_cancels():
+    shared, request = SharedRequests[int](), Asked()
+    tasks = await begun(2, shared, request)
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
-    (late,) = await begun(1, shared, asked)
-    assert (asked.times, asked.ended) == (2, 1)
-    asked.go.set()
+    (late,) = await begun(1, shared, request)
+    assert (request.times, request.ended) == (2, 1)
+    request.go.set()
     assert await late == 2
 
 
-async def test_what_was_asked_before_is_not_told_to_who_asks_after_a_change():
-    shared, asked = Shared[int](), Asked()
-    before = await begun(2, shared, asked)
-    shared.forget()
-    after = await begun(2, shared, asked)
-    asked.go.set()
+async def test_result_from_before_forget_is_not_shared_afterwards():
+    shared, request = SharedRequests[int](), Asked()
+    before = await begun(2, shared, request)
+    shared.clear()
+    after = await begun(2, shared, request)
+    request.go.set()
     assert await asyncio.gather(*before, *after) == [1, 1, 2, 2]
-    assert await shared("key", asked) == 3
+    assert await shared("key", request) == 3

@@ -1,10 +1,16 @@
-"""What the charts of a console show, from rows as the API lists them."""
+"""Charts of a console, from rows as the API lists them."""
 
 from __future__ import annotations
 
 from florin.v1 import listing_pb2, money_pb2, payment_pb2
-from florin_server.flows.payments.lists import Phases
-from florin_server.web.console.charts import HEIGHT, UNITS_DRAWN, WIDTH, charts, totals
+from florin_server.flows.payments.lists import PaymentPhases
+from florin_server.web.console.charts import (
+    CHART_UNITS_MAX,
+    HEIGHT,
+    WIDTH,
+    build_charts,
+    compute_totals,
+)
 from google.protobuf.timestamp_pb2 import Timestamp
 
 DAY_S = 86_400
@@ -28,7 +34,9 @@ def row(day: int, status: str, value: int, took_s: float = 2, **more) -> listing
 
 
 def drawn(rows, days=7, phases=None):
-    return {one.name: one for one in charts(rows, phases or {}, NOW_S * 1_000_000, days)}
+    return {
+        chart.name: chart for chart in build_charts(rows, phases or {}, NOW_S * 1_000_000, days)
+    }
 
 
 def amount(unit: str, value: int, decimals: int = 2, **display) -> dict:
@@ -71,22 +79,25 @@ def test_volume_is_exact_and_each_currency_has_its_own_chart():
 
 
 def test_no_currency_is_dropped_and_none_is_added_to_another():
-    """As many currencies as anybody enabled: a few are drawn, all have their total."""
+    """With many currencies a few are drawn, and all have a total."""
     rows = []
-    for place in range(UNITS_DRAWN + 3):
+    for place in range(CHART_UNITS_MAX + 3):
         unit = amount(f"iso4217/X{place}", 100 + place)
         rows += [row(0, "SUCCEEDED", 0, fiat_amount=unit)] * (20 - place)
     rows += [row(0, "EXPIRED", 0, fiat_amount=amount("iso4217/NO", 5)), row(7, "SUCCEEDED", 7)]
     charted = [chart.title for name, chart in drawn(rows).items() if name.startswith("volume")]
-    assert charted == [f"Volume in X{place}" for place in range(UNITS_DRAWN)]
-    assert [(one.unit, one.payments, one.amount) for one in totals(rows, NOW_S * 1_000_000, 7)] == [
+    assert charted == [f"Volume in X{place}" for place in range(CHART_UNITS_MAX)]
+    assert [
+        (total.unit, total.payments, total.amount)
+        for total in compute_totals(rows, NOW_S * 1_000_000, 7)
+    ] == [
         (f"X{place}", count, f"{(100 + place) * count / 100:.2f}\u00a0X{place}")
-        for place in range(UNITS_DRAWN + 3)
+        for place in range(CHART_UNITS_MAX + 3)
         for count in [20 - place]
     ]
 
 
-def test_one_ticker_on_two_networks_is_two_units():
+def test_same_ticker_on_two_networks_is_two_units():
     here = amount("caip19/a/USDC", 5, 6, network_name="Base")
     there = amount("caip19/b/USDC", 7, 6, network_name="Polygon")
     rows = [
@@ -94,14 +105,14 @@ def test_one_ticker_on_two_networks_is_two_units():
         row(0, "SUCCEEDED", 1, fees={"total": here}),
         row(0, "SUCCEEDED", 1, fees={"total": there}),
     ]
-    fees = [one for one in totals(rows, NOW_S * 1_000_000, 7) if one.name == "Fees"]
-    assert [(one.unit, one.amount) for one in fees] == [
+    fees = [total for total in compute_totals(rows, NOW_S * 1_000_000, 7) if total.name == "Fees"]
+    assert [(total.unit, total.amount) for total in fees] == [
         ("USDC (Base)", "0.000010\u00a0USDC"),
         ("USDC (Polygon)", "0.000007\u00a0USDC"),
     ]
 
 
-def test_success_is_of_what_is_over():
+def test_success_rate_counts_only_ended_payments():
     rows = [row(2, "SUCCEEDED", 1), row(2, "EXPIRED", 1), row(2, "REQUIRES_ACTION", 1)]
     chart = drawn(rows)["success"]
     assert chart.bars[-3].told == ("50.0 %", "1 of 2")
@@ -110,19 +121,19 @@ def test_success_is_of_what_is_over():
 
 
 def test_time_to_finality_leaves_the_buyers_thinking_out():
-    """A buyer thinks for minutes, the chain needs seconds: these are two figures."""
+    """A buyer takes minutes, the chain takes seconds: the charts show both."""
     created_us = NOW_S * 1_000_000
     rows, phases = [], {}
     for second in range(1, 101):
         payment_id = f"pay_{second}"
         rows.append(row(0, "SUCCEEDED", 1, payment_id=payment_id, took_s=4_000))
         accepted_us = created_us + 300_000_000
-        phases[payment_id] = Phases(accepted_us, accepted_us + second * 1_000_000)
-    # simulated without a confirm, and failed: neither has a time to finality
+        phases[payment_id] = PaymentPhases(accepted_us, accepted_us + second * 1_000_000)
+    # simulated without a confirm, or failed: neither has a time to finality
     rows += [row(0, "SUCCEEDED", 1, payment_id="simulated"), row(0, "FAILED", 1, payment_id="bad")]
     phases |= {
-        "simulated": Phases(None, created_us + 301_000_000),
-        "bad": Phases(created_us, None),
+        "simulated": PaymentPhases(None, created_us + 301_000_000),
+        "bad": PaymentPhases(created_us, None),
     }
     shown = drawn(rows, phases=phases)
     assert (shown["finality"].title, shown["pay"].title) == ("Time to finality", "Time to pay")
@@ -131,12 +142,12 @@ def test_time_to_finality_leaves_the_buyers_thinking_out():
     assert shown["pay"].bars[-1].told == ["350.0 s", "395.0 s"]
 
 
-def test_fees_are_of_one_token():
+def test_fees_chart_covers_a_single_token():
     token = money_pb2.AmountDisplay(asset_symbol="tUSD", decimals=6)
     fee = {"total": {"unit": "caip19/x", "value": "62500", "display": token}}
     chart = drawn([row(0, "SUCCEEDED", 1, fees=fee), row(0, "SUCCEEDED", 1, fees=fee)])["fees-1"]
     assert chart.bars[-1].told == ("0.125000\u00a0tUSD",)
 
 
-def test_what_is_older_than_the_days_is_left_out():
+def test_payments_older_than_the_range_are_left_out():
     assert {bar.height for bar in drawn([row(7, "SUCCEEDED", 100)])["volume"].bars} == {0}

@@ -1,10 +1,16 @@
-"""Amounts, times and choices as people write them into forms of a console."""
+"""Test amounts, times and choices as people enter them in console forms."""
 
 from __future__ import annotations
 
 import pytest
-from florin_server.domain.errors import FlorinError
-from florin_server.web.console.fields import Form, chosen, grouped, minor, moment
+from florin_server.domain.errors import ApiError
+from florin_server.web.console.fields import (
+    FormValues,
+    group_fields,
+    parse_choice,
+    parse_minor_units,
+    parse_timestamp,
+)
 
 
 @pytest.mark.parametrize(
@@ -27,35 +33,35 @@ from florin_server.web.console.fields import Form, chosen, grouped, minor, momen
     ],
 )
 def test_an_amount_becomes_minor_units_to_the_last_digit(text, decimals, value):
-    assert minor(text, decimals, "amount") == value
+    assert parse_minor_units(text, decimals, "amount") == value
 
 
 @pytest.mark.parametrize(
     "text",
     ["", "x", "-1", "0", "0.00", "1.001", "NaN", "Infinity", "1,50", "1e999", "1" * 101, "0x10"],
 )
-def test_what_is_no_amount_is_refused(text):
-    with pytest.raises(FlorinError):
-        minor(text, 2, "amount")
+def test_invalid_amount_is_refused(text):
+    with pytest.raises(ApiError):
+        parse_minor_units(text, 2, "amount")
 
 
 def test_times_are_in_utc():
-    assert moment("", "from") is None
-    told = moment("2027-01-15T08:00", "from")
-    assert told is not None
-    assert told.ToJsonString() == "2027-01-15T08:00:00Z"
+    assert parse_timestamp("", "from") is None
+    timestamp = parse_timestamp("2027-01-15T08:00", "from")
+    assert timestamp is not None
+    assert timestamp.ToJsonString() == "2027-01-15T08:00:00Z"
     for wrong in ("x", "2027-13-01", "2027-01-15T08:00+02:00", "0" * 5000):
-        with pytest.raises(FlorinError):
-            moment(wrong, "from")
+        with pytest.raises(ApiError):
+            parse_timestamp(wrong, "from")
 
 
-def test_a_choice_is_one_of_those_that_there_are():
-    assert chosen("a", {"a": 1}, "x") == 1
-    with pytest.raises(FlorinError, match="x: is unknown"):
-        chosen("b", {"a": 1}, "x")
+def test_unknown_choice_is_refused():
+    assert parse_choice("a", {"a": 1}, "x") == 1
+    with pytest.raises(ApiError, match="x: is unknown"):
+        parse_choice("b", {"a": 1}, "x")
 
 
 def test_a_form_has_all_values_of_a_name():
-    form = grouped([("a", " 1 "), ("a", ""), ("a", "2"), ("b", "3")])
+    form = group_fields([("a", " 1 "), ("a", ""), ("a", "2"), ("b", "3")])
     assert (form.text("a"), form.texts("a"), form.text("c")) == ("1", ["1", "2"], "")
-    assert Form().texts("a") == []
+    assert FormValues().texts("a") == []

@@ -1,4 +1,4 @@
-"""The file of payments for spreadsheets: every amount is a number in a cell of its own."""
+"""Test the payments file for spreadsheets: each amount is a number in a separate cell."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 from florin.v1 import listing_pb2, money_pb2, payment_pb2, refund_pb2
 from florin_server.clock import TestClock
-from florin_server.web.console.listing import table
-from florin_server.web.console.view import Show
+from florin_server.web.console.listing import build_csv
+from florin_server.web.console.view import Formatter
 from google.protobuf.timestamp_pb2 import Timestamp
 
-SHOW = Show(SimpleNamespace(asset=lambda _: None, clock=TestClock(0)))
+SHOW = Formatter(SimpleNamespace(find_asset=lambda _: None, clock=TestClock(0)))
 NUMBERS = ("amount", "asset_amount", "rate", "fee", "net", "refund_amount")
 HEADER = (
     "payment_id,merchant_id,merchant,reference_id,status,live,amount,currency,asset_amount,asset,"
@@ -44,13 +44,13 @@ def row(status: str = "SUCCEEDED", **more) -> listing_pb2.PaymentRow:
 
 
 def read(*rows: listing_pb2.PaymentRow) -> list[dict[str, str]]:
-    text = table(SHOW, rows).body.decode()
+    text = build_csv(SHOW, rows).body.decode()
     assert text.splitlines()[0] == HEADER
     return list(csv.DictReader(io.StringIO(text)))
 
 
 def part(value: int, status: str = "SUCCEEDED", at: int | None = 60) -> refund_pb2.Refund:
-    """A refund of so many token units that ended so many seconds after the payment."""
+    """Create a refund of `value` token units that ended `at` seconds after the payment."""
     refund = refund_pb2.Refund(
         refund_id=f"rfnd_{value}",
         status=refund_pb2.RefundStatus.Value(f"REFUND_STATUS_{status}"),
@@ -64,7 +64,7 @@ def part(value: int, status: str = "SUCCEEDED", at: int | None = 60) -> refund_p
 def test_amounts_and_their_units_have_columns_of_their_own():
     buyer = payment_pb2.Buyer(account_caip10="eip155:1:0xb")
     fees = listing_pb2.PaymentFees(total=token(130_200))
-    (told,) = read(
+    (result,) = read(
         row(
             fiat_amount=usd(3_255),
             token_amount=token(32_550_000),
@@ -73,7 +73,7 @@ def test_amounts_and_their_units_have_columns_of_their_own():
             refunds=[part(32_550_000)],
         )
     )
-    assert {name: told[name] for name in NUMBERS} == {
+    assert {name: result[name] for name in NUMBERS} == {
         "amount": "32.55",
         "asset_amount": "32.550000",
         "rate": "1.00000000",
@@ -81,18 +81,21 @@ def test_amounts_and_their_units_have_columns_of_their_own():
         "net": "32.419800",
         "refund_amount": "32.550000",
     }
-    assert (told["currency"], told["asset"]) == ("USD", "tUSD")
-    assert told["asset_id"] == "eip155:1/erc20:0xa"
-    assert told["created_at"] == told["last_updated_at"] == "2027-01-15T08:00:00.000Z"
-    assert (told["refund_status"], told["refunded_at"]) == ("succeeded", "2027-01-15T08:01:00.000Z")
+    assert (result["currency"], result["asset"]) == ("USD", "tUSD")
+    assert result["asset_id"] == "eip155:1/erc20:0xa"
+    assert result["created_at"] == result["last_updated_at"] == "2027-01-15T08:00:00.000Z"
+    assert (result["refund_status"], result["refunded_at"]) == (
+        "succeeded",
+        "2027-01-15T08:01:00.000Z",
+    )
 
 
 def test_refunds_of_a_payment_have_their_sum_and_each_amount():
     parts = [part(5_000_000), part(7_000_000, "FAILED", 180), part(500_000, at=120)]
-    (told,) = read(row(token_amount=token(32_550_000), refunds=parts))
-    assert (told["refund_status"], told["refund_amount"]) == ("succeeded", "5.500000")
-    assert told["refunded_at"] == "2027-01-15T08:03:00.000Z"
-    assert told["refunds"] == (
+    (result,) = read(row(token_amount=token(32_550_000), refunds=parts))
+    assert (result["refund_status"], result["refund_amount"]) == ("succeeded", "5.500000")
+    assert result["refunded_at"] == "2027-01-15T08:03:00.000Z"
+    assert result["refunds"] == (
         "rfnd_5000000 succeeded 5.000000; rfnd_7000000 failed 7.000000; "
         "rfnd_500000 succeeded 0.500000"
     )
@@ -105,15 +108,15 @@ def test_refunds_of_a_payment_have_their_sum_and_each_amount():
 def test_sums_of_a_column_are_exact_for_any_size_and_sign():
     coin = amount("caip19/eip155:1/slip44:60", 10**40 + 1, "ETH", 18)
     rows = [row(token_amount=coin), row(token_amount=coin)]
-    assert sum(int(one["asset_amount"].replace(".", "")) for one in read(*rows)) == 2 * 10**40 + 2
+    assert sum(int(item["asset_amount"].replace(".", "")) for item in read(*rows)) == 2 * 10**40 + 2
     yen = amount("iso4217/JPY", 1_500, "JPY", 0)
-    assert [one["amount"] for one in read(row(fiat_amount=yen))] == ["1500"]
+    assert [item["amount"] for item in read(row(fiat_amount=yen))] == ["1500"]
 
 
-def test_what_is_not_known_is_an_empty_cell():
-    (told,) = read(row("REQUIRES_ACTION", fiat_amount=usd(5)))
-    assert told["amount"] == "0.05"
-    assert {told[name] for name in NUMBERS if name != "amount"} == {""}
+def test_unknown_value_is_an_empty_cell():
+    (result,) = read(row("REQUIRES_ACTION", fiat_amount=usd(5)))
+    assert result["amount"] == "0.05"
+    assert {result[name] for name in NUMBERS if name != "amount"} == {""}
     (failed,) = read(row("FAILED", token_amount=token(1)))
     assert (failed["asset_amount"], failed["fee"], failed["net"]) == ("0.000001", "", "")
 
@@ -121,6 +124,6 @@ def test_what_is_not_known_is_an_empty_cell():
 def test_a_rate_is_rounded_to_eight_places():
     buyer = payment_pb2.Buyer(account_caip10="eip155:1:0xb")
     coin = amount("caip19/eip155:1/slip44:60", 7_221_384_158_848_501, "ETH", 18)
-    (told,) = read(row(fiat_amount=usd(1_812), token_amount=coin, buyer=buyer))
+    (result,) = read(row(fiat_amount=usd(1_812), token_amount=coin, buyer=buyer))
     exact = Decimal("18.12") / Decimal("0.007221384158848501")
-    assert told["rate"] == str(exact.quantize(Decimal("1e-8")))
+    assert result["rate"] == str(exact.quantize(Decimal("1e-8")))

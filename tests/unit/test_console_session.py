@@ -1,4 +1,4 @@
-"""Sessions of a console: whose cookies open where, and what a form is held against."""
+"""Sessions of a console: cookies, hosts, tickets and form tokens."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from florin_gateway.plain import PlainRequest
 from florin_server.clock import TestClock
-from florin_server.web.console.session import Sessions
-from florin_server.web.console.site import back_of, is_own
+from florin_server.web.console.session import SessionManager
+from florin_server.web.console.site import is_same_origin, parse_return_path
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 HOST = f"{'a' * 32}.console.localhost"
@@ -20,72 +20,80 @@ def randbytes(count: int) -> bytes:
     return next(NUMBERS).to_bytes(count)
 
 
-def sessions(name: str = "console", key: bytes = KEY, clock: TestClock | None = None) -> Sessions:
-    return Sessions(name, key, clock or TestClock(1_800_000_000_000_000), randbytes)
+def sessions(
+    name: str = "console", key: bytes = KEY, clock: TestClock | None = None
+) -> SessionManager:
+    return SessionManager(name, key, clock or TestClock(1_800_000_000_000_000), randbytes)
 
 
 def asked(scheme: str = "http", **headers: str) -> PlainRequest:
     headers.setdefault("host", HOST)
-    told = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-    return PlainRequest("GET", {}, (), told, b"", "ipv4:127.0.0.1:1", scheme, "/console")
+    result = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    return PlainRequest("GET", {}, (), result, b"", "ipv4:127.0.0.1:1", scheme, "/console")
 
 
-def cookie_of(known: Sessions, scheme: str = "http") -> str:
-    _, told = known.given(known.begin("Key00001", HOST, live=True), asked(scheme))
-    return told.decode().partition(";")[0]
+def cookie_of(known_sessions: SessionManager, scheme: str = "http") -> str:
+    _, result = known_sessions.build_session_cookie(
+        known_sessions.start("Key00001", HOST, live=True), asked(scheme)
+    )
+    return result.decode().partition(";")[0]
 
 
-def test_processes_with_one_secret_know_each_others_sessions():
-    found = sessions().of(asked(cookie=cookie_of(sessions())))
-    assert found is not None
-    assert (found.holder, found.live) == ("Key00001", True)
+def test_processes_with_the_same_secret_accept_the_same_sessions():
+    session = sessions().find(asked(cookie=cookie_of(sessions())))
+    assert session is not None
+    assert (session.holder, session.live) == ("Key00001", True)
 
 
-def test_a_session_is_for_one_console_of_one_installation():
+def test_session_is_valid_only_for_its_console_and_installation():
     cookie = cookie_of(sessions())
-    assert sessions(key=OTHER).of(asked(cookie=cookie)) is None
-    assert sessions("operator").of(asked(cookie=cookie)) is None
+    assert sessions(key=OTHER).find(asked(cookie=cookie)) is None
+    assert sessions("operator").find(asked(cookie=cookie)) is None
     renamed = cookie.replace("florin_console", "florin_operator")
-    assert sessions("operator").of(asked(cookie=renamed)) is None
+    assert sessions("operator").find(asked(cookie=renamed)) is None
 
 
-def test_over_tls_a_cookie_is_kept_from_other_hosts_and_from_plain_text():
-    known = sessions()
-    _, told = known.given(known.begin("Key00001", HOST, live=True), asked("https"))
-    assert told.startswith(b"__Host-florin_console=")
-    assert told.endswith(b"; Path=/; Max-Age=28800; HttpOnly; SameSite=Strict; Secure")
-    secure, plain = cookie_of(known, "https"), cookie_of(known)
-    assert known.of(asked("https", cookie=secure)) is not None
-    # what somebody on plain text, or on a host beside this one, could have set
-    assert known.of(asked("https", cookie=plain)) is None
+def test_cookie_over_tls_is_restricted_to_its_host_and_to_tls():
+    known_sessions = sessions()
+    _, result = known_sessions.build_session_cookie(
+        known_sessions.start("Key00001", HOST, live=True), asked("https")
+    )
+    assert result.startswith(b"__Host-florin_console=")
+    assert result.endswith(b"; Path=/; Max-Age=28800; HttpOnly; SameSite=Strict; Secure")
+    secure, plain = cookie_of(known_sessions, "https"), cookie_of(known_sessions)
+    assert known_sessions.find(asked("https", cookie=secure)) is not None
+    # an attacker on plain HTTP, or on a neighboring host, could have set these
+    assert known_sessions.find(asked("https", cookie=plain)) is None
 
 
-def test_of_several_cookies_the_one_that_opens_counts():
-    known = sessions()
-    cookie = cookie_of(known)
-    assert known.of(asked(cookie=f"florin_console=x.y; a=b; {cookie}")) is not None
-    assert known.of(asked(cookie="florin_console=; florin_console=..")) is None
+def test_valid_cookie_among_several_counts():
+    known_sessions = sessions()
+    cookie = cookie_of(known_sessions)
+    assert known_sessions.find(asked(cookie=f"florin_console=x.y; a=b; {cookie}")) is not None
+    assert known_sessions.find(asked(cookie="florin_console=; florin_console=..")) is None
 
 
 def test_a_form_is_done_once_and_again_if_nothing_was_done():
-    known = sessions()
-    one, two = (known.begin("Key00001", HOST, live=True) for _ in range(2))
-    form = known.form_id()
-    assert known.take(one, form)
-    assert not known.take(one, form)
-    assert known.take(two, form)
-    known.give_back(one, form)
-    assert known.take(one, form)
-    assert not known.take(one, "")
+    known_sessions = sessions()
+    session, two = (known_sessions.start("Key00001", HOST, live=True) for _ in range(2))
+    form = known_sessions.create_form_id()
+    assert known_sessions.claim_form(session, form)
+    assert not known_sessions.claim_form(session, form)
+    assert known_sessions.claim_form(two, form)
+    known_sessions.release_form(session, form)
+    assert known_sessions.claim_form(session, form)
+    assert not known_sessions.claim_form(session, "")
 
 
-def test_tokens_of_forms_are_of_one_session():
-    known = sessions()
-    one, two = (known.begin("Key00001", HOST, live=True) for _ in range(2))
-    assert known.is_token(one, known.token(one))
-    assert not known.is_token(one, known.token(two))
-    assert not known.is_token(replace(one, id=""), known.token(one))
-    assert not known.is_token(one, "é")
+def test_form_token_is_valid_only_for_its_session():
+    known_sessions = sessions()
+    session, two = (known_sessions.start("Key00001", HOST, live=True) for _ in range(2))
+    assert known_sessions.is_csrf_token(session, known_sessions.derive_csrf_token(session))
+    assert not known_sessions.is_csrf_token(session, known_sessions.derive_csrf_token(two))
+    assert not known_sessions.is_csrf_token(
+        replace(session, id=""), known_sessions.derive_csrf_token(session)
+    )
+    assert not known_sessions.is_csrf_token(session, "é")
 
 
 @pytest.mark.parametrize(
@@ -100,12 +108,12 @@ def test_tokens_of_forms_are_of_one_session():
         ({}, False),
     ],
 )
-def test_who_tells_nothing_of_where_it_came_from_is_another_site(headers, own):
-    assert is_own(asked(**headers)) is own
+def test_request_without_origin_headers_is_cross_site(headers, own):
+    assert is_same_origin(asked(**headers)) is own
 
 
 @pytest.mark.parametrize("text", ["/console", "/console/payments?status=succeeded&from=2027-01-15"])
 def test_a_way_back_is_a_path_of_the_console(text):
-    assert back_of(text) == text
+    assert parse_return_path(text) == text
     for wrong in (f"https://evil.example{text}", f"//evil.example{text}", f"\\{text}", f"x{text}"):
-        assert back_of(wrong) == "/console"
+        assert parse_return_path(wrong) == "/console"

@@ -1,15 +1,15 @@
-"""What a merchant may say of itself."""
+"""Test a merchant's contact data."""
 
 from __future__ import annotations
 
 import pytest
-from florin_server.domain.accounts.contact import faults, is_email, is_name
-from florin_server.domain.errors import Issue
+from florin_server.domain.accounts.contact import is_valid_email, is_valid_name, list_issues
+from florin_server.domain.errors import FieldIssue
 
 
 @pytest.mark.parametrize("name", ["Shop", " x ", "7", "…", "€", "店", "é", "⠿", "\u200bx"])
 def test_a_name_that_shows_something(name):
-    assert is_name(name)
+    assert is_valid_name(name)
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ def test_a_name_that_shows_something(name):
     ["", " ", "\t\n", "\u200b", "\u202e", "\u0301", "\u115f", "\u1160", "\u2800", "\u3164\uffa0"],
 )
 def test_a_name_that_shows_nothing(name):
-    assert not is_name(name)
+    assert not is_valid_name(name)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_name_that_shows_nothing(name):
     ],
 )
 def test_an_address_in_any_script(address):
-    assert is_email(address)
+    assert is_valid_email(address)
 
 
 @pytest.mark.parametrize(
@@ -75,18 +75,18 @@ def test_an_address_in_any_script(address):
         f"a@{'.'.join(['b' * 49] * 5)}.ccc",
     ],
 )
-def test_what_is_no_address(address):
-    assert not is_email(address)
+def test_invalid_email_address_is_refused(address):
+    assert not is_valid_email(address)
 
 
-def test_only_what_is_given_is_looked_at():
-    assert list(faults(None, None, None)) == []
-    assert list(faults("Shop", "a@shop.example", "https://shop.example/a.png")) == []
+def test_only_provided_fields_are_checked():
+    assert list(list_issues(None, None, None)) == []
+    assert list(list_issues("Shop", "a@shop.example", "https://shop.example/a.png")) == []
 
 
-def test_every_fault_is_told_with_its_field():
-    assert list(faults(" ", "shop", "http://shop.example/a.png")) == [
-        Issue("merchantName", "must have a visible character"),
-        Issue("merchantEmail", "must be an e-mail address"),
-        Issue("iconUrl", "must be an absolute https URL"),
+def test_every_invalid_field_is_reported_by_name():
+    assert list(list_issues(" ", "shop", "http://shop.example/a.png")) == [
+        FieldIssue("merchantName", "must contain a visible character"),
+        FieldIssue("merchantEmail", "must be an e-mail address"),
+        FieldIssue("iconUrl", "must be an absolute https URL"),
     ]

@@ -1,14 +1,14 @@
-"""What a transaction of ours cost, and who is booked for it."""
+"""Test the cost of our own transactions, and the accounts that are charged."""
 
 from __future__ import annotations
 
 import pytest
-from florin_server.domain.settlement.chain_txs import Posting
-from florin_server.rails.evm.reading.evidence import _mined
-from florin_server.rails.types import Mined
-from florin_server.workers.settlement.costs import costs_of
+from florin_server.domain.settlement.chain_txs import LedgerPosting
+from florin_server.rails.evm.reading.evidence import _parse_transactions
+from florin_server.rails.types import MinedTransaction
+from florin_server.workers.settlement.costs import build_cost_postings
 
-from tests.support.evm_lab import settings
+from tests.support.evm_lab import make_chain_settings
 
 HASH, BLOCK = "0x" + "aa" * 32, "0x" + "bb" * 32
 RECEIPT = {
@@ -25,7 +25,7 @@ RECEIPT = {
     ("more", "cost"), [({}, 42_000), ({"l1Fee": None}, 42_000), ({"l1Fee": "0x7"}, 42_007)]
 )
 def test_a_rollups_fee_for_its_data_is_part_of_the_gas(more, cost):
-    (mined,) = _mined([RECEIPT | more], settings())
+    (mined,) = _parse_transactions([RECEIPT | more], make_chain_settings())
     assert (mined.gas_cost, mined.rent) == (cost, 0)
 
 
@@ -33,8 +33,8 @@ def test_a_rollups_fee_for_its_data_is_part_of_the_gas(more, cost):
     ("price", "cost"), [(0, 0), (1, 1), (47_619_047, 1), (47_619_048, 2), (2 * 10**10, 420)]
 )
 def test_fee_in_a_token_is_rounded_up_to_its_minor_unit(price, cost):
-    chain = settings(fee_token="0x" + "12" * 20)
-    (mined,) = _mined([RECEIPT | {"effectiveGasPrice": hex(price)}], chain)
+    chain = make_chain_settings(fee_token="0x" + "12" * 20)
+    (mined,) = _parse_transactions([RECEIPT | {"effectiveGasPrice": hex(price)}], chain)
     assert mined.gas_cost == cost
 
 
@@ -42,25 +42,25 @@ def test_fee_in_a_token_is_rounded_up_to_its_minor_unit(price, cost):
     ("gas", "rent", "booked"),
     [
         (0, 0, ()),
-        (5, 0, (Posting("expense:gas", "wallet:a:1:b", "coin", 5),)),
+        (5, 0, (LedgerPosting("expense:gas", "wallet:a:1:b", "coin", 5),)),
         (
             5,
             7,
             (
-                Posting("expense:gas", "wallet:a:1:b", "coin", 5),
-                Posting("expense:rent", "wallet:a:1:b", "coin", 7),
+                LedgerPosting("expense:gas", "wallet:a:1:b", "coin", 5),
+                LedgerPosting("expense:rent", "wallet:a:1:b", "coin", 7),
             ),
         ),
         (
             5,
             -3,
             (
-                Posting("expense:gas", "wallet:a:1:b", "coin", 5),
-                Posting("wallet:a:1:b", "expense:rent", "coin", 3),
+                LedgerPosting("expense:gas", "wallet:a:1:b", "coin", 5),
+                LedgerPosting("wallet:a:1:b", "expense:rent", "coin", 3),
             ),
         ),
     ],
 )
 def test_gas_and_rent_are_booked_apart_and_rent_may_come_back(gas, rent, booked):
-    mined = Mined(HASH, 5, BLOCK, success=True, gas_cost=gas, rent=rent)
-    assert costs_of(mined, "a:1:b", "coin") == booked
+    mined = MinedTransaction(HASH, 5, BLOCK, success=True, gas_cost=gas, rent=rent)
+    assert build_cost_postings(mined, "a:1:b", "coin") == booked

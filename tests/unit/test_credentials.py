@@ -7,39 +7,39 @@ import re
 import pytest
 from florin_server.domain.accounts.account import SCOPES, ApiKey
 from florin_server.domain.accounts.credentials import (
-    KeyKind,
-    ParsedKey,
-    app_id,
+    ApiKeyKind,
+    ParsedApiKey,
+    generate_app_id,
+    generate_key,
     hash_key,
-    new_key,
     parse_key,
 )
 from hypothesis import given
 from hypothesis import strategies as st
 
-KINDS = st.sampled_from(KeyKind)
+KINDS = st.sampled_from(ApiKeyKind)
 SOURCES = st.integers().map(lambda seed: random.Random(seed).randbytes)
-PARTNER_KEY = new_key(KeyKind.PARTNER, True, random.Random(1).randbytes).secret
+PARTNER_KEY = generate_key(ApiKeyKind.PARTNER, True, random.Random(1).randbytes).secret
 
 
 @given(KINDS, st.booleans(), SOURCES)
-def test_a_key_tells_its_mode_its_kind_and_its_id(kind, live, randbytes):
-    key = new_key(kind, live, randbytes)
-    assert parse_key(key.secret) == ParsedKey(live, kind, key.key_id)
+def test_parsed_key_returns_its_mode_kind_and_id(kind, live, randbytes):
+    key = generate_key(kind, live, randbytes)
+    assert parse_key(key.secret) == ParsedApiKey(live, kind, key.key_id)
     assert key.last4 == key.secret[-4:]
 
 
 @pytest.mark.parametrize(
     ("kind", "live", "prefix"),
     [
-        (KeyKind.PARTNER, True, "fl_live_pk_"),
-        (KeyKind.PARTNER, False, "fl_test_pk_"),
-        (KeyKind.WALLET, True, "fl_live_wk_"),
-        (KeyKind.WALLET, False, "fl_test_wk_"),
+        (ApiKeyKind.PARTNER, True, "fl_live_pk_"),
+        (ApiKeyKind.PARTNER, False, "fl_test_pk_"),
+        (ApiKeyKind.WALLET, True, "fl_live_wk_"),
+        (ApiKeyKind.WALLET, False, "fl_test_wk_"),
     ],
 )
-def test_a_key_shows_what_it_is(kind, live, prefix):
-    key = new_key(kind, live, os.urandom)
+def test_key_text_shows_its_kind_mode_and_id(kind, live, prefix):
+    key = generate_key(kind, live, os.urandom)
     assert re.fullmatch(prefix + key.key_id + r"_[0-9A-Za-z]{49}", key.secret)
     assert len(key.key_id) == 8
 
@@ -64,7 +64,7 @@ def test_a_mistyped_character_is_noticed(data):
         PARTNER_KEY.replace("_pk_", "_wk_"),
     ],
 )
-def test_what_is_no_key_is_not_looked_up(text):
+def test_invalid_key_text_is_not_parsed(text):
     assert parse_key(text) is None
 
 
@@ -75,15 +75,15 @@ def test_a_hash_is_peppered():
 
 
 def test_an_app_id_is_public_and_short():
-    assert re.fullmatch(r"app_[0-9A-Za-z]{17}", app_id(os.urandom))
+    assert re.fullmatch(r"app_[0-9A-Za-z]{17}", generate_app_id(os.urandom))
 
 
 def test_secrets_and_hashes_do_not_show_when_printed():
-    key = new_key(KeyKind.PARTNER, False, os.urandom)
+    key = generate_key(ApiKeyKind.PARTNER, False, os.urandom)
     assert key.secret not in repr(key)
     stored = ApiKey(
         key_id=key.key_id,
-        kind=KeyKind.PARTNER,
+        kind=ApiKeyKind.PARTNER,
         live=False,
         partner_id="partner_1",
         hash=b"do-not-show",

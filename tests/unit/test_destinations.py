@@ -1,4 +1,4 @@
-"""What a merchant may write where its money is to go."""
+"""Test the destinations that merchants can set."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import pytest
 from florin_server.chains.solana import spl
 from florin_server.domain.accounts.destinations import (
     AssetAccount,
-    check_chain,
-    read_asset,
-    read_destination,
+    check_same_chain,
+    parse_destination,
+    parse_destination_asset,
 )
 
 TOKEN = "0x8335 89fC D6eD b6E0 8f4c 7C32 D4f7 1b54 bdA0 2913".replace(" ", "")
 SOLANA = "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"
 KEY = "4vJ9JU1bJJE96FWSJKvHsmmFADCg4gpZQff4P3bkLKi"
+EVM_FAULT = (
+    "must contain an EVM address in lower case, in upper case or with a valid EIP-55 checksum"
+)
 
 
 @pytest.mark.parametrize(
@@ -23,13 +26,13 @@ KEY = "4vJ9JU1bJJE96FWSJKvHsmmFADCg4gpZQff4P3bkLKi"
         f"eip155:8453/erc20:{TOKEN.lower()}",
         "eip155:1/slip44:60",
         f"{SOLANA}/token:{KEY}",
-        # the rules of one kind of token are no rules of others
+        # the rules of one kind of token do not apply to other kinds
         "eip155:1/erc721:x",
         "other:1/erc20:x",
     ],
 )
-def test_an_asset_is_kept_as_it_was_written(asset):
-    assert read_asset(asset) == read_asset(f"caip19/{asset}") == asset
+def test_asset_text_is_stored_as_written(asset):
+    assert parse_destination_asset(asset) == parse_destination_asset(f"caip19/{asset}") == asset
 
 
 @pytest.mark.parametrize(
@@ -41,25 +44,25 @@ def test_an_asset_is_kept_as_it_was_written(asset):
         (f"caip19/caip19/eip155:8453/erc20:{TOKEN}", "must be a CAIP-19 asset type"),
         (
             f"eip155:8453/erc20:{TOKEN[:-1]}",
-            "must hold an EVM address, in one case or as EIP-55 writes it",
+            EVM_FAULT,
         ),
         (
             f"eip155:8453/erc20:{TOKEN.replace('f', 'F')}",
-            "must hold an EVM address, in one case or as EIP-55 writes it",
+            EVM_FAULT,
         ),
-        (f"eip155:8453/erc20:0x{'0' * 40}", "must not hold the zero address"),
+        (f"eip155:8453/erc20:0x{'0' * 40}", "must not be the zero address"),
     ],
 )
-def test_what_is_wrong_with_an_asset_is_told(text, fault):
+def test_invalid_asset_is_refused_with_its_reason(text, fault):
     with pytest.raises(ValueError, match=f"^{fault}$"):
-        read_asset(text)
+        parse_destination_asset(text)
 
 
 @pytest.mark.parametrize(
     "account", [f"eip155:8453:{TOKEN}", f"{SOLANA}:{KEY}", "other:1:0x00", "other:1:abc"]
 )
 def test_a_destination_is_an_account(account):
-    assert str(read_destination(account)) == account
+    assert str(parse_destination(account)) == account
 
 
 @pytest.mark.parametrize(
@@ -69,24 +72,24 @@ def test_a_destination_is_an_account(account):
         ("eip155:8453", "must be a CAIP-10 account"),
         (
             f"eip155:8453:{TOKEN[2:]}",
-            "must hold an EVM address, in one case or as EIP-55 writes it",
+            EVM_FAULT,
         ),
-        (f"eip155:8453:0x{'0' * 40}", "must not hold the zero address"),
-        (f"{SOLANA}:{KEY[:-1]}", "must hold a Solana address"),
-        (f"{SOLANA}:{spl.TOKEN}", "must not hold the address of a program"),
-        (f"{SOLANA}:{spl.SYSTEM}", "must not hold the address of a program"),
+        (f"eip155:8453:0x{'0' * 40}", "must not be the zero address"),
+        (f"{SOLANA}:{KEY[:-1]}", "must contain a valid Solana address"),
+        (f"{SOLANA}:{spl.TOKEN}", "must not be the address of a program"),
+        (f"{SOLANA}:{spl.SYSTEM}", "must not be the address of a program"),
     ],
 )
-def test_what_is_wrong_with_a_destination_is_told(text, fault):
+def test_invalid_destination_is_refused_with_its_reason(text, fault):
     with pytest.raises(ValueError, match=f"^{fault}$"):
-        read_destination(text)
+        parse_destination(text)
 
 
 def test_an_account_has_to_be_on_the_chain_of_its_asset():
-    account = read_destination(f"eip155:8453:{TOKEN}")
-    check_chain(account, f"eip155:8453/erc20:{TOKEN}")
+    account = parse_destination(f"eip155:8453:{TOKEN}")
+    check_same_chain(account, f"eip155:8453/erc20:{TOKEN}")
     with pytest.raises(ValueError, match=r"^must be an account on eip155:1$"):
-        check_chain(account, f"eip155:1/erc20:{TOKEN}")
+        check_same_chain(account, f"eip155:1/erc20:{TOKEN}")
 
 
 def test_a_place_knows_its_chain():

@@ -1,6 +1,13 @@
 import pytest
 from florin.v1 import errors_pb2
-from florin_server.domain.errors import REGISTRY, Code, FlorinError, Issue, invalid, invalid_members
+from florin_server.domain.errors import (
+    ERROR_SPECS,
+    ApiError,
+    ErrorCode,
+    FieldIssue,
+    validation_error,
+    validation_error_for,
+)
 
 DOCUMENTED = """
     rate_limited 429 RESOURCE_EXHAUSTED
@@ -60,59 +67,59 @@ OWN_WORDS = {
 
 def test_the_registry_covers_the_codes_of_the_protos():
     names = {name.removeprefix("ERROR_CODE_") for name, _ in errors_pb2.ErrorCode.items()}
-    assert {code.name for code in REGISTRY} == names - {"UNSPECIFIED"}
-    assert set(REGISTRY) == set(Code)
+    assert {code.name for code in ERROR_SPECS} == names - {"UNSPECIFIED"}
+    assert set(ERROR_SPECS) == set(ErrorCode)
 
 
 def test_a_code_is_its_name_in_lower_case():
-    assert all(code.value == code.name.lower() for code in Code)
+    assert all(code.value == code.name.lower() for code in ErrorCode)
 
 
 @pytest.mark.parametrize(("code", "http", "grpc"), ROWS)
 def test_statuses_are_the_documented_ones(code, http, grpc):
-    meaning = REGISTRY[Code(code)]
-    assert (str(meaning.http), meaning.grpc.value) == (http, grpc)
+    meaning = ERROR_SPECS[ErrorCode(code)]
+    assert (str(meaning.http_status), meaning.grpc_status.value) == (http, grpc)
 
 
 def test_the_documented_codes_are_35_and_the_deployed_profile_adds_five():
     documented = {row[0] for row in ROWS}
     assert len(documented) == 35
-    assert {code.value for code in Code} - documented == set(DEPLOYED)
-    assert {code: REGISTRY[Code(code)].http for code in DEPLOYED} == DEPLOYED
+    assert {code.value for code in ErrorCode} - documented == set(DEPLOYED)
+    assert {code: ERROR_SPECS[ErrorCode(code)].http_status for code in DEPLOYED} == DEPLOYED
 
 
-@pytest.mark.parametrize("code", Code)
+@pytest.mark.parametrize("code", ErrorCode)
 def test_a_message_is_the_code_in_words_unless_documented_otherwise(code):
     words = code.value.replace("_", " ").capitalize()
-    assert REGISTRY[code].message == OWN_WORDS.get(code.value, words)
+    assert ERROR_SPECS[code].message == OWN_WORDS.get(code.value, words)
 
 
-def test_an_error_says_what_its_code_says_unless_it_knows_better():
-    assert FlorinError(Code.PAYMENT_NOT_FOUND).message == "Payment not found"
-    assert FlorinError(Code.INVALID_PARAMS, "Unknown option").message == "Unknown option"
+def test_error_message_defaults_to_the_message_of_its_code():
+    assert ApiError(ErrorCode.PAYMENT_NOT_FOUND).message == "Payment not found"
+    assert ApiError(ErrorCode.INVALID_PARAMS, "Unknown option").message == "Unknown option"
 
 
 def test_a_dependency_that_is_down_is_503():
-    error = FlorinError(Code.INTERNAL_ERROR, unavailable=True)
-    assert (error.http, error.grpc) == (503, "UNAVAILABLE")
+    error = ApiError(ErrorCode.INTERNAL_ERROR, unavailable=True)
+    assert (error.http_status, error.grpc_status) == (503, "UNAVAILABLE")
 
 
 def test_a_body_fault_names_its_member():
-    error = invalid("amount.value", "must be digits", unit="iso4217/USD")
-    assert error.code is Code.PARAMS_VALIDATION
+    error = validation_error("amount.value", "must be digits", unit="iso4217/USD")
+    assert error.code is ErrorCode.PARAMS_VALIDATION
     assert error.message.startswith("Validation error: amount.value")
-    assert error.issues == (Issue("amount.value", "must be digits"),)
+    assert error.issues == (FieldIssue("amount.value", "must be digits"),)
     assert error.details == {"unit": "iso4217/USD"}
 
 
 def test_a_refusal_says_its_code_and_message_in_a_log():
-    assert str(FlorinError(Code.INVALID_STATE, "Payment is failed")) == (
+    assert str(ApiError(ErrorCode.INVALID_STATE, "Payment is failed")) == (
         "invalid_state: Payment is failed"
     )
 
 
 def test_a_body_with_several_faults_begins_with_the_first():
-    issues = [Issue("a", "must be x"), Issue("b", "must be y")]
-    error = invalid_members(issues)
-    assert (error.code, error.issues) == (Code.PARAMS_VALIDATION, tuple(issues))
+    issues = [FieldIssue("a", "must be x"), FieldIssue("b", "must be y")]
+    error = validation_error_for(issues)
+    assert (error.code, error.issues) == (ErrorCode.PARAMS_VALIDATION, tuple(issues))
     assert error.message == "Validation error: a: must be x"

@@ -1,4 +1,4 @@
-"""Watchers: what they see of a payment, and what they leave behind."""
+"""Test watchers: which states of a payment they see, and that they leave nothing behind."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 from florin_server.clock import TestClock
-from florin_server.domain.payments.payment import Payment, Status
-from florin_server.feed import Changes, FeedClosed, Hub
+from florin_server.domain.payments.payment import Payment, PaymentStatus
+from florin_server.feed import ChangeFeed, FeedClosed, PaymentFeed
 
 NEW = Payment(
     id="pay_1",
     partner_id="p",
     merchant_id="m",
     live=False,
-    status=Status.REQUIRES_ACTION,
+    status=PaymentStatus.REQUIRES_ACTION,
     version=0,
     unit="iso4217/USD",
     value=1,
@@ -27,12 +27,12 @@ NEW = Payment(
     updated_at_us=0,
     expires_at=0,
 )
-BUSY = replace(NEW, status=Status.PROCESSING, version=1)
-PAID = replace(NEW, status=Status.SUCCEEDED, version=2)
+BUSY = replace(NEW, status=PaymentStatus.PROCESSING, version=1)
+PAID = replace(NEW, status=PaymentStatus.SUCCEEDED, version=2)
 
 
 class Shelf:
-    """A store of payments; `gate` holds reads up."""
+    """A store of payments; `gate` blocks reads."""
 
     def __init__(self, *payments: Payment) -> None:
         self.payments = {payment.id: payment for payment in payments}
@@ -40,12 +40,12 @@ class Shelf:
         self.gate = asyncio.Event()
         self.gate.set()
         self.swept: list[int] = []
-        self.hub = Hub(self.read, self.newer, self.clock)
+        self.hub = PaymentFeed(self.read, self.newer, self.clock)
 
     async def read(self, payment_id):
-        found = self.payments.get(payment_id)
+        payment = self.payments.get(payment_id)
         await self.gate.wait()
-        return found
+        return payment
 
     async def newer(self, seen):
         self.swept.append(len(seen))
@@ -58,13 +58,13 @@ class Shelf:
 
 
 async def rest() -> None:
-    """Lets everything run that can."""
+    """Run everything that can run."""
     for _ in range(10):
         await asyncio.sleep(0)
 
 
 async def leaves_nothing(shelf: Shelf) -> bool:
-    """True if a sweep looks for nobody any more."""
+    """Return whether sweeps no longer look for any watcher."""
     shelf.swept.clear()
     sweeps = asyncio.create_task(shelf.hub.sweep())
     await rest()
@@ -75,31 +75,31 @@ async def leaves_nothing(shelf: Shelf) -> bool:
     return not ended and shelf.swept == []
 
 
-async def versions(hub: Hub, after: int = -1) -> list[int]:
+async def versions(hub: PaymentFeed, after: int = -1) -> list[int]:
     return [payment.version async for payment in hub.watch("pay_1", after)]
 
 
-async def test_only_what_a_watcher_has_not_seen_is_behind():
+async def test_only_versions_unseen_by_a_watcher_are_behind():
     shelf = Shelf(BUSY)
-    assert shelf.hub.behind({"pay_1": 9}) == {}
+    assert shelf.hub.filter_unseen({"pay_1": 9}) == {}
     watching = asyncio.create_task(versions(shelf.hub))
     await rest()
-    told = {"pay_1": 1, "pay_2": 9}
-    assert shelf.hub.behind(told) == {}
-    assert shelf.hub.behind({**told, "pay_1": 2}) == {"pay_1": 2}
+    result = {"pay_1": 1, "pay_2": 9}
+    assert shelf.hub.filter_unseen(result) == {}
+    assert shelf.hub.filter_unseen({**result, "pay_1": 2}) == {"pay_1": 2}
     shelf.hub.publish(PAID)
-    # it is there, though nobody took it yet
-    assert shelf.hub.behind({"pay_1": 2}) == {}
+    # it is there, but not consumed yet
+    assert shelf.hub.filter_unseen({"pay_1": 2}) == {}
     assert await watching == [1, 2]
 
 
-async def test_what_was_told_is_read_and_not_believed():
+async def test_hint_causes_a_read_and_is_not_trusted():
     shelf = Shelf(NEW)
     watching = asyncio.create_task(versions(shelf.hub))
     await rest()
-    await shelf.hub.read_again({"pay_1": 99, "pay_2": 1})
+    await shelf.hub.refresh({"pay_1": 99, "pay_2": 1})
     shelf.change(PAID, hint=False)
-    await shelf.hub.read_again({"pay_1": 1})
+    await shelf.hub.refresh({"pay_1": 1})
     assert await watching == [0, 2]
 
 
@@ -114,25 +114,25 @@ async def test_the_snapshot_comes_first_then_every_change_until_the_end():
     assert await following == BUSY
     shelf.change(PAID)
     assert [payment async for payment in states] == [PAID]
-    assert shelf.hub.watchers == 0
+    assert shelf.hub.watcher_count == 0
 
 
-async def test_a_final_payment_is_told_once():
+async def test_final_payment_is_yielded_once():
     assert await versions(Shelf(PAID).hub) == [2]
 
 
 @pytest.mark.parametrize(("after", "told"), [(-1, [2]), (0, [2]), (1, [2]), (2, []), (9, [])])
-async def test_only_versions_above_the_one_that_is_known(after, told):
+async def test_only_versions_above_the_requested_version_are_yielded(after, told):
     assert await versions(Shelf(PAID).hub, after) == told
 
 
 async def test_an_unknown_payment_ends_at_once():
     shelf = Shelf()
     assert await versions(shelf.hub) == []
-    assert shelf.hub.watchers == 0
+    assert shelf.hub.watcher_count == 0
 
 
-async def test_hints_that_repeat_or_come_late_are_not_told():
+async def test_repeated_or_late_hints_are_ignored():
     shelf = Shelf(NEW)
     task = asyncio.create_task(versions(shelf.hub))
     await rest()
@@ -166,7 +166,7 @@ async def test_a_snapshot_newer_than_a_hint_before_it():
     assert await task == [1, 2]
 
 
-async def test_a_slow_reader_skips_states_and_delays_nobody():
+async def test_slow_reader_skips_states_and_delays_no_other_reader():
     shelf = Shelf(NEW)
     quick = asyncio.create_task(versions(shelf.hub))
     slow = shelf.hub.watch("pay_1")
@@ -180,7 +180,7 @@ async def test_a_slow_reader_skips_states_and_delays_nobody():
     assert [payment.version async for payment in slow] == [100]
 
 
-async def test_a_lost_hint_is_found_by_the_sweep():
+async def test_lost_hint_is_detected_by_the_sweep():
     shelf = Shelf(NEW)
     sweep = asyncio.create_task(shelf.hub.sweep())
     task = asyncio.create_task(versions(shelf.hub))
@@ -203,7 +203,7 @@ async def test_the_sweep_asks_in_bounded_steps_and_for_each_payment_once():
     watches = [shelf.hub.watch(payment.id) for payment in (*payments, *payments)]
     for watch in watches:
         assert (await anext(watch)).version == 0
-    assert shelf.hub.watchers == 2_200
+    assert shelf.hub.watcher_count == 2_200
     await rest()
     shelf.clock.advance(1)
     await rest()
@@ -211,10 +211,10 @@ async def test_the_sweep_asks_in_bounded_steps_and_for_each_payment_once():
     sweep.cancel()
     for watch in watches:
         await watch.aclose()
-    assert shelf.hub.watchers == 0
+    assert shelf.hub.watcher_count == 0
 
 
-async def test_nobody_watches_and_nothing_is_asked():
+async def test_sweep_reads_nothing_without_watchers():
     shelf = Shelf(NEW)
     sweep = asyncio.create_task(shelf.hub.sweep())
     await rest()
@@ -236,7 +236,7 @@ async def test_closing_ends_every_stream():
     assert ended.value.version == 0
     with pytest.raises(FeedClosed):
         await anext(between)
-    # later watchers get the snapshot and no more
+    # later watchers get only the snapshot
     late = shelf.hub.watch("pay_1")
     assert await anext(late) == NEW
     with pytest.raises(FeedClosed):
@@ -246,7 +246,7 @@ async def test_closing_ends_every_stream():
     assert silent.value.version == 7
     shelf.change(PAID, hint=False)
     assert await versions(shelf.hub) == [2]
-    assert shelf.hub.watchers == 0
+    assert shelf.hub.watcher_count == 0
 
 
 @pytest.mark.parametrize("moment", ["reading", "waiting"])
@@ -256,14 +256,14 @@ async def test_a_watcher_that_leaves_leaves_nothing(moment):
         shelf.gate.clear()
     tasks = [asyncio.create_task(versions(shelf.hub)) for _ in range(3)]
     await rest()
-    assert shelf.hub.watchers == 3
+    assert shelf.hub.watcher_count == 3
     tasks[0].cancel()
     await rest()
-    assert shelf.hub.watchers == 2
+    assert shelf.hub.watcher_count == 2
     shelf.gate.set()
     shelf.change(PAID)
     assert (await tasks[1])[-1] == (await tasks[2])[-1] == 2
-    assert shelf.hub.watchers == 0
+    assert shelf.hub.watcher_count == 0
     assert await leaves_nothing(shelf)
 
 
@@ -273,22 +273,22 @@ async def test_a_read_that_fails_leaves_nothing():
     async def broken(_payment_id):
         raise OSError("the disk is gone")
 
-    shelf.hub = Hub(broken, shelf.newer, shelf.clock)
+    shelf.hub = PaymentFeed(broken, shelf.newer, shelf.clock)
     with pytest.raises(OSError, match="disk"):
         await versions(shelf.hub)
     assert await leaves_nothing(shelf)
 
 
-# what has no version
+# feeds without versions
 
 
 class Drawer:
-    """Values by id, whose changes may be told or not."""
+    """Values by ID, whose changes are published or not."""
 
     def __init__(self, **values: str) -> None:
         self.values: dict[str, str] = values
         self.clock = TestClock(0)
-        self.changes = Changes()
+        self.changes = ChangeFeed()
         self.reads = 0
 
     def follow(self, name: str):
@@ -299,51 +299,51 @@ class Drawer:
         return self.changes.follow(name, read, lambda value: value.isupper())
 
     async def marks(self, ids):
-        return {one: self.values[one] for one in ids if one in self.values}
+        return {item: self.values[item] for item in ids if item in self.values}
 
     def change(self, name: str, value: str, *, hint: bool = True) -> None:
         self.values[name] = value
         if hint:
-            self.changes.ring(name)
+            self.changes.notify(name)
 
 
-async def test_each_other_value_is_told_once_until_a_final_one():
+async def test_each_changed_value_is_yielded_once_until_final():
     drawer = Drawer(a="new")
     states = drawer.follow("a")
     assert await anext(states) == "new"
     following = asyncio.create_task(anext(states))
-    # nothing that a follower would see
-    drawer.changes.ring("a", "b")
+    # a change that a follower does not see
+    drawer.changes.notify("a", "b")
     await rest()
     assert not following.done()
     drawer.change("a", "sent")
     assert await following == "sent"
-    # a slow reader skips what is over already
+    # a slow reader skips outdated values
     drawer.change("a", "new")
     drawer.change("a", "DONE")
     assert [value async for value in states] == ["DONE"]
-    assert drawer.changes.followers == 0
+    assert drawer.changes.follower_count == 0
 
 
-async def test_what_is_not_there_or_over_is_not_followed():
+async def test_missing_or_final_value_is_not_followed():
     drawer = Drawer(a="DONE")
     assert [value async for value in drawer.follow("a")] == ["DONE"]
     assert [value async for value in drawer.follow("b")] == []
-    assert drawer.changes.followers == 0
+    assert drawer.changes.follower_count == 0
 
 
-async def test_a_sweep_finds_what_nobody_rang_for_and_reads_nothing_else_twice():
+async def test_sweep_detects_unannounced_changes_and_rereads_nothing_else():
     drawer = Drawer(a="new", b="new")
     sweep = asyncio.create_task(drawer.changes.sweep(drawer.marks, drawer.clock))
-    states, others = drawer.follow("a"), drawer.follow("b")
-    await anext(states), await anext(others)
+    states, remaining = drawer.follow("a"), drawer.follow("b")
+    await anext(states), await anext(remaining)
     following = asyncio.create_task(anext(states))
-    idle = asyncio.create_task(anext(others))
+    idle = asyncio.create_task(anext(remaining))
     for _ in range(5):
         await rest()
         drawer.clock.advance(1)
     await rest()
-    # each was looked at once more when the sweep met it first
+    # the first sweep read each value once more
     assert drawer.reads == 4
     drawer.change("a", "DONE", hint=False)
     drawer.clock.advance(1)
@@ -355,7 +355,7 @@ async def test_a_sweep_finds_what_nobody_rang_for_and_reads_nothing_else_twice()
             await task
 
 
-async def test_closing_ends_those_who_follow():
+async def test_close_ends_every_follower():
     drawer = Drawer(a="new")
     states = drawer.follow("a")
     await anext(states)

@@ -1,4 +1,4 @@
-"""Finality by time, by the chain's own word and by count, whatever a node claims."""
+"""Test finality by time, by the chain's tag and by count, against false claims of a node."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from math import floor
 from statistics import median
 
 import pytest
-from florin_server.rails.evm.reading.finality import Finality
-from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.evm.reading.finality import FinalityTracker
+from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.networks.known_networks import NETWORKS
 from florin_server.rails.pace import BLOCK_S_MIN, PaceMeter
 
 SETTLER, TREASURY = "0x" + "ab" * 20, "0x" + "fe" * 20
 BASE = 8453
-EVM = [one for one in NETWORKS if one.id.startswith("eip155:")]
+EVM = [network for network in NETWORKS if network.id.startswith("eip155:")]
 
 
-def settings(chain_id: int = BASE, **changes) -> EvmChain:
+def settings(chain_id: int = BASE, **changes) -> EvmChainSettings:
     values = {"chain_id": chain_id, "settler": SETTLER, "treasury": TREASURY, "name": "Test"}
-    return EvmChain(**{**values, **changes})
+    return EvmChainSettings(**{**values, **changes})
 
 
 @dataclass
 class Profile:
-    """A chain by its pace in seconds, and a node that looks at it; times are in real seconds."""
+    """A chain with a pace in seconds, and a node that reads it; all times are real seconds."""
 
-    chain: EvmChain
+    chain: EvmChainSettings
     block_s: float
     look_s: float = 0.2
     started: float = 1_000_000.0
-    skew_s: float = 0.0  # by which timestamps of the node are ahead
+    skew_s: float = 0.0  # how far the node's timestamps are ahead
     tag_depth: int | None = None
     now: float = 1_000_000.0
     finals: list[tuple[float, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.finality = Finality(self.chain, lambda: self.now)
+        self.finality = FinalityTracker(self.chain, lambda: self.now)
 
     @property
     def head(self) -> int:
@@ -61,16 +61,18 @@ class Profile:
             self.look()
 
     def depth_s(self) -> float:
-        """The least real age of what was final."""
-        return round(min(now - self.made_at(one) for now, one in self.finals if one >= 0), 6)
+        """Return the smallest real age of a final block."""
+        return round(
+            min(now - self.made_at(number) for now, number in self.finals if number >= 0), 6
+        )
 
 
 def test_base_at_200_ms_is_final_after_10_seconds_and_not_after_5_blocks():
     base = Profile(settings(), block_s=0.2)
     base.run(60)
     assert base.depth_s() >= 10
-    assert base.finality.depth in {51, 52}
-    # and hardly later: at most two looks
+    assert base.finality.get_depth in {51, 52}
+    # and hardly later: by at most two looks
     steady = [now - base.made_at(final) for now, final in base.finals[150:]]
     assert median(steady) <= 10 + 2 * base.look_s
 
@@ -79,7 +81,7 @@ def test_base_at_200_ms_is_final_after_10_seconds_and_not_after_5_blocks():
 def test_pace_of_base_is_measured_to_the_block_by_looks_of_any_pace(look_s):
     base = Profile(settings(), block_s=0.2, look_s=look_s)
     base.run(90)
-    assert base.finality.depth == 51
+    assert base.finality.get_depth == 51
     steady = base.finals[300:]
     assert min(now - base.made_at(final) for now, final in steady) >= 10 - 1e-6
 
@@ -87,14 +89,14 @@ def test_pace_of_base_is_measured_to_the_block_by_looks_of_any_pace(look_s):
 def test_pause_of_the_chain_makes_no_depth_shallower():
     base = Profile(settings(), block_s=0.2)
     base.run(40)
-    # no block for ten seconds
+    # ten seconds without a block
     base.now += 10
     base.started += 10
     base.run(20)
-    assert base.finality.depth >= 51
+    assert base.finality.get_depth >= 51
 
 
-@pytest.mark.parametrize("network", EVM, ids=lambda one: one.name)
+@pytest.mark.parametrize("network", EVM, ids=lambda item: item.name)
 @pytest.mark.parametrize("block_s", [0.2, 2.0, 12.0])
 def test_every_network_is_as_deep_in_seconds_at_any_pace(network, block_s):
     pace = network.pace
@@ -104,34 +106,34 @@ def test_every_network_is_as_deep_in_seconds_at_any_pace(network, block_s):
     profile = Profile(chain, block_s, look_s=max(0.2, block_s / 3), tag_depth=tag_depth)
     profile.run(3 * pace.final_after_s + 40 * block_s)
     assert profile.finals[-1][1] > 0
-    # timestamps are whole seconds, of which the pace makes up for one
+    # timestamps are whole seconds; the settings cover that second
     assert profile.depth_s() >= pace.final_after_s
-    found = [(now, final) for now, final in profile.finals if final >= 0]
-    blocks = min(floor((now - profile.started) / block_s + 1e-6) - final for now, final in found)
+    results = [(now, final) for now, final in profile.finals if final >= 0]
+    blocks = min(floor((now - profile.started) / block_s + 1e-6) - final for now, final in results)
     assert blocks >= pace.confirmations - 1
 
 
 @pytest.mark.parametrize("block_s", [0.2, 2.0])
-def test_blocks_that_may_be_replaced_are_not_underrated_before_the_pace_is_known(block_s):
+def test_reorg_depth_is_not_underestimated_before_the_pace_is_measured(block_s):
     base = Profile(settings(), block_s)
     base.look()
-    assert (base.finality.pace.block_s, base.finality.depth) == (None, 5)
-    # the fastest blocks that are believed, for 10 s
-    assert base.finality.reorg_depth == 201
+    assert (base.finality.pace.block_s, base.finality.get_depth) == (None, 5)
+    # the fastest pace that is accepted, for 10 s
+    assert base.finality.get_reorg_depth == 201
     base.run(60)
-    assert base.finality.reorg_depth == base.finality.depth >= 10 / block_s
+    assert base.finality.get_reorg_depth == base.finality.get_depth >= 10 / block_s
 
 
 def test_blocks_above_a_tag_that_stays_behind_may_be_replaced():
     base = Profile(settings(finality_tag="safe"), block_s=2, tag_depth=90)
     base.run(600)
-    assert (base.finality.depth, base.finality.reorg_depth) == (6, 90)
+    assert (base.finality.get_depth, base.finality.get_reorg_depth) == (6, 90)
     base.tag_depth = 10**6
     base.run(10_000)
-    assert base.finality.reorg_depth == 1000
+    assert base.finality.get_reorg_depth == 1000
     counted = Profile(settings(998_877, confirmations=3), block_s=2)
     counted.look()
-    assert counted.finality.reorg_depth == 3
+    assert counted.finality.get_reorg_depth == 3
 
 
 def test_old_settings_keep_the_count_and_get_the_seconds_of_the_network():
@@ -148,11 +150,11 @@ def test_unregistered_chain_with_a_count_alone_is_decided_by_the_count():
     assert not profile.finality.is_timed
     profile.now += 20
     assert profile.look() == 8
-    assert Finality(profile.chain).final_at(1) == -1
+    assert FinalityTracker(profile.chain).get_final_block(1) == -1
 
 
 def test_node_that_claims_fast_blocks_gets_no_shallow_depth():
-    """It tells of a thousand blocks and of timestamps far ahead within a second."""
+    """Within a second the node claims a thousand blocks with timestamps far ahead."""
     base = Profile(settings(), block_s=2)
     base.run(30)
     final = base.finals[-1][1]
@@ -160,23 +162,25 @@ def test_node_that_claims_fast_blocks_gets_no_shallow_depth():
     for step in range(1, 20):
         base.now += 0.05
         number = head + 100 * step
-        told = base.finality.record_head(number, f"0xf{number}", floor(base.now) + 100 * step, None)
-        # what was claimed in this second is not final; what we saw 9 s ago may be
-        assert final <= told <= head
-        assert base.now - base.made_at(told) >= 9
+        result = base.finality.record_head(
+            number, f"0xf{number}", floor(base.now) + 100 * step, None
+        )
+        # claims of this second are not final; blocks seen 9 s ago can be
+        assert final <= result <= head
+        assert base.now - base.made_at(result) >= 9
 
 
 def test_claimed_pace_is_bounded():
     base = Profile(settings(), block_s=0.001, look_s=2.5)
     base.run(60)
     assert base.finality.pace.block_s == BLOCK_S_MIN
-    assert base.finality.depth == 201
+    assert base.finality.get_depth == 201
 
 
 def test_node_that_claims_slow_blocks_leaves_seconds_and_floor():
     base = Profile(settings(), block_s=500, look_s=500)
     base.run(10_000)
-    assert base.finality.depth == 5
+    assert base.finality.get_depth == 5
     assert base.depth_s() >= 10
 
 
@@ -195,10 +199,10 @@ def test_timestamps_that_stand_still_make_nothing_final():
         assert base.finality.record_head(base.head, f"0x{base.head}", 5, None) == -1
 
 
-def test_one_outlier_hardly_changes_the_pace():
+def test_single_outlier_hardly_changes_the_pace():
     base = Profile(settings(), block_s=0.2)
     base.run(40)
-    base.now += 1  # a look that came late, to blocks that were there
+    base.now += 1  # a late look at older blocks
     base.look()
     base.run(20)
     assert base.finality.pace.block_s == pytest.approx(0.2, rel=0.1)
@@ -231,13 +235,13 @@ def test_node_without_the_tag_makes_nothing_final():
     profile = Profile(settings(finality_tag="finalized"), block_s=0.2)
     profile.run(30)
     assert {final for _, final in profile.finals} == {-1}
-    assert "name no `finalized` block" in profile.finality.problem
-    # one that names it again, or that never was to, has no problem
+    assert "name no `finalized` block" in profile.finality.get_problem
+    # a node that has the tag again, or never needed it, has no problem
     profile.finality.record_head(10**6, "0x1", 10**9, 5)
-    assert profile.finality.problem == ""
+    assert profile.finality.get_problem == ""
     untagged = Profile(settings(), block_s=0.2)
     untagged.run(30)
-    assert untagged.finality.problem == ""
+    assert untagged.finality.get_problem == ""
 
 
 def test_replaced_blocks_wait_anew():
@@ -251,7 +255,7 @@ def test_replaced_blocks_wait_anew():
     assert final < fork - 1 < base.head - 40
 
 
-def test_answer_of_a_node_that_lags_is_no_step_back_for_what_is_final():
+def test_lagging_node_does_not_move_finality_back():
     base = Profile(settings(), block_s=0.2)
     base.run(30)
     final = base.finals[-1][1]
@@ -268,10 +272,12 @@ def test_half_an_hour_of_fast_blocks_is_final_too():
 
 
 def restarted(before: Profile, away_s: float) -> Profile:
-    """Another process looks at the same chain, with what the one before it kept."""
-    kept = before.finality.list_seen()
+    """Return another process on the same chain, with the stored heads of the one before."""
+    heads = before.finality.list_observed_heads()
     after = replace(before, now=before.now + away_s, finals=[])
-    after.finality.restore_seen([replace(one, age_s=one.age_s + away_s) for one in kept])
+    after.finality.restore_observed_heads(
+        [replace(head, age_s=head.age_s + away_s) for head in heads]
+    )
     return after
 
 
@@ -284,12 +290,12 @@ def test_restart_makes_payments_wait_for_no_longer(chain_id):
     after.finality.pace.restore(0.2)
     after.run(chain.final_after_s)
     assert after.depth_s() >= chain.final_after_s
-    # what was final stays so, and the rest is late by the step between heads that were kept
+    # final blocks stay final; later ones are late by the step between the stored heads
     late = [now - after.made_at(final) for now, final in after.finals]
     assert max(late) <= chain.final_after_s * (1 + 1 / 12) + 1 + 3 * base.look_s
 
 
-def test_restart_without_kept_heads_waits_anew():
+def test_restart_without_stored_heads_waits_again():
     base = Profile(settings(), block_s=0.2)
     base.run(30)
     after = replace(base, now=base.now + 1, finals=[])
@@ -302,38 +308,38 @@ def test_restored_heads_make_nothing_final_without_timestamps_and_blocks():
     base.run(30)
     after = restarted(base, away_s=100)
     head = base.head
-    # neither timestamps that stand still nor a head without blocks on top is enough
+    # stopped timestamps are not enough, nor is a head without blocks above it
     final = base.finals[-1][1]
     assert after.finality.record_head(head + 1, "0x1", floor(base.now), None) <= final
-    found = after.finality.record_head(head + 2, "0x2", floor(base.now) + 100, None)
-    assert final < found <= head - 2
+    result = after.finality.record_head(head + 2, "0x2", floor(base.now) + 100, None)
+    assert final < result <= head - 2
 
 
-def test_restored_heads_never_replace_what_this_process_saw():
+def test_restored_heads_never_replace_observed_heads():
     base = Profile(settings(), block_s=0.2)
     base.run(30)
-    kept = base.finality.list_seen()
+    heads = base.finality.list_observed_heads()
     before = base.look()
-    base.finality.restore_seen([replace(one, age_s=one.age_s + 1000) for one in kept])
+    base.finality.restore_observed_heads([replace(head, age_s=head.age_s + 1000) for head in heads])
     assert base.look() == before
 
 
-def test_kept_heads_are_few_and_span_the_time_until_a_block_is_final():
+def test_stored_heads_are_few_and_cover_the_finality_time():
     base = Profile(settings(), block_s=0.2)
     base.run(60)
-    kept = base.finality.list_seen()
-    assert len(kept) <= 16
-    assert kept[0].age_s >= 9
-    assert kept[-1].number == base.head
-    assert [one.number for one in kept] == sorted({one.number for one in kept})
-    assert Profile(settings(999), block_s=0.2).finality.list_seen() == []
+    heads = base.finality.list_observed_heads()
+    assert len(heads) <= 16
+    assert heads[0].age_s >= 9
+    assert heads[-1].number == base.head
+    assert [head.number for head in heads] == sorted({head.number for head in heads})
+    assert Profile(settings(999), block_s=0.2).finality.list_observed_heads() == []
 
 
-def test_pace_of_an_earlier_process_counts_until_there_is_a_measured_one():
+def test_restored_pace_counts_until_a_pace_is_measured():
     base = Profile(settings(), block_s=0.2)
     base.finality.pace.restore(2.0)
     assert (base.finality.pace.block_s, base.finality.pace.measured_s) == (2.0, None)
-    assert base.finality.depth == 6
+    assert base.finality.get_depth == 6
     base.run(20)
     assert base.finality.pace.block_s == pytest.approx(0.2, rel=0.1)
     base.finality.pace.restore(0.0)
@@ -347,22 +353,22 @@ def test_larger_amounts_are_final_in_their_own_time_at_any_pace():
     base.run(100)
     finality = base.finality
     assert finality.depth_of(60) in {300, 301}
-    assert finality.reorg_depth == finality.depth_of(60)
-    larger = finality.final_at(base.head, 60)
+    assert finality.get_reorg_depth == finality.depth_of(60)
+    larger = finality.get_final_block(base.head, 60)
     assert 60 <= round(base.now - base.made_at(larger), 6) <= 60 + 3 * base.look_s
     usual = base.finals[-1][1]
     assert 10 <= round(base.now - base.made_at(usual), 6) <= 10 + 3 * base.look_s
-    # what replaces blocks that only larger amounts wait for makes them wait anew
+    # replaced blocks make the larger amounts in them wait again
     fork = larger + 5
     finality.forget_replaced(fork, "0xother")
     base.now += 0.2
     base.look()
-    assert finality.final_at(base.head, 60) < fork
+    assert finality.get_final_block(base.head, 60) < fork
 
 
 def test_restart_assumes_the_fastest_blocks_for_no_longer_than_the_usual_rule():
     steps = [{"from_amount": {"USDC": "1000"}, "final_after_s": 3600}]
     finality = Profile(settings(tokens=["USDC"], larger_amounts=steps), block_s=0.2).finality
-    assert finality.reorg_depth == 72_001
+    assert finality.get_reorg_depth == 72_001
     finality.pace.restore(2.0)
-    assert finality.reorg_depth == 1801
+    assert finality.get_reorg_depth == 1801

@@ -1,4 +1,4 @@
-"""Canonical proto3 JSON, in bodies, paths and queries, for services that choose it."""
+"""Test canonical proto3 JSON in bodies, paths and queries, for services that choose it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import json
 import math
 
 import pytest
-from florin_gateway.app import Gateway
+from florin_gateway.app import RestGateway
 from florin_gateway.errors import RefusedError
-from florin_gateway.jsoncodec import Codec
-from florin_gateway.profiles import Profile
-from florin_gateway.routes import Binding, compile_routes
+from florin_gateway.jsoncodec import JsonCodec
+from florin_gateway.profiles import JsonProfile
+from florin_gateway.routes import RouteBinding, compile_routes
 from florin_gateway.settings import GatewaySettings
 from google.protobuf import json_format
 from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.proto_lab import Anything, service
+from tests.support.proto_lab import PermissiveBackend, compile_service
 
 MORE = """
 message Known {
@@ -29,33 +29,35 @@ message Known {
 """
 
 
-def made(folder, rule: str, kind: str = "Request", **switches: bool) -> Binding:
+def made(folder, rule: str, kind: str = "Request", **switches: bool) -> RouteBinding:
     rpc = f"rpc Do({kind}) returns (Status) {{ option (google.api.http) = {{ {rule} }}; }}"
-    (binding,) = compile_routes([service(folder, rpc, MORE)], Anything(), Codec(**switches))
+    (binding,) = compile_routes(
+        [compile_service(folder, rpc, MORE)], PermissiveBackend(), JsonCodec(**switches)
+    )
     return binding
 
 
 @pytest.fixture(scope="module")
-def post(tmp_path_factory) -> Binding:
+def post(tmp_path_factory) -> RouteBinding:
     return made(tmp_path_factory.mktemp("protos"), 'post: "/v1/x" body: "*"')
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory) -> Binding:
+def known(tmp_path_factory) -> RouteBinding:
     return made(tmp_path_factory.mktemp("protos"), 'post: "/v1/x" body: "*"', "Known")
 
 
 @pytest.fixture(scope="module")
-def get(tmp_path_factory) -> Binding:
+def get(tmp_path_factory) -> RouteBinding:
     return made(tmp_path_factory.mktemp("protos"), 'get: "/v1/{colour}/{ratio}"')
 
 
-def ask(binding: Binding, body: object = None, query: str = "", path: tuple[str, ...] = ()):
+def ask(binding: RouteBinding, body: object = None, query: str = "", path: tuple[str, ...] = ()):
     text = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return binding.read_request(text, query.encode(), path, Profile.CANONICAL)[0]
+    return binding.parse_request(text, query.encode(), path, JsonProfile.CANONICAL)[0]
 
 
-def refused(binding: Binding, *asked: object, **parts: object) -> RefusedError:
+def refused(binding: RouteBinding, *asked: object, **parts: object) -> RefusedError:
     with pytest.raises(RefusedError) as caught:
         ask(binding, *asked, **parts)
     assert caught.value.status == 400
@@ -128,7 +130,7 @@ def test_an_empty_body_is_an_empty_message(post, body):
         ({"large": 2**64}, "large"),
         ({"large": str(2**64)}, "large"),
         ({"inner": {"number": 2**63}}, "inner.number"),
-        # the float next to it is one of 64 bits
+        # the float next to it has 64 bits
         ({"inner": {"number": -(2**63) - 1}}, "inner.number"),
         ({"yes": "true"}, "yes"),
         ({"yes": 1}, "yes"),
@@ -162,7 +164,7 @@ def test_an_empty_body_is_an_empty_message(post, body):
         ({"[x.y]": 1}, "[x.y]"),
     ],
 )
-def test_what_a_rule_does_not_allow_is_refused_and_named(post, body, path):
+def test_value_against_the_rules_is_refused_by_path(post, body, path):
     error = refused(post, body)
     assert (error.code, error.issues[0].field) == ("params_validation", path)
 
@@ -214,19 +216,19 @@ def test_other_contradictions_are_refused_too(post, body):
         ({"flags": {"true": "x"}}, "flags", {True: "x"}),
     ],
 )
-def test_what_the_rules_allow_is_read(post, body, field, value):
+def test_value_within_the_rules_is_read(post, body, field, value):
     if value is None:
         assert refused(post, body).issues[0].message == "is unknown"
         return
-    found = getattr(ask(post, body), field)
-    assert type(value)(found) == value
+    result = getattr(ask(post, body), field)
+    assert type(value)(result) == value
 
 
 def test_a_number_that_is_none(post):
     assert math.isnan(ask(post, {"ratio": "NaN"}).ratio)
 
 
-def test_what_stands_in_lists_maps_and_wrappers_is_held_to_the_same_rules(known):
+def test_lists_maps_and_wrappers_follow_the_same_rules(known):
     request = ask(
         known,
         {
@@ -256,13 +258,13 @@ def test_unknown_members_and_parameters_can_be_ignored(tmp_path):
     lenient = made(tmp_path, 'post: "/v1/x" body: "inner"', ignore_unknown=True)
     request = ask(lenient, {"text": "a", "nope": {"x": 1}}, "small=5&nope=1&inner.text=b")
     assert (request.inner.text, request.small) == ("a", 5)
-    # and nothing else is
+    # and nothing else is accepted
     assert refused(lenient, {"number": "x"}).issues[0].field == "number"
     assert refused(lenient, "x").code == "params_validation"
     assert refused(lenient, {}, "small=x").code == "invalid_params"
 
 
-def test_a_field_may_be_the_body_whatever_it_is(tmp_path):
+def test_any_field_may_be_the_body(tmp_path):
     colours = made(tmp_path, 'post: "/v1/x" body: "colours"', "Known")
     assert list(ask(colours, ["COLOUR_RED", 2]).colours) == [1, 2]
     assert refused(colours, "COLOUR_RED").code == "params_validation"
@@ -314,11 +316,11 @@ def test_other_values_in_a_path_are_refused(get, path):
     ],
 )
 def test_a_query_is_read_by_the_same_rules(get, query, field, value):
-    found = getattr(ask(get, b"", query, ("1", "1")), field)
+    result = getattr(ask(get, b"", query, ("1", "1")), field)
     if isinstance(value, dict):
-        assert {name: getattr(found, name) for name in value} == value
+        assert {name: getattr(result, name) for name in value} == value
     else:
-        assert type(value)(found) == value
+        assert type(value)(result) == value
 
 
 @pytest.mark.parametrize(
@@ -337,7 +339,7 @@ def test_a_query_that_breaks_them_is_refused(get, query):
 def test_no_comma_splits_a_canonical_parameter(tmp_path):
     binding = made(tmp_path, 'get: "/v1/x"', "Known")
     assert list(ask(binding, b"", "tags=a,b&tags=c").tags) == ["a,b", "c"]
-    spec, _ = binding.read_request(b"", b"tags=a,b&tags=c", (), Profile.SPEC)
+    spec, _ = binding.parse_request(b"", b"tags=a,b&tags=c", (), JsonProfile.SPEC)
     assert list(spec.tags) == ["a", "b", "c"]
     assert ask(binding, b"", "name=").HasField("name")
 
@@ -348,31 +350,33 @@ def test_a_whole_body_leaves_nothing_to_the_query(tmp_path, post):
     assert not ask(lenient, {}, "extra=q").HasField("extra")
 
 
-def test_how_long_to_wait_is_a_known_parameter(tmp_path):
+def test_max_poll_ms_is_accepted_with_canonical_json(tmp_path):
     rpcs = (
         "rpc Watch(Request) returns (stream Event); rpc Do(Request) returns (Status) {"
         ' option (google.api.http) = { get: "/v1/{colour}" };'
         ' option (gateway_options.v1.rest).long_poll = "Watch"; }'
     )
-    (binding,) = compile_routes([service(tmp_path, rpcs)], Anything(), Codec())
-    request, held_ms = binding.read_request(b"", b"maxPollMs=5", ("COLOUR_RED",), Profile.CANONICAL)
+    (binding,) = compile_routes([compile_service(tmp_path, rpcs)], PermissiveBackend(), JsonCodec())
+    request, held_ms = binding.parse_request(
+        b"", b"maxPollMs=5", ("COLOUR_RED",), JsonProfile.CANONICAL
+    )
     assert (request.colour, held_ms) == (1, 5)
-    assert binding.poll is not None
-    assert binding.poll.request(("COLOUR_RED",), Profile.CANONICAL) == request
+    assert binding.poll_plan is not None
+    assert binding.poll_plan.build_request(("COLOUR_RED",), JsonProfile.CANONICAL) == request
 
 
-# the wire dialects stay as they are
+# the wire dialects do not change
 
 
 def test_the_other_profiles_know_neither_names_nor_numbers_of_enums(post, get):
-    for profile in (Profile.SPEC, Profile.DEPLOYED):
+    for profile in (JsonProfile.SPEC, JsonProfile.DEPLOYED):
         for body in ({"colour": "COLOUR_RED"}, {"colour": 1}, {"ratio": "NaN"}, {"large": "1"}):
             with pytest.raises(RefusedError):
-                post.read_request(json.dumps(body).encode(), b"", (), profile)
+                post.parse_request(json.dumps(body).encode(), b"", (), profile)
         for path in (("COLOUR_RED", "1"), ("1", "1"), ("red", "NaN")):
             with pytest.raises(RefusedError):
-                get.read_request(b"", b"", path, profile)
-        request, _ = post.read_request(b'{"colour":"red","nope":1}', b"nope=1", (), profile)
+                get.parse_request(b"", b"", path, profile)
+        request, _ = post.parse_request(b'{"colour":"red","nope":1}', b"nope=1", (), profile)
         assert request.colour == 1
 
 
@@ -382,26 +386,26 @@ def test_the_other_profiles_know_neither_names_nor_numbers_of_enums(post, get):
 def test_an_answer_is_canonical_too(tmp_path):
     binding = made(tmp_path, 'get: "/v1/x" response_body: "lines"')
     answer = GetMessageClass(binding.method.output_type)
-    encode = binding.encode[Profile.CANONICAL]
+    encode = binding.encoders[JsonProfile.CANONICAL]
     assert encode(answer(lines=["a"])) == b'["a"]'
     assert encode(answer()) == b"[]"
 
 
-def test_a_gateway_is_told_which_json_it_speaks(tmp_path):
-    descriptor = service(
+def test_json_profile_of_a_gateway_is_configurable(tmp_path):
+    descriptor = compile_service(
         tmp_path,
         'rpc Do(Request) returns (Status) { option (google.api.http) = { get: "/v1/x" }; }',
     )
-    strict = GatewaySettings(profile=Profile.CANONICAL)
+    strict = GatewaySettings(profile=JsonProfile.CANONICAL)
     for chosen, ignored in ((strict, False), (GatewaySettings(ignore_unknown=True), True)):
-        (binding,) = Gateway(Anything([]), [descriptor], chosen).bindings
+        (binding,) = RestGateway(PermissiveBackend([]), [descriptor], chosen).bindings
         if ignored:
             ask(binding, b"", "nope=1")
         else:
             refused(binding, b"", "nope=1")
 
 
-# whatever is sent
+# any input
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=5)
 NAMES = st.sampled_from(
@@ -422,13 +426,13 @@ VALUES = st.recursive(
 
 @given(st.dictionaries(NAMES, VALUES, max_size=4))
 @settings(max_examples=500, deadline=None, database=None)
-def test_nothing_is_read_that_protobuf_refuses_and_what_is_read_comes_back(post, value):
+def test_decoder_accepts_only_valid_protobuf_json_and_round_trips(post, value):
     kind = GetMessageClass(post.method.input_type)
     message, again = kind(), kind()
-    issues = Codec().decoder(kind.DESCRIPTOR, Profile.CANONICAL)(value, message)
+    issues = JsonCodec().get_decoder(kind.DESCRIPTOR, JsonProfile.CANONICAL)(value, message)
     if issues:
         return
     assert json_format.ParseDict(value, kind()) == message
-    shown = json.loads(Codec().encoder(kind.DESCRIPTOR, Profile.CANONICAL)(message))
-    assert Codec().decoder(kind.DESCRIPTOR, Profile.CANONICAL)(shown, again) == []
+    shown = json.loads(JsonCodec().get_encoder(kind.DESCRIPTOR, JsonProfile.CANONICAL)(message))
+    assert JsonCodec().get_decoder(kind.DESCRIPTOR, JsonProfile.CANONICAL)(shown, again) == []
     assert again == message

@@ -1,4 +1,4 @@
-"""Messages as JSON: goldens of the wire shapes, strict reading, and round trips of everything."""
+"""Test messages as JSON: golden files of the wire, strict parsing, and round trips."""
 
 from __future__ import annotations
 
@@ -17,9 +17,15 @@ from florin.v1 import (
     refund_pb2,
     system_pb2,
 )
-from florin_gateway.jsoncodec import Codec
-from florin_gateway.jsonshape import enum_numbers, members_of, message_of, rule_of, union_of
-from florin_gateway.profiles import Profile
+from florin_gateway.jsoncodec import JsonCodec
+from florin_gateway.jsonshape import (
+    find_union,
+    get_enum_numbers,
+    get_message_type,
+    get_rule,
+    list_members,
+)
+from florin_gateway.profiles import JsonProfile
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given, settings
@@ -27,25 +33,25 @@ from hypothesis import strategies as st
 
 pytestmark = pytest.mark.long
 
-CODEC = Codec()
-SPEC, DEPLOYED, CANONICAL = Profile.SPEC, Profile.DEPLOYED, Profile.CANONICAL
+CODEC = JsonCodec()
+SPEC, DEPLOYED, CANONICAL = JsonProfile.SPEC, JsonProfile.DEPLOYED, JsonProfile.CANONICAL
 
 
-def shown(message, profile: Profile = SPEC):
-    return json.loads(CODEC.encoder(message.DESCRIPTOR, profile)(message))
+def shown(message, profile: JsonProfile = SPEC):
+    return json.loads(CODEC.get_encoder(message.DESCRIPTOR, profile)(message))
 
 
-def read(kind, value, profile: Profile = SPEC, without=()):
+def read(kind, value, profile: JsonProfile = SPEC, without=()):
     message = kind()
-    issues = CODEC.decoder(kind.DESCRIPTOR, profile, frozenset(without))(value, message)
+    issues = CODEC.get_decoder(kind.DESCRIPTOR, profile, frozenset(without))(value, message)
     return message, [tuple(issue) for issue in issues]
 
 
-def test_a_status_leaves_out_what_it_has_not():
+def test_status_json_contains_only_set_members_and_a_null_info():
     status = payment_pb2.GetPaymentStatusResponse(
         status=payment_pb2.PAYMENT_STATUS_REQUIRES_ACTION, poll_in_ms=1000
     )
-    text = CODEC.encoder(status.DESCRIPTOR, SPEC)(status)
+    text = CODEC.get_encoder(status.DESCRIPTOR, SPEC)(status)
     assert text == b'{"status":"requires_action","isFinal":false,"pollInMs":1000,"info":null}'
 
 
@@ -66,7 +72,7 @@ def test_a_failure_without_a_code_is_null():
 def test_an_event_is_a_status_with_a_version():
     event = payment_pb2.WatchPaymentResponse(version=3)
     event.payment.status = payment_pb2.PAYMENT_STATUS_PROCESSING
-    text = CODEC.encoder(event.DESCRIPTOR, SPEC)(event)
+    text = CODEC.get_encoder(event.DESCRIPTOR, SPEC)(event)
     assert text == b'{"status":"processing","isFinal":false,"info":null,"version":3}'
 
 
@@ -155,7 +161,7 @@ def test_times_have_exactly_milliseconds():
 
 def test_large_integers_stay_numbers():
     detail = merchant_pb2.PaymentDetail(version=2**63 - 1)
-    assert b'"version":9223372036854775807' in CODEC.encoder(detail.DESCRIPTOR, SPEC)(detail)
+    assert b'"version":9223372036854775807' in CODEC.get_encoder(detail.DESCRIPTOR, SPEC)(detail)
 
 
 def test_enums_in_lists_and_with_acronyms_lose_their_prefix():
@@ -248,7 +254,7 @@ def test_issues_within_lists_have_an_index(value, issues):
     assert read(gateway_pb2.ConfirmPaymentRequest, value)[1] == issues
 
 
-def test_no_more_issues_are_told_than_fit_a_page():
+def test_issues_are_limited_to_twenty():
     _, issues = read(gateway_pb2.GetPaymentOptionsRequest, {"accounts": [1] * 1000})
     assert len(issues) == 20
     assert issues[19] == ("accounts[19]", "must be a string")
@@ -324,7 +330,7 @@ def test_canonical_json_is_that_of_protobuf():
     assert issues == [("status", "must be a string or an integer")]
 
 
-# every message of the service, with values that its JSON can hold
+# every message of the service, with values that its JSON can represent
 MESSAGES = [
     GetMessageClass(descriptor)
     for module in (
@@ -334,7 +340,7 @@ MESSAGES = [
     for descriptor in module.DESCRIPTOR.message_types_by_name.values()
 ]
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-# null stands for absent wherever it is not an item of a list
+# outside of lists, null means absent
 JSON_TEXTS = (
     st.recursive(
         st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | TEXTS,
@@ -352,15 +358,15 @@ def one_value(field: FieldDescriptor) -> st.SearchStrategy:
             kind = GetMessageClass(field.message_type)
             seconds, ms = st.integers(-62135596800, 253402300799), st.integers(0, 999)
             return st.builds(lambda s, m: kind(seconds=s, nanos=m * 1_000_000), seconds, ms)
-        return a_message(message_of(field))
+        return a_message(get_message_type(field))
     if field.type == FieldDescriptor.TYPE_ENUM:
-        # null stands for zero, and for unset
+        # null represents zero, and unset
         zero = (
-            [0] if not (field.has_presence or field.is_repeated or rule_of(field).required) else []
+            [0] if not (field.has_presence or field.is_repeated or get_rule(field).required) else []
         )
-        return st.sampled_from([*zero, *enum_numbers(field.enum_type).values()])
+        return st.sampled_from([*zero, *get_enum_numbers(field.enum_type).values()])
     if field.type == FieldDescriptor.TYPE_STRING:
-        return JSON_TEXTS if rule_of(field).json_text else TEXTS
+        return JSON_TEXTS if get_rule(field).json_text else TEXTS
     if field.type == FieldDescriptor.TYPE_BOOL:
         return st.booleans()
     bits = 31 if field.type == FieldDescriptor.TYPE_INT32 else 63
@@ -369,15 +375,15 @@ def one_value(field: FieldDescriptor) -> st.SearchStrategy:
 
 def a_message(descriptor) -> st.SearchStrategy:
     kind = GetMessageClass(descriptor)
-    if union := union_of(descriptor):
+    if union := find_union(descriptor):
         choices = [st.fixed_dictionaries({f.name: one_value(f)}) for f in union.fields]
         return st.one_of(choices).map(lambda fields: kind(**fields))
     sure, maybe = {}, {}
-    for member in members_of(descriptor, SPEC):
+    for member in list_members(descriptor, SPEC):
         field = member.field
         values = st.deferred(lambda field=field: one_value(field))
         values = st.lists(values, max_size=3) if field.is_repeated else values
-        holder = maybe if field.has_presence and not member.required else sure
+        holder = maybe if field.has_presence and not member.is_required else sure
         holder[field.name] = values
     return st.fixed_dictionaries(sure, optional=maybe).map(lambda fields: kind(**fields))
 
@@ -388,7 +394,7 @@ def test_every_message_comes_back(kind, profile):
     @settings(max_examples=10, deadline=None, database=None)
     @given(a_message(kind.DESCRIPTOR))
     def comes_back(message):
-        text = CODEC.encoder(kind.DESCRIPTOR, profile)(message)
+        text = CODEC.get_encoder(kind.DESCRIPTOR, profile)(message)
         assert read(kind, json.loads(text), profile) == (message, [])
 
     comes_back()

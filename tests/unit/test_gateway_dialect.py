@@ -1,4 +1,4 @@
-"""The JSON dialect of lists and changes: comma, clearable, sparse, older names of headers."""
+"""Test the JSON dialect of lists and changes: comma, clearable, sparse, older header names."""
 
 from __future__ import annotations
 
@@ -6,21 +6,26 @@ import json
 
 import pytest
 from florin.v1 import account_pb2, listing_pb2, payment_pb2
-from florin_gateway.app import Gateway
+from florin_gateway.app import RestGateway
 from florin_gateway.errors import RefusedError
-from florin_gateway.headers import HeaderRules, Incoming
-from florin_gateway.jsoncodec import Codec
+from florin_gateway.headers import HeaderRules, RequestHeaders
+from florin_gateway.jsoncodec import JsonCodec
 from florin_gateway.parameters import QueryFields
-from florin_gateway.profiles import Profile
-from florin_gateway.routes import Binding, RouteError
+from florin_gateway.profiles import JsonProfile
+from florin_gateway.routes import RouteBinding, RouteError
 from florin_gateway.settings import GatewaySettings, HeaderSettings
 from florin_server.web.headers import HEADERS
 from google.protobuf.message_factory import GetMessageClass
 
-from tests.support.proto_lab import Anything, ask, bindings, service
+from tests.support.proto_lab import (
+    PermissiveBackend,
+    compile_bindings,
+    compile_service,
+    read_request,
+)
 
 OPTION = "(gateway_options.v1.field)"
-CODEC = Codec()
+CODEC = JsonCodec()
 SHAPES = """
 message Asked {
   string id = 1;
@@ -42,26 +47,26 @@ message Told {
 """
 
 
-def lab(tmp_path_factory, rule: str) -> Binding:
+def lab(tmp_path_factory, rule: str) -> RouteBinding:
     rpc = f"rpc Do(Asked) returns (Told) {{ option (google.api.http) = {{ {rule} }}; }}"
-    return bindings(tmp_path_factory.mktemp("protos"), rpc, SHAPES)[0]
+    return compile_bindings(tmp_path_factory.mktemp("protos"), rpc, SHAPES)[0]
 
 
 @pytest.fixture(scope="module")
-def listing(tmp_path_factory) -> Binding:
+def listing(tmp_path_factory) -> RouteBinding:
     return lab(tmp_path_factory, 'get: "/v1/{id}"')
 
 
 @pytest.fixture(scope="module")
-def change(tmp_path_factory) -> Binding:
+def change(tmp_path_factory) -> RouteBinding:
     return lab(tmp_path_factory, 'patch: "/v1/{id}" body: "*"')
 
 
-def given(binding: Binding, query: str = "", body: bytes = b""):
-    return ask(binding, query, body, ("x",))
+def given(binding: RouteBinding, query: str = "", body: bytes = b""):
+    return read_request(binding, query, body, ("x",))
 
 
-def refusal(binding: Binding, query: str = "", body: bytes = b"") -> RefusedError:
+def refusal(binding: RouteBinding, query: str = "", body: bytes = b"") -> RefusedError:
     with pytest.raises(RefusedError) as refused:
         given(binding, query, body)
     return refused.value
@@ -108,10 +113,10 @@ def test_every_item_must_be_a_value(listing, query, name):
     assert [issue.field for issue in refused.issues] == [name]
 
 
-def test_lists_of_payments_are_asked_for_with_commas():
+def test_list_query_accepts_comma_separated_values():
     request = listing_pb2.ListPaymentsRequest()
     query = QueryFields(request.DESCRIPTOR, frozenset())
-    query.apply(request, [("status", "succeeded,failed"), ("status", "expired")])
+    query.set_fields(request, [("status", "succeeded,failed"), ("status", "expired")])
     assert list(request.status) == [
         payment_pb2.PAYMENT_STATUS_SUCCEEDED,
         payment_pb2.PAYMENT_STATUS_FAILED,
@@ -126,7 +131,7 @@ def test_lists_of_payments_are_asked_for_with_commas():
     ("body", "present", "text"),
     [(b"{}", False, ""), (b'{"icon":null}', True, ""), (b'{"icon":"a"}', True, "a")],
 )
-def test_null_clears_what_may_be_cleared(change, body, present, text):
+def test_null_clears_a_clearable_field(change, body, present, text):
     request = given(change, "", body)
     assert (request.HasField("icon"), request.icon) == (present, text)
 
@@ -149,10 +154,10 @@ def test_a_query_cannot_clear(change):
 def test_a_logo_is_cleared_by_null():
     kind = account_pb2.UpdateMerchantRequest
     message = kind()
-    assert not CODEC.decoder(kind.DESCRIPTOR, Profile.SPEC)({"iconUrl": None}, message)
+    assert not CODEC.get_decoder(kind.DESCRIPTOR, JsonProfile.SPEC)({"iconUrl": None}, message)
     assert message.HasField("icon_url")
-    # elsewhere null is absent
-    assert not CODEC.decoder(kind.DESCRIPTOR, Profile.SPEC)({"merchantName": None}, message)
+    # in other fields null means absent
+    assert not CODEC.get_decoder(kind.DESCRIPTOR, JsonProfile.SPEC)({"merchantName": None}, message)
     assert not message.HasField("merchant_name")
 
 
@@ -160,12 +165,18 @@ def test_a_logo_is_cleared_by_null():
 
 
 def test_unset_members_are_left_out_below_a_sparse_field(listing):
-    told = GetMessageClass(listing.method.output_type)()
-    for leaf in (told.full, told.bare, told.bares.add(), told.mapped["k"], told.spread):
+    message = GetMessageClass(listing.method.output_type)()
+    for leaf in (
+        message.full,
+        message.bare,
+        message.bares.add(),
+        message.mapped["k"],
+        message.spread,
+    ):
         leaf.next.SetInParent()
     small = {"count": 0, "next": {"count": 0}}
     empty = {"text": None, "colour": None, "count": 0, "next": None}
-    assert json.loads(listing.encode[Profile.SPEC](told)) == {
+    assert json.loads(listing.encoders[JsonProfile.SPEC](message)) == {
         "full": {**empty, "next": empty},
         "bare": small,
         "bares": [small],
@@ -176,18 +187,18 @@ def test_unset_members_are_left_out_below_a_sparse_field(listing):
 
 
 def test_set_members_stay_below_a_sparse_field(listing):
-    told = GetMessageClass(listing.method.output_type)()
-    told.bare.text, told.bare.colour, told.bare.count = "", 2, 3
-    shown = json.loads(listing.encode[Profile.SPEC](told))
+    message = GetMessageClass(listing.method.output_type)()
+    message.bare.text, message.bare.colour, message.bare.count = "", 2, 3
+    shown = json.loads(listing.encoders[JsonProfile.SPEC](message))
     assert shown["bare"] == {"text": "", "colour": "deep_blue", "count": 3}
 
 
-def test_a_row_of_a_list_leaves_out_what_the_detail_shows_as_null():
+def test_list_row_omits_members_that_the_detail_shows_as_null():
     row = listing_pb2.PaymentRow(payment_id="pay_1")
     row.fiat_amount.value = "1"
     row.fiat_amount.display.asset_symbol = "USD"
     row.merchant.id = "mrch_1"
-    shown = json.loads(CODEC.encoder(row.DESCRIPTOR, Profile.SPEC)(row))
+    shown = json.loads(CODEC.get_encoder(row.DESCRIPTOR, JsonProfile.SPEC)(row))
     assert shown["fiatAmount"] == {
         "unit": "",
         "value": "1",
@@ -222,7 +233,7 @@ def test_a_row_of_a_list_leaves_out_what_the_detail_shows_as_null():
 def test_contradictory_options_of_a_field_fail_the_start(tmp_path, field):
     rpc = 'rpc Do(Bad) returns (Bare) { option (google.api.http) = { get: "/x" }; }'
     with pytest.raises(RouteError, match=r"Bad\.a"):
-        bindings(tmp_path, rpc, f"message Bad {{ {field} }}")
+        compile_bindings(tmp_path, rpc, f"message Bad {{ {field} }}")
 
 
 @pytest.mark.parametrize(
@@ -243,9 +254,9 @@ def test_contradictory_options_of_a_field_fail_the_start(tmp_path, field):
     ],
 )
 def test_contradictory_options_of_an_rpc_fail_the_start(tmp_path, options):
-    lab = service(tmp_path, with_options(options))
+    lab = compile_service(tmp_path, with_options(options))
     with pytest.raises(RouteError, match=r"Lab\.Do"):
-        Gateway(Anything(), [lab], GatewaySettings(headers=HEADERS))
+        RestGateway(PermissiveBackend(), [lab], GatewaySettings(headers=HEADERS))
 
 
 def with_options(options: str) -> str:
@@ -255,27 +266,29 @@ def with_options(options: str) -> str:
     )
 
 
-# headers that nobody named, older names of them, and routes that go away
+# undeclared headers, older names of headers, and deprecated routes
 
 
 def test_headers_that_the_service_does_not_name_mean_nothing():
-    rules, incoming = HeaderRules(HeaderSettings()), Incoming()
+    rules, incoming = HeaderRules(HeaderSettings()), RequestHeaders()
     sent = [(b"api-key", b"a"), (b"api-key", b"b"), (b"wcp-version", b"1"), (b"pay-version", b"")]
-    rules.read([*sent, (b"request-id", b"r1")], incoming)
+    rules.parse_headers([*sent, (b"request-id", b"r1")], incoming)
     assert incoming.metadata == [("request-id", "r1")]
-    assert incoming.profile is Profile.SPEC
-    told = rules.answer("r1", [("pay-version", "1")], cors=True) + rules.preflight("r1", 60)
-    assert not any(b"pay" in name or b"pay" in value for name, value in told)
+    assert incoming.profile is JsonProfile.SPEC
+    result = rules.build_response_headers(
+        "r1", [("pay-version", "1")], cors=True
+    ) + rules.build_preflight_headers("r1", 60)
+    assert not any(b"pay" in name or b"pay" in value for name, value in result)
 
 
 ALIASES = {b"x-api-key": b"api-key", b"x-key": b"api-key"}
 
 
-def taken(*headers: tuple[bytes, bytes]) -> Incoming:
-    incoming = Incoming()
+def taken(*headers: tuple[bytes, bytes]) -> RequestHeaders:
+    incoming = RequestHeaders()
     rules = HeaderRules(HEADERS)
-    rules.read(headers, incoming)
-    rules.read_aliases(headers, incoming, ALIASES)
+    rules.parse_headers(headers, incoming)
+    rules.parse_aliases(headers, incoming, ALIASES)
     incoming.check_ascii()
     return incoming
 
@@ -291,8 +304,8 @@ def taken(*headers: tuple[bytes, bytes]) -> Incoming:
     ],
 )
 def test_an_alias_stands_in_for_a_header_that_was_not_sent(headers, key):
-    found = [value for name, value in taken(*headers).metadata if name == "api-key"]
-    assert found == ([] if key is None else [key])
+    results = [value for name, value in taken(*headers).metadata if name == "api-key"]
+    assert results == ([] if key is None else [key])
 
 
 @pytest.mark.parametrize(
@@ -304,14 +317,14 @@ def test_an_alias_stands_in_for_a_header_that_was_not_sent(headers, key):
         ([(b"x-api-key", b"\xff"), (b"api-key", b"a")], "header_not_ascii"),
     ],
 )
-def test_an_alias_is_held_to_what_holds_for_its_header(headers, code):
+def test_header_alias_follows_the_rules_of_its_header(headers, code):
     with pytest.raises(RefusedError) as refused:
         taken(*headers)
     assert (refused.value.status, refused.value.code) == (400, code)
 
 
 def test_a_deprecated_route_says_so(tmp_path):
-    (binding,) = bindings(
+    (binding,) = compile_bindings(
         tmp_path, with_options('deprecated_since: 1771372800 successor: "/v1/merchants/payments"')
     )
     assert binding.headers == [

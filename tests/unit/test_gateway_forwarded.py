@@ -1,12 +1,17 @@
-"""What proxies say is read from its end, and only as far as those who wrote it are trusted."""
+"""Test that proxy headers are read from the end, and only as far as their writers are trusted."""
 
 from __future__ import annotations
 
 from ipaddress import ip_network
 
 import pytest
-from florin_gateway.forwarded import FORWARDED, Proxies, is_near
-from florin_gateway.proxyprotocol import LINE_MAX, MORE_MAX, Preface, read_preface
+from florin_gateway.forwarded import FORWARDED, TrustedProxies, is_private_peer
+from florin_gateway.proxyprotocol import (
+    EXTENSION_BYTES_MAX,
+    LINE_BYTES_MAX,
+    ProxyPreface,
+    parse_preface,
+)
 from florin_server.config import Settings
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +19,7 @@ from pydantic import ValidationError
 
 TRUSTED = (ip_network("10.0.0.0/8"), ip_network("2001:db8:1::/48"))
 PROXY = "ipv4:10.0.0.1:443"
-LIST, ELEMENTS = Proxies(TRUSTED), Proxies(TRUSTED, FORWARDED)
+LIST, ELEMENTS = TrustedProxies(TRUSTED), TrustedProxies(TRUSTED, FORWARDED)
 CLIENT, CLIENT_6 = "ipv4:203.0.113.9:0", "ipv6:[2001:db8:9::1]:0"
 
 
@@ -28,7 +33,7 @@ CLIENT, CLIENT_6 = "ipv4:203.0.113.9:0", "ipv6:[2001:db8:9::1]:0"
         (PROXY, ["2001:db8:9::1"], CLIENT_6),
         (PROXY, ["::ffff:203.0.113.9"], CLIENT),
         (PROXY, ["[::ffff:203.0.113.9]:80"], CLIENT),
-        # a zone is the proxy's own: of the address it says nothing
+        # a zone is local to the proxy and not part of the address
         (PROXY, ["fe80::1%eth0"], "ipv6:[fe80::1]:0"),
         (PROXY, ["[fe80::1%25eth0]:80"], "ipv6:[fe80::1]:0"),
         # two proxies in a row, in one header or in two
@@ -39,14 +44,14 @@ CLIENT, CLIENT_6 = "ipv4:203.0.113.9:0", "ipv6:[2001:db8:9::1]:0"
         ("ipv6:[2001:db8:1::5]:1", ["203.0.113.9"], CLIENT),
         ("ipv6:%5B2001:db8:1::5%5D:1", ["203.0.113.9"], CLIENT),
         ("ipv6:[::ffff:10.0.0.1]:1", ["203.0.113.9"], CLIENT),
-        # what the caller itself sent stands before what the proxy added
+        # the caller's own entries come before the proxy's
         (PROXY, ["198.51.100.1, 203.0.113.9"], CLIENT),
         (PROXY, ["198.51.100.1", "203.0.113.9"], CLIENT),
         (PROXY, ["10.0.0.7, 203.0.113.9"], CLIENT),
         (PROXY, ["10.0.0.7, 10.0.0.8"], "ipv4:10.0.0.7:0"),
         (PROXY, ["10.0.0.9, " * 1600 + "203.0.113.9"], CLIENT),
         (PROXY, ["10.0.0.9, " * 1600 + "10.0.0.2"], "ipv4:10.0.0.9:0"),
-        # an entry that says nothing ends it: the proxy that wrote it is who is known
+        # reading stops at an entry without an address: its proxy is the client
         (PROXY, ["203.0.113.9, unknown"], PROXY),
         (PROXY, ["203.0.113.9, "], PROXY),
         (PROXY, ["203.0.113.9, unknown, 10.0.0.2"], "ipv4:10.0.0.2:0"),
@@ -62,7 +67,7 @@ CLIENT, CLIENT_6 = "ipv4:203.0.113.9:0", "ipv6:[2001:db8:9::1]:0"
         (PROXY, ["for=203.0.113.9"], PROXY),
         (PROXY, ["1" * 16_000], PROXY),
         (PROXY, [], PROXY),
-        # who is not trusted is itself
+        # an untrusted peer is the client
         ("ipv4:203.0.113.1:1", ["198.51.100.1"], "ipv4:203.0.113.1:1"),
         ("ipv4:203.0.113.1:1", ["198.51.100.1, 10.0.0.1"], "ipv4:203.0.113.1:1"),
         ("unix:", ["198.51.100.1"], "unix:"),
@@ -70,7 +75,7 @@ CLIENT, CLIENT_6 = "ipv4:203.0.113.9:0", "ipv6:[2001:db8:9::1]:0"
     ],
 )
 def test_the_client_is_whom_the_first_trusted_proxy_was_called_by(peer, listed, client):
-    assert LIST.client(peer, listed) == client
+    assert LIST.get_client(peer, listed) == client
 
 
 @pytest.mark.parametrize(
@@ -80,7 +85,7 @@ def test_the_client_is_whom_the_first_trusted_proxy_was_called_by(peer, listed, 
         (["For=203.0.113.9;proto=https;by=10.0.0.1"], CLIENT),
         (['proto=https ; for="203.0.113.9:5123"'], CLIENT),
         (['for="[2001:db8:9::1]:5123"'], CLIENT_6),
-        # not as RFC 7239 wants it, but there are proxies that write it
+        # RFC 7239 forbids this form, but some proxies write it
         (["for=203.0.113.9:5123"], CLIENT),
         (["for=[2001:db8:9::1]"], CLIENT_6),
         (['for="[::ffff:203.0.113.9]"'], CLIENT),
@@ -88,13 +93,13 @@ def test_the_client_is_whom_the_first_trusted_proxy_was_called_by(peer, listed, 
         (["for=203.0.113.9, for=10.0.0.2"], CLIENT),
         (["for=203.0.113.9", 'by="10.0.0.1, 10.0.0.9";for=10.0.0.2'], CLIENT),
         (["for=198.51.100.1, for=203.0.113.9"], CLIENT),
-        # an element that tells no address ends it
+        # reading stops at an element without an address
         (["for=203.0.113.9, for=unknown"], PROXY),
         (["for=203.0.113.9, for=_hidden"], PROXY),
         (["for=203.0.113.9, by=10.0.0.1"], PROXY),
         (["for=203.0.113.9,"], PROXY),
         ([""], PROXY),
-        # somebody tries to hide what the proxy adds behind its own words
+        # an attacker tries to hide the proxy's entry in an unclosed quote
         (['for=198.51.100.1;x="', 'for="203.0.113.9"'], PROXY),
         (['for=198.51.100.1;x="', "for=203.0.113.9"], PROXY),
         (['for=198.51.100.1;x="\\', "for=203.0.113.9"], PROXY),
@@ -113,23 +118,23 @@ def test_the_client_is_whom_the_first_trusted_proxy_was_called_by(peer, listed, 
     ],
 )
 def test_forwarded_is_read_whole_or_not_at_all(listed, client):
-    assert ELEMENTS.client(PROXY, listed) == client
-    assert ELEMENTS.client("ipv4:203.0.113.1:1", listed) == "ipv4:203.0.113.1:1"
+    assert ELEMENTS.get_client(PROXY, listed) == client
+    assert ELEMENTS.get_client("ipv4:203.0.113.1:1", listed) == "ipv4:203.0.113.1:1"
 
 
 @given(st.text(alphabet='for=by;,:"\\[]% 0123456789abcdef._\t', max_size=200))
-def test_nothing_before_what_the_proxy_wrote_changes_who_called(text):
-    assert LIST.client(PROXY, [text, "203.0.113.9"]) == CLIENT
-    assert ELEMENTS.client(PROXY, [text, "for=203.0.113.9"]) in {CLIENT, PROXY}
-    assert ELEMENTS.client(PROXY, [text, 'for="203.0.113.9:80";by="[2001:db8:1::1]"']) in {
+def test_forwarded_entries_before_the_trusted_proxy_are_ignored(text):
+    assert LIST.get_client(PROXY, [text, "203.0.113.9"]) == CLIENT
+    assert ELEMENTS.get_client(PROXY, [text, "for=203.0.113.9"]) in {CLIENT, PROXY}
+    assert ELEMENTS.get_client(PROXY, [text, 'for="203.0.113.9:80";by="[2001:db8:1::1]"']) in {
         CLIENT,
         PROXY,
     }
 
 
-def test_nobody_is_trusted_by_default():
-    assert Proxies().client("ipv4:127.0.0.1:1", ["203.0.113.9"]) == "ipv4:127.0.0.1:1"
-    assert not Proxies().trusts("ipv4:127.0.0.1:1")
+def test_no_proxy_is_trusted_by_default():
+    assert TrustedProxies().get_client("ipv4:127.0.0.1:1", ["203.0.113.9"]) == "ipv4:127.0.0.1:1"
+    assert not TrustedProxies().is_trusted("ipv4:127.0.0.1:1")
 
 
 @pytest.mark.parametrize(
@@ -143,16 +148,16 @@ def test_nobody_is_trusted_by_default():
     ],
 )
 def test_where_a_proxy_may_be(peer, near):
-    assert is_near(peer) is near
+    assert is_private_peer(peer) is near
 
 
 @pytest.mark.parametrize("network", ["0.0.0.0/0", "::/0", "::ffff:0:0/96"])
 def test_everybody_cannot_be_trusted(tmp_path, network):
-    with pytest.raises(ValidationError, match="everybody would be believed"):
+    with pytest.raises(ValidationError, match="Florin would trust every caller"):
         Settings(home=tmp_path, trusted_proxies=(network,))
 
 
-def test_a_mapped_network_is_the_one_that_it_stands_for(tmp_path):
+def test_mapped_ipv6_network_is_read_as_ipv4(tmp_path):
     chosen = Settings(home=tmp_path, trusted_proxies=("::ffff:10.0.0.0/104",))
     assert chosen.trusted_proxies == (ip_network("10.0.0.0/8"),)
 
@@ -179,16 +184,16 @@ def binary(command: int, family: int, more: bytes) -> bytes:
         (binary(0x21, 0x11, FOUR), ("203.0.113.9", 5123)),
         (binary(0x21, 0x11, FOUR + b"\x03\x00\x04abcd"), ("203.0.113.9", 5123)),
         (binary(0x21, 0x21, SIX), ("2001:db8:9::1", 5123)),
-        # the proxy asks how we are, or has a caller that it cannot name
+        # the proxy's health check, or a caller that it cannot name
         (binary(0x20, 0x00, b""), None),
         (binary(0x20, 0x11, FOUR), None),
         (binary(0x21, 0x31, b"\0" * 216), None),
     ],
 )
-def test_a_connection_tells_who_called_its_proxy(said, client):
-    assert read_preface(said + b"GET / HTTP/1.1\r\n") == Preface(len(said), client)
+def test_proxy_protocol_preface_names_the_client(said, client):
+    assert parse_preface(said + b"GET / HTTP/1.1\r\n") == ProxyPreface(len(said), client)
     for size in range(len(said)):
-        assert read_preface(said[:size]) is None
+        assert parse_preface(said[:size]) is None
 
 
 @pytest.mark.parametrize(
@@ -206,26 +211,26 @@ def test_a_connection_tells_who_called_its_proxy(said, client):
         b"PROXY TCP4 \xff 10.0.0.1 1 443\r\n",
         b"PROXY UDP4 203.0.113.9 10.0.0.1 5123 443\r\n",
         b"PROXY \r\n",
-        b"PROXY " + b"A" * LINE_MAX,
+        b"PROXY " + b"A" * LINE_BYTES_MAX,
         binary(0x11, 0x11, FOUR),
         binary(0x22, 0x11, FOUR),
         binary(0x21, 0x11, FOUR[:-1]),
         binary(0x21, 0x21, FOUR),
-        SIGNED + b"\x21\x11" + (MORE_MAX + 1).to_bytes(2),
+        SIGNED + b"\x21\x11" + (EXTENSION_BYTES_MAX + 1).to_bytes(2),
     ],
 )
 def test_another_beginning_is_refused(said):
     with pytest.raises(ValueError, match=r"PROXY header|does not appear to be|codec"):
-        read_preface(said)
+        parse_preface(said)
 
 
 @given(st.binary(max_size=300))
 def test_bytes_that_mean_nothing_are_refused_or_waited_for(data):
     for begun in (data, b"PROXY " + data, SIGNED + data):
         try:
-            found = read_preface(begun)
+            preface = parse_preface(begun)
         except ValueError:
             continue
-        assert found is None or found.size <= len(begun)
-        if found is None:
-            assert len(begun) < 16 + MORE_MAX
+        assert preface is None or preface.size <= len(begun)
+        if preface is None:
+            assert len(begun) < 16 + EXTENSION_BYTES_MAX

@@ -1,25 +1,31 @@
-"""Path templates and the router, as a table of what the rules of google.api.http make of paths."""
+"""Test path templates and the router with a table of paths for google.api.http rules."""
 
 from __future__ import annotations
 
 import pytest
-from florin_gateway.httprule import PathError, Router, TemplateError, Wildcard, parse_template
+from florin_gateway.httprule import (
+    PathError,
+    PathRouter,
+    PathWildcard,
+    TemplateError,
+    parse_template,
+)
 
 
-def router(*templates: str) -> Router[str]:
-    made: Router[str] = Router()
+def router(*templates: str) -> PathRouter[str]:
+    created_router: PathRouter[str] = PathRouter()
     for template in templates:
-        made.add("GET", parse_template(template), template)
-    return made
+        created_router.add("GET", parse_template(template), template)
+    return created_router
 
 
 def test_a_template_is_read_into_its_parts():
     template = parse_template("/v1/{a.b=x/*/**}:go")
-    assert template.segments == ("v1", "x", Wildcard.ONE, Wildcard.REST)
+    assert template.segments == ("v1", "x", PathWildcard.ONE, PathWildcard.REST)
     assert template.verb == "go"
     variable = template.variables[0]
     assert variable.field_path == ("a", "b")
-    assert (variable.start, variable.end, variable.several) == (1, None, True)
+    assert (variable.start, variable.end, variable.is_multi_segment) == (1, None, True)
 
 
 @pytest.mark.parametrize(
@@ -144,8 +150,8 @@ def test_a_template_against_the_rules_is_refused(template):
     ],
 )
 def test_a_path_matches_or_does_not(template, path, values):
-    found = router(template).find("GET", path)
-    assert (found and found[1]) == values
+    result = router(template).find_route("GET", path)
+    assert (result and result[1]) == values
 
 
 @pytest.mark.parametrize(
@@ -153,7 +159,7 @@ def test_a_path_matches_or_does_not(template, path, values):
 )
 def test_a_path_that_cannot_be_decoded_is_an_error(path):
     with pytest.raises(PathError):
-        router("/v1/{a=**}", "/{b}").find("GET", path)
+        router("/v1/{a=**}", "/{b}").find_route("GET", path)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +171,7 @@ def test_a_path_that_cannot_be_decoded_is_an_error(path):
         (["/v1/**", "/v1/{a}"], "/v1/x", "/v1/{a}"),
         (["/v1/**", "/v1/{a}"], "/v1/x/y", "/v1/**"),
         (["/v1/**", "/v1/{a}"], "/v1", "/v1/**"),
-        # a literal that leads nowhere does not hide the variable beside it
+        # a literal without a route does not hide the variable next to it
         (["/v1/x/y", "/v1/{a}/z"], "/v1/x/z", "/v1/{a}/z"),
         (["/v1/x/y", "/v1/{a=**}"], "/v1/x/z", "/v1/{a=**}"),
         (["/v1/m/{id}/payments", "/v1/m/payments"], "/v1/m/payments", "/v1/m/payments"),
@@ -175,9 +181,9 @@ def test_a_path_that_cannot_be_decoded_is_an_error(path):
     ],
 )
 def test_the_most_literal_route_wins(templates, path, winner):
-    found = router(*templates).find("GET", path)
-    assert found is not None
-    assert found[0] == winner
+    result = router(*templates).find_route("GET", path)
+    assert result is not None
+    assert result[0] == winner
 
 
 @pytest.mark.parametrize(
@@ -196,51 +202,51 @@ def test_two_routes_of_equal_shape_are_refused(one, other):
         router(one, other)
 
 
-def test_the_methods_of_a_path_are_known():
-    made: Router[int] = Router()
+def test_methods_of_a_path_are_listed():
+    created_router: PathRouter[int] = PathRouter()
     for number, method in enumerate(("POST", "GET", "DELETE")):
-        made.add(method, parse_template("/v1/{a}"), number)
-    made.add("PUT", parse_template("/v1/{a}/x"), 3)
-    assert made.methods("/v1/y") == ["DELETE", "GET", "POST"]
-    assert made.find("PUT", "/v1/y") is None
-    assert made.find("PATCH", "/v1/y") is None
-    assert made.methods("/v2") == []
+        created_router.add(method, parse_template("/v1/{a}"), number)
+    created_router.add("PUT", parse_template("/v1/{a}/x"), 3)
+    assert created_router.list_methods("/v1/y") == ["DELETE", "GET", "POST"]
+    assert created_router.find_route("PUT", "/v1/y") is None
+    assert created_router.find_route("PATCH", "/v1/y") is None
+    assert created_router.list_methods("/v2") == []
 
 
 def test_a_method_that_the_most_literal_route_has_not_leads_nowhere():
-    made: Router[str] = Router()
-    made.add("DELETE", parse_template("/m/{id}"), "delete")
-    made.add("PATCH", parse_template("/m/{id}"), "patch")
-    made.add("PUT", parse_template("/m/{id=**}"), "put")
-    made.add("GET", parse_template("/m/payments"), "list")
-    assert made.find("DELETE", "/m/mrch_1") == ("delete", ("mrch_1",))
+    created_router: PathRouter[str] = PathRouter()
+    created_router.add("DELETE", parse_template("/m/{id}"), "delete")
+    created_router.add("PATCH", parse_template("/m/{id}"), "patch")
+    created_router.add("PUT", parse_template("/m/{id=**}"), "put")
+    created_router.add("GET", parse_template("/m/payments"), "list")
+    assert created_router.find_route("DELETE", "/m/mrch_1") == ("delete", ("mrch_1",))
     for method in ("DELETE", "PATCH", "PUT"):
-        assert made.find(method, "/m/payments") is None
-        assert made.find(method, "/m/%70ayments") is None
-    assert made.methods("/m/payments") == ["GET"]
-    assert made.methods("/m/x") == ["DELETE", "PATCH"]
-    assert made.methods("/m/x/y") == ["PUT"]
+        assert created_router.find_route(method, "/m/payments") is None
+        assert created_router.find_route(method, "/m/%70ayments") is None
+    assert created_router.list_methods("/m/payments") == ["GET"]
+    assert created_router.list_methods("/m/x") == ["DELETE", "PATCH"]
+    assert created_router.list_methods("/m/x/y") == ["PUT"]
 
 
 def test_a_reserved_beginning_is_never_a_variable():
-    made: Router[str] = Router()
-    made.add("GET", parse_template("/{link}"), "page")
-    made.add("GET", parse_template("/{link=**}"), "any")
-    made.reserve("v1")
-    made.reserve("docs")
-    made.add("GET", parse_template("/v1/x"), "x")
-    made.add("PUT", parse_template("/{link}"), "put")
-    assert made.find("GET", "/pay_1") == ("page", ("pay_1",))
-    assert made.find("GET", "/v1/x") == ("x", ())
+    created_router: PathRouter[str] = PathRouter()
+    created_router.add("GET", parse_template("/{link}"), "page")
+    created_router.add("GET", parse_template("/{link=**}"), "any")
+    created_router.reserve("v1")
+    created_router.reserve("docs")
+    created_router.add("GET", parse_template("/v1/x"), "x")
+    created_router.add("PUT", parse_template("/{link}"), "put")
+    assert created_router.find_route("GET", "/pay_1") == ("page", ("pay_1",))
+    assert created_router.find_route("GET", "/v1/x") == ("x", ())
     for path in ("/v1", "/v1/", "/v1/y", "/docs", "/docs/a/b", "/%76%31", "/v1/x/y"):
-        assert made.methods(path) == [], path
-    assert made.find("GET", "/v10") == ("page", ("v10",))
-    assert made.methods("/v2") == ["GET", "PUT"]
+        assert created_router.list_methods(path) == [], path
+    assert created_router.find_route("GET", "/v10") == ("page", ("v10",))
+    assert created_router.list_methods("/v2") == ["GET", "PUT"]
 
 
 def test_a_verb_counts_for_its_method_only():
-    made: Router[str] = Router()
-    made.add("GET", parse_template("/v1/{a}"), "get")
-    made.add("POST", parse_template("/v1/{a}:go"), "go")
-    assert made.find("GET", "/v1/x:go") == ("get", ("x:go",))
-    assert made.find("POST", "/v1/x:go") == ("go", ("x",))
+    created_router: PathRouter[str] = PathRouter()
+    created_router.add("GET", parse_template("/v1/{a}"), "get")
+    created_router.add("POST", parse_template("/v1/{a}:go"), "go")
+    assert created_router.find_route("GET", "/v1/x:go") == ("get", ("x:go",))
+    assert created_router.find_route("POST", "/v1/x:go") == ("go", ("x",))

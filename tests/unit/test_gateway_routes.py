@@ -1,4 +1,4 @@
-"""Routes from descriptors: what fails the start, and how path, query and body become a request."""
+"""Test routes from descriptors: startup errors, and requests built from path, query and body."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 
 import pytest
 from florin_gateway.errors import RefusedError
-from florin_gateway.httprule import Router
-from florin_gateway.jsoncodec import Codec
-from florin_gateway.profiles import Profile
-from florin_gateway.routes import Binding, RouteError, add_routes
+from florin_gateway.httprule import PathRouter
+from florin_gateway.jsoncodec import JsonCodec
+from florin_gateway.profiles import JsonProfile
+from florin_gateway.routes import RouteBinding, RouteError, add_routes
 from google.protobuf.message_factory import GetMessageClass
 
-from tests.support.proto_lab import ask, bindings, one
+from tests.support.proto_lab import compile_binding, compile_bindings, read_request
 
 
 @pytest.mark.parametrize(
@@ -40,19 +40,19 @@ from tests.support.proto_lab import ask, bindings, one
         "",
     ],
 )
-def test_a_rule_that_cannot_be_kept_fails_the_start(tmp_path, rule):
+def test_invalid_http_rule_fails_the_start(tmp_path, rule):
     with pytest.raises(RouteError, match="Lab.Do"):
-        one(tmp_path, rule)
+        compile_binding(tmp_path, rule)
 
 
-def test_two_rpcs_of_one_shape_fail_the_start(tmp_path):
+def test_two_rpcs_with_the_same_path_shape_fail_the_start(tmp_path):
     rpcs = "".join(
         f"rpc {name}(Request) returns (Status) "
         f'{{ option (google.api.http) = {{ get: "/v1/{{{field}}}" }}; }}'
         for name, field in (("One", "id"), ("Two", "left"))
     )
     with pytest.raises(RouteError, match="same shape"):
-        add_routes(Router(), bindings(tmp_path, rpcs))
+        add_routes(PathRouter(), compile_bindings(tmp_path, rpcs))
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_two_rpcs_of_one_shape_fail_the_start(tmp_path):
 )
 def test_a_stream_in_the_wrong_place_fails_the_start(tmp_path, rpc):
     with pytest.raises(RouteError, match="Lab.Do"):
-        bindings(tmp_path, rpc)
+        compile_bindings(tmp_path, rpc)
 
 
 @pytest.mark.parametrize(
@@ -106,11 +106,11 @@ def test_a_stream_in_the_wrong_place_fails_the_start(tmp_path, rpc):
 def test_options_that_contradict_their_message_fail_the_start(tmp_path, message):
     rpc = 'rpc Do(Bad) returns (Bare) { option (google.api.http) = { get: "/x" }; }'
     with pytest.raises(RouteError, match="Lab.Do"):
-        bindings(tmp_path, rpc, message)
+        compile_bindings(tmp_path, rpc, message)
 
 
 def test_rpcs_without_a_rule_have_no_route(tmp_path):
-    assert not bindings(tmp_path, "rpc Do(Request) returns (Status);")
+    assert not compile_bindings(tmp_path, "rpc Do(Request) returns (Status);")
 
 
 def test_every_method_and_binding_is_a_route(tmp_path):
@@ -119,13 +119,13 @@ def test_every_method_and_binding_is_a_route(tmp_path):
         ' additional_bindings { custom { kind: "HEAD" path: "/a" } }'
     )
     rpc = f"rpc Do(Request) returns (Status) {{ option (google.api.http) = {{ {rule} }}; }}"
-    made = bindings(tmp_path, rpc)
-    assert [binding.http_method for binding in made] == ["PUT", "DELETE", "PATCH", "HEAD"]
+    bindings = compile_bindings(tmp_path, rpc)
+    assert [binding.http_method for binding in bindings] == ["PUT", "DELETE", "PATCH", "HEAD"]
 
 
 @pytest.fixture(scope="module")
-def get(tmp_path_factory) -> Binding:
-    return one(tmp_path_factory.mktemp("protos"), 'get: "/v1/{id}/{inner.number}"')
+def get(tmp_path_factory) -> RouteBinding:
+    return compile_binding(tmp_path_factory.mktemp("protos"), 'get: "/v1/{id}/{inner.number}"')
 
 
 @pytest.mark.parametrize(
@@ -154,22 +154,24 @@ def get(tmp_path_factory) -> Binding:
     ],
 )
 def test_a_query_parameter_sets_its_field(get, query, field, value):
-    found = getattr(ask(get, query), field)
-    assert (list(found) if field == "list" else found) == value
+    result = getattr(read_request(get, query), field)
+    assert (list(result) if field == "list" else result) == value
 
 
 def test_a_query_parameter_reaches_below_messages(get):
-    request = ask(get, "inner.text=a&inner.again.many=1&inner.again.many=2&inner%2Eagain.text=b")
+    request = read_request(
+        get, "inner.text=a&inner.again.many=1&inner.again.many=2&inner%2Eagain.text=b"
+    )
     assert request.inner.text == "a"
     assert list(request.inner.again.many) == ["1", "2"]
     assert request.inner.again.text == "b"
     assert request.inner.number == 7
 
 
-def test_known_types_are_read_from_their_texts(get):
-    request = ask(get, "at=2026-02-18T01:00:00%2B01:00")
+def test_protobuf_wrapper_and_time_types_are_read_from_text(get):
+    request = read_request(get, "at=2026-02-18T01:00:00%2B01:00")
     assert request.at.seconds == 1771372800
-    request = ask(get, "at=2026-02-18T01:00:00+01:00&wrapped=w&mask=a,b.c&span=1.5s")
+    request = read_request(get, "at=2026-02-18T01:00:00+01:00&wrapped=w&mask=a,b.c&span=1.5s")
     assert request.at.seconds == 1771372800
     assert request.wrapped.value == "w"
     assert list(request.mask.paths) == ["a", "b.c"]
@@ -180,7 +182,7 @@ def test_known_types_are_read_from_their_texts(get):
     "query", ["id=y", "inner.number=9", "secret=s", "nope=1", "small.x=1", "Left=a"]
 )
 def test_bound_hidden_and_unknown_parameters_are_ignored(get, query):
-    assert ask(get, query) == ask(get)
+    assert read_request(get, query) == read_request(get)
 
 
 @pytest.mark.parametrize(
@@ -228,24 +230,24 @@ def test_bound_hidden_and_unknown_parameters_are_ignored(get, query):
 )
 def test_a_parameter_that_cannot_be_read_is_invalid_params(get, query):
     with pytest.raises(RefusedError) as refused:
-        ask(get, query)
+        read_request(get, query)
     assert (refused.value.status, refused.value.code) == (400, "invalid_params")
 
 
 @pytest.mark.parametrize("number", ["x", "", "1.0", str(2**63)])
 def test_a_path_value_that_cannot_be_read_is_invalid_params(get, number):
     with pytest.raises(RefusedError) as refused:
-        ask(get, path=("x", number))
+        read_request(get, path=("x", number))
     assert refused.value.code == "invalid_params"
 
 
-def test_a_body_of_one_field_leaves_the_rest_to_the_query(tmp_path):
-    binding = one(tmp_path, 'post: "/v1/{id}" body: "inner"')
-    request = ask(binding, "small=1&inner.text=q", b'{"text":"b"}', ("x",))
+def test_body_of_a_single_field_leaves_the_rest_to_the_query(tmp_path):
+    binding = compile_binding(tmp_path, 'post: "/v1/{id}" body: "inner"')
+    request = read_request(binding, "small=1&inner.text=q", b'{"text":"b"}', ("x",))
     assert (request.small, request.inner.text, request.id) == (1, "b", "x")
-    assert ask(binding, "", b"", ("x",)).inner.text == ""
+    assert read_request(binding, "", b"", ("x",)).inner.text == ""
     with pytest.raises(RefusedError) as refused:
-        ask(binding, "", b'{"again":{"text":1}}', ("x",))
+        read_request(binding, "", b'{"again":{"text":1}}', ("x",))
     assert refused.value.issues[0].field == "again.text"
 
 
@@ -259,21 +261,21 @@ def test_a_body_of_one_field_leaves_the_rest_to_the_query(tmp_path):
     ],
 )
 def test_a_body_may_be_a_list_or_a_value(tmp_path, field, body, value):
-    binding = one(tmp_path, f'post: "/v1/{{id}}" body: "{field}"')
-    found = getattr(ask(binding, "", body, ("x",)), field)
-    assert (list(found) if field == "list" else found) == value
+    binding = compile_binding(tmp_path, f'post: "/v1/{{id}}" body: "{field}"')
+    result = getattr(read_request(binding, "", body, ("x",)), field)
+    assert (list(result) if field == "list" else result) == value
     with pytest.raises(RefusedError, match="Validation error: the body must be"):
-        ask(binding, "", b"{}", ("x",))
+        read_request(binding, "", b"{}", ("x",))
 
 
 def test_with_a_whole_body_the_query_sets_marked_fields_only(tmp_path):
-    binding = one(tmp_path, 'post: "/v1/{id}" body: "*"')
-    request = ask(binding, "extra=q&small=5", b'{"extra":"b","small":4,"id":"y"}', ("x",))
+    binding = compile_binding(tmp_path, 'post: "/v1/{id}" body: "*"')
+    request = read_request(binding, "extra=q&small=5", b'{"extra":"b","small":4,"id":"y"}', ("x",))
     assert (request.extra, request.small, request.id) == ("q", 4, "x")
 
 
 def test_maps_bytes_and_floats_are_read_from_a_body(tmp_path):
-    binding = one(tmp_path, 'post: "/v1/{id}" body: "*"')
+    binding = compile_binding(tmp_path, 'post: "/v1/{id}" body: "*"')
     body = {
         "numbers": {"a": 1},
         "innerMap": {"-5": {"text": "t"}},
@@ -286,14 +288,14 @@ def test_maps_bytes_and_floats_are_read_from_a_body(tmp_path):
         "span": "1s",
         "secret": "s",
     }
-    request = ask(binding, "", json.dumps(body).encode(), ("x",))
+    request = read_request(binding, "", json.dumps(body).encode(), ("x",))
     assert dict(request.numbers) == {"a": 1}
     assert request.inner_map[-5].text == "t"
     assert dict(request.flags) == {True: "x"}
     assert (request.blob, request.ratio, request.narrow) == (b"\xff\xef", 1.0, 1.5)
     assert (request.wrapped.value, list(request.mask.paths)) == ("w", ["a", "b"])
     assert request.secret == ""
-    echo = Codec().encoder(request.DESCRIPTOR, Profile.SPEC)(request)
+    echo = JsonCodec().get_encoder(request.DESCRIPTOR, JsonProfile.SPEC)(request)
     assert json.loads(echo) == json.loads(echo) | {
         **{name: value for name, value in body.items() if name != "secret"},
         "blob": "/+8=",
@@ -320,14 +322,14 @@ def test_maps_bytes_and_floats_are_read_from_a_body(tmp_path):
     ],
 )
 def test_faults_deep_in_a_body_are_named(tmp_path, body, path):
-    binding = one(tmp_path, 'post: "/v1/{id}" body: "*"')
+    binding = compile_binding(tmp_path, 'post: "/v1/{id}" body: "*"')
     with pytest.raises(RefusedError) as refused:
-        ask(binding, "", json.dumps(body).encode(), ("x",))
+        read_request(binding, "", json.dumps(body).encode(), ("x",))
     assert refused.value.code == "params_validation"
     assert [issue.field for issue in refused.value.issues] == [path]
 
 
-def test_an_answer_may_be_one_of_its_fields(tmp_path):
-    binding = one(tmp_path, 'get: "/v1/{id}" response_body: "lines"')
+def test_response_body_may_be_a_single_field(tmp_path):
+    binding = compile_binding(tmp_path, 'get: "/v1/{id}" response_body: "lines"')
     answer = GetMessageClass(binding.method.output_type)(lines=["a", "b"])
-    assert binding.encode[Profile.SPEC](answer) == b'["a","b"]'
+    assert binding.encoders[JsonProfile.SPEC](answer) == b'["a","b"]'

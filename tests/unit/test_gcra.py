@@ -1,4 +1,4 @@
-"""The rate algorithm admits exactly what a bucket of tokens holds, whatever the arrivals are."""
+"""Test that GCRA admits exactly what a token bucket admits, for any arrivals."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from fractions import Fraction
 from itertools import accumulate
 
 import pytest
-from florin_server.domain.addresses import network_of
-from florin_server.domain.gcra import COMMON, Bucket
+from florin_server.domain.addresses import get_peer_network
+from florin_server.domain.gcra import SHARED_BUDGET, GcraLimiter
 from hypothesis import given
 from hypothesis import strategies as st
 
 MINUTE_US = 60_000_000
 RATES = st.one_of(st.integers(1, 50), st.sampled_from([7, 20, 1_200, 12_000, 59_999_999]))
 BURSTS = st.integers(1, 12)
-# many at once, some a moment later, some after long
+# many at once, some a moment later, some much later
 GAPS = st.lists(
     st.one_of(st.just(0), st.integers(0, 3), st.integers(0, 10_000_000)), min_size=1, max_size=60
 )
 
 
 class Tokens:
-    """What the algorithm stands for, in fractions."""
+    """A token bucket in fractions, the model of the algorithm."""
 
     def __init__(self, per_minute: int, burst: int, now: int) -> None:
         self.rate, self.burst = Fraction(per_minute, MINUTE_US), burst
@@ -39,17 +39,17 @@ class Tokens:
 
 @given(RATES, BURSTS, GAPS)
 def test_a_call_is_admitted_if_and_only_if_there_is_a_token(per_minute, burst, gaps):
-    bucket, start = Bucket(per_minute, burst, 10), 1_800_000_000_000_000
+    bucket, start = GcraLimiter(per_minute, burst, 10), 1_800_000_000_000_000
     tokens = Tokens(per_minute, burst, start)
     for now in accumulate(gaps, initial=start):
         expected = tokens.take(now)
         verdict = bucket.take("one", now)
-        assert (verdict.admitted, verdict.left) == (expected, int(tokens.tokens))
+        assert (verdict.admitted, verdict.remaining) == (expected, int(tokens.tokens))
 
 
 @given(RATES, BURSTS, GAPS)
 def test_no_window_holds_more_than_the_burst_and_the_rate(per_minute, burst, gaps):
-    bucket = Bucket(per_minute, burst, 10)
+    bucket = GcraLimiter(per_minute, burst, 10)
     admitted = [now for now in accumulate(gaps) if bucket.take("one", now).admitted]
     for first, start in enumerate(admitted):
         for last in range(first, len(admitted)):
@@ -58,8 +58,8 @@ def test_no_window_holds_more_than_the_burst_and_the_rate(per_minute, burst, gap
 
 
 @given(RATES, BURSTS, GAPS)
-def test_who_waits_as_long_as_told_is_admitted_and_nobody_earlier(per_minute, burst, gaps):
-    bucket = Bucket(per_minute, burst, 10)
+def test_caller_is_admitted_exactly_after_the_reported_wait(per_minute, burst, gaps):
+    bucket = GcraLimiter(per_minute, burst, 10)
     now = 0
     for now in accumulate(gaps):
         bucket.take("one", now)
@@ -76,10 +76,10 @@ def test_who_waits_as_long_as_told_is_admitted_and_nobody_earlier(per_minute, bu
         st.tuples(st.sampled_from(["keep", "fail", "hold"]), st.integers(0, 3_000_000)), max_size=60
     ),
 )
-def test_what_was_given_back_is_not_counted_and_what_is_kept_never_passes_the_limit(
+def test_returned_calls_are_not_counted_and_retained_calls_stay_in_the_limit(
     per_minute, burst, calls
 ):
-    bucket, now, held, kept = Bucket(per_minute, burst, 10), 0, 0, 0
+    bucket, now, held, stored = GcraLimiter(per_minute, burst, 10), 0, 0, 0
     for fate, gap in calls:
         now += gap
         if not bucket.take("one", now).admitted:
@@ -87,29 +87,29 @@ def test_what_was_given_back_is_not_counted_and_what_is_kept_never_passes_the_li
         if fate == "hold":
             held += 1
         elif fate == "fail":
-            bucket.give_back("one")
+            bucket.release("one")
         else:
-            kept += 1
-        assert kept + held <= burst + now * per_minute // MINUTE_US
+            stored += 1
+        assert stored + held <= burst + now * per_minute // MINUTE_US
     for _ in range(held):
-        bucket.give_back("one")
-    # nobody has more than a whole budget, however much came back
+        bucket.release("one")
+    # no key has more than one full budget, however much was given back
     later = sum(bucket.take("one", now).admitted for _ in range(3 * burst))
     assert later <= burst
-    assert kept + later <= burst + now * per_minute // MINUTE_US
+    assert stored + later <= burst + now * per_minute // MINUTE_US
 
 
-def test_a_budget_that_all_share_is_not_given_back():
-    bucket = Bucket(60, 1, 1)
+def test_shared_budget_is_not_returned():
+    bucket = GcraLimiter(60, 1, 1)
     assert bucket.take("own", 0).admitted
     assert bucket.take("shares", 0).admitted
-    bucket.give_back("shares")
+    bucket.release("shares")
     assert not bucket.take("shares", 0).admitted
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 4_000_000)), max_size=80))
 def test_keys_have_budgets_of_their_own_and_forgetting_changes_none(calls):
-    bucket, models, now = Bucket(60, 3, 4), {}, 0
+    bucket, models, now = GcraLimiter(60, 3, 4), {}, 0
     for key, gap in calls:
         now += gap
         model = models.setdefault(key, Tokens(60, 3, now))
@@ -117,7 +117,7 @@ def test_keys_have_budgets_of_their_own_and_forgetting_changes_none(calls):
 
 
 def test_keys_whose_budget_is_whole_are_forgotten():
-    bucket = Bucket(60, 1, 1_000)
+    bucket = GcraLimiter(60, 1, 1_000)
     for number in range(1_000):
         bucket.take(str(number), 0)
     assert len(bucket) == 1_000
@@ -126,15 +126,15 @@ def test_keys_whose_budget_is_whole_are_forgotten():
     assert len(bucket) == 600
 
 
-def test_memory_is_bounded_whoever_calls():
-    bucket = Bucket(60, 1, 100)
+def test_memory_is_bounded_for_any_number_of_keys():
+    bucket = GcraLimiter(60, 1, 100)
     admitted = sum(bucket.take(str(number), 0).admitted for number in range(10_000))
-    # the hundred that have a budget of their own, and the one that all others share
+    # 100 keys with a separate budget, and one budget that all others share
     assert (len(bucket), admitted) == (100, 101)
 
 
 def test_no_number_of_other_keys_gives_a_budget_back():
-    bucket = Bucket(60, 2, 100)
+    bucket = GcraLimiter(60, 2, 100)
     while bucket.take("one", 0).admitted:
         pass
     for number in range(10_000):
@@ -143,7 +143,7 @@ def test_no_number_of_other_keys_gives_a_budget_back():
 
 
 def test_a_key_that_is_used_up_does_not_keep_stale_ones():
-    bucket = Bucket(60, 20, 100)
+    bucket = GcraLimiter(60, 20, 100)
     while bucket.take("one", 0).admitted:
         pass
     for second in range(1, 200, 2):
@@ -151,25 +151,25 @@ def test_a_key_that_is_used_up_does_not_keep_stale_ones():
     assert len(bucket) < 10
 
 
-def test_new_keys_have_budgets_of_their_own_again_when_others_are_whole():
-    bucket = Bucket(60, 2, 100)
+def test_new_keys_get_own_budgets_again_once_old_budgets_are_full():
+    bucket = GcraLimiter(60, 2, 100)
     for number in range(1000):
         bucket.take(str(number), 0)
     assert not bucket.take("late", 0).admitted
-    # whoever had one keeps it
+    # a key with a budget keeps it
     assert bucket.take("7", 0).admitted
-    assert [bucket.take(f"later {n}", 2_000_000).left for n in range(100)] == [1] * 100
+    assert [bucket.take(f"later {n}", 2_000_000).remaining for n in range(100)] == [1] * 100
 
 
-def test_a_clock_that_is_set_back_costs_one_budget_at_most():
-    bucket = Bucket(60, 5, 10)
+def test_clock_set_back_costs_at_most_a_single_budget():
+    bucket = GcraLimiter(60, 5, 10)
     bucket.take("one", 3_600_000_000)
     assert not bucket.take("one", 0).admitted
     assert bucket.take("one", 1_000_000).admitted
 
 
-async def test_eight_callers_at_once_get_the_bound_and_not_one_more():
-    bucket, admitted = Bucket(60, 22, 10), []
+async def test_eight_concurrent_callers_get_exactly_the_limit():
+    bucket, admitted = GcraLimiter(60, 22, 10), []
 
     async def caller(name: int) -> None:
         for _ in range(200):
@@ -185,7 +185,7 @@ async def test_eight_callers_at_once_get_the_bound_and_not_one_more():
 @pytest.mark.parametrize("wrong", [(0, 1, 1), (1, 0, 1), (1, 1, 0)])
 def test_a_bucket_without_size_is_refused(wrong):
     with pytest.raises(ValueError, match="at least 1"):
-        Bucket(*wrong)
+        GcraLimiter(*wrong)
 
 
 @pytest.mark.parametrize(
@@ -204,12 +204,12 @@ def test_a_bucket_without_size_is_refused(wrong):
         ("", ""),
     ],
 )
-def test_who_an_address_belongs_to(peer, network):
-    assert network_of(peer) == network
+def test_peer_address_maps_to_its_network(peer, network):
+    assert get_peer_network(peer) == network
 
 
-def test_one_key_may_be_all_there_are():
-    bucket = Bucket(60, 1, 1)
+def test_limiter_of_a_single_key_shares_a_budget_among_the_rest():
+    bucket = GcraLimiter(60, 1, 1)
     assert bucket.take("a", 0).admitted
     assert bucket.take("b", 0).admitted
     assert not bucket.take("c", 0).admitted
@@ -217,15 +217,15 @@ def test_one_key_may_be_all_there_are():
 
 
 def test_a_key_with_room_of_its_own_pays_nothing_for_those_without():
-    bucket = Bucket(60, 3, 1)
+    bucket = GcraLimiter(60, 3, 1)
     bucket.take("a", 0)
     assert [bucket.take(key, 0).admitted for key in "bcde"] == [True, True, True, False]
-    # the first one is whole after a second, those that share are not
+    # the first budget is full after a second, the shared one is not
     assert bucket.take("f", 1_000_000) == (True, 2, 1_000_000)
 
 
-def test_a_key_is_whole_at_the_very_moment_that_it_is_told():
-    bucket = Bucket(60, 1, 5)
+def test_budget_is_full_again_exactly_at_the_reported_time():
+    bucket = GcraLimiter(60, 1, 5)
     assert bucket.take("a", 0).wait_us == 1_000_000
     bucket.take("b", 999_999)
     assert len(bucket) == 2
@@ -234,72 +234,72 @@ def test_a_key_is_whole_at_the_very_moment_that_it_is_told():
 
 
 def test_times_are_whole_microseconds():
-    assert type(Bucket(7, 2, 5).take("a", 3).wait_us) is int
+    assert type(GcraLimiter(7, 2, 5).take("a", 3).wait_us) is int
 
 
-# with others who take of the same budgets
+# with other processes that take from the same budgets
 TAKES = st.lists(
     st.tuples(st.sampled_from("ab"), st.one_of(st.just(0), st.integers(0, 3_000_000))), max_size=40
 )
 
 
 @given(TAKES)
-def test_what_is_learnt_is_never_less_than_what_all_took(takes):
-    """Two processes that tell each other everything after each call are one."""
-    one, both, now = Bucket(60, 5, 10), {name: Bucket(60, 5, 10) for name in "ab"}, 0
+def test_exchanging_limiters_match_a_single_limiter(takes):
+    """Two processes that exchange everything after each call equal one process."""
+    limiter, both, now = GcraLimiter(60, 5, 10), {name: GcraLimiter(60, 5, 10) for name in "ab"}, 0
     for name, gap in takes:
         now += gap
-        expected = one.take("key", now)
+        expected = limiter.take("key", now)
         assert both[name].take("key", now) == expected
-        whole_us = now + both[name].ahead_us("key", now)
+        whole_us = now + both[name].get_refill_us("key", now)
         for other in both.values():
-            other.learn("key", whole_us, 0, now)
+            other.merge_usage("key", whole_us, 0, now)
 
 
-def test_what_was_taken_elsewhere_is_paid_for_beyond_the_burst_but_not_without_end():
-    bucket = Bucket(60, 5, 10)
-    bucket.owe(3)
-    bucket.learn("key", 12_000_000, 0, 0)
+def test_calls_taken_elsewhere_are_owed_beyond_the_burst_up_to_a_limit():
+    bucket = GcraLimiter(60, 5, 10)
+    bucket.set_debt_max(3)
+    bucket.merge_usage("key", 12_000_000, 0, 0)
     assert bucket.take("key", 0) == (False, 0, 8_000_000)
     assert bucket.take("key", 7_999_999).wait_us == 1
     assert bucket.take("key", 8_000_000).admitted
-    bucket.learn("key", 3_600_000_000, 0, 8_000_000)
+    bucket.merge_usage("key", 3_600_000_000, 0, 8_000_000)
     assert bucket.take("key", 8_000_000).wait_us == 11_000_000
-    assert bucket.ahead_us("key", 8_000_000) == 15_000_000
+    assert bucket.get_refill_us("key", 8_000_000) == 15_000_000
 
 
-def test_nothing_is_owed_where_nobody_else_takes():
-    bucket = Bucket(60, 5, 10)
-    bucket.learn("key", 3_600_000_000, 0, 0)
+def test_limiter_without_peers_owes_nothing():
+    bucket = GcraLimiter(60, 5, 10)
+    bucket.merge_usage("key", 3_600_000_000, 0, 0)
     assert bucket.take("key", 0).wait_us == 1_000_000
 
 
-def test_what_is_taken_while_others_are_told_is_added():
-    bucket = Bucket(60, 5, 10)
+def test_calls_during_an_exchange_are_added_to_the_learned_usage():
+    bucket = GcraLimiter(60, 5, 10)
     bucket.take("key", 0)
-    bucket.learn("key", 3_000_000, 1, 0)
-    assert bucket.ahead_us("key", 0) == 4_000_000
-    # less than what is known already changes nothing
-    bucket.learn("key", 1_000_000, 0, 0)
-    assert bucket.ahead_us("key", 0) == 4_000_000
+    bucket.merge_usage("key", 3_000_000, 1, 0)
+    assert bucket.get_refill_us("key", 0) == 4_000_000
+    # learning of less than is already known changes nothing
+    bucket.merge_usage("key", 1_000_000, 0, 0)
+    assert bucket.get_refill_us("key", 0) == 4_000_000
 
 
 def test_budgets_that_are_whole_take_no_room():
-    bucket = Bucket(60, 5, 1)
-    bucket.learn("old", 1_000_000, 0, 2_000_000)
+    bucket = GcraLimiter(60, 5, 1)
+    bucket.merge_usage("old", 1_000_000, 0, 2_000_000)
     assert len(bucket) == 0
-    bucket.learn("a", 9_000_000, 0, 2_000_000)
-    bucket.learn("b", 9_000_000, 0, 2_000_000)
+    bucket.merge_usage("a", 9_000_000, 0, 2_000_000)
+    bucket.merge_usage("b", 9_000_000, 0, 2_000_000)
     assert len(bucket) == 1
 
 
-def test_those_without_room_have_one_budget_by_one_name():
-    bucket = Bucket(60, 5, 1)
+def test_keys_without_room_share_a_budget_by_name():
+    bucket = GcraLimiter(60, 5, 1)
     bucket.take("a", 0)
     bucket.take("b", 0)
-    assert [bucket.name_of(key) for key in "abc"] == ["a", COMMON, COMMON]
-    assert bucket.ahead_us(COMMON, 0) == 1_000_000
-    bucket.learn(COMMON, 5_000_000, 0, 0)
+    assert [bucket.get_budget_name(key) for key in "abc"] == ["a", SHARED_BUDGET, SHARED_BUDGET]
+    assert bucket.get_refill_us(SHARED_BUDGET, 0) == 1_000_000
+    bucket.merge_usage(SHARED_BUDGET, 5_000_000, 0, 0)
     assert not bucket.take("c", 0).admitted
     assert bucket.take("a", 0).admitted
 
@@ -308,4 +308,4 @@ def test_those_without_room_have_one_budget_by_one_name():
     ("per_minute", "calls", "span_us"), [(60, 2, 2_000_000), (7, 1, 8_571_429)]
 )
 def test_the_time_in_which_calls_come_back_is_rounded_up(per_minute, calls, span_us):
-    assert Bucket(per_minute, 1, 1).span_us(calls) == span_us
+    assert GcraLimiter(per_minute, 1, 1).get_recovery_us(calls) == span_us

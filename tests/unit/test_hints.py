@@ -1,111 +1,112 @@
-"""Hints: what one process tells is what others hear, and nothing else is heard."""
+"""Test messages between processes: others receive exactly what was published."""
 
 from __future__ import annotations
 
 import asyncio
 
 import pytest
-from florin_server.domain.errors import Code, FlorinError
-from florin_server.hints import Heard, Hints, read
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.hints import BusMessage, ProcessBus, parse_message
 from florin_server.meters import Meters
-from florin_server.store.engine.notices import NOTICE_MAX
+from florin_server.store.engine.notices import NOTIFICATION_BYTES_MAX
 from florin_server.store.engine.query import StoreUnavailable
 from florin_server.workers.hints import paced
-from florin_server.workers.hints.paced import Paced
-from florin_server.workers.hints.tell import back_off_s
+from florin_server.workers.hints.paced import Debouncer
+from florin_server.workers.hints.tell import get_backoff_s
 
 OWN, OTHER = "0123456789abcdef", "fedcba9876543210"
 CHAIN = "solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1"
 
 
 def counted(meters: Meters) -> dict[str, float]:
-    told = meters.registry.get_sample_value
+    get_sample_value = meters.registry.get_sample_value
     return {
-        one: told("florin_hints_total", {"hint": one}) for one in ("heard", "dropped", "ignored")
+        item: get_sample_value("florin_hints_total", {"hint": item})
+        for item in ("heard", "dropped", "ignored")
     }
 
 
-async def texts(hints: Hints) -> list[tuple[str, int]]:
-    """All that it has to tell."""
-    found = []
-    while hints._payments or hints._others:  # noqa: SLF001  (whoever takes waits for more)
-        found.append(await hints.next())
-    return found
+async def texts(hints: ProcessBus) -> list[tuple[str, int]]:
+    """Return all pending messages."""
+    results = []
+    while hints._payments or hints._tokens:  # noqa: SLF001  (taking waits for more)
+        results.append(await hints.next_message())
+    return results
 
 
-async def test_what_is_told_is_heard():
-    hints, there = Hints(OWN), Hints(OTHER)
-    hints.payment("pay_1", 3)
-    hints.payment("pay_2", 1)
-    hints.payouts("pout_1", "rfnd_1")
-    hints.settle(CHAIN)
-    hints.receivers("eip155:1")
-    hints.pay_out()
-    hints.remembered()
+async def test_published_hints_are_received_by_a_peer():
+    hints, there = ProcessBus(OWN), ProcessBus(OTHER)
+    hints.publish_payment("pay_1", 3)
+    hints.publish_payment("pay_2", 1)
+    hints.publish_payouts("pout_1", "rfnd_1")
+    hints.publish_settlement(CHAIN)
+    hints.publish_receivers("eip155:1")
+    hints.publish_payouts_due()
+    hints.publish_cache_invalidation()
     ((text, count),) = await texts(hints)
-    heard = there.hear(text)
-    assert heard == Heard(
+    message = there.receive(text)
+    assert message == BusMessage(
         {"pay_1": 3, "pay_2": 1}, {"pout_1", "rfnd_1"}, {CHAIN}, {"eip155:1"}, True, True
     )
-    assert count == len(heard) == 8
+    assert count == len(message) == 8
 
 
-async def test_the_same_is_told_once_and_at_its_newest():
-    hints = Hints(OWN)
+async def test_repeated_hints_are_sent_once_with_the_newest_version():
+    hints = ProcessBus(OWN)
     for version in (1, 3, 2):
-        hints.payment("pay_1", version)
-        hints.pay_out()
+        hints.publish_payment("pay_1", version)
+        hints.publish_payouts_due()
     ((text, count),) = await texts(hints)
     assert count == 2
-    assert read(text)[1].payments == {"pay_1": 3}
+    assert parse_message(text)[1].payment_versions == {"pay_1": 3}
 
 
-async def test_one_who_waits_is_told_what_comes():
-    hints = Hints(OWN)
-    waits = asyncio.create_task(hints.next())
+async def test_waiting_sender_gets_the_next_hint():
+    hints = ProcessBus(OWN)
+    waits = asyncio.create_task(hints.next_message())
     await asyncio.sleep(0)
     assert not waits.done()
-    hints.settle(CHAIN)
+    hints.publish_settlement(CHAIN)
     assert await waits == (f"1 {OWN} s:{CHAIN}", 1)
 
 
 async def test_texts_are_short_and_nothing_is_left_out():
-    hints, named = Hints(OWN), {f"pay_{n:027}": n for n in range(1000)}
+    hints, named = ProcessBus(OWN), {f"pay_{n:027}": n for n in range(1000)}
     for payment_id, version in named.items():
-        hints.payment(payment_id, version)
-    hints.pay_out()
-    found = await texts(hints)
-    assert all(len(text.encode()) < NOTICE_MAX for text, _ in found)
-    assert 4 < len(found) < 10
-    heard = [read(text)[1] for text, _ in found]
-    assert {k: v for one in heard for k, v in one.payments.items()} == named
-    # whoever works is told before those who watch
-    assert [one.pay_out for one in heard] == [True, *[False] * (len(found) - 1)]
+        hints.publish_payment(payment_id, version)
+    hints.publish_payouts_due()
+    results = await texts(hints)
+    assert all(len(text.encode()) < NOTIFICATION_BYTES_MAX for text, _ in results)
+    assert 4 < len(results) < 10
+    messages = [parse_message(text)[1] for text, _ in results]
+    assert {k: v for message in messages for k, v in message.payment_versions.items()} == named
+    # messages for workers come before those for watchers
+    assert [message.payouts_due for message in messages] == [True, *[False] * (len(results) - 1)]
 
 
-async def test_what_waits_is_bounded():
+async def test_pending_hints_are_bounded():
     meters = Meters()
-    hints = Hints(OWN, meters)
+    hints = ProcessBus(OWN, meters)
     for number in range(12_000):
-        hints.payment(f"pay_{number}", 1)
-    hints.payouts("pout_1")
-    # what waits already may still become newer
-    hints.payment("pay_1", 2)
+        hints.publish_payment(f"pay_{number}", 1)
+    hints.publish_payouts("pout_1")
+    # a pending message can still get a newer version
+    hints.publish_payment("pay_1", 2)
     assert counted(meters)["dropped"] == 2001
     assert sum([count for _, count in await texts(hints)]) == 10_000
 
 
-async def test_without_an_origin_nothing_is_kept():
-    hints = Hints()
-    hints.payment("pay_1", 1)
-    hints.remembered()
-    assert not hints.on
+async def test_bus_without_an_origin_stores_nothing():
+    hints = ProcessBus()
+    hints.publish_payment("pay_1", 1)
+    hints.publish_cache_invalidation()
+    assert not hints.is_enabled
     assert await texts(hints) == []
 
 
-def test_nobody_acts_on_what_it_told_itself():
+def test_own_hints_are_ignored():
     meters = Meters()
-    assert Hints(OWN, meters).hear(f"1 {OWN} w") is None
+    assert ProcessBus(OWN, meters).receive(f"1 {OWN} w") is None
     assert counted(meters) == {"heard": 0, "dropped": 0, "ignored": 0}
 
 
@@ -135,14 +136,14 @@ def test_nobody_acts_on_what_it_told_itself():
         f"1 {OTHER} w " + "[" * 7000,
     ],
 )
-def test_what_is_no_hint_is_counted_and_does_nothing(text):
+def test_malformed_hint_is_counted_and_ignored(text):
     meters = Meters()
-    assert Hints(OWN, meters).hear(text) is None
+    assert ProcessBus(OWN, meters).receive(text) is None
     assert counted(meters) == {"heard": 0, "dropped": 0, "ignored": 1}
 
 
 class Work:
-    """Counts what is done; raises what is put in."""
+    """A job that counts its runs; it raises the error that a test sets."""
 
     def __init__(self) -> None:
         self.done = 0
@@ -160,7 +161,7 @@ class Work:
         self.seen.clear()
 
 
-async def test_work_that_is_asked_for_all_the_time_is_done_now_and_then(monkeypatch):
+async def test_continuous_requests_are_debounced(monkeypatch):
     pauses: list[float] = []
     over = asyncio.Event()
 
@@ -169,13 +170,13 @@ async def test_work_that_is_asked_for_all_the_time_is_done_now_and_then(monkeypa
         await over.wait()
 
     work = Work()
-    looks = Paced(work, 0.05)
+    looks = Debouncer(work, 0.05)
     monkeypatch.setattr(paced.asyncio, "sleep", pause)
     running = asyncio.create_task(looks.run())
-    looks.ask()
+    looks.trigger()
     await work.again()
     for _ in range(1000):
-        looks.ask()
+        looks.trigger()
     assert (work.done, pauses) == (1, [0.05])
     over.set()
     await work.again()
@@ -184,20 +185,20 @@ async def test_work_that_is_asked_for_all_the_time_is_done_now_and_then(monkeypa
 
 
 @pytest.mark.parametrize(
-    "fault", [StoreUnavailable("away"), FlorinError(Code.INTERNAL_ERROR, unavailable=True)]
+    "fault", [StoreUnavailable("away"), ApiError(ErrorCode.INTERNAL_ERROR, unavailable=True)]
 )
-async def test_work_goes_on_after_an_outage(fault):
+async def test_debounced_work_continues_after_an_outage(fault):
     work = Work()
     work.faults.append(fault)
-    looks = Paced(work, 0)
+    looks = Debouncer(work, 0)
     running = asyncio.create_task(looks.run())
     for _ in range(2):
-        looks.ask()
+        looks.trigger()
         await work.again()
     assert not running.done()
     running.cancel()
 
 
 def test_attempts_come_less_and_less_often():
-    waits = [back_off_s(failures) for failures in (0, 1, 2, 5, 6, 10**6)]
+    waits = [get_backoff_s(failures) for failures in (0, 1, 2, 5, 6, 10**6)]
     assert waits == [0.1, 0.2, 0.4, 3.2, 5.0, 5.0]

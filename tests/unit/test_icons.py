@@ -1,4 +1,4 @@
-"""Which pictures are asked for, in which order, and how many are wanted at most."""
+"""Test which icons are fetched, in which order, and how many can be pending."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from florin_server.clock import TestClock
 from florin_server.flows.icons import icons
-from florin_server.flows.icons.icons import FRESH_US, RETRY_US, Icons, is_due
-from florin_server.store.icons.icons import Known
+from florin_server.flows.icons.icons import FRESH_US, RETRY_US, IconCache, is_due
+from florin_server.store.icons.icons import IconStatus
 
 from tests.support.desk import START_S
 
@@ -17,111 +17,111 @@ PARTNER = "par_1"
 
 
 class Shelf:
-    """A store that knows what it is told, and counts who asks."""
+    """An icon store that a test fills, and that counts its reads."""
 
-    def __init__(self, known: Known | None = None) -> None:
-        self.known, self.asked = known, 0
+    def __init__(self, status: IconStatus | None = None) -> None:
+        self.known, self.asked = status, 0
 
     async def read(self, _operation):
         self.asked += 1
         return self.known
 
 
-def made(known: Known | None = None, **options) -> tuple[Icons, Shelf, TestClock]:
-    shelf, clock = Shelf(known), TestClock(NOW_US)
-    return Icons(shelf, clock, **options), shelf, clock
+def made(status: IconStatus | None = None, **options) -> tuple[IconCache, Shelf, TestClock]:
+    shelf, clock = Shelf(status), TestClock(NOW_US)
+    return IconCache(shelf, clock, **options), shelf, clock
 
 
 def url(host: int, n: int = 0) -> str:
     return f"https://h{host}.example/{n}.png"
 
 
-async def taken(wanted: Icons, count: int) -> list[str]:
-    return [await asyncio.wait_for(wanted.next(), 5) for _ in range(count)]
+async def taken(expected_icons: IconCache, count: int) -> list[str]:
+    return [await asyncio.wait_for(expected_icons.take_next(), 5) for _ in range(count)]
 
 
-async def nothing_wanted(wanted: Icons) -> bool:
-    waiting = asyncio.ensure_future(wanted.next())
+async def nothing_wanted(expected_icons: IconCache) -> bool:
+    waiting = asyncio.ensure_future(expected_icons.take_next())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     waiting.cancel()
     return not waiting.done()
 
 
-async def test_a_host_with_thousands_keeps_no_other_one_waiting():
-    wanted, _, _ = made()
+async def test_host_with_thousands_of_icons_delays_no_other_host():
+    expected_icons, _, _ = made()
     for n in range(10_000):
-        wanted.want(url(1, n), PARTNER)
-    wanted.want(url(2), PARTNER)
-    wanted.want(url(3), PARTNER)
-    assert await taken(wanted, 4) == [url(1, 0), url(2), url(3), url(1, 1)]
-    assert len(await taken(wanted, 14)) == 14
-    assert await nothing_wanted(wanted)
+        expected_icons.request(url(1, n), PARTNER)
+    expected_icons.request(url(2), PARTNER)
+    expected_icons.request(url(3), PARTNER)
+    assert await taken(expected_icons, 4) == [url(1, 0), url(2), url(3), url(1, 1)]
+    assert len(await taken(expected_icons, 14)) == 14
+    assert await nothing_wanted(expected_icons)
 
 
-async def test_so_many_hosts_are_wanted_and_none_twice(monkeypatch):
+async def test_requested_hosts_are_bounded_and_unique(monkeypatch):
     monkeypatch.setattr(icons, "_HOSTS_MAX", 3)
-    wanted, _, _ = made()
+    expected_icons, _, _ = made()
     for host in (1, 1, 2, 3, 4, 1):
-        wanted.want(url(host), PARTNER)
-    assert await taken(wanted, 3) == [url(1), url(2), url(3)]
-    assert await nothing_wanted(wanted)
+        expected_icons.request(url(host), PARTNER)
+    assert await taken(expected_icons, 3) == [url(1), url(2), url(3)]
+    assert await nothing_wanted(expected_icons)
 
 
-async def test_partner_with_thousands_of_hosts_leaves_the_queue_of_others_as_it_is():
-    wanted, _, _ = made()
+async def test_partner_with_thousands_of_hosts_delays_no_other_partner():
+    expected_icons, _, _ = made()
     for host in range(10_000):
-        wanted.want(url(host), PARTNER)
-    wanted.want(url(20_000), "par_2")
-    assert await taken(wanted, 2) == [url(0), url(20_000)]
-    # what is left of the first partner is bounded
-    assert len(await taken(wanted, 31)) == 31
-    assert await nothing_wanted(wanted)
+        expected_icons.request(url(host), PARTNER)
+    expected_icons.request(url(20_000), "par_2")
+    assert await taken(expected_icons, 2) == [url(0), url(20_000)]
+    # the first partner's remaining icons are bounded
+    assert len(await taken(expected_icons, 31)) == 31
+    assert await nothing_wanted(expected_icons)
 
 
 async def test_queue_of_a_partner_is_bounded_over_all_its_hosts():
-    wanted, _, _ = made()
+    expected_icons, _, _ = made()
     for host in range(30):
         for n in range(16):
-            wanted.want(url(host, n), PARTNER)
-    assert len(await taken(wanted, 64)) == 64
-    assert await nothing_wanted(wanted)
+            expected_icons.request(url(host, n), PARTNER)
+    assert len(await taken(expected_icons, 64)) == 64
+    assert await nothing_wanted(expected_icons)
 
 
-async def test_a_picture_is_shown_while_it_is_asked_for_again():
-    wanted, shelf, clock = made(Known("d1", None, NOW_US))
-    assert await wanted.address(url(1), PARTNER) == "/icons/d1.png"
-    assert await nothing_wanted(wanted)
-    # whoever asks soon asks nobody
-    assert await wanted.address(url(1), PARTNER) == "/icons/d1.png"
+async def test_stale_icon_is_shown_while_it_is_refetched():
+    expected_icons, shelf, clock = made(IconStatus("d1", None, NOW_US))
+    assert await expected_icons.find_path(url(1), PARTNER) == "/icons/d1.png"
+    assert await nothing_wanted(expected_icons)
+    # a repeated call does not read the store
+    assert await expected_icons.find_path(url(1), PARTNER) == "/icons/d1.png"
     assert shelf.asked == 1
     clock.advance(FRESH_US // 1_000_000)
-    assert await wanted.address(url(1), PARTNER) == "/icons/d1.png"
-    assert await taken(wanted, 1) == [url(1)]
+    assert await expected_icons.find_path(url(1), PARTNER) == "/icons/d1.png"
+    assert await taken(expected_icons, 1) == [url(1)]
 
 
-async def test_what_was_not_found_is_asked_for_again_after_an_hour():
-    failed = Known(None, "status 404", NOW_US)
+async def test_missing_icon_is_refetched_after_an_hour():
+    failed = IconStatus(None, "status 404", NOW_US)
     assert not is_due(failed, NOW_US + RETRY_US - 1)
     assert is_due(failed, NOW_US + RETRY_US)
-    assert not is_due(Known("d1", None, NOW_US), NOW_US + FRESH_US - 1)
+    assert not is_due(IconStatus("d1", None, NOW_US), NOW_US + FRESH_US - 1)
     assert is_due(None, NOW_US)
 
 
-async def test_nothing_is_shown_or_asked_where_it_is_off():
-    wanted, shelf, _ = made(Known("d1", None, NOW_US), enabled=False)
-    assert await wanted.address(url(1), PARTNER) is None
-    wanted.want(url(1), PARTNER)
-    assert await nothing_wanted(wanted)
+async def test_disabled_icons_are_neither_shown_nor_fetched():
+    expected_icons, shelf, _ = made(IconStatus("d1", None, NOW_US), enabled=False)
+    assert await expected_icons.find_path(url(1), PARTNER) is None
+    expected_icons.request(url(1), PARTNER)
+    assert await nothing_wanted(expected_icons)
     assert shelf.asked == 0
 
 
 @pytest.mark.parametrize(
     "none", [None, "", "data:image/png;base64,AA", "http://a.b/", "https://[::1"]
 )
-async def test_who_has_no_picture_costs_nothing(none):
-    wanted, shelf, _ = made()
-    assert await wanted.address(none, PARTNER) is None
-    wanted.want(none or "", PARTNER)
-    assert await nothing_wanted(wanted)
+async def test_missing_or_invalid_icon_url_causes_no_lookup(none):
+    expected_icons, shelf, _ = made()
+    assert await expected_icons.find_path(none, PARTNER) is None
+    expected_icons.request(none or "", PARTNER)
+    assert await nothing_wanted(expected_icons)
     assert shelf.asked == 0

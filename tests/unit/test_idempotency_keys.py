@@ -1,4 +1,4 @@
-"""What an idempotency key stands for, and whose turn it is under one."""
+"""Test the scope of idempotency keys, and the order of calls under one key."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 from florin.v1 import admin_pb2, gateway_pb2, merchant_pb2
 from florin_server.domain.payments.payment import Merchant
 from florin_server.flows.app import Caller, IdempotencyKey
-from florin_server.rpc.server.idempotency import Guards, key_of
-from florin_server.rpc.server.methods import methods_of
+from florin_server.rpc.server.idempotency import IdempotencyLocks, build_idempotency_key
+from florin_server.rpc.server.methods import index_methods
 
-METHODS = methods_of(
+METHODS = index_methods(
     [
         admin_pb2.DESCRIPTOR.services_by_name["AdminService"],
         gateway_pb2.DESCRIPTOR.services_by_name["GatewayService"],
@@ -38,28 +38,28 @@ KEY = IdempotencyKey("scope", "a", b"")
     ],
 )
 def test_a_key_is_its_callers_for_as_long_as_it_is_stored(caller, method, scope):
-    """Stored keys outlive releases, so that neither scope nor fingerprint may change."""
-    found = key_of(method, caller, "a", ORDER)
+    """Stored keys outlive releases, so neither scope nor fingerprint may change."""
+    idempotency_key = build_idempotency_key(method, caller, "a", ORDER)
     body = ORDER.SerializeToString(deterministic=True)
     fingerprint = hashlib.sha256(f"{method.name}\0".encode() + body).digest()
-    assert found == IdempotencyKey(scope, "a", fingerprint, permanent=False)
+    assert idempotency_key == IdempotencyKey(scope, "a", fingerprint, permanent=False)
 
 
 async def unknown(_op):
-    """What the store has of a key that nobody used."""
+    """Read nothing, as for an unused key."""
 
 
-async def test_whoever_leaves_last_leaves_nothing_behind():
+async def test_last_canceled_request_leaves_no_lock_behind():
     clock, store = SimpleNamespace(now_us=lambda: 0), SimpleNamespace(read=unknown)
-    app = SimpleNamespace(sharing=None, clock=clock, store=store)
-    guards = Guards(app)  # type: ignore[arg-type]  # turns of one process need no more of it
-    await guards.take(KEY, None)
-    second = asyncio.create_task(guards.take(KEY, None))
+    app = SimpleNamespace(limit_sync=None, clock=clock, store=store)
+    guards = IdempotencyLocks(app)  # type: ignore[arg-type]  # enough for one process
+    await guards.acquire(KEY, None)
+    second = asyncio.create_task(guards.acquire(KEY, None))
     await asyncio.sleep(0)
-    assert guards.calls == 2
-    # the first one ends and the second one is cancelled in the same step
-    guards.leave(KEY)
+    assert guards.call_count == 2
+    # the first call ends and the second is canceled in the same step
+    guards.release(KEY)
     second.cancel()
     with pytest.raises(asyncio.CancelledError):
         await second
-    assert guards.calls == 0
+    assert guards.call_count == 0

@@ -1,4 +1,4 @@
-"""No modules import each other in a circle, not even inside of functions."""
+"""Test that no modules import each other in a cycle, not even inside functions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 
 def check(*packages: str) -> None:
-    """CycleError, with the modules, if some import each other."""
+    """Raise CycleError with the modules if some import each other."""
     graph = grimp.build_graph(*packages, cache_dir=None)
     TopologicalSorter(
         {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
@@ -20,7 +20,7 @@ def test_there_is_no_circle():
     check("florin_server", "florin_gateway")
 
 
-def test_a_circle_is_found(tmp_path, monkeypatch):
+def test_import_cycle_is_detected(tmp_path, monkeypatch):
     (tmp_path / "round").mkdir()
     (tmp_path / "round" / "__init__.py").touch()
     (tmp_path / "round" / "first.py").write_text("from round import second\n")

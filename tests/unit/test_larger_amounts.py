@@ -1,23 +1,23 @@
-"""Settings of amounts that wait longer until they are final: what is taken, and what is refused."""
+"""Test which settings for larger amounts' longer waits are accepted and refused."""
 
 from __future__ import annotations
 
 import pytest
-from florin_server.rails.evm.settings import EvmAsset, EvmChain, EvmCoin
+from florin_server.rails.evm.settings import EvmAssetSettings, EvmChainSettings, EvmCoinSettings
 from pydantic import ValidationError
 
 SETTLER, TREASURY, TOKEN = ("0x" + part * 20 for part in ("ab", "fe", "cd"))
 NOBODY = "0x" + "00" * 20
 BASE, UNKNOWN = 8453, 424_242
-DOLLAR = EvmAsset(address=TOKEN, name="Dollar", symbol="tUSD", decimals=6, peg="USD")
-COIN = EvmCoin(name="Ether", symbol="ETH")
+DOLLAR = EvmAssetSettings(address=TOKEN, name="Dollar", symbol="tUSD", decimals=6, peg="USD")
+COIN = EvmCoinSettings(name="Ether", symbol="ETH")
 
 
 def step(after_s: int, **amounts: str):
     return {"from_amount": amounts or {"tUSD": "1000"}, "final_after_s": after_s}
 
 
-def chain(*steps, chain_id: int = UNKNOWN, **changes) -> EvmChain:
+def chain(*steps, chain_id: int = UNKNOWN, **changes) -> EvmChainSettings:
     values = {
         "chain_id": chain_id,
         "name": "Test",
@@ -27,7 +27,7 @@ def chain(*steps, chain_id: int = UNKNOWN, **changes) -> EvmChain:
         "final_after_s": 10,
         "larger_amounts": steps,
     }
-    return EvmChain(**values | changes)
+    return EvmChainSettings(**values | changes)
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_amount_with_more_digits_than_its_asset_is_rounded_down():
         ([step(60)], {"coin": COIN}, "from_amount names no amount of ETH"),
         ([step(60, tUSD="1", USDX="1")], {}, "the chain has no asset USDX"),
         ([step(60)], {"final_after_s": 0}, "final_after_s, which is not set"),
-        ([step(60 + one, tUSD=str(one + 1)) for one in range(5)], {}, "at most 4 items"),
-        # what Base calls safe holds for the smallest amounts
+        ([step(60 + index, tUSD=str(index + 1)) for index in range(5)], {}, "at most 4 items"),
+        # the minimum that is safe on Base applies to the smallest amounts
         ([step(60)], {"chain_id": BASE, "final_after_s": 9}, "Base takes 10 at least, not 9"),
         ([step(60)], {"chain_id": BASE, "confirmations": 4}, "Base takes 5 at least, not 4"),
         (

@@ -1,4 +1,4 @@
-"""Names of accounts and keys of journals come from their constructors, and from nowhere else."""
+"""Test that only constructors make names of ledger accounts and keys of journals."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tools.reference import postings as reference
 
 SOURCE = Path(florin_server.__file__).parent
 OWNER = SOURCE / "domain" / "ledger"
-NAMES = re.compile(f"^({'|'.join({*accounts.Kind, *journals.Kind})})[:#]")
+NAMES = re.compile(f"^({'|'.join({*accounts.LedgerAccountKind, *journals.JournalKind})})[:#]")
 
 
 def texts(path: Path) -> Iterator[str]:
-    """Every text of a module, those with values in them too; no docstrings."""
+    """Yield every string of a module except docstrings, f-strings included."""
     tree = ast.parse(path.read_text())
     docstrings = {
         id(node.value)
@@ -30,11 +30,11 @@ def texts(path: Path) -> Iterator[str]:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield node.value
             elif isinstance(node, ast.JoinedStr):
-                # the first value may be a kind: f"{Kind.SETTLE}:{payment_id}"
+                # the first value can be a kind: f"{Kind.SETTLE}:{payment_id}"
                 yield (
                     "".join(
-                        one.value if isinstance(one, ast.Constant) else "settle"
-                        for one in node.values
+                        expr.value if isinstance(expr, ast.Constant) else "settle"
+                        for expr in node.values
                     )
                     if is_kind(node.values[0])
                     else ""
@@ -45,15 +45,15 @@ def is_kind(node: ast.expr) -> bool:
     return isinstance(node, ast.FormattedValue) and "Kind." in ast.unparse(node)
 
 
-def test_nobody_else_writes_names_of_accounts_or_keys_of_journals():
-    found = {
+def test_account_names_and_journal_keys_are_built_only_by_their_constructors():
+    results = {
         (str(path.relative_to(SOURCE)), text)
         for path in SOURCE.rglob("*.py")
         if OWNER not in path.parents
         for text in texts(path)
         if NAMES.match(text)
     }
-    assert found == set()
+    assert results == set()
 
 
 def test_the_search_would_find_them(tmp_path):
@@ -64,10 +64,12 @@ def test_the_search_would_find_them(tmp_path):
 
 
 def test_every_kind_is_in_the_reference():
-    keys = [key for key, _, _ in reference.entries()]
-    assert {key.partition(":")[0] for key in keys} == set(journals.Kind)
-    text = reference.document()
-    for kind in accounts.Kind:
+    keys = [key for key, _, _ in reference.list_entries()]
+    assert {key.partition(":")[0] for key in keys} == set(journals.JournalKind)
+    text = reference.render_postings()
+    for kind in accounts.LedgerAccountKind:
         assert f"| `{kind}:" in text
     for key in keys:
-        assert f"### `{key}`" in text or key.startswith(journals.prefix(journals.Kind.REVERSE))
+        assert f"### `{key}`" in text or key.startswith(
+            journals.key_prefix(journals.JournalKind.REVERSE)
+        )

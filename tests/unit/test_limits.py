@@ -1,4 +1,4 @@
-"""Limits that hold together: the tightest is told, and who is over one takes from no other."""
+"""Test combined limits: the tightest is reported, and no caller uses up another's limit."""
 
 from __future__ import annotations
 
@@ -7,45 +7,47 @@ import inspect
 import pytest
 from florin_server.clock import TestClock
 from florin_server.config import LimitSettings
-from florin_server.domain.errors import Code, FlorinError
-from florin_server.flows.limits.limit import Limit, Quota
-from florin_server.flows.limits.limits import Limits
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.flows.limits.limit import RateLimit, RateQuota
+from florin_server.flows.limits.limits import ServiceLimits
 from florin_server.meters import Meters
 
 START_US = 1_800_000_000_000_000
 
 
-def limits(**chosen: int) -> Limits:
-    return Limits(LimitSettings(**chosen), TestClock(START_US))
+def limits(**chosen: int) -> ServiceLimits:
+    return ServiceLimits(LimitSettings(**chosen), TestClock(START_US))
 
 
-# a call, each of what it is counted by, and what bounds it to three at once and one in ten seconds
+# a call, the parts it is counted by, and the setting for a burst of three and one in ten seconds
 RATE = 6
 COUNTED = [
-    (lambda one, a: one.open_call(a), "address", 1),
-    (lambda one, a, b: one.options(a, b), "options", 2),
-    (lambda one, a, b: one.confirm(a, b, asks=False), "payment", 2),
-    (lambda one, a, _: one.confirm(a, "192.0.2.1", asks=True), "payment_total", 1),
-    (lambda one, a, b: one.signed(a, b), "payment", 2),
-    (lambda one, a, b: one.cancel(a, b), "payment", 2),
-    (lambda one, a, b: one.form(a, f"ipv4:192.0.2.{len(b)}:1"), "payment", 2),
-    (lambda one, a: one.failed(f"ipv4:192.0.2.{len(a)}:1"), "failure", 1),
-    (lambda one, a: one.guard(a), "guard", 1),
+    (lambda item, a: item.count_open_call(a), "address", 1),
+    (lambda item, a, b: item.count_options(a, b), "options", 2),
+    (lambda item, a, b: item.count_confirm(a, b, needs_chain=False), "payment", 2),
+    (lambda item, a, _: item.count_confirm(a, "192.0.2.1", needs_chain=True), "payment_total", 1),
+    (lambda item, a, b: item.count_signed_confirm(a, b), "payment", 2),
+    (lambda item, a, b: item.count_cancel(a, b), "payment", 2),
+    (lambda item, a, b: item.count_form(a, f"ipv4:192.0.2.{len(b)}:1"), "payment", 2),
+    (lambda item, a: item.count_failure(f"ipv4:192.0.2.{len(a)}:1"), "failure", 1),
+    (lambda item, a: item.count_idempotency_key(a), "guard", 1),
 ]
 
 
 @pytest.mark.parametrize(("call", "setting", "parts"), COUNTED)
 def test_a_call_is_counted_by_all_its_parts_and_comes_back_with_time(call, setting, parts):
-    given = inspect.signature(call).parameters.keys() - {"one"}
+    values = inspect.signature(call).parameters.keys() - {"item"}
     clock = TestClock(START_US)
-    bounded = Limits(LimitSettings(**{f"{setting}_per_minute": RATE, f"{setting}_burst": 3}), clock)
+    bounded = ServiceLimits(
+        LimitSettings(**{f"{setting}_per_minute": RATE, f"{setting}_burst": 3}), clock
+    )
 
     def wait_s(*what: str) -> int | None:
-        """None if it passed."""
+        """Return the seconds to wait, or None if the call was admitted."""
         try:
-            call(bounded, *what[: len(given)])
-        except FlorinError as error:
-            return error.retry_after_s if error.code is Code.RATE_LIMITED else -1
+            call(bounded, *what[: len(values)])
+        except ApiError as error:
+            return error.retry_after_s if error.code is ErrorCode.RATE_LIMITED else -1
         return None
 
     assert [wait_s("a", "b") for _ in range(4)] == [None, None, None, 10]
@@ -57,28 +59,28 @@ def test_a_call_is_counted_by_all_its_parts_and_comes_back_with_time(call, setti
     assert [wait_s("a", "b"), wait_s("a", "b")] == [None, 10]
 
 
-def test_a_key_that_was_not_kept_is_not_counted():
+def test_released_guard_key_is_not_counted():
     bounded = limits(guard_per_minute=RATE, guard_burst=1)
-    bounded.guard("a")
-    bounded.unguard("a")
-    bounded.guard("a")
-    with pytest.raises(FlorinError):
-        bounded.guard("a")
-    limits(guard_per_minute=0).unguard("a")
+    bounded.count_idempotency_key("a")
+    bounded.release_idempotency_key("a")
+    bounded.count_idempotency_key("a")
+    with pytest.raises(ApiError):
+        bounded.count_idempotency_key("a")
+    limits(guard_per_minute=0).release_idempotency_key("a")
 
 
 @pytest.mark.parametrize(("call", "setting", "_"), COUNTED)
 def test_a_rate_of_zero_is_no_limit(call, setting, _):
-    given = inspect.signature(call).parameters.keys() - {"one"}
+    values = inspect.signature(call).parameters.keys() - {"item"}
     unbounded = limits(**{f"{setting}_per_minute": 0, f"{setting}_burst": 1})
     for _ in range(5):
-        call(unbounded, *["a", "b"][: len(given)])
+        call(unbounded, *["a", "b"][: len(values)])
 
 
 def test_durable_nonces_are_bounded_by_payer_caller_and_partner_an_hour():
     clock = TestClock(START_US)
     bounds = {"payer": 2, "address": 3, "key": 4, "partner": 6}
-    bounded = Limits(
+    bounded = ServiceLimits(
         LimitSettings(**{f"nonce_{name}_per_hour": most for name, most in bounds.items()}), clock
     )
 
@@ -86,10 +88,10 @@ def test_durable_nonces_are_bounded_by_payer_caller_and_partner_an_hour():
         return bounded.take_nonce(payer, origin, partner, is_key=is_key)
 
     assert [take("one") for _ in range(3)] == [True, True, False]
-    # what the payer's bound refused counts against nobody else
+    # calls that the payer's limit refused count against no other limit
     assert [take("other"), take("third")] == [True, False]
     assert [take("fourth", "192.0.2.2") for _ in range(1)] == [True]
-    # keys have many buyers; all payments of a partner are bounded together
+    # keys have many buyers; all payments of a partner have one limit together
     assert [take(f"buyer {n}", "key_1", is_key=True) for n in range(3)] == [True, True, False]
     assert take("fifth", "key_1", "par_2", is_key=True)
     # a stranger who names the account takes nothing from its owner
@@ -107,68 +109,76 @@ def test_durable_nonces_are_not_bounded_by_a_rate_of_zero():
         assert all(unbounded.take_nonce("a", "b", "c", is_key=is_key) for _ in range(1000))
 
 
-def test_pages_are_told_when_the_next_one_is_answered():
+def test_page_limit_returns_the_seconds_to_wait():
     clock = TestClock(START_US)
-    bounded = Limits(LimitSettings(page_per_minute=RATE, page_burst=3), clock)
-    mine, others = "ipv4:192.0.2.1:9", "ipv4:192.0.2.2:9"
-    assert [bounded.page(mine) for _ in range(5)] == [0, 0, 0, 10, 10]
-    assert bounded.page(others) == 0
+    bounded = ServiceLimits(LimitSettings(page_per_minute=RATE, page_burst=3), clock)
+    mine, remaining = "ipv4:192.0.2.1:9", "ipv4:192.0.2.2:9"
+    assert [bounded.count_page(mine) for _ in range(5)] == [0, 0, 0, 10, 10]
+    assert bounded.count_page(remaining) == 0
     clock.advance(10)
-    assert [bounded.page(mine), bounded.page(mine)] == [0, 10]
-    assert {limits(page_per_minute=0).page(mine) for _ in range(1000)} == {0}
+    assert [bounded.count_page(mine), bounded.count_page(mine)] == [0, 10]
+    assert {limits(page_per_minute=0).count_page(mine) for _ in range(1000)} == {0}
 
 
-def test_a_key_is_told_what_it_has_left():
+def test_key_quota_reports_the_calls_left():
     clock = TestClock(START_US)
-    bounded = Limits(LimitSettings(key_per_minute=RATE, key_burst=2), clock)
-    told = [bounded.key("key_1") for _ in range(3)]
-    assert told == [
-        Quota(RATE, left=1, wait_s=10, admitted=True),
-        Quota(RATE, left=0, wait_s=10, admitted=True),
-        Quota(RATE, left=0, wait_s=10, admitted=False),
+    bounded = ServiceLimits(LimitSettings(key_per_minute=RATE, key_burst=2), clock)
+    quotas = [bounded.count_key_call("key_1") for _ in range(3)]
+    assert quotas == [
+        RateQuota(RATE, remaining=1, wait_s=10, is_admitted=True),
+        RateQuota(RATE, remaining=0, wait_s=10, is_admitted=True),
+        RateQuota(RATE, remaining=0, wait_s=10, is_admitted=False),
     ]
-    assert bounded.key("key_2").admitted
-    assert limits(key_per_minute=0).key("key_1") is None
+    assert bounded.count_key_call("key_2").is_admitted
+    assert limits(key_per_minute=0).count_key_call("key_1") is None
 
 
-def test_what_is_not_limited_hides_no_other_limit():
+def test_disabled_limit_hides_no_other_limit():
     bounded = limits(address_per_minute=0, app_per_minute=RATE, app_burst=1)
-    assert [bounded.client("app", "app/1", "x").admitted for _ in range(2)] == [True, False]
+    assert [bounded.count_client_call("app", "app/1", "x").is_admitted for _ in range(2)] == [
+        True,
+        False,
+    ]
     free = limits(address_per_minute=0, app_per_minute=0, app_total_per_minute=0)
-    assert free.client("app", "app/1", "x") is None
+    assert free.count_client_call("app", "app/1", "x") is None
 
 
-def test_of_two_that_leave_alike_the_one_that_takes_longer_is_told():
+def test_limit_with_the_longer_wait_is_reported_at_equal_calls_left():
     slow, fast = 6, 60
     for address, app in ((slow, fast), (fast, slow)):
         bounded = limits(
             address_per_minute=address, address_burst=1, app_per_minute=app, app_burst=1
         )
-        assert bounded.client("app", "app/1", "x") == Quota(slow, 0, 10, admitted=True)
+        assert bounded.count_client_call("app", "app/1", "x") == RateQuota(
+            slow, 0, 10, is_admitted=True
+        )
 
 
 def test_an_app_is_bounded_from_everywhere_together():
     taken = limits(app_total_per_minute=60, app_total_burst=5)
-    quotas = [taken.client("app", f"app/{n}", f"192.0.2.{n}") for n in range(7)]
-    assert [quota.admitted for quota in quotas] == [True] * 5 + [False] * 2
-    assert [quota.left for quota in quotas] == [4, 3, 2, 1, 0, 0, 0]
-    assert taken.client("other", "other/1", "192.0.2.1").admitted
+    quotas = [taken.count_client_call("app", f"app/{n}", f"192.0.2.{n}") for n in range(7)]
+    assert [quota.is_admitted for quota in quotas] == [True] * 5 + [False] * 2
+    assert [quota.remaining for quota in quotas] == [4, 3, 2, 1, 0, 0, 0]
+    assert taken.count_client_call("other", "other/1", "192.0.2.1").is_admitted
 
 
-def test_what_one_address_has_refused_is_not_taken_from_all():
+def test_calls_refused_by_the_address_limit_do_not_use_the_app_total():
     taken = limits(
         app_total_per_minute=60, app_total_burst=5, address_per_minute=60, address_burst=2
     )
     for number in range(100):
-        taken.client("app", f"app/{number}", "192.0.2.1")
-    assert [taken.client("app", f"b/{n}", f"192.0.2.{n}").left for n in (2, 3)] == [1, 1]
+        taken.count_client_call("app", f"app/{number}", "192.0.2.1")
+    assert [taken.count_client_call("app", f"b/{n}", f"192.0.2.{n}").remaining for n in (2, 3)] == [
+        1,
+        1,
+    ]
 
 
-def test_a_client_id_of_somebody_else_uses_nothing_up():
+def test_foreign_client_id_uses_no_budget_of_its_owner():
     taken = limits(app_per_minute=60, app_burst=2)
-    while taken.client("app", "app/victim", "192.0.2.1").admitted:
+    while taken.count_client_call("app", "app/victim", "192.0.2.1").is_admitted:
         pass
-    assert taken.client("app", "app/victim", "192.0.2.2").admitted
+    assert taken.count_client_call("app", "app/victim", "192.0.2.2").is_admitted
 
 
 def test_confirms_that_only_a_chain_can_judge_are_bounded_for_a_payment():
@@ -176,108 +186,113 @@ def test_confirms_that_only_a_chain_can_judge_are_bounded_for_a_payment():
 
     def passes(origin: str, *, asks: bool) -> bool:
         try:
-            taken.confirm("pay_1", origin, asks=asks)
-        except FlorinError:
+            taken.count_confirm("pay_1", origin, needs_chain=asks)
+        except ApiError:
             return False
         return True
 
     origins = [f"192.0.2.{n}" for n in range(7)]
-    assert [passes(one, asks=True) for one in origins] == [True] * 5 + [False] * 2
+    assert [passes(origin, asks=True) for origin in origins] == [True] * 5 + [False] * 2
     assert passes("192.0.2.9", asks=False)
-    # whoever signed for an account is counted with nobody
-    taken.signed("pay_1", "eip155:1:0x1")
-    taken.signed("pay_1", "eip155:1:0x1")
-    with pytest.raises(FlorinError):
-        taken.signed("pay_1", "eip155:1:0x1")
-    taken.signed("pay_1", "eip155:1:0x2")
+    # signers of an account have a separate limit
+    taken.count_signed_confirm("pay_1", "eip155:1:0x1")
+    taken.count_signed_confirm("pay_1", "eip155:1:0x1")
+    with pytest.raises(ApiError):
+        taken.count_signed_confirm("pay_1", "eip155:1:0x1")
+    taken.count_signed_confirm("pay_1", "eip155:1:0x2")
 
 
-def test_a_place_that_is_not_had_is_not_kept():
+def test_refused_stream_slot_is_not_retained():
     taken = limits(held_per_payment_total=1, held_per_payment_caller=4)
-    release = taken.held.by_app("app", "app/1", "192.0.2.1", "pay_1")
-    with pytest.raises(FlorinError):
-        taken.held.by_app("app", "app/2", "192.0.2.2", "pay_1")
-    # the merchant's are others, and each merchant's are its own
-    merchant = taken.held.by_merchant("key", "mrch_1", "pay_1")
+    release = taken.streams.hold_for_app("app", "app/1", "192.0.2.1", "pay_1")
+    with pytest.raises(ApiError):
+        taken.streams.hold_for_app("app", "app/2", "192.0.2.2", "pay_1")
+    # a merchant's slots are separate, for each merchant
+    merchant = taken.streams.hold_for_merchant("key", "mrch_1", "pay_1")
     release()
     merchant()
-    assert not taken.held.counted
+    assert not taken.streams.has_counted
 
 
 def test_processes_of_two_versions_know_each_limit_by_the_same_name():
-    """Whoever renames one lets callers through twice while a new version is rolled out."""
-    assert [one.kind for one in limits().rates] == [
+    """A renamed limit would admit callers twice during an upgrade."""
+    assert [limit.kind for limit in limits().rate_limits] == [
         *("key", "app", "address", "app_total", "options", "confirm", "signed", "payment_total"),
         *("cancel", "form", "failure", "page", "guard"),
         *("nonce_payer", "nonce_address", "nonce_key", "nonce_partner"),
     ]
 
 
-def test_what_is_refused_is_counted_by_its_setting():
+def test_refusals_are_counted_by_their_setting():
     meters = Meters()
     chosen = LimitSettings(payment_burst=1, key_burst=1, held_per_address=1)
-    taken = Limits(chosen, TestClock(START_US), meters)
+    taken = ServiceLimits(chosen, TestClock(START_US), meters)
     for _ in range(3):
-        taken.key("key_1")
-    taken.cancel("pay_1", "192.0.2.1")
-    taken.form("ticket", "ipv4:192.0.2.1:1")
-    taken.held.by_nobody("192.0.2.1")
+        taken.count_key_call("key_1")
+    taken.count_cancel("pay_1", "192.0.2.1")
+    taken.count_form("ticket", "ipv4:192.0.2.1:1")
+    taken.streams.hold_for_anonymous("192.0.2.1")
     for refused in (
-        lambda: taken.cancel("pay_1", "192.0.2.1"),
-        lambda: taken.form("ticket", "ipv4:192.0.2.1:1"),
-        lambda: taken.held.by_nobody("192.0.2.1"),
+        lambda: taken.count_cancel("pay_1", "192.0.2.1"),
+        lambda: taken.count_form("ticket", "ipv4:192.0.2.1:1"),
+        lambda: taken.streams.hold_for_anonymous("192.0.2.1"),
     ):
-        with pytest.raises(FlorinError):
+        with pytest.raises(ApiError):
             refused()
-    told = meters.registry.get_sample_value
+    get_sample_value = meters.registry.get_sample_value
     counts = {
-        name: told("florin_limit_refusals_total", {"limit": name})
+        name: get_sample_value("florin_limit_refusals_total", {"limit": name})
         for name in ("key", "payment", "held_per_address")
     }
     assert counts == {"key": 2, "payment": 2, "held_per_address": 1}
 
 
-def one_limit(clock: TestClock) -> Limit:
-    return Limit("key", 60, 6, clock, lambda: None)
+def one_limit(clock: TestClock) -> RateLimit:
+    return RateLimit("key", 60, 6, clock, lambda: None)
 
 
-def test_one_alone_may_owe_no_more_than_its_burst():
+def test_single_process_owes_at_most_its_burst():
     limit = one_limit(TestClock(START_US))
     limit.take("a")
-    told = limit.taken("a", START_US)
-    # a call a second, of which nothing is counted for others
-    assert (limit.kind, told.calls, told.ahead_us, told.most_us) == ("key", 0, 1_000_000, 6_000_000)
+    report = limit.get_report("a", START_US)
+    # one call per second; no calls are counted for other processes
+    assert (limit.kind, report.calls, report.ahead_us, report.max_us) == (
+        "key",
+        0,
+        1_000_000,
+        6_000_000,
+    )
 
 
-def test_there_may_be_nobody_who_wants_to_know_what_is_due():
+def test_limit_without_an_exchange_still_lists_unpublished_calls():
     limit = one_limit(TestClock(START_US))
-    limit.among(2)
+    limit.set_process_count(2)
     for _ in range(6):
         assert limit.check("a") is None
-    assert [name for _, name in limit.untold()] == ["a"]
-    assert limit.taken("a", START_US).most_us == 12_000_000
+    assert [name for _, name in limit.list_unreported()] == ["a"]
+    assert limit.get_report("a", START_US).max_us == 12_000_000
 
 
-def test_what_is_given_back_is_not_told():
+def test_returned_calls_are_not_published():
     limit = one_limit(TestClock(START_US))
-    limit.among(2)
+    limit.set_process_count(2)
     for _ in range(3):
         limit.take("a")
-    limit.give_back("a")
-    assert limit.taken("a", START_US).calls == 2
+    limit.release("a")
+    assert limit.get_report("a", START_US).calls == 2
 
 
-def test_what_one_alone_gave_back_is_not_made_good_with_others():
+def test_call_returned_by_a_single_process_is_not_deducted_later():
     limit = one_limit(TestClock(START_US))
     limit.take("a")
-    limit.give_back("a")
-    limit.among(2)
+    limit.release("a")
+    limit.set_process_count(2)
     limit.take("a")
-    assert limit.taken("a", START_US).calls == 1
+    assert limit.get_report("a", START_US).calls == 1
 
 
-def test_one_alone_learns_of_nobody():
+def test_single_process_ignores_usage_of_peers():
     limit = one_limit(TestClock(START_US))
     limit.take("a")
-    limit.told("a", 1, START_US + 600_000_000)
+    limit.record_reported("a", 1, START_US + 600_000_000)
     assert limit.take("a").admitted

@@ -2,7 +2,7 @@ from urllib.parse import quote
 
 import pytest
 from florin_server.domain.ids import is_payment_id_shape
-from florin_server.domain.payments.links import payment_link, resolve_payment_id
+from florin_server.domain.payments.links import format_payment_link, resolve_payment_id
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,7 +64,7 @@ def _encoded(text, times):
     return text
 
 
-def test_a_bare_id_is_itself():
+def test_bare_payment_id_resolves_unchanged():
     assert resolve_payment_id(ID, HOSTS) == ID
 
 
@@ -129,7 +129,7 @@ def test_of_a_path_the_last_segment_counts(text):
         "%ff%fe",
     ],
 )
-def test_what_leads_nowhere_stays_as_received(text):
+def test_invalid_link_stays_as_received(text):
     assert resolve_payment_id(text, HOSTS) == text
 
 
@@ -139,7 +139,7 @@ def test_a_text_is_decoded_twice_and_no_more():
     assert resolve_payment_id(thrice, HOSTS) == thrice
 
 
-def test_what_was_decoded_on_the_way_counts():
+def test_earlier_decodings_count_toward_the_limit():
     twice = _encoded(OUR_LINKS[0], 2)
     assert resolve_payment_id(twice, HOSTS, decodings=1) == twice
 
@@ -152,30 +152,30 @@ def test_a_text_beyond_the_limit_is_not_read():
     assert resolve_payment_id(longer, HOSTS) == longer
 
 
-def test_an_empty_pay_host_trusts_nobody():
+def test_empty_pay_host_trusts_no_link():
     for link in (f"https://evil.example./{ID}", f"https:///{ID}"):
         assert resolve_payment_id(link, ("",)) == link
 
 
 @given(st.text(alphabet="https:/.%25pay_x@?=#\\wc[]0 é", max_size=60))
 def test_no_text_breaks_the_reading(text):
-    found = resolve_payment_id(text, HOSTS)
-    assert found == text or is_payment_id_shape(found)
+    result = resolve_payment_id(text, HOSTS)
+    assert result == text or is_payment_id_shape(result)
 
 
 @pytest.mark.parametrize("base", ["https://pay.example", "https://pay.example/"])
 def test_a_link_that_we_make_leads_back(base):
-    link = payment_link(base, ID)
+    link = format_payment_link(base, ID)
     assert link == f"https://pay.example/{ID}"
     assert resolve_payment_id(link, HOSTS) == ID
 
 
 def test_a_link_keeps_its_base_but_for_slashes():
-    assert payment_link("https://pay.example/X//", ID) == f"https://pay.example/X/{ID}"
+    assert format_payment_link("https://pay.example/X//", ID) == f"https://pay.example/X/{ID}"
 
 
-def test_a_link_has_one_slash_before_the_id():
-    assert payment_link("https://pay.example/", ID) == f"https://pay.example/{ID}"
+def test_payment_link_has_a_single_slash_before_the_id():
+    assert format_payment_link("https://pay.example/", ID) == f"https://pay.example/{ID}"
 
 
 def test_a_pairing_uri_may_leave_its_link_as_it_is():

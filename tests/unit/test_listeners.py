@@ -1,4 +1,4 @@
-"""Ports that several processes share: kept from others, and left to others."""
+"""Test ports shared by a service's processes: closed to other services, open to all of them."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from contextlib import ExitStack, suppress
 
 import pytest
 from florin_server.boot.servers import listeners
-from florin_server.boot.servers.addresses import GRPC_PORT, reserve
+from florin_server.boot.servers.addresses import GRPC_PORT_SETTING, reserve_port
 from florin_server.boot.servers.listeners import stop_listening
 
-from tests.support.until import until
+from tests.support.until import wait_until
 
 HERE = "127.0.0.1"
 
 
 def kept(stack: ExitStack, port: int = 0) -> socket.socket:
-    return stack.enter_context(reserve("gRPC", HERE, port, GRPC_PORT))
+    return stack.enter_context(reserve_port("gRPC", HERE, port, GRPC_PORT_SETTING))
 
 
 def listener(stack: ExitStack, port: int) -> socket.socket:
-    """As gRPC makes one."""
-    made = stack.enter_context(socket.socket())
+    """Return a socket as gRPC opens it."""
+    created_socket = stack.enter_context(socket.socket())
     for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
-        made.setsockopt(socket.SOL_SOCKET, option, 1)
-    made.bind((HERE, port))
-    made.listen()
-    return made
+        created_socket.setsockopt(socket.SOL_SOCKET, option, 1)
+    created_socket.bind((HERE, port))
+    created_socket.listen()
+    return created_socket
 
 
 def reaches(port: int) -> bool:
@@ -35,7 +35,7 @@ def reaches(port: int) -> bool:
         return caller.connect_ex((HERE, port)) == 0
 
 
-def test_a_reserved_port_is_shared_by_those_who_mean_to():
+def test_reserved_port_is_shared_by_listeners_of_the_service():
     with ExitStack() as stack:
         port = kept(stack).getsockname()[1]
         assert not reaches(port)
@@ -48,7 +48,7 @@ def test_a_reserved_port_is_shared_by_those_who_mean_to():
 
 
 @pytest.mark.parametrize("listens", [False, True])
-def test_a_second_service_is_told_that_the_port_is_taken(listens):
+def test_second_service_gets_port_in_use(listens):
     with ExitStack() as stack:
         port = kept(stack).getsockname()[1]
         if listens:
@@ -60,18 +60,18 @@ def test_a_second_service_is_told_that_the_port_is_taken(listens):
 
 
 def test_a_port_is_reserved_again_at_once():
-    """A service that restarts finds old connections that the system still remembers."""
+    """After a restart, the system still remembers old connections."""
     with ExitStack() as stack:
         first = kept(stack)
         port = first.getsockname()[1]
         with listener(stack, port) as gone, socket.create_connection((HERE, port)):
-            # who closes first has to remember the connection
+            # the side that closes first has to remember the connection
             gone.accept()[0].close()
         first.close()
         assert kept(stack, port).getsockname()[1] == port
 
 
-async def test_who_stops_listening_leaves_the_port_to_the_others():
+async def test_stopped_listener_leaves_the_port_to_its_peers():
     with ExitStack() as stack:
         port = kept(stack).getsockname()[1]
         mine = listener(stack, port)
@@ -79,7 +79,7 @@ async def test_who_stops_listening_leaves_the_port_to_the_others():
             accepted, _ = mine.accept()
             assert await stop_listening(port) == 1
             assert not reaches(port)
-            # what there is goes on
+            # an open connection continues
             accepted.send(b"still here")
             assert caller.recv(100) == b"still here"
             accepted.close()
@@ -88,22 +88,22 @@ async def test_who_stops_listening_leaves_the_port_to_the_others():
         assert reaches(port)
 
 
-async def test_who_knocks_while_a_process_leaves_is_let_in_by_another(monkeypatch):
+async def test_connection_during_a_stop_is_accepted_by_a_peer(monkeypatch):
     loop, calls = asyncio.get_running_loop(), 20
     with ExitStack() as stack:
         port = kept(stack).getsockname()[1]
         leaves, stays = listener(stack, port), listener(stack, port)
-        # both are of this process here
-        monkeypatch.setattr(listeners, "_listening", lambda: iter([leaves.dup()]))
+        # in this test one process has both
+        monkeypatch.setattr(listeners, "_list_listening", lambda: iter([leaves.dup()]))
         accepted: list[socket.socket] = []
 
-        def accept(one: socket.socket) -> None:
-            one.setblocking(False)
+        def accept(this_socket: socket.socket) -> None:
+            this_socket.setblocking(False)
             with suppress(BlockingIOError):
                 while True:
-                    made, _ = one.accept()
-                    accepted.append(stack.enter_context(made))
-                    made.send(b"in")
+                    created_socket, _ = this_socket.accept()
+                    accepted.append(stack.enter_context(created_socket))
+                    created_socket.send(b"in")
 
         async def call() -> socket.socket:
             caller = stack.enter_context(socket.socket())
@@ -116,7 +116,7 @@ async def test_who_knocks_while_a_process_leaves_is_let_in_by_another(monkeypatc
         ]
         leaving = asyncio.create_task(stop_listening(port))
         await asyncio.sleep(0)
-        # what came before is let in late, and after that it lets nobody in
+        # connections from before are accepted late; after that it accepts none
         accept(leaves)
         assert accepted
         meanwhile = [asyncio.create_task(call()) for _ in range(calls)]
@@ -124,31 +124,33 @@ async def test_who_knocks_while_a_process_leaves_is_let_in_by_another(monkeypatc
         async with asyncio.timeout(20):
             callers += await asyncio.gather(*meanwhile)
             accept(stays)
-            for one in callers:
-                one.setblocking(False)
-                assert await loop.sock_recv(one, 2) == b"in"
+            for each_socket in callers:
+                each_socket.setblocking(False)
+                assert await loop.sock_recv(each_socket, 2) == b"in"
         assert len(accepted) == len(callers)
 
 
-async def test_what_waits_to_be_accepted_is_waited_for(monkeypatch):
-    monkeypatch.setattr(listeners, "_MADE_S", 0)
-    monkeypatch.setattr(listeners, "_ACCEPTED_S", 60)
+async def test_stop_waits_for_pending_connections_to_be_accepted(monkeypatch):
+    monkeypatch.setattr(listeners, "_HANDSHAKE_S", 0)
+    monkeypatch.setattr(listeners, "_ACCEPT_TIMEOUT_S", 60)
     with ExitStack() as stack:
         port = kept(stack).getsockname()[1]
         mine = listener(stack, port)
         caller = stack.enter_context(socket.create_connection((HERE, port)))
         leaving = asyncio.create_task(stop_listening(port))
         looked: list[socket.socket] = []
-        waiting = listeners.waiting
-        monkeypatch.setattr(listeners, "waiting", lambda one: looked.append(one) or waiting(one))
-        await until(lambda: len(looked) > 2)
+        waiting = listeners.count_waiting
+        monkeypatch.setattr(
+            listeners, "count_waiting", lambda item: looked.append(item) or waiting(item)
+        )
+        await wait_until(lambda: len(looked) > 2)
         assert not leaving.done()
         stack.enter_context(mine.accept()[0]).send(b"in")
         assert await leaving == 1
         assert caller.recv(2) == b"in"
 
 
-async def test_what_was_inherited_is_not_ended_for_everybody():
+async def test_inherited_listener_is_not_stopped():
     with socket.create_server((HERE, 0)) as everybodys:
         port = everybodys.getsockname()[1]
         assert await stop_listening(port) == 0

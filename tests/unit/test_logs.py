@@ -1,4 +1,4 @@
-"""Lines of the log: what they are about, and what they never hold."""
+"""Test log lines: which objects they name, and which data they never contain."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from collections.abc import Iterator
 import pytest
 from florin_server import logs
 from florin_server.boot import hidden
-from florin_server.boot.home import Secrets
+from florin_server.boot.home import InstallationSecrets
 from florin_server.config import Settings
-from florin_server.domain.accounts.credentials import KeyKind, new_key
-from florin_server.domain.ids import payment_id, short_id
-from florin_server.logs import JsonLines, Lines, Redactor
-from florin_server.rails.evm.settings import EvmChain
+from florin_server.domain.accounts.credentials import ApiKeyKind, generate_key
+from florin_server.domain.ids import generate_payment_id, generate_short_id
+from florin_server.logs import JsonLogFormatter, Redactor, TextLogFormatter
+from florin_server.rails.evm.settings import EvmChainSettings
 
 HASH = "0x" + "ab" * 32
 CHAIN = "eip155:8453"
@@ -33,7 +33,7 @@ def line(message: str, *args: object, error: BaseException | None = None) -> log
 
 
 def said(record: logging.LogRecord, redact: Redactor | None = None) -> dict[str, str]:
-    return json.loads(JsonLines(redact or Redactor()).format(record))
+    return json.loads(JsonLogFormatter(redact or Redactor()).format(record))
 
 
 def raised(error: Exception) -> Exception:
@@ -50,11 +50,14 @@ def context() -> Iterator[None]:
     logs.CHAIN.reset(chain)
 
 
-def test_a_line_says_what_it_is_about(context):
-    payment, payout = payment_id(1_800_000_000_000_000, randbytes), short_id("pout_", randbytes)
-    told = said(line("%s of %s is paid back by %s on %s", HASH, payment, payout, CHAIN))
-    assert told.pop("time").endswith("Z")
-    assert told == {
+def test_log_line_carries_the_ids_of_its_message(context):
+    payment, payout = (
+        generate_payment_id(1_800_000_000_000_000, randbytes),
+        generate_short_id("pout_", randbytes),
+    )
+    result = said(line("%s of %s is paid back by %s on %s", HASH, payment, payout, CHAIN))
+    assert result.pop("time").endswith("Z")
+    assert result == {
         "level": "warning",
         "logger": "florin_server.x",
         "message": f"{HASH} of {payment} is paid back by {payout} on {CHAIN}",
@@ -68,16 +71,16 @@ def test_a_line_says_what_it_is_about(context):
 
 def test_a_line_is_about_the_chain_in_whose_work_it_was_written(context):
     assert said(line("a turn is over"))["chain"] == "eip155:1"
-    text = Lines(Redactor()).format(line("a turn is over"))
+    text = TextLogFormatter(Redactor()).format(line("a turn is over"))
     assert text.endswith("a turn is over [request_id=req_1 chain=eip155:1]")
 
 
 def test_only_a_whole_argument_is_an_id():
-    told = said(line("%s", f"a node says {HASH} of pay_123"))
-    assert told.keys() == {"time", "level", "logger", "message"}
+    result = said(line("%s", f"a node says {HASH} of pay_123"))
+    assert result.keys() == {"time", "level", "logger", "message"}
 
 
-KEY = new_key(KeyKind.PARTNER, True, randbytes).secret
+KEY = generate_key(ApiKeyKind.PARTNER, True, randbytes).secret
 PLANTED = {
     "an API key": (f"caller sent {KEY}", KEY[-49:]),
     "a node with a key in its path": ("https://rpc.example/v2/s3cr3t-k3y failed", "s3cr3t-k3y"),
@@ -95,20 +98,20 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("name", PLANTED)
-@pytest.mark.parametrize("form", [JsonLines, Lines])
-def test_what_looks_like_a_secret_is_in_no_line(name, form):
+@pytest.mark.parametrize("form", [JsonLogFormatter, TextLogFormatter])
+def test_planted_secret_is_redacted_from_every_line(name, form):
     text, secret = PLANTED[name]
-    made = form(Redactor())
+    created = form(Redactor())
     assert secret in text
-    assert secret not in made.format(line(text))
-    assert secret not in made.format(line("it failed: %s", text))
-    assert secret not in made.format(line("it failed", error=raised(ValueError(text))))
+    assert secret not in created.format(line(text))
+    assert secret not in created.format(line("it failed: %s", text))
+    assert secret not in created.format(line("it failed", error=raised(ValueError(text))))
 
 
-def test_what_is_no_secret_stays():
+def test_harmless_text_is_not_redacted():
     text = (
         "http://127.0.0.1:8080, ws://rpc.example. https://[::1]:8545/ "
-        f"{HASH} 10.0.0.1 has another gateway token: what it says is lost; secret_name"
+        f"{HASH} 10.0.0.1 has a different gateway token: Florin ignores it; secret_name"
     )
     assert Redactor()(text) == text
     key = KEY.rpartition("_")[0]
@@ -118,54 +121,56 @@ def test_what_is_no_secret_stays():
 def test_the_secrets_of_the_settings_are_hidden_wherever_they_turn_up(tmp_path, monkeypatch):
     redactor = Redactor()
     monkeypatch.setattr(logs, "redactor", redactor)
-    kept = Secrets(b"pepper-of-32-bytes-............!", "operator-token", b"r" * 32, b"d" * 32, ())
-    base = EvmChain.model_construct(rpc_url=("https://rpc.example/v2/0123456789abcdef",))
+    installation_secrets = InstallationSecrets(
+        b"pepper-of-32-bytes-............!", "operator-token", b"r" * 32, b"d" * 32, ()
+    )
+    base = EvmChainSettings.model_construct(rpc_url=("https://rpc.example/v2/0123456789abcdef",))
     settings = Settings(
         home=tmp_path,
         gateway_token="g" * 40,
         keystore_password="correct horse battery",
         trusted_proxies=("fd00::/8",),
     ).model_copy(update={"chains": (base,)})
-    hidden.hide(settings, *hidden.of(kept))
+    hidden.hide_settings(settings, *hidden.list_secret_forms(installation_secrets))
     planted = (
         "operator-token",
-        kept.relayer_key.hex(),
-        kept.treasury_key.hex(),
+        installation_secrets.relayer_key.hex(),
+        installation_secrets.treasury_key.hex(),
         "g" * 40,
         "correct horse battery",
         "0123456789abcdef",
-        kept.gateway_token,
+        installation_secrets.gateway_token,
     )
     for secret in planted:
         assert secret not in said(line("<%s>", secret), redactor)["message"], secret
-    # a key looks like a hash, and is told as none
-    assert "tx_id" not in said(line("%s", "0x" + kept.relayer_key.hex()), redactor)
+    # a key looks like a hash, but is not logged as a hash
+    assert "tx_id" not in said(line("%s", "0x" + installation_secrets.relayer_key.hex()), redactor)
 
 
-def test_nobody_writes_a_line_of_the_log():
+def test_log_message_cannot_forge_a_second_line():
     forged = "x\n2026-01-01 ERROR florin_server all is lost\x1b[2J\u2028\x9b"
-    text = Lines(Redactor()).format(line("refused: %s", forged))
+    text = TextLogFormatter(Redactor()).format(line("refused: %s", forged))
     assert "\n" not in text
     assert "\x1b" not in text
     assert "\x9b" not in text
-    record = JsonLines(Redactor()).format(line("refused: %s", forged))
+    record = JsonLogFormatter(Redactor()).format(line("refused: %s", forged))
     assert "\n" not in record
     assert json.loads(record)["message"].startswith("refused: x\n")
 
 
 def test_error_with_lines_begins_no_line_of_the_log():
     error = raised(ValueError("x\n2026-01-01 ERROR florin_server all is lost\u2028\x9b"))
-    first, *others = Lines(Redactor()).format(line("failed", error=error)).split("\n")
+    first, *remaining = TextLogFormatter(Redactor()).format(line("failed", error=error)).split("\n")
     assert first.endswith("failed")
-    assert len(others) > 2
-    assert all(one.startswith("    ") and one.isprintable() for one in others)
+    assert len(remaining) > 2
+    assert all(text.startswith("    ") and text.isprintable() for text in remaining)
 
 
 def test_request_id_of_a_caller_steers_nothing():
     token = logs.REQUEST.set("a\x9b\u202e\nb")
     try:
-        text = Lines(Redactor()).format(line("refused"))
-        record = JsonLines(Redactor()).format(line("refused"))
+        text = TextLogFormatter(Redactor()).format(line("refused"))
+        record = JsonLogFormatter(Redactor()).format(line("refused"))
     finally:
         logs.REQUEST.reset(token)
     assert text.isprintable()
@@ -174,16 +179,26 @@ def test_request_id_of_a_caller_steers_nothing():
 
 def test_a_line_is_bounded_and_is_text():
     long = line("%s", "x" * 100_000, error=raised(ValueError("y" * 100_000)))
-    assert len(JsonLines(Redactor()).format(long)) < 20_000
+    assert len(JsonLogFormatter(Redactor()).format(long)) < 20_000
     assert said(line("%s", "\ud800"))["message"] == "\\ud800"
     assert said(line("%d of %s", "no number"))["message"] == "%d of %s"
 
 
 def test_a_long_line_is_read_at_once():
-    """Where the time grew with the square of the length, these would take minutes."""
+    """With quadratic time, these lines would take minutes."""
     began = time.perf_counter()
-    for one in ("a", "http://", "a@", "password", "a.-", "token = ", "'", "bearer ", "fl_live_pk_"):
-        Redactor()(one * (100_000 // len(one)))
+    for item in (
+        "a",
+        "http://",
+        "a@",
+        "password",
+        "a.-",
+        "token = ",
+        "'",
+        "bearer ",
+        "fl_live_pk_",
+    ):
+        Redactor()(item * (100_000 // len(item)))
     assert time.perf_counter() - began < 20
 
 
@@ -214,7 +229,7 @@ except SystemExit:
 """
 
 
-def test_whatever_a_service_writes_to_stderr_is_json_in_json_mode(tmp_path):
+def test_all_stderr_output_is_json_in_json_mode(tmp_path):
     done = subprocess.run(
         [sys.executable, "-W", "always", "-c", _WRITES],
         cwd=tmp_path,
@@ -224,9 +239,9 @@ def test_whatever_a_service_writes_to_stderr_is_json_in_json_mode(tmp_path):
     )
     assert done.returncode == 1
     assert done.stdout == ""
-    told = [json.loads(line) for line in done.stderr.splitlines()]
-    assert {one["process"] for one in told} == {"2"}
-    text = " ".join(f"{one['message']} {one.get('error', '')}" for one in told)
+    result = [json.loads(line) for line in done.stderr.splitlines()]
+    assert {item["process"] for item in result} == {"2"}
+    text = " ".join(f"{item['message']} {item.get('error', '')}" for item in result)
     for part in (
         "an old call",
         "of uvicorn",
@@ -235,16 +250,16 @@ def test_whatever_a_service_writes_to_stderr_is_json_in_json_mode(tmp_path):
         "in a thread",
         "Stopping",
         "Florin does not start: the port is taken",
-        "nobody caught ValueError",
+        "uncaught exception: ValueError",
     ):
         assert part in text
     assert "hunter22" not in done.stderr
 
 
-@pytest.mark.parametrize("form", [JsonLines, Lines])
-def test_line_about_another_process_names_that_one(form):
+@pytest.mark.parametrize("form", [JsonLogFormatter, TextLogFormatter])
+def test_line_about_another_process_names_that_process(form):
     record = line("it ended")
-    record.__dict__.update(logs.about_process(0))
-    told = form(Redactor(), process=7).format(record)
-    assert ('"process":"1"' in told) or ("process=1" in told)
-    assert "7" not in told.partition("it ended")[2]
+    record.__dict__.update(logs.build_process_extra(0))
+    result = form(Redactor(), process=7).format(record)
+    assert ('"process":"1"' in result) or ("process=1" in result)
+    assert "7" not in result.partition("it ended")[2]

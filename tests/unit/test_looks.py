@@ -1,4 +1,4 @@
-"""Pictures of pages: which there are, how large they are, and what of two is not the same."""
+"""Test page screenshots: their list, their sizes, and how two are compared."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ALL_BYTES_MAX = 1_200_000
 def drawn(
     *, left: int = 20, colour: str = "#1f4fd8", text: str = "Pay 12.50", line: bool = True
 ) -> Image.Image:
-    """A card with a line around it, and a button with a text."""
+    """Draw a card with a border and a button with a text."""
     image = Image.new("RGB", (200, 120), "#f6f7f9")
     card = ImageDraw.Draw(image)
     card.rectangle((8, 8, 191, 111), "#ffffff", "#c9ced6" if line else "#ffffff")
@@ -29,24 +29,26 @@ def drawn(
 
 
 def smoothed(image: Image.Image) -> Image.Image:
-    """The same with softer edges, as another smoothing makes them."""
+    """Soften the edges, as another anti-aliasing draws them."""
     return Image.blend(image, image.filter(ImageFilter.GaussianBlur(0.6)), 0.2)
 
 
-def test_the_same_is_the_same_however_it_is_smoothed_and_kept():
-    kept = drawn().quantize(256)
-    assert difference(drawn(), kept) == ""
-    assert difference(smoothed(drawn()), kept) == ""
-    assert difference(drawn(left=21), kept) == ""
+def test_equal_pictures_match_despite_smoothing_and_quantization():
+    image = drawn().quantize(256)
+    assert difference(drawn(), image) == ""
+    assert difference(smoothed(drawn()), image) == ""
+    assert difference(drawn(left=21), image) == ""
 
 
 @pytest.mark.parametrize(
     "changed",
     [{"left": 22}, {"colour": "#1f4ff0"}, {"text": "Pay 12.51"}, {"text": ""}, {"line": False}],
 )
-def test_what_is_moved_or_missing_or_of_another_colour_differs(changed):
-    kept = drawn().quantize(256)
-    assert re.fullmatch(r"\d+ px differ, from \(.*\) to \(.*\)", difference(drawn(**changed), kept))
+def test_moved_missing_or_recolored_parts_differ(changed):
+    image = drawn().quantize(256)
+    assert re.fullmatch(
+        r"\d+ px differ, from \(.*\) to \(.*\)", difference(drawn(**changed), image)
+    )
 
 
 def test_a_page_that_became_longer_differs():
@@ -56,7 +58,7 @@ def test_a_page_that_became_longer_differs():
 
 
 def test_every_picture_is_there_once_and_no_other():
-    names = [one.name for one in PICTURES]
+    names = [picture.name for picture in PICTURES]
     assert len(set(names)) == len(names)
     assert {file.name for file in FOLDER.iterdir()} == {f"{name}.png" for name in names}
 

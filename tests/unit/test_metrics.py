@@ -1,4 +1,4 @@
-"""Figures become metrics that Prometheus takes, with labels that no caller chooses."""
+"""Metrics for Prometheus, with labels that no caller chooses."""
 
 from __future__ import annotations
 
@@ -9,24 +9,36 @@ from dataclasses import replace
 
 import pytest
 from florin_server.boot.servers.loop_lag import measure_loop_lag
-from florin_server.domain.conditions import Condition, ConditionName, State
-from florin_server.flows.app import Wallet
-from florin_server.flows.operator.executors import Executor
-from florin_server.flows.operator.figures import Backlog, Books, Figures, Heap, Shared, Webhooks
-from florin_server.flows.operator.process import Disk, ProcessFacts, ProcessFigures
-from florin_server.flows.operator.system import Chain, GasStatus
+from florin_server.domain.conditions import Condition, ConditionName, ConditionState
+from florin_server.flows.app import WalletBalance
+from florin_server.flows.operator.executors import ExecutorStatus
+from florin_server.flows.operator.figures import (
+    Backlog,
+    BacklogGroup,
+    ChainReconciliation,
+    DeliveryStats,
+    InstallationSnapshot,
+    LimitSyncStatus,
+)
+from florin_server.flows.operator.process import DiskSpace, ProcessFacts, ProcessSnapshot
+from florin_server.flows.operator.system import ChainStatus, GasStatus
 from florin_server.meters import Meters
-from florin_server.rails.connection.jsonrpc import JsonRpc
+from florin_server.rails.connection.jsonrpc import JsonRpcClient
 from florin_server.rails.types import NodeState, RailUnavailable
 from florin_server.store.engine.store import PoolUse
-from florin_server.web.metrics import FROM_STORE, LABELS, Known, families
-from florin_server.web.process_metrics import ProcessMetrics
+from florin_server.web.metrics import (
+    LABELS,
+    STORE_METRICS,
+    InstallationMetricsCollector,
+    list_families,
+)
+from florin_server.web.process_metrics import ProcessMetricsCollector
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_open
 from prometheus_client.parser import text_string_to_metric_families as read
 
-from tests.support.documents import text_of
+from tests.support.documents import read_document
 
 BASE = "eip155:8453"
 SENDER = f"{BASE}:0x{'ab' * 20}"
@@ -37,55 +49,66 @@ def node(host: str, problem: str = "") -> NodeState:
     return NodeState(host, head=90, lag=2, latency_ms=125.0, error_rate=0.25, problem=problem)
 
 
-def chain(*nodes: NodeState, problem: str = "") -> Chain:
-    gas = GasStatus(failed=7, opened=8, paused_payers=1, paused=2, given_up=3)
-    funds = State.WARNING if problem else State.OK
+def chain(*nodes: NodeState, problem: str = "") -> ChainStatus:
+    gas = GasStatus(
+        failed_gas=7,
+        opening_gas=8,
+        paused_payer_payments=1,
+        paused_payments=2,
+        abandoned_payments=3,
+    )
+    funds = ConditionState.WARNING if problem else ConditionState.OK
     conditions = (
         Condition(ConditionName.RELAYER_FUNDS_LOW, funds, problem, 1),
-        Condition(ConditionName.NODES_DISAGREE, State.OK, "", 1),
+        Condition(ConditionName.NODES_DISAGREE, ConditionState.OK, "", 1),
     )
     times = (None, None) if problem else (0.2, 10.4)
-    return Chain(BASE, 92, 4, SENDER, problem, conditions, nodes, gas, 9, 10, 11, *times)
+    return ChainStatus(BASE, 92, 4, SENDER, problem, conditions, nodes, gas, 9, 10, 11, *times)
 
 
-def figures(*chains: Chain, paused_at_us: int | None = None) -> Figures:
-    lists = Condition(ConditionName.SCREENING_LISTS_STALE, State.CRITICAL, "too old", 1)
-    open_ones = (Heap(BASE, "waiting", 3, 40_000_000), Heap(BASE, "held", 2, 5_000_000))
-    return Figures(
+def figures(*chains: ChainStatus, paused_at_us: int | None = None) -> InstallationSnapshot:
+    lists = Condition(ConditionName.SCREENING_LISTS_STALE, ConditionState.CRITICAL, "too old", 1)
+    open_ones = (
+        BacklogGroup(BASE, "waiting", 3, 40_000_000),
+        BacklogGroup(BASE, "held", 2, 5_000_000),
+    )
+    return InstallationSnapshot(
         now_us=100_000_000,
         chains=chains,
-        executors=[Executor(SENDER, paused_at_us, 4)],
-        backlog=Backlog(9, open_ones, (Heap(BASE, "waiting", 1, 90_000_000),)),
-        blocked=6,
+        executors=[ExecutorStatus(SENDER, paused_at_us, 4)],
+        backlog=Backlog(9, open_ones, (BacklogGroup(BASE, "waiting", 1, 90_000_000),)),
+        blocked_accounts=6,
         watched_payments=70,
         watched_payouts=8,
         keyed_calls=12,
-        writes_queued=13,
+        queued_writes=13,
         tasks=14,
-        listening=True,
-        machine_ahead_us=-2_500_000,
-        held={"merchant": 2, "page": 0},
+        is_listening=True,
+        clock_offset_us=-2_500_000,
+        open_streams={"merchant": 2, "page": 0},
         conditions=[lists],
-        books=[Books(BASE, 95_000_000, [Wallet(SENDER, COIN, 5, 7)])],
-        shared=[Shared(3, 14, 1_500_000)],
-        webhooks=Webhooks(5, 93_000_000, 2),
+        reconciliations=[
+            ChainReconciliation(BASE, 95_000_000, [WalletBalance(SENDER, COIN, 5, 7)])
+        ],
+        limit_sync=[LimitSyncStatus(3, 14, 1_500_000)],
+        webhooks=DeliveryStats(5, 93_000_000, 2),
     )
 
 
 def samples(registry: CollectorRegistry) -> dict[tuple[str, ...], float]:
-    """Every value by its metric and labels, in the order of their names; each is there once."""
+    """Return every value by its metric and labels, sorted; each occurs once."""
     text = generate_latest(registry).decode()
     samples = [s for family in read(text) for s in family.samples]
     opened = openmetrics.generate_latest(registry).decode()
     assert [s for family in read_open(opened) for s in family.samples] == samples
-    found = {(s.name, *s.labels.values()): s.value for s in samples}
-    assert len(found) == len(samples)
-    return found
+    results = {(s.name, *s.labels.values()): s.value for s in samples}
+    assert len(results) == len(samples)
+    return results
 
 
-def told(known: Figures) -> dict[tuple[str, ...], float]:
+def told(known: InstallationSnapshot) -> dict[tuple[str, ...], float]:
     registry = CollectorRegistry()
-    registry.register(Known(known))
+    registry.register(InstallationMetricsCollector(known))
     return samples(registry)
 
 
@@ -149,31 +172,31 @@ def test_every_figure_is_a_metric():
     assert values["florin_wallet_booked_minor_units", SENDER, COIN] == 7
 
 
-def test_without_the_store_what_is_read_from_it_is_left_out():
-    whole = figures(chain(node("a.example")))
-    names = {key[0] for key in told(whole)}
-    values = told(replace(whole, store_up=False))
+def test_metrics_from_the_store_are_omitted_while_it_is_down():
+    snapshot = figures(chain(node("a.example")))
+    names = {key[0] for key in told(snapshot)}
+    values = told(replace(snapshot, is_store_up=False))
     left = {key[0] for key in values}
     assert values["florin_store_up",] == 0
     assert values["florin_tasks",] == 14
     assert values["florin_chain_head_block", BASE] == 92
-    assert names - left == {f"florin_{one}" for one in FROM_STORE}
+    assert names - left == {f"florin_{text}" for text in STORE_METRICS}
 
 
-def process(**changes) -> ProcessFigures:
-    known = ProcessFigures(
+def process(**changes) -> ProcessSnapshot:
+    snapshot = ProcessSnapshot(
         facts=ProcessFacts(restarts=3, certificate_until_s=1_800_000_000.0),
         pools={"read": PoolUse(2, 4, 5), "write": PoolUse(0, 1, 0)},
         leases={SENDER: True, COIN: False},
         node_calls={(BASE, "eth_call"): 7, (BASE, "other"): 1},
-        disk=Disk(100, 1000),
+        disk=DiskSpace(100, 1000),
     )
-    return replace(known, **changes)
+    return replace(snapshot, **changes)
 
 
-def told_of_process(known: ProcessFigures) -> dict[tuple[str, ...], float]:
+def told_of_process(snapshot: ProcessSnapshot) -> dict[tuple[str, ...], float]:
     registry = CollectorRegistry()
-    registry.register(ProcessMetrics(known))
+    registry.register(ProcessMetricsCollector(snapshot))
     return samples(registry)
 
 
@@ -197,11 +220,11 @@ def test_every_figure_of_a_process_is_a_metric():
 
 
 def test_process_without_supervisor_certificate_pools_and_disk_omits_them():
-    found = told_of_process(process(facts=ProcessFacts(), pools={}, disk=None))
-    assert {name for name, *_ in found} == {"florin_lease_held", "florin_node_calls_total"}
+    results = told_of_process(process(facts=ProcessFacts(), pools={}, disk=None))
+    assert {name for name, *_ in results} == {"florin_lease_held", "florin_node_calls_total"}
 
 
-async def test_event_loop_lag_is_what_a_sleep_lasts_too_long():
+async def test_event_loop_lag_is_the_excess_time_of_a_sleep():
     meters, now = Meters(), [0.0]
     late = iter([0.0, 0.3, 2.0])
 
@@ -209,7 +232,7 @@ async def test_event_loop_lag_is_what_a_sleep_lasts_too_long():
         now[0] += seconds + next(late)
 
     with pytest.raises(RuntimeError):
-        # the last one ends it
+        # the end of `late` ends the loop
         await measure_loop_lag(meters, sleep, lambda: now[0])
     values = samples(meters.registry)
     assert values["florin_event_loop_lag_seconds_count",] == 3
@@ -225,23 +248,23 @@ class DeadTransport:
 
 
 async def test_methods_of_nodes_are_counted_in_bounds_whether_they_are_answered_or_not():
-    rpc = JsonRpc(DeadTransport())
+    rpc = JsonRpcClient(DeadTransport())
     with pytest.raises(RailUnavailable):
         await rpc.batch([("eth_call", ()), ("eth_call", ())])
     with pytest.raises(RailUnavailable):
         await rpc.call("eth_chainId")
-    assert rpc.by_method == {"eth_call": 2, "eth_chainId": 1}
+    assert rpc.calls_by_method == {"eth_call": 2, "eth_chainId": 1}
     with pytest.raises(RailUnavailable):
         await rpc.batch([(f"method_{n}", ()) for n in range(1000)])
-    assert len(rpc.by_method) == 65
-    assert rpc.by_method["other"] == 1000 - 62
-    assert rpc.calls == 1003
+    assert len(rpc.calls_by_method) == 65
+    assert rpc.calls_by_method["other"] == 1000 - 62
+    assert rpc.call_count == 1003
 
 
-def test_what_is_wrong_is_zero_and_not_a_label():
+def test_problem_is_a_zero_gauge_and_not_a_label():
     values = told(figures(chain(node("a.example", "x" * 100), problem='no "gas"\n')))
     assert values["florin_chain_ok", BASE] == 0
-    # what was not measured is no figure
+    # an unmeasured figure is absent
     assert ("florin_chain_block_seconds", BASE) not in values
     assert ("florin_chain_settle_seconds", BASE) not in values
     assert values["florin_chain_condition", BASE, "relayer_funds_low"] == 2
@@ -250,26 +273,26 @@ def test_what_is_wrong_is_zero_and_not_a_label():
     assert not any('"gas"' in part or "xxx" in part for key in values for part in key[1:])
 
 
-def test_nodes_of_one_host_are_two():
+def test_nodes_on_the_same_host_are_separate_series():
     values = told(figures(chain(node("a.example"), node("a.example", "behind"))))
     assert values["florin_node_ok", BASE, "a.example", "1"] == 1
     assert values["florin_node_ok", BASE, "a.example", "2"] == 0
 
 
-def test_what_is_counted():
+def test_requests_and_payments_are_counted():
     meters = Meters()
-    meters.expect(BASE, [SENDER])
-    meters.begin("rest")
-    meters.begin("rest")
-    meters.begin("grpc")
-    meters.request("rest", "MerchantService.CreatePayment", "201", 0.004)
-    meters.loop_lag(0.2)
-    meters.changed("processing")
-    meters.settled(BASE, "succeeded", 12.0)
-    meters.transaction(BASE, "reverted")
-    meters.gas(SENDER, 21_000)
-    meters.payout(BASE, "done")
-    meters.refusal("key")()
+    meters.initialize_chain(BASE, [SENDER])
+    meters.begin_request("rest")
+    meters.begin_request("rest")
+    meters.begin_request("grpc")
+    meters.record_request("rest", "MerchantService.CreatePayment", "201", 0.004)
+    meters.record_loop_lag(0.2)
+    meters.record_payment_change("processing")
+    meters.record_settlement(BASE, "succeeded", 12.0)
+    meters.record_transaction(BASE, "reverted")
+    meters.record_gas_cost(SENDER, 21_000)
+    meters.record_payout(BASE, "done")
+    meters.create_refusal_counter("key")()
     values = samples(meters.registry)
     called = ("201", "MerchantService.CreatePayment", "rest")
     request = "florin_request_duration_seconds"
@@ -296,7 +319,7 @@ def test_what_is_counted():
 
 def test_steps_of_the_store_are_counted_and_handed_on():
     meters, seen = Meters(), []
-    step = meters.steps(seen.append)
+    step = meters.create_store_step_counter(seen.append)
     for name in ("op", "op", "commit", "committed"):
         step(name)
     values = samples(meters.registry)
@@ -309,12 +332,12 @@ def test_commits_that_overlap_are_timed_apart(monkeypatch):
     now = [10.0]
     monkeypatch.setattr("florin_server.meters.time.perf_counter", lambda: now[0])
     meters = Meters()
-    step = meters.steps()
-    one, other = copy_context(), copy_context()
-    one.run(step, "commit")
+    step = meters.create_store_step_counter()
+    context, other = copy_context(), copy_context()
+    context.run(step, "commit")
     now[0] = 10.5
     other.run(step, "commit")
-    one.run(step, "committed")
+    context.run(step, "committed")
     other.run(step, "committed")
     values = samples(meters.registry)
     assert values["florin_store_commit_duration_seconds_sum",] == 0.5
@@ -327,56 +350,56 @@ def test_a_step_that_fails_is_no_commit():
             raise OSError("the disk is full")
 
     meters = Meters()
-    step = meters.steps(fault)
+    step = meters.create_store_step_counter(fault)
     step("commit")
     with pytest.raises(OSError, match="full"):
         step("committed")
     assert samples(meters.registry)["florin_store_commit_duration_seconds_count",] == 0
 
 
-def test_what_counting_a_request_takes():
-    """In calls of functions, which no load of the machine changes; each is some 100 ns."""
+def test_counting_a_request_takes_few_calls():
+    """The cost is in function calls of some 100 ns, which no load of the machine changes."""
     meters = Meters()
-    meters.request("grpc", "GatewayService.GetPayment", "OK", 0.001)
+    meters.record_request("grpc", "GatewayService.GetPayment", "OK", 0.001)
     calls: list[str] = []
     sys.setprofile(lambda _frame, event, _arg: calls.append(event) if event == "call" else None)
     try:
         for _ in range(100):
-            meters.request("grpc", "GatewayService.GetPayment", "OK", 0.001)
+            meters.record_request("grpc", "GatewayService.GetPayment", "OK", 0.001)
     finally:
         sys.setprofile(None)
-    # the series is not looked for by its labels again
+    # the series is not looked up by its labels again
     assert len(calls) <= 100 * 8
 
 
 def test_services_count_apart():
-    one, other = Meters(), Meters()
-    one.changed("expired")
-    assert samples(one.registry)["florin_payment_changes_total", "expired"] == 1
+    meters, other = Meters(), Meters()
+    meters.record_payment_change("expired")
+    assert samples(meters.registry)["florin_payment_changes_total", "expired"] == 1
     assert samples(other.registry)["florin_payment_changes_total", "expired"] == 0
 
 
 def test_names_are_those_that_prometheus_asks_for():
-    for one in families():
-        assert re.fullmatch(r"florin_[a-z][a-z_]*", one.name)
-        assert (one.kind == "counter") is one.name.endswith("_total"), one.name
+    for family in list_families():
+        assert re.fullmatch(r"florin_[a-z][a-z_]*", family.name)
+        assert (family.kind == "counter") is family.name.endswith("_total"), family.name
         timed = ("_duration_seconds", "_lag_seconds")
-        assert (one.kind == "histogram") is one.name.endswith(timed), one.name
-        assert not re.search(r"milli|micro|_ms\b|_us\b", one.name), one.name
-        assert one.tells
-        assert not one.labels or set(one.labels) <= LABELS.keys()
+        assert (family.kind == "histogram") is family.name.endswith(timed), family.name
+        assert not re.search(r"milli|micro|_ms\b|_us\b", family.name), family.name
+        assert family.description
+        assert not family.labels or set(family.labels) <= LABELS.keys()
 
 
-def test_the_reference_tells_every_metric_that_is_told():
+def test_metrics_reference_lists_every_metric():
     named = set(
-        re.findall(r"^\| `(florin_\w+)`", text_of("docs/reference/metrics.md"), re.MULTILINE)
+        re.findall(r"^\| `(florin_\w+)`", read_document("docs/reference/metrics.md"), re.MULTILINE)
     )
     meters = Meters()
     collected = [
-        *Known(figures(chain(node("a.example")))).collect(),
-        *ProcessMetrics(process()).collect(),
+        *InstallationMetricsCollector(figures(chain(node("a.example")))).collect(),
+        *ProcessMetricsCollector(process()).collect(),
         *meters.registry.collect(),
     ]
     suffix = {"counter": "_total"}
-    assert named == {f"{one.name}{suffix.get(one.type, '')}" for one in collected}
-    assert named == {one.name for one in families()}
+    assert named == {f"{metric.name}{suffix.get(metric.type, '')}" for metric in collected}
+    assert named == {family.name for family in list_families()}

@@ -4,13 +4,13 @@ import pytest
 from florin_server.domain.caip import parse_asset
 from florin_server.domain.money import (
     CURRENCIES,
-    ENABLED_BY_DEFAULT,
+    DEFAULT_CURRENCIES,
     FiatUnit,
     TokenUnit,
+    compute_share,
     convert_up,
+    format_minor_units,
     parse_unit,
-    share_up,
-    spelled,
     suggest_unit,
 )
 from hypothesis import given
@@ -42,7 +42,7 @@ def test_conversion_by_example(value, before, after, converted):
 
 
 @pytest.mark.parametrize("arguments", [(-1, 2, 6), (1, -1, 6), (1, 2, -1), (1, 2, 256)])
-def test_conversion_refuses_what_cannot_be(arguments):
+def test_conversion_refuses_invalid_arguments(arguments):
     with pytest.raises(ValueError, match="is"):
         convert_up(*arguments)
 
@@ -83,8 +83,8 @@ def test_no_currency_is_listed_twice():
     assert len(set(names)) == len(names) == 155
 
 
-def test_dollars_euros_and_pounds_are_enabled_unless_told_otherwise():
-    assert {"USD", "EUR", "GBP"} == ENABLED_BY_DEFAULT < CURRENCIES.keys()
+def test_usd_eur_and_gbp_are_enabled_by_default():
+    assert {"USD", "EUR", "GBP"} == DEFAULT_CURRENCIES < CURRENCIES.keys()
 
 
 @pytest.mark.parametrize("text", ["iso4217/USD", f"caip19/{ASSET}"])
@@ -114,7 +114,7 @@ def test_a_unit_is_fiat_or_a_token():
         f"caip19/caip19/{ASSET}",
     ],
 )
-def test_what_is_no_unit_is_refused(text):
+def test_invalid_unit_is_refused(text):
     with pytest.raises(ValueError, match="no"):
         parse_unit(text)
 
@@ -130,14 +130,18 @@ def test_a_token_has_255_decimals_at_most():
 
 
 @given(st.integers(0, 10**78 - 1), st.integers(0, 255))
-def test_what_people_read_is_exact(value, decimals):
-    text = spelled(value, decimals)
+def test_formatted_amount_is_exact(value, decimals):
+    text = format_minor_units(value, decimals)
     assert Fraction(text) == Fraction(value, 10**decimals)
     assert len(text.partition(".")[2]) == decimals
 
 
 def test_amounts_have_a_digit_before_the_point():
-    assert [spelled(1, 0), spelled(1, 2), spelled(1250, 2)] == ["1", "0.01", "12.50"]
+    assert [format_minor_units(1, 0), format_minor_units(1, 2), format_minor_units(1250, 2)] == [
+        "1",
+        "0.01",
+        "12.50",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +152,7 @@ def test_amounts_have_a_digit_before_the_point():
     ],
 )
 def test_share_of_an_amount_is_rounded_up(value, basis_points, share):
-    assert share_up(value, basis_points) == share
+    assert compute_share(value, basis_points) == share
 
 
 @pytest.mark.parametrize(

@@ -1,34 +1,34 @@
-"""A service is not held to the few open files that shells begin programs with."""
+"""Test that a service raises the low limit of open files that shells set."""
 
 from __future__ import annotations
 
 import resource
 
 import pytest
-from florin_server.boot.files import open_many
+from florin_server.boot.files import raise_file_limit
 
 WANTED = 65_536
 
 
 @pytest.fixture
 def most():
-    """How many files this process may open at most; it has few to begin with."""
+    """Return the limit of open files for a process that starts with few."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (512, before[1]))
     yield before[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def test_a_process_may_open_what_it_needs_as_far_as_the_system_lets_it(most):
-    open_many()
-    wanted = WANTED if most == resource.RLIM_INFINITY else min(most, WANTED)
-    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (wanted, most)
+def test_open_file_limit_is_raised_as_far_as_allowed(most):
+    raise_file_limit()
+    expected = WANTED if most == resource.RLIM_INFINITY else min(most, WANTED)
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (expected, most)
 
 
-def test_what_a_process_may_open_already_is_not_made_less(monkeypatch):
-    told: list[object] = []
+def test_higher_open_file_limit_is_not_lowered(monkeypatch):
+    result: list[object] = []
     for now in (100_000, resource.RLIM_INFINITY):
         monkeypatch.setattr(resource, "getrlimit", lambda _, now=now: (now, now))
-        monkeypatch.setattr(resource, "setrlimit", lambda *asked: told.append(asked))
-        open_many()
-    assert told == []
+        monkeypatch.setattr(resource, "setrlimit", lambda *asked: result.append(asked))
+        raise_file_limit()
+    assert result == []

@@ -1,4 +1,4 @@
-"""Schemas say what the codec does, for every type of the API and for every option."""
+"""Test that schemas match the codec, for every type of the API and every option."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from florin_gateway.jsoncodec import Codec
-from florin_gateway.jsonshape import TIMESTAMP, enum_texts, rule_of
-from florin_gateway.openapi import Comments, Schemas, operations_of
-from florin_gateway.profiles import Profile
+from florin_gateway.jsoncodec import JsonCodec
+from florin_gateway.jsonshape import TIMESTAMP_TYPE, get_enum_texts, get_rule
+from florin_gateway.openapi import ProtoComments, SchemaRegistry, list_operations
+from florin_gateway.profiles import JsonProfile
 from florin_gateway.routes import RouteError
-from florin_server.boot.servers.grpc_server import PUBLIC
+from florin_server.boot.servers.grpc_server import PUBLIC_SERVICES
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
-from tests.support.proto_lab import service
-from tests.support.shapes import resolved, undocumented
+from tests.support.proto_lab import compile_service
+from tests.support.shapes import list_undocumented, resolve_schema
 
 OPTION = "(gateway_options.v1.field)"
 SHAPES = """
@@ -49,26 +49,26 @@ message Kind {
   oneof kind { Leaf first_one = 1; string other = 2; }
 }
 """
-CODEC = Codec()
+CODEC = JsonCodec()
 
 
 def answer_types() -> list[Any]:
     seen: dict[str, Any] = {}
-    for one in PUBLIC:
-        for operation in operations_of([one], Schemas(Comments())):
+    for service_descriptor in PUBLIC_SERVICES:
+        for operation in list_operations([service_descriptor], SchemaRegistry(ProtoComments())):
             kind = operation.method.output_type
             seen[kind.full_name] = kind
     return list(seen.values())
 
 
 def fill(message: Any, *, everything: bool, depth: int = 0) -> Any:
-    """Sets every field, or those only that are never null."""
+    """Fill every field, or only those that are never null."""
     oneofs = message.DESCRIPTOR.oneofs
     alternatives = {f.name for o in oneofs if len(o.fields) > 1 for f in o.fields[1:]}
     for field in message.DESCRIPTOR.fields:
-        rule = rule_of(field)
-        wanted = rule.required or (everything and depth < 3)
-        if field.name in alternatives or not (wanted or not field.has_presence):
+        rule = get_rule(field)
+        required = rule.required or (everything and depth < 3)
+        if field.name in alternatives or not (required or not field.has_presence):
             continue
         if field.is_repeated and not everything:
             continue
@@ -78,9 +78,9 @@ def fill(message: Any, *, everything: bool, depth: int = 0) -> Any:
             inner = getattr(message, field.name)
             inner = inner.add() if field.is_repeated else inner
             inner.SetInParent()
-            if field.message_type.full_name != TIMESTAMP:
+            if field.message_type.full_name != TIMESTAMP_TYPE:
                 fill(inner, everything=everything, depth=depth + 1)
-        elif wanted or not field.has_presence:
+        elif required or not field.has_presence:
             value = value_of(field)
             if field.is_repeated:
                 getattr(message, field.name).append(value)
@@ -91,33 +91,35 @@ def fill(message: Any, *, everything: bool, depth: int = 0) -> Any:
 
 def value_of(field: FieldDescriptor) -> Any:
     if field.enum_type is not None:
-        return next(n for n, text in enum_texts(field.enum_type).items() if text)
-    if rule_of(field).json_text:
+        return next(n for n, text in get_enum_texts(field.enum_type).items() if text)
+    if get_rule(field).json_text:
         return '{"a": [1]}'
     if field.type == FieldDescriptor.TYPE_STRING:
         return "7"
     return 7 if field.type != FieldDescriptor.TYPE_BOOL else True
 
 
-def validator(schemas: Schemas, schema: dict[str, Any]) -> jsonschema_rs.Draft202012Validator:
+def validator(
+    schemas: SchemaRegistry, schema: dict[str, Any]
+) -> jsonschema_rs.Draft202012Validator:
     components = {"components": {"schemas": schemas.components}}
     return jsonschema_rs.Draft202012Validator({**schema, **components})
 
 
-@pytest.mark.parametrize("profile", [Profile.SPEC, Profile.DEPLOYED])
+@pytest.mark.parametrize("profile", [JsonProfile.SPEC, JsonProfile.DEPLOYED])
 @pytest.mark.parametrize("everything", [True, False], ids=["everything", "the least"])
 @pytest.mark.parametrize("kind", answer_types(), ids=lambda kind: kind.name)
-def test_what_is_encoded_fits_its_schema(kind, everything, profile):
+def test_encoded_message_matches_its_schema(kind, everything, profile):
     message = fill(GetMessageClass(kind)(), everything=everything)
-    shown = json.loads(CODEC.encoder(kind, profile)(message))
-    schemas = Schemas(Comments())
-    schema = schemas.answer(kind)
+    shown = json.loads(CODEC.get_encoder(kind, profile)(message))
+    schemas = SchemaRegistry(ProtoComments())
+    schema = schemas.build_response(kind)
     validator(schemas, schema).validate(shown)
     document = {"components": {"schemas": schemas.components}}
-    assert undocumented(document, schema, shown) == []
+    assert list_undocumented(document, schema, shown) == []
     if everything:
-        # and nothing is described that never comes
-        assert set(resolved(document, schema)["properties"]) == set(shown)
+        # and every described member occurs
+        assert set(resolve_schema(document, schema)["properties"]) == set(shown)
 
 
 @pytest.fixture(scope="module")
@@ -131,9 +133,9 @@ def lab(tmp_path_factory):
     rpc Find(Request) returns (Status) { option (google.api.http) = { get: "/v1/{id=a/*}" }; }
     rpc Watch(Request) returns (stream Event) { option (google.api.http) = { get: "/v1/events" }; }
     """
-    described = service(tmp_path_factory.mktemp("protos"), rpcs, SHAPES)
-    schemas = Schemas(Comments())
-    operations = {o.parts["operationId"]: o for o in operations_of([described], schemas)}
+    described = compile_service(tmp_path_factory.mktemp("protos"), rpcs, SHAPES)
+    schemas = SchemaRegistry(ProtoComments())
+    operations = {o.parts["operationId"]: o for o in list_operations([described], schemas)}
     return described, schemas, operations
 
 
@@ -143,7 +145,7 @@ def test_requests_are_read_as_their_schema_says(lab):
     body = operations["Lab_Change"].parts["requestBody"]
     assert body["required"] is True
     fits = validator(schemas, body["content"]["application/json"]["schema"])
-    decode = CODEC.decoder(kind, Profile.SPEC, frozenset({"id"}))
+    decode = CODEC.get_decoder(kind, JsonProfile.SPEC, frozenset({"id"}))
     right = {"name": "aa", "tags": ["x"]}
     for change, verdict in (
         ({}, True),
@@ -161,10 +163,10 @@ def test_requests_are_read_as_their_schema_says(lab):
         ({"data": {"a": [1]}}, True),
         ({"unknown": 1}, True),
     ):
-        asked = {**right, **change}
-        assert fits.is_valid(asked) is verdict, asked
-        assert (decode(asked, GetMessageClass(kind)()) == []) is verdict, asked
-    # what only the server checks
+        request = {**right, **change}
+        assert fits.is_valid(request) is verdict, request
+        assert (decode(request, GetMessageClass(kind)()) == []) is verdict, request
+    # checked by the server only
     for change in ({"name": "b"}, {"tags": []}, {"tags": ["a"] * 3}, {"size": 0}, {"text": "\n"}):
         assert not fits.is_valid({**right, **change}), change
 
@@ -172,19 +174,19 @@ def test_requests_are_read_as_their_schema_says(lab):
 def test_answers_have_the_members_of_the_codec(lab):
     described, schemas, _ = lab
     kind = described.methods_by_name["Change"].output_type
-    told = schemas.components["Told"]
-    assert told["required"] == ["full", "bare", "json", "kind", "at", "wrapped", "mapped"]
-    assert told["properties"]["bare"] == {"$ref": "#/components/schemas/LeafSparse"}
-    assert told["properties"]["wrapped"] == {"type": ["string", "null"]}
+    result = schemas.components["Told"]
+    assert result["required"] == ["full", "bare", "json", "kind", "at", "wrapped", "mapped"]
+    assert result["properties"]["bare"] == {"$ref": "#/components/schemas/LeafSparse"}
+    assert result["properties"]["wrapped"] == {"type": ["string", "null"]}
     assert "required" not in schemas.components["LeafSparse"]
     assert schemas.components["Colour"]["enum"] == ["red", "deep_blue"]
     message = GetMessageClass(kind)(json="[1]")
     message.bare.SetInParent()
     message.kind.first_one.text = "x"
     message.mapped["k"].colour = 1
-    for profile in (Profile.SPEC, Profile.DEPLOYED):
-        shown = json.loads(CODEC.encoder(kind, profile)(message))
-        validator(schemas, schemas.answer(kind)).validate(shown)
+    for profile in (JsonProfile.SPEC, JsonProfile.DEPLOYED):
+        shown = json.loads(CODEC.get_encoder(kind, profile)(message))
+        validator(schemas, schemas.build_response(kind)).validate(shown)
 
 
 def test_operations_have_their_paths_and_parameters(lab):
@@ -196,39 +198,39 @@ def test_operations_have_their_paths_and_parameters(lab):
         "Lab_Watch": ("get", "/v1/events"),
     }
     assert operations["Lab_Change"].parts["deprecated"] is True
-    found = {p["name"]: p for p in operations["Lab_Find"].parts["parameters"]}
-    assert found["id"]["in"] == "path"
-    assert {"renamed", "list", "at", "wrapped", "mask", "span", "colour"} <= found.keys()
-    # not told in a query, or not by that name
-    assert not {"secret", "inner", "inners", "numbers", "other_name"} & found.keys()
-    assert found["list"]["schema"]["items"]["maximum"] == 2**31 - 1
+    results = {p["name"]: p for p in operations["Lab_Find"].parts["parameters"]}
+    assert results["id"]["in"] == "path"
+    assert {"renamed", "list", "at", "wrapped", "mask", "span", "colour"} <= results.keys()
+    # not part of a query, or not under that name
+    assert not {"secret", "inner", "inners", "numbers", "other_name"} & results.keys()
+    assert results["list"]["schema"]["items"]["maximum"] == 2**31 - 1
     stream = operations["Lab_Watch"].parts["responses"]
     assert list(stream) == ["200", "204"]
     assert list(stream["200"]["content"]) == ["text/event-stream"]
 
 
 def test_comments_become_descriptions():
-    comments = Comments()
+    comments = ProtoComments()
     comments["florin.v1.Settlements"] = "Where the money goes."
     comments["florin.v1.Settlements.fiat"] = "Banks."
-    schemas = Schemas(comments)
-    schemas.answer(next(kind for kind in answer_types() if kind.name == "Settlements"))
-    told = schemas.components["Settlements"]
-    assert told["description"] == "Where the money goes."
-    assert told["properties"]["fiat"]["description"] == "Banks."
-    assert "description" not in told["properties"]["crypto"]
+    schemas = SchemaRegistry(comments)
+    schemas.build_response(next(kind for kind in answer_types() if kind.name == "Settlements"))
+    settlements = schemas.components["Settlements"]
+    assert settlements["description"] == "Where the money goes."
+    assert settlements["properties"]["fiat"]["description"] == "Banks."
+    assert "description" not in settlements["properties"]["crypto"]
 
 
-def test_two_types_of_one_name_are_refused(tmp_path):
+def test_two_types_with_the_same_name_are_refused(tmp_path):
     rpc = 'rpc Do(Bare) returns (Bare) { option (google.api.http) = { get: "/v1/x" }; }'
-    schemas = Schemas(Comments())
-    list(operations_of([service(tmp_path, rpc)], schemas))
+    schemas = SchemaRegistry(ProtoComments())
+    list(list_operations([compile_service(tmp_path, rpc)], schemas))
     with pytest.raises(ValueError, match="two schemas have the name Bare"):
-        list(operations_of([service(tmp_path, rpc)], schemas))
+        list(list_operations([compile_service(tmp_path, rpc)], schemas))
 
 
 def test_a_field_as_a_whole_body_is_refused(tmp_path):
     rule = 'post: "/v1/x" body: "inner"'
     rpc = f"rpc Do(Request) returns (Bare) {{ option (google.api.http) = {{ {rule} }}; }}"
     with pytest.raises(RouteError, match="whole body"):
-        list(operations_of([service(tmp_path, rpc)], Schemas(Comments())))
+        list(list_operations([compile_service(tmp_path, rpc)], SchemaRegistry(ProtoComments())))

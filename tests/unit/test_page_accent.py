@@ -1,4 +1,4 @@
-"""A merchant's colour can be read on every ground of a page, whatever it is."""
+"""Every merchant's color is readable on every background of a page."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import random
 
 import pytest
 from florin_server.config import CheckoutSettings
-from florin_server.web.colours import contrast
-from florin_server.web.payments.accent import readable, style
+from florin_server.web.colours import compute_contrast
+from florin_server.web.payments.accent import adjust_accent, build_accent_style
 from pydantic import ValidationError
 
 LIGHT, DARK = ("#f6f7f9", "#ffffff"), ("#111418", "#1b2027")
@@ -15,30 +15,30 @@ LIGHT, DARK = ("#f6f7f9", "#ffffff"), ("#111418", "#1b2027")
 
 def colours() -> list[str]:
     chosen = random.Random(7)
-    made = ["#" + chosen.randbytes(3).hex() for _ in range(300)]
-    return ["#000000", "#ffffff", "#ffff00", "#808080", "#0000ff", *made]
+    created = ["#" + chosen.randbytes(3).hex() for _ in range(300)]
+    return ["#000000", "#ffffff", "#ffff00", "#808080", "#0000ff", *created]
 
 
 def test_contrast_is_that_of_the_guidelines():
-    assert contrast("#000000", "#ffffff") == pytest.approx(21)
-    assert contrast("#010203", "#010203") == 1
-    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
+    assert compute_contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert compute_contrast("#010203", "#010203") == 1
+    assert compute_contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
 
 
-def test_every_colour_becomes_one_that_can_be_read():
+def test_every_accent_color_is_adjusted_to_readable_contrast():
     for colour in colours():
-        light, dark = readable(colour)
-        assert min(contrast(light, ground) for ground in LIGHT) >= 4.5, colour
-        assert min(contrast(dark, ground) for ground in DARK) >= 4.5, colour
-        # so can what stands on it
+        light, dark = adjust_accent(colour)
+        assert min(compute_contrast(light, ground) for ground in LIGHT) >= 4.5, colour
+        assert min(compute_contrast(dark, ground) for ground in DARK) >= 4.5, colour
+        # the text on it is also readable
         for ground in (light, dark):
-            assert max(contrast(ground, one) for one in ("#000000", "#ffffff")) >= 4.5
+            assert max(compute_contrast(ground, item) for item in ("#000000", "#ffffff")) >= 4.5
 
 
 def test_a_colour_that_can_be_read_stays_as_it_is():
-    assert readable("#0b6e4f")[0] == "#0b6e4f"
-    assert readable("#ffcc00")[1] == "#ffcc00"
-    assert "light-dark(#0b6e4f," in style("#0b6e4f")
+    assert adjust_accent("#0b6e4f")[0] == "#0b6e4f"
+    assert adjust_accent("#ffcc00")[1] == "#ffcc00"
+    assert "light-dark(#0b6e4f," in build_accent_style("#0b6e4f")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a payment, an option and a transaction tell of themselves."""
+"""Test what a payment, an option and a transaction report about themselves."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from dataclasses import replace
 import pytest
 from florin_server.domain.payments.payment import (
     Action,
-    Build,
+    BuildAction,
     Confirmation,
     Destination,
-    Option,
     Payment,
+    PaymentOption,
+    PaymentStatus,
     ResolvedBuild,
-    Status,
 )
-from florin_server.domain.payments.triggers import Trigger, trigger
-from florin_server.domain.settlement.chain_txs import Accepted, ChainTx, TxState, Variant
+from florin_server.domain.payments.triggers import SandboxTrigger, find_trigger
+from florin_server.domain.settlement.chain_txs import (
+    ChainTx,
+    SettlementItem,
+    TransactionVariant,
+    TxState,
+)
 
 PAYER = "eip155:8453:0x" + "11" * 20
 PAYMENT = Payment(
@@ -24,7 +29,7 @@ PAYMENT = Payment(
     partner_id="ptnr_1",
     merchant_id="mrch_1",
     live=False,
-    status=Status.REQUIRES_ACTION,
+    status=PaymentStatus.REQUIRES_ACTION,
     version=0,
     unit="iso4217/USD",
     value=1_000,
@@ -37,8 +42,8 @@ PAYMENT = Payment(
     expires_at=10,
 )
 CALL, MORE = (Action("eip155:8453", "eth_sendTransaction", text) for text in ("[1]", "[2]"))
-BUILD = Build("later")
-OPTION = Option(
+BUILD = BuildAction("later")
+OPTION = PaymentOption(
     id="option-1",
     payment_id=PAYMENT.id,
     account=PAYER,
@@ -59,21 +64,23 @@ def issued(n: int, *actions: Action) -> ResolvedBuild:
     return ResolvedBuild(PAYMENT.id, OPTION.id, n, actions, {}, head=1, issued_at_us=1)
 
 
-@pytest.mark.parametrize("status", Status)
-def test_only_what_nobody_confirmed_lapses(status):
+@pytest.mark.parametrize("status", PaymentStatus)
+def test_only_an_unconfirmed_payment_expires(status):
     payment = replace(PAYMENT, status=status)
-    assert payment.at(9_999_999) == payment
-    lapsed = status is Status.REQUIRES_ACTION
-    assert payment.at(10_000_000).status is (Status.EXPIRED if lapsed else status)
-    assert status.is_final is (status not in {Status.REQUIRES_ACTION, Status.PROCESSING})
+    assert payment.with_expiry(9_999_999) == payment
+    lapsed = status is PaymentStatus.REQUIRES_ACTION
+    assert payment.with_expiry(10_000_000).status is (PaymentStatus.EXPIRED if lapsed else status)
+    assert status.is_final is (
+        status not in {PaymentStatus.REQUIRES_ACTION, PaymentStatus.PROCESSING}
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "asked"),
     [
-        *((f"florin_test:{one.value}", one) for one in Trigger),
-        ("florin_test:stall:order-7", Trigger.STALL),
-        ("florin_test:stall:", Trigger.STALL),
+        *((f"florin_test:{trigger.value}", trigger) for trigger in SandboxTrigger),
+        ("florin_test:stall:order-7", SandboxTrigger.STALL),
+        ("florin_test:stall:", SandboxTrigger.STALL),
         ("florin_test:", None),
         ("florin_test:Stall", None),
         ("florin_test:other", None),
@@ -85,33 +92,33 @@ def test_only_what_nobody_confirmed_lapses(status):
     ],
 )
 def test_a_reference_id_asks_for_an_outcome(text, asked):
-    assert trigger(text) is asked
+    assert find_trigger(text) is asked
     assert replace(PAYMENT, reference_id=text).trigger is asked
     assert replace(PAYMENT, reference_id=text, live=True).trigger is None
 
 
 def test_no_block_before_an_offer_holds_its_effect_however_deep_blocks_are_replaced():
     offered = replace(OPTION, head=100)
-    assert offered.first_block(12, otherwise=500) == 88
-    assert OPTION.first_block(12, otherwise=500) == 488
-    assert replace(OPTION, head=0).first_block(12, otherwise=500) == 0
-    assert replace(OPTION, head=12).first_block(12, otherwise=500) == 0
-    assert replace(OPTION, head=13).first_block(12, otherwise=500) == 1
+    assert offered.first_block(12, default_head=500) == 88
+    assert OPTION.first_block(12, default_head=500) == 488
+    assert replace(OPTION, head=0).first_block(12, default_head=500) == 0
+    assert replace(OPTION, head=12).first_block(12, default_head=500) == 0
+    assert replace(OPTION, head=13).first_block(12, default_head=500) == 1
 
 
-def test_what_a_wallet_executes():
-    assert (OPTION.build, OPTION.resolved(())) == (None, (CALL,))
+def test_resolved_actions_combine_inline_actions_and_builds():
+    assert (OPTION.build, OPTION.resolve_actions(())) == (None, (CALL,))
     built = replace(OPTION, actions=(CALL, BUILD, MORE))
     assert built.build is BUILD
-    assert built.resolved(()) is None
+    assert built.resolve_actions(()) is None
     both = [issued(0, MORE, CALL), issued(1, MORE, MORE)]
-    assert built.resolved(both) == (CALL, MORE, CALL, MORE)
+    assert built.resolve_actions(both) == (CALL, MORE, CALL, MORE)
 
 
-def test_a_destinations_asset_compares_in_one_spelling():
+def test_destination_asset_key_is_lower_case():
     lower = "eip155:8453/erc20:0x" + "ab" * 20
-    one = Destination("dest_1", "mrch_1", lower.replace("ab", "aB"), PAYER)
-    assert one.asset_key == lower
+    destination = Destination("dest_1", "mrch_1", lower.replace("ab", "aB"), PAYER)
+    assert destination.asset_key == lower
 
 
 def test_a_transaction_is_any_of_its_variants():
@@ -126,9 +133,11 @@ def test_a_transaction_is_any_of_its_variants():
         state=TxState.SENT,
         created_at_us=1,
     )
-    assert sent.variants == (Variant(b"first", "0x01"),)
-    bumped = replace(sent, bumps=(Variant(b"more", "0x02"), Variant(b"most", "0x03")))
-    assert [one.raw for one in bumped.variants] == [b"first", b"more", b"most"]
+    assert sent.variants == (TransactionVariant(b"first", "0x01"),)
+    bumped = replace(
+        sent, bumps=(TransactionVariant(b"more", "0x02"), TransactionVariant(b"most", "0x03"))
+    )
+    assert [variant.raw for variant in bumped.variants] == [b"first", b"more", b"most"]
     assert bumped.hashes == ("0x01", "0x02", "0x03")
 
 
@@ -137,5 +146,7 @@ def test_a_transaction_is_any_of_its_variants():
 )
 def test_a_payment_may_have_been_settled_before_its_confirm(head, from_block, first):
     confirmation = Confirmation(PAYMENT.id, OPTION.id, ("{}",), b"", 1)
-    accepted = Accepted(PAYMENT, replace(OPTION, head=head), confirmation, from_block, app="app_1")
-    assert accepted.since_offered(12) == replace(accepted, from_block=first)
+    accepted = SettlementItem(
+        PAYMENT, replace(OPTION, head=head), confirmation, from_block, app="app_1"
+    )
+    assert accepted.extend_to_offer(12) == replace(accepted, from_block=first)

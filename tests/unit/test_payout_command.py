@@ -1,4 +1,4 @@
-"""`florin payouts create` shows what it sends, and sends what it showed."""
+"""Test that `florin payouts create` sends exactly what it showed."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def requests(monkeypatch):
             return shown
         return payout_pb2.Payout(payout_id="pout_1", amount=request.amount, account=request.account)
 
-    monkeypatch.setattr(payouts, "ask", ask)
+    monkeypatch.setattr(payouts, "call_operator", ask)
     return sent
 
 
-def test_payout_shows_amount_receiver_and_fee_payer_and_sends_what_it_showed(requests, capsys):
-    payouts.create({}, "mrch_1", USDC.asset, "", yes=True)
+def test_payout_shows_its_terms_and_sends_exactly_the_shown_terms(requests, capsys):
+    payouts.create_payout({}, "mrch_1", USDC.asset, "", yes=True)
     shown = capsys.readouterr().err
     for line in (
         "Merchant     Tea House (mrch_1)\n",
@@ -61,7 +61,7 @@ def test_payout_shows_amount_receiver_and_fee_payer_and_sends_what_it_showed(req
     ("amount", "minor"), [("1", "1"), ("1.5 USDC", "1500000"), ("0.000001 USDC", "1")]
 )
 def test_payout_amount_is_in_minor_units_or_with_the_symbol(requests, amount, minor):
-    payouts.create({}, "mrch_1", USDC.asset, amount, yes=True)
+    payouts.create_payout({}, "mrch_1", USDC.asset, amount, yes=True)
     assert requests[-1][1].amount == minor
 
 
@@ -70,15 +70,15 @@ def test_payout_amount_is_in_minor_units_or_with_the_symbol(requests, amount, mi
 )
 def test_payout_of_no_amount_is_not_sent(requests, amount):
     with pytest.raises(SystemExit) as ended:
-        payouts.create({}, "mrch_1", USDC.asset, amount, yes=True)
+        payouts.create_payout({}, "mrch_1", USDC.asset, amount, yes=True)
     assert ended.value.code == 2
     assert "CreatePayout" not in [method for method, _ in requests]
 
 
-def test_payout_that_nobody_agreed_to_is_not_sent(requests, monkeypatch, capsys):
-    monkeypatch.setattr(payouts, "agreed", lambda question, yes: yes)
+def test_unconfirmed_payout_is_not_sent(requests, monkeypatch, capsys):
+    monkeypatch.setattr(payouts, "confirm", lambda question, yes: yes)
     with pytest.raises(SystemExit) as ended:
-        payouts.create({}, "mrch_1", USDC.asset, "", yes=False)
+        payouts.create_payout({}, "mrch_1", USDC.asset, "", yes=False)
     assert ended.value.code == 1
-    assert "Nothing is sent." in capsys.readouterr().err
+    assert "No payout was created." in capsys.readouterr().err
     assert [method for method, _ in requests] == ["PreviewPayout"]

@@ -1,26 +1,26 @@
-"""Places of held answers of one kind, here and as other processes are told of them."""
+"""Test stream slots of one kind, in this process and as other processes learn of them."""
 
 from __future__ import annotations
 
 import pytest
-from florin_server.flows.limits.places import Places
+from florin_server.flows.limits.places import StreamSlots
 
-# of 40 places, two processes tell each other of what they hold once it is five
+# of 40 slots, two processes report a key's slots from five on
 MOST, SHARE = 40, 5
 
 
 @pytest.fixture
 def due() -> list[str]:
-    """One entry for each time that others were to be told."""
+    """Return a list with one entry for each time that others were to be notified."""
     return []
 
 
 @pytest.fixture
-def places(due) -> Places:
-    made = Places("address", MOST, lambda: None)
-    made.due = lambda: due.append("due")
-    made.among(2)
-    return made
+def places(due) -> StreamSlots:
+    slots = StreamSlots("address", MOST, lambda: None)
+    slots.on_due = lambda: due.append("due")
+    slots.set_process_count(2)
+    return slots
 
 
 def taken(places, count, key="a"):
@@ -28,52 +28,52 @@ def taken(places, count, key="a"):
 
 
 def told(places, *, known=True):
-    """What others are told now, and hear."""
-    changes = places.changes()
-    places.told(changes, known=known)
+    """Publish the changes, and confirm that others received them."""
+    changes = places.take_changes()
+    places.record_reported(changes, was_known=known)
     return changes
 
 
 def test_without_a_limit_nothing_is_counted():
-    off = Places("address", 0, lambda: None)
+    off = StreamSlots("address", 0, lambda: None)
     assert taken(off, 1000) == 1000
-    off.give_back("a")
+    off.release("a")
     assert not off.counts
 
 
-def test_one_alone_tells_nobody():
-    alone = Places("address", MOST, lambda: None)
+def test_single_process_publishes_no_slots():
+    alone = StreamSlots("address", MOST, lambda: None)
     assert alone.kind == "address"
     assert taken(alone, MOST + 1) == MOST
-    assert (alone.shared(), alone.changes()) == ([], {})
-    alone.among(1)
-    assert (alone.shared(), alone.changes()) == ([], {})
-    # who joins is told of what is held already, when somebody asks
-    alone.among(2)
-    alone.give_back("a")
+    assert (alone.list_shared_keys(), alone.take_changes()) == ([], {})
+    alone.set_process_count(1)
+    assert (alone.list_shared_keys(), alone.take_changes()) == ([], {})
+    # a process that joins learns of older slots once the key is used again
+    alone.set_process_count(2)
+    alone.release("a")
     assert taken(alone, 2) == 1
     assert told(alone) == {"a": MOST}
 
 
-def test_others_are_told_once_there_is_much(places, due):
+def test_slots_are_published_once_they_reach_the_share(places, due):
     taken(places, SHARE - 1)
-    assert (places.shared(), due) == ([], [])
+    assert (places.list_shared_keys(), due) == ([], [])
     taken(places, 1)
-    assert (places.shared(), due) == (["a"], ["due"])
+    assert (places.list_shared_keys(), due) == (["a"], ["due"])
     assert told(places) == {"a": SHARE}
-    # and again once it is as much more
+    # and again after as many more
     taken(places, SHARE - 1)
     assert due == ["due"]
     taken(places, 1)
     assert due == ["due"] * 2
-    # which is another key's affair
+    # the slots of another key count separately
     taken(places, SHARE - 1, "b")
     assert due == ["due"] * 2
-    assert places.shared() == ["a"]
+    assert places.list_shared_keys() == ["a"]
     assert told(places) == {"a": 2 * SHARE}
 
 
-def test_what_others_know_is_told_once(places):
+def test_published_slots_are_sent_once(places):
     taken(places, SHARE)
     assert told(places) == {"a": SHARE}
     assert told(places) == {}
@@ -81,64 +81,64 @@ def test_what_others_know_is_told_once(places):
     assert told(places) == {"a": SHARE + 1}
 
 
-def test_below_that_it_is_told_no_more(places):
+def test_slots_below_the_share_are_withdrawn(places):
     taken(places, SHARE)
     told(places)
-    places.give_back("a")
-    assert places.changes() == {"a": 0}
-    # nobody heard of that, so that it is told again
-    assert places.changes() == {"a": 0}
+    places.release("a")
+    assert places.take_changes() == {"a": 0}
+    # no process received it, so it is published again
+    assert places.take_changes() == {"a": 0}
     assert told(places, known=False) == {"a": 0}
-    assert (places.changes(), places.shared()) == ({}, [])
+    assert (places.take_changes(), places.list_shared_keys()) == ({}, [])
 
 
-def test_while_it_is_told_it_is_open_what_others_know(places, due):
+def test_slots_taken_during_a_publish_are_sent_again(places, due):
     taken(places, SHARE)
-    first = places.changes()
-    # what is taken meanwhile may be the first that they hear of it
+    first = places.take_changes()
+    # a slot taken meanwhile can be the first that others hear of
     taken(places, 1)
     assert due == ["due"] * 2
-    assert places.changes() == {"a": SHARE + 1}
-    places.told(first, known=True)
-    assert places.changes() == {"a": SHARE + 1}
+    assert places.take_changes() == {"a": SHARE + 1}
+    places.record_reported(first, was_known=True)
+    assert places.take_changes() == {"a": SHARE + 1}
 
 
-def test_who_was_forgotten_tells_all_again(places):
+def test_forgotten_process_publishes_all_slots_again(places):
     taken(places, SHARE)
     taken(places, SHARE, "b")
     told(places)
-    places.told({}, known=False)
-    assert places.changes() == {"a": SHARE, "b": SHARE}
+    places.record_reported({}, was_known=False)
+    assert places.take_changes() == {"a": SHARE, "b": SHARE}
 
 
-def test_with_more_processes_each_tells_of_less(places):
+def test_share_shrinks_with_more_processes(places):
     taken(places, 3, "a")
     taken(places, 2, "b")
     taken(places, 1, "c")
-    assert places.shared() == []
-    # of ten each has four places, and would tell of one, but never of less than two
-    places.among(10)
-    assert places.shared() == ["a", "b"]
-    # nothing is looked for again while they are as many
-    places.give_back("b")
-    places.among(10)
-    assert places.shared() == ["a", "b"]
+    assert places.list_shared_keys() == []
+    # with ten processes, each has four slots and would report from one on, but never below two
+    places.set_process_count(10)
+    assert places.list_shared_keys() == ["a", "b"]
+    # while the number of processes is the same, nothing is recomputed
+    places.release("b")
+    places.set_process_count(10)
+    assert places.list_shared_keys() == ["a", "b"]
     assert told(places) == {"a": 3}
 
 
-def test_no_more_keys_are_told_than_there_is_room_for(places):
+def test_published_keys_are_bounded(places):
     for number in range(400):
         taken(places, SHARE, f"key {number}")
-    assert len(places.shared()) == 250
+    assert len(places.list_shared_keys()) == 250
     assert len(told(places)) == 250
-    # one that has a place there keeps it
+    # a key with a row keeps it
     taken(places, 1, "key 0")
     assert told(places) == {"key 0": SHARE + 1}
-    places.among(4)
-    assert len(places.shared()) == 250
+    places.set_process_count(4)
+    assert len(places.list_shared_keys()) == 250
 
 
-def test_what_others_hold_is_taken(places):
-    places.learn({"a": MOST - 2})
+def test_slots_held_by_peers_are_taken(places):
+    places.set_remote_counts({"a": MOST - 2})
     assert taken(places, 5) == 2
     assert taken(places, 1, "b") == 1

@@ -1,13 +1,13 @@
-"""Rates are exact, and what a buyer pays is rounded up."""
+"""Test that rates are exact, and that a buyer's amount is rounded up."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
 import pytest
-from florin_server.boot.chains.prices import market
+from florin_server.boot.chains.prices import build_market
 from florin_server.config import Settings
-from florin_server.pricing.prices import FixedPrices, Rate, parse_decimal
+from florin_server.pricing.prices import FixedPrices, PriceRate, parse_decimal
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -26,7 +26,7 @@ ETHER = "eip155:31337/slip44:60"
     ],
 )
 def test_cents_in_wei(price, value, cost):
-    assert Rate(price, "test", 0).cost(value, 2, 18) == cost
+    assert PriceRate(price, "test", 0).compute_cost(value, 2, 18) == cost
 
 
 @given(
@@ -39,16 +39,16 @@ def test_cents_in_wei(price, value, cost):
 def test_the_cost_is_the_least_that_is_enough(digits, scale, value, currency, asset):
     text = f"{digits:0{scale + 1}}"
     price = f"{text[:-scale]}.{text[-scale:]}" if scale else text
-    cost = Rate(price, "test", 0).cost(value, currency, asset)
-    one = Fraction(digits, 10**scale) / 10**asset
+    cost = PriceRate(price, "test", 0).compute_cost(value, currency, asset)
+    item = Fraction(digits, 10**scale) / 10**asset
     owed = Fraction(value, 10**currency)
-    assert cost * one >= owed > (cost - 1) * one
+    assert cost * item >= owed > (cost - 1) * item
 
 
 @pytest.mark.parametrize(
     "text", ["", "0", "0.00", "-1", "1e3", "1.", ".5", "1,5", " 1", "1\n", "NaN", "١", "1" * 31]
 )
-def test_what_is_no_price_is_refused(text):
+def test_invalid_price_is_refused(text):
     with pytest.raises(ValueError, match="not a decimal number|above zero"):
         parse_decimal(text)
     with pytest.raises(ValidationError):
@@ -65,12 +65,12 @@ def test_settings_name_assets_and_currencies():
 
 def test_fixed_prices_hold_at_any_time():
     prices = FixedPrices({ETHER: {"USD": "2500.5"}})
-    assert prices.rate(ETHER, "USD", 7) == Rate("2500.5", "settings", 7)
-    assert prices.rate(ETHER, "EUR", 7) is None
-    assert prices.rate("eip155:1/slip44:60", "USD", 7) is None
+    assert prices.find_rate(ETHER, "USD", 7) == PriceRate("2500.5", "settings", 7)
+    assert prices.find_rate(ETHER, "EUR", 7) is None
+    assert prices.find_rate("eip155:1/slip44:60", "USD", 7) is None
 
 
-# what has no rate
+# assets without a rate
 
 
 def settings_with(tmp_path, **changes) -> Settings:
@@ -95,9 +95,9 @@ def settings_with(tmp_path, **changes) -> Settings:
 FAR_ETHER, GOLD = "eip155:10001/slip44:60", f"eip155:10001/erc20:0x{'b' * 40}"
 
 
-def test_what_has_no_rate_is_told_when_prices_begin(tmp_path, caplog):
-    market(settings_with(tmp_path), {})
-    assert [one.getMessage() for one in caplog.records] == [
+def test_assets_without_a_rate_are_logged_at_startup(tmp_path, caplog):
+    build_market(settings_with(tmp_path), {})
+    assert [record.getMessage() for record in caplog.records] == [
         "Far Away: tGOLD is not offered for prices in a currency: the settings have no rate for "
         + GOLD,
         "Far Away: ETH is not offered for prices in a currency: the settings have no rate for "
@@ -105,12 +105,12 @@ def test_what_has_no_rate_is_told_when_prices_begin(tmp_path, caplog):
     ]
 
 
-def test_a_rate_or_a_source_of_one_is_enough(tmp_path, caplog):
+def test_single_rate_or_price_source_is_enough(tmp_path, caplog):
     fixed = {"kind": "fixed", "price": "9"}
     settings = settings_with(
         tmp_path,
         rates={FAR_ETHER: {"EUR": "2500"}},
         prices={"pairs": {GOLD: {"USD": [fixed]}}},
     )
-    market(settings, {})
+    build_market(settings, {})
     assert caplog.text == ""

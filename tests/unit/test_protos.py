@@ -1,4 +1,4 @@
-"""The protos as somebody takes them who has nothing else of Florin."""
+"""Test that the protos work for a user who has nothing else of Florin."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_they_load_alone(tmp_path):
     files = [str(file.relative_to(alone)) for name in PACKAGES for file in (alone / name).glob("*")]
     assert len(files) > 10
     out = tmp_path / "image"
-    # protobuf's own files come with every compiler
+    # every compiler has protobuf's own files
     arguments = [
         f"-I{alone}",
         f"-I{WELL_KNOWN}",
@@ -37,6 +37,6 @@ def test_they_load_alone(tmp_path):
 
 
 @pytest.mark.parametrize("name", IMPORTED)
-def test_what_lies_beside_them_is_as_google_publishes_it(name):
+def test_bundled_protos_match_the_published_files(name):
     published = Path(annotations_pb2.__file__).parents[2] / name
     assert (PROTOS / name).read_text() == published.read_text()

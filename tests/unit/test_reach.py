@@ -1,12 +1,12 @@
-"""Which addresses requests may lead to that others name."""
+"""Test which addresses requests to user-supplied URLs can reach."""
 
 from __future__ import annotations
 
 import pytest
-from florin_server.outbound.reach import Reach
+from florin_server.outbound.reach import AddressPolicy
 
 PUBLIC = ["1.1.1.1", "93.184.216.34", "2606:4700:4700::1111", "::ffff:1.1.1.1"]
-# each of them is this machine, its network, another's relay, everybody, or nobody
+# this machine, its network, another's relay, a broadcast, or unassigned
 NOT_PUBLIC = [
     "0.0.0.0",
     "10.1.2.3",
@@ -47,27 +47,27 @@ NOT_PUBLIC = [
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_a_public_address_is_reached_by_tls_at_the_usual_ports(address):
-    reach = Reach()
-    assert reach.allows(address, 443, tls=True)
-    assert reach.allows(address, 8443, tls=True)
-    assert not reach.allows(address, 25, tls=True)
-    assert not reach.allows(address, 443, tls=False)
+    reach = AddressPolicy()
+    assert reach.is_allowed(address, 443, tls=True)
+    assert reach.is_allowed(address, 8443, tls=True)
+    assert not reach.is_allowed(address, 25, tls=True)
+    assert not reach.is_allowed(address, 443, tls=False)
 
 
 @pytest.mark.parametrize("address", NOT_PUBLIC)
 def test_no_other_address_is_reached(address):
-    assert not Reach().allows(address, 443, tls=True)
+    assert not AddressPolicy().is_allowed(address, 443, tls=True)
 
 
-def test_what_the_operator_lists_is_reached_at_any_port_and_without_tls():
-    reach = Reach.of(["10.0.0.0/8", "fd00::/8"])
-    assert reach.allows("10.9.9.9", 8080, tls=False)
-    assert reach.allows("::ffff:10.9.9.9", 8080, tls=False)
-    assert reach.allows("fd00::1", 8080, tls=False)
-    assert not reach.allows("11.0.0.1", 8080, tls=False)
-    assert not reach.allows("127.0.0.1", 8080, tls=False)
+def test_operator_networks_are_reachable_at_any_port_without_tls():
+    reach = AddressPolicy.from_cidrs(["10.0.0.0/8", "fd00::/8"])
+    assert reach.is_allowed("10.9.9.9", 8080, tls=False)
+    assert reach.is_allowed("::ffff:10.9.9.9", 8080, tls=False)
+    assert reach.is_allowed("fd00::1", 8080, tls=False)
+    assert not reach.is_allowed("11.0.0.1", 8080, tls=False)
+    assert not reach.is_allowed("127.0.0.1", 8080, tls=False)
 
 
 def test_a_network_in_another_form_is_refused():
     with pytest.raises(ValueError, match="host bits"):
-        Reach.of(["10.0.0.1/8"])
+        AddressPolicy.from_cidrs(["10.0.0.1/8"])

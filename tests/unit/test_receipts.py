@@ -1,4 +1,4 @@
-"""What makes a receipt one, and what keys it may be checked with."""
+"""Test the validity of receipts, and the keys that can verify them."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ import json
 import pytest
 from florin_server.domain.receipts import keys, signature
 from florin_server.domain.receipts.keys import ReceiptKey
-from florin_server.domain.receipts.verdict import NotGenuine
-from florin_server.domain.sealed import Sealed
+from florin_server.domain.receipts.verdict import ReceiptNotGenuine
+from florin_server.domain.sealed import Ciphertext
 from joserfc import jws
 from pydantic import ValidationError
 
-from tests.support.altered import Signer, b64, statement, unb64
+from tests.support.altered import ReceiptSigner, decode_base64url, encode_base64url, make_receipt
 
-ISSUER, OTHER = Signer(b"\x11" * 32), Signer(b"\x22" * 32)
+ISSUER, OTHER = ReceiptSigner(b"\x11" * 32), ReceiptSigner(b"\x22" * 32)
 KNOWN = {ISSUER.id: ISSUER.key}
-NOBODY = Sealed("", b"", b"")
+NOBODY = Ciphertext("", b"", b"")
 
 
-def key(n: int, made_s: int, *, revoked: bool = False, of: Signer = ISSUER) -> ReceiptKey:
+def key(n: int, made_s: int, *, revoked: bool = False, of: ReceiptSigner = ISSUER) -> ReceiptKey:
     made_us = made_s * 1_000_000
     return ReceiptKey(n, f"key{n}", of.public, NOBODY, made_us, made_us if revoked else None)
 
 
 def refusal(text: str) -> str:
-    with pytest.raises(NotGenuine) as caught:
-        signature.verified(text, KNOWN)
+    with pytest.raises(ReceiptNotGenuine) as caught:
+        signature.verify_receipt(text, KNOWN)
     return str(caught.value.check)
 
 
@@ -34,21 +34,27 @@ def published(*told) -> bytes:
     return json.dumps({"keys": told}).encode()
 
 
-def test_what_is_signed_is_what_is_read():
-    said = statement()
-    text = ISSUER.receipt(said)
-    assert signature.verified(text, KNOWN) == said
-    assert signature.issuer_of(text) == said.iss
-    # any other reader of the standard finds the same
-    told = jws.deserialize_compact(text, ISSUER.key, algorithms=["Ed25519"])
-    assert told.headers() == {"alg": "Ed25519", "kid": ISSUER.id, "typ": "florin-receipt+jwt"}
-    assert json.loads(told.payload)["paid"]["value"] == "12500000"
+def test_signed_receipt_is_read_unchanged():
+    receipt = make_receipt()
+    text = ISSUER.receipt(receipt)
+    assert signature.verify_receipt(text, KNOWN) == receipt
+    assert signature.parse_issuer(text) == receipt.iss
+    # another implementation of the standard reads the same
+    compact_signature = jws.deserialize_compact(text, ISSUER.key, algorithms=["Ed25519"])
+    assert compact_signature.headers() == {
+        "alg": "Ed25519",
+        "kid": ISSUER.id,
+        "typ": "florin-receipt+jwt",
+    }
+    assert json.loads(compact_signature.payload)["paid"]["value"] == "12500000"
 
 
-def test_what_is_not_known_is_left_out():
-    text = ISSUER.receipt(statement(reference=None, refund=None, fee_to=None))
-    assert {"reference", "refund", "fee_to"}.isdisjoint(json.loads(unb64(text.split(".")[1])))
-    assert signature.verified(text, KNOWN).refund is None
+def test_missing_optional_claims_are_omitted():
+    text = ISSUER.receipt(make_receipt(reference=None, refund=None, fee_to=None))
+    assert {"reference", "refund", "fee_to"}.isdisjoint(
+        json.loads(decode_base64url(text.split(".")[1]))
+    )
+    assert signature.verify_receipt(text, KNOWN).refund is None
 
 
 @pytest.mark.parametrize(
@@ -60,7 +66,7 @@ def test_what_is_not_known_is_left_out():
         ({"iat": 1.5}, "content"),
         ({"version": 2}, "content"),
         ({"more": 1}, "content"),
-        # the parts of an option's id stand on lines
+        # each part of an option's ID is on a separate line
         ({"sub": "pay_1\neip155:1:0x"}, "content"),
         ({"payer": "eip155:1:0x\n"}, "content"),
         ({"asked": {"unit": "iso4217/USD", "value": "-1"}}, "content"),
@@ -70,32 +76,32 @@ def test_what_is_not_known_is_left_out():
 )
 def test_an_issuer_that_signs_something_else_is_refused(changes, check):
     header = {"alg": "Ed25519", "kid": ISSUER.id, "typ": signature.TYPE}
-    told = json.loads(statement().encoded()) | changes
-    assert refusal(ISSUER.raw(json.dumps(header).encode(), json.dumps(told).encode())) == check
+    result = json.loads(make_receipt().encode()) | changes
+    assert refusal(ISSUER.raw(json.dumps(header).encode(), json.dumps(result).encode())) == check
 
 
 @pytest.mark.parametrize(
     "payload", [b"[]", b"{", b"\xff", b'{"iss":"a","iss":"b"}', b'{"iat":NaN}']
 )
-def test_an_issuer_that_signs_what_can_be_read_in_two_ways_is_refused(payload):
+def test_ambiguously_readable_receipt_is_refused(payload):
     header = {"alg": "Ed25519", "kid": ISSUER.id, "typ": signature.TYPE}
     assert refusal(ISSUER.raw(json.dumps(header).encode(), payload)) == "form"
 
 
 def test_a_statement_holds_nothing_that_it_should_not():
     with pytest.raises(ValidationError):
-        statement().model_validate({**statement().model_dump(), "payer": 1})
+        make_receipt().model_validate({**make_receipt().model_dump(), "payer": 1})
 
 
-def test_a_receipt_of_another_key_is_told_so():
-    assert refusal(OTHER.receipt(statement())) == "key"
+def test_receipt_of_another_key_is_refused():
+    assert refusal(OTHER.receipt(make_receipt())) == "key"
 
 
-NO_RECEIPT = "it is no receipt: three parts of base64url, of a certain length, make one"
-MEMBERS = "its header has not just the members alg, kid and typ"
+NO_RECEIPT = "it is not a receipt, which has three parts of base64url of a limited length"
+MEMBERS = "its header must have exactly the members alg, kid and typ"
 KIND = "its header is not that of a florin-receipt+jwt that is signed by Ed25519"
-NAME = "its header does not name a key by its thumbprint"
-ONE_WAY = "a part of it is no JSON that can be read in one way only"
+NAME = "its header does not contain the thumbprint of a key"
+ONE_WAY = "a part of it is not unambiguous JSON"
 HEADER = {"alg": "Ed25519", "kid": ISSUER.id, "typ": signature.TYPE}
 MAX = signature.RECEIPT_BYTES_MAX
 
@@ -117,10 +123,10 @@ def unsigned(header, payload="e30"):
         (unsigned("A" * (MAX - 92), "AAAA"), "form", ONE_WAY),
         (unsigned("A" * (MAX - 92), "AAAAA"), "form", NO_RECEIPT),
         (unsigned("AAAAA"), "form", "a part of it is not base64url"),
-        (unsigned("e31"), "form", "a part of it is not base64url as it is written"),
+        (unsigned("e31"), "form", "a part of it is not canonical base64url"),
         (raw(b"{"), "form", ONE_WAY),
         (raw(b'{"alg":"Ed25519","alg":"Ed25519"}'), "form", ONE_WAY),
-        (raw(b"[]"), "form", "a part of it is no JSON object"),
+        (raw(b"[]"), "form", "a part of it is not a JSON object"),
         (raw({}), "form", MEMBERS),
         (raw(HEADER | {"jku": "https://pay.example"}), "form", MEMBERS),
         (raw(HEADER | {"alg": "none"}), "form", KIND),
@@ -128,65 +134,71 @@ def unsigned(header, payload="e30"):
         (raw(HEADER | {"kid": 7}), "form", NAME),
         (raw(HEADER | {"kid": "mine"}), "form", NAME),
         (raw(HEADER | {"kid": OTHER.id}), "key", f"its key {OTHER.id} is none of the 1 that are"),
-        (raw(payload=b"[]"), "form", "a part of it is no JSON object"),
-        (raw(payload=b"{}"), "content", "what was signed is not what a receipt says: iss"),
+        (raw(payload=b"[]"), "form", "a part of it is not a JSON object"),
+        (raw(payload=b"{}"), "content", "its signed content is not that of a receipt: iss"),
         (
             unsigned(raw().split(".")[0]),
             "signature",
-            "it was altered, or never signed by its key",
+            "its signature is wrong: it was altered, or signed by another key",
         ),
     ],
 )
-def test_a_refusal_says_what_is_wrong(text, check, why):
-    with pytest.raises(NotGenuine) as caught:
-        signature.verified(text, KNOWN)
+def test_refusal_states_the_failed_check_and_its_reason(text, check, why):
+    with pytest.raises(ReceiptNotGenuine) as caught:
+        signature.verify_receipt(text, KNOWN)
     assert str(caught.value.check) == check
     assert str(caught.value).removesuffix(" known") == why
 
 
 def test_a_member_within_another_is_named_by_both():
-    told = json.loads(statement().encoded())
-    del told["merchant"]["id"]
-    with pytest.raises(NotGenuine, match=r"says: merchant\.id$"):
-        signature.verified(raw(payload=json.dumps(told).encode()), KNOWN)
+    result = json.loads(make_receipt().encode())
+    del result["merchant"]["id"]
+    with pytest.raises(ReceiptNotGenuine, match=r"receipt: merchant\.id$"):
+        signature.verify_receipt(raw(payload=json.dumps(result).encode()), KNOWN)
 
 
 @pytest.mark.parametrize("payload", [b"{}", b'{"iss":7}'])
-def test_who_names_no_issuer_is_of_nobody(payload):
-    with pytest.raises(NotGenuine, match=r"^what was signed names no issuer$") as caught:
-        signature.issuer_of(raw(payload=payload))
+def test_receipt_without_an_issuer_is_refused(payload):
+    with pytest.raises(ReceiptNotGenuine, match=r"^its signed content has no issuer$") as caught:
+        signature.parse_issuer(raw(payload=payload))
     assert str(caught.value.check) == "content"
 
 
 def test_a_key_set_is_as_large_as_it_may_be():
-    assert signature.key_set(published(*({"kty": "x"} for _ in range(1000)))) == {}
+    assert signature.parse_key_set(published(*({"kty": "x"} for _ in range(1000)))) == {}
 
 
 def test_a_key_is_written_in_the_alphabet_of_urls():
-    """As one in four is by chance: this one has both letters that are others there."""
+    """One key in four contains both letters in which the alphabets differ; this key does."""
     seeds = (bytes([n]) * 32 for n in range(256))
-    one = next(made for made in map(Signer, seeds) if {"-", "_"} <= set(b64(made.public)))
-    told = {"kty": "OKP", "crv": "Ed25519", "x": b64(one.public)}
-    assert list(signature.key_set(published(told))) == [one.id]
+    signer = next(
+        created_signer
+        for created_signer in map(ReceiptSigner, seeds)
+        if {"-", "_"} <= set(encode_base64url(created_signer.public))
+    )
+    result = {"kty": "OKP", "crv": "Ed25519", "x": encode_base64url(signer.public)}
+    assert list(signature.parse_key_set(published(result))) == [signer.id]
 
 
 def test_a_key_set_is_read_by_thumbprints():
-    one = ReceiptKey(0, ISSUER.id, ISSUER.public, NOBODY, 0).jwk
-    assert one == {
+    jwk = ReceiptKey(0, ISSUER.id, ISSUER.public, NOBODY, 0).jwk
+    assert jwk == {
         "kty": "OKP",
         "crv": "Ed25519",
-        "x": b64(ISSUER.public),
+        "x": encode_base64url(ISSUER.public),
         "kid": ISSUER.id,
         "use": "sig",
         "alg": "Ed25519",
     }
-    nameless = {name: one[name] for name in ("kty", "crv", "x")}
+    nameless = {name: jwk[name] for name in ("kty", "crv", "x")}
     rsa = {"kty": "RSA", "n": "AQAB", "e": "AQAB", "kid": ISSUER.id}
-    for content in (published(one), published(nameless), published(rsa, one, {}, 7)):
-        (found,) = signature.key_set(content)
-        assert found == ISSUER.id
-    text = ISSUER.receipt(statement())
-    assert signature.verified(text, signature.key_set(published(one))).sub.startswith("pay_")
+    for content in (published(jwk), published(nameless), published(rsa, jwk, {}, 7)):
+        (result,) = signature.parse_key_set(content)
+        assert result == ISSUER.id
+    text = ISSUER.receipt(make_receipt())
+    assert signature.verify_receipt(text, signature.parse_key_set(published(jwk))).sub.startswith(
+        "pay_"
+    )
 
 
 @pytest.mark.parametrize(
@@ -194,25 +206,27 @@ def test_a_key_set_is_read_by_thumbprints():
     [
         *(b"", b"[]", b"{}", b"<html>", published()[:-1], b'{"keys":[],"keys":[]}'),
         # a stranger's key under the issuer's name
-        published({"kty": "OKP", "crv": "Ed25519", "x": b64(OTHER.public), "kid": ISSUER.id}),
+        published(
+            {"kty": "OKP", "crv": "Ed25519", "x": encode_base64url(OTHER.public), "kid": ISSUER.id}
+        ),
         published({"kty": "OKP", "crv": "Ed25519", "x": "AA"}),
-        published({"kty": "OKP", "crv": "Ed25519", "x": b64(OTHER.public) + "="}),
+        published({"kty": "OKP", "crv": "Ed25519", "x": encode_base64url(OTHER.public) + "="}),
         published({"kty": "OKP", "crv": "Ed25519"}),
         published(*({"kty": "x"} for _ in range(1001))),
     ],
 )
-def test_what_is_no_key_set_is_refused(content):
+def test_invalid_key_set_is_refused(content):
     with pytest.raises(ValueError, match=r"keys|another key"):
-        signature.key_set(content)
+        signature.parse_key_set(content)
 
 
 def test_a_key_signs_once_everybody_must_know_it():
-    made = [key(0, 0), key(1, 1000)]
-    assert keys.signer(made, 1_000_000_000).n == 0
-    assert keys.signer(made, 1_599_999_999).n == 0
-    assert keys.signer(made, 1_600_000_000).n == 1
-    # no key is older: what there is signs at once
-    assert keys.signer([key(0, 1000)], 0).n == 0
-    assert keys.signer([key(0, 0, revoked=True), key(1, 1000)], 1_000_000_000).n == 1
-    assert keys.signer([key(0, 0, revoked=True)], 10**12) is None
-    assert keys.signer([], 0) is None
+    created_keys = [key(0, 0), key(1, 1000)]
+    assert keys.find_signing_key(created_keys, 1_000_000_000).n == 0
+    assert keys.find_signing_key(created_keys, 1_599_999_999).n == 0
+    assert keys.find_signing_key(created_keys, 1_600_000_000).n == 1
+    # no key is older: the existing key signs at once
+    assert keys.find_signing_key([key(0, 1000)], 0).n == 0
+    assert keys.find_signing_key([key(0, 0, revoked=True), key(1, 1000)], 1_000_000_000).n == 1
+    assert keys.find_signing_key([key(0, 0, revoked=True)], 10**12) is None
+    assert keys.find_signing_key([], 0) is None

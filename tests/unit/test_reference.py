@@ -1,4 +1,4 @@
-"""The references tell what the code does, and are written again when it does something else."""
+"""Test that the reference pages match the code, and are rewritten when it changes."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from typing import Any, get_args
 import pytest
 from florin_server.boot import demo_accounts
 from florin_server.config import Settings
-from florin_server.domain.errors import REGISTRY
+from florin_server.domain.errors import ERROR_SPECS
 from pydantic import BaseModel, Field
 
 from tools.reference import __main__ as reference
 from tools.reference import settings
-from tools.reference.markdown import sentence, table
-from tools.reference.units import unit_of
+from tools.reference.markdown import format_sentence, render_table
+from tools.reference.units import get_unit
 
 
 def test_the_references_are_current():
-    assert reference.stale() == [], "run `make gen`"
+    assert reference.list_stale_documents() == [], "run `make gen`"
 
 
 def test_a_changed_or_foreign_reference_is_noticed(tmp_path):
-    reference.write(tmp_path)
-    assert reference.stale(tmp_path) == []
+    reference.write_documents(tmp_path)
+    assert reference.list_stale_documents(tmp_path) == []
     errors = tmp_path / "errors.md"
     errors.write_text(errors.read_text().replace("410", "409"))
     (tmp_path / "old.md").write_text("# Old")
     (tmp_path / "commands.md").unlink()
-    assert reference.stale(tmp_path) == ["commands.md", "errors.md", "old.md"]
-    reference.write(tmp_path)
-    assert reference.stale(tmp_path) == []
+    assert reference.list_stale_documents(tmp_path) == ["commands.md", "errors.md", "old.md"]
+    reference.write_documents(tmp_path)
+    assert reference.list_stale_documents(tmp_path) == []
 
 
-def test_every_error_code_is_told_with_its_meaning():
-    rows = [line.split(" | ") for line in reference.documents()["errors.md"].splitlines()]
-    told = {row[0].strip("| `*"): row[-1] for row in rows if len(row) == 5}
-    assert set(REGISTRY) <= told.keys()
-    assert all(meaning.strip(" |") for meaning in told.values())
+def test_error_reference_lists_every_code_with_its_meaning():
+    rows = [line.split(" | ") for line in reference.render_documents()["errors.md"].splitlines()]
+    result = {row[0].strip("| `*"): row[-1] for row in rows if len(row) == 5}
+    assert set(ERROR_SPECS) <= result.keys()
+    assert all(meaning.strip(" |") for meaning in result.values())
 
 
 def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    """Every table that can be written where an annotation stands, with those in it."""
+    """Yield every settings table in an annotation, including nested tables."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
         for field in annotation.model_fields.values():
@@ -52,26 +52,28 @@ def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from models_in(inner)
 
 
-def test_every_setting_has_a_reason_and_every_table_is_told():
-    known = set(models_in(Settings))
-    assert known == {Settings, *settings.NAMED.values(), *settings.LISTED.values()}
-    for model in known:
-        assert [why for _, _, why in settings.described(model) if not why.strip()] == []
+def test_every_setting_is_described_and_every_table_is_listed():
+    existing = set(models_in(Settings))
+    assert existing == {Settings, *settings.NAMED_TABLES.values(), *settings.LISTED_TABLES.values()}
+    for model in existing:
+        assert [why for _, _, why in settings.list_described_fields(model) if not why.strip()] == []
 
 
-def test_every_variable_is_told():
-    text = reference.documents()["settings.md"]
-    told = set(re.findall(r"^\|.*`(FLORIN_\w+)` \|", text, re.MULTILINE))
-    wanted = {f"FLORIN_{name.upper()}" for name in Settings.model_fields.keys() - settings.NAMED}
-    for table_name, model in settings.NAMED.items():
-        wanted |= {f"FLORIN_{table_name}__{name}".upper() for name in model.model_fields}
-    assert told == wanted | demo_accounts.VARIABLES.keys()
+def test_settings_reference_lists_every_variable():
+    text = reference.render_documents()["settings.md"]
+    result = set(re.findall(r"^\|.*`(FLORIN_\w+)` \|", text, re.MULTILINE))
+    expected = {
+        f"FLORIN_{name.upper()}" for name in Settings.model_fields.keys() - settings.NAMED_TABLES
+    }
+    for table_name, model in settings.NAMED_TABLES.items():
+        expected |= {f"FLORIN_{table_name}__{name}".upper() for name in model.model_fields}
+    assert result == expected | demo_accounts.DEMO_VARIABLES.keys()
 
 
-def test_what_demo_env_may_hold_is_told():
+def test_every_variable_in_demo_env_is_described():
     source = Path(demo_accounts.__file__).read_text()
-    written = source[source.index("def _credentials") :]
-    assert set(re.findall(r'"(FLORIN_\w+)":', written)) == demo_accounts.VARIABLES.keys()
+    written = source[source.index("def _format_credentials") :]
+    assert set(re.findall(r'"(FLORIN_\w+)":', written)) == demo_accounts.DEMO_VARIABLES.keys()
 
 
 def test_a_setting_without_a_reason_or_a_unit_is_refused():
@@ -80,10 +82,10 @@ def test_a_setting_without_a_reason_or_a_unit_is_refused():
         mute: int = 1
 
     with pytest.raises(LookupError, match="Mute.mute has no description"):
-        list(settings.described(Mute))
+        list(settings.list_described_fields(Mute))
     with pytest.raises(LookupError, match="Mute.told"):
-        unit_of("Mute", "told")
-    assert unit_of("Mute", "told_ms") == "milliseconds"
+        get_unit("Mute", "told")
+    assert get_unit("Mute", "told_ms") == "milliseconds"
 
 
 @pytest.mark.parametrize(
@@ -97,8 +99,8 @@ def test_a_setting_without_a_reason_or_a_unit_is_refused():
     ],
 )
 def test_sentences(text, told):
-    assert sentence(text) == told
+    assert format_sentence(text) == told
 
 
 def test_a_bar_in_a_cell_does_not_end_it():
-    assert table(("a",), [("b | c",)]).splitlines()[-1] == "| b \\| c |"
+    assert render_table(("a",), [("b | c",)]).splitlines()[-1] == "| b \\| c |"

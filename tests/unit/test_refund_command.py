@@ -1,14 +1,14 @@
-"""What the command line and the Python client make of the amount of a refund."""
+"""Test how the command line and the Python client parse a refund's amount."""
 
 from __future__ import annotations
 
 import pytest
 from florin.v1 import merchant_pb2
 from florin_client.calls import merchant
-from florin_server.cli.exits import Exit
+from florin_server.cli.exits import ExitStatus
 from florin_server.cli.payments import create
 from florin_server.cli.payments.refund import _parse_amount
-from florin_server.cli.server import At
+from florin_server.cli.server import ConnectionOptions
 
 ETHER = "caip19/eip155:1/slip44:60"
 
@@ -51,11 +51,13 @@ def test_malformed_amount_of_a_refund_ends_the_command(text, capsys):
 @pytest.mark.parametrize("words", [["abc"], ["abc", "USD"], ["12,50", "USD"], ["12.50"], []])
 def test_malformed_amount_of_a_payment_names_argument_and_form(words, capsys):
     with pytest.raises(SystemExit) as ended:
-        create.run(At(), create.Wanted(words), wait=False, qr=None)
-    assert ended.value.code == Exit.MISUSED
-    told = " ".join(capsys.readouterr().err.split())
-    assert "AMOUNT: '" in told
-    assert 'is not an amount: write a number and a currency, such as "12.50 USD"' in told
+        create.create_payment(
+            ConnectionOptions(), create.CreatePaymentOptions(words), wait=False, qr=None
+        )
+    assert ended.value.code == ExitStatus.USAGE_ERROR
+    output = " ".join(capsys.readouterr().err.split())
+    assert "AMOUNT: '" in output
+    assert "is not an amount; write 12.50 USD" in output
 
 
 def test_client_sends_amount_and_reason_of_a_refund():

@@ -1,25 +1,43 @@
-"""The same refusal in both wire profiles: other codes, one HTTP status."""
+"""Test refusals in both wire profiles: different codes, one HTTP status."""
 
 from __future__ import annotations
 
 import pytest
 from florin_server.domain import refusals
-from florin_server.domain.errors import Code, GrpcStatus
+from florin_server.domain.errors import ErrorCode, GrpcStatus
 
-C = Code
+C = ErrorCode
 CASES = [
-    (refusals.merchant_unknown, C.MERCHANT_NOT_FOUND, C.NOT_FOUND, 404, "Merchant not found"),
-    (refusals.settlement_unknown, C.INVALID_PARAMS, C.NOT_FOUND, 404, "Settlement not found"),
-    (refusals.refunded_payment_unknown, C.PAYMENT_NOT_FOUND, C.NOT_FOUND, 404, "Payment not found"),
     (
-        refusals.idempotency_key_missing,
+        refusals.merchant_not_found_error,
+        C.MERCHANT_NOT_FOUND,
+        C.NOT_FOUND,
+        404,
+        "Merchant not found",
+    ),
+    (
+        refusals.settlement_not_found_error,
+        C.INVALID_PARAMS,
+        C.NOT_FOUND,
+        404,
+        "Settlement not found",
+    ),
+    (
+        refusals.refund_payment_not_found_error,
+        C.PAYMENT_NOT_FOUND,
+        C.NOT_FOUND,
+        404,
+        "Payment not found",
+    ),
+    (
+        refusals.missing_idempotency_key_error,
         C.INVALID_PARAMS,
         C.MISSING_IDEMPOTENCY_KEY,
         400,
         "Idempotency-Key is required",
     ),
     (
-        refusals.settlement_asset_taken,
+        refusals.settlement_asset_conflict_error,
         C.INVALID_STATE,
         C.SETTLEMENT_ASSET_CONFLICT,
         409,
@@ -33,22 +51,22 @@ CASES = [
     CASES,
     ids=lambda case: getattr(case, "__name__", None),
 )
-def test_both_profiles_tell_it(refusal, documented, deployed, http, message):
+def test_refusal_has_its_code_in_both_profiles(refusal, documented, deployed, http, message):
     for is_deployed, code in ((False, documented), (True, deployed)):
-        told = refusal(wcp_profile=is_deployed)
-        assert (told.code, told.http, told.message) == (code, http, message)
+        result = refusal(wcp_profile=is_deployed)
+        assert (result.code, result.http_status, result.message) == (code, http, message)
 
 
 def test_a_taken_asset_says_so_to_programs():
     for deployed in (False, True):
-        told = refusals.settlement_asset_taken(wcp_profile=deployed)
-        assert told.details == {"reason": "settlement_asset_conflict"}
+        error = refusals.settlement_asset_conflict_error(wcp_profile=deployed)
+        assert error.details == {"reason": "settlement_asset_conflict"}
 
 
-def test_a_dependency_that_is_down_is_to_be_asked_again():
-    documented = refusals.dependency_down(wcp_profile=False)
+def test_unavailable_dependency_error_has_retry_after():
+    documented = refusals.bad_gateway_error(wcp_profile=False)
     assert (documented.code, documented.retry_after_s) == (C.INTERNAL_ERROR, 1)
-    assert (documented.http, documented.grpc) == (503, GrpcStatus.UNAVAILABLE)
-    deployed = refusals.dependency_down(wcp_profile=True)
+    assert (documented.http_status, documented.grpc_status) == (503, GrpcStatus.UNAVAILABLE)
+    deployed = refusals.bad_gateway_error(wcp_profile=True)
     assert (deployed.code, deployed.retry_after_s) == (C.BAD_GATEWAY, 1)
-    assert (deployed.http, deployed.grpc) == (502, GrpcStatus.UNAVAILABLE)
+    assert (deployed.http_status, deployed.grpc_status) == (502, GrpcStatus.UNAVAILABLE)

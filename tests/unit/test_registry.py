@@ -1,4 +1,4 @@
-"""The registry of public networks: every row is well-formed, and what contradicts it is told."""
+"""Test the registry of public networks: all rows are well-formed, contradictions are reported."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 from florin_server.boot.chains.finality_rules import list_missing
-from florin_server.chains.solana.spl import pubkey
-from florin_server.domain.caip import canonical_asset, checksum_address, parse_chain
+from florin_server.chains.solana.spl import parse_pubkey
+from florin_server.domain.caip import canonicalize_asset, format_checksum_address, parse_chain
 from florin_server.domain.money import CURRENCIES
-from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.networks.known_networks import NETWORKS, UNSUPPORTED
 from florin_server.rails.networks.registry import (
-    Claim,
-    contradiction,
-    defaults_of,
-    network,
-    unsupported,
+    TokenClaim,
+    find_contradiction,
+    find_network,
+    find_unsupported,
+    get_defaults,
 )
-from florin_server.rails.solana.settings import SolanaChain
+from florin_server.rails.solana.settings import SolanaChainSettings
 from pydantic import ValidationError
 
 BASE = "eip155:8453"
@@ -28,26 +28,26 @@ USDC = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
 SETTLER, TREASURY = "0x" + "ab" * 20, "0x" + "fe" * 20
 SOLANA = "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"
 
-TOKENS = [(one, token) for one in NETWORKS for token in one.tokens]
-EVM = [(one, token) for one, token in TOKENS if one.id.startswith("eip155:")]
+TOKENS = [(network, token) for network in NETWORKS for token in network.tokens]
+EVM = [(network, token) for network, token in TOKENS if network.id.startswith("eip155:")]
 
 
 def evm(**changes):
     values = {"chain_id": 8453, "settler": SETTLER, "treasury": TREASURY}
-    return EvmChain(**{**values, **changes})
+    return EvmChainSettings(**{**values, **changes})
 
 
 def named(rows):
     return pytest.mark.parametrize(
-        ("of", "token"), rows, ids=[f"{one.name} {token.symbol}" for one, token in rows]
+        ("of", "token"), rows, ids=[f"{item.name} {token.symbol}" for item, token in rows]
     )
 
 
-@pytest.mark.parametrize("one", NETWORKS, ids=lambda one: one.name)
+@pytest.mark.parametrize("one", NETWORKS, ids=lambda item: item.name)
 def test_every_network_is_well_formed(one):
     assert str(parse_chain(one.id)) == one.id
     if one.coin is not None:
-        assert canonical_asset(one.coin_id) == one.coin_id
+        assert canonicalize_asset(one.coin_id) == one.coin_id
         assert one.coin.decimals == (18 if one.id.startswith("eip155:") else 9)
     assert one.pace.confirmations >= 1
     assert 100 <= one.pace.poll_ms <= 15_000
@@ -55,44 +55,50 @@ def test_every_network_is_well_formed(one):
     assert one.tokens
 
 
-@pytest.mark.parametrize("one", NETWORKS, ids=lambda one: one.name)
-def test_only_where_money_is_real_somebody_always_has_blocks_made(one):
-    assert defaults_of(one)["stalled_after_s"] == (300 if one.live else 0)
+@pytest.mark.parametrize("one", NETWORKS, ids=lambda item: item.name)
+def test_only_live_networks_stall_by_default(one):
+    assert get_defaults(one)["stalled_after_s"] == (300 if one.live else 0)
 
 
-def test_a_chain_stalls_after_what_was_said_of_it():
+def test_stall_time_defaults_to_300_seconds_and_is_configurable():
     assert evm().stalled_after_s == 300
-    assert [evm(stalled_after_s=one).stalled_after_s for one in (0, 60, 86_400)] == [0, 60, 86_400]
+    assert [evm(stalled_after_s=item).stalled_after_s for item in (0, 60, 86_400)] == [
+        0,
+        60,
+        86_400,
+    ]
     for wrong in (-1, 1, 59, 86_401):
         with pytest.raises(ValidationError):
             evm(stalled_after_s=wrong)
 
 
-@pytest.mark.parametrize("one", NETWORKS, ids=lambda one: one.name)
+@pytest.mark.parametrize("one", NETWORKS, ids=lambda item: item.name)
 def test_every_network_names_its_finality_rule(one):
     assert one.pace.confirmations >= (2 if one.id.startswith("eip155:") else 1)
     if one.id.startswith("eip155:"):
         assert one.pace.final_after_s > 0
-        made = EvmChain(chain_id=int(one.id[7:]), settler=SETTLER, treasury=TREASURY)
-        assert (made.final_after_s, made.finality_tag) == (
+        created_chain = EvmChainSettings(
+            chain_id=int(one.id[7:]), settler=SETTLER, treasury=TREASURY
+        )
+        assert (created_chain.final_after_s, created_chain.finality_tag) == (
             one.pace.final_after_s,
             one.pace.finality_tag,
         )
 
 
-@pytest.mark.parametrize("one", [*NETWORKS, *UNSUPPORTED], ids=lambda one: one.name)
+@pytest.mark.parametrize("one", [*NETWORKS, *UNSUPPORTED], ids=lambda item: item.name)
 def test_every_network_names_its_source_and_the_day_of_its_check(one):
     assert len(one.source) > 10
-    assert date(2026, 1, 1) <= date.fromisoformat(one.checked) <= date(2027, 12, 31)
+    assert date(2026, 1, 1) <= date.fromisoformat(one.checked_on) <= date(2027, 12, 31)
 
 
-@pytest.mark.parametrize("one", NETWORKS, ids=lambda one: one.name)
+@pytest.mark.parametrize("one", NETWORKS, ids=lambda item: item.name)
 def test_gas_is_paid_in_a_coin_or_in_a_registered_token_of_six_decimals(one):
     assert (one.coin is None) == (one.fee_token is not None)
     if one.fee_token is None:
         assert one.gas_money is one.coin
     else:
-        assert one.fee_token == checksum_address(one.fee_token)
+        assert one.fee_token == format_checksum_address(one.fee_token)
         assert (one.gas_money.decimals, one.coin_id) == (6, None)
 
 
@@ -103,45 +109,47 @@ def test_limits_of_a_network_are_defaults_that_settings_allow():
     assert tempo.fee_token == "0x20c0000000000000000000000000000000000000"
     assert tempo.native_asset == f"eip155:4217/erc20:{tempo.fee_token}"
     assert evm().native_asset == "eip155:8453/slip44:60"
-    with pytest.raises(ValidationError, match="has no coin to take"):
+    with pytest.raises(ValidationError, match="has no coin to accept"):
         evm(chain_id=4217, coin={"name": "Ether", "symbol": "ETH"})
 
 
 def test_every_network_is_in_the_documents_with_its_rule_or_the_reason_why_not():
     page = (Path(__file__).parents[2] / "docs" / "chains.md").read_text()
     rows = [line for line in page.splitlines() if line.startswith("| ")]
-    for one in NETWORKS:
-        if not one.id.startswith("eip155:"):
+    for network in NETWORKS:
+        if not network.id.startswith("eip155:"):
             continue
-        pace = one.pace
+        pace = network.pace
         tag = pace.finality_tag if pace.finality_tag == "none" else f"`{pace.finality_tag}`"
         rule = f"| {pace.final_after_s} s | {pace.confirmations} | {tag} |"
-        assert any(f"{one.name} ({one.id[7:]})" in row and rule in row for row in rows), one.name
+        assert any(f"{network.name} ({network.id[7:]})" in row and rule in row for row in rows), (
+            network.name
+        )
     for other in UNSUPPORTED:
         assert any(f"{other.name} ({other.id[7:]})" in row for row in rows), other.name
 
 
 def test_only_a_live_chain_with_a_count_alone_lacks_a_finality_rule():
     own = {"chain_id": 424_242, "name": "Own", "live": True, "confirmations": 7}
-    (told,) = list_missing([evm(), evm(**own), evm(**own | {"live": False})])
-    assert told.startswith("Own: 7 blocks alone make a payment final")
+    (output,) = list_missing([evm(), evm(**own), evm(**own | {"live": False})])
+    assert output.startswith("Own: 7 blocks alone make a payment final")
     ruled = [evm(**own, final_after_s=9), evm(**own, finality_tag="safe")]
-    solana = SolanaChain(reference=SOLANA, treasury="1" * 32, tokens=("EURC",))
+    solana = SolanaChainSettings(reference=SOLANA, treasury="1" * 32, tokens=("EURC",))
     assert list(list_missing([*ruled, solana])) == []
 
 
 def test_unsupported_networks_are_not_registered():
-    for one in UNSUPPORTED:
-        assert unsupported(one.id) is one
-        assert network(one.id) is None
-    assert unsupported("eip155:1") is None
+    for network in UNSUPPORTED:
+        assert find_unsupported(network.id) is network
+        assert find_network(network.id) is None
+    assert find_unsupported("eip155:1") is None
 
 
 @named(TOKENS)
 def test_every_token_is_well_formed(of, token):
-    asset = of.asset_id(token.address)
-    assert canonical_asset(asset) == asset
-    assert of.at(token.address) is of.token(token.symbol) is token
+    asset = of.to_asset_id(token.address)
+    assert canonicalize_asset(asset) == asset
+    assert of.find_token_at(token.address) is of.find_token(token.symbol) is token
     assert token.peg is None or token.peg in CURRENCIES
     assert token.decimals is None or 2 <= token.decimals <= 18
     assert (token.method == "solana") == of.id.startswith("solana:")
@@ -150,21 +158,21 @@ def test_every_token_is_well_formed(of, token):
 
 @named(EVM)
 def test_every_address_carries_its_checksum(of, token):
-    assert token.address == checksum_address(token.address)
+    assert token.address == format_checksum_address(token.address)
 
 
 def test_every_mint_is_a_key():
     mints = [token.address for of, token in TOKENS if of.id.startswith("solana:")]
-    assert [str(pubkey(one)) for one in mints] == mints
+    assert [str(parse_pubkey(mint)) for mint in mints] == mints
 
 
 def test_nothing_is_there_twice():
     everything = chain(
-        (one.id for one in NETWORKS),
-        (one.name for one in NETWORKS),
-        (one.id for one in UNSUPPORTED),
-        (one.name for one in UNSUPPORTED),
-        (of.asset_id(token.address) for of, token in TOKENS),
+        (network.id for network in NETWORKS),
+        (network.name for network in NETWORKS),
+        (network.id for network in UNSUPPORTED),
+        (network.name for network in UNSUPPORTED),
+        (of.to_asset_id(token.address) for of, token in TOKENS),
         ((of.id, token.symbol.casefold()) for of, token in TOKENS),
     )
     seen = list(everything)
@@ -172,9 +180,14 @@ def test_nothing_is_there_twice():
 
 
 def test_a_symbol_stands_for_all_of_a_token():
-    made = evm(tokens=("usdc", "WETH"))
-    assert (made.name, made.live, made.confirmations, made.poll_ms) == ("Base", True, 5, 1000)
-    dollar, ether = made.assets
+    created = evm(tokens=("usdc", "WETH"))
+    assert (created.name, created.live, created.confirmations, created.poll_ms) == (
+        "Base",
+        True,
+        5,
+        1000,
+    )
+    dollar, ether = created.assets
     assert (dollar.address, dollar.decimals, dollar.peg) == (USDC.lower(), 6, "USD")
     assert (dollar.method, dollar.signing_name, dollar.domain_version) == (
         "eip3009",
@@ -182,7 +195,7 @@ def test_a_symbol_stands_for_all_of_a_token():
         "2",
     )
     assert (ether.symbol, ether.decimals, ether.peg, ether.method) == ("WETH", 18, None, "permit2")
-    solana = SolanaChain(reference=SOLANA, treasury="1" * 32, tokens=("EURC",))
+    solana = SolanaChainSettings(reference=SOLANA, treasury="1" * 32, tokens=("EURC",))
     (euro,) = solana.assets
     assert (solana.name, solana.live) == ("Solana", True)
     assert (euro.mint, euro.decimals, euro.peg) == (
@@ -192,9 +205,14 @@ def test_a_symbol_stands_for_all_of_a_token():
     )
 
 
-def test_what_the_operator_says_wins_over_defaults():
-    made = evm(confirmations=40, name="Mine", live=False, poll_ms=50)
-    assert (made.confirmations, made.name, made.live, made.poll_ms) == (40, "Mine", False, 50)
+def test_operator_settings_override_the_registry_defaults():
+    created = evm(confirmations=40, name="Mine", live=False, poll_ms=50)
+    assert (created.confirmations, created.name, created.live, created.poll_ms) == (
+        40,
+        "Mine",
+        False,
+        50,
+    )
     assert (evm(chain_id=137).native_slip44, evm(chain_id=137, native_slip44=60).native_slip44) == (
         966,
         60,
@@ -229,15 +247,15 @@ def test_settings_that_cannot_be_meant_are_refused(changes, words):
         ({"address": "0x" + "12" * 20, "symbol": "USDC.e"}, None),
     ],
 )
-def test_what_contradicts_the_registry_is_told(changes, told):
+def test_token_that_contradicts_the_registry_is_reported(changes, told):
     claim = {"symbol": "USDC", "address": USDC, "decimals": 6, "peg": "USD", **changes}
-    assert contradiction(BASE, Claim(**claim)) == told
-    assert contradiction("eip155:424242", Claim(**claim)) is None
+    assert find_contradiction(BASE, TokenClaim(**claim)) == told
+    assert find_contradiction("eip155:424242", TokenClaim(**claim)) is None
     lower = {**claim, "address": claim["address"].lower()}
-    assert contradiction(BASE, Claim(**lower)) == told
+    assert find_contradiction(BASE, TokenClaim(**lower)) == told
 
 
 def test_coins_at_a_rate_are_worth_no_currency():
-    weth = network(BASE).token("weth")
-    told = contradiction(BASE, Claim("WETH", weth.address, 18, "USD"))
-    assert told == "is worth no fixed amount of a currency, not one USD"
+    weth = find_network(BASE).find_token("weth")
+    contradiction = find_contradiction(BASE, TokenClaim("WETH", weth.address, 18, "USD"))
+    assert contradiction == "is worth no fixed amount of a currency, not one USD"

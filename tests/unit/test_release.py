@@ -1,4 +1,4 @@
-"""The version is the same wherever it is written, and none that was released before."""
+"""Test that the version is the same everywhere, and was not released before."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def test_every_file_names_the_version_of_the_server():
     assert set(IMAGE.findall(kubernetes)) == {version}
 
 
-def test_installed_version_is_the_one_of_the_files():
-    # `make setup` installs it again once pyproject.toml has changed
+def test_installed_version_matches_the_project():
+    # `make setup` reinstalls the package after pyproject.toml has changed
     assert florin_server.__version__ == project(".")["version"]
 
 
-def test_changelog_begins_with_the_version_or_with_what_follows_the_last_release():
+def test_changelog_starts_with_the_current_version_or_unreleased():
     newest, *older = HEADING.findall((ROOT / "CHANGELOG.md").read_text())
     version = project(".")["version"]
     assert newest in {version, "Unreleased"}

@@ -3,19 +3,19 @@ import json
 
 import pytest
 from florin_server.domain.payments.results import (
-    Kind,
-    Match,
-    Verdict,
-    digest,
-    expected_kind,
-    flatten,
-    match,
+    OutputKind,
+    OutputMatch,
+    OutputVerdict,
+    compute_digest,
+    flatten_results,
+    get_output_kind,
+    match_outputs,
 )
 from hypothesis import given
 from hypothesis import strategies as st
 
-OK, MISMATCH, UNREADABLE = Verdict.OK, Verdict.MISMATCH, Verdict.UNREADABLE
-# a place is the answer for a signature, a transaction hash, a Solana transaction
+OK, MISMATCH, UNREADABLE = OutputVerdict.OK, OutputVerdict.MISMATCH, OutputVerdict.UNREADABLE
+# the verdicts for a signature, a transaction hash and a Solana transaction, in this order
 OUTPUTS = {
     "hash": ("0x" + "ab" * 32, MISMATCH, OK, MISMATCH),
     "signature": ("0x" + "ab" * 65, OK, MISMATCH, MISMATCH),
@@ -48,7 +48,7 @@ NOISE = {
     "truth": True,
     "list": ["0x" + "ab" * 65],
 }
-SEEN = (Kind.SIGNATURE, Kind.TX_HASH, Kind.SOLANA_TX)
+SEEN = (OutputKind.SIGNATURE, OutputKind.TX_HASH, OutputKind.SOLANA_TX)
 NOT_JSON = ["", "0x12", "{", '"open', "NaN", "[Infinity]", "[" * 100_000]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -59,83 +59,89 @@ JSON = st.recursive(
 
 @pytest.mark.parametrize("place", range(3), ids=[kind.value for kind in SEEN])
 @pytest.mark.parametrize("row", OUTPUTS.values(), ids=OUTPUTS)
-def test_an_output_of_known_form_fits_or_mismatches(row, place):
-    found = match([SEEN[place]], [json.dumps(row[0])])
-    wanted = row[1 + place]
-    assert found == Match(wanted, None if wanted is OK else 0)
+def test_well_formed_output_matches_or_mismatches_its_kind(row, place):
+    match = match_outputs([SEEN[place]], [json.dumps(row[0])])
+    expected = row[1 + place]
+    assert match == OutputMatch(expected, None if expected is OK else 0)
 
 
 @pytest.mark.parametrize("kind", SEEN)
 @pytest.mark.parametrize("value", NOISE.values(), ids=NOISE)
-def test_an_output_of_no_known_form_is_unreadable(value, kind):
-    assert match([kind], [json.dumps(value)]) == Match(UNREADABLE, 0)
+def test_output_of_unknown_form_is_unreadable(value, kind):
+    assert match_outputs([kind], [json.dumps(value)]) == OutputMatch(UNREADABLE, 0)
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", OutputKind)
 @pytest.mark.parametrize("text", NOT_JSON, ids=range(len(NOT_JSON)))
-def test_what_is_not_json_is_unreadable(text, kind):
-    assert match([kind], [text]) == Match(UNREADABLE, 0)
+def test_output_that_is_not_json_is_unreadable(text, kind):
+    assert match_outputs([kind], [text]) == OutputMatch(UNREADABLE, 0)
 
 
 @given(JSON)
 def test_a_method_yet_unknown_takes_any_json(value):
-    assert match([Kind.ANY], [json.dumps(value)]) == Match(OK)
+    assert match_outputs([OutputKind.ANY], [json.dumps(value)]) == OutputMatch(OK)
 
 
-@given(JSON, st.sampled_from(Kind))
+@given(JSON, st.sampled_from(OutputKind))
 def test_no_json_breaks_the_matching(value, kind):
-    assert match([kind], [json.dumps(value)]).verdict in Verdict
+    assert match_outputs([kind], [json.dumps(value)]).verdict in OutputVerdict
 
 
 SIGNATURE, HASH, WORDS = (json.dumps(text) for text in ("0x" + "ab" * 65, "0x" + "ab" * 32, "no"))
-APPROVE_AND_SIGN = [Kind.TX_HASH, Kind.SIGNATURE]
+APPROVE_AND_SIGN = [OutputKind.TX_HASH, OutputKind.SIGNATURE]
 
 
 @pytest.mark.parametrize(
     ("outputs", "found"),
     [
-        ([HASH, SIGNATURE], Match(OK)),
-        ([SIGNATURE, HASH], Match(MISMATCH, 0)),
-        ([HASH, HASH], Match(MISMATCH, 1)),
-        ([WORDS, WORDS], Match(UNREADABLE, 0)),
-        ([HASH, WORDS], Match(UNREADABLE, 1)),
-        ([WORDS, HASH], Match(MISMATCH, 1)),
-        ([HASH], Match(MISMATCH)),
-        ([], Match(MISMATCH)),
-        ([HASH, SIGNATURE, SIGNATURE], Match(MISMATCH)),
-        ([WORDS], Match(MISMATCH)),
+        ([HASH, SIGNATURE], OutputMatch(OK)),
+        ([SIGNATURE, HASH], OutputMatch(MISMATCH, 0)),
+        ([HASH, HASH], OutputMatch(MISMATCH, 1)),
+        ([WORDS, WORDS], OutputMatch(UNREADABLE, 0)),
+        ([HASH, WORDS], OutputMatch(UNREADABLE, 1)),
+        ([WORDS, HASH], OutputMatch(MISMATCH, 1)),
+        ([HASH], OutputMatch(MISMATCH)),
+        ([], OutputMatch(MISMATCH)),
+        ([HASH, SIGNATURE, SIGNATURE], OutputMatch(MISMATCH)),
+        ([WORDS], OutputMatch(MISMATCH)),
     ],
 )
 def test_outputs_are_matched_by_number_and_then_by_place(outputs, found):
-    assert match(APPROVE_AND_SIGN, outputs) == found
+    assert match_outputs(APPROVE_AND_SIGN, outputs) == found
 
 
 @pytest.mark.parametrize(
     ("method", "kind"),
     [
-        ("eth_signTypedData_v4", Kind.SIGNATURE),
-        ("personal_sign", Kind.SIGNATURE),
-        ("eth_sendTransaction", Kind.TX_HASH),
-        ("solana_signTransaction", Kind.SOLANA_TX),
-        ("wallet_sendCalls", Kind.ANY),
+        ("eth_signTypedData_v4", OutputKind.SIGNATURE),
+        ("personal_sign", OutputKind.SIGNATURE),
+        ("eth_sendTransaction", OutputKind.TX_HASH),
+        ("solana_signTransaction", OutputKind.SOLANA_TX),
+        ("wallet_sendCalls", OutputKind.ANY),
     ],
 )
-def test_a_method_tells_what_it_gives(method, kind):
-    assert expected_kind(method) is kind
+def test_method_maps_to_its_output_kind(method, kind):
+    assert get_output_kind(method) is kind
 
 
-def test_one_result_per_action_reads_as_one_result_with_all():
-    assert flatten([[HASH], [SIGNATURE]]) == flatten([[HASH, SIGNATURE]]) == (HASH, SIGNATURE)
-    assert flatten([]) == flatten([[], []]) == ()
+def test_separate_results_are_read_like_a_combined_result():
+    assert (
+        flatten_results([[HASH], [SIGNATURE]])
+        == flatten_results([[HASH, SIGNATURE]])
+        == (HASH, SIGNATURE)
+    )
+    assert flatten_results([]) == flatten_results([[], []]) == ()
 
 
 def test_equal_submissions_have_equal_digests():
-    assert digest("option", [HASH, SIGNATURE]) == digest("option", (HASH, SIGNATURE))
+    assert compute_digest("option", [HASH, SIGNATURE]) == compute_digest(
+        "option", (HASH, SIGNATURE)
+    )
 
 
 def test_json_that_means_the_same_counts_as_the_same():
-    one, other = '{"a": 1, "b": "\\u00e9"}', '{"b":"é","a":1}'
-    assert digest("option", [one]) == digest("option", [other])
+    text, other = '{"a": 1, "b": "\\u00e9"}', '{"b":"é","a":1}'
+    assert compute_digest("option", [text]) == compute_digest("option", [other])
 
 
 @pytest.mark.parametrize(
@@ -151,16 +157,16 @@ def test_json_that_means_the_same_counts_as_the_same():
     ],
 )
 def test_other_submissions_have_other_digests(option_id, outputs):
-    assert digest(option_id, outputs) != digest("option", [HASH, SIGNATURE])
+    assert compute_digest(option_id, outputs) != compute_digest("option", [HASH, SIGNATURE])
 
 
 @given(st.lists(st.text()), st.lists(st.text()))
 def test_digests_differ_unless_the_outputs_are_equal(one, other):
     texts = [[json.dumps(text) for text in texts] for texts in (one, other)]
-    assert (digest("o", texts[0]) == digest("o", texts[1])) == (one == other)
+    assert (compute_digest("o", texts[0]) == compute_digest("o", texts[1])) == (one == other)
 
 
 def test_a_digest_never_changes():
-    """It is stored: with another one, a repeated confirm would be refused after an upgrade."""
-    told = digest("opt_1", ['"0xab"', '{"b": 1, "a": [true]}']).hex()
-    assert told == "265eddbff904962ad444f03947f7e15c1b37335d6a1c0d7b5af1ba785d6a427f"
+    """Digests are stored: after a change, an upgrade would refuse repeated confirms."""
+    output = compute_digest("opt_1", ['"0xab"', '{"b": 1, "a": [true]}']).hex()
+    assert output == "265eddbff904962ad444f03947f7e15c1b37335d6a1c0d7b5af1ba785d6a427f"

@@ -1,13 +1,13 @@
-"""A contract chooses the text that it reverts with; nothing that it says is the node's fault."""
+"""Test that a contract's revert text is never taken for a node's failure."""
 
 from __future__ import annotations
 
 import pytest
 from florin_server.rails.connection.jsonrpc import RpcError
-from florin_server.rails.evm.family import EvmFamily
+from florin_server.rails.evm.family import EvmNodeDialect
 
-FAMILY = EvmFamily("chain", 1, 3)
-# what nodes say when they themselves fail, and what a contract may therefore want to say
+FAMILY = EvmNodeDialect("chain", 1, 3)
+# texts of nodes that fail, which a contract could therefore imitate
 WORDS = (
     "fatalexternalerror",
     "FatalExternalError: header not found",
@@ -32,7 +32,7 @@ WORDS = (
 def test_a_reverted_call_is_nobodys_fault_but_the_contracts(code: int, before: str, words: str):
     refusal = RpcError(code, before + words)
     assert refusal.is_revert
-    assert not FAMILY.is_own_fault(refusal)
+    assert not FAMILY.is_node_fault(refusal)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_reverted_call_is_nobodys_fault_but_the_contracts(code: int, before: s
         (-32005, "limit exceeded"),
     ],
 )
-def test_a_node_that_fails_says_so_itself(code: int, message: str):
+def test_internal_node_error_is_not_a_revert(code: int, message: str):
     refusal = RpcError(code, message)
     assert not refusal.is_revert
-    assert FAMILY.is_own_fault(refusal)
+    assert FAMILY.is_node_fault(refusal)

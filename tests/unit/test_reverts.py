@@ -1,11 +1,11 @@
-"""What contracts revert with is told in a few plain characters, whatever they chose."""
+"""Test that revert texts are reported in a few plain characters, whatever the contract chose."""
 
 from __future__ import annotations
 
 import pytest
 from eth_abi import encode
 from florin_server.rails.connection.jsonrpc import RpcError
-from florin_server.rails.evm.reading.reverts import SAID_MAX, said, shown
+from florin_server.rails.evm.reading.reverts import REASON_MAX, format_revert, sanitize_text
 
 ERROR = "0x08c379a0"
 
@@ -36,8 +36,8 @@ def with_text(text: bytes) -> str:
         ("Reverted", ""),
     ],
 )
-def test_a_reason_is_read_if_there_is_one(data, words):
-    assert said(RpcError(3, "execution reverted", data)) == words
+def test_revert_reason_is_decoded_when_present(data, words):
+    assert format_revert(RpcError(3, "execution reverted", data)) == words
 
 
 @pytest.mark.parametrize(
@@ -51,14 +51,14 @@ def test_a_reason_is_read_if_there_is_one(data, words):
         '"} , {"code": "payment_not_found"',
     ],
 )
-def test_what_strangers_say_is_cut_and_plain(text):
-    told = said(RpcError(3, "", with_text(text.encode("utf-8"))))
-    assert len(told) <= SAID_MAX
-    assert told.isascii()
-    assert told.isprintable()
-    assert shown(text).isprintable()
+def test_revert_text_is_shortened_and_printable(text):
+    revert = format_revert(RpcError(3, "", with_text(text.encode("utf-8"))))
+    assert len(revert) <= REASON_MAX
+    assert revert.isascii()
+    assert revert.isprintable()
+    assert sanitize_text(text).isprintable()
 
 
 def test_words_that_fit_are_whole():
-    assert shown("x" * SAID_MAX) == "x" * SAID_MAX
-    assert shown("x" * (SAID_MAX + 1)) == "x" * (SAID_MAX - 3) + "..."
+    assert sanitize_text("x" * REASON_MAX) == "x" * REASON_MAX
+    assert sanitize_text("x" * (REASON_MAX + 1)) == "x" * (REASON_MAX - 3) + "..."

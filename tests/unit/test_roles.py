@@ -1,39 +1,32 @@
-"""A rail is made of roles: a chain plays those that it has in full, and the others are None."""
+"""Test the roles of a rail: a chain has each role in full, or None."""
 
 from __future__ import annotations
 
 import ast
-import inspect
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol, get_type_hints
+from typing import Any
 
 import pytest
 from florin_server import rails
-from florin_server.rails import provisioning, roles
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.rails.evm.sending.transactions import Signer
+from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.rails.protocol import Rail
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.sending.signer import SolanaSigner
 
 from tests.support import evm_lab, solana_lab
+from tests.support.rail_roles import ROLES, find_role, list_members
 
 FOLDER = Path(rails.__file__).parent
-ROLES: dict[str, Any] = {
-    name: one
-    for module in (roles, provisioning)
-    for name, one in vars(module).items()
-    if inspect.isclass(one) and Protocol in one.__bases__
-}
-# what every chain has; the others are None where a chain has them not
+# roles of every chain; the others are None on chains without them
 ALWAYS = {"offers", "terms", "verifier", "relay", "observer", "nodes"}
-ONLY_EVM = {"blocks", "direct", "account_nonces", "gas"}
+ONLY_EVM = {"blocks", "direct_settlement", "account_nonces", "gas"}
 ONLY_SOLANA = {"durable_nonces", "token_accounts", "treasury_history"}
 
 
 class Nowhere:
-    """A node that nobody asks."""
+    """A node that is never called."""
 
     async def send(self, payload: bytes) -> bytes:
         raise AssertionError(payload)
@@ -42,73 +35,63 @@ class Nowhere:
         pass
 
 
-def members(protocol: Any) -> set[str]:
-    return {name for name in vars(protocol) if not name.startswith("_")}
-
-
-def role_of(name: str) -> Any:
-    """The protocol of one of a rail's roles; None if that is something else."""
-    getter = vars(Rail)[name]
-    if not isinstance(getter, property) or getter.fget is None:
-        return None
-    told = get_type_hints(getter.fget)["return"]
-    found = [one for one in getattr(told, "__args__", (told,)) if one in ROLES.values()]
-    return found[0] if found else None
-
-
 def evm(**changes: Any) -> EvmRail:
-    treasury = Signer(b"\x74" * 32)
-    return EvmRail(evm_lab.settings(**changes), evm_lab.RELAYER, Nowhere(), treasury=treasury)
+    treasury = EvmSigner(b"\x74" * 32)
+    return EvmRail(
+        evm_lab.make_chain_settings(**changes), evm_lab.RELAYER, Nowhere(), treasury=treasury
+    )
 
 
 def solana(**changes: Any) -> SolanaRail:
     treasury = SolanaSigner(b"\x74" * 32)
     return SolanaRail(
-        solana_lab.settings(**changes), solana_lab.RELAYER, Nowhere(), treasury=treasury
+        solana_lab.make_chain_settings(**changes), solana_lab.RELAYER, Nowhere(), treasury=treasury
     )
 
 
 @pytest.mark.parametrize(
     ("make", "lacking"), [(evm, ONLY_SOLANA), (solana, ONLY_EVM)], ids=["evm", "solana"]
 )
-async def test_a_chain_plays_its_roles_in_full_and_has_no_others(make, lacking):
+async def test_chain_implements_each_role_fully_or_not_at_all(make, lacking):
     rail = make()
-    for name in members(Rail):
-        role = role_of(name)
+    for name in list_members(Rail):
+        role = find_role(name)
         if role is None:
             continue
         player = getattr(rail, name)
         assert (player is None) is (name in lacking), name
         if player is not None:
-            assert members(role) <= set(dir(player)), name
+            assert list_members(role) <= set(dir(player)), name
     assert make(faucet=False).faucet is None
     assert make(faucet=True).faucet is not None
 
 
-def test_every_role_is_one_of_a_rail_and_small_enough_to_be_asked_for_alone():
-    played = {role_of(name): name for name in members(Rail)}
+def test_every_role_belongs_to_a_rail_and_is_small():
+    played = {find_role(name): name for name in list_members(Rail)}
     played.pop(None)
-    assert {one.__name__ for one in played} == ROLES.keys()
+    assert {item.__name__ for item in played} == ROLES.keys()
     assert set(played.values()) >= ALWAYS | ONLY_EVM | ONLY_SOLANA | {"payouts", "faucet"}
-    assert {name: len(members(one)) for name, one in ROLES.items() if len(members(one)) > 8} == {}
+    assert {
+        name: len(list_members(item)) for name, item in ROLES.items() if len(list_members(item)) > 8
+    } == {}
 
 
 def stubs(source: str) -> Iterator[str]:
-    """Methods that say the same whatever they are asked."""
-    for one in ast.walk(ast.parse(source)):
-        if not isinstance(one, ast.ClassDef):
+    """Yield methods that return the same for any arguments."""
+    for each_ast in ast.walk(ast.parse(source)):
+        if not isinstance(each_ast, ast.ClassDef):
             continue
-        for method in one.body:
+        for method in each_ast.body:
             if not isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 continue
             match method.body:
                 case [ast.Expr(), ast.Return(value=ast.Constant() | ast.List(elts=[]))]:
-                    yield f"{one.name}.{method.name}"
+                    yield f"{each_ast.name}.{method.name}"
                 case [ast.Expr(), ast.Return(value=None | ast.Tuple(elts=[]))]:
-                    yield f"{one.name}.{method.name}"
+                    yield f"{each_ast.name}.{method.name}"
 
 
-def test_a_method_that_says_the_same_whatever_it_is_asked_is_found():
+def test_stub_method_is_detected():
     source = '''
 class Rail:
     async def shortages(self):
@@ -126,11 +109,11 @@ class Rail:
     assert list(stubs(source)) == ["Rail.shortages", "Rail.nonces"]
 
 
-def test_no_chain_has_a_method_for_what_it_does_not_do():
-    found = [
+def test_no_chain_has_a_stub_method():
+    results = [
         f"{path.relative_to(FOLDER)}: {name}"
         for kind in ("evm", "solana")
         for path in (FOLDER / kind / "rail.py", *sorted((FOLDER / kind).glob("*/*.py")))
         for name in stubs(path.read_text())
     ]
-    assert found == []
+    assert results == []

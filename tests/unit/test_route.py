@@ -3,17 +3,17 @@ import dataclasses
 import pytest
 from eth_abi import encode
 from eth_utils import keccak
-from florin_server.chains.evm.route import Kind, Route
+from florin_server.chains.evm.route import RouteKind, SettlementRoute
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 UINT256 = st.integers(0, 2**256 - 1)
 ADDRESS = st.binary(min_size=20, max_size=20).map(lambda raw: "0x" + raw.hex())
 ROUTES = st.builds(
-    Route,
+    SettlementRoute,
     chain_id=UINT256,
     settler=ADDRESS,
-    kind=st.sampled_from(Kind),
+    kind=st.sampled_from(RouteKind),
     token=ADDRESS,
     value=UINT256,
     valid_before=UINT256,
@@ -26,10 +26,10 @@ TYPES = (
     *("uint256", "address", "uint8", "address", "uint256", "uint256"),
     *("address", "address", "uint256", "bytes32"),
 )
-ROUTE = Route(
+ROUTE = SettlementRoute(
     chain_id=8453,
     settler="0x" + "11" * 20,
-    kind=Kind.EIP3009,
+    kind=RouteKind.EIP3009,
     token="0x" + "22" * 20,
     value=1_000_000,
     valid_before=1_800_000_000,
@@ -44,7 +44,7 @@ ROUTE = Route(
 @given(ROUTES)
 def test_the_nonce_is_the_hash_that_the_contract_computes(route):
     encoded = encode(TYPES, dataclasses.astuple(route))
-    assert route.nonce() == keccak(encoded)
+    assert route.compute_nonce() == keccak(encoded)
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_the_nonce_is_the_hash_that_the_contract_computes(route):
         {"chain_id": 1},
         {"settler": "0x" + "55" * 20},
         {"token": "0x" + "55" * 20},
-        {"kind": Kind.PERMIT2},
-        {"kind": Kind.DIRECT},
+        {"kind": RouteKind.PERMIT2},
+        {"kind": RouteKind.DIRECT},
         {"value": 1_000_001},
         {"valid_before": 2**64},
         {"dest": "0x" + "55" * 20},
@@ -64,12 +64,14 @@ def test_the_nonce_is_the_hash_that_the_contract_computes(route):
     ],
 )
 def test_a_change_of_any_part_changes_the_nonce(change):
-    assert dataclasses.replace(ROUTE, **change).nonce() != ROUTE.nonce()
+    assert dataclasses.replace(ROUTE, **change).compute_nonce() != ROUTE.compute_nonce()
 
 
 def test_the_case_of_addresses_does_not_matter():
     mixed = dataclasses.replace(ROUTE, dest="0x" + "aB" * 20)
-    assert mixed.nonce() == dataclasses.replace(ROUTE, dest="0x" + "ab" * 20).nonce()
+    assert (
+        mixed.compute_nonce() == dataclasses.replace(ROUTE, dest="0x" + "ab" * 20).compute_nonce()
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,12 +87,12 @@ def test_the_case_of_addresses_does_not_matter():
 )
 def test_a_part_that_does_not_fit_its_type_is_refused(change):
     with pytest.raises(ValueError, match=r"uint256|EVM address|bytes"):
-        dataclasses.replace(ROUTE, **change).nonce()
+        dataclasses.replace(ROUTE, **change).compute_nonce()
 
 
 @pytest.mark.parametrize("name", ["value", "fee", "valid_before", "chain_id"])
-def test_the_greatest_number_fits_and_the_next_one_does_not(name):
-    assert len(dataclasses.replace(ROUTE, **{name: 2**256 - 1}).nonce()) == 32
+def test_largest_uint256_fits_and_the_next_number_is_refused(name):
+    assert len(dataclasses.replace(ROUTE, **{name: 2**256 - 1}).compute_nonce()) == 32
     for beyond in (2**256, -1):
         with pytest.raises(ValueError, match=str(beyond)):
-            dataclasses.replace(ROUTE, **{name: beyond}).nonce()
+            dataclasses.replace(ROUTE, **{name: beyond}).compute_nonce()

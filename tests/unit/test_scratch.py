@@ -1,4 +1,4 @@
-"""Where tests write: in memory, unless there is too little of it or no program may run there."""
+"""Test where tests write: in memory, unless it is too small or allows no programs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ USUAL = Path(tempfile.gettempdir())
 
 @pytest.fixture
 def machine(monkeypatch):
-    """One with room enough, of which a test takes some away."""
+    """Set up a machine with enough room, which a test can reduce."""
     monkeypatch.delenv("TMPDIR", raising=False)
 
     def is_so(*, room=scratch.ROOM_BYTES, available=2 * scratch.ROOM_BYTES, flags=0):
-        found = SimpleNamespace(f_bavail=room // 4096, f_frsize=4096, f_flag=flags)
-        monkeypatch.setattr(os, "statvfs", lambda _path: found)
+        simple_namespace = SimpleNamespace(f_bavail=room // 4096, f_frsize=4096, f_flag=flags)
+        monkeypatch.setattr(os, "statvfs", lambda _path: simple_namespace)
         memory = SimpleNamespace(available=available)
         monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
 
@@ -43,7 +43,7 @@ def test_it_is_in_memory_where_there_is_room(machine, tmp_path):
     ],
     ids=lambda lacks: next(iter(lacks)),
 )
-def test_otherwise_it_is_the_usual_one(machine, tmp_path, lacks):
+def test_usual_folder_is_used_when_memory_is_unsuitable(machine, tmp_path, lacks):
     machine(**lacks)
     assert scratch.folder(tmp_path) == USUAL
 
@@ -52,6 +52,6 @@ def test_a_machine_may_have_no_such_folder(machine, tmp_path):
     assert scratch.folder(tmp_path / "none") == USUAL
 
 
-def test_who_chose_a_folder_has_that(machine, monkeypatch, tmp_path):
+def test_chosen_scratch_folder_is_used(machine, monkeypatch, tmp_path):
     monkeypatch.setenv("TMPDIR", str(USUAL))
     assert scratch.folder(tmp_path) == USUAL

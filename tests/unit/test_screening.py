@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.domain.caip import checksum_address
-from florin_server.domain.screening.blocklist import Blocklist, address_of, blocked_account
+from florin_server.domain.caip import format_checksum_address
+from florin_server.domain.screening.blocklist import (
+    Blocklist,
+    find_address,
+    validate_blocklist_entry,
+)
 
-ADDRESS = checksum_address("0x" + "ab" * 20)
+ADDRESS = format_checksum_address("0x" + "ab" * 20)
 SOLANA = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"
 CLUSTER = "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"
 
@@ -13,29 +17,29 @@ CLUSTER = "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"
 @pytest.mark.parametrize("chain", ["eip155:1", "eip155:8453", "eip155:31337"])
 def test_an_address_is_blocked_on_every_chain_of_its_namespace(entry, chain):
     blocked = Blocklist([entry])
-    assert blocked.blocks(f"{chain}:{ADDRESS}")
-    assert blocked.blocks(f"{chain}:{ADDRESS.lower()}")
-    assert not blocked.blocks(f"{chain}:0x{'ac' * 20}")
+    assert blocked.is_blocked(f"{chain}:{ADDRESS}")
+    assert blocked.is_blocked(f"{chain}:{ADDRESS.lower()}")
+    assert not blocked.is_blocked(f"{chain}:0x{'ac' * 20}")
 
 
 def test_addresses_that_know_capitals_compare_as_they_are():
     blocked = Blocklist([f"{CLUSTER}:{SOLANA}"])
-    assert blocked.blocks(f"solana:devnet:{SOLANA}")
-    assert not blocked.blocks(f"{CLUSTER}:{SOLANA.lower()}")
-    assert not blocked.blocks(f"eip155:1:{SOLANA}")
+    assert blocked.is_blocked(f"solana:devnet:{SOLANA}")
+    assert not blocked.is_blocked(f"{CLUSTER}:{SOLANA.lower()}")
+    assert not blocked.is_blocked(f"eip155:1:{SOLANA}")
 
 
 @pytest.mark.parametrize("text", ["", "rubbish", ADDRESS, f"eip155:1:{ADDRESS}:", "eip155:1:0x"])
 def test_text_that_is_no_account_is_not_blocked(text):
-    assert not Blocklist([ADDRESS]).blocks(text)
-    assert not Blocklist().blocks(text)
+    assert not Blocklist([ADDRESS]).is_blocked(text)
+    assert not Blocklist().is_blocked(text)
 
 
 def test_everybody_with_an_address_can_be_blocked_at_once():
-    blocked = Blocklist.of([("eip155", ADDRESS.lower()), ("solana", SOLANA)])
-    assert blocked.blocks(f"eip155:1:{ADDRESS}")
-    assert blocked.blocks(f"{CLUSTER}:{SOLANA}")
-    assert not blocked.blocks(f"eip155:1:0x{'ac' * 20}")
+    blocked = Blocklist.from_addresses([("eip155", ADDRESS.lower()), ("solana", SOLANA)])
+    assert blocked.is_blocked(f"eip155:1:{ADDRESS}")
+    assert blocked.is_blocked(f"{CLUSTER}:{SOLANA}")
+    assert not blocked.is_blocked(f"eip155:1:0x{'ac' * 20}")
 
 
 @pytest.mark.parametrize(
@@ -46,16 +50,16 @@ def test_everybody_with_an_address_can_be_blocked_at_once():
         (ADDRESS[:-1], "^neither a CAIP-10 account nor an EVM address: '0x"),
     ],
 )
-def test_a_mistake_is_told(entry, fault):
+def test_invalid_blocklist_entry_is_refused_with_its_reason(entry, fault):
     with pytest.raises(ValueError, match=fault):
-        blocked_account(entry)
+        validate_blocklist_entry(entry)
 
 
 def test_lists_add_up():
     blocked = Blocklist([ADDRESS])
     blocked.add([f"{CLUSTER}:{SOLANA}"])
-    assert blocked.blocks(f"eip155:1:{ADDRESS}")
-    assert blocked.blocks(f"{CLUSTER}:{SOLANA}")
+    assert blocked.is_blocked(f"eip155:1:{ADDRESS}")
+    assert blocked.is_blocked(f"{CLUSTER}:{SOLANA}")
 
 
 @pytest.mark.parametrize("entry", ["", "rubbish", SOLANA, "eip155:1:0x12", ADDRESS.swapcase()])
@@ -63,14 +67,14 @@ def test_a_list_with_a_mistake_is_refused_as_a_whole(entry):
     blocked = Blocklist()
     with pytest.raises(ValueError, match="address|account"):
         blocked.add([ADDRESS, entry])
-    assert not blocked.blocks(f"eip155:1:{ADDRESS}")
+    assert not blocked.is_blocked(f"eip155:1:{ADDRESS}")
     with pytest.raises(ValueError, match="address|account"):
-        blocked_account(entry)
+        validate_blocklist_entry(entry)
 
 
 @pytest.mark.parametrize("capitals", [ADDRESS.swapcase().replace("0X", "0x"), ADDRESS.upper()])
-def test_capitals_that_are_no_checksum_hide_nobody(capitals):
-    assert Blocklist([ADDRESS]).blocks(f"eip155:1:{capitals.replace('0X', '0x')}")
+def test_wrong_checksum_capitals_do_not_evade_the_blocklist(capitals):
+    assert Blocklist([ADDRESS]).is_blocked(f"eip155:1:{capitals.replace('0X', '0x')}")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +83,7 @@ def test_capitals_that_are_no_checksum_hide_nobody(capitals):
         (SOLANA, ("solana", SOLANA)),
         ("1" * 32, ("solana", "1" * 32)),
         ("SysvarC1ock11111111111111111111111111111111", ("solana", None)),
-        # the greatest number of 32 bytes, and the one after it
+        # the largest number of 32 bytes, and the next one
         ("JEKNVnkbo3jma5nREBBJCDoXFVeKkD56V3xKrvRmWxFG", ("solana", None)),
         ("JEKNVnkbo3jma5nREBBJCDoXFVeKkD56V3xKrvRmWxFH", None),
         ("1" * 33, None),
@@ -89,6 +93,6 @@ def test_capitals_that_are_no_checksum_hide_nobody(capitals):
         ("bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq", None),
     ],
 )
-def test_where_an_address_can_be_is_told_from_its_form(text, address):
-    wanted = address and (address[0], address[1] or text)
-    assert address_of(text) == wanted
+def test_address_form_determines_its_namespace(text, address):
+    expected_address = address and (address[0], address[1] or text)
+    assert find_address(text) == expected_address

@@ -1,4 +1,4 @@
-"""Which florin.toml counts: that of the home, and without one that of the folder one is in."""
+"""Test which florin.toml counts: the one in the home, or else in the current folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic_settings import SettingsError
 
 @pytest.fixture
 def here(tmp_path, monkeypatch) -> Path:
-    """The folder in which a command is given."""
+    """Return the folder in which a command runs."""
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -39,11 +39,11 @@ def write(folder: Path, text: str) -> Path:
 def test_the_file_of_the_home_counts_however_the_home_is_named(here, home, monkeypatch):
     own = write(home, "quote_s = 11")
     assert Settings().quote_s == 300
-    given = Settings(home=home)
+    given_settings = Settings(home=home)
     monkeypatch.setenv("FLORIN_HOME", str(home))
-    for settings in (given, Settings()):
-        assert (settings.home, settings.quote_s, settings.files()) == (home, 11, (own,))
-    # as ever, whoever says more at the command counts more
+    for settings in (given_settings, Settings()):
+        assert (settings.home, settings.quote_s, settings.list_files()) == (home, 11, (own,))
+    # the environment still takes precedence over the file
     monkeypatch.setenv("FLORIN_QUOTE_S", "12")
     assert Settings().quote_s == 12
     assert Settings(quote_s=13).quote_s == 13
@@ -52,16 +52,16 @@ def test_the_file_of_the_home_counts_however_the_home_is_named(here, home, monke
 def test_the_usual_home_has_a_file_of_its_own_too(here):
     own = write(here / ".florin", "quote_s = 11")
     assert Settings().quote_s == 11
-    assert Settings().files() == (own.relative_to(here),)
+    assert Settings().list_files() == (own.relative_to(here),)
 
 
-def test_one_file_counts_and_no_part_of_another(here, home):
+def test_only_a_single_settings_file_applies(here, home):
     write(here, "quote_s = 11\namount_min = 7")
     assert Settings(home=home).quote_s == 11
     write(home, "quote_s = 12")
     settings = Settings(home=home)
     assert (settings.quote_s, settings.amount_min) == (12, 1)
-    assert settings.files() == (home / "florin.toml", Path("florin.toml"))
+    assert settings.list_files() == (home / "florin.toml", Path("florin.toml"))
     assert (Settings().quote_s, Settings().amount_min) == (11, 7)
 
 
@@ -73,9 +73,9 @@ def test_a_file_may_name_the_home_whose_file_counts(here, home):
     write(home, f'quote_s = 13\nhome = "{home.parent}/here/../home"')
     assert Settings().quote_s == 13
     write(home, f'home = "{here}"')
-    for given in ({}, {"home": home}):
+    for values in ({}, {"home": home}):
         with pytest.raises(SettingsError, match=r"home/florin\.toml: .* names another"):
-            Settings(**given)
+            Settings(**values)
 
 
 def test_files_are_named_from_the_home_that_names_them(here, home):
@@ -94,25 +94,25 @@ def test_files_are_named_from_the_home_that_names_them(here, home):
     assert settings.chains[0].treasury_keystore == Path("keys/three.json")
     write(home, text)
     settings = Settings(home=home)
-    (known,) = settings.chains
+    (known_chain,) = settings.chains
     assert settings.keystore_password_file == home / "password"
-    assert known.relayer_keystores == (home / "keys/one.json", Path("/etc/two.json"))
-    assert known.treasury_keystore == home / "keys/three.json"
+    assert known_chain.relayer_keystores == (home / "keys/one.json", Path("/etc/two.json"))
+    assert known_chain.treasury_keystore == home / "keys/three.json"
 
 
 @pytest.mark.parametrize(
     "text", ["chains = 5", "chains = [5]", "[[chains]]\nrelayer_keystores = [5]"]
 )
-def test_nonsense_in_the_place_of_chains_is_told(here, home, text):
+def test_invalid_chains_setting_is_refused(here, home, text):
     write(home, text)
     with pytest.raises(ValidationError):
         Settings(home=home)
 
 
-def test_a_home_that_one_is_in_has_one_file(here):
+def test_home_as_current_folder_has_a_single_settings_file(here):
     write(here, "quote_s = 11")
     settings = Settings(home=here)
-    assert (settings.quote_s, len(settings.files())) == (11, 1)
+    assert (settings.quote_s, len(settings.list_files())) == (11, 1)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_file_that_cannot_be_read_is_named(here, home, text, words):
         assert str(caught.value).startswith("florin.toml: " if folder is here else f"{path}: ")
 
 
-def test_a_folder_in_its_place_is_told(here):
+def test_folder_in_place_of_the_settings_file_is_reported(here):
     (here / "florin.toml").mkdir()
     with pytest.raises(SettingsError, match="florin.toml cannot be read: Is a directory"):
         Settings()

@@ -1,4 +1,4 @@
-"""The settlement contract's calls and events, compared with a general ABI encoder."""
+"""Test the settlement contract's calls and events against a general ABI encoder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from eth_abi import encode
 from eth_hash.auto import keccak
 from florin_server.chains.evm import abi
-from florin_server.chains.evm.route import Kind
+from florin_server.chains.evm.route import RouteKind
 from florin_server.rails.evm import settler
 from florin_server.rails.types import RailUnavailable
 from hypothesis import given, settings
@@ -19,7 +19,7 @@ TOLD = ["address", "uint256", "address", "uint256", "bytes32"]
 addresses = st.binary(min_size=20, max_size=20).map(lambda raw: "0x" + raw.hex())
 numbers = st.integers(min_value=0, max_value=2**256 - 1)
 pays = st.builds(
-    settler.Pay,
+    settler.PayArguments,
     token=addresses,
     payer=addresses,
     value=numbers,
@@ -55,30 +55,30 @@ def values(pay):
 def test_settlement_calldata_is_that_of_a_general_encoder(items):
     expected = keccak(f"settle3009({PAY}[])".encode())[:4]
     expected += encode([PAY + "[]"], [[values(pay) for pay in items]])
-    assert settler.settle(items) == expected
+    assert settler.encode_settle(items) == expected
 
 
 @settings(max_examples=40, deadline=None)
 @given(pays)
 def test_single_calldata_is_that_of_a_general_encoder(pay):
     arguments = encode([PAY], [values(pay)])
-    assert settler.one(pay) == keccak(f"one3009({PAY})".encode())[:4] + arguments
+    assert settler.encode_settle_one(pay) == keccak(f"one3009({PAY})".encode())[:4] + arguments
 
-    asked = keccak(f"routeNonce(uint8,{PAY})".encode())[:4]
-    asked += encode(["uint8", PAY], [1, values(pay)])
-    assert settler.route_nonce(Kind.PERMIT2, pay) == asked
+    request = keccak(f"routeNonce(uint8,{PAY})".encode())[:4]
+    request += encode(["uint8", PAY], [1, values(pay)])
+    assert settler.encode_route_nonce(RouteKind.PERMIT2, pay) == request
 
 
 @given(st.lists(pays, max_size=3), pays)
-def test_the_size_of_an_item_is_what_it_adds_to_the_calldata(items, one):
-    assert len(settler.settle([*items, one])) - len(settler.settle(items)) == one.size
+def test_item_size_is_its_share_of_the_calldata(items, one):
+    assert len(settler.encode_settle([*items, one])) - len(settler.encode_settle(items)) == one.size
 
 
 def paid_log(**changes):
     return {
         "address": "0x" + "5e" * 20,
         "topics": [
-            settler.PAID,
+            settler.PAID_TOPIC,
             "0x" + "AB" * 32,
             "0x" + "00" * 12 + "01" * 20,
             "0x" + "00" * 12 + "02" * 20,
@@ -92,10 +92,10 @@ def paid_log(**changes):
 
 
 def test_paid_event_is_read():
-    paid = settler.paid(paid_log())
+    paid = settler.parse_paid_event(paid_log())
     assert paid.ref == "0x" + "ab" * 32
-    told = (paid.payer, paid.dest, paid.token, paid.fee_to)
-    assert told == tuple(f"0x0{n}" + f"0{n}" * 19 for n in (1, 2, 3, 4))
+    result = (paid.payer, paid.dest, paid.token, paid.fee_to)
+    assert result == tuple(f"0x0{n}" + f"0{n}" * 19 for n in (1, 2, 3, 4))
     assert paid.nonce == "0x" + (b"n" * 32).hex()
     assert (paid.value, paid.fee, paid.block_number) == (500, 5, 16)
 
@@ -106,7 +106,7 @@ def test_paid_event_is_read():
         {"topics": []},
         {"topics": None},
         {"topics": ["0x" + "00" * 32] * 4},
-        {"topics": [settler.PAID, "0x" + "ab" * 32, "0x" + "ff" * 32, "0x" + "00" * 32]},
+        {"topics": [settler.PAID_TOPIC, "0x" + "ab" * 32, "0x" + "ff" * 32, "0x" + "00" * 32]},
         {"data": "0x"},
         {"data": "0x" + "ff" * 160},
         {"data": "0x" + "00" * 159},
@@ -117,36 +117,38 @@ def test_paid_event_is_read():
 )
 def test_a_broken_event_proves_nothing(changes):
     with pytest.raises(RailUnavailable):
-        settler.paid(paid_log(**changes))
+        settler.parse_paid_event(paid_log(**changes))
 
 
 def test_failed_event_is_read():
     log = {
-        "topics": [settler.FAILED, "0x" + "ab" * 32],
+        "topics": [settler.FAILED_TOPIC, "0x" + "ab" * 32],
         "data": "0x" + encode(["bytes"], [b"reason"]).hex(),
     }
-    assert settler.failed(log) == settler.Failure("0x" + "ab" * 32, b"reason")
+    assert settler.parse_failed_event(log) == settler.SettlementFailure("0x" + "ab" * 32, b"reason")
     with pytest.raises(RailUnavailable):
-        settler.failed(log | {"data": "0x" + encode(["bytes"], [b"reason"]).hex()[:-64]})
+        settler.parse_failed_event(
+            log | {"data": "0x" + encode(["bytes"], [b"reason"]).hex()[:-64]}
+        )
 
 
 def test_only_events_of_the_settlement_contract_count():
     settlers = frozenset({"0x" + "5e" * 20})
-    assert settler.is_event(paid_log(), settlers, settler.PAID)
-    assert settler.is_event(paid_log(address="0x" + "5E" * 20), settlers, settler.PAID)
-    assert not settler.is_event(paid_log(address="0x" + "5f" * 20), settlers, settler.PAID)
-    assert not settler.is_event(paid_log(removed=True), settlers, settler.PAID)
-    assert not settler.is_event(paid_log(topics=[]), settlers, settler.PAID)
-    assert not settler.is_event(paid_log(), settlers, settler.FAILED)
+    assert settler.is_event(paid_log(), settlers, settler.PAID_TOPIC)
+    assert settler.is_event(paid_log(address="0x" + "5E" * 20), settlers, settler.PAID_TOPIC)
+    assert not settler.is_event(paid_log(address="0x" + "5f" * 20), settlers, settler.PAID_TOPIC)
+    assert not settler.is_event(paid_log(removed=True), settlers, settler.PAID_TOPIC)
+    assert not settler.is_event(paid_log(topics=[]), settlers, settler.PAID_TOPIC)
+    assert not settler.is_event(paid_log(), settlers, settler.FAILED_TOPIC)
 
 
 def test_returned_strings_are_read_in_both_forms():
-    assert abi.text_of(encode(["string"], ["USD Coin"])) == "USD Coin"
-    assert abi.text_of(b"Maker".ljust(32, b"\0")) == "Maker"
+    assert abi.decode_string(encode(["string"], ["USD Coin"])) == "USD Coin"
+    assert abi.decode_string(b"Maker".ljust(32, b"\0")) == "Maker"
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=200))
 def test_returned_noise_is_text_or_a_value_error(noise):
     with contextlib.suppress(ValueError):
-        assert isinstance(abi.text_of(noise), str)
+        assert isinstance(abi.decode_string(noise), str)

@@ -1,11 +1,11 @@
-"""What several processes share, at the start and after each reload."""
+"""Test what several processes share, at the start and after each reload."""
 
 from __future__ import annotations
 
 import pytest
-from florin_server.boot.home import Refused
-from florin_server.boot.processes.order import Order
-from florin_server.boot.processes.sharing import check_same, shared_store
+from florin_server.boot.home import SetupError
+from florin_server.boot.processes.order import ChildConfig
+from florin_server.boot.processes.sharing import get_shared_store, require_same_shared
 from florin_server.config import Settings
 
 HERE = "postgresql://florin:first@db.example/florin"
@@ -16,12 +16,12 @@ def chosen(home, **changes) -> Settings:
 
 
 def test_a_reload_takes_another_password_and_no_other_database(tmp_path):
-    store = shared_store(chosen(tmp_path))
+    store = get_shared_store(chosen(tmp_path))
     assert "first" not in store
-    check_same(chosen(tmp_path, store=HERE.replace("first", "second")), store)
+    require_same_shared(chosen(tmp_path, store=HERE.replace("first", "second")), store)
     for other in (HERE.replace("/florin", "/other"), HERE.replace("db.", "db2.")):
-        with pytest.raises(Refused, match="another database"):
-            check_same(chosen(tmp_path, store=other), store)
+        with pytest.raises(SetupError, match="cannot change the database"):
+            require_same_shared(chosen(tmp_path, store=other), store)
 
 
 @pytest.mark.parametrize(
@@ -33,13 +33,13 @@ def test_a_reload_takes_another_password_and_no_other_database(tmp_path):
     ],
 )
 def test_a_reload_takes_nothing_that_a_start_refuses(tmp_path, changes, said):
-    store = shared_store(chosen(tmp_path))
-    with pytest.raises(Refused, match=said):
-        check_same(chosen(tmp_path, **changes), store)
+    store = get_shared_store(chosen(tmp_path))
+    with pytest.raises(SetupError, match=said):
+        require_same_shared(chosen(tmp_path, **changes), store)
 
 
 def test_an_order_arrives_as_it_was_sent():
-    order = Order(
+    order = ChildConfig(
         given={"http_port": 1, "metrics_port": None},
         settles=False,
         store="here",
@@ -48,7 +48,7 @@ def test_an_order_arrives_as_it_was_sent():
         owner="me",
         dead=["them"],
     )
-    assert Order.of(order.line()) == order
-    assert order.role.answers
-    assert not order.role.settles
-    assert order.sockets() == [3]
+    assert ChildConfig.from_line(order.to_line()) == order
+    assert order.role.serves_callers
+    assert not order.role.runs_workers
+    assert order.list_socket_numbers() == [3]

@@ -1,4 +1,4 @@
-"""`make shuffle`: a seed tells an order, is repeated, and what fails with it is told at the end."""
+"""Test `make shuffle`: a seed sets the order, repeats it, and is reported with each failure."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_seed_is_an_order_that_can_be_repeated(suite, tmp_path, capsys):
     assert "1 of 1 runs without a failure" in capsys.readouterr().out
 
 
-def test_what_fails_is_told_with_what_repeats_it(suite, tmp_path, capsys):
+def test_failure_is_reported_with_its_seeds(suite, tmp_path, capsys):
     assert shuffle.main(["--runs", "2", "--seed", "7", suite(bad=5)]) == 1
     out = capsys.readouterr().out
     assert out.count("test_one[5]") == 2
@@ -73,6 +73,6 @@ def test_tests_are_chosen_by_their_marker(suite, tmp_path, capsys):
     assert f"-m 'not long' {file}" in capsys.readouterr().out
 
 
-def test_a_run_without_a_test_is_no_good_one(suite, tmp_path, capsys):
+def test_run_without_tests_fails(suite, tmp_path, capsys):
     (tmp_path / "test_none.py").write_text("")
     assert shuffle.main(["--runs", "1", str(tmp_path / "test_none.py")]) == 1

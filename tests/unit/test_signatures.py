@@ -1,4 +1,4 @@
-"""Signatures in every form that wallets write, and in none that they do not."""
+"""Test that signatures are accepted in every form that wallets write, and in no other."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import pytest
 from coincurve import PrivateKey
 from eth_hash.auto import keccak
 from florin_server.chains.evm.signatures import (
-    ORDER,
-    address_of_key,
-    canonical_signature,
-    read_hex,
-    recover,
+    CURVE_ORDER,
+    derive_address,
+    parse_hex,
+    parse_signature,
+    recover_address,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 KEY = PrivateKey(b"\x01" * 32)
-ADDRESS = address_of_key(KEY.public_key)
+ADDRESS = derive_address(KEY.public_key)
 digests = st.binary(min_size=32, max_size=32)
 
 
 def signed(digest, key=KEY):
-    """r, low s and the recovery id."""
+    """Return r, low s and the recovery ID."""
     raw = key.sign_recoverable(digest, hasher=None)
     return int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:64], "big"), raw[64]
 
@@ -41,39 +41,41 @@ def test_every_spelling_of_a_signature_becomes_the_same_bytes(digest):
     spellings = [
         written(r, s, 27 + parity),
         written(r, s, parity),
-        written(r, ORDER - s, 28 - parity),
-        written(r, ORDER - s, 1 - parity),
+        written(r, CURVE_ORDER - s, 28 - parity),
+        written(r, CURVE_ORDER - s, 1 - parity),
         compact(r, s, parity),
         written(r, s, 27 + parity).upper().replace("0X", "0x"),
     ]
-    assert {canonical_signature(text) for text in spellings} == {
+    assert {parse_signature(text) for text in spellings} == {
         bytes.fromhex(written(r, s, 27 + parity)[2:])
     }
 
 
-@pytest.mark.parametrize("s", [1, ORDER // 2])
+@pytest.mark.parametrize("s", [1, CURVE_ORDER // 2])
 def test_the_least_and_the_greatest_that_tokens_accept_stay_as_they_are(s):
-    assert canonical_signature(written(1, s, 27)).hex() == written(1, s, 27)[2:]
-    assert canonical_signature(written(1, ORDER - s, 27)).hex() == written(1, s, 28)[2:]
+    assert parse_signature(written(1, s, 27)).hex() == written(1, s, 27)[2:]
+    assert parse_signature(written(1, CURVE_ORDER - s, 27)).hex() == written(1, s, 28)[2:]
 
 
 @settings(max_examples=50, deadline=None)
 @given(
     digests,
-    st.binary(min_size=32, max_size=32).filter(lambda raw: 0 < int.from_bytes(raw, "big") < ORDER),
+    st.binary(min_size=32, max_size=32).filter(
+        lambda raw: 0 < int.from_bytes(raw, "big") < CURVE_ORDER
+    ),
 )
 def test_the_signer_is_recovered(digest, secret):
     key = PrivateKey(secret)
     r, s, parity = signed(digest, key)
-    signature = canonical_signature(written(r, s, 27 + parity))
-    assert recover(digest, signature) == address_of_key(key.public_key)
+    signature = parse_signature(written(r, s, 27 + parity))
+    assert recover_address(digest, signature) == derive_address(key.public_key)
 
 
 def test_another_digest_gives_another_signer():
     r, s, parity = signed(keccak(b"pay 1"))
-    signature = canonical_signature(written(r, s, parity))
-    assert recover(keccak(b"pay 1"), signature) == ADDRESS
-    assert recover(keccak(b"pay 2"), signature) != ADDRESS
+    signature = parse_signature(written(r, s, parity))
+    assert recover_address(keccak(b"pay 1"), signature) == ADDRESS
+    assert recover_address(keccak(b"pay 2"), signature) != ADDRESS
 
 
 @pytest.mark.parametrize(
@@ -97,8 +99,8 @@ def test_another_digest_gives_another_signer():
         written(1, 1, 255),
         written(0, 1, 27),
         written(1, 0, 27),
-        written(ORDER, 1, 27),
-        written(1, ORDER, 27),
+        written(CURVE_ORDER, 1, 27),
+        written(1, CURVE_ORDER, 27),
         written(2**256 - 1, 1, 27),
         compact(1, 0, 1),
         None,
@@ -107,43 +109,43 @@ def test_another_digest_gives_another_signer():
         {"signature": "0x"},
     ],
 )
-def test_what_is_no_signature_is_refused(text):
+def test_invalid_signature_is_refused(text):
     with pytest.raises(ValueError, match=r".+"):
-        canonical_signature(text)
+        parse_signature(text)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(st.text(), st.binary(max_size=70).map(lambda raw: "0x" + raw.hex())))
 def test_noise_is_a_signature_or_a_value_error(text):
     try:
-        signature = canonical_signature(text)
+        signature = parse_signature(text)
     except ValueError:
         return
     assert len(signature) == 65
     assert signature[64] in {27, 28}
-    assert 0 < int.from_bytes(signature[32:64], "big") <= ORDER // 2
+    assert 0 < int.from_bytes(signature[32:64], "big") <= CURVE_ORDER // 2
 
 
 @settings(max_examples=200, deadline=None)
 @given(digests, st.binary(min_size=63, max_size=66))
 def test_recovering_from_noise_gives_an_address_or_nothing(digest, noise):
-    found = recover(digest, noise)
-    assert found is None or (len(found) == 42 and found.startswith("0x"))
+    result = recover_address(digest, noise)
+    assert result is None or (len(result) == 42 and result.startswith("0x"))
 
 
-@pytest.mark.parametrize("r", [0, ORDER, 5, 2**256 - 1])
-def test_points_off_the_curve_recover_to_nobody(r):
+@pytest.mark.parametrize("r", [0, CURVE_ORDER, 5, 2**256 - 1])
+def test_point_off_the_curve_recovers_no_address(r):
     # no point of the curve has x = 5
     signature = r.to_bytes(32, "big") + (1).to_bytes(32, "big") + b"\x1b"
-    assert recover(keccak(b""), signature) is None
+    assert recover_address(keccak(b""), signature) is None
 
 
-def test_a_digest_of_another_length_recovers_to_nobody():
+def test_digest_of_wrong_length_recovers_no_address():
     r, s, parity = signed(keccak(b""))
-    assert recover(b"short", canonical_signature(written(r, s, parity))) is None
+    assert recover_address(b"short", parse_signature(written(r, s, parity))) is None
 
 
 def test_hex_is_read_up_to_a_limit():
-    assert read_hex("0xAbcd", 2) == b"\xab\xcd"
+    assert parse_hex("0xAbcd", 2) == b"\xab\xcd"
     with pytest.raises(ValueError, match="0x-hex"):
-        read_hex("0xabcdef", 2)
+        parse_hex("0xabcdef", 2)

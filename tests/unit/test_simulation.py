@@ -1,4 +1,4 @@
-"""Who pays whom, and when: what a seed draws, and the loop that knows when all is done."""
+"""Test simulated payments: what a seed draws, and the loop that detects the end."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from datetime import UTC, datetime
 from itertools import pairwise
 
 import pytest
-from florin_server.simulation.knobs import BadKnob, Knobs
+from florin_server.simulation.knobs import InvalidSimulationConfig, SimulationConfig
 from florin_server.simulation.population import (
-    ABANDONS,
+    ABANDONING_BEHAVIORS,
     DAY_US,
     SECOND_US,
-    Deed,
-    populate,
+    BuyerBehavior,
+    generate_plan,
 )
 from florin_server.simulation.quiet import QuietLoop
-from florin_server.simulation.rates import Walk
+from florin_server.simulation.rates import PriceWalk
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.long
 
 BEGIN_US = 1_780_272_000 * SECOND_US
 KNOBS = st.builds(
-    Knobs,
+    SimulationConfig,
     seed=st.integers(0, 2**63 - 1),
     payments=st.integers(1, 300),
     days=st.integers(1, 30),
@@ -45,8 +45,8 @@ KNOBS = st.builds(
     ("chosen", "why"),
     [
         ({"payments": 0}, "payments is 0: it must be from 1 to 100000"),
-        ({"payments": 2.5}, "payments is 2.5, which is no number"),
-        ({"payments": True}, "payments is True, which is no number"),
+        ({"payments": 2.5}, "payments is 2.5, which is not a number"),
+        ({"payments": True}, "payments is True, which is not a number"),
         ({"days": 366}, "days is 366: it must be from 1 to 365"),
         ({"seed": -1}, "seed is -1: it must be from 0 to 9223372036854775807"),
         ({"merchants": 51}, "merchants is 51: it must be from 1 to 50"),
@@ -59,95 +59,103 @@ KNOBS = st.builds(
         ({"outage_chain": ""}, "outage_chain is '': it must be evm or solana"),
         (
             {"payments": 20_001, "days": 1},
-            "payments is 20001: there are at most 20000 a day",
+            "payments is 20001: at most 20000 per day are allowed",
         ),
     ],
 )
-def test_what_cannot_be_simulated_is_told_in_a_sentence(chosen, why):
-    with pytest.raises(BadKnob) as refused:
-        Knobs(**chosen)
+def test_impossible_simulation_is_refused_in_a_sentence(chosen, why):
+    with pytest.raises(InvalidSimulationConfig) as refused:
+        SimulationConfig(**chosen)
     assert str(refused.value) == why
 
 
 @given(KNOBS)
 def test_a_population_is_whole_and_comes_within_its_days(knobs):
-    found = populate(knobs, BEGIN_US)
-    orders = found.orders
-    assert len(found.merchants) == knobs.merchants
-    assert [one.n for one in orders] == list(range(knobs.payments))
-    assert all(0 <= one.at_us < knobs.days * DAY_US for one in orders)
-    assert list(orders) == sorted(orders, key=lambda one: one.at_us)
-    assert all(50 <= one.cents <= 250_000 for one in orders)
-    assert all(one.opens_s <= 300 and one.thinks_s <= 240 for one in orders)
-    shops = [found.merchants[one.merchant].kind for one in orders]
-    assert all(one.currency in kind.currencies for one, kind in zip(orders, shops, strict=True))
-    # whoever comes again has the same purse
+    plan = generate_plan(knobs, BEGIN_US)
+    orders = plan.orders
+    assert len(plan.merchants) == knobs.merchants
+    assert [order.number for order in orders] == list(range(knobs.payments))
+    assert all(0 <= order.at_us < knobs.days * DAY_US for order in orders)
+    assert list(orders) == sorted(orders, key=lambda order: order.at_us)
+    assert all(50 <= order.cents <= 250_000 for order in orders)
+    assert all(order.open_delay_s <= 300 and order.decision_delay_s <= 240 for order in orders)
+    shops = [plan.merchants[order.merchant].kind for order in orders]
+    assert all(order.currency in kind.currencies for order, kind in zip(orders, shops, strict=True))
+    # a returning buyer has the same kind of wallet
     assert all(len(kinds) == 1 for kinds in purses(orders).values())
-    for outage in found.outages:
-        assert 0 < outage.from_us <= outage.until_us <= knobs.days * DAY_US
+    for outage in plan.outages:
+        assert 0 < outage.start_us <= outage.end_us <= knobs.days * DAY_US
 
 
 def purses(orders):
-    found = {}
-    for one in orders:
-        found.setdefault(one.buyer, set()).add(one.purse)
-    return found
+    results = {}
+    for order in orders:
+        results.setdefault(order.buyer, set()).add(order.wallet_kind)
+    return results
 
 
 @given(KNOBS)
-def test_a_seed_draws_the_same_again_and_another_one_something_else(knobs):
-    assert populate(knobs, BEGIN_US) == populate(knobs, BEGIN_US)
+def test_same_seed_draws_the_same_plan_and_another_seed_a_different_plan(knobs):
+    assert generate_plan(knobs, BEGIN_US) == generate_plan(knobs, BEGIN_US)
     other = dataclasses.replace(knobs, seed=(knobs.seed + 1) % 2**63)
-    assert populate(other, BEGIN_US).orders != populate(knobs, BEGIN_US).orders
+    assert generate_plan(other, BEGIN_US).orders != generate_plan(knobs, BEGIN_US).orders
 
 
-def test_what_is_planted_moves_nothing_else():
-    knobs = Knobs(payments=500)
-    calm = populate(knobs, BEGIN_US)
-    planted = populate(dataclasses.replace(knobs, slow_chain="evm", outage_minutes=60), BEGIN_US)
+def test_planted_faults_do_not_change_the_orders():
+    knobs = SimulationConfig(payments=500)
+    calm = generate_plan(knobs, BEGIN_US)
+    planted = generate_plan(
+        dataclasses.replace(knobs, slow_chain="evm", outage_minutes=60), BEGIN_US
+    )
     assert planted.orders == calm.orders
     assert (len(calm.outages), len(planted.outages)) == (0, 1)
 
 
 def test_shares_are_as_chosen_and_hours_as_busy_as_they_are():
-    knobs = Knobs(payments=20_000, days=28, abandoners=0.3)
-    orders = populate(knobs, BEGIN_US).orders
-    deeds = Counter(one.deed for one in orders)
-    assert set(deeds) == set(Deed)
-    left = sum(deeds[one] for one in ABANDONS) / len(orders)
+    knobs = SimulationConfig(payments=20_000, days=28, abandoners=0.3)
+    orders = generate_plan(knobs, BEGIN_US).orders
+    deeds = Counter(order.behavior for order in orders)
+    assert set(deeds) == set(BuyerBehavior)
+    left = sum(deeds[behavior] for behavior in ABANDONING_BEHAVIORS) / len(orders)
     assert left == pytest.approx(0.3, abs=0.02)
-    moments = [datetime.fromtimestamp((BEGIN_US + one.at_us) / SECOND_US, UTC) for one in orders]
-    hours = Counter(one.hour for one in moments)
+    moments = [
+        datetime.fromtimestamp((BEGIN_US + order.at_us) / SECOND_US, UTC) for order in orders
+    ]
+    hours = Counter(moment.hour for moment in moments)
     assert hours[12] > 5 * hours[3]
-    days = Counter(one.weekday() for one in moments)
+    days = Counter(moment.weekday() for moment in moments)
     assert len(days) == 7
-    assert sum(one.twice for one in orders) / len(orders) == pytest.approx(0.05, abs=0.01)
-    assert len({one.buyer for one in orders}) < 0.75 * len(orders)
+    assert sum(order.is_double_click for order in orders) / len(orders) == pytest.approx(
+        0.05, abs=0.01
+    )
+    assert len({order.buyer for order in orders}) < 0.75 * len(orders)
 
 
 def test_a_walk_is_the_same_however_often_it_is_looked_at_and_as_wide_as_chosen():
-    knobs, prices = Knobs(days=28, volatility=4.0), {"USD": "2500.00", "EUR": "2300.00"}
-    walk, other = Walk(knobs, prices), Walk(knobs, prices)
+    knobs, prices = SimulationConfig(days=28, volatility=4.0), {"USD": "2500.00", "EUR": "2300.00"}
+    walk, other = PriceWalk(knobs, prices), PriceWalk(knobs, prices)
     days = range(300)
-    later = [other.price("USD", day * DAY_US) for day in reversed(days)]
-    told = [walk.price("USD", day * DAY_US) for day in days]
-    assert told == later[::-1]
-    ends = [float(price) for price in told]
+    later = [other.get_price("USD", day * DAY_US) for day in reversed(days)]
+    result = [walk.get_price("USD", day * DAY_US) for day in days]
+    assert result == later[::-1]
+    ends = [float(price) for price in result]
     assert ends[0] == 2500.0
     moves = [math.log(after / before) for before, after in pairwise(ends)]
     assert statistics.stdev(moves) == pytest.approx(0.04, rel=0.15)
-    assert float(walk.price("EUR", DAY_US)) / 2300 != ends[1] / 2500
-    assert Walk(dataclasses.replace(knobs, seed=2), prices).price("USD", DAY_US) != told[1]
+    assert float(walk.get_price("EUR", DAY_US)) / 2300 != ends[1] / 2500
+    assert (
+        PriceWalk(dataclasses.replace(knobs, seed=2), prices).get_price("USD", DAY_US) != result[1]
+    )
 
 
 def test_a_jump_comes_once_and_moves_nothing_else():
-    calm = Walk(Knobs(volatility=4.0), {"USD": "2500.00"})
-    planted = Walk(Knobs(volatility=4.0, jump=-10.0), {"USD": "2500.00"})
+    calm = PriceWalk(SimulationConfig(volatility=4.0), {"USD": "2500.00"})
+    planted = PriceWalk(SimulationConfig(volatility=4.0, jump=-10.0), {"USD": "2500.00"})
     at_us = planted.jumps_us
     assert calm.jumps_us is None
-    assert planted.price("USD", at_us - 1) == calm.price("USD", at_us - 1)
+    assert planted.get_price("USD", at_us - 1) == calm.get_price("USD", at_us - 1)
     for later_us in (at_us, at_us + DAY_US):
-        fallen = float(planted.price("USD", later_us)) / float(calm.price("USD", later_us))
+        fallen = float(planted.get_price("USD", later_us)) / float(calm.get_price("USD", later_us))
         assert fallen == pytest.approx(0.9)
 
 
@@ -157,21 +165,21 @@ def test_a_loop_is_quiet_once_threads_and_short_timers_are_done_and_long_ones_ma
     async def main():
         loop = asyncio.get_running_loop()
         assert isinstance(loop, QuietLoop)
-        working, told = threading.Event(), asyncio.Event()
-        loop.heed(working.is_set)
+        working, event = threading.Event(), asyncio.Event()
+        loop.add_busy_check(working.is_set)
 
         def work():
             loop.call_soon_threadsafe(over)
 
         def over():
             working.clear()
-            told.set()
+            event.set()
             done.append("thread")
 
         async def talk():
             working.set()
             threading.Thread(target=work).start()
-            await told.wait()
+            await event.wait()
             await asyncio.to_thread(lambda: None)
             await asyncio.sleep(0.01)
             done.append("short timer")
@@ -179,7 +187,7 @@ def test_a_loop_is_quiet_once_threads_and_short_timers_are_done_and_long_ones_ma
             done.append("long timer")
 
         talking = asyncio.create_task(talk())
-        await loop.quiet()
+        await loop.wait_until_idle()
         talking.cancel()
 
     with asyncio.Runner(loop_factory=QuietLoop) as runner:

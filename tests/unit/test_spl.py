@@ -1,4 +1,4 @@
-"""What is read and written of Solana's programs, against what solders knows of them."""
+"""Test reading and writing for Solana's programs against solders."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def reads(key: Pubkey) -> AccountMeta:
 
 
 def account_bytes(state=INITIALIZED, amount: int = 2**63 + 5) -> bytes:
-    # with a delegate, whose mark stands right behind the amount
+    # with a delegate, whose marker is right after the amount
     return bytes(TokenAccount(MINT, OWNER, amount, PAYER, state, None, 0, None))
 
 
@@ -50,8 +50,8 @@ def mint_bytes(decimals: int = 9) -> bytes:
     return bytes(Mint(PAYER, 1_000, decimals, is_initialized=True, freeze_authority=None))
 
 
-def test_a_key_has_one_spelling():
-    assert spl.pubkey(TEXT) == PAYER
+def test_public_key_has_a_single_spelling():
+    assert spl.parse_pubkey(TEXT) == PAYER
     for wrong in (
         "",
         TEXT[:-1],
@@ -62,27 +62,27 @@ def test_a_key_has_one_spelling():
         "0x" + "11" * 20,
     ):
         with pytest.raises(ValueError, match="^not a Solana address$"):
-            spl.pubkey(wrong)
+            spl.parse_pubkey(wrong)
 
 
 @given(st.text(BASE58, min_size=43, max_size=44))
 def test_no_text_is_taken_for_another(text):
     with suppress(ValueError):
-        assert str(spl.pubkey(text)) == text
+        assert str(spl.parse_pubkey(text)) == text
 
 
 def test_a_token_account_is_read():
-    found = spl.token_account(account_bytes())
-    assert found == spl.TokenAccount(MINT, OWNER, 2**63 + 5, frozen=False)
-    frozen = spl.token_account(account_bytes(FROZEN))
+    token_account = spl.parse_token_account(account_bytes())
+    assert token_account == spl.TokenAccount(MINT, OWNER, 2**63 + 5, frozen=False)
+    frozen = spl.parse_token_account(account_bytes(FROZEN))
     assert frozen is not None
     assert frozen.frozen
 
 
 def test_an_extended_token_account_is_read():
-    found = spl.token_account(account_bytes() + b"\x02" + struct.pack("<HH", 7, 0))
-    assert found == spl.TokenAccount(MINT, OWNER, 2**63 + 5, frozen=False)
-    assert spl.token_account(account_bytes() + b"\x02") == found
+    token_account = spl.parse_token_account(account_bytes() + b"\x02" + struct.pack("<HH", 7, 0))
+    assert token_account == spl.TokenAccount(MINT, OWNER, 2**63 + 5, frozen=False)
+    assert spl.parse_token_account(account_bytes() + b"\x02") == token_account
 
 
 @pytest.mark.parametrize(
@@ -97,17 +97,17 @@ def test_an_extended_token_account_is_read():
     ],
     ids=["nothing", "too short", "not in use", "too long", "a mint's kind", "a mint"],
 )
-def test_what_is_no_token_account_is_none(data):
-    assert spl.token_account(data) is None
+def test_invalid_token_account_is_not_parsed(data):
+    assert spl.parse_token_account(data) is None
 
 
 def test_a_mint_is_read():
-    assert spl.mint_of(mint_bytes()) == spl.Mint(9, frozenset())
+    assert spl.parse_mint(mint_bytes()) == spl.TokenMint(9, frozenset())
 
 
 def extended_mint(*extensions: tuple[int, bytes], rest: bytes = b"") -> bytes:
-    told = b"".join(struct.pack("<HH", kind, len(value)) + value for kind, value in extensions)
-    return mint_bytes(6).ljust(spl.ACCOUNT_BYTES, b"\x00") + b"\x01" + told + rest
+    result = b"".join(struct.pack("<HH", kind, len(value)) + value for kind, value in extensions)
+    return mint_bytes(6).ljust(spl.ACCOUNT_BYTES, b"\x00") + b"\x01" + result + rest
 
 
 @pytest.mark.parametrize(
@@ -120,12 +120,12 @@ def extended_mint(*extensions: tuple[int, bytes], rest: bytes = b"") -> bytes:
         (extended_mint((0x8001, b"x"), (19, b"")), [19, 0x8001]),
         (extended_mint((18, b"x"), rest=b"\x01\x00\x00"), [18]),
         (extended_mint((18, b"x"), (0, b"x"), (5, b"x")), [18]),
-        # the last one says that it is longer than the account
+        # the last extension claims to be longer than the account
         (extended_mint(rest=b"\x0e\x00\xff\xff"), [14]),
     ],
 )
-def test_what_was_added_to_a_mint_is_read(data, extensions):
-    assert spl.mint_of(data) == spl.Mint(6, frozenset(extensions))
+def test_mint_extensions_are_parsed(data, extensions):
+    assert spl.parse_mint(data) == spl.TokenMint(6, frozenset(extensions))
 
 
 @pytest.mark.parametrize(
@@ -140,8 +140,8 @@ def test_what_was_added_to_a_mint_is_read(data, extensions):
     ],
     ids=["nothing", "too short", "not in use", "too long", "an account", "an account's kind"],
 )
-def test_what_is_no_mint_is_none(data):
-    assert spl.mint_of(data) is None
+def test_invalid_mint_is_not_parsed(data):
+    assert spl.parse_mint(data) is None
 
 
 def nonce_bytes(version: int = 1, state: int = 1) -> bytes:
@@ -149,33 +149,33 @@ def nonce_bytes(version: int = 1, state: int = 1) -> bytes:
 
 
 def test_a_nonce_account_is_read():
-    assert spl.nonce_of(nonce_bytes()) == spl.Nonce(PAYER, Hash(b"\x07" * 32))
+    assert spl.parse_nonce(nonce_bytes()) == spl.DurableNonce(PAYER, Hash(b"\x07" * 32))
     for other in (b"", nonce_bytes()[:-1], nonce_bytes() + b"\x00"):
-        assert spl.nonce_of(other) is None
-    assert spl.nonce_of(nonce_bytes(state=0)) is None
-    assert spl.nonce_of(nonce_bytes(version=0)) is None
+        assert spl.parse_nonce(other) is None
+    assert spl.parse_nonce(nonce_bytes(state=0)) is None
+    assert spl.parse_nonce(nonce_bytes(version=0)) is None
 
 
 @pytest.mark.parametrize(
     ("lamports", "value", "possible"),
     [(100, 100, True), (100, 101, False), (100, 99, False), (100, 90, True), (100, 91, False)],
 )
-def test_what_is_left_of_an_account_is_nothing_or_enough_to_exist(lamports, value, possible):
-    assert spl.keeps(lamports, value, rent=10) is possible
+def test_remaining_balance_must_be_zero_or_rent_exempt(lamports, value, possible):
+    assert spl.is_rent_safe(lamports, value, rent=10) is possible
 
 
 def test_where_an_owner_holds_a_token():
-    found = spl.associated(OWNER, MINT, spl.TOKEN)
-    assert found == get_associated_token_address(OWNER, MINT)
-    newer = spl.associated(OWNER, MINT, spl.TOKEN_2022)
+    pubkey = spl.derive_associated_address(OWNER, MINT, spl.TOKEN)
+    assert pubkey == get_associated_token_address(OWNER, MINT)
+    newer = spl.derive_associated_address(OWNER, MINT, spl.TOKEN_2022)
     assert newer == get_associated_token_address(OWNER, MINT, spl.TOKEN_2022)
-    assert newer != found
+    assert newer != pubkey
 
 
-def test_an_account_for_a_token_is_made_unless_it_exists():
-    made = spl.create_associated(PAYER, OWNER, MINT, spl.TOKEN)
-    assert (made.program_id, made.data) == (spl.ASSOCIATED, b"\x01")
-    assert made.accounts == [
+def test_associated_token_account_is_created_idempotently():
+    instruction = spl.create_associated_account(PAYER, OWNER, MINT, spl.TOKEN)
+    assert (instruction.program_id, instruction.data) == (spl.ASSOCIATED_TOKEN, b"\x01")
+    assert instruction.accounts == [
         signs(PAYER),
         changes(get_associated_token_address(OWNER, MINT)),
         reads(OWNER),
@@ -186,30 +186,39 @@ def test_an_account_for_a_token_is_made_unless_it_exists():
 
 
 def test_a_transfer_of_tokens():
-    made = spl.transfer_checked(
+    instruction = spl.transfer_checked(
         spl.TOKEN, MINT, 6, owner=OWNER, source=SOURCE, dest=DEST, amount=2**63 + 1
     )
-    assert (made.program_id, made.data) == (spl.TOKEN, struct.pack("<BQB", 12, 2**63 + 1, 6))
-    assert made.accounts == [changes(SOURCE), reads(MINT), changes(DEST), confirms(OWNER)]
+    assert (instruction.program_id, instruction.data) == (
+        spl.TOKEN,
+        struct.pack("<BQB", 12, 2**63 + 1, 6),
+    )
+    assert instruction.accounts == [changes(SOURCE), reads(MINT), changes(DEST), confirms(OWNER)]
 
 
 def test_new_units_of_a_token():
-    made = spl.mint_to(spl.TOKEN_2022, MINT, DEST, OWNER, 2**63 + 1)
-    assert (made.program_id, made.data) == (spl.TOKEN_2022, struct.pack("<BQ", 7, 2**63 + 1))
-    assert made.accounts == [changes(MINT), changes(DEST), confirms(OWNER)]
+    instruction = spl.mint_to(spl.TOKEN_2022, MINT, DEST, OWNER, 2**63 + 1)
+    assert (instruction.program_id, instruction.data) == (
+        spl.TOKEN_2022,
+        struct.pack("<BQ", 7, 2**63 + 1),
+    )
+    assert instruction.accounts == [changes(MINT), changes(DEST), confirms(OWNER)]
 
 
 def test_a_transfer_of_coin():
-    made = spl.transfer_coin(PAYER, DEST, 2**63 + 1)
-    assert (made.program_id, made.data) == (spl.SYSTEM, struct.pack("<IQ", 2, 2**63 + 1))
-    assert made.accounts == [signs(PAYER), changes(DEST)]
+    instruction = spl.transfer_coin(PAYER, DEST, 2**63 + 1)
+    assert (instruction.program_id, instruction.data) == (
+        spl.SYSTEM,
+        struct.pack("<IQ", 2, 2**63 + 1),
+    )
+    assert instruction.accounts == [signs(PAYER), changes(DEST)]
 
 
-def test_a_nonce_is_made_where_its_seed_says():
-    made, begun = spl.create_nonce(PAYER, "florin:7", 1_447_680)
-    place = spl.nonce_address(PAYER, "florin:7")
+def test_nonce_account_is_created_at_its_seed_address():
+    instruction, begun = spl.create_nonce(PAYER, "florin:7", 1_447_680)
+    place = spl.derive_nonce_address(PAYER, "florin:7")
     assert place == Pubkey.create_with_seed(PAYER, "florin:7", spl.SYSTEM)
-    assert system_program.decode_create_account_with_seed(made) == {
+    assert system_program.decode_create_account_with_seed(instruction) == {
         "from_pubkey": PAYER,
         "to_pubkey": place,
         "base": PAYER,
@@ -225,11 +234,15 @@ def test_a_nonce_is_made_where_its_seed_says():
 
 
 def test_a_nonce_is_advanced_by_its_authority():
-    made = spl.advance_nonce(SOURCE, OWNER)
-    assert (made.program_id, made.data) == (spl.SYSTEM, spl.ADVANCE_NONCE)
-    assert made.accounts == [changes(SOURCE), reads(RECENT), confirms(OWNER)]
+    instruction = spl.advance_nonce(SOURCE, OWNER)
+    assert (instruction.program_id, instruction.data) == (spl.SYSTEM, spl.ADVANCE_NONCE)
+    assert instruction.accounts == [changes(SOURCE), reads(RECENT), confirms(OWNER)]
 
 
 def test_a_note():
-    made = spl.memo("Tée")
-    assert (made.program_id, made.data, made.accounts) == (spl.MEMO, "Tée".encode(), [])
+    instruction = spl.create_memo("Tée")
+    assert (instruction.program_id, instruction.data, instruction.accounts) == (
+        spl.MEMO,
+        "Tée".encode(),
+        [],
+    )

@@ -1,4 +1,4 @@
-"""Tests that stand still now and then, to find those that are given too little time."""
+"""Test random stalls in tests, which reveal timeouts that are too short."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ def test_one():
 """
 
 
-def test_a_test_stands_still_while_the_time_goes_on(tmp_path):
-    done = inner.run(tmp_path, TESTS, "-p", "tests.stalls", "--stalls-seed", "7")
+def test_stalled_test_passes_while_its_time_continues(tmp_path):
+    done = inner.run_pytest(tmp_path, TESTS, "-p", "tests.stalls", "--stalls-seed", "7")
     assert done.returncode == 0, done.stdout

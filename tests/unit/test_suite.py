@@ -1,4 +1,4 @@
-"""What the tests promise of themselves."""
+"""Test the rules that the test suite promises to keep."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ TESTS = Path(__file__).parents[1]
 def imported(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
-            yield from (f"{node.module}.{one.name}" for one in node.names)
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Import):
-            yield from (one.name for one in node.names)
+            yield from (alias.name for alias in node.names)
 
 
-def test_what_tests_share_is_in_no_test():
+def test_no_test_imports_another_test():
     """A test that imports another cannot be moved or read without it."""
-    found = {
+    results = {
         str(path.relative_to(TESTS)): sorted(names)
         for path in TESTS.rglob("*.py")
-        if (names := {one for one in imported(path) if ".test_" in one and one[:6] == "tests."})
+        if (names := {text for text in imported(path) if ".test_" in text and text[:6] == "tests."})
     }
-    assert found == {}
+    assert results == {}
 
 
 def test_a_fork_collects_nothing_that_it_inherits():
-    """A gRPC channel that is collected there waits for a thread that is not there, for ever."""
+    """A gRPC channel collected in a fork would wait forever for a thread that is missing there."""
 
     class Left:
         def __del__(self):
             if os.getpid() != owner:
                 os._exit(1)
 
-    owner, one = os.getpid(), Left()
-    one.itself = one
-    del one
+    owner, item = os.getpid(), Left()
+    item.itself = item
+    del item
     if not (child := os.fork()):
         still = gc.isenabled()
         gc.collect()

@@ -1,4 +1,4 @@
-"""Workers that end unexpectedly start again, after a bounded pause, and end nothing else."""
+"""Test that failed workers restart after a bounded pause, and stop no other worker."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ import pytest
 from florin_server.clock import TestClock
 from florin_server.flows.app import WORKER_FAILED_US, WorkerFailures
 from florin_server.store.engine.query import StoreUnavailable
-from florin_server.workers.supervise import StepFailed, Steps, supervise
+from florin_server.workers.supervise import StepFailed, TurnSteps, supervise
 
-from tests.support.until import until
+from tests.support.until import wait_until
 
 
 def core() -> Any:
-    return SimpleNamespace(clock=TestClock(1_000_000), failures=WorkerFailures())
+    return SimpleNamespace(clock=TestClock(1_000_000), worker_failures=WorkerFailures())
 
 
 async def test_worker_that_fails_starts_again_after_a_bounded_pause(caplog):
-    made, starts = core(), []
+    created, starts = core(), []
 
     async def work() -> None:
-        starts.append(made.clock.now_us())
+        starts.append(created.clock.now_us())
         raise ValueError("a settings secret is not shown")
 
-    task = asyncio.create_task(supervise(made, "settle eip155:1", work))
+    task = asyncio.create_task(supervise(created, "settle eip155:1", work))
     for n in range(1, 12):
-        await until(lambda n=n: len(starts) == n and made.clock.sleepers == 1)
-        made.clock.advance(60)
+        await wait_until(lambda n=n: len(starts) == n and created.clock.sleeper_count == 1)
+        created.clock.advance(60)
     pauses = [(b - a) / 1_000_000 for a, b in pairwise(starts)]
     assert set(pauses) == {60.0}
     assert not task.done()
-    (told,) = made.failures.describe(made.clock.now_us())
-    assert told.startswith("settle eip155:1 failed 11 times, and is started again: ValueError")
-    # the log names the worker, and not what it was made of
-    lines = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
-    assert lines[0] == "settle eip155:1 failed and is started again in 1 s"
-    assert lines[-1] == "settle eip155:1 failed and is started again in 60 s"
+    (result,) = created.worker_failures.describe(created.clock.now_us())
+    assert result.startswith("settle eip155:1 failed 11 times and is restarted: ValueError")
+    # the log names the worker, but not its arguments
+    lines = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert lines[0] == "settle eip155:1 failed and restarts in 1 s"
+    assert lines[-1] == "settle eip155:1 failed and restarts in 60 s"
     task.cancel()
 
 
 async def test_worker_that_works_again_is_reported_no_longer():
-    made, ends = core(), [ValueError("once")]
+    created, ends = core(), [ValueError("once")]
     working = asyncio.Event()
 
     async def work() -> None:
@@ -54,28 +54,28 @@ async def test_worker_that_works_again_is_reported_no_longer():
         working.set()
         await asyncio.Event().wait()
 
-    task = asyncio.create_task(supervise(made, "expire", work))
-    await until(lambda: made.clock.sleepers == 1)
-    assert len(made.failures.describe(made.clock.now_us())) == 1
-    made.clock.advance(1)
+    task = asyncio.create_task(supervise(created, "expire", work))
+    await wait_until(lambda: created.clock.sleeper_count == 1)
+    assert len(created.worker_failures.describe(created.clock.now_us())) == 1
+    created.clock.advance(1)
     await working.wait()
-    made.clock.advance(WORKER_FAILED_US / 1_000_000)
-    assert made.failures.describe(made.clock.now_us()) == []
+    created.clock.advance(WORKER_FAILED_US / 1_000_000)
+    assert created.worker_failures.describe(created.clock.now_us()) == []
     task.cancel()
 
 
 async def test_outage_of_the_store_is_waited_out_and_is_no_failure():
-    made, tries = core(), []
+    created, tries = core(), []
 
     async def work() -> None:
         tries.append(1)
         raise StoreUnavailable("the disk is full")
 
-    task = asyncio.create_task(supervise(made, "expire", work))
-    await until(lambda: made.clock.sleepers == 1)
-    made.clock.advance(1)
-    await until(lambda: len(tries) == 2)
-    assert made.failures.by_worker == {}
+    task = asyncio.create_task(supervise(created, "expire", work))
+    await wait_until(lambda: created.clock.sleeper_count == 1)
+    created.clock.advance(1)
+    await wait_until(lambda: len(tries) == 2)
+    assert created.worker_failures.by_worker == {}
     task.cancel()
 
 
@@ -93,12 +93,12 @@ async def test_worker_whose_cleanup_fails_ends_when_it_is_cancelled(error):
     task = asyncio.create_task(supervise(core(), "deliver_webhooks", work))
     await started.wait()
     task.cancel()
-    await until(task.done)
+    await wait_until(task.done)
     assert task.cancelled()
 
 
 async def test_step_that_fails_keeps_no_other_step_from_its_turn():
-    steps, done = Steps("settle eip155:1"), []
+    steps, done = TurnSteps("settle eip155:1"), []
 
     async def fails() -> None:
         raise KeyError("x")
@@ -110,7 +110,7 @@ async def test_step_that_fails_keeps_no_other_step_from_its_turn():
     await steps.run("second", works())
     assert done == [1]
     with pytest.raises(StepFailed, match="first: KeyError"):
-        steps.end()
+        steps.raise_failures()
 
 
 async def test_outage_ends_the_turn_at_once():
@@ -118,4 +118,4 @@ async def test_outage_ends_the_turn_at_once():
         raise StoreUnavailable("no")
 
     with pytest.raises(StoreUnavailable):
-        await Steps("settle").run("first", waits())
+        await TurnSteps("settle").run("first", waits())

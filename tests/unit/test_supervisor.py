@@ -1,4 +1,4 @@
-"""Who looks after the processes of a service: with processes that do what a test says."""
+"""Test the supervisor of a service's processes, with scripted processes."""
 
 from __future__ import annotations
 
@@ -11,23 +11,30 @@ import sys
 from contextlib import asynccontextmanager, suppress
 
 import pytest
-from florin_server.boot.processes.backoff import Backoff
-from florin_server.boot.processes.child import Spawned
-from florin_server.boot.processes.order import Order
-from florin_server.boot.processes.supervisor import DiedEarly, Patience, Phase, Supervisor
+from florin_server.boot.processes.backoff import RestartBackoff
+from florin_server.boot.processes.child import SpawnedProcess
+from florin_server.boot.processes.order import ChildConfig
+from florin_server.boot.processes.supervisor import (
+    ProcessSupervisor,
+    RestartPolicy,
+    StartupFailed,
+    SupervisorPhase,
+)
 from florin_server.clock import SystemClock, TestClock
 
-from tests.support.until import until
+from tests.support.until import wait_until
 
-PATIENCE = Patience(ready_s=100, silent_s=1000, end_s=10, way_s=20)
+PATIENCE = RestartPolicy(
+    start_timeout_s=100, heartbeat_timeout_s=1000, stop_timeout_s=10, drain_timeout_s=20
+)
 
 
 class Fake:
-    """A process; what it is told, it does at once unless it is deaf."""
+    """A scripted process; it obeys at once unless it is deaf."""
 
     def __init__(self, pid: int, *, answers: bool = True, deaf: bool = False) -> None:
         self.pid = pid
-        self.owner = f"owner-{pid}"
+        self.lease_owner = f"owner-{pid}"
         self.deaf = deaf
         self.told: list[str] = []
         self.word = asyncio.Event()
@@ -37,11 +44,11 @@ class Fake:
         if answers:
             self.answer.set_result(True)
 
-    async def ready(self) -> bool:
+    async def wait_until_ready(self) -> bool:
         await asyncio.wait([self.answer, self.status], return_when=asyncio.FIRST_COMPLETED)
         return self.answer.done()
 
-    async def heard(self) -> None:
+    async def wait_for_heartbeat(self) -> None:
         word = asyncio.ensure_future(self.word.wait())
         try:
             await asyncio.wait([word, self.status], return_when=asyncio.FIRST_COMPLETED)
@@ -49,14 +56,14 @@ class Fake:
             word.cancel()
             self.word.clear()
 
-    async def ended(self) -> int:
+    async def wait_until_ended(self) -> int:
         return await asyncio.shield(self.status)
 
     def die(self, status: int) -> None:
         if not self.status.done():
             self.status.set_result(status)
 
-    def make_way(self) -> None:
+    def drain(self) -> None:
         self._told("make way")
 
     def stop(self) -> None:
@@ -73,12 +80,12 @@ class Fake:
 
 
 class Clock(TestClock):
-    """Counts those apart that wait for a word of a process."""
+    """A clock that separately counts sleepers that wait for a process's message."""
 
     listeners = 0
 
     async def sleep(self, seconds: float) -> None:
-        listens = seconds == PATIENCE.silent_s
+        listens = seconds == PATIENCE.heartbeat_timeout_s
         self.listeners += listens
         try:
             await super().sleep(seconds)
@@ -87,11 +94,11 @@ class Clock(TestClock):
 
     @property
     def pauses(self) -> int:
-        return self.sleepers - self.listeners
+        return self.sleeper_count - self.listeners
 
 
 class World:
-    """Starts fakes as the test has planned them, and remembers all."""
+    """A factory that starts fakes as planned, and records them all."""
 
     def __init__(self, count: int) -> None:
         self.clock = Clock(0)
@@ -99,8 +106,8 @@ class World:
         self.numbers: list[int] = []
         self.dead: list[list[str]] = []
         self.plans: list[dict[str, bool]] = []
-        self.phases: list[Phase] = []
-        self.supervisor = Supervisor(self._spawn, count, self.clock, PATIENCE)
+        self.phases: list[SupervisorPhase] = []
+        self.supervisor = ProcessSupervisor(self._spawn, count, self.clock, PATIENCE)
 
     async def _spawn(self, number, dead):
         plan = self.plans.pop(0) if self.plans else {}
@@ -115,7 +122,7 @@ class World:
     async def running(self):
         task = asyncio.create_task(self.supervisor.run(self.phases.append))
         try:
-            await until(lambda: Phase.UP in self.phases)
+            await wait_until(lambda: SupervisorPhase.UP in self.phases)
             yield self
         finally:
             task.cancel()
@@ -123,110 +130,112 @@ class World:
                 await task
 
     async def passes(self, seconds: float) -> None:
-        """Time, once somebody waits for it."""
-        await until(lambda: self.clock.pauses > 0)
+        """Advance the time after a sleeper waits for it."""
+        await wait_until(lambda: self.clock.pauses > 0)
         self.clock.advance(seconds)
 
 
-async def test_all_are_started_the_first_one_alone():
+async def test_first_process_starts_alone_before_the_rest():
     world = World(3)
     world.plans = [{"answers": False}]
     task = asyncio.create_task(world.supervisor.run(world.phases.append))
-    await until(lambda: len(world.made), 1)
+    await wait_until(lambda: len(world.made), 1)
     assert world.phases == []
     world.made[0].answer.set_result(True)
-    await until(lambda: world.phases, [Phase.UP])
+    await wait_until(lambda: world.phases, [SupervisorPhase.UP])
     assert sorted(world.numbers) == [0, 1, 2]
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert [one.told for one in world.made] == [["stop"]] * 3
-    assert world.phases == [Phase.UP, Phase.ENDING]
+    assert [fake.told for fake in world.made] == [["stop"]] * 3
+    assert world.phases == [SupervisorPhase.UP, SupervisorPhase.STOPPING]
 
 
 @pytest.mark.parametrize("plans", [[{"answers": False}], [{}, {"answers": False}]])
-async def test_one_that_dies_before_it_ever_answered_ends_all(plans):
+async def test_process_that_dies_before_it_answers_fails_the_start(plans):
     world = World(2)
     world.plans = plans
     task = asyncio.create_task(world.supervisor.run(world.phases.append))
-    await until(lambda: len(world.made), len(plans))
+    await wait_until(lambda: len(world.made), len(plans))
     world.made[-1].die(1)
-    with pytest.raises(DiedEarly):
+    with pytest.raises(StartupFailed):
         await task
-    assert all(one.status.done() for one in world.made)
-    assert Phase.UP not in world.phases
+    assert all(fake.status.done() for fake in world.made)
+    assert SupervisorPhase.UP not in world.phases
 
 
-async def test_one_that_says_nothing_for_too_long_ends_all():
+async def test_process_silent_during_startup_fails_the_start():
     world = World(1)
     world.plans = [{"answers": False}]
     task = asyncio.create_task(world.supervisor.run(world.phases.append))
     await world.passes(100)
-    with pytest.raises(DiedEarly):
+    with pytest.raises(StartupFailed):
         await task
     assert world.made[0].told == ["stop"]
 
 
-async def test_one_that_dies_is_started_again_after_ever_longer_pauses(caplog):
+async def test_dead_process_is_restarted_with_increasing_delay(caplog):
     caplog.set_level(logging.INFO, "florin_server")
     async with World(2).running() as world:
         pauses = [1, 2, 4, 8, 16, 30, 30]
         for number, pause_s in enumerate(pauses):
-            world.supervisor.children[0].die(-11)
+            world.supervisor.list_children[0].die(-11)
             await world.passes(pause_s - 0.001)
             assert len(world.made) == 2 + number
             await world.passes(0.001)
-            await until(lambda n=number: len(world.made), 3 + number)
-            await until(lambda: world.supervisor.children[0] is world.made[-1])
-        assert world.supervisor.children[1] is world.made[1]
-        assert world.supervisor.restarts == [len(pauses), 0]
-        # the next one is told whose leases are free
+            await wait_until(lambda n=number: len(world.made), 3 + number)
+            await wait_until(lambda: world.supervisor.list_children[0] is world.made[-1])
+        assert world.supervisor.list_children[1] is world.made[1]
+        assert world.supervisor.restart_counts == [len(pauses), 0]
+        # the next process gets the owners whose leases are free
         assert world.dead[2:] == [["owner-0"], *([f"owner-{n}"] for n in range(2, 8))]
     assert "process 1 (0) was ended by signal 11" in caplog.text
 
 
-async def test_one_that_cannot_be_started_again_is_tried_until_it_can(caplog):
+async def test_failed_restart_is_retried_until_it_succeeds(caplog):
     async with World(1).running() as world:
         world.plans = [{"impossible": True}, {"answers": False}]
         world.made[0].die(3)
         await world.passes(1)
         await world.passes(2)
-        await until(lambda: len(world.made), 2)
+        await wait_until(lambda: len(world.made), 2)
         world.made[1].die(1)
-        await until(lambda: caplog.text.count("process 1 did not start, and is tried again"), 2)
+        await wait_until(
+            lambda: caplog.text.count("process 1 did not start; Florin tries again"), 2
+        )
         await world.passes(4)
-        await until(lambda: len(world.made), 3)
-        await until(lambda: world.supervisor.children == world.made[2:])
-        # those of all that died since one answered
+        await wait_until(lambda: len(world.made), 3)
+        await wait_until(lambda: world.supervisor.list_children == world.made[2:])
+        # the owners of all processes that died since one last answered
         assert world.dead[-1] == ["owner-0", "owner-1"]
     assert "process 1 cannot be started: no memory" in caplog.text
 
 
-async def test_one_that_hangs_is_killed_and_started_again(caplog):
+async def test_hanging_process_is_killed_and_restarted(caplog):
     async with World(2).running() as world:
         works, hangs = world.made
         for _ in range(3):
-            await until(lambda: world.clock.listeners, 2)
-            world.clock.advance(PATIENCE.silent_s - 1)
+            await wait_until(lambda: world.clock.listeners, 2)
+            world.clock.advance(PATIENCE.heartbeat_timeout_s - 1)
             works.word.set()
             hangs.word.set()
-            await until(lambda: not (works.word.is_set() or hangs.word.is_set()))
-        await until(lambda: world.clock.listeners, 2)
-        world.clock.advance(PATIENCE.silent_s - 1)
+            await wait_until(lambda: not (works.word.is_set() or hangs.word.is_set()))
+        await wait_until(lambda: world.clock.listeners, 2)
+        world.clock.advance(PATIENCE.heartbeat_timeout_s - 1)
         works.word.set()
-        await until(lambda: not works.word.is_set())
-        await until(lambda: world.clock.listeners, 2)
+        await wait_until(lambda: not works.word.is_set())
+        await wait_until(lambda: world.clock.listeners, 2)
         world.clock.advance(1)
-        await until(lambda: hangs.told, ["kill"])
+        await wait_until(lambda: hangs.told, ["kill"])
         assert works.told == []
         await world.passes(1)
-        await until(lambda: world.supervisor.children == [works, *world.made[2:]])
+        await wait_until(lambda: world.supervisor.list_children == [works, *world.made[2:]])
         assert len(world.made) == 3
-    assert "process 2 (1) says nothing for 1000 s, and is killed" in caplog.text
+    assert "process 2 (1) did not respond for 1000 s and is killed" in caplog.text
 
 
 async def test_a_process_that_is_stopped_hangs(caplog):
-    """A real one, and the machine's time: nothing else shows that silence is noticed."""
+    """Only a real process and the machine's time show that silence is noticed."""
     works = (
         "import sys, time\nsys.stdin.readline()\nprint('ready', flush=True)\n"
         "while True: time.sleep(0.05); print('alive', flush=True)"
@@ -234,38 +243,41 @@ async def test_a_process_that_is_stopped_hangs(caplog):
     with socket.socket() as listening:
 
         async def spawn(number, dead):
-            order = Order({}, True, "", listening.fileno(), None, f"owner-{number}", dead)
-            return await Spawned.of((sys.executable, "-c", works), order)
+            order = ChildConfig({}, True, "", listening.fileno(), None, f"owner-{number}", dead)
+            return await SpawnedProcess.spawn((sys.executable, "-c", works), order)
 
-        patience = Patience(silent_s=2)
-        supervisor = Supervisor(spawn, 1, SystemClock(), patience)
-        phases: list[Phase] = []
+        patience = RestartPolicy(heartbeat_timeout_s=2)
+        supervisor = ProcessSupervisor(spawn, 1, SystemClock(), patience)
+        phases: list[SupervisorPhase] = []
         task = asyncio.create_task(supervisor.run(phases.append))
-        await until(lambda: Phase.UP in phases)
-        (first,) = supervisor.children
+        await wait_until(lambda: SupervisorPhase.UP in phases)
+        (first,) = supervisor.list_children
         os.kill(first.pid, signal.SIGSTOP)
-        assert await first.ended() == -signal.SIGKILL
-        await until(lambda: supervisor.children != [first])
+        assert await first.wait_until_ended() == -signal.SIGKILL
+        await wait_until(lambda: supervisor.list_children != [first])
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
-    assert "says nothing for 2 s, and is killed" in caplog.text
+    assert "did not respond for 2 s and is killed" in caplog.text
 
 
-async def test_a_reload_replaces_one_after_the_other():
+async def test_reload_replaces_processes_in_sequence():
     async with World(2).running() as world:
         old = list(world.made)
         world.plans = [{"answers": False}]
-        world.supervisor.reload()
-        await until(lambda: len(world.made), 3)
-        # as long as the new one does not answer the old one does
-        assert [one.told for one in old] == [[], []]
+        world.supervisor.request_reload()
+        await wait_until(lambda: len(world.made), 3)
+        # until the new process answers, the old one keeps working
+        assert [item.told for item in old] == [[], []]
         world.made[2].answer.set_result(True)
-        await until(lambda: world.phases, [Phase.UP, Phase.RELOADING, Phase.RELOADED])
-        assert [one.told for one in old] == [["make way"]] * 2
-        assert world.supervisor.children == world.made[2:]
+        await wait_until(
+            lambda: world.phases,
+            [SupervisorPhase.UP, SupervisorPhase.RELOADING, SupervisorPhase.RELOADED],
+        )
+        assert [item.told for item in old] == [["make way"]] * 2
+        assert world.supervisor.list_children == world.made[2:]
         assert world.numbers == [0, 1, 0, 1]
-        # those that left gave their leases back, and nobody starts them again
+        # the old processes released their leases, and are not restarted
         assert world.clock.pauses == 0
 
 
@@ -273,60 +285,60 @@ async def test_a_reload_that_fails_leaves_all_as_they_are(caplog):
     async with World(2).running() as world:
         old = list(world.made)
         world.plans = [{"answers": False}]
-        world.supervisor.reload()
-        await until(lambda: len(world.made), 3)
+        world.supervisor.request_reload()
+        await wait_until(lambda: len(world.made), 3)
         world.made[2].die(2)
-        await until(lambda: Phase.RELOADED in world.phases)
-        assert world.supervisor.children == old
-        assert [one.told for one in old] == [[], []]
-        # and the next one may do better
-        world.supervisor.reload()
-        await until(lambda: world.supervisor.children == world.made[3:])
-    assert "process 1 did not start anew" in caplog.text
+        await wait_until(lambda: SupervisorPhase.RELOADED in world.phases)
+        assert world.supervisor.list_children == old
+        assert [item.told for item in old] == [[], []]
+        # and the next process can succeed
+        world.supervisor.request_reload()
+        await wait_until(lambda: world.supervisor.list_children == world.made[3:])
+    assert "process 1 did not restart" in caplog.text
 
 
-async def test_one_that_does_not_make_way_is_ended(caplog):
+async def test_process_that_does_not_drain_is_stopped_and_then_killed(caplog):
     world = World(1)
     world.plans = [{"deaf": True}]
     async with world.running():
-        world.supervisor.reload()
-        await until(lambda: world.made[0].told, ["make way"])
+        world.supervisor.request_reload()
+        await wait_until(lambda: world.made[0].told, ["make way"])
         await world.passes(20)
-        await until(lambda: world.made[0].told, ["make way", "stop"])
+        await wait_until(lambda: world.made[0].told, ["make way", "stop"])
         await world.passes(10)
-        await until(lambda: world.made[0].told, ["make way", "stop", "kill"])
-        await until(lambda: Phase.RELOADED in world.phases)
-    assert "process (0) did not end in time, and is killed" in caplog.text
+        await wait_until(lambda: world.made[0].told, ["make way", "stop", "kill"])
+        await wait_until(lambda: SupervisorPhase.RELOADED in world.phases)
+    assert "process (0) did not end in time and is killed" in caplog.text
 
 
-async def test_one_that_dies_while_it_is_to_be_replaced_is_replaced_once():
+async def test_process_that_dies_during_a_reload_is_replaced_once():
     async with World(1).running() as world:
         world.plans = [{"answers": False}]
-        world.supervisor.reload()
-        await until(lambda: len(world.made), 2)
+        world.supervisor.request_reload()
+        await wait_until(lambda: len(world.made), 2)
         world.made[0].die(-9)
-        await until(world.made[0].status.done)
+        await wait_until(world.made[0].status.done)
         world.made[1].answer.set_result(True)
-        await until(lambda: Phase.RELOADED in world.phases)
-        assert world.supervisor.children == [world.made[1]]
+        await wait_until(lambda: SupervisorPhase.RELOADED in world.phases)
+        assert world.supervisor.list_children == [world.made[1]]
         assert len(world.made) == 2
 
 
-async def test_many_wishes_to_reload_are_one_more():
+async def test_repeated_reload_requests_cause_a_single_further_reload():
     async with World(1).running() as world:
         world.plans = [{"answers": False}]
-        world.supervisor.reload()
-        await until(lambda: len(world.made), 2)
+        world.supervisor.request_reload()
+        await wait_until(lambda: len(world.made), 2)
         for _ in range(100):
-            world.supervisor.reload()
+            world.supervisor.request_reload()
         world.made[1].answer.set_result(True)
-        await until(lambda: world.phases.count(Phase.RELOADED), 2)
+        await wait_until(lambda: world.phases.count(SupervisorPhase.RELOADED), 2)
         assert len(world.made) == 3
 
 
-def test_who_lived_for_a_minute_begins_anew():
-    backoff = Backoff()
-    assert [backoff.after(0) for _ in range(7)] == [1, 2, 4, 8, 16, 30, 30]
-    assert backoff.after(59.9) == 30
-    assert backoff.after(60) == 1
-    assert backoff.after(0) == 2
+def test_restart_delay_resets_after_a_minute_of_life():
+    backoff = RestartBackoff()
+    assert [backoff.get_delay(0) for _ in range(7)] == [1, 2, 4, 8, 16, 30, 30]
+    assert backoff.get_delay(59.9) == 30
+    assert backoff.get_delay(60) == 1
+    assert backoff.get_delay(0) == 2

@@ -1,17 +1,17 @@
-"""What is told to other processes: all of it in the end, and what is much of a budget first."""
+"""Test counts for other processes: all are published in the end, the largest shares first."""
 
 from __future__ import annotations
 
 import pytest
-from florin_server.domain.tally import Tally, share_of
+from florin_server.domain.tally import PendingCounts, compute_threshold
 from hypothesis import given
 from hypothesis import strategies as st
 
 
-def tally(share: int = 3, keys_max: int = 100) -> Tally:
-    made = Tally(keys_max)
-    made.share = share
-    return made
+def tally(share: int = 3, keys_max: int = 100) -> PendingCounts:
+    counts = PendingCounts(keys_max)
+    counts.threshold = share
+    return counts
 
 
 @pytest.mark.parametrize(
@@ -21,105 +21,108 @@ def tally(share: int = 3, keys_max: int = 100) -> Tally:
         (600, 2, 75),
         (600, 8, 18),
         (20, 2, 2),
-        # what is done once or twice is not told, however many they are
+        # a call made once or twice is not published, however many processes there are
         (20, 16, 2),
         (3, 100, 2),
         (2, 2, 2),
         (1, 2, 1),
-        # what is off stays off
+        # a limit that is off stays off
         (0, 2, 0),
     ],
 )
-def test_a_quarter_of_a_part_is_told(most, processes, share):
-    assert share_of(most, processes) == share
+def test_threshold_is_a_quarter_of_the_share_of_a_process(most, processes, share):
+    assert compute_threshold(most, processes) == share
 
 
 @given(st.integers(1, 10_000), st.integers(2, 64))
-def test_what_all_together_do_not_tell_is_a_quarter_of_the_limit_or_two_each(most, processes):
-    assert processes * share_of(most, processes) <= max(most / 4, 2 * processes)
+def test_unpublished_total_is_at_most_a_quarter_of_the_limit_or_two_each(most, processes):
+    assert processes * compute_threshold(most, processes) <= max(most / 4, 2 * processes)
 
 
-def test_a_key_is_told_once_it_comes_to_the_share():
-    told = tally()
-    assert [told.add("a") for _ in range(4)] == [False, False, True, True]
-    assert not told.add("b")
-    assert list(told.due()) == [(4 / 3, "a")]
-    assert (told.count("a"), told.count("b"), told.count("c")) == (4, 1, 0)
+def test_key_is_due_once_it_reaches_the_share():
+    counts = tally()
+    assert [counts.add("a") for _ in range(4)] == [False, False, True, True]
+    assert not counts.add("b")
+    assert list(counts.list_due()) == [(4 / 3, "a")]
+    assert (counts.get_count("a"), counts.get_count("b"), counts.get_count("c")) == (4, 1, 0)
 
 
-def test_what_came_while_it_was_told_is_told_next():
-    told = tally()
+def test_counts_during_a_publish_are_due_next():
+    counts = tally()
     for _ in range(5):
-        told.add("a")
-    assert told.told("a", 4) == 1
-    assert list(told.due()) == []
-    assert [told.add("a"), told.add("a")] == [False, True]
-    assert told.told("a", 3) == 0
-    assert len(told) == 0
+        counts.add("a")
+    assert counts.mark_reported("a", 4) == 1
+    assert list(counts.list_due()) == []
+    assert [counts.add("a"), counts.add("a")] == [False, True]
+    assert counts.mark_reported("a", 3) == 0
+    assert len(counts) == 0
 
 
-def test_as_much_again_as_was_told_is_due_still():
-    told = tally()
+def test_remainder_above_the_share_stays_due():
+    counts = tally()
     for _ in range(7):
-        told.add("a")
-    assert told.told("a", 3) == 4
-    assert list(told.due()) == [(4 / 3, "a")]
+        counts.add("a")
+    assert counts.mark_reported("a", 3) == 4
+    assert list(counts.list_due()) == [(4 / 3, "a")]
 
 
-def test_what_is_taken_back_is_not_told_and_made_good_if_it_was():
-    told = tally()
-    told.add("a")
-    told.take_back("a")
-    assert [told.add("a"), told.add("a"), told.add("a")] == [False, False, True]
-    told.told("a", 3)
-    told.take_back("a")
-    told.take_back("a")
-    assert told.count("a") == -2
-    assert [told.add("a") for _ in range(5)] == [False, False, False, False, True]
+def test_returned_calls_are_unpublished_or_deducted_later():
+    counts = tally()
+    counts.add("a")
+    counts.release("a")
+    assert [counts.add("a"), counts.add("a"), counts.add("a")] == [False, False, True]
+    counts.mark_reported("a", 3)
+    counts.release("a")
+    counts.release("a")
+    assert counts.get_count("a") == -2
+    assert [counts.add("a") for _ in range(5)] == [False, False, False, False, True]
 
 
 def test_memory_is_bounded_and_the_oldest_is_forgotten():
-    told = tally(share=1, keys_max=3)
+    counts = tally(share=1, keys_max=3)
     for key in "abcd":
-        told.add(key)
-    assert (len(told), told.count("a")) == (3, 0)
-    assert [key for _, key in told.due()] == ["b", "c", "d"]
-    # its count is gone, and what was told of it meanwhile is not owed to it
-    assert told.told("a", 1) == 0
-    told.take_back("e")
-    assert len(told) == 3
+        counts.add(key)
+    assert (len(counts), counts.get_count("a")) == (3, 0)
+    assert [key for _, key in counts.list_due()] == ["b", "c", "d"]
+    # its count is gone, and its published calls are not owed to it
+    assert counts.mark_reported("a", 1) == 0
+    counts.release("e")
+    assert len(counts) == 3
 
 
-def test_what_is_just_the_share_after_it_was_told_is_due_still():
-    told = tally()
+def test_remainder_equal_to_the_share_stays_due():
+    counts = tally()
     for _ in range(6):
-        told.add("a")
-    assert told.told("a", 3) == 3
-    assert list(told.due()) == [(1.0, "a")]
+        counts.add("a")
+    assert counts.mark_reported("a", 3) == 3
+    assert list(counts.list_due()) == [(1.0, "a")]
 
 
-def test_a_key_may_be_told_that_was_not_due():
-    told = tally()
-    told.add("a")
-    assert told.told("a", 1) == 0
+def test_key_may_be_published_before_it_is_due():
+    counts = tally()
+    counts.add("a")
+    assert counts.mark_reported("a", 1) == 0
 
 
-def test_nobody_is_to_be_told_in_the_beginning():
-    assert Tally(100).share == 0
+def test_initial_share_is_zero():
+    assert PendingCounts(100).threshold == 0
 
 
-def test_who_is_alone_counts_nothing_any_more():
-    told = tally(share=1)
-    told.add("a")
-    told.share = 0
-    assert (len(told), list(told.due())) == (0, [])
+def test_single_process_has_no_pending_counts():
+    counts = tally(share=1)
+    counts.add("a")
+    counts.threshold = 0
+    assert (len(counts), list(counts.list_due())) == (0, [])
 
 
 def test_no_more_are_due_than_can_be_looked_through():
-    told = tally(share=1, keys_max=30_000)
+    counts = tally(share=1, keys_max=30_000)
     for number in range(20_000):
-        told.add(str(number))
-    assert len(list(told.due())) == 10_000
-    told.told("7", 1)
-    told.add("15000")
-    assert ("15000" in {key for _, key in told.due()}, told.count("15000")) == (True, 2)
+        counts.add(str(number))
+    assert len(list(counts.list_due())) == 10_000
+    counts.mark_reported("7", 1)
+    counts.add("15000")
+    assert ("15000" in {key for _, key in counts.list_due()}, counts.get_count("15000")) == (
+        True,
+        2,
+    )

@@ -1,4 +1,4 @@
-"""Text that others chose: what is refused, what is shown, and cells that compute nothing."""
+"""Test untrusted text: what is refused, what is shown, and cells without formulas."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_control_and_bidi_characters_are_refused_and_escaped(character):
 
 
 @pytest.mark.parametrize("word", ORDINARY)
-def test_ordinary_writing_is_kept(word):
+def test_ordinary_text_is_unchanged(word):
     assert not text.has_unsafe(word)
     assert text.escape_unsafe(word) == word
 
@@ -44,9 +44,9 @@ def test_ordinary_writing_is_kept(word):
 @given(st.text())
 def test_no_shown_text_holds_a_control_character(content):
     shown = text.escape_unsafe(content)
-    assert not any(unicodedata.category(one) in {"Cc", "Cs"} for one in shown)
-    kept = text.escape_unsafe(content, multiline=True)
-    assert kept.count("\n") == content.count("\n")
+    assert not any(unicodedata.category(each_text) in {"Cc", "Cs"} for each_text in shown)
+    stored = text.escape_unsafe(content, multiline=True)
+    assert stored.count("\n") == content.count("\n")
 
 
 COMPUTED = [
@@ -68,20 +68,20 @@ COMPUTED = [
 
 @pytest.mark.parametrize("formula", COMPUTED)
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
-def test_cell_never_begins_with_what_is_computed(formula, separator):
+def test_cell_never_starts_with_a_formula_character(formula, separator):
     file = io.StringIO()
-    csv.writer(file).writerow(["1", text.csv_cell(formula)])
-    # a program that knows no quotes, with any separator
+    csv.writer(file).writerow(["1", text.format_csv_cell(formula)])
+    # a program without quoting rules, with any separator
     for row in file.getvalue().splitlines():
         for cell in row.split(separator):
             assert not cell.strip('"').startswith(("=", "+", "-", "@", "＝", "＋", "－", "＠"))
 
 
 @given(st.text(alphabet=st.sampled_from("=+-@'\t\r\n;＝1a,\"") | st.characters()))
-def test_text_of_a_cell_is_read_back_without_what_steers(content):
-    cell = text.csv_cell(content)
+def test_cell_text_round_trips_without_control_characters(content):
+    cell = text.format_csv_cell(content)
     assert not text.has_unsafe(cell)
-    assert text.csv_text(cell) == text.escape_unsafe(content)
+    assert text.parse_csv_cell(cell) == text.escape_unsafe(content)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_text_of_a_cell_is_read_back_without_what_steers(content):
         ({"a": "ok", "b": [1, None, True, 1.5, "ok"]}, None),
     ],
 )
-def test_place_of_an_unsafe_character_in_json_is_found(value, place):
+def test_path_of_an_unsafe_character_in_json_is_returned(value, place):
     assert text.find_unsafe(value) == place
 
 

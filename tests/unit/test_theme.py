@@ -1,4 +1,4 @@
-"""Colours of pages that wallets and merchants choose: what is readable, and nothing else."""
+"""Colors that wallets and merchants choose: only readable ones are used."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import re
 
 import pytest
 from florin_server.web import assets
-from florin_server.web.colours import contrast
-from florin_server.web.theme import VARIABLES_CHARS_MAX, style
+from florin_server.web.colours import compute_contrast
+from florin_server.web.theme import VARIABLES_CHARS_MAX, build_style
 
 RULE = re.compile(
     r":root:root\{(?:color-scheme:(?:light|dark);)?(?:--[a-z-]+:(?:#[0-9a-f]{3,6}|[0-9]{1,2}px);)+\}"
@@ -22,7 +22,7 @@ CSS = (assets.FOLDER / "site/site.css").read_text()
 
 
 def grounds_of(mode: str) -> set[str]:
-    """What is behind texts where nobody chooses it, as the style of all pages says."""
+    """Return the default backgrounds of texts, from the style of all pages."""
     pairs = re.findall(r"--(?:ground|surface): light-dark\((#\w+), (#\w+)\)", CSS)
     light, dark = zip(*pairs, strict=True)
     return {"light": {*light}, "dark": {*dark}}.get(mode) or {*light, *dark}
@@ -37,35 +37,35 @@ def variables(css: str) -> dict[str, str]:
 
 
 def chosen(mode: str = "", **values) -> dict[str, str]:
-    css = style(encoded(values), mode)
+    css = build_style(encoded(values), mode)
     assert not css or RULE.fullmatch(css)
     return variables(css)
 
 
-def test_contrast_is_what_wcag_says():
-    assert contrast("#000", "#ffffff") == contrast("#fff", "#000000") == 21
-    assert contrast("#777777", "#fff") == pytest.approx(4.478, abs=0.001)
-    assert contrast("#abc", "#aabbcc") == 1
+def test_contrast_matches_wcag():
+    assert compute_contrast("#000", "#ffffff") == compute_contrast("#fff", "#000000") == 21
+    assert compute_contrast("#777777", "#fff") == pytest.approx(4.478, abs=0.001)
+    assert compute_contrast("#abc", "#aabbcc") == 1
 
 
 def test_a_pair_that_can_be_read_is_taken():
-    told = chosen(background="#FFEEDD", text="#111", accent="#06c", accentText="#fff")
-    assert (told["ground"], told["surface"], told["text"]) == ("#ffeedd", "#ffeedd", "#111")
-    assert (told["accent"], told["on-accent"], told["link"]) == ("#06c", "#fff", "#06c")
+    result = chosen(background="#FFEEDD", text="#111", accent="#06c", accentText="#fff")
+    assert (result["ground"], result["surface"], result["text"]) == ("#ffeedd", "#ffeedd", "#111")
+    assert (result["accent"], result["on-accent"], result["link"]) == ("#06c", "#fff", "#06c")
 
 
 def test_a_pair_that_cannot_be_read_is_not():
     assert chosen(background="#ffeedd", text="#ffddcc") == {}
     assert chosen(accent="#ff0", accentText="#fff") == {}
-    # the other pair stands for itself
+    # the other pair is judged separately
     assert "ground" not in chosen(background="#eee", text="#ddd", accent="#036", accentText="#fff")
 
 
-def test_one_of_a_pair_gets_black_or_white_beside_it():
+def test_missing_color_of_a_pair_is_black_or_white():
     assert chosen(background="#123")["text"] == "#ffffff"
     assert chosen(background="#fed")["text"] == "#000000"
     assert chosen(accent="#ff0")["on-accent"] == "#000000"
-    # a text alone has to be read on what is there
+    # a text color alone must be readable on the default background
     assert chosen("light", text="#333")["text"] == "#333"
     assert chosen("dark", text="#333") == chosen(text="#333") == {}
 
@@ -104,7 +104,7 @@ def test_a_border_is_seen_where_it_has_to_be():
         {"</style>": "#000"},
     ],
 )
-def test_what_is_no_colour_and_no_length_is_left_out(values):
+def test_invalid_color_or_length_is_ignored(values):
     assert chosen(**values) == {}
 
 
@@ -112,35 +112,44 @@ def test_what_is_no_colour_and_no_length_is_left_out(values):
     "text",
     ["", "%", "e30", encoded([]), encoded("x"), encoded(None), "x" * 100_000, "[" * 1000, "\x00"],
 )
-def test_what_cannot_be_read_is_left_out(text):
-    assert style(text) == ""
+def test_unreadable_theme_is_ignored(text):
+    assert build_style(text) == ""
 
 
 def test_it_comes_in_every_encoding_and_is_bounded():
-    known = {"accent": "#036", "radius": "8px", "x": "~~~???>>>"}
-    raw = json.dumps(known).encode()
+    existing = {"accent": "#036", "radius": "8px", "x": "~~~???>>>"}
+    raw = json.dumps(existing).encode()
     plain = base64.b64encode(raw).decode()
-    forms = {plain, plain.replace("+", " "), plain.rstrip("="), encoded(known)}
-    assert len({style(one) for one in forms}) == 1
-    assert style(plain)
-    long = encoded({**known, "x": "x" * VARIABLES_CHARS_MAX})
-    assert style(long) == ""
+    forms = {plain, plain.replace("+", " "), plain.rstrip("="), encoded(existing)}
+    assert len({build_style(form) for form in forms}) == 1
+    assert build_style(plain)
+    long = encoded({**existing, "x": "x" * VARIABLES_CHARS_MAX})
+    assert build_style(long) == ""
 
 
-def test_whatever_is_chosen_can_be_read():
+def test_any_chosen_theme_is_readable():
     chance = random.Random(7)
     for _ in range(3000):
         names = [name for name in COLOURS if chance.random() < 0.6]
-        values = {one: f"#{chance.randrange(1 << 24):06x}" for one in names}
+        values = {each_name: f"#{chance.randrange(1 << 24):06x}" for each_name in names}
         mode = chance.choice(["", "light", "dark"])
-        told = chosen(mode, **values)
-        grounds = [told["ground"]] if "ground" in told else list(grounds_of(mode))
-        for name in {"text", "quiet", "link", "good", "bad", "warn"} & told.keys():
-            assert min(contrast(told[name], one) for one in grounds) >= 4.5, values
-        for name in {"edge"} & told.keys():
-            assert min(contrast(told[name], one) for one in grounds) >= 3, values
-        if "accent" in told:
-            assert contrast(told["accent"], told["on-accent"]) >= 4.5, values
-        # whoever chooses a background gets all that is on it
-        if "ground" in told:
-            assert {"text", "quiet", "link", "edge", "good", "bad", "warn", "accent"} <= told.keys()
+        result = chosen(mode, **values)
+        grounds = [result["ground"]] if "ground" in result else list(grounds_of(mode))
+        for name in {"text", "quiet", "link", "good", "bad", "warn"} & result.keys():
+            assert min(compute_contrast(result[name], ground) for ground in grounds) >= 4.5, values
+        for name in {"edge"} & result.keys():
+            assert min(compute_contrast(result[name], ground) for ground in grounds) >= 3, values
+        if "accent" in result:
+            assert compute_contrast(result["accent"], result["on-accent"]) >= 4.5, values
+        # a chosen background comes with all colors on it
+        if "ground" in result:
+            assert {
+                "text",
+                "quiet",
+                "link",
+                "edge",
+                "good",
+                "bad",
+                "warn",
+                "accent",
+            } <= result.keys()

@@ -1,24 +1,30 @@
-"""Transactions: byte for byte what a general library signs, and never dearer than the limits."""
+"""Test that transactions equal a general library's, and never exceed the fee limits."""
 
 from __future__ import annotations
 
 import pytest
 from eth_account import Account
-from florin_server.rails.evm.sending.fees import Fees, fees_for, raised
-from florin_server.rails.evm.sending.transactions import Signer, fees_of, transaction_hash
-from florin_server.rails.evm.settings import GWEI, EvmAsset, EvmChain
+from florin_server.rails.evm.sending.fees import TransactionFees, compute_fees, raise_fees
+from florin_server.rails.evm.sending.transactions import (
+    EvmSigner,
+    compute_transaction_hash,
+    parse_fees,
+)
+from florin_server.rails.evm.settings import GWEI, EvmAssetSettings, EvmChainSettings
 from florin_server.rails.types import RailUnavailable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
 SETTLER = "0x7296bceede3d2a3abfeaac694c53850da72d39c5"
-CHAIN = EvmChain(chain_id=31337, name="Test", settler=SETTLER, treasury="0x" + "fe" * 20)
+CHAIN = EvmChainSettings(chain_id=31337, name="Test", settler=SETTLER, treasury="0x" + "fe" * 20)
 
 
 @settings(max_examples=40, deadline=None)
 @given(
-    secret=st.integers(min_value=1, max_value=2**255).map(lambda one: one.to_bytes(32, "big")),
+    secret=st.integers(min_value=1, max_value=2**255).map(
+        lambda number: number.to_bytes(32, "big")
+    ),
     chain_id=st.integers(min_value=1, max_value=2**53),
     nonce=st.integers(min_value=0, max_value=2**40),
     max_fee=st.integers(min_value=0, max_value=2**64),
@@ -26,8 +32,8 @@ CHAIN = EvmChain(chain_id=31337, name="Test", settler=SETTLER, treasury="0x" + "
     data=st.binary(max_size=300),
 )
 def test_signing_gives_the_bytes_of_a_general_library(secret, chain_id, nonce, max_fee, gas, data):
-    fees = Fees(max_fee=max_fee, tip=max_fee // 3)
-    signed = Signer(secret).sign_call(
+    fees = TransactionFees(max_fee=max_fee, tip=max_fee // 3)
+    signed = EvmSigner(secret).sign_call(
         chain_id=chain_id, nonce=nonce, fees=fees, gas=gas, to=SETTLER, data=data
     )
     expected = Account.sign_transaction(
@@ -45,35 +51,37 @@ def test_signing_gives_the_bytes_of_a_general_library(secret, chain_id, nonce, m
         secret,
     )
     assert signed.raw == bytes(expected.raw_transaction)
-    assert signed.hash == "0x" + bytes(expected.hash).hex() == transaction_hash(signed.raw)
+    assert signed.hash == "0x" + bytes(expected.hash).hex() == compute_transaction_hash(signed.raw)
 
 
 def test_signer_shows_its_address_and_nothing_else():
     secret = bytes.fromhex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80")
-    signer = Signer(secret)
+    signer = EvmSigner(secret)
     assert signer.address == "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266"
     assert repr(signer) == f"Signer({signer.address})"
 
 
 @pytest.mark.parametrize("secret", [b"", b"\x01" * 31, b"\x01" * 33, bytes(32), b"\xff" * 32])
-def test_what_is_no_key_signs_nothing(secret):
+def test_invalid_private_key_is_refused(secret):
     with pytest.raises(ValueError, match=r".+"):
-        Signer(secret)
+        EvmSigner(secret)
 
 
 def test_fee_covers_twice_the_base_fee_and_the_tip():
-    assert fees_for(10 * GWEI, GWEI, CHAIN) == Fees(max_fee=21 * GWEI, tip=GWEI)
+    assert compute_fees(10 * GWEI, GWEI, CHAIN) == TransactionFees(max_fee=21 * GWEI, tip=GWEI)
 
 
-def test_fee_and_tip_stay_below_their_limits_whatever_a_node_suggests():
+def test_fee_and_tip_stay_below_their_limits_for_any_suggestion():
     chain = CHAIN.model_copy(update={"fee_max": 100 * GWEI, "tip_max": 2 * GWEI})
-    assert fees_for(90 * GWEI, 10**30, chain) == Fees(max_fee=100 * GWEI, tip=2 * GWEI)
+    assert compute_fees(90 * GWEI, 10**30, chain) == TransactionFees(
+        max_fee=100 * GWEI, tip=2 * GWEI
+    )
 
 
 def test_nothing_is_signed_while_gas_costs_more_than_the_limit():
     chain = CHAIN.model_copy(update={"fee_max": 100 * GWEI, "tip_max": 2 * GWEI})
     with pytest.raises(RailUnavailable, match="more than the limit"):
-        fees_for(99 * GWEI, 2 * GWEI, chain)
+        compute_fees(99 * GWEI, 2 * GWEI, chain)
 
 
 @settings(max_examples=200, deadline=None)
@@ -82,11 +90,11 @@ def test_nothing_is_signed_while_gas_costs_more_than_the_limit():
     asked=st.tuples(st.integers(1, 600 * GWEI), st.integers(1, 60 * GWEI)),
 )
 def test_raised_fees_are_higher_by_enough_and_never_above_the_limits(old, asked):
-    old_fees, asked_fees = Fees(*old), Fees(*asked)
+    old_fees, asked_fees = TransactionFees(*old), TransactionFees(*asked)
     try:
-        new = raised(old_fees, asked_fees, CHAIN)
+        new = raise_fees(old_fees, asked_fees, CHAIN)
     except RailUnavailable:
-        # only the limits are in the way
+        # only the limits stand in the way
         assert (
             old_fees.max_fee * 115 > CHAIN.fee_max * 100
             or old_fees.tip * 115 > CHAIN.tip_max * 100
@@ -101,12 +109,12 @@ def test_raised_fees_are_higher_by_enough_and_never_above_the_limits(old, asked)
 
 
 def test_a_transaction_that_is_raised_changes_its_fees_only():
-    signer = Signer(b"\x07" * 32)
+    signer = EvmSigner(b"\x07" * 32)
     call = {"chain_id": 5, "nonce": 0, "gas": 50_000, "to": SETTLER, "data": b"\x00\x01"}
-    first = signer.sign_call(fees=Fees(max_fee=100, tip=3), **call)
-    assert fees_of(first.raw) == Fees(max_fee=100, tip=3)
-    again = Fees(max_fee=200, tip=4)
-    assert signer.sign_again(first.raw, again) == signer.sign_call(fees=again, **call)
+    first = signer.sign_call(fees=TransactionFees(max_fee=100, tip=3), **call)
+    assert parse_fees(first.raw) == TransactionFees(max_fee=100, tip=3)
+    again = TransactionFees(max_fee=200, tip=4)
+    assert signer.sign_with_fees(first.raw, again) == signer.sign_call(fees=again, **call)
     with_value = Account.sign_transaction(
         {
             "type": 2,
@@ -120,12 +128,12 @@ def test_a_transaction_that_is_raised_changes_its_fees_only():
         },
         b"\x07" * 32,
     )
-    raised_again = signer.sign_again(bytes(with_value.raw_transaction), again)
-    assert (fees_of(raised_again.raw), raised_again.raw.count(b"\x4d\x80")) == (again, 1)
+    raised_again = signer.sign_with_fees(bytes(with_value.raw_transaction), again)
+    assert (parse_fees(raised_again.raw), raised_again.raw.count(b"\x4d\x80")) == (again, 1)
 
 
-def test_settings_write_addresses_in_one_way():
-    chain = EvmChain(
+def test_settings_normalize_addresses():
+    chain = EvmChainSettings(
         chain_id=8453,
         name="Base",
         settler=SETTLER.upper().replace("0X", "0x"),
@@ -133,7 +141,10 @@ def test_settings_write_addresses_in_one_way():
     )
     assert chain.settler == SETTLER
     assert chain.treasury_account == "eip155:8453:0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266"
-    assert EvmAsset(address=SETTLER, name="Dollar", symbol="D", decimals=6).signing_name == "Dollar"
+    assert (
+        EvmAssetSettings(address=SETTLER, name="Dollar", symbol="D", decimals=6).signing_name
+        == "Dollar"
+    )
 
 
 @pytest.mark.parametrize(
@@ -157,6 +168,6 @@ def test_settings_write_addresses_in_one_way():
 )
 def test_settings_that_cannot_be_meant_are_refused(wrong):
     good = {"chain_id": 31337, "name": "T", "settler": SETTLER, "treasury": "0x" + "fe" * 20}
-    EvmChain(**good)
+    EvmChainSettings(**good)
     with pytest.raises(ValidationError):
-        EvmChain(**good | wrong)
+        EvmChainSettings(**good | wrong)

@@ -1,4 +1,4 @@
-"""The state tables are what the store goes by, and nothing else moves a state."""
+"""Test that the store changes states according to the state tables, and in no other way."""
 
 from __future__ import annotations
 
@@ -13,72 +13,79 @@ import pytest
 from florin_server.domain.payments import state as payments
 from florin_server.domain.payments.payment import RefundStatus
 from florin_server.domain.payouts.payout import PayoutStatus
-from florin_server.domain.payouts.state import EVENTS, PAYOUT, REFUND, PayoutEvent
+from florin_server.domain.payouts.state import (
+    EVENT_DESCRIPTIONS,
+    PAYOUT_TRANSITIONS,
+    REFUND_TRANSITIONS,
+    PayoutEvent,
+)
 from florin_server.domain.settlement import state as transactions
 from florin_server.domain.settlement.chain_txs import TxState
-from florin_server.domain.settlement.state import TRANSACTION, TxEvent
-from florin_server.domain.transitions import Transitions
+from florin_server.domain.settlement.state import TRANSACTION_TRANSITIONS, TxEvent
+from florin_server.domain.transitions import TransitionTable
 from florin_server.store.engine.query import SQLITE, Statement
-from florin_server.store.tables.payouts import OWED, UNPAID
-from florin_server.store.tables.settlement import OPEN
+from florin_server.store.tables.payouts import OWED_PREDICATE, UNPAID_PREDICATE
+from florin_server.store.tables.settlement import OPEN_TX_PREDICATE
 from sqlalchemy import Update
 
-# the column of each table that holds a state
+# the column of each table that has a state
 COLUMNS = {"chain_tx": "state", "payout": "status", "refund": "status"}
-TABLES: dict[str, Transitions[Any, Any]] = {
-    "chain_tx": TRANSACTION,
-    "payout": PAYOUT,
-    "refund": REFUND,
+TABLES: dict[str, TransitionTable[Any, Any]] = {
+    "chain_tx": TRANSACTION_TRANSITIONS,
+    "payout": PAYOUT_TRANSITIONS,
+    "refund": REFUND_TRANSITIONS,
 }
 
 
 def statements() -> Iterator[Statement]:
-    """Every statement that a module of the store holds, alone or by event."""
-    for found in pkgutil.walk_packages(florin_server.store.__path__, "florin_server.store."):
-        if ".migrations" in found.name:
+    """Yield every statement in the store's modules, alone or by event."""
+    for module_info in pkgutil.walk_packages(florin_server.store.__path__, "florin_server.store."):
+        if ".migrations" in module_info.name:
             continue
-        for value in vars(importlib.import_module(found.name)).values():
+        for value in vars(importlib.import_module(module_info.name)).values():
             held = value.values() if isinstance(value, dict) else [value]
-            yield from (one for one in held if isinstance(one, Statement))
+            yield from (item for item in held if isinstance(item, Statement))
 
 
 def moves() -> Iterator[tuple[str, frozenset[str], str | None]]:
-    """What statements move: table, states before, state after; None for one that comes by name."""
-    for clause in {id(one): one.clause for one in statements()}.values():
+    """Yield each move: table, states before, state after, or None if a parameter sets it."""
+    for clause in {id(statement): statement.clause for statement in statements()}.values():
         if isinstance(clause, Update) and clause.table.name in COLUMNS:
             column = COLUMNS[clause.table.name]
-            # what is set, SQLAlchemy tells nobody
+            # SQLAlchemy has no public access to the values that are set
             for to, value in clause._values.items():  # noqa: SLF001
                 if str(getattr(to, "name", to)) == column:
-                    # values may ask about the state too, but do not decide on it
+                    # values can read the state too, but do not decide on it
                     params = clause.whereclause.compile(dialect=SQLITE).params
-                    before = [one for name, one in params.items() if name.startswith(f"{column}_")]
+                    before = [
+                        param for name, param in params.items() if name.startswith(f"{column}_")
+                    ]
                     yield clause.table.name, frozenset(before), value.value
 
 
 def test_the_store_moves_states_by_the_tables_and_in_no_other_way():
-    wanted = set()
+    expected = set()
     for name, moved in TABLES.items():
         for row in moved.rows.values():
-            # a refund that succeeded is not touched
-            before = {one: to for one, to in row.items() if one is not RefundStatus.SUCCEEDED}
+            # a refund that succeeded does not change
+            before = {item: to for item, to in row.items() if item is not RefundStatus.SUCCEEDED}
             (after,) = set(before.values())
-            wanted.add((name, frozenset(before), after))
-    assert set(moves()) == wanted
+            expected.add((name, frozenset(before), after))
+    assert set(moves()) == expected
 
 
 def test_the_words_of_the_indexes_are_the_open_states():
     def among(column: str, states: Any) -> str:
-        return f"{column} IN ({', '.join(repr(str(one)) for one in states)})"
+        return f"{column} IN ({', '.join(repr(str(state)) for state in states)})"
 
-    assert among("state", TRANSACTION.sources(TxEvent.FINAL)) == OPEN
-    assert among("status", [PayoutStatus.WAITING, PayoutStatus.SUBMITTED]) == OWED
-    assert among("status", [RefundStatus.PENDING, RefundStatus.PROCESSING]) == UNPAID
+    assert among("state", TRANSACTION_TRANSITIONS.list_sources(TxEvent.FINAL)) == OPEN_TX_PREDICATE
+    assert among("status", [PayoutStatus.WAITING, PayoutStatus.SUBMITTED]) == OWED_PREDICATE
+    assert among("status", [RefundStatus.PENDING, RefundStatus.PROCESSING]) == UNPAID_PREDICATE
 
 
 def test_a_refund_is_where_its_payout_is():
-    """Whatever happens to a payout from its beginning on, the refund that it pays goes along."""
-    told = {
+    """A refund follows every state change of its payout, from the start on."""
+    refund_statuses = {
         PayoutStatus.WAITING: RefundStatus.PENDING,
         PayoutStatus.SUBMITTED: RefundStatus.PROCESSING,
         PayoutStatus.DONE: RefundStatus.SUCCEEDED,
@@ -88,26 +95,31 @@ def test_a_refund_is_where_its_payout_is():
     while new:
         seen |= new
         new = {
-            (PAYOUT.after(payout, event), REFUND.after(refund, event))
+            (
+                PAYOUT_TRANSITIONS.get_next_state(payout, event),
+                REFUND_TRANSITIONS.get_next_state(refund, event),
+            )
             for (payout, refund), event in itertools.product(seen, PayoutEvent)
-            # the operator may not refuse what was told as paid
-            if payout in PAYOUT.rows[event] and refund in REFUND.rows[event]
+            # the operator cannot refuse a payout reported as paid
+            if payout in PAYOUT_TRANSITIONS.rows[event] and refund in REFUND_TRANSITIONS.rows[event]
         } - seen
-    assert all(refund in {told[payout], RefundStatus.SUCCEEDED} for payout, refund in seen)
+    assert all(
+        refund in {refund_statuses[payout], RefundStatus.SUCCEEDED} for payout, refund in seen
+    )
     assert {payout for payout, _ in seen} == set(PayoutStatus)
     assert {refund for _, refund in seen} == set(RefundStatus)
 
 
-def test_events_and_states_are_told():
-    assert list(payments.EVENTS) == list(payments.Event)
-    assert list(transactions.EVENTS) == list(TxEvent)
-    assert list(transactions.STATES) == list(TxState)
-    assert list(EVENTS) == list(PayoutEvent)
+def test_every_event_and_state_has_a_description():
+    assert list(payments.EVENT_DESCRIPTIONS) == list(payments.PaymentStateEvent)
+    assert list(transactions.EVENT_DESCRIPTIONS) == list(TxEvent)
+    assert list(transactions.STATE_DESCRIPTIONS) == list(TxState)
+    assert list(EVENT_DESCRIPTIONS) == list(PayoutEvent)
 
 
-def test_what_is_not_in_a_table_is_refused():
-    assert TRANSACTION.after(TxState.SIGNED, TxEvent.SENT) is TxState.SENT
+def test_transition_outside_its_table_is_refused():
+    assert TRANSACTION_TRANSITIONS.get_next_state(TxState.SIGNED, TxEvent.SENT) is TxState.SENT
     with pytest.raises(ValueError, match="sent cannot happen to what is final"):
-        TRANSACTION.after(TxState.FINAL, TxEvent.SENT)
+        TRANSACTION_TRANSITIONS.get_next_state(TxState.FINAL, TxEvent.SENT)
     with pytest.raises(ValueError, match="claimed leads to 2 states"):
-        REFUND.target(PayoutEvent.CLAIMED)
+        REFUND_TRANSITIONS.get_target(PayoutEvent.CLAIMED)

@@ -1,4 +1,4 @@
-"""The messages wallets sign: the published digests, and agreement with a general encoder."""
+"""Test signed messages against the published digests and a general encoder."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from eth_account.messages import encode_typed_data
 from eth_hash.auto import keccak
 from florin_server.chains.evm.typed_data import (
     PERMIT2,
-    Domain,
+    Eip712Domain,
     PermitTransferFrom,
     ReceiveWithAuthorization,
-    permit2_domain,
-    sign_request,
+    build_permit2_domain,
+    format_sign_request,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-USDC = Domain("USD Coin", "2", 8453, "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913")
+USDC = Eip712Domain("USD Coin", "2", 8453, "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913")
 AUTHORIZATION = ReceiveWithAuthorization(
     domain=USDC,
     payer="0x" + "11" * 20,
@@ -29,7 +29,7 @@ AUTHORIZATION = ReceiveWithAuthorization(
     nonce=b"\xab" * 32,
 )
 PERMIT = PermitTransferFrom(
-    domain=permit2_domain(1),
+    domain=build_permit2_domain(1),
     token="0xdac17f958d2ee523a2206206994597c13d831ec7",
     amount=0x186A0,
     spender="0x" + "22" * 20,
@@ -40,7 +40,7 @@ PERMIT = PermitTransferFrom(
 addresses = st.binary(min_size=20, max_size=20).map(lambda raw: "0x" + raw.hex())
 numbers = st.integers(min_value=0, max_value=2**256 - 1)
 domains = st.builds(
-    Domain,
+    Eip712Domain,
     name=st.text(max_size=40),
     version=st.text(max_size=5),
     chain_id=st.integers(min_value=1, max_value=2**53),
@@ -55,12 +55,12 @@ def general_digest(document):
 
 def test_authorization_has_the_published_digest():
     expected = "e7e671c640f3a8b07904dbc698bb5ed9706ca05753f2b18e7b66677fbb6fe3d6"
-    assert AUTHORIZATION.digest().hex() == expected
+    assert AUTHORIZATION.compute_digest().hex() == expected
 
 
 def test_permit_has_the_published_digest():
     expected = "e5b152d3bc3fec93407ec0f92be1bc606cb42ecefb5c014ec5f4eb3362d23271"
-    assert PERMIT.digest().hex() == expected
+    assert PERMIT.compute_digest().hex() == expected
 
 
 @settings(max_examples=60, deadline=None)
@@ -77,14 +77,14 @@ def test_permit_has_the_published_digest():
     )
 )
 def test_every_authorization_hashes_like_its_document(message):
-    assert message.digest() == general_digest(message.document())
+    assert message.compute_digest() == general_digest(message.to_document())
 
 
 @settings(max_examples=60, deadline=None)
 @given(
     st.builds(
         PermitTransferFrom,
-        domain=st.integers(min_value=1, max_value=2**53).map(permit2_domain),
+        domain=st.integers(min_value=1, max_value=2**53).map(build_permit2_domain),
         token=addresses,
         amount=numbers,
         spender=addresses,
@@ -93,11 +93,11 @@ def test_every_authorization_hashes_like_its_document(message):
     )
 )
 def test_every_permit_hashes_like_its_document(message):
-    assert message.digest() == general_digest(message.document())
+    assert message.compute_digest() == general_digest(message.to_document())
 
 
 def test_authorization_document_is_written_as_published():
-    document = AUTHORIZATION.document()
+    document = AUTHORIZATION.to_document()
     assert list(document) == ["types", "primaryType", "domain", "message"]
     assert list(document["types"]) == ["EIP712Domain", "ReceiveWithAuthorization"]
     assert document["types"]["EIP712Domain"] == [
@@ -106,7 +106,7 @@ def test_authorization_document_is_written_as_published():
         {"name": "chainId", "type": "uint256"},
         {"name": "verifyingContract", "type": "address"},
     ]
-    assert [tuple(one.values()) for one in document["types"]["ReceiveWithAuthorization"]] == [
+    assert [tuple(item.values()) for item in document["types"]["ReceiveWithAuthorization"]] == [
         ("from", "address"),
         ("to", "address"),
         ("value", "uint256"),
@@ -131,9 +131,9 @@ def test_authorization_document_is_written_as_published():
 
 
 def test_permit_document_is_written_as_published():
-    document = PERMIT.document()
+    document = PERMIT.to_document()
     assert list(document["types"]) == ["EIP712Domain", "PermitTransferFrom", "TokenPermissions"]
-    assert [one["name"] for one in document["types"]["EIP712Domain"]] == [
+    assert [item["name"] for item in document["types"]["EIP712Domain"]] == [
         "name",
         "chainId",
         "verifyingContract",
@@ -148,9 +148,9 @@ def test_permit_document_is_written_as_published():
 
 
 def test_request_is_the_signer_and_the_document_as_text():
-    signer, text = json.loads(sign_request(AUTHORIZATION.payer, AUTHORIZATION))
+    signer, text = json.loads(format_sign_request(AUTHORIZATION.payer, AUTHORIZATION))
     assert signer == AUTHORIZATION.payer
-    assert json.loads(text) == AUTHORIZATION.document()
+    assert json.loads(text) == AUTHORIZATION.to_document()
 
 
 @pytest.mark.parametrize("member", ["name", "version", "chain_id", "contract"])
@@ -162,10 +162,10 @@ def test_domain_members_all_count(member):
         "contract": "0x" + "33" * 20,
     }
     values = {name: getattr(USDC, name) for name in other} | {member: other[member]}
-    assert Domain(**values).separator() != USDC.separator()
+    assert Eip712Domain(**values).compute_separator() != USDC.compute_separator()
 
 
 def test_permit2s_domain_is_that_of_the_contract():
-    """As its DOMAIN_SEPARATOR answers on the main network of Ethereum."""
-    told = "866a5aba21966af95d6c7ab78eb2b2fc913915c28be3b9aa07cc04ff903e3f28"
-    assert permit2_domain(1).separator().hex() == told
+    """The value that its DOMAIN_SEPARATOR returns on Ethereum mainnet."""
+    output = "866a5aba21966af95d6c7ab78eb2b2fc913915c28be3b9aa07cc04ff903e3f28"
+    assert build_permit2_domain(1).compute_separator().hex() == output

@@ -1,4 +1,4 @@
-"""URLs that merchants give."""
+"""Test URLs that merchants set."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import pytest
 from florin_server.domain.urls import (
     URL_CHARS_MAX,
     UrlError,
-    canonical_url,
+    add_query_parameter,
+    canonicalize_url,
     is_https_url,
     to_ascii_url,
-    with_parameter,
 )
 from yarl import URL
 
@@ -29,7 +29,7 @@ from yarl import URL
     ],
 )
 def test_a_parameter_is_added_and_all_else_stays(url, longer):
-    assert with_parameter(url, "payment_id", "pay_1") == longer
+    assert add_query_parameter(url, "payment_id", "pay_1") == longer
 
 
 SHOP = "https://shop.example/"
@@ -103,8 +103,8 @@ def test_a_url_that_some_parser_reads_otherwise(url):
         "https://bücher.example/%2E/straße?",
     ],
 )
-def test_spellings_of_one_url_are_one(spelling):
-    assert canonical_url(spelling) == "https://xn--bcher-kva.example/stra%C3%9Fe"
+def test_spellings_of_a_url_have_the_same_canonical_form(spelling):
+    assert canonicalize_url(spelling) == "https://xn--bcher-kva.example/stra%C3%9Fe"
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_spellings_of_one_url_are_one(spelling):
         ("https://shop.example?a=ü", "https://shop.example/?a=%C3%BC"),
         ("https://shop.example:8443/a", "https://shop.example:8443/a"),
         ("https://shop.example:80/a", "https://shop.example:80/a"),
-        # what is reserved means something else if it is encoded
+        # encoding a reserved character changes its meaning
         ("https://shop.example/a%2fb", "https://shop.example/a%2Fb"),
         ("https://shop.example/a%3Fb?c%26d", "https://shop.example/a%3Fb?c%26d"),
         ("https://shop.example/%zz%", "https://shop.example/%25zz%25"),
@@ -128,17 +128,17 @@ def test_spellings_of_one_url_are_one(spelling):
         ("https://192.0.2.1./", "https://192.0.2.1/"),
     ],
 )
-def test_a_url_has_one_spelling(url, canonical):
-    assert canonical_url(url) == canonical
-    assert canonical_url(canonical) == canonical
-    # it is what the client sends, too
+def test_canonical_url_is_stable(url, canonical):
+    assert canonicalize_url(url) == canonical
+    assert canonicalize_url(canonical) == canonical
+    # the client sends the same URL
     assert str(URL(canonical)) == canonical
 
 
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
-        ("https://shop.example/a b", "blanks"),
+        ("https://shop.example/a b", "spaces"),
         ("https://shop.example\\a", "backslashes"),
         ("https://shop.example/\ud800", "valid Unicode"),
         ("https://me@bücher.example/", "without a user"),
@@ -150,10 +150,10 @@ def test_a_url_has_one_spelling(url, canonical):
         ("https://shop.example:0/", "port above 0"),
         ("https://\u202ebücher.example/", "internationalized"),
         ("https://xn--a.example/", "internationalized"),
-        ("https://a..example/", "no host name"),
-        ("https://%65xample.com/", "no host name"),
-        ("https://shop<.example/", "no host name"),
-        ("https://" + "a" * 64 + ".example/", "no host name"),
+        ("https://a..example/", "invalid characters"),
+        ("https://%65xample.com/", "invalid characters"),
+        ("https://shop<.example/", "invalid characters"),
+        ("https://" + "a" * 64 + ".example/", "invalid characters"),
         ("https://127.1/", "IPv4"),
         ("https://0x7f.1/", "IPv4"),
         ("https://2130706433/", "IPv4"),
@@ -166,12 +166,12 @@ def test_a_url_has_one_spelling(url, canonical):
 )
 def test_a_url_that_cannot_be_converted_has_a_reason(url, reason):
     with pytest.raises(UrlError, match=reason):
-        canonical_url(url)
+        canonicalize_url(url)
 
 
-def test_http_is_allowed_where_it_is_asked_for():
-    assert canonical_url("http://Shop.example:80", with_http=True) == "http://shop.example/"
-    assert canonical_url("http://a.example:443", with_http=True) == "http://a.example:443/"
+def test_http_is_allowed_on_request():
+    assert canonicalize_url("http://Shop.example:80", allow_http=True) == "http://shop.example/"
+    assert canonicalize_url("http://a.example:443", allow_http=True) == "http://a.example:443/"
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_http_is_allowed_where_it_is_asked_for():
         ("https://bücher.example", "https://xn--bcher-kva.example"),
     ],
 )  # fmt: skip
-def test_a_url_of_a_buyer_is_converted_and_otherwise_kept(url, ascii_):
+def test_buyer_url_is_converted_to_ascii_and_otherwise_unchanged(url, ascii_):
     assert to_ascii_url(url) == ascii_
     assert is_https_url(ascii_)
 
@@ -195,7 +195,7 @@ def test_a_url_of_a_buyer_is_converted_and_otherwise_kept(url, ascii_):
     [
         ("http://bücher.example/", "absolute https URL"),
         ("https://me:secret@bücher.example/", "without a user"),
-        ("https://bücher.example/a b", "blanks"),
+        ("https://bücher.example/a b", "spaces"),
         ("https://shop.example/" + "ü" * 400, "at most"),
         ("", "absolute https URL"),
     ],

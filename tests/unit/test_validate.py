@@ -1,4 +1,4 @@
-"""Bounds that the protos declare, as every request meets them."""
+"""Test the bounds that the protos declare, on every request."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from florin.v1 import (
     payment_pb2,
     webhook_service_pb2,
 )
-from florin_server.domain.errors import FlorinError
-from florin_server.rpc.server.validate import Validator
+from florin_server.domain.errors import ApiError
+from florin_server.rpc.server.validate import RequestValidator
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
@@ -27,16 +27,16 @@ USD = {"unit": "iso4217/USD", "value": "1250"}
 
 
 def faults(message) -> dict[str, str]:
-    """The members at fault."""
+    """Return the invalid members with their messages."""
     try:
-        Validator(message.DESCRIPTOR)(message)
-    except FlorinError as error:
+        RequestValidator(message.DESCRIPTOR)(message)
+    except ApiError as error:
         return told(error)
     return {}
 
 
-def told(error: FlorinError) -> dict[str, str]:
-    assert (error.http, error.code) == (400, "params_validation")
+def told(error: ApiError) -> dict[str, str]:
+    assert (error.http_status, error.code) == (400, "params_validation")
     first = error.issues[0]
     assert error.message == f"Validation error: {first.field}: {first.message}"
     return {issue.field: issue.message for issue in error.issues}
@@ -87,15 +87,15 @@ JSON_CONTROLS = ["\\u0000", "\\u000a", "\\u009b", "\\u202e", "\x9b", "\u2066"]
 
 @pytest.mark.parametrize("control", JSON_CONTROLS)
 def test_control_characters_in_json_are_refused_escaped_or_not(control):
-    told = "has control characters"
+    output = "has control characters"
     data = f'{{"fields": [{{"id": "fullName", "value": "a{control}b"}}]}}'
     request = gateway_pb2.FetchActionRequest(option_id="x", collected_data_json=data)
-    assert faults(request) == {"collectedData": f"{told} in fields[0].value"}
+    assert faults(request) == {"collectedData": f"{output} in fields[0].value"}
     result = gateway_pb2.ActionResult(
         type=gateway_pb2.ACTION_RESULT_TYPE_WALLET_RPC, output_json=['"0x"', f'"a{control}b"']
     )
     confirm = gateway_pb2.ConfirmPaymentRequest(option_id="x", results=[result])
-    assert faults(confirm) == {"results[0].data[1]": told}
+    assert faults(confirm) == {"results[0].data[1]": output}
 
 
 def test_lone_surrogate_in_json_is_refused():
@@ -114,13 +114,13 @@ def test_faults_inside_lists_name_their_place():
 
 
 def test_lists_have_bounds():
-    one = gateway_pb2.ActionResult(type=gateway_pb2.ACTION_RESULT_TYPE_WALLET_RPC)
-    fits = gateway_pb2.ConfirmPaymentRequest(option_id="x", results=[one] * 64)
+    action_result = gateway_pb2.ActionResult(type=gateway_pb2.ACTION_RESULT_TYPE_WALLET_RPC)
+    fits = gateway_pb2.ConfirmPaymentRequest(option_id="x", results=[action_result] * 64)
     assert faults(fits) == {}
-    over = gateway_pb2.ConfirmPaymentRequest(option_id="x", results=[one] * 65)
+    over = gateway_pb2.ConfirmPaymentRequest(option_id="x", results=[action_result] * 65)
     assert set(faults(over)) == {"results"}
-    one.output_json.extend(["1"] * 65)
-    inside = gateway_pb2.ConfirmPaymentRequest(option_id="x", results=[one])
+    action_result.output_json.extend(["1"] * 65)
+    inside = gateway_pb2.ConfirmPaymentRequest(option_id="x", results=[action_result])
     assert set(faults(inside)) == {"results[0].data"}
 
 
@@ -143,12 +143,12 @@ def test_enums_that_must_be_chosen():
 def test_a_list_that_needs_items():
     request = account_pb2.CreateCryptoSettlementsRequest(merchant_id="mrch_1")
     assert faults(request) == {"settlements": "must have at least 1 item"}
-    one = {"asset": "a", "destination": "d"}
-    fits = account_pb2.CreateCryptoSettlementsRequest(settlements=[one] * 50)  # type: ignore[list-item]
+    item = {"asset": "a", "destination": "d"}
+    fits = account_pb2.CreateCryptoSettlementsRequest(settlements=[item] * 50)  # type: ignore[list-item]
     assert faults(fits) == {}
-    over = account_pb2.CreateCryptoSettlementsRequest(settlements=[one] * 51)  # type: ignore[list-item]
+    over = account_pb2.CreateCryptoSettlementsRequest(settlements=[item] * 51)  # type: ignore[list-item]
     assert faults(over) == {"settlements": "must have at most 50 items"}
-    # these may be empty
+    # these can be empty
     assert faults(gateway_pb2.GetPaymentOptionsRequest()) == {}
     assert faults(gateway_pb2.ConfirmPaymentRequest(option_id="x")) == {}
 
@@ -179,10 +179,10 @@ def test_outputs_that_are_json(output):
 @pytest.mark.parametrize(
     "output", ["0x12ab", "", "0x" + "5a" * 65, "AQID", "{", "NaN", "'0x12'", '"a" "b"', '"\\ud83d"']
 )
-def test_an_output_that_is_no_json_is_told_what_it_has_to_be(output):
-    told = faults(confirm('"0x34"', output))
-    assert set(told) == {"results[0].data[1]"}
-    assert told["results[0].data[1]"] == (
+def test_output_that_is_not_json_is_refused_with_an_example(output):
+    result = faults(confirm('"0x34"', output))
+    assert set(result) == {"results[0].data[1]"}
+    assert result["results[0].data[1]"] == (
         r'must be JSON text, in which a string has its quotes: "\"0x12ab\""'
     )
     fetch = gateway_pb2.FetchActionRequest(option_id="x", collected_data_json=output)
@@ -193,30 +193,30 @@ def test_an_output_that_is_no_json_is_told_what_it_has_to_be(output):
 def test_faults_of_parameters_have_a_code_of_their_own(request_, message):
     service = merchant_pb2.DESCRIPTOR.services_by_name["MerchantService"]
     name = "WatchPayment" if "Watch" in request_.DESCRIPTOR.name else "ListPayments"
-    with pytest.raises(FlorinError) as caught:
-        Validator.of(service.methods_by_name[name])(request_)
-    assert (caught.value.http, caught.value.code) == (400, "invalid_params")
+    with pytest.raises(ApiError) as caught:
+        RequestValidator.for_method(service.methods_by_name[name])(request_)
+    assert (caught.value.http_status, caught.value.code) == (400, "invalid_params")
     assert caught.value.message.startswith(message)
     assert [issue.field for issue in caught.value.issues] == [message.split()[0]]
 
 
 def test_a_path_field_of_a_call_with_a_body_is_a_parameter():
     admin = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].methods_by_name
-    # the body's faults are told first, the path is no part of them
-    validate = Validator.of(admin["UpdateCryptoSettlement"])
-    with pytest.raises(FlorinError) as caught:
+    # the body is validated first, without the path's fields
+    validate = RequestValidator.for_method(admin["UpdateCryptoSettlement"])
+    with pytest.raises(ApiError) as caught:
         validate(account_pb2.UpdateCryptoSettlementRequest(merchant_id="m", id="x"))
     assert caught.value.code == "params_validation"
     assert [issue.field for issue in caught.value.issues] == ["destination"]
-    # gRPC's own calls have no path
+    # gRPC-only calls have no path
     operator = operator_pb2.DESCRIPTOR.services_by_name["OperatorService"].methods_by_name
-    with pytest.raises(FlorinError) as caught:
-        Validator.of(operator["CreateApiKey"])(partner_pb2.CreateApiKeyRequest())
+    with pytest.raises(ApiError) as caught:
+        RequestValidator.for_method(operator["CreateApiKey"])(partner_pb2.CreateApiKeyRequest())
     assert caught.value.code == "params_validation"
 
 
 def requests() -> Iterator[Descriptor]:
-    """The request messages of all RPCs of this service."""
+    """Yield the request messages of all RPCs of this service."""
     for module in SERVICES:
         for service in module.DESCRIPTOR.services_by_name.values():
             for method in service.methods:
@@ -224,7 +224,7 @@ def requests() -> Iterator[Descriptor]:
 
 
 def with_nul(descriptor: Descriptor, depth: int = 4) -> Iterator[tuple[Message, str]]:
-    """Yield a message for each text that it may hold, with a NUL in that text, and its path."""
+    """Yield, for each text field, a message with a NUL in it, and the field's path."""
     make = GetMessageClass(descriptor)
     for field in descriptor.fields:
         message = make()
@@ -246,10 +246,10 @@ def with_nul(descriptor: Descriptor, depth: int = 4) -> Iterator[tuple[Message, 
                     yield message, f"{field.json_name}.{path}"
 
 
-@pytest.mark.parametrize("descriptor", list(requests()), ids=lambda one: one.name)
+@pytest.mark.parametrize("descriptor", list(requests()), ids=lambda item: item.name)
 def test_nul_is_refused_in_every_text_of_every_request(descriptor):
-    validator = Validator(descriptor)
+    validator = RequestValidator(descriptor)
     for message, path in with_nul(descriptor):
-        with pytest.raises(FlorinError) as caught:
+        with pytest.raises(ApiError) as caught:
             validator(message)
         assert path in {issue.field for issue in caught.value.issues}

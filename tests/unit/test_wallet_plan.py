@@ -1,4 +1,4 @@
-"""What a wallet signs is what its option costs, whatever a server asks for."""
+"""Test that a wallet signs exactly its option's price, whatever a server requests."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from tests.support.options import (
     SETTLER,
     SOLANA,
     TOKEN,
-    honest_option,
-    solana_instructions,
-    solana_step,
-    transfer,
-    written,
+    make_honest_option,
+    make_solana_instructions,
+    make_solana_step,
+    make_transfer,
+    to_wire_steps,
 )
 
 NOW = 1_800_000_000
@@ -49,21 +49,21 @@ ACCOUNTS = {EVM: OWN, SOLANA: OWNER}
 
 
 def honest(kind: str) -> dict[str, Any]:
-    return copy.deepcopy(honest_option(kind, ACCOUNTS, NOW))
+    return copy.deepcopy(make_honest_option(kind, ACCOUNTS, NOW))
 
 
 def plan(option: dict[str, Any]) -> PaymentPlan:
-    """The plan of an option in JSON, as it comes by REST."""
-    asked = {
+    """Return the plan of an option in REST's JSON."""
+    request = {
         "account": option["account"],
         "amount": {"unit": option["unit"], "value": option["value"]},
     }
-    actions = [{"type": "walletRpc", "data": step} for step in written(option["steps"])]
-    return plan_payment(asked, actions, now=NOW)
+    actions = [{"type": "walletRpc", "data": step} for step in to_wire_steps(option["steps"])]
+    return plan_payment(request, actions, now=NOW)
 
 
 def changed(kind: str, *places: tuple[tuple[Any, ...], Any]) -> dict[str, Any]:
-    """An honest option, with other values at some places of its steps."""
+    """Return an honest option with some values of its actions replaced."""
     option = honest(kind)
     for (*path, last), value in places:
         target = option["steps"]
@@ -74,25 +74,25 @@ def changed(kind: str, *places: tuple[tuple[Any, ...], Any]) -> dict[str, Any]:
 
 
 def test_calls_are_those_of_the_settlement():
-    assert (settler.PAY, APPROVE) == (evm_steps.PAY, evm_steps.APPROVE)
+    assert (settler.PAY, APPROVE) == (evm_steps.PAY_SELECTOR, evm_steps.APPROVE_SELECTOR)
     assert PERMIT2 == evm_steps.PERMIT2
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_honest_option_is_planned_as_it_is_written(kind):
     option = honest(kind)
-    made = plan(option)
-    assert (made.terms.amount, len(made.steps)) == (PRICE, len(option["steps"]))
-    assert all(str(PRICE) in line or "take 0 of" in line for line in made.describe()) or (
+    created_plan = plan(option)
+    assert (created_plan.terms.amount, len(created_plan.steps)) == (PRICE, len(option["steps"]))
+    assert all(str(PRICE) in line or "take 0 of" in line for line in created_plan.describe()) or (
         "solana" in kind
     )
-    for step, asked in zip(made.steps, option["steps"], strict=True):
-        assert step.method == asked["method"]
+    for step, requested_step in zip(created_plan.steps, option["steps"], strict=True):
+        assert step.method == requested_step["method"]
         if step.method == "eth_signTypedData_v4":
-            assert step.document() == asked["params"][1]
+            assert step.to_document() == requested_step["params"][1]
         if step.method == "eth_sendTransaction":
             to, value, data = step.call
-            call = asked["params"][0]
+            call = requested_step["params"][0]
             assert (to, hex(value)) == (call["to"], call.get("value", "0x0"))
             assert "0x" + data.hex() == call["data"]
 
@@ -111,11 +111,13 @@ def test_grpc_option_is_planned_too():
     message = PaymentOption(account=option["account"])
     message.amount.unit, message.amount.value = option["unit"], option["value"]
     (step,) = option["steps"]
-    made = plan_payment(message, [Step(EVM, step["method"], tuple(step["params"]))], now=NOW)
-    (payment,) = made.steps
+    created_plan = plan_payment(
+        message, [Step(EVM, step["method"], tuple(step["params"]))], now=NOW
+    )
+    (payment,) = created_plan.steps
     assert isinstance(payment, ContractPayment)
     assert (payment.contract, payment.receiver) == (SETTLER, DEST)
-    assert DEST in made.describe()[0]
+    assert DEST in created_plan.describe()[0]
 
 
 MESSAGE = (0, "params", 1, "message")
@@ -125,7 +127,7 @@ CALL = (0, "params", 0)
 RESET = "0x095ea7b3" + SETTLER[2:].rjust(64, "0") + "0" * 64
 
 LIES: dict[str, tuple[str, tuple[tuple[Any, ...], Any]]] = {
-    # the number that is checked and the number that is signed
+    # the number that is checked must be the number that is signed
     "decimal coin value": ("coin", ((*CALL, "value"), str(PRICE))),
     "decimal amount": ("eip3009", ((*MESSAGE, "value"), str(PRICE))),
     "amount as a JSON number": ("eip3009", ((*MESSAGE, "value"), PRICE)),
@@ -201,7 +203,7 @@ def test_lying_server_is_refused(kind, lie):
 
 @pytest.mark.parametrize("kind", ["direct", "coin", "permit2"])
 def test_every_changed_byte_of_a_call_is_refused(kind):
-    """End, receivers, fee and reference may be others: no wallet can know them."""
+    """Deadline, receivers, fee and reference can differ: no wallet can know them."""
     option = honest(kind)
     step = 1 if kind == "direct" else 0
     data = bytes.fromhex(option["steps"][step]["params"][0]["data"][2:])
@@ -265,47 +267,49 @@ def test_member_that_stands_twice_is_refused():
     text = json.dumps(option["steps"][0]["params"][1])
     twice = text.replace('"value":', f'"value": "{PRICE + 1:#x}", "value":')
     assert twice != text
-    asked = {"account": option["account"], "amount": option}
+    request = {"account": option["account"], "amount": option}
     with pytest.raises(WalletError, match="twice"):
-        plan_payment(asked, [Step(EVM, "eth_signTypedData_v4", (OWN, twice))], now=NOW)
+        plan_payment(request, [Step(EVM, "eth_signTypedData_v4", (OWN, twice))], now=NOW)
 
 
-def test_wallet_executes_only_what_fits_the_option():
+def test_wallet_executes_only_steps_that_fit_the_option():
     option = honest("eip3009")
-    asked = {"account": option["account"], "amount": option}
-    good = [{"type": "walletRpc", "data": one} for one in written(option["steps"])]
+    request = {"account": option["account"], "amount": option}
+    good = [
+        {"type": "walletRpc", "data": wire_step} for wire_step in to_wire_steps(option["steps"])
+    ]
     with pytest.raises(StopIteration) as end:
-        next(WALLET.executing(good, option=asked, now=NOW))
+        next(WALLET.start_execution(good, option=request, now=NOW))
     (signature,) = end.value.value
     signed = encode_typed_data(full_message=option["steps"][0]["params"][1])
     assert Account.recover_message(signed, signature=signature).lower() == OWN
     bad = changed("eip3009", ((*MESSAGE, "value"), hex(PRICE + 1)))
-    lie = [{"type": "walletRpc", "data": one} for one in written(bad["steps"])]
+    lie = [{"type": "walletRpc", "data": wire_step} for wire_step in to_wire_steps(bad["steps"])]
     with pytest.raises(WalletError, match="the amount"):
-        WALLET.execute(lie, option=asked)
+        WALLET.execute(lie, option=request)
     with pytest.raises(WalletError, match="is not the wallet's"):
-        next(Wallet.create().executing(good, option=asked, now=NOW))
+        next(Wallet.create().start_execution(good, option=request, now=NOW))
 
 
 def solana(*instructions: Instruction, payer: Keypair = RELAYER) -> dict[str, Any]:
     option = honest("solana")
-    option["steps"] = [solana_step(instructions, payer)]
+    option["steps"] = [make_solana_step(instructions, payer)]
     return option
 
 
 def lamports(*instructions: Instruction) -> dict[str, Any]:
     option = honest("solana coin")
-    option["steps"] = [solana_step(instructions)]
+    option["steps"] = [make_solana_step(instructions)]
     return option
 
 
 def named(program: Pubkey, data: bytes) -> Instruction:
-    return Instruction(program, data, [AccountMeta(spl.pubkey(OWNER), True, True)])
+    return Instruction(program, data, [AccountMeta(spl.parse_pubkey(OWNER), True, True)])
 
 
-MOVE = transfer(OWNER, RECEIVER, PRICE)
-COIN = spl.transfer_coin(spl.pubkey(OWNER), RECEIVER.pubkey(), PRICE)
-MARK = spl.memo("reference")
+MOVE = make_transfer(OWNER, RECEIVER, PRICE)
+COIN = spl.transfer_coin(spl.parse_pubkey(OWNER), RECEIVER.pubkey(), PRICE)
+MARK = spl.create_memo("reference")
 
 
 def test_solana_options_of_each_form_are_planned():
@@ -322,30 +326,32 @@ def test_solana_plan_says_how_long_the_transaction_is_good():
         (solana(MOVE, MARK), False, "for about half a minute"),
         (solana(nonce, MOVE, MARK), True, "as long as the payment"),
     ):
-        made = plan(option)
-        assert made.steps[0].durable is durable
-        assert made.describe()[0].endswith(f"which is good {lasts}")
+        created_plan = plan(option)
+        assert created_plan.steps[0].uses_durable_nonce is durable
+        assert created_plan.describe()[0].endswith(f"which is good {lasts}")
 
 
 def test_solana_transaction_has_1232_bytes_at_most(monkeypatch):
-    assert plan(solana(MOVE, spl.memo("m" * 800))).steps[0].amount == PRICE
-    # Florin makes no longer one; somebody who lies may
+    assert plan(solana(MOVE, spl.create_memo("m" * 800))).steps[0].amount == PRICE
+    # Florin makes no longer transaction, but a lying server can
     monkeypatch.setattr(message, "PACKET_BYTES", 5_000)
-    with pytest.raises(WalletError, match="not written as the chain does"):
-        plan(solana(MOVE, spl.memo("m" * 1000)))
+    with pytest.raises(WalletError, match="has no canonical form"):
+        plan(solana(MOVE, spl.create_memo("m" * 1000)))
 
 
 SOLANA_LIES = {
-    "more": solana(transfer(OWNER, RECEIVER, PRICE + 1)),
-    "less": solana(transfer(OWNER, RECEIVER, PRICE - 1)),
+    "more": solana(make_transfer(OWNER, RECEIVER, PRICE + 1)),
+    "less": solana(make_transfer(OWNER, RECEIVER, PRICE - 1)),
     "twice": solana(MOVE, MOVE),
     "three shares": solana(
-        transfer(OWNER, RECEIVER, PRICE - 2),
-        transfer(OWNER, FEE_RECEIVER, 1),
-        transfer(OWNER, FEE_RECEIVER, 1),
+        make_transfer(OWNER, RECEIVER, PRICE - 2),
+        make_transfer(OWNER, FEE_RECEIVER, 1),
+        make_transfer(OWNER, FEE_RECEIVER, 1),
     ),
-    "another token": solana(MOVE, transfer(OWNER, RECEIVER, 1, str(Pubkey.new_unique()))),
-    "coin beside a token": solana(MOVE, spl.transfer_coin(spl.pubkey(OWNER), RECEIVER.pubkey(), 1)),
+    "another token": solana(MOVE, make_transfer(OWNER, RECEIVER, 1, str(Pubkey.new_unique()))),
+    "coin beside a token": solana(
+        MOVE, spl.transfer_coin(spl.parse_pubkey(OWNER), RECEIVER.pubkey(), 1)
+    ),
     "a new owner of the account": solana(MOVE, named(spl.TOKEN, b"\x06\x02\x00")),
     "a delegate": solana(MOVE, named(spl.TOKEN, b"\x04" + b"\xff" * 8)),
     "closing the account": solana(MOVE, named(spl.TOKEN, b"\x09")),
@@ -354,10 +360,12 @@ SOLANA_LIES = {
     "an unknown program without the payer": solana(MOVE, Instruction(Pubkey.new_unique(), b"", [])),
     "the payer pays the fee": {
         **honest("solana"),
-        "steps": [solana_step([MOVE], Keypair.from_seed(b"\x08" * 32))],
+        "steps": [make_solana_step([MOVE], Keypair.from_seed(b"\x08" * 32))],
     },
     "the payer opens an account": solana(
-        spl.create_associated(spl.pubkey(OWNER), RECEIVER.pubkey(), spl.pubkey(MINT), spl.TOKEN),
+        spl.create_associated_account(
+            spl.parse_pubkey(OWNER), RECEIVER.pubkey(), spl.parse_pubkey(MINT), spl.TOKEN
+        ),
         MOVE,
     ),
     "a third signer": solana(
@@ -371,7 +379,7 @@ SOLANA_LIES = {
         MOVE, spl.advance_nonce(Pubkey.new_unique(), RELAYER.pubkey())
     ),
     "a nonce of the payer's": solana(
-        spl.advance_nonce(Pubkey.new_unique(), spl.pubkey(OWNER)), MOVE
+        spl.advance_nonce(Pubkey.new_unique(), spl.parse_pubkey(OWNER)), MOVE
     ),
     "a huge compute price": solana(set_compute_unit_price(2**63), MOVE),
     "two compute prices": solana(
@@ -398,10 +406,10 @@ def test_transaction_in_another_form_is_refused():
 
 
 def test_solana_plan_shows_receivers():
-    made = plan(honest("solana"))
-    (line,) = made.describe()
+    created_plan = plan(honest("solana"))
+    (line,) = created_plan.describe()
     for owner in (RECEIVER, FEE_RECEIVER):
-        place = spl.associated(owner.pubkey(), spl.pubkey(MINT), spl.TOKEN)
+        place = spl.derive_associated_address(owner.pubkey(), spl.parse_pubkey(MINT), spl.TOKEN)
         assert str(place) in line
-    assert len(solana_instructions(OWNER)) == 6
+    assert len(make_solana_instructions(OWNER)) == 6
     assert parse_option({"account": f"{SOLANA}:{OWNER}", "amount": honest("solana")}).token == MINT

@@ -1,4 +1,4 @@
-"""Differences between nodes: reported while they last, bounded, and with what to do."""
+"""Test disagreement between nodes: reported while it lasts, bounded, and with advice."""
 
 from __future__ import annotations
 
@@ -7,86 +7,93 @@ from typing import Any
 
 import pytest
 from florin_server.rails.connection import witness
-from florin_server.rails.connection.witness import DISAGREEMENT_S, QUIET_S, Witnesses
-from florin_server.rails.types import Mined, RailUnavailable
+from florin_server.rails.connection.witness import AGREEMENT_S, DISAGREEMENT_S, QuorumReader
+from florin_server.rails.types import MinedTransaction, RailUnavailable
 
-ADVICE = "all 2 nodes have to agree, so one that is wrong or down stops settlement: name one more"
+ADVICE = "all 2 nodes must agree, so a node that is wrong or down stops settlement: add a node"
 
 
-def fact(number: int) -> Mined:
-    return Mined(f"0x{number:064x}", number, f"0x{number}", success=True, gas_cost=None)
+def fact(number: int) -> MinedTransaction:
+    return MinedTransaction(f"0x{number:064x}", number, f"0x{number}", success=True, gas_cost=None)
 
 
 class Nodes:
-    """Stands in for endpoints: two have to agree, of as many as there are."""
+    """Endpoints of which two must agree."""
 
     agreement = 2
 
     def __init__(self, count: int = 2) -> None:
-        self.count = count
+        self.endpoint_count = count
         self.facts: tuple[frozenset[Any], ...] = ()
 
-    async def several(self, _: Any) -> list[witness.Testimony]:
+    async def ask_quorum(self, _: Any) -> list[witness.Attestation]:
         if not self.facts:
-            raise RailUnavailable("1 endpoints answer, and 2 have to agree")
-        return [witness.Testimony(facts, far_enough=True) for facts in self.facts]
+            raise RailUnavailable("1 endpoints answer, but 2 must agree")
+        return [witness.Attestation(facts, is_caught_up=True) for facts in self.facts]
 
 
 class Asked:
-    """Witnesses, and what both nodes say."""
+    """A quorum reader, and what both nodes return."""
 
     def __init__(self, count: int = 2) -> None:
         self.now_s = 1000.0
         self.nodes = Nodes(count)
-        self.witnesses = Witnesses(self.nodes, lambda: self.now_s)  # type: ignore[arg-type]
+        self.witnesses = QuorumReader(self.nodes, lambda: self.now_s)  # type: ignore[arg-type]
 
-    async def ask(self, wanted: Collection[Any], *facts: Collection[Any]) -> dict[Any, bool]:
+    async def ask(self, expected: Collection[Any], *facts: Collection[Any]) -> dict[Any, bool]:
         self.nodes.facts = tuple(map(frozenset, facts))
-        return await self.witnesses.agreed(wanted, lambda _: None)  # type: ignore[arg-type]
+        return await self.witnesses.confirm_facts(expected, lambda _: None)  # type: ignore[arg-type]
 
 
 async def test_difference_ends_as_soon_as_nodes_agree_about_it():
-    asked, one = Asked(), fact(1)
-    assert await asked.ask([one], [one], []) == {one: False}
-    assert f"nodes differ about {one.tx_hash} in block 1" in asked.witnesses.disagreement
-    assert await asked.ask([one], [one], [one]) == {one: True}
-    assert asked.witnesses.disagreement == ""
+    request, mined_transaction = Asked(), fact(1)
+    assert await request.ask([mined_transaction], [mined_transaction], []) == {
+        mined_transaction: False
+    }
+    assert (
+        f"nodes differ about {mined_transaction.tx_hash} in block 1"
+        in request.witnesses.disagreement
+    )
+    assert await request.ask([mined_transaction], [mined_transaction], [mined_transaction]) == {
+        mined_transaction: True
+    }
+    assert request.witnesses.disagreement == ""
 
 
-@pytest.mark.parametrize(("later_s", "ends"), [(QUIET_S - 1, False), (QUIET_S, True)])
-async def test_difference_ends_a_minute_after_it_where_nodes_agree_about_others(later_s, ends):
-    asked = Asked()
-    await asked.ask([fact(1)], [fact(1)], [])
-    asked.now_s += later_s
-    # while a node is wrong about something it stays
-    assert await asked.ask([fact(2)], [fact(2)], [fact(2)]) == {fact(2): True}
-    assert (asked.witnesses.disagreement == "") is ends
+@pytest.mark.parametrize(("later_s", "ends"), [(AGREEMENT_S - 1, False), (AGREEMENT_S, True)])
+async def test_disagreement_ends_a_minute_after_nodes_agree_again(later_s, ends):
+    request = Asked()
+    await request.ask([fact(1)], [fact(1)], [])
+    request.now_s += later_s
+    # the report stays while a node is wrong about a fact
+    assert await request.ask([fact(2)], [fact(2)], [fact(2)]) == {fact(2): True}
+    assert (request.witnesses.disagreement == "") is ends
 
 
-async def test_difference_that_lasts_is_reported_as_long_as_nodes_are_asked():
-    asked = Asked()
+async def test_lasting_disagreement_is_reported_while_nodes_are_called():
+    request = Asked()
     for _ in range(20):
-        asked.now_s += QUIET_S
+        request.now_s += AGREEMENT_S
         both = [fact(1), fact(2)]
-        assert await asked.ask(both, both, [fact(2)]) == {fact(1): False, fact(2): True}
-        assert "differ about" in asked.witnesses.disagreement
-    asked.now_s += DISAGREEMENT_S
-    assert asked.witnesses.disagreement == ""
+        assert await request.ask(both, both, [fact(2)]) == {fact(1): False, fact(2): True}
+        assert "differ about" in request.witnesses.disagreement
+    request.now_s += DISAGREEMENT_S
+    assert request.witnesses.disagreement == ""
 
 
 async def test_differences_are_bounded_and_the_newest_is_named():
-    asked = Asked()
+    request = Asked()
     for number in range(1000):
-        await asked.ask([fact(number)], [fact(number)], [])
-    assert f"{fact(999).tx_hash} in block 999" in asked.witnesses.disagreement
-    assert len(asked.witnesses.disagreement) < 300
+        await request.ask([fact(number)], [fact(number)], [])
+    assert f"{fact(999).tx_hash} in block 999" in request.witnesses.disagreement
+    assert len(request.witnesses.disagreement) < 300
 
 
 @pytest.mark.parametrize(("count", "advised"), [(2, True), (3, False)])
 async def test_nodes_of_which_all_have_to_agree_are_too_few(count, advised):
-    asked = Asked(count)
-    await asked.ask([fact(1)])
-    assert asked.witnesses.disagreement.startswith("1 endpoints answer, and 2 have to agree")
-    assert (ADVICE in asked.witnesses.disagreement) is advised
-    await asked.ask([fact(1)], [fact(1)], [fact(1)])
-    assert asked.witnesses.disagreement == ""
+    request = Asked(count)
+    await request.ask([fact(1)])
+    assert request.witnesses.disagreement.startswith("1 endpoints answer, but 2 must agree")
+    assert (ADVICE in request.witnesses.disagreement) is advised
+    await request.ask([fact(1)], [fact(1)], [fact(1)])
+    assert request.witnesses.disagreement == ""

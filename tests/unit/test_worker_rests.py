@@ -1,4 +1,4 @@
-"""Who looks again and again: what came due during a look is found without another move of time."""
+"""Test polling workers: work that becomes due during a look is found without another advance."""
 
 from __future__ import annotations
 
@@ -7,17 +7,22 @@ from types import SimpleNamespace
 
 import pytest
 from florin_server.clock import TestClock
-from florin_server.workers.housekeeping.expire import expire, forget_data, forget_gas, forget_keys
+from florin_server.workers.housekeeping.expire import (
+    delete_due_data,
+    delete_lapsed_keys,
+    delete_old_gas,
+    expire_payments,
+)
 from florin_server.workers.housekeeping.prices import follow_prices
-from florin_server.workers.icons.fetch_icons import forget_icons
+from florin_server.workers.icons.fetch_icons import delete_old_icons
 
-from tests.support.until import until
+from tests.support.until import wait_until
 
 HOUR_S, A_DAY_S = 3600, 86_400
 
 
 class Looks:
-    """A store and prices that have nothing; the time moves on in the middle of the first look."""
+    """An empty store and empty prices; the time advances during the first look."""
 
     def __init__(self, by_s):
         self.clock, self.by_s = TestClock(A_DAY_S * 1_000_000), by_s
@@ -47,16 +52,16 @@ class Looks:
 
 
 EVERY_S = {
-    expire: 1,
-    forget_keys: HOUR_S,
-    forget_data: HOUR_S,
-    forget_gas: HOUR_S,
-    forget_icons: HOUR_S,
+    expire_payments: 1,
+    delete_lapsed_keys: HOUR_S,
+    delete_due_data: HOUR_S,
+    delete_old_gas: HOUR_S,
+    delete_old_icons: HOUR_S,
     follow_prices: HOUR_S,
 }
 
 
-@pytest.mark.parametrize("worker", EVERY_S, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("worker", EVERY_S, ids=lambda item: item.__name__)
 @pytest.mark.parametrize("passed", [0.25, 1, 30])
 async def test_the_next_look_is_due_by_the_beginning_of_the_last(worker, passed):
     every_s = EVERY_S[worker]
@@ -64,7 +69,7 @@ async def test_the_next_look_is_due_by_the_beginning_of_the_last(worker, passed)
     task = asyncio.create_task(worker(looks.app()))
     try:
         if passed < 1:
-            await until(lambda: looks.clock.sleepers)
+            await wait_until(lambda: looks.clock.sleeper_count)
             looks.clock.advance(every_s * (1 - passed))
         async with asyncio.timeout(10):
             await looks.twice.wait()

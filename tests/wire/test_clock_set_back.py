@@ -8,11 +8,11 @@ import pytest
 import pytest_asyncio
 from florin_server.config import LimitSettings
 
-from tests.support.desk import CREATE, ORDER, Desk, Tenant, opened
-from tests.support.until import until
+from tests.support.desk import CREATE, ORDER, PartnerTenant, ServiceHarness, open_service
+from tests.support.until import wait_until
 
 BACK_S = 7200
-# one call at once more than a test makes before, of each kind
+# for each kind, one more call than a test makes before
 SMALL = LimitSettings(
     key_per_minute=1,
     key_burst=20,
@@ -33,19 +33,19 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def desk(tmp_path_factory):
-    async with opened(tmp_path_factory.mktemp("shop"), limits=SMALL) as made:
-        yield made
+    async with open_service(tmp_path_factory.mktemp("shop"), limits=SMALL) as service:
+        yield service
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def tenant(desk) -> Tenant:
-    # what the test before used up is whole again
+async def tenant(desk) -> PartnerTenant:
+    # limits that the previous test used up are refilled
     desk.clock.advance(3600)
     return await desk.tenant()
 
 
-async def statuses(desk: Desk, payment_id: str, tenant: Tenant) -> dict[str, int]:
-    """Return how one call of each limited kind is answered."""
+async def statuses(desk: ServiceHarness, payment_id: str, tenant: PartnerTenant) -> dict[str, int]:
+    """Return the status of one call of each limited kind."""
     wallet = {"App-Id": desk.env["FLORIN_APP_ID"], "Client-Id": "client"}
     calls = {
         "create": ("POST", CREATE, tenant.headers, ORDER),
@@ -104,12 +104,12 @@ async def test_repeated_request_has_its_stored_answer_after_the_clock_was_set_ba
 
 
 async def test_held_answer_ends_in_its_time_when_the_clock_is_set_back_meanwhile(desk, tenant):
-    made = await desk.ask("POST", "/v1/webhook-endpoints", tenant.headers, {"url": ""})
-    assert made.status == 201, made.text
-    path = f"/v1/webhook-endpoints/{made.body['endpoint']['id']}/take"
-    sleepers = desk.clock.sleepers
+    created = await desk.ask("POST", "/v1/webhook-endpoints", tenant.headers, {"url": ""})
+    assert created.status == 201, created.text
+    path = f"/v1/webhook-endpoints/{created.body['endpoint']['id']}/take"
+    sleepers = desk.clock.sleeper_count
     held = asyncio.create_task(desk.ask("POST", path, tenant.headers, {"maxWaitMs": 2000}))
-    await until(lambda: desk.clock.sleepers > sleepers)
+    await wait_until(lambda: desk.clock.sleeper_count > sleepers)
 
     async def passing() -> None:
         desk.clock.advance(1)
@@ -117,14 +117,14 @@ async def test_held_answer_ends_in_its_time_when_the_clock_is_set_back_meanwhile
     desk.clock.set_back(BACK_S)
     began_us = desk.clock.steady_us()
     try:
-        await until(held.done, meanwhile=passing)
+        await wait_until(held.done, meanwhile=passing)
         assert (await held).status == 200
         assert desk.clock.steady_us() - began_us < 600_000_000
     finally:
         desk.clock.set_back(-BACK_S)
 
 
-async def created_by(desk: Desk, tenant: Tenant):
+async def created_by(desk: ServiceHarness, tenant: PartnerTenant):
     answer = await desk.ask("POST", CREATE, tenant.headers, ORDER)
     assert answer.status == 201, answer.text
     return answer.body

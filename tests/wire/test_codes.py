@@ -10,28 +10,28 @@ import grpc
 import pytest
 import pytest_asyncio
 from florin.v1 import customer_pb2, operator_pb2_grpc, partner_pb2, system_pb2
-from florin_server.domain.errors import REGISTRY, Code
-from florin_server.domain.versions import NEWEST_STABLE
+from florin_server.domain.errors import ERROR_SPECS, ErrorCode
+from florin_server.domain.versions import NEWEST_STABLE_VERSION
 from florin_server.store.engine.query import StoreUnavailable
 from florin_server.store.payments import payments
 
-from tests.support.api import refused
-from tests.support.desk import DEPLOYED, ORDER, Desk, opened
+from tests.support.api import to_api_call_error
+from tests.support.desk import DEPLOYED, ORDER, ServiceHarness, open_service
 from tests.support.service import NO_LIMITS
-from tests.support.wallet import Wallet
+from tests.support.wallet import EvmTestWallet
 
 Told = tuple[int, str]
-Scene = Callable[[Desk], Awaitable[Told]]
-SCENES: dict[Code, list[Scene]] = {}
+Scene = Callable[[ServiceHarness], Awaitable[Told]]
+SCENES: dict[ErrorCode, list[Scene]] = {}
 NOBODY = "pay_" + "0" * 27
 PREVIEW = "2026-02-19.preview"
-BLOCKED = Wallet()
+BLOCKED = EvmTestWallet()
 CANCELS = 3
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-def raises(code: Code) -> Callable[[Scene], Scene]:
+def raises(code: ErrorCode) -> Callable[[Scene], Scene]:
     def note(scene: Scene) -> Scene:
         SCENES.setdefault(code, []).append(scene)
         return scene
@@ -40,22 +40,28 @@ def raises(code: Code) -> Callable[[Scene], Scene]:
 
 
 async def told(
-    desk: Desk, method: str, path: str, headers: Mapping[str, str] | None = None, body: Any = None
+    desk: ServiceHarness,
+    method: str,
+    path: str,
+    headers: Mapping[str, str] | None = None,
+    body: Any = None,
 ) -> Told:
     answer = await desk.ask(method, path, headers, body)
     assert set(answer.body) <= {"code", "message", "issues", "details", "requestId"}
-    return answer.told
+    return answer.refusal
 
 
-async def by_operator(desk: Desk, method: str, request: Any, token: str | None = None) -> Told:
+async def by_operator(
+    desk: ServiceHarness, method: str, request: Any, token: str | None = None
+) -> Told:
     token = desk.service.secrets.operator_token if token is None else token
     metadata = (("authorization", f"Bearer {token}"),)
     async with grpc.aio.insecure_channel(desk.service.grpc.operator_target) as channel:
         stub = operator_pb2_grpc.OperatorServiceStub(channel)
         with pytest.raises(grpc.aio.AioRpcError) as error:
             await getattr(stub, method)(request, metadata=metadata, timeout=10)
-    refusal = refused(error.value)
-    assert REGISTRY[Code(refusal.code)].grpc == error.value.code().name
+    refusal = to_api_call_error(error.value)
+    assert ERROR_SPECS[ErrorCode(refusal.code)].grpc_status == error.value.code().name
     return refusal.http, refusal.code
 
 
@@ -63,12 +69,12 @@ def side(payment_id: str, call: str = "") -> str:
     return f"/v1/gateway/payment/{payment_id}{call}"
 
 
-async def created(desk: Desk, **order: Any) -> str:
+async def created(desk: ServiceHarness, **order: Any) -> str:
     payment_id: str = (await desk.rest.create({**ORDER, **order}))["paymentId"]
     return payment_id
 
 
-async def succeeded(desk: Desk) -> str:
+async def succeeded(desk: ServiceHarness) -> str:
     payment_id = await created(desk)
     path = f"/v1/sandbox/payments/{payment_id}/simulate"
     answer = await desk.ask("POST", path, desk.rest.merchant, {"outcome": "succeeded"})
@@ -76,44 +82,44 @@ async def succeeded(desk: Desk) -> str:
     return payment_id
 
 
-# the body, the query, and what they name
-@raises(Code.INVALID_PARAMS)
-async def _unknown_option(desk: Desk) -> Told:
+# the body, the query, and the resources that they name
+@raises(ErrorCode.INVALID_PARAMS)
+async def _unknown_option(desk: ServiceHarness) -> Told:
     body = {"optionId": "nonsense"}
     return await told(desk, "POST", side(await created(desk), "/fetch"), desk.rest.wallet, body)
 
 
-@raises(Code.INVALID_PARAMS)
-async def _query(desk: Desk) -> Told:
+@raises(ErrorCode.INVALID_PARAMS)
+async def _query(desk: ServiceHarness) -> Told:
     path = side(await created(desk), "/status?maxPollMs=soon")
     return await told(desk, "GET", path, desk.rest.wallet)
 
 
-@raises(Code.PARAMS_VALIDATION)
-async def _body(desk: Desk) -> Told:
+@raises(ErrorCode.PARAMS_VALIDATION)
+async def _body(desk: ServiceHarness) -> Told:
     body = {"amount": {"unit": "iso4217/USD", "value": "-1"}}
     return await told(desk, "POST", "/v1/payments", desk.rest.merchant, body)
 
 
-@raises(Code.PAYMENT_NOT_FOUND)
-async def _no_payment(desk: Desk) -> Told:
+@raises(ErrorCode.PAYMENT_NOT_FOUND)
+async def _no_payment(desk: ServiceHarness) -> Told:
     return await told(desk, "GET", side(NOBODY), desk.rest.wallet)
 
 
-@raises(Code.PAYMENT_NOT_FOUND)
-async def _no_payment_to_refund(desk: Desk) -> Told:
+@raises(ErrorCode.PAYMENT_NOT_FOUND)
+async def _no_payment_to_refund(desk: ServiceHarness) -> Told:
     return await told(desk, "POST", "/v1/refunds", desk.rest.merchant, {"paymentId": NOBODY})
 
 
-@raises(Code.IDEMPOTENCY_CONFLICT)
-async def _other_body(desk: Desk) -> Told:
+@raises(ErrorCode.IDEMPOTENCY_CONFLICT)
+async def _other_body(desk: ServiceHarness) -> Told:
     headers = {**desk.rest.merchant, "Idempotency-Key": "used"}
     await desk.ask("POST", "/v1/payments", headers, ORDER)
     return await told(desk, "POST", "/v1/payments", headers, {**ORDER, "referenceId": "other"})
 
 
-@raises(Code.IDEMPOTENCY_CONFLICT)
-async def _another_confirm_won(desk: Desk) -> Told:
+@raises(ErrorCode.IDEMPOTENCY_CONFLICT)
+async def _another_confirm_won(desk: ServiceHarness) -> Told:
     offer = await desk.offer()
     await desk.confirm(offer)
     body = {
@@ -123,9 +129,9 @@ async def _another_confirm_won(desk: Desk) -> Told:
     return await told(desk, "POST", side(offer.payment_id, "/confirm"), desk.rest.wallet, body)
 
 
-@raises(Code.INTERNAL_ERROR)
-async def _broken(desk: Desk) -> Told:
-    """A fault of ours is told as one, whatever it is."""
+@raises(ErrorCode.INTERNAL_ERROR)
+async def _broken(desk: ServiceHarness) -> Told:
+    """Report any fault of Florin's as an internal error."""
     payment_id = await created(desk)
     reader = desk.service.app.store.reader
     desk.service.app.store.reader = None  # type: ignore[assignment]
@@ -136,119 +142,119 @@ async def _broken(desk: Desk) -> Told:
 
 
 # credentials
-@raises(Code.INVALID_API_KEY)
-async def _bad_key(desk: Desk) -> Told:
+@raises(ErrorCode.INVALID_API_KEY)
+async def _bad_key(desk: ServiceHarness) -> Told:
     headers = {**desk.rest.merchant, "Api-Key": desk.unstored_key()}
     return await told(desk, "GET", f"/v1/payments/{NOBODY}", headers)
 
 
-@raises(Code.UNAUTHORIZED)
-async def _bad_operator(desk: Desk) -> Told:
+@raises(ErrorCode.UNAUTHORIZED)
+async def _bad_operator(desk: ServiceHarness) -> Told:
     return await by_operator(desk, "ListPartners", partner_pb2.ListPartnersRequest(), "wrong")
 
 
-@raises(Code.FORBIDDEN)
-async def _wallet_as_merchant(desk: Desk) -> Told:
+@raises(ErrorCode.FORBIDDEN)
+async def _wallet_as_merchant(desk: ServiceHarness) -> Told:
     _, secret = await desk.key(None)
     headers = {**desk.rest.merchant, "Api-Key": secret}
     return await told(desk, "POST", "/v1/payments", headers, ORDER)
 
 
-@raises(Code.MISSING_API_KEY)
-async def _no_key(desk: Desk) -> Told:
+@raises(ErrorCode.MISSING_API_KEY)
+async def _no_key(desk: ServiceHarness) -> Told:
     headers = {"Merchant-Id": desk.rest.merchant["Merchant-Id"]}
     return await told(desk, "GET", f"/v1/payments/{NOBODY}", headers)
 
 
-@raises(Code.MISSING_MERCHANT_API_KEY)
-async def _app_as_merchant(desk: Desk) -> Told:
+@raises(ErrorCode.MISSING_MERCHANT_API_KEY)
+async def _app_as_merchant(desk: ServiceHarness) -> Told:
     return await told(desk, "GET", "/v1/payments", desk.rest.wallet)
 
 
-@raises(Code.MISSING_MERCHANT_ID)
-async def _no_merchant(desk: Desk) -> Told:
+@raises(ErrorCode.MISSING_MERCHANT_ID)
+async def _no_merchant(desk: ServiceHarness) -> Told:
     headers = {"Api-Key": desk.rest.merchant["Api-Key"]}
     return await told(desk, "POST", "/v1/payments", headers, ORDER)
 
 
-@raises(Code.HEADER_NOT_ASCII)
-async def _not_ascii(desk: Desk) -> Told:
+@raises(ErrorCode.HEADER_NOT_ASCII)
+async def _not_ascii(desk: ServiceHarness) -> Told:
     request = f"GET {side(NOBODY)} HTTP/1.1\r\nHost: x\r\nApi-Key: caf\xe9\r\n\r\n"
-    status, _, body = await desk.raw(request.encode("latin-1"))
+    status, _, body = await desk.send_raw(request.encode("latin-1"))
     return status, body["code"]
 
 
-@raises(Code.NOT_SANDBOX_API_KEY)
-async def _live_key(desk: Desk) -> Told:
+@raises(ErrorCode.NOT_SANDBOX_API_KEY)
+async def _live_key(desk: ServiceHarness) -> Told:
     live = await desk.tenant(live=True)
     path = f"/v1/sandbox/payments/{NOBODY}/simulate"
     return await told(desk, "POST", path, live.headers, {"outcome": "failed"})
 
 
-@raises(Code.MISSING_APP_ID)
-async def _no_app(desk: Desk) -> Told:
+@raises(ErrorCode.MISSING_APP_ID)
+async def _no_app(desk: ServiceHarness) -> Told:
     return await told(desk, "GET", side(NOBODY), {"Client-Id": "c"})
 
 
-@raises(Code.MISSING_CLIENT_ID)
-async def _no_client(desk: Desk) -> Told:
+@raises(ErrorCode.MISSING_CLIENT_ID)
+async def _no_client(desk: ServiceHarness) -> Told:
     return await told(desk, "GET", side(NOBODY), {"App-Id": desk.env["FLORIN_APP_ID"]})
 
 
-@raises(Code.INVALID_APP_ID)
-async def _bad_app(desk: Desk) -> Told:
+@raises(ErrorCode.INVALID_APP_ID)
+async def _bad_app(desk: ServiceHarness) -> Told:
     return await told(desk, "GET", side(NOBODY), {"App-Id": "app_unknown", "Client-Id": "c"})
 
 
-@raises(Code.CONFLICTING_AUTH_HEADERS)
-async def _both(desk: Desk) -> Told:
+@raises(ErrorCode.CONFLICTING_AUTH_HEADERS)
+async def _both(desk: ServiceHarness) -> Told:
     headers = {**desk.rest.wallet, "Api-Key": desk.rest.merchant["Api-Key"]}
     return await told(desk, "GET", side(NOBODY), headers)
 
 
-@raises(Code.MISSING_AUTH_HEADERS)
-async def _neither(desk: Desk) -> Told:
+@raises(ErrorCode.MISSING_AUTH_HEADERS)
+async def _neither(desk: ServiceHarness) -> Told:
     return await told(desk, "GET", side(NOBODY))
 
 
 # versions
-@raises(Code.INVALID_API_VERSION)
-async def _no_version(desk: Desk) -> Told:
+@raises(ErrorCode.INVALID_API_VERSION)
+async def _no_version(desk: ServiceHarness) -> Told:
     return await told(desk, "GET", side(NOBODY), {**desk.rest.wallet, "Pay-Version": "newest"})
 
 
-@raises(Code.UNKNOWN_API_VERSION)
-async def _unpublished(desk: Desk) -> Told:
+@raises(ErrorCode.UNKNOWN_API_VERSION)
+async def _unpublished(desk: ServiceHarness) -> Told:
     return await told(desk, "GET", side(NOBODY), {**desk.rest.wallet, "Pay-Version": "2020-01-01"})
 
 
-@raises(Code.API_VERSION_DOWNGRADE)
-async def _downgrade(desk: Desk) -> Told:
+@raises(ErrorCode.API_VERSION_DOWNGRADE)
+async def _downgrade(desk: ServiceHarness) -> Told:
     app = await desk.wallet_app(pin=PREVIEW)
-    return await told(desk, "GET", side(NOBODY), {**app, "Pay-Version": NEWEST_STABLE})
+    return await told(desk, "GET", side(NOBODY), {**app, "Pay-Version": NEWEST_STABLE_VERSION})
 
 
 # states
-@raises(Code.INVALID_STATE)
-async def _cancelled_too_late(desk: Desk) -> Told:
+@raises(ErrorCode.INVALID_STATE)
+async def _cancelled_too_late(desk: ServiceHarness) -> Told:
     payment_id = await succeeded(desk)
     return await told(desk, "POST", side(payment_id, "/cancel"), desk.rest.wallet)
 
 
-@raises(Code.PAYMENT_EXPIRED)
-async def _expired(desk: Desk) -> Told:
+@raises(ErrorCode.PAYMENT_EXPIRED)
+async def _expired(desk: ServiceHarness) -> Told:
     payment_id = await created(desk, expiresAt=desk.now + 1)
     desk.clock.advance(1)
     path = side(payment_id, "/options")
     return await told(desk, "POST", path, desk.rest.wallet, {"accounts": []})
 
 
-@raises(Code.QUOTE_EXPIRED)
-async def _quote_expired(desk: Desk) -> Told:
-    """Until a price other than 1:1 is offered, only a stored option can have lapsed."""
+@raises(ErrorCode.QUOTE_EXPIRED)
+async def _quote_expired(desk: ServiceHarness) -> Told:
+    """While all prices are 1:1, only a stored option can have lapsed."""
     offer = await desk.offer()
     store = desk.service.app.store
-    option = await store.read(payments.option(offer.payment_id, offer.option_id))
+    option = await store.read(payments.find_option(offer.payment_id, offer.option_id))
     assert option is not None
     lapsed = replace(option, id="lapsed", expires_at=desk.now)
     await store.write(payments.put_options([lapsed]))
@@ -256,41 +262,41 @@ async def _quote_expired(desk: Desk) -> Told:
     return await told(desk, "POST", side(offer.payment_id, "/fetch"), desk.rest.wallet, body)
 
 
-@raises(Code.SANCTIONED_USER)
-async def _blocked(desk: Desk) -> Told:
+@raises(ErrorCode.SANCTIONED_USER)
+async def _blocked(desk: ServiceHarness) -> Told:
     path = side(await created(desk), "/options")
-    body = {"accounts": [Wallet().account, BLOCKED.account]}
+    body = {"accounts": [EvmTestWallet().account, BLOCKED.account]}
     return await told(desk, "POST", path, desk.rest.wallet, body)
 
 
-@raises(Code.PAYMENT_NOT_SUCCEEDED)
-async def _not_paid(desk: Desk) -> Told:
+@raises(ErrorCode.PAYMENT_NOT_SUCCEEDED)
+async def _not_paid(desk: ServiceHarness) -> Told:
     body = {"paymentId": await created(desk)}
     return await told(desk, "POST", "/v1/refunds", desk.rest.merchant, body)
 
 
-@raises(Code.ALREADY_REFUNDED)
-async def _refunded(desk: Desk) -> Told:
+@raises(ErrorCode.ALREADY_REFUNDED)
+async def _refunded(desk: ServiceHarness) -> Told:
     body = {"paymentId": await succeeded(desk)}
     assert (await desk.ask("POST", "/v1/refunds", desk.rest.merchant, body)).status == 200
     return await told(desk, "POST", "/v1/refunds", desk.rest.merchant, body)
 
 
 # accounts
-@raises(Code.MERCHANT_NOT_FOUND)
-async def _foreign_merchant(desk: Desk) -> Told:
+@raises(ErrorCode.MERCHANT_NOT_FOUND)
+async def _foreign_merchant(desk: ServiceHarness) -> Told:
     other = await desk.tenant()
     headers = {**desk.rest.merchant, "Merchant-Id": other.merchant.id}
     return await told(desk, "POST", "/v1/payments", headers, ORDER)
 
 
-@raises(Code.MERCHANT_NOT_FOUND)
-async def _unknown_merchant(desk: Desk) -> Told:
+@raises(ErrorCode.MERCHANT_NOT_FOUND)
+async def _unknown_merchant(desk: ServiceHarness) -> Told:
     return await told(desk, "GET", "/v1/merchants/mrch_unknown", desk.rest.merchant)
 
 
-@raises(Code.MERCHANT_EXISTS)
-async def _taken(desk: Desk) -> Told:
+@raises(ErrorCode.MERCHANT_EXISTS)
+async def _taken(desk: ServiceHarness) -> Told:
     tenant = await desk.tenant()
     request = partner_pb2.ImportMerchantRequest(
         partner_id=tenant.partner.id,
@@ -301,105 +307,105 @@ async def _taken(desk: Desk) -> Told:
     return await by_operator(desk, "ImportMerchant", request)
 
 
-@raises(Code.API_KEY_NOT_FOUND)
-async def _no_such_key(desk: Desk) -> Told:
+@raises(ErrorCode.API_KEY_NOT_FOUND)
+async def _no_such_key(desk: ServiceHarness) -> Told:
     return await by_operator(desk, "RevokeApiKey", partner_pb2.RevokeApiKeyRequest(key_id="none"))
 
 
-@raises(Code.PARTNER_NOT_FOUND)
-async def _no_such_partner(desk: Desk) -> Told:
+@raises(ErrorCode.PARTNER_NOT_FOUND)
+async def _no_such_partner(desk: ServiceHarness) -> Told:
     request = partner_pb2.SetPartnerStatusRequest(
         partner_id="none", status=partner_pb2.PARTNER_STATUS_ACTIVE
     )
     return await by_operator(desk, "SetPartnerStatus", request)
 
 
-@raises(Code.CUSTOMER_NOT_FOUND)
-async def _no_such_customer(desk: Desk) -> Told:
-    request = customer_pb2.ExportCustomerRequest(account=Wallet().account)
+@raises(ErrorCode.CUSTOMER_NOT_FOUND)
+async def _no_such_customer(desk: ServiceHarness) -> Told:
+    request = customer_pb2.ExportCustomerRequest(account=EvmTestWallet().account)
     return await by_operator(desk, "ExportCustomer", request)
 
 
-@raises(Code.WALLET_NOT_FOUND)
-async def _no_such_wallet(desk: Desk) -> Told:
+@raises(ErrorCode.WALLET_NOT_FOUND)
+async def _no_such_wallet(desk: ServiceHarness) -> Told:
     return await by_operator(desk, "RevokeWallet", partner_pb2.RevokeWalletRequest(app_id="none"))
 
 
-@raises(Code.EXECUTOR_NOT_FOUND)
-async def _no_such_executor(desk: Desk) -> Told:
+@raises(ErrorCode.EXECUTOR_NOT_FOUND)
+async def _no_such_executor(desk: ServiceHarness) -> Told:
     request = system_pb2.PauseExecutorRequest(executor_id="eip155:1:0x" + "11" * 20)
     return await by_operator(desk, "PauseExecutor", request)
 
 
-# what only the deployed profile tells
-@raises(Code.NOT_FOUND)
-async def _unknown_merchant_deployed(desk: Desk) -> Told:
+# codes of the deployed profile only
+@raises(ErrorCode.NOT_FOUND)
+async def _unknown_merchant_deployed(desk: ServiceHarness) -> Told:
     headers = {**desk.rest.merchant, **DEPLOYED}
     return await told(desk, "GET", "/v1/merchants/mrch_unknown", headers)
 
 
-@raises(Code.NOT_FOUND)
-async def _unknown_settlement_deployed(desk: Desk) -> Told:
+@raises(ErrorCode.NOT_FOUND)
+async def _unknown_settlement_deployed(desk: ServiceHarness) -> Told:
     headers = {**desk.rest.merchant, **DEPLOYED}
     path = f"/v1/merchants/{headers['Merchant-Id']}/settlements/crypto/none"
     return await told(desk, "DELETE", path, headers)
 
 
-@raises(Code.MISSING_IDEMPOTENCY_KEY)
-async def _no_idempotency_key(desk: Desk) -> Told:
+@raises(ErrorCode.MISSING_IDEMPOTENCY_KEY)
+async def _no_idempotency_key(desk: ServiceHarness) -> Told:
     body = {"merchantName": "Tea House", "merchantEmail": "tea@house.example"}
     return await told(desk, "POST", "/v1/merchants", {**desk.rest.merchant, **DEPLOYED}, body)
 
 
-@raises(Code.SETTLEMENT_ASSET_CONFLICT)
-async def _asset_taken(desk: Desk) -> Told:
+@raises(ErrorCode.SETTLEMENT_ASSET_CONFLICT)
+async def _asset_taken(desk: ServiceHarness) -> Told:
     tenant = await desk.tenant()
     path = f"/v1/merchants/{tenant.merchant.id}/settlements/crypto"
-    one = {"asset": "eip155:1/slip44:60", "destination": "eip155:1:0x" + "11" * 20}
+    item = {"asset": "eip155:1/slip44:60", "destination": "eip155:1:0x" + "11" * 20}
     headers = {**tenant.headers, **DEPLOYED, "Idempotency-Key": "twice"}
-    return await told(desk, "POST", path, headers, {"settlements": [one, one]})
+    return await told(desk, "POST", path, headers, {"settlements": [item, item]})
 
 
-@raises(Code.RATE_LIMITED)
-async def _one_cancel_too_many(desk: Desk) -> Told:
-    """Each refused cancel of one payment counts; the one after the last is told to wait."""
+@raises(ErrorCode.RATE_LIMITED)
+async def _one_cancel_too_many(desk: ServiceHarness) -> Told:
+    """Each refused cancel of one payment counts; the one after the last allowed is rate limited."""
     path = side(await succeeded(desk), "/cancel")
     for _ in range(CANCELS):
         assert await told(desk, "POST", path, desk.rest.wallet) == (400, "invalid_state")
     return await told(desk, "POST", path, desk.rest.wallet)
 
 
-@raises(Code.BAD_GATEWAY)
-async def _store_down(desk: Desk) -> Told:
+@raises(ErrorCode.BAD_GATEWAY)
+async def _store_down(desk: ServiceHarness) -> Told:
     store = desk.service.app.store
-    survey = store.survey
+    survey = store.scan
 
     async def down(op: Any) -> Any:
         raise StoreUnavailable("the disk is gone")
 
-    store.survey = down  # type: ignore[method-assign]
+    store.scan = down  # type: ignore[method-assign]
     try:
         return await told(desk, "GET", "/v1/merchants", {**desk.rest.merchant, **DEPLOYED})
     finally:
-        store.survey = survey  # type: ignore[method-assign]
+        store.scan = survey  # type: ignore[method-assign]
 
 
-# the store serialises changes, so that none is ever lost to another
-NEVER = {Code.VERSION_CONFLICT}
+# the store serializes changes, so that no change is ever lost to another
+NEVER = {ErrorCode.VERSION_CONFLICT}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def desk(tmp_path_factory) -> AsyncIterator[Desk]:
-    """A service that blocks an account and counts what is done to one payment."""
+async def desk(tmp_path_factory) -> AsyncIterator[ServiceHarness]:
+    """Open a service that blocks an account and limits the calls for one payment."""
     settings = {
         "blocked_accounts": (BLOCKED.account,),
         "limits": NO_LIMITS.model_copy(update={"payment_per_minute": 1, "payment_burst": CANCELS}),
     }
-    async with opened(tmp_path_factory.mktemp("codes"), **settings) as opened_desk:
+    async with open_service(tmp_path_factory.mktemp("codes"), **settings) as opened_desk:
         yield opened_desk
 
 
-@pytest.mark.parametrize("code", sorted(set(Code) - NEVER))
+@pytest.mark.parametrize("code", sorted(set(ErrorCode) - NEVER))
 async def test_every_code_is_raised_where_the_contract_says(desk, code):
     for scene in SCENES[code]:
-        assert await scene(desk) == (REGISTRY[code].http, code), scene.__name__
+        assert await scene(desk) == (ERROR_SPECS[code].http_status, code), scene.__name__

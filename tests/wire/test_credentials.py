@@ -1,4 +1,4 @@
-"""What the tables of test_matrix leave open about callers: order, scopes, modes, time."""
+"""Cases of callers beyond the tables of test_matrix: order, scopes, modes, time."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from florin.v1 import (
     payment_pb2,
 )
 
-from tests.support.api import grpc_metadata, refused
-from tests.support.desk import DEPLOYED, ORDER, SPEC, Tenant
+from tests.support.api import grpc_metadata, to_api_call_error
+from tests.support.desk import DEPLOYED, ORDER, SPEC, PartnerTenant
 
 PASS = (200, "")
 UNKNOWN = (404, "payment_not_found")
@@ -31,9 +31,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @dataclass
 class Cast:
-    """Who appears in these tests, and the one payment that they ask for."""
+    """The callers of these tests, and the one payment that they request."""
 
-    tenant: Tenant
+    tenant: PartnerTenant
     payment_id: str
     names: dict[str, str]
 
@@ -59,15 +59,15 @@ async def outcome_of(call: Any, request: Any, headers: dict[str, str]) -> tuple[
     try:
         await call(request, metadata=metadata, timeout=10)
     except grpc.aio.AioRpcError as error:
-        told = refused(error)
-        return told.http, told.code
+        api_call_error = to_api_call_error(error)
+        return api_call_error.http, api_call_error.code
     return PASS
 
 
 async def test_bearer_token_over_rest_is_answered_with_the_headers_to_send(desk, cast):
     bearer = {"Authorization": f"Bearer {cast.tenant.secret}"}
     answer = await desk.ask("POST", "/v1/payments", bearer, ORDER)
-    assert answer.told == NO_HEADERS
+    assert answer.refusal == NO_HEADERS
     assert "send Api-Key and Merchant-Id instead of Authorization" in answer.body["message"]
     assert cast.tenant.secret not in answer.text
     both = await desk.ask("POST", "/v1/payments", {**cast.tenant.headers, **bearer}, ORDER)
@@ -77,7 +77,7 @@ async def test_bearer_token_over_rest_is_answered_with_the_headers_to_send(desk,
 async def test_amount_that_is_no_number_names_field_and_form(desk, cast):
     order = {**ORDER, "amount": {"unit": "iso4217/USD", "value": "abc"}}
     answer = await desk.ask("POST", "/v1/payments", cast.tenant.headers, order)
-    assert answer.told == (400, "params_validation")
+    assert answer.refusal == (400, "params_validation")
     (issue,) = answer.body["issues"]
     assert issue["field"] == "amount.value"
     assert issue["message"].startswith("must be a whole number of minor units")
@@ -94,21 +94,23 @@ async def test_live_and_test_data_are_apart(desk, cast):
     offered = await desk.ask("POST", f"{path}/options", live_app, {"accounts": []})
     assert offered.body["options"] == []
     for method, call in (("GET", ""), ("GET", "/status"), ("POST", "/cancel"), ("GET", "/events")):
-        assert (await desk.ask(method, path + call, desk.rest.wallet)).told == UNKNOWN
+        assert (await desk.ask(method, path + call, desk.rest.wallet)).refusal == UNKNOWN
 
 
 @pytest.mark.parametrize("live", [False, True], ids=["test key", "live key"])
 async def test_a_key_reaches_no_merchant_of_the_other_mode(desk, live):
-    """Not even one of its own partner's."""
+    """This holds for its own partner's merchants too."""
     tenant = await desk.tenant(live=live)
     other = (await desk.merchant(tenant, live=not live)).id
     _, secret = await desk.key(tenant.partner.id, live=not live)
-    made = await desk.ask("POST", "/v1/payments", {"Api-Key": secret, "Merchant-Id": other}, ORDER)
+    created = await desk.ask(
+        "POST", "/v1/payments", {"Api-Key": secret, "Merchant-Id": other}, ORDER
+    )
     headers = {**tenant.headers, "Merchant-Id": other}
-    path = f"/v1/payments/{made.body['paymentId']}"
+    path = f"/v1/payments/{created.body['paymentId']}"
     for method, call, body in (("POST", "/v1/payments", ORDER), ("GET", path, None)):
         answer = await desk.ask(method, call, headers, body)
-        assert answer.told == (404, "merchant_not_found")
+        assert answer.refusal == (404, "merchant_not_found")
 
 
 @pytest.mark.parametrize(
@@ -121,16 +123,16 @@ async def test_a_key_reaches_no_merchant_of_the_other_mode(desk, live):
         ("manage", set()),
     ],
 )
-async def test_a_key_does_what_its_scopes_say(desk, cast, scope, may):
+async def test_api_key_is_limited_to_its_scopes(desk, cast, scope, may):
     _, secret = await desk.key(cast.tenant.partner.id, scopes=(scope,))
     headers = {**cast.tenant.headers, "Api-Key": secret}
-    # nothing is there: whoever is let in is told so, or that its body is wanting
-    one, side = "/v1/payments/pay_0", "/v1/gateway/payment/pay_0"
+    # the resources do not exist: an admitted caller gets that refusal, or one for its body
+    text, side = "/v1/payments/pay_0", "/v1/gateway/payment/pay_0"
     calls = {
         "create": ("POST", "/v1/payments"),
-        "detail": ("GET", one),
-        "status": ("GET", f"{one}/status"),
-        "merchant cancel": ("POST", f"{one}/cancel"),
+        "detail": ("GET", text),
+        "status": ("GET", f"{text}/status"),
+        "merchant cancel": ("POST", f"{text}/cancel"),
         "info": ("GET", side),
         "options": ("POST", f"{side}/options"),
         "fetch": ("POST", f"{side}/fetch"),
@@ -149,7 +151,7 @@ async def test_a_revoked_key_stops_within_five_seconds(desk, cast):
     assert (await desk.ask("GET", path, headers)).status == 200
     await desk.revoke(key_id)
     desk.clock.advance(5)
-    assert (await desk.ask("GET", path, headers)).told == WRONG_KEY
+    assert (await desk.ask("GET", path, headers)).refusal == WRONG_KEY
 
 
 async def test_a_suspended_partner_stops_within_five_seconds(desk):
@@ -157,7 +159,7 @@ async def test_a_suspended_partner_stops_within_five_seconds(desk):
     assert (await desk.ask("POST", "/v1/payments", tenant.headers, ORDER)).status == 201
     await tenant.change_partner(status="suspended")
     desk.clock.advance(5)
-    assert (await desk.ask("POST", "/v1/payments", tenant.headers, ORDER)).told == FORBIDDEN
+    assert (await desk.ask("POST", "/v1/payments", tenant.headers, ORDER)).refusal == FORBIDDEN
 
 
 @pytest.mark.parametrize("path", ["/v1/payments", "/v1/merchant/payment"])
@@ -169,32 +171,34 @@ async def test_a_suspended_partner_stops_within_five_seconds(desk):
         ({"deleted_at_us": 1}, NO_MERCHANT),
     ],
 )
-async def test_who_may_not_take_new_payments_keeps_the_old_ones(desk, path, change, expected):
+async def test_merchant_without_new_payments_keeps_access_to_existing_payments(
+    desk, path, change, expected
+):
     tenant = await desk.tenant()
     created = await desk.ask("POST", path, tenant.headers, ORDER)
-    one = f"/v1/payments/{created.body['paymentId']}"
+    text = f"/v1/payments/{created.body['paymentId']}"
     await tenant.change_merchant(**change)
     before = desk.rows()
-    assert (await desk.ask("POST", path, tenant.headers, ORDER)).told == expected
-    # a stranger to the schema learns of its own standing first
-    assert (await desk.ask("POST", path, tenant.headers, {})).told == expected
+    assert (await desk.ask("POST", path, tenant.headers, ORDER)).refusal == expected
+    # a caller with an invalid body gets the refusal for its account first
+    assert (await desk.ask("POST", path, tenant.headers, {})).refusal == expected
     assert desk.rows() == before
-    assert (await desk.ask("GET", one, tenant.headers)).status == 200
-    assert (await desk.ask("GET", f"{one}/status", tenant.headers)).status == 200
-    assert (await desk.ask("POST", f"{one}/cancel", tenant.headers)).status == 200
+    assert (await desk.ask("GET", text, tenant.headers)).status == 200
+    assert (await desk.ask("GET", f"{text}/status", tenant.headers)).status == 200
+    assert (await desk.ask("POST", f"{text}/cancel", tenant.headers)).status == 200
 
 
-# what comes first in the order of checks hides what comes later
-async def test_faults_of_a_request_are_not_told_to_strangers(desk, cast):
+# earlier checks hide later ones
+async def test_validation_errors_are_hidden_from_unauthenticated_callers(desk, cast):
     side = f"/v1/gateway/payment/{cast.payment_id}"
     for path in (f"{side}/options", f"{side}/confirm?maxPollMs=x", f"{side}/options?%zz"):
         answer = await desk.ask("POST", path, {}, data=b"{not json")
-        assert answer.told == NO_HEADERS, path
-        assert (await desk.ask("POST", path, {"Api-Key": "x"}, data=b"[]")).told == WRONG_KEY
+        assert answer.refusal == NO_HEADERS, path
+        assert (await desk.ask("POST", path, {"Api-Key": "x"}, data=b"[]")).refusal == WRONG_KEY
     for path in (f"{side}/status?maxPollMs=-1", f"{side}/events"):
         headers = {"Last-Event-ID": "x"}
-        assert (await desk.ask("GET", path, headers)).told == NO_HEADERS
-    assert (await desk.ask("POST", "/v1/payments", {}, {})).told == NO_HEADERS
+        assert (await desk.ask("GET", path, headers)).refusal == NO_HEADERS
+    assert (await desk.ask("POST", "/v1/payments", {}, {})).refusal == NO_HEADERS
 
 
 async def test_the_order_of_checks(desk, cast):
@@ -203,31 +207,31 @@ async def test_the_order_of_checks(desk, cast):
     bad = {"Pay-Version": "bad"}
     long_key = {"Idempotency-Key": "k" * 256}
     # route, then credential
-    assert (await desk.ask("GET", "/v1/nowhere", {})).told == (404, "invalid_params")
+    assert (await desk.ask("GET", "/v1/nowhere", {})).refusal == (404, "invalid_params")
     # size and media type, then credential
     answer = await desk.ask("POST", f"{side}/options", {"Content-Type": "text/plain"}, {})
-    assert answer.told == (415, "invalid_params")
+    assert answer.refusal == (415, "invalid_params")
     answer = await desk.ask("POST", f"{side}/options", {}, data=b" " * 65_537)
-    assert answer.told == (413, "invalid_params")
+    assert answer.refusal == (413, "invalid_params")
     # credential, then version
-    assert (await desk.ask("GET", side, bad)).told == NO_HEADERS
+    assert (await desk.ask("GET", side, bad)).refusal == NO_HEADERS
     answer = await desk.ask("POST", create, {**key, **bad, "Merchant-Id": "unknown"}, ORDER)
-    assert answer.told == NO_MERCHANT
+    assert answer.refusal == NO_MERCHANT
     # version, then idempotency key
     answer = await desk.ask("POST", create, {**key, **bad, **long_key}, ORDER)
-    assert answer.told == (400, "invalid_api_version")
+    assert answer.refusal == (400, "invalid_api_version")
     # idempotency key, then body
     answer = await desk.ask("POST", create, {**key, **long_key}, {})
-    assert answer.told == (400, "invalid_params")
+    assert answer.refusal == (400, "invalid_params")
     # body, then resource
     answer = await desk.ask("POST", "/v1/gateway/payment/pay_0/options", app, {})
-    assert answer.told == (400, "params_validation")
+    assert answer.refusal == (400, "params_validation")
     answer = await desk.ask("POST", "/v1/gateway/payment/pay_0/options", app, {"accounts": []})
-    assert answer.told == UNKNOWN
+    assert answer.refusal == UNKNOWN
     # resource, then state
     await desk.rest.merchant_cancel((await desk.rest.create(ORDER))["paymentId"])
     answer = await desk.ask("POST", "/v1/payments/pay_0/cancel", key)
-    assert answer.told == UNKNOWN
+    assert answer.refusal == UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -251,11 +255,11 @@ async def test_a_header_that_is_not_printable_ascii_comes_before_its_credential(
 ):
     path = f"/v1/gateway/payment/{cast.payment_id}"
     head = b"GET %s HTTP/1.1\r\nHost: x\r\n%s: %s\r\n\r\n"
-    status, headers, body = await desk.raw(head % (path.encode(), name.encode(), value))
+    status, headers, body = await desk.send_raw(head % (path.encode(), name.encode(), value))
     assert (status, body["code"]) == (400, "header_not_ascii")
     assert headers["request-id"] == body["requestId"]
     # on a path that does not exist the path is the fault
-    status, _, body = await desk.raw(head % (b"/v1/nowhere", name.encode(), value))
+    status, _, body = await desk.send_raw(head % (b"/v1/nowhere", name.encode(), value))
     assert (status, body["code"]) == (404, "invalid_params")
 
 
@@ -265,13 +269,13 @@ async def test_other_headers_may_hold_anything(desk, cast):
     head = (
         b"GET %s HTTP/1.1\r\nHost: x\r\n%sUser-Agent: caf\xc3\xa9\r\nRequest-Id: \xc3\xa9\r\n\r\n"
     )
-    status, headers, _ = await desk.raw(head % (path, credentials))
+    status, headers, _ = await desk.send_raw(head % (path, credentials))
     assert status == 200
     assert headers["request-id"].isascii()
 
 
 @pytest.mark.parametrize("size", [200, 255, 256, 4000])
-async def test_clients_are_told_apart_however_long_their_ids(desk, cast, size):
+async def test_client_ids_of_any_length_are_distinguished(desk, cast, size):
     app = await desk.wallet_app()
     path = f"/v1/gateway/payment/{cast.payment_id}/options"
 
@@ -279,10 +283,10 @@ async def test_clients_are_told_apart_however_long_their_ids(desk, cast, size):
         sent = {**app, "Client-Id": client, "Idempotency-Key": "a"}
         return (await desk.ask("POST", path, sent, body)).status
 
-    one, other = "c" * size + "1", "c" * size + "2"
-    assert await status(one, {"accounts": []}) == 200
+    item, other = "c" * size + "1", "c" * size + "2"
+    assert await status(item, {"accounts": []}) == 200
     assert await status(other, {"accounts": ["x"]}) == 200
-    assert await status(one, {"accounts": ["x"]}) == 409
+    assert await status(item, {"accounts": ["x"]}) == 409
 
 
 async def test_the_version_is_the_header_else_the_pin(desk, cast):
@@ -304,12 +308,12 @@ async def test_the_version_is_the_header_else_the_pin(desk, cast):
         assert answer.headers["WCP-Version"] == version
 
 
-async def test_a_downgrade_is_told_with_the_pin(desk, cast):
+async def test_api_version_downgrade_reports_the_pinned_version(desk, cast):
     app = await desk.wallet_app(pin="2026-02-19.preview")
     answer = await desk.ask(
         "GET", f"/v1/gateway/payment/{cast.payment_id}", {**app, "Pay-Version": "2026-02-18"}
     )
-    assert answer.told == (400, "api_version_downgrade")
+    assert answer.refusal == (400, "api_version_downgrade")
     assert answer.body["details"] == {"pinned": "2026-02-19.preview"}
 
 
@@ -323,8 +327,8 @@ async def test_a_malformed_id_in_both_profiles(desk, protocol):
             answer = await desk.ask(
                 "POST", "/v1/gateway/payment/nonsense/options", headers, {"accounts": []}
             )
-            told = PASS if answer.status == 200 else answer.told
-            if told == PASS:
+            outcome = PASS if answer.status == 200 else answer.refusal
+            if outcome == PASS:
                 assert answer.body == {
                     "paymentId": "nonsense",
                     "options": [],
@@ -332,11 +336,11 @@ async def test_a_malformed_id_in_both_profiles(desk, protocol):
                 }
         else:
             request = gateway_pb2.GetPaymentOptionsRequest(payment_id="nonsense")
-            told = await outcome_of(stub.GetPaymentOptions, request, headers)
-        assert told == expected
+            outcome = await outcome_of(stub.GetPaymentOptions, request, headers)
+        assert outcome == expected
 
 
-async def test_grpc_callers_are_told_who_they_spoke_to(desk, cast):
+async def test_grpc_response_metadata_carries_the_request_id_and_version(desk, cast):
     stub = merchant_pb2_grpc.MerchantServiceStub(desk.channel)
     metadata = grpc_metadata(cast.tenant.headers)
     call = stub.GetPayment(
@@ -344,12 +348,12 @@ async def test_grpc_callers_are_told_who_they_spoke_to(desk, cast):
         metadata=[*metadata, ("request-id", "mine")],
     )
     assert isinstance(await call, merchant_pb2.PaymentDetail)
-    told = {**dict(await call.initial_metadata()), **dict(await call.trailing_metadata())}
-    assert told["request-id"] == "mine"
-    assert told["pay-version"] == "2026-02-18"
+    result = {**dict(await call.initial_metadata()), **dict(await call.trailing_metadata())}
+    assert result["request-id"] == "mine"
+    assert result["pay-version"] == "2026-02-18"
 
 
-async def test_a_stream_tells_at_both_ends_whom_its_caller_spoke_to(desk, cast):
+async def test_stream_metadata_carries_the_request_id_and_version_at_both_ends(desk, cast):
     created = await desk.ask("POST", "/v1/payments", cast.tenant.headers, ORDER)
     payment_id = created.body["paymentId"]
     path = f"/v1/payments/{payment_id}/cancel"
@@ -360,6 +364,6 @@ async def test_a_stream_tells_at_both_ends_whom_its_caller_spoke_to(desk, cast):
         payment_pb2.WatchPaymentRequest(payment_id=payment_id),
         metadata=[*metadata, ("request-id", "mine")],
     )
-    assert [told.payment.is_final async for told in call] == [True]
+    assert [result.payment.is_final async for result in call] == [True]
     after = dict(await call.trailing_metadata())
     assert (after["request-id"], after["pay-version"]) == ("mine", "2026-02-18")

@@ -1,4 +1,4 @@
-"""The OpenAPI document is whole: paths, codes, examples, references."""
+"""The OpenAPI document is complete: paths, codes, examples, references."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from typing import Any
 import jsonschema_rs
 import pytest
 from florin.v1 import access_pb2
-from florin_gateway.openapi import Comments
+from florin_gateway.openapi import ProtoComments
 from florin_server.boot.servers import grpc_server
-from florin_server.domain.errors import DETAILS, REGISTRY, Code
-from florin_server.web.openapi import DOCUMENT, headers
-from florin_server.web.openapi.examples import exchanges, operation_of
+from florin_server.domain.errors import ERROR_DETAILS, ERROR_SPECS, ErrorCode
+from florin_server.web.openapi import DOCUMENT_PATH, headers
+from florin_server.web.openapi.examples import find_operation, read_exchanges
 from florin_server.web.openapi.refusals import DEPLOYED_ONLY
 from google.api import annotations_pb2
 
-from tests.support.shapes import resolved, undocumented
+from tests.support.shapes import list_undocumented, resolve_schema
 
 GOLDEN = Path(__file__).parent / "golden"
-TOLD: dict[str, Any] = json.loads(DOCUMENT.read_text())
+TOLD: dict[str, Any] = json.loads(DOCUMENT_PATH.read_text())
 OPERATIONS = {
     operation["operationId"]: operation
     for operations in TOLD["paths"].values()
     for operation in operations.values()
 }
-# what only the operator is told, and what no operation under /v1 is
+# codes for the operator only, and codes of no operation under /v1
 ELSEWHERE = {
-    Code.UNAUTHORIZED,
-    Code.MERCHANT_EXISTS,
-    Code.API_KEY_NOT_FOUND,
-    Code.PARTNER_NOT_FOUND,
-    Code.CUSTOMER_NOT_FOUND,
-    Code.WALLET_NOT_FOUND,
-    Code.EXECUTOR_NOT_FOUND,
+    ErrorCode.UNAUTHORIZED,
+    ErrorCode.MERCHANT_EXISTS,
+    ErrorCode.API_KEY_NOT_FOUND,
+    ErrorCode.PARTNER_NOT_FOUND,
+    ErrorCode.CUSTOMER_NOT_FOUND,
+    ErrorCode.WALLET_NOT_FOUND,
+    ErrorCode.EXECUTOR_NOT_FOUND,
 }
-ANSWERS = [(p, e) for p in ("spec", "deployed") for e in exchanges(GOLDEN, p)]
+ANSWERS = [(p, e) for p in ("spec", "deployed") for e in read_exchanges(GOLDEN, p)]
 
 
 def validator(schema: dict[str, Any]) -> jsonschema_rs.Draft202012Validator:
@@ -47,7 +47,7 @@ def validator(schema: dict[str, Any]) -> jsonschema_rs.Draft202012Validator:
 
 
 def parts(value: Any) -> Any:
-    """Every object in the document."""
+    """Yield every object in the document."""
     if isinstance(value, dict):
         yield value
     for inner in value.values() if isinstance(value, dict) else value:
@@ -56,42 +56,42 @@ def parts(value: Any) -> Any:
 
 
 def contents(operation: dict[str, Any]) -> Any:
-    """The body of the request and of each answer, with a name."""
+    """Yield the bodies of the request and of each answer, with a name."""
     if "requestBody" in operation:
         yield "request", operation["requestBody"]["content"]["application/json"]
     for status, answer in operation["responses"].items():
-        for kind, content in resolved(TOLD, answer).get("content", {}).items():
+        for kind, content in resolve_schema(TOLD, answer).get("content", {}).items():
             if kind == "application/json":
                 yield status, content
 
 
 def codes_of(operation: dict[str, Any], status: str) -> set[str]:
-    answer = resolved(TOLD, operation["responses"][status])
+    answer = resolve_schema(TOLD, operation["responses"][status])
     schema = answer["content"]["application/json"]["schema"]
     return set(schema["allOf"][1]["properties"]["code"]["enum"])
 
 
 def test_every_route_of_every_rpc_is_in_it():
     routes = set()
-    for service in grpc_server.PUBLIC:
+    for service in grpc_server.PUBLIC_SERVICES:
         for method in service.methods:
             rule = method.GetOptions().Extensions[annotations_pb2.http]
-            for one in (rule, *rule.additional_bindings):
-                if kind := one.WhichOneof("pattern"):
-                    routes.add((kind, re.sub(r"\{.*?\}", "{}", getattr(one, kind))))
-    told = {
+            for item in (rule, *rule.additional_bindings):
+                if kind := item.WhichOneof("pattern"):
+                    routes.add((kind, re.sub(r"\{.*?\}", "{}", getattr(item, kind))))
+    result = {
         (verb, re.sub(r"\{.*?\}", "{}", path))
         for path, operations in TOLD["paths"].items()
         for verb in operations
         if path.startswith("/v1/")
     }
-    assert told == routes
+    assert result == routes
     assert {"/versions", "/spec/{version}/openapi.json", "/healthz", "/readyz"} <= set(
         TOLD["paths"]
     )
 
 
-def test_every_operation_says_what_it_is():
+def test_every_operation_has_a_summary_tags_and_a_success_response():
     tags = {tag["name"] for tag in TOLD["tags"]}
     assert len(OPERATIONS) == sum(len(o) for o in TOLD["paths"].values())
     for name, operation in OPERATIONS.items():
@@ -106,31 +106,35 @@ def test_every_operation_says_what_it_is():
 def test_every_part_that_is_named_exists_and_is_used():
     named = {p["$ref"] for p in parts(TOLD) if isinstance(p.get("$ref"), str)}
     for reference in named:
-        assert resolved(TOLD, {"$ref": reference})
-    known = {f"#/components/{kind}/{n}" for kind, some in TOLD["components"].items() for n in some}
-    schemes = {s for o in OPERATIONS.values() for one in o["security"] for s in one}
+        assert resolve_schema(TOLD, {"$ref": reference})
+    existing = {
+        f"#/components/{kind}/{n}"
+        for kind, component in TOLD["components"].items()
+        for n in component
+    }
+    schemes = {s for o in OPERATIONS.values() for item in o["security"] for s in item}
     used = named | {f"#/components/securitySchemes/{name}" for name in schemes}
-    # required variants of headers are written out where they stand
+    # required variants of headers are inlined
     written = {f"#/components/headers/{name}" for name in headers.HEADERS}
-    assert known - used - written == set()
+    assert existing - used - written == set()
 
 
 def test_every_variable_of_a_path_is_a_parameter():
     for path, operations in TOLD["paths"].items():
         for operation in operations.values():
-            sent = [resolved(TOLD, p) for p in operation.get("parameters", [])]
+            sent = [resolve_schema(TOLD, p) for p in operation.get("parameters", [])]
             names = [p["name"] for p in sent if p["in"] == "path"]
             assert sorted(names) == sorted(re.findall(r"\{(.*?)\}", path))
             assert len({(p["in"], p["name"]) for p in sent}) == len(sent)
 
 
-def test_every_schema_is_one():
+def test_every_schema_is_valid_and_described():
     for name, schema in TOLD["components"]["schemas"].items():
         jsonschema_rs.meta.validate(schema)
         assert schema["description"], name
     for operation in OPERATIONS.values():
         for parameter in operation.get("parameters", []):
-            schema = resolved(TOLD, parameter)["schema"]
+            schema = resolve_schema(TOLD, parameter)["schema"]
             jsonschema_rs.meta.validate(schema)
             if "default" in schema:
                 validator(schema).validate(schema["default"])
@@ -140,12 +144,12 @@ def test_every_example_fits():
     count = 0
     for operation in OPERATIONS.values():
         for where, content in contents(operation):
-            told = [one["value"] for one in content.get("examples", {}).values()]
-            for example in [*told, *([content["example"]] if "example" in content else [])]:
+            result = [item["value"] for item in content.get("examples", {}).values()]
+            for example in [*result, *([content["example"]] if "example" in content else [])]:
                 count += 1
                 validator(content["schema"]).validate(example)
                 if where != "request":
-                    assert undocumented(TOLD, content["schema"], example) == []
+                    assert list_undocumented(TOLD, content["schema"], example) == []
                 assert "<" not in json.dumps(example)
     assert count > 50
 
@@ -153,46 +157,46 @@ def test_every_example_fits():
 @pytest.mark.parametrize(
     ("profile", "exchange"),
     [
-        pytest.param(*one, id=f"{one[0]} {one[1].name} {one[1].method} {number}")
-        for number, one in enumerate(ANSWERS)
+        pytest.param(*item, id=f"{item[0]} {item[1].name} {item[1].method} {number}")
+        for number, item in enumerate(ANSWERS)
     ],
 )
-def test_every_known_answer_is_documented(profile, exchange):
-    operation = operation_of(TOLD["paths"], exchange)
+def test_every_recorded_response_is_documented(profile, exchange):
+    operation = find_operation(TOLD["paths"], exchange)
     assert operation is not None, exchange.path
-    answer = resolved(TOLD, operation["responses"][str(exchange.status)])
+    answer = resolve_schema(TOLD, operation["responses"][str(exchange.status)])
     schema = answer["content"]["application/json"]["schema"]
     validator(schema).validate(exchange.body)
-    assert undocumented(TOLD, schema, exchange.body) == []
+    assert list_undocumented(TOLD, schema, exchange.body) == []
     code = exchange.body.get("code")
     assert profile == "deployed" or code not in DEPLOYED_ONLY
 
 
-def test_facts_have_one_form_in_answers_document_and_contract():
+def test_error_details_have_the_same_form_in_responses_document_and_protos():
     schema = TOLD["components"]["schemas"]["Error"]["properties"]["details"]
-    assert schema["properties"].keys() == DETAILS.keys()
+    assert schema["properties"].keys() == ERROR_DETAILS.keys()
     assert {part["type"] for part in schema["properties"].values()} == {"string"}
     assert schema["additionalProperties"] == {"type": "string"}
     contract = (Path(__file__).parents[2] / "protos/florin/v1/errors.proto").read_text()
     (names,) = re.findall(r"Their names: ([\w, ]+)\.", contract.replace("\n// ", " "))
-    assert names.split(", ") == list(DETAILS)
-    told = [exchange.body["details"] for _, exchange in ANSWERS if "details" in exchange.body]
-    assert {type(value) for details in told for value in details.values()} == {str}
-    assert {name for details in told for name in details} <= DETAILS.keys()
+    assert names.split(", ") == list(ERROR_DETAILS)
+    result = [exchange.body["details"] for _, exchange in ANSWERS if "details" in exchange.body]
+    assert {type(value) for details in result for value in details.values()} == {str}
+    assert {name for details in result for name in details} <= ERROR_DETAILS.keys()
 
 
-def test_every_code_is_told_somewhere():
-    told = set().union(
+def test_every_error_code_is_documented_at_an_operation():
+    result = set().union(
         *(
             codes_of(operation, status)
             for operation in OPERATIONS.values()
             for status, answer in operation["responses"].items()
-            if status >= "400" and "allOf" in json.dumps(resolved(TOLD, answer))
+            if status >= "400" and "allOf" in json.dumps(resolve_schema(TOLD, answer))
         )
     )
-    assert told == set(REGISTRY) - ELSEWHERE
+    assert result == set(ERROR_SPECS) - ELSEWHERE
     assert set(TOLD["components"]["schemas"]["Error"]["properties"]["code"]["enum"]) == set(
-        REGISTRY
+        ERROR_SPECS
     )
 
 
@@ -215,9 +219,9 @@ def test_codes_of_the_deployed_profile_are_marked():
     marked = 0
     for operation in OPERATIONS.values():
         for status, answer in operation["responses"].items():
-            text = resolved(TOLD, answer)["description"]
+            text = resolve_schema(TOLD, answer)["description"]
             for code in DEPLOYED_ONLY & (
-                codes_of(operation, status) if "Refused" in text else set()
+                codes_of(operation, status) if "Errors:" in text else set()
             ):
                 assert f"- `{code}` (deployed profile only)" in text
                 marked += 1
@@ -226,17 +230,17 @@ def test_codes_of_the_deployed_profile_are_marked():
 
 def test_each_family_has_its_credentials():
     families = {}
-    for service in grpc_server.PUBLIC:
+    for service in grpc_server.PUBLIC_SERVICES:
         for method in service.methods:
             rule = method.GetOptions().Extensions[access_pb2.access]
             families[f"{service.name}_{method.name}"] = rule.family
     for name, operation in OPERATIONS.items():
         family = families.get(name.removesuffix("_2"))
-        sent = [resolved(TOLD, p) for p in operation.get("parameters", [])]
+        sent = [resolve_schema(TOLD, p) for p in operation.get("parameters", [])]
         merchant = [p for p in sent if p["name"] == "Merchant-Id"]
         assert bool(merchant) is (family == access_pb2.CALLER_FAMILY_PAYMENTS), name
         assert all(p["required"] for p in merchant)
-        schemes = {scheme for one in operation["security"] for scheme in one}
+        schemes = {scheme for item in operation["security"] for scheme in item}
         if family is None:
             assert schemes == set(), name
         else:
@@ -245,8 +249,8 @@ def test_each_family_has_its_credentials():
             assert "ApiKey" in schemes, name
 
 
-def test_comments_are_found_in_an_image():
+def test_comments_are_read_from_a_descriptor_image():
     assert TOLD["components"]["schemas"]["PaymentStatus"]["description"].startswith(
-        "Where a payment stands."
+        "Status of a payment."
     )
-    assert Comments() == {}
+    assert ProtoComments() == {}

@@ -1,8 +1,8 @@
 """Every answer in every state, in both wire profiles, compared with the files in golden/.
 
-Ids, hashes, addresses and signatures become placeholders; times stand still. Whatever else changes
-in an answer (a member more or less, null or left out) is a difference. `--update-golden` writes
-the files anew; read the diff.
+Ids, hashes, addresses and signatures become placeholders; the clock is stopped. Any other change in
+an answer (a member more or less, null or left out) is a difference. `--update-golden` rewrites the
+files; read the diff.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.support.desk import ORDER, Desk, Offer
-from tests.support.golden import PROFILES, compare, without_hashes
-from tests.support.states import CHECKOUT, STATES, one_in_each_state
+from tests.support.desk import ORDER, PaymentOffer, ServiceHarness
+from tests.support.golden import PROFILES, compare_golden, mask_hashes
+from tests.support.states import CHECKOUT, STATES, create_payment_per_state
 
 LAPSED = "2027-01-15T08:06:50"
 
@@ -25,8 +25,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def payments(desk) -> dict[str, Offer]:
-    return await one_in_each_state(desk)
+async def payments(desk) -> dict[str, PaymentOffer]:
+    return await create_payment_per_state(desk)
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -35,38 +35,38 @@ async def test_every_answer_about_a_payment(desk, payments, state, profile, upda
     offer = payments[state]
     answers = await _ask_everything(desk, offer, state, PROFILES[profile])
     file = f"{state}.{'deployed' if profile == 'deployed' else 'spec'}.json"
-    compare(file, _masked(answers, desk, offer), update=update_golden)
+    compare_golden(file, _masked(answers, desk, offer), update=update_golden)
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("path", ["/v1/payments", "/v1/merchant/payment"])
-@pytest.mark.usefixtures("payments")  # making them moves the clock, which the answer tells
+@pytest.mark.usefixtures("payments")  # creating them moves the clock, which the answers include
 async def test_a_created_payment(desk, path, profile, update_golden):
     headers = {**desk.rest.merchant, **PROFILES[profile]}
     answer = await desk.ask("POST", path, headers, {**ORDER, "checkout": CHECKOUT})
     text = json.dumps({"status": answer.status, "body": answer.body})
-    made = json.loads(text.replace(answer.body["paymentId"], "<payment id>"))
-    compare("created.json", made, update=update_golden)
+    created = json.loads(text.replace(answer.body["paymentId"], "<payment id>"))
+    compare_golden("created.json", created, update=update_golden)
 
 
-async def test_every_hash_becomes_a_placeholder_whatever_it_begins_with():
+async def test_every_transaction_hash_is_masked():
     submission = "0x" + "22" * 65  # as in _ask_everything
     for first in range(256):
         tx_hash = f"0x{first:02x}{'5a' * 31}"
-        assert without_hashes(f"{tx_hash} {submission}") == f"<hash> {submission}"
+        assert mask_hashes(f"{tx_hash} {submission}") == f"<hash> {submission}"
 
 
 async def _ask_everything(
-    desk: Desk, offer: Offer, state: str, profile: dict[str, str]
+    desk: ServiceHarness, offer: PaymentOffer, state: str, profile: dict[str, str]
 ) -> dict[str, Any]:
     merchant, wallet = {**desk.rest.merchant, **profile}, {**desk.rest.wallet, **profile}
-    one, side = f"/v1/payments/{offer.payment_id}", f"/v1/gateway/payment/{offer.payment_id}"
+    text, side = f"/v1/payments/{offer.payment_id}", f"/v1/gateway/payment/{offer.payment_id}"
     accounts = {"accounts": [offer.wallet.account, "eip155:31337:nonsense"]}
     results = [{"type": "walletRpc", "data": offer.outputs}]
-    others = [{"type": "walletRpc", "data": ["0x" + "22" * 65]}]
+    remaining = [{"type": "walletRpc", "data": ["0x" + "22" * 65]}]
     calls: list[tuple[str, str, dict[str, str], Any]] = [
-        ("GET", one, merchant, None),
-        ("GET", f"{one}/status", merchant, None),
+        ("GET", text, merchant, None),
+        ("GET", f"{text}/status", merchant, None),
         ("GET", f"/v1/merchant/payment/{offer.payment_id}/status", merchant, None),
         ("GET", side, wallet, None),
         ("GET", f"{side}/status", wallet, None),
@@ -75,26 +75,26 @@ async def _ask_everything(
         ("POST", f"{side}/options", wallet, {"accounts": []}),
         ("POST", f"{side}/options?includePaymentInfo=true", wallet, accounts),
         ("POST", f"{side}/fetch", wallet, {"optionId": offer.option_id, "data": ""}),
-        ("POST", f"{side}/confirm", wallet, {"optionId": offer.option_id, "results": others}),
+        ("POST", f"{side}/confirm", wallet, {"optionId": offer.option_id, "results": remaining}),
     ]
     if state != "requires_action":
         calls += [
             ("POST", f"{side}/confirm", wallet, {"optionId": offer.option_id, "results": results}),
             ("POST", f"{side}/cancel", wallet, None),
-            ("POST", f"{one}/cancel", merchant, None),
+            ("POST", f"{text}/cancel", merchant, None),
         ]
     answers = {}
     for method, path, headers, body in calls:
         answer = await desk.ask(method, path, {**headers, "Request-Id": "golden"}, body)
         name = f"{method} {path}" + (f" {json.dumps(body)}" if body else "")
         answers[name] = {"status": answer.status, "body": answer.body}
-    for path, headers in ((f"{one}/events", merchant), (f"{side}/events", wallet)):
+    for path, headers in ((f"{text}/events", merchant), (f"{side}/events", wallet)):
         answers[f"GET {path}"] = await _events(desk, path, headers)
     return answers
 
 
-async def _events(desk: Desk, path: str, headers: dict[str, str]) -> dict[str, Any]:
-    """What a stream tells at once, and whether it ends by itself."""
+async def _events(desk: ServiceHarness, path: str, headers: dict[str, str]) -> dict[str, Any]:
+    """Return the first snapshots of a stream, and whether it ends after them."""
     lines: list[str] = []
     url = desk.rest.base + path
     async with desk.session.get(url, headers=headers) as stream:
@@ -111,9 +111,9 @@ async def _events(desk: Desk, path: str, headers: dict[str, str]) -> dict[str, A
         }
 
 
-def _masked(answers: dict[str, Any], desk: Desk, offer: Offer) -> Any:
+def _masked(answers: dict[str, Any], desk: ServiceHarness, offer: PaymentOffer) -> Any:
     text = json.dumps(answers)
-    known = {
+    existing = {
         offer.payment_id: "<payment id>",
         offer.option_id: "<option id>",
         desk.env["FLORIN_MERCHANT_ID"]: "<merchant id>",
@@ -121,10 +121,10 @@ def _masked(answers: dict[str, Any], desk: Desk, offer: Offer) -> Any:
         offer.wallet.address.lower(): "<wallet address, lower case>",
         **dict.fromkeys(offer.outputs, "<output>"),
     }
-    for value, placeholder in known.items():
+    for value, placeholder in existing.items():
         text = text.replace(value, placeholder)
-    # when exactly proof was found that the money cannot move is not the same in every run
+    # the time of the proof that the money cannot move differs between runs
     text = re.sub(
         r'("lastUpdatedAt": ")2027-01-15T08:(0[6-9]|1[0-5]):\d\d', r"\g<1>" + LAPSED, text
     )
-    return json.loads(without_hashes(text))
+    return json.loads(mask_hashes(text))

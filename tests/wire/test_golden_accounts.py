@@ -1,7 +1,7 @@
-"""Every answer about merchants and settlements, in both wire profiles, as `test_golden` does it.
+"""Every answer about merchants and settlements, in both wire profiles, as in `test_golden`.
 
-One story is told once in each profile by a partner of its own; its ids become placeholders in the
-order in which they appear, and keys of idempotency are what they are in every run.
+One sequence of calls runs once in each profile by a partner of its own. Its ids become placeholders
+in the order in which they appear, and idempotency keys are the same in every run.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from florin_server.domain.payments.payment import BankAccount
 from florin_server.store.accounts import destinations
 
 from tests.support.accounts import CAFE
-from tests.support.desk import Desk, Tenant
-from tests.support.golden import PROFILES, compare
+from tests.support.desk import PartnerTenant, ServiceHarness
+from tests.support.golden import PROFILES, compare_golden
 
 NEVER = "mrch_00000000000000000"
 ETHER = "eip155:1/slip44:60"
@@ -27,22 +27,22 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 class Scribe:
-    """Asks and writes down what was answered."""
+    """Makes calls and records the answers."""
 
-    def __init__(self, tenant: Tenant, profile: dict[str, str]) -> None:
-        self._desk = tenant.desk
+    def __init__(self, tenant: PartnerTenant, profile: dict[str, str]) -> None:
+        self._desk = tenant.service
         self._headers = {"Api-Key": tenant.secret, "Request-Id": "golden", **profile}
         self.answers: list[Any] = []
 
     async def ask(self, method: str, path: str, body: Any = None, key: str | None = None) -> Any:
         headers = {**self._headers, **({} if key is None else {"Idempotency-Key": key})}
         answer = await self._desk.ask(method, path, headers, body)
-        asked = {"asked": f"{method} {path}"}
+        request = {"asked": f"{method} {path}"}
         if body is not None:
-            asked["sent"] = body
+            request["sent"] = body
         if "Idempotent-Replayed" in answer.headers:
-            asked["replayed"] = answer.headers["Idempotent-Replayed"]
-        self.answers.append({**asked, "status": answer.status, "body": answer.body})
+            request["replayed"] = answer.headers["Idempotent-Replayed"]
+        self.answers.append({**request, "status": answer.status, "body": answer.body})
         return answer.body
 
 
@@ -52,13 +52,13 @@ async def test_every_answer_about_merchants(desk, profile, update_golden):
     scribe = Scribe(tenant, PROFILES[profile])
     ask, merchants = scribe.ask, "/v1/merchants"
     await tenant.change_merchant(status="suspended", created_at_us=desk.clock.now_us() - 1_234_567)
-    made = await ask("POST", merchants, CAFE, key="create")
+    created = await ask("POST", merchants, CAFE, key="create")
     await ask("POST", merchants, CAFE, key="create")
     await ask("POST", merchants, {**CAFE, "iconUrl": None}, key="create")
     await ask("POST", merchants, {"merchantName": " ", "iconUrl": "logo"}, key="bad")
     await ask("POST", merchants, {"merchantName": " ", "merchantEmail": "me"}, key="bad")
-    one = f"{merchants}/{made['merchant']['id']}"
-    await ask("GET", one)
+    text = f"{merchants}/{created['merchant']['id']}"
+    await ask("GET", text)
     await ask("GET", merchants)
     page = await ask("GET", f"{merchants}?limit=1")
     await ask("GET", f"{merchants}?limit=1&cursor={page['nextCursor']}")
@@ -66,13 +66,13 @@ async def test_every_answer_about_merchants(desk, profile, update_golden):
     await ask("GET", f"{merchants}?status=suspended")
     await ask("GET", f"{merchants}?search=CAF%C3%89")
     await ask("GET", f"{merchants}?status=unknown")
-    await ask("PATCH", one, {"merchantName": "Café Bern", "iconUrl": None})
-    await ask("PATCH", one, {})
-    await ask("PATCH", one, {"iconUrl": ""})
-    await ask("PATCH", one, {"iconUrl": "http://cafe.example/logo.png"})
-    await ask("DELETE", one)
-    await ask("DELETE", one)
-    for path in (one, f"{merchants}/{NEVER}"):
+    await ask("PATCH", text, {"merchantName": "Café Bern", "iconUrl": None})
+    await ask("PATCH", text, {})
+    await ask("PATCH", text, {"iconUrl": ""})
+    await ask("PATCH", text, {"iconUrl": "http://cafe.example/logo.png"})
+    await ask("DELETE", text)
+    await ask("DELETE", text)
+    for path in (text, f"{merchants}/{NEVER}"):
         await ask("GET", path)
         await ask("PATCH", path, {"merchantName": "X"})
     await ask("DELETE", f"{merchants}/{NEVER}")
@@ -83,12 +83,12 @@ async def test_every_answer_about_merchants(desk, profile, update_golden):
 async def test_every_answer_about_settlements(desk, profile, update_golden):
     tenant = await desk.tenant()
     scribe = Scribe(tenant, PROFILES[profile])
-    ask, one = scribe.ask, f"/v1/merchants/{tenant.merchant.id}"
-    crypto = f"{one}/settlements/crypto"
+    ask, text = scribe.ask, f"/v1/merchants/{tenant.merchant.id}"
+    crypto = f"{text}/settlements/crypto"
     ether = {"asset": ETHER, "destination": f"eip155:1:{HERE}"}
     dollar = {"asset": f"caip19/{DOLLAR}", "destination": f"eip155:8453:{THERE}"}
-    await ask("GET", f"{one}/settlements")
-    made = await ask("POST", crypto, {"settlements": [ether, dollar]}, key="create")
+    await ask("GET", f"{text}/settlements")
+    created = await ask("POST", crypto, {"settlements": [ether, dollar]}, key="create")
     await ask("POST", crypto, {"settlements": [ether, dollar]}, key="create")
     await ask("POST", crypto, {"settlements": [dollar]}, key="create")
     await ask("POST", crypto, {"settlements": [ether]}, key="taken")
@@ -102,9 +102,9 @@ async def test_every_answer_about_settlements(desk, profile, update_golden):
         tenant.merchant.id.replace("mrch", "fiat"), tenant.merchant.id, "pending", "sepa"
     )
     await desk.service.app.store.write(destinations.put_bank_account(bank))
-    await ask("GET", f"{one}/settlements")
-    await ask("GET", one)
-    place = f"{crypto}/{made['settlements'][0]['id']}"
+    await ask("GET", f"{text}/settlements")
+    await ask("GET", text)
+    place = f"{crypto}/{created['settlements'][0]['id']}"
     await ask("PUT", place, {"destination": f"eip155:1:{THERE}"})
     await ask("PUT", place, {"destination": f"eip155:2:{THERE}"})
     await ask("PUT", place, {})
@@ -116,20 +116,22 @@ async def test_every_answer_about_settlements(desk, profile, update_golden):
     _compare(desk, "settlements", profile, scribe, update=update_golden)
 
 
-def _compare(desk: Desk, name: str, profile: str, scribe: Scribe, *, update: bool) -> None:
+def _compare(
+    desk: ServiceHarness, name: str, profile: str, scribe: Scribe, *, update: bool
+) -> None:
     text = json.dumps(scribe.answers, ensure_ascii=False)
     names: dict[str, str] = {}
 
-    def placeholder(found: re.Match[str]) -> str:
-        kind = {"mrch": "merchant", "crypto": "settlement", "fiat": "bank account"}[found[1]]
-        return names.setdefault(found[0], f"<{kind} {len(names) + 1}>")
+    def placeholder(match: re.Match[str]) -> str:
+        kind = {"mrch": "merchant", "crypto": "settlement", "fiat": "bank account"}[match[1]]
+        return names.setdefault(match[0], f"<{kind} {len(names) + 1}>")
 
     text = text.replace(NEVER, "<no merchant>")
     text = re.sub(r"(mrch|crypto|fiat)_[0-9A-Za-z]+", placeholder, text)
     text = re.sub(r'(?<="nextCursor": )"[^"]+"|(?<=cursor=)[^"&]+', _cursor, text)
     file = f"{name}.{'deployed' if profile == 'deployed' else 'spec'}.json"
-    compare(file, json.loads(text), update=update)
+    compare_golden(file, json.loads(text), update=update)
 
 
-def _cursor(found: re.Match[str]) -> str:
-    return '"<cursor>"' if found[0].startswith('"') else "<cursor>"
+def _cursor(match: re.Match[str]) -> str:
+    return '"<cursor>"' if match[0].startswith('"') else "<cursor>"

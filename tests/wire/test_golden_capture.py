@@ -1,4 +1,4 @@
-"""Answers to wallets whose buyers are asked for data, compared with the files in golden/."""
+"""Answers to wallets whose buyers must give data, compared with the files in golden/."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.support.capture import hand_in
-from tests.support.desk import ORDER, Desk, opened
-from tests.support.golden import PROFILES, compare, without_hashes
-from tests.support.wallet import Wallet
+from tests.support.capture import submit_form
+from tests.support.desk import ORDER, ServiceHarness, open_service
+from tests.support.golden import PROFILES, compare_golden, mask_hashes
+from tests.support.wallet import EvmTestWallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def desk(tmp_path_factory):
-    async with opened(tmp_path_factory.mktemp("golden"), capture={"enabled": True}) as desk:
+    async with open_service(tmp_path_factory.mktemp("golden"), capture={"enabled": True}) as desk:
         yield desk
 
 
 @pytest.mark.parametrize("profile", PROFILES)
 async def test_a_payment_that_needs_data_about_its_buyer(desk, profile, update_golden):
     headers = {**desk.rest.wallet, **PROFILES[profile], "Request-Id": "golden"}
-    wallet, payment_id = Wallet(), (await desk.rest.create(ORDER))["paymentId"]
+    wallet, payment_id = EvmTestWallet(), (await desk.rest.create(ORDER))["paymentId"]
     side = f"/v1/gateway/payment/{payment_id}"
     accounts = {"accounts": [wallet.account]}
     answers = [await _answer(desk, f"{side}/options", headers, accounts)]
@@ -44,13 +44,13 @@ async def test_a_payment_that_needs_data_about_its_buyer(desk, profile, update_g
         await _answer(desk, f"{side}/confirm", headers, confirm),
     ]
     # the form is for people, not a part of the documented API
-    assert (await hand_in(desk, url)).body == {"status": "success"}
+    assert (await submit_form(desk, url)).body == {"status": "success"}
     answers += [
         await _answer(desk, f"{side}/options", headers, accounts),
         await _answer(desk, f"{side}/fetch", headers, fetch),
     ]
     file = f"capture.{'deployed' if profile == 'deployed' else 'spec'}.json"
-    known = {
+    existing = {
         payment_id: "<payment id>",
         option["id"]: "<option id>",
         build: "<build>",
@@ -58,17 +58,19 @@ async def test_a_payment_that_needs_data_about_its_buyer(desk, profile, update_g
         wallet.address.lower(): "<wallet address, lower case>",
         url.rpartition("=")[2]: "<token>",
     }
-    compare(file, _masked(answers, known), update=update_golden)
+    compare_golden(file, _masked(answers, existing), update=update_golden)
 
 
-async def _answer(desk: Desk, path: str, headers: dict[str, str], body: Any) -> dict[str, Any]:
+async def _answer(
+    desk: ServiceHarness, path: str, headers: dict[str, str], body: Any
+) -> dict[str, Any]:
     answer = await desk.ask("POST", path, headers, body)
     call = f"POST {path} {json.dumps(body)}"
     return {"call": call, "status": answer.status, "body": answer.body}
 
 
-def _masked(answers: Any, known: dict[str, str]) -> Any:
+def _masked(answers: Any, existing: dict[str, str]) -> Any:
     text = json.dumps(answers)
-    for value, placeholder in known.items():
+    for value, placeholder in existing.items():
         text = text.replace(value, placeholder)
-    return json.loads(without_hashes(text))
+    return json.loads(mask_hashes(text))

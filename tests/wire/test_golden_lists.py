@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.support.desk import DEPLOYED, SPEC, Desk, Offer, opened
-from tests.support.golden import without_hashes
-from tests.support.until import until
+from tests.support.desk import DEPLOYED, SPEC, PaymentOffer, ServiceHarness, open_service
+from tests.support.golden import mask_hashes
+from tests.support.until import wait_until
 
 GOLDEN = Path(__file__).parent / "golden"
 PROFILES = {"spec": SPEC, "no header": {}, "deployed": DEPLOYED}
@@ -22,34 +22,34 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def desk(tmp_path_factory):
-    """A service that keeps a fee."""
+    """Open a service that charges a fee."""
     folder = tmp_path_factory.mktemp("desk")
-    async with opened(folder, fee_fixed=1000, fee_basis_points=40) as desk:
+    async with open_service(folder, fee_fixed=1000, fee_basis_points=40) as desk:
         yield desk
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def payments(desk) -> dict[str, str]:
-    """A payment of each kind, oldest first, by the name that stands for its id."""
-    made: dict[str, str] = {}
+    """Create a payment of each kind, oldest first, by the placeholder for its id."""
+    created: dict[str, str] = {}
     token = f"caip19/{desk.env['FLORIN_EVM_ASSET']}"
 
-    async def offer(name: str, **order: Any) -> Offer:
+    async def offer(name: str, **order: Any) -> PaymentOffer:
         desk.clock.advance(1)
         expires = desk.now + 86_400
-        found = await desk.offer(**{"referenceId": name, "expiresAt": expires, **order})
-        made[found.payment_id] = name
-        return found
+        result = await desk.offer(**{"referenceId": name, "expiresAt": expires, **order})
+        created[result.payment_id] = name
+        return result
 
     paid = await offer("succeeded")
     refunded = await offer("refunded")
-    for one in (paid, refunded):
-        await desk.confirm(one)
+    for each_offer in (paid, refunded):
+        await desk.confirm(each_offer)
         desk.clock.advance(0.25)
-        assert (await desk.final(one.payment_id))["status"] == "succeeded"
+        assert (await desk.wait_final(each_offer.payment_id))["status"] == "succeeded"
     body = {"paymentId": refunded.payment_id}
     assert (await desk.ask("POST", "/v1/refunds", desk.rest.merchant, body)).status == 200
-    assert (await desk.refunded(refunded.payment_id))["status"] == "succeeded"
+    assert (await desk.wait_refunded(refunded.payment_id))["status"] == "succeeded"
     simulated = await offer("simulated", amount={"unit": token, "value": "7000000"})
     path = f"/v1/sandbox/payments/{simulated.payment_id}/simulate"
     answer = await desk.ask("POST", path, desk.rest.merchant, {"outcome": "succeeded"})
@@ -61,11 +61,11 @@ async def payments(desk) -> dict[str, str]:
     await desk.rest.cancel(cancelled.payment_id)
     expired = await offer("expired", expiresAt=desk.now + 2)
     desk.clock.advance(2)
-    assert (await desk.final(expired.payment_id))["status"] == "expired"
+    assert (await desk.wait_final(expired.payment_id))["status"] == "expired"
     euros = {"unit": "iso4217/EUR", "value": "990"}
     desk.clock.advance(1)
-    wanted = {"amount": euros, "referenceId": "requires_action", "expiresAt": desk.now + 86_400}
-    made[(await desk.rest.create(wanted))["paymentId"]] = "requires_action"
+    expected = {"amount": euros, "referenceId": "requires_action", "expiresAt": desk.now + 86_400}
+    created[(await desk.rest.create(expected))["paymentId"]] = "requires_action"
     await offer("in_tokens", amount={"unit": token, "value": "2500000"}, referenceId=None)
     processing = await offer("processing")
     await desk.chain.ask("florin_fault", {"kind": "mining", "paused": True})
@@ -75,8 +75,8 @@ async def payments(desk) -> dict[str, str]:
         answer = await desk.ask("GET", "/v1/payments?limit=1", desk.rest.merchant)
         return "hash" in answer.body["data"][0]["transaction"]
 
-    await until(is_sent)
-    return made
+    await wait_until(is_sent)
+    return created
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -100,12 +100,12 @@ async def test_a_list_of_payments_of_every_kind(desk, payments, name, path, prof
     assert seen == json.loads(file.read_text())
 
 
-def _masked(text: str, known: dict[str, str], desk: Desk) -> Any:
+def _masked(text: str, existing: dict[str, str], desk: ServiceHarness) -> Any:
     text = text.replace(desk.env["FLORIN_EVM_ASSET"].partition(":0x")[2], "<token>")
-    for value, name in known.items():
+    for value, name in existing.items():
         text = text.replace(value, f"<{name}>")
     text = re.sub(r"pay_[0-9A-Za-z]{27}", "<first payment>", text)
     text = re.sub(r"rfnd_[0-9A-Za-z]{17}", "<refund id>", text)
     text = re.sub(r'("next_?[cC]ursor": )"[\w-]+"', r'\1"<cursor>"', text)
-    text = without_hashes(text)
+    text = mask_hashes(text)
     return json.loads(re.sub(r"0x[0-9a-f]{40}(?![0-9a-f])", "<wallet address>", text))

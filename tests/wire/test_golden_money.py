@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.desk import ORDER, Desk
-from tests.support.golden import PROFILES, compare
+from tests.support.desk import ORDER, ServiceHarness
+from tests.support.golden import PROFILES, compare_golden
 
 OUTCOMES = ("succeeded", "failed", "expired", "cancelled", "stall")
 
@@ -22,7 +22,7 @@ async def test_a_simulated_payment_and_its_refund(desk, outcome, profile, update
     headers = {**desk.rest.merchant, **PROFILES[profile], "Request-Id": "golden"}
     created = await desk.ask("POST", "/v1/payments", headers, ORDER)
     payment_id = created.body["paymentId"]
-    one = f"/v1/payments/{payment_id}"
+    text = f"/v1/payments/{payment_id}"
     simulate, body = f"/v1/sandbox/payments/{payment_id}/simulate", {"outcome": outcome}
     refund = {"paymentId": payment_id}
     answers = [
@@ -30,26 +30,26 @@ async def test_a_simulated_payment_and_its_refund(desk, outcome, profile, update
         await _answer(desk, "POST", simulate, headers, body),
         await _answer(desk, "POST", simulate, headers, {"outcome": "cancelled"}),
         await _answer(desk, "POST", simulate, headers, {}),
-        await _answer(desk, "GET", one, headers),
+        await _answer(desk, "GET", text, headers),
         await _answer(desk, "POST", "/v1/refunds", headers, refund),
         await _answer(desk, "POST", "/v1/refunds", headers, refund),
         await _answer(desk, "POST", "/v1/refunds", headers, {"paymentId": "pay_unknown"}),
         await _answer(desk, "POST", "/v1/refunds", headers, {"paymentId": "unknown"}),
-        await _answer(desk, "GET", one, headers),
+        await _answer(desk, "GET", text, headers),
     ]
     file = f"simulated_{outcome}.{'deployed' if profile == 'deployed' else 'spec'}.json"
-    compare(file, _masked(answers, desk, payment_id), update=update_golden)
+    compare_golden(file, _masked(answers, desk, payment_id), update=update_golden)
 
 
 async def _answer(
-    desk: Desk, method: str, path: str, headers: dict[str, str], body: Any = None
+    desk: ServiceHarness, method: str, path: str, headers: dict[str, str], body: Any = None
 ) -> dict[str, Any]:
     answer = await desk.ask(method, path, headers, body)
     call = f"{method} {path}" + ("" if body is None else f" {json.dumps(body)}")
     return {"call": call, "status": answer.status, "body": answer.body}
 
 
-def _masked(answers: Any, desk: Desk, payment_id: str) -> Any:
+def _masked(answers: Any, desk: ServiceHarness, payment_id: str) -> Any:
     text = json.dumps(answers).replace(payment_id, "<payment id>")
     text = text.replace(desk.env["FLORIN_MERCHANT_ID"], "<merchant id>")
     return json.loads(re.sub(r"rfnd_[A-Za-z0-9]{17}", "<refund id>", text))

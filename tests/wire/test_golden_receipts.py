@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.support.desk import Offer
-from tests.support.golden import PROFILES, compare
+from tests.support.desk import PaymentOffer
+from tests.support.golden import PROFILES, compare_golden
 
 MOMENT = "2027-01-15T08:00:30.000Z"
 
@@ -18,11 +18,11 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def offer(desk) -> Offer:
-    """Paid on the chain."""
+async def offer(desk) -> PaymentOffer:
+    """Return a payment that was paid on the chain."""
     paid = await desk.offer()
     await desk.confirm(paid)
-    assert (await desk.ended(paid.payment_id))["status"] == "succeeded"
+    assert (await desk.wait_ended(paid.payment_id))["status"] == "succeeded"
     return paid
 
 
@@ -30,25 +30,25 @@ async def offer(desk) -> Offer:
 async def test_the_receipt_of_a_payment(desk, offer, profile, update_golden):
     headers = {**desk.rest.merchant, **PROFILES[profile], "Request-Id": "golden"}
     answer = await desk.ask("GET", f"/v1/payments/{offer.payment_id}/receipt", headers)
-    told = {
+    result = {
         "call": "GET /v1/payments/<payment id>/receipt",
         "status": answer.status,
         "body": _masked(answer.body, offer),
     }
     file = f"receipt.{'deployed' if profile == 'deployed' else 'spec'}.json"
-    compare(file, [told], update=update_golden)
+    compare_golden(file, [result], update=update_golden)
 
 
-def _masked(body: Any, offer: Offer) -> Any:
-    known = {
+def _masked(body: Any, offer: PaymentOffer) -> Any:
+    existing = {
         offer.payment_id: "<payment id>",
         offer.wallet.address.lower(): "<wallet address, lower case>",
         body["receipt"]: "<receipt>",
         body["keyId"]: "<receipt key id>",
     }
     text = json.dumps(body)
-    for value, placeholder in known.items():
+    for value, placeholder in existing.items():
         text = text.replace(value, placeholder)
-    # time went on until the payment had ended
+    # time advanced until the payment had ended
     text = re.sub(r'("issuedAt": ")2027-01-15T[0-9:.]+Z', rf"\g<1>{MOMENT}", text)
     return json.loads(text)

@@ -1,4 +1,4 @@
-"""Headers of answers, paths in all their spellings, and refusals below the rules of business."""
+"""Headers of answers, paths in all their spellings, and refusals below the business rules."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 from florin_server.boot.servers import gateway
 
-from tests.support.desk import ORDER, PAY_URL, Desk
-from tests.support.raw import door
+from tests.support.desk import ORDER, PAY_URL, ServiceHarness
+from tests.support.raw import open_raw_socket
 
 PARAMS = "invalid_params"
 ALLOWED = """
@@ -35,13 +35,13 @@ def words(header: str) -> set[str]:
     return {word.strip().lower() for word in header.split(",")}
 
 
-async def answers_of_every_kind(desk: Desk, payment_id: str):
-    """Successes and refusals of every layer, by name."""
-    side, one = f"/v1/gateway/payment/{payment_id}", f"/v1/payments/{payment_id}"
+async def answers_of_every_kind(desk: ServiceHarness, payment_id: str):
+    """Yield successes and refusals of every layer, by name."""
+    side, text = f"/v1/gateway/payment/{payment_id}", f"/v1/payments/{payment_id}"
     app, key = desk.rest.wallet, desk.rest.merchant
     return {
         "created": await desk.ask("POST", "/v1/payments", key, ORDER),
-        "detail": await desk.ask("GET", one, key),
+        "detail": await desk.ask("GET", text, key),
         "info": await desk.ask("GET", side, app),
         "status": await desk.ask("GET", f"{side}/status", app),
         "held status": await desk.ask("GET", f"{side}/status?maxPollMs=1", app),
@@ -51,7 +51,7 @@ async def answers_of_every_kind(desk: Desk, payment_id: str):
         "bad query": await desk.ask("GET", f"{side}/status?maxPollMs=x", app),
         "unknown payment": await desk.ask("GET", "/v1/gateway/payment/pay_0", app),
         "unknown path": await desk.ask("GET", "/v1/nowhere", key),
-        "wrong method": await desk.ask("DELETE", one, key),
+        "wrong method": await desk.ask("DELETE", text, key),
         "wrong media type": await desk.ask(
             "POST", "/v1/payments", {**key, "Content-Type": "text/xml"}, ORDER
         ),
@@ -71,7 +71,7 @@ async def test_headers_of_every_answer(desk, payment_id):
         assert "Server" not in answer.headers
 
 
-async def test_the_resolved_version_is_told_once_it_is_known(desk, payment_id):
+async def test_resolved_version_header_is_sent_once_resolved(desk, payment_id):
     answers = await answers_of_every_kind(desk, payment_id)
     unresolved = {"no credential", "unknown path", "wrong method", "wrong media type"}
     unresolved |= {"body too large"}
@@ -81,7 +81,7 @@ async def test_the_resolved_version_is_told_once_it_is_known(desk, payment_id):
         assert answer.headers.get("WCP-Version") == expected, name
 
 
-async def test_a_stream_tells_the_same_headers(desk, payment_id):
+async def test_stream_sends_the_same_headers(desk, payment_id):
     url = f"{desk.rest.base}/v1/gateway/payment/{payment_id}/events"
     headers = {**desk.rest.wallet, "Request-Id": "stream-1"}
     async with desk.session.get(url, headers=headers) as stream:
@@ -95,10 +95,10 @@ async def test_a_stream_tells_the_same_headers(desk, payment_id):
         assert stream.headers["Access-Control-Allow-Origin"] == "*"
 
 
-async def test_a_gateway_elsewhere_tells_the_same_headers(desk, payment_id):
+async def test_remote_gateway_sends_the_same_headers(desk, payment_id):
     async with AsyncExitStack() as stack:
-        listener = gateway.bind("127.0.0.1", 0)
-        url = await gateway.start_remote(desk.env["FLORIN_GRPC_TARGET"], listener, stack)
+        listener = gateway.bind_socket("127.0.0.1", 0)
+        url = await gateway.start_remote_gateway(desk.env["FLORIN_GRPC_TARGET"], listener, stack)
         side = f"{url}/v1/gateway/payment/{payment_id}"
         headers = {**desk.rest.wallet, "Request-Id": "far"}
         for path in ("", "/status", "/status?maxPollMs=1", "/events"):
@@ -119,8 +119,8 @@ async def test_a_gateway_elsewhere_tells_the_same_headers(desk, payment_id):
 
 
 @pytest.mark.parametrize("kind", ["local", "remote"])
-async def test_a_silent_stream_tells_them_too(desk, payment_id, kind):
-    async with door(desk.service, kind) as rest:
+async def test_silent_stream_sends_the_version_headers(desk, payment_id, kind):
+    async with open_raw_socket(desk.service, kind) as rest:
         url = f"http://{rest.host}:{rest.port}/v1/gateway/payment/{payment_id}"
         headers = {**desk.rest.wallet, "Last-Event-ID": "0"}
         async with desk.session.get(f"{url}/events", headers=headers) as stream:
@@ -131,7 +131,7 @@ async def test_a_silent_stream_tells_them_too(desk, payment_id, kind):
             assert refusal.headers.getall("Pay-Version") == ["2026-02-18"]
 
 
-async def test_a_stream_that_has_nothing_to_tell(desk):
+async def test_stream_of_an_ended_payment_returns_204(desk):
     payment_id = (await desk.rest.create(ORDER))["paymentId"]
     await desk.rest.merchant_cancel(payment_id)
     for path, headers in (
@@ -143,8 +143,8 @@ async def test_a_stream_that_has_nothing_to_tell(desk):
         assert answer.headers["Cache-Control"] == "no-store"
         assert answer.headers["Request-Id"]
         assert answer.headers["Pay-Version"] == answer.headers["WCP-Version"] == "2026-02-18"
-        told = await desk.ask("GET", path, {**headers, "Last-Event-ID": "0"})
-        assert told.text.count("event: status") == 1
+        result = await desk.ask("GET", path, {**headers, "Last-Event-ID": "0"})
+        assert result.text.count("event: status") == 1
 
 
 @pytest.mark.parametrize("given", ["a", "A-z_0.9", "x" * 64])
@@ -212,7 +212,7 @@ async def test_refusals_of_the_door_may_be_read_by_browsers_too(desk, payment_id
         (b"GET %s HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n" % path, 400),
         (b"GET %s HTTP/1.1\r\nHost: x\r\nApi-Key: a\r\nApi-Key: b\r\n\r\n" % path, 400),
     ):
-        status, headers, body = await desk.raw(request)
+        status, headers, body = await desk.send_raw(request)
         assert (status, body["code"]) == (expected, PARAMS)
         if expected != 431:
             # the head of a 431 was not read to its end
@@ -220,12 +220,12 @@ async def test_refusals_of_the_door_may_be_read_by_browsers_too(desk, payment_id
 
 
 async def test_other_families_are_closed_to_browsers(desk, payment_id):
-    one = f"/v1/payments/{payment_id}"
-    for method, path in (("GET", one), ("POST", "/v1/payments"), ("GET", "/v1/nowhere")):
+    text = f"/v1/payments/{payment_id}"
+    for method, path in (("GET", text), ("POST", "/v1/payments"), ("GET", "/v1/nowhere")):
         answer = await desk.ask(method, path, {**desk.rest.merchant, "Origin": "https://a.example"})
         assert not [h for h in answer.headers if h.lower().startswith("access-control")]
-    answer = await desk.ask("OPTIONS", one, {"Access-Control-Request-Method": "GET"})
-    assert answer.told == (405, PARAMS)
+    answer = await desk.ask("OPTIONS", text, {"Access-Control-Request-Method": "GET"})
+    assert answer.refusal == (405, PARAMS)
 
 
 # paths and methods
@@ -244,7 +244,7 @@ async def test_other_families_are_closed_to_browsers(desk, payment_id):
         ("/v1/refunds", {"POST"}),
         ("/v1/merchants", {"GET", "POST"}),
         ("/v1/merchants/mrch_0", {"GET", "PATCH", "DELETE"}),
-        # not what a merchant of this name would allow
+        # not the methods for a merchant of this name
         ("/v1/merchants/payments", {"GET"}),
         ("/v1/merchants/%70ayments", {"GET"}),
         ("/v1/merchants/mrch_0/payments", {"GET"}),
@@ -257,12 +257,12 @@ async def test_other_families_are_closed_to_browsers(desk, payment_id):
         ("/v1/gateway/payment/pay_0/events", {"GET", "OPTIONS"}),
     ],
 )
-async def test_a_wrong_method_is_told_the_right_ones(desk, path, allowed):
+async def test_wrong_method_returns_the_allowed_methods(desk, path, allowed):
     for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "TRACE", "PROPFIND"):
         if method in allowed:
             continue
         answer = await desk.ask(method, path, {})
-        assert answer.told == (405, PARAMS), method
+        assert answer.refusal == (405, PARAMS), method
         assert {name.strip() for name in answer.headers["Allow"].split(",")} == allowed
 
 
@@ -284,7 +284,7 @@ async def test_a_wrong_method_is_told_the_right_ones(desk, path, allowed):
 )
 async def test_an_unknown_path(desk, path):
     answer = await desk.ask("GET", path, desk.rest.merchant)
-    assert answer.told == (404, PARAMS)
+    assert answer.refusal == (404, PARAMS)
 
 
 async def test_spellings_of_a_path(desk, payment_id):
@@ -308,33 +308,33 @@ async def test_spellings_of_a_path(desk, payment_id):
 
 async def test_a_path_that_is_not_utf_8(desk):
     for path in ("/v1/payments/%ff", "/v1/payments/%zz", "/v1/gateway/payment/%c3%28/status"):
-        assert (await desk.ask("GET", path, desk.rest.merchant)).told == (400, PARAMS)
+        assert (await desk.ask("GET", path, desk.rest.merchant)).refusal == (400, PARAMS)
 
 
-# what a body may be
+# bodies
 
 
 async def test_media_types_and_encodings(desk):
     async def create(**headers):
-        given = {**desk.rest.merchant, **{k.replace("_", "-"): v for k, v in headers.items()}}
-        return await desk.ask("POST", "/v1/payments", given, ORDER)
+        values = {**desk.rest.merchant, **{k.replace("_", "-"): v for k, v in headers.items()}}
+        return await desk.ask("POST", "/v1/payments", values, ORDER)
 
     for good in ("application/json", "application/json; charset=utf-8", "Application/JSON"):
         assert (await create(Content_Type=good)).status == 201
     for bad in ("text/plain", "application/x-www-form-urlencoded", "application/jsonp", "json"):
-        assert (await create(Content_Type=bad)).told == (415, PARAMS)
+        assert (await create(Content_Type=bad)).refusal == (415, PARAMS)
     for coding in ("gzip", "deflate", "br", "compress", "x"):
-        assert (await create(Content_Encoding=coding)).told == (415, PARAMS)
+        assert (await create(Content_Encoding=coding)).refusal == (415, PARAMS)
     order = b'{"amount": {"unit": "iso4217/USD", "value": "1250"}}'
     head = "POST /v1/payments HTTP/1.1\r\nHost: x\r\n"
     head += "".join(f"{name}: {value}\r\n" for name, value in desk.rest.merchant.items())
     head += f"Content-Length: {len(order)}\r\n\r\n"
-    status, _, body = await desk.raw(head.encode() + order)
+    status, _, body = await desk.send_raw(head.encode() + order)
     assert status == 201, body
 
 
 async def pieces(body):
-    """A body whose length nobody announces, one byte longer than the given one."""
+    """Yield a body without a declared length, one byte longer than the given one."""
     yield body
     yield b" "
 
@@ -345,17 +345,17 @@ async def test_how_large_a_body_may_be(desk, payment_id):
     assert (await desk.ask("POST", f"{side}/options", desk.rest.wallet, data=fits)).status == 200
     for call in ("options", "fetch", "confirm", "cancel"):
         answer = await desk.ask("POST", f"{side}/{call}", desk.rest.wallet, data=fits + b" ")
-        assert answer.told == (413, PARAMS), call
+        assert answer.refusal == (413, PARAMS), call
         chunked = await desk.ask("POST", f"{side}/{call}", desk.rest.wallet, data=pieces(fits))
-        assert chunked.told == (413, PARAMS), call
-    # nobody reads them, and they may be no longer
+        assert chunked.refusal == (413, PARAMS), call
+    # these bodies are ignored, but have the same limit
     for path in (side, f"{side}/status", f"{side}/events"):
         answer = await desk.ask("GET", path, desk.rest.wallet, data=fits + b" ")
-        assert answer.told == (413, PARAMS), path
+        assert answer.refusal == (413, PARAMS), path
     order = b'{"amount": {"unit": "iso4217/USD", "value": "1250"}}'.ljust(1 << 20)
     assert (await desk.ask("POST", "/v1/payments", key, data=io.BytesIO(order))).status == 201
     more = io.BytesIO(order + b" ")
-    assert (await desk.ask("POST", "/v1/payments", key, data=more)).told == (413, PARAMS)
+    assert (await desk.ask("POST", "/v1/payments", key, data=more)).refusal == (413, PARAMS)
 
 
 async def test_the_body_of_a_cancel_is_ignored(desk):
@@ -396,16 +396,16 @@ async def test_a_payment_may_be_named_by_a_link(desk, name, times):
     offered = await desk.ask("POST", f"{side}/options", app, {"accounts": []})
     assert (offered.status, offered.body["paymentId"]) == (200, payment_id)
     fetched = await desk.ask("POST", f"{side}/fetch", app, {"optionId": "x"})
-    assert fetched.told == (400, PARAMS)
-    one = await desk.ask("GET", f"/v1/payments/{text}", desk.rest.merchant)
-    assert one.body["paymentId"] == payment_id
+    assert fetched.refusal == (400, PARAMS)
+    item = await desk.ask("GET", f"/v1/payments/{text}", desk.rest.merchant)
+    assert item.body["paymentId"] == payment_id
     cancelled = await desk.ask("POST", f"{side}/cancel", app)
     assert cancelled.body["paymentId"] == payment_id
     stream = await desk.ask("GET", f"{side}/events", app)
     assert '"status":"cancelled"' in stream.text
     body = {"optionId": "x", "results": [{"type": "walletRpc", "data": ["0x"]}]}
     confirmed = await desk.ask("POST", f"{side}/confirm", app, body)
-    assert confirmed.told == (400, "invalid_state")
+    assert confirmed.refusal == (400, "invalid_state")
 
 
 def strange(payment_id: str) -> dict[str, str]:
@@ -443,13 +443,13 @@ async def test_a_text_that_names_no_payment(desk, payment_id, name, times):
     assert answer.status == 200
     assert answer.body == {"paymentId": received, "options": [], "collectData": None}
     answer = await desk.ask("POST", f"{side}/options", deployed, {"accounts": []})
-    assert answer.told == unknown
+    assert answer.refusal == unknown
     for call in ("", "/status", "/events", "/status?maxPollMs=5"):
-        assert (await desk.ask("GET", side + call, app)).told == unknown
+        assert (await desk.ask("GET", side + call, app)).refusal == unknown
     for call in ("cancel", "fetch", "confirm"):
         body = {"optionId": "x", "results": [{"type": "walletRpc", "data": ["0x"]}]}
-        assert (await desk.ask("POST", f"{side}/{call}", app, body)).told == unknown
-    assert (await desk.ask("GET", f"/v1/payments/{text}", desk.rest.merchant)).told == unknown
+        assert (await desk.ask("POST", f"{side}/{call}", app, body)).refusal == unknown
+    assert (await desk.ask("GET", f"/v1/payments/{text}", desk.rest.merchant)).refusal == unknown
 
 
 async def test_a_link_encoded_three_times_names_nothing(desk, payment_id):
@@ -457,4 +457,4 @@ async def test_a_link_encoded_three_times_names_nothing(desk, payment_id):
     for _ in range(4):
         text = quote(text, safe="")
     answer = await desk.ask("GET", f"/v1/gateway/payment/{text}", desk.rest.wallet)
-    assert answer.told == (404, "payment_not_found")
+    assert answer.refusal == (404, "payment_not_found")

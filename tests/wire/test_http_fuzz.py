@@ -15,14 +15,14 @@ import random
 import pytest
 
 from tests.support.desk import ORDER
-from tests.support.raw import Answer, Door, door, read_one
+from tests.support.raw import RawResponse, RawSocket, open_raw_socket, read_response
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 REQUESTS = int(os.environ.get("FUZZ_REQUESTS", "1500"))
 SEED = int(os.environ.get("FUZZ_SEED", "20260218"))
 CLIENTS = 8
-# a damaged length is waited for that long
+# the wait for a body of damaged length
 HASTE = {"request_head_s": 0.05, "request_body_s": 0.05}
 TOKENS = (
     *(b"\r\n", b"\n", b"\r", b"\0", b" ", b"\t", b":", b",", b";", b'"', b"{", b"}", b"[", b"%00"),
@@ -37,51 +37,51 @@ HEADERS = (
 )
 
 
-def damage(rng: random.Random, request: bytes, others: list[bytes]) -> bytes:
-    """The request after one to four accidents."""
-    found = bytearray(request)
+def damage(rng: random.Random, request: bytes, remaining: list[bytes]) -> bytes:
+    """Return the request after one to four mutations."""
+    result = bytearray(request)
     for _ in range(rng.choice((1, 1, 1, 2, 3, 4))):
-        at = rng.randrange(len(found) + 1)
-        end = min(len(found), at + rng.choice((1, 1, 2, 5, 20, 100)))
+        at = rng.randrange(len(result) + 1)
+        end = min(len(result), at + rng.choice((1, 1, 2, 5, 20, 100)))
         kind = rng.randrange(8)
-        if kind == 0 and at < len(found):
-            found[at] ^= 1 << rng.randrange(8)
-        elif kind == 1 and at < len(found):
-            found[at] = rng.randrange(256)
+        if kind == 0 and at < len(result):
+            result[at] ^= 1 << rng.randrange(8)
+        elif kind == 1 and at < len(result):
+            result[at] = rng.randrange(256)
         elif kind == 2:
-            del found[at:end]
+            del result[at:end]
         elif kind == 3:
-            found[at:at] = found[at:end] * rng.choice((1, 2, 50))
+            result[at:at] = result[at:end] * rng.choice((1, 2, 50))
         elif kind == 4:
-            found[at:at] = rng.choice(TOKENS)
+            result[at:at] = rng.choice(TOKENS)
         elif kind == 5:
             # between two lines
-            at = found.find(b"\r\n", at) + 2
-            found[at:at] = rng.choice(HEADERS) + b"\r\n"
+            at = result.find(b"\r\n", at) + 2
+            result[at:at] = rng.choice(HEADERS) + b"\r\n"
         elif kind == 6:
-            found[at:] = rng.choice(others)[at:]
+            result[at:] = rng.choice(remaining)[at:]
         else:
-            found[at:end] = bytes(rng.randrange(256) for _ in range(end - at))
-    return bytes(found)
+            result[at:end] = bytes(rng.randrange(256) for _ in range(end - at))
+    return bytes(result)
 
 
-async def answer_to(opened: Door, request: bytes) -> Answer:
+async def answer_to(opened: RawSocket, request: bytes) -> RawResponse:
     reader, writer = await asyncio.open_connection(opened.host, opened.port)
     try:
         writer.write(request)
         async with asyncio.timeout(20):
-            return await read_one(reader, request.lstrip(b"\r\n").split(b" ", 1)[0])
+            return await read_response(reader, request.lstrip(b"\r\n").split(b" ", 1)[0])
     finally:
         writer.close()
 
 
-def check(request: bytes, answer: Answer) -> None:
-    told = f"{request!r} -> {answer}"
-    assert 200 <= answer.status < 500, told
+def check(request: bytes, answer: RawResponse) -> None:
+    output = f"{request!r} -> {answer}"
+    assert 200 <= answer.status < 500, output
     if answer.status >= 400 and answer.body and b"html" not in answer.body[:20]:
         body = json.loads(answer.body)
-        assert set(body) <= {"code", "message", "issues", "details", "requestId"}, told
-        assert body["requestId"] == answer.headers["request-id"], told
+        assert set(body) <= {"code", "message", "issues", "details", "requestId"}, output
+        assert body["requestId"] == answer.headers["request-id"], output
 
 
 async def corpus(desk) -> list[bytes]:
@@ -122,33 +122,33 @@ def in_bytes(method: str, path: str, headers: dict[str, str], body: object) -> l
     if body is None:
         return ["\r\n".join([*lines, "", ""]).encode()]
     text = json.dumps(body).encode()
-    whole = "\r\n".join([*lines, f"Content-Length: {len(text)}", "", ""]).encode() + text
+    total = "\r\n".join([*lines, f"Content-Length: {len(text)}", "", ""]).encode() + text
     chunked = "\r\n".join([*lines, "Transfer-Encoding: chunked", "", ""]).encode()
-    return [whole, chunked + b"%x\r\n%s\r\n0\r\n\r\n" % (len(text), text)]
+    return [total, chunked + b"%x\r\n%s\r\n0\r\n\r\n" % (len(text), text)]
 
 
 @pytest.mark.parametrize("kind", ["local", "remote"])
-async def test_damaged_requests_get_their_answer_and_harm_nobody(desk, kind):
+async def test_damaged_request_gets_a_response_and_affects_no_other_request(desk, kind):
     requests = await corpus(desk)
     rng = random.Random(f"{SEED} {kind}")
     left = iter(range(REQUESTS))
     statuses: set[int] = set()
 
-    async def client(opened: Door) -> None:
+    async def client(opened: RawSocket) -> None:
         for _ in left:
             request = damage(rng, rng.choice(requests), requests)
             answer = await answer_to(opened, request)
             check(request, answer)
             statuses.add(answer.status)
 
-    async with door(desk.service, kind, **HASTE) as opened:
+    async with open_raw_socket(desk.service, kind, **HASTE) as opened:
         for request in requests:
             check(request, await answer_to(opened, request))
         async with asyncio.TaskGroup() as clients:
             for _ in range(CLIENTS):
                 clients.create_task(client(opened))
         assert (await opened.ask(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"))[0].status == 200
-    # they reached every layer, and the service is as well as before
+    # they reached every layer, and the service still works
     assert statuses >= {200, 201, 400, 401, 404, 405, 408}
     created = await desk.rest.create(ORDER)
     assert (await desk.rest.status(created["paymentId"]))["status"] == "requires_action"

@@ -1,7 +1,7 @@
 """Every RPC and every route x every credential and every version that a caller may send.
 
-The calls come from the descriptors, the expected answers from the tables below, which restate the
-wire contract row by row; what of them applies to a call follows from its access rule.
+The calls come from the descriptors, and the expected answers from the tables below, which restate
+the wire contract row by row. A call's access rule decides which rows apply to it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from florin.v1 import access_pb2
-from florin_server.domain.versions import NEWEST_STABLE
+from florin_server.domain.versions import NEWEST_STABLE_VERSION
 
-from tests.support.calls import GOOD, PASS, Call, Request, public_calls
-from tests.support.desk import DEPLOYED, SPEC, Desk, Tenant
+from tests.support.calls import PASS, VALID_CALLS, CallRequest, PublicCall, list_public_calls
+from tests.support.desk import DEPLOYED, SPEC, PartnerTenant, ServiceHarness
 
-CALLS = list(public_calls())
+CALLS = list(list_public_calls())
 PREVIEW = "2026-02-19.preview"
 FAMILIES = {
     access_pb2.CALLER_FAMILY_GATEWAY: "G",
@@ -26,9 +26,9 @@ FAMILIES = {
     access_pb2.CALLER_FAMILY_SANDBOX: "X",
 }
 
-# let in, but the resource is another tenant's or another mode's
+# admitted, but the resource is another tenant's or another mode's
 FOREIGN = (-1, "foreign")
-# let in, unless the call needs a merchant that may take payments
+# admitted, unless the call needs a merchant that may take payments
 SUSPENDED = (-2, "forbidden if the merchant must be active")
 DELETED = (-3, "unknown if the merchant must be active")
 CONFLICT = (400, "conflicting_auth_headers")
@@ -44,7 +44,7 @@ LIVE_KEY = (403, "not_sandbox_api_key")
 NO_MERCHANT = (401, "missing_merchant_id")
 BAD_MERCHANT = (404, "merchant_not_found")
 
-# sent, then what wallet calls (G), payment calls (P), account calls (A) and the sandbox (X) answer
+# headers, then the answers of wallet calls (G), payment (P), account (A) and sandbox calls (X)
 KEY, MINE = {"Api-Key": "<key>"}, {"Merchant-Id": "<merchant>"}
 ROWS: list[tuple[dict[str, str], Any, Any, Any, Any]] = [
     ({**KEY, "App-Id": "<app>"}, CONFLICT, CONFLICT, CONFLICT, CONFLICT),
@@ -110,7 +110,7 @@ ROWS: list[tuple[dict[str, str], Any, Any, Any, Any]] = [
 
 MALFORMED, UNKNOWN = (400, "invalid_api_version"), (400, "unknown_api_version")
 DOWNGRADE = (400, "api_version_downgrade")
-# version headers, then what an account answers that is pinned to the stable one, to the preview
+# version headers, then the answers to accounts pinned to the stable version, to the preview
 VERSIONS: list[tuple[dict[str, str], Any, Any]] = [
     ({}, PASS, PASS),
     ({"api-version": "bad"}, PASS, PASS),
@@ -118,7 +118,7 @@ VERSIONS: list[tuple[dict[str, str], Any, Any]] = [
         ({header: version}, stable, preview)
         for header in ("Pay-Version", "WCP-Version")
         for version, stable, preview in (
-            (NEWEST_STABLE, PASS, DOWNGRADE),
+            (NEWEST_STABLE_VERSION, PASS, DOWNGRADE),
             (PREVIEW, PASS, PASS),
             ("", MALFORMED, MALFORMED),
             ("latest", MALFORMED, MALFORMED),
@@ -133,9 +133,9 @@ VERSIONS: list[tuple[dict[str, str], Any, Any]] = [
             ("9999-12-31", UNKNOWN, UNKNOWN),
         )
     ),
-    ({"Pay-Version": NEWEST_STABLE, "WCP-Version": "bad"}, PASS, DOWNGRADE),
-    ({"Pay-Version": PREVIEW, "WCP-Version": NEWEST_STABLE}, PASS, PASS),
-    ({"Pay-Version": "", "WCP-Version": NEWEST_STABLE}, MALFORMED, MALFORMED),
+    ({"Pay-Version": NEWEST_STABLE_VERSION, "WCP-Version": "bad"}, PASS, DOWNGRADE),
+    ({"Pay-Version": PREVIEW, "WCP-Version": NEWEST_STABLE_VERSION}, PASS, PASS),
+    ({"Pay-Version": "", "WCP-Version": NEWEST_STABLE_VERSION}, MALFORMED, MALFORMED),
     ({"Pay-Version": "2026-02-17", "WCP-Version": PREVIEW}, UNKNOWN, UNKNOWN),
 ]
 
@@ -144,11 +144,11 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @dataclass
 class Cast:
-    """Who appears in these tests."""
+    """The callers of these tests."""
 
-    desk: Desk
-    tenant: Tenant
-    preview: Tenant
+    desk: ServiceHarness
+    tenant: PartnerTenant
+    preview: PartnerTenant
     preview_app: dict[str, str]
     names: dict[str, str]
     scoped: dict[str, str]
@@ -206,33 +206,33 @@ async def cast(desk) -> Cast:
         preview,
         await desk.wallet_app(pin=PREVIEW),
         names,
-        {one: (await desk.key(partner, scopes=(one,)))[1] for one in SCOPES},
+        {text: (await desk.key(partner, scopes=(text,)))[1] for text in SCOPES},
         {
-            one: (await desk.key(partner, scopes=tuple(s for s in SCOPES if s != one)))[1]
-            for one in SCOPES
+            text: (await desk.key(partner, scopes=tuple(s for s in SCOPES if s != text)))[1]
+            for text in SCOPES
         },
     )
 
 
 class Requests:
-    """Requests of one call that succeed, made anew where one does so only once."""
+    """Requests of one call that succeed, made anew if they succeed only once."""
 
-    def __init__(self, cast: Cast, call: Call, tenant: Tenant) -> None:
+    def __init__(self, cast: Cast, call: PublicCall, tenant: PartnerTenant) -> None:
         self._cast, self._call, self._tenant = cast, call, tenant
-        self._known: Request | None = None
+        self._known: CallRequest | None = None
 
-    async def next(self, *, passes: bool) -> Request:
+    async def next(self, *, passes: bool) -> CallRequest:
         if self._known is None or (passes and self._call.good.fresh):
             self._known = await self._call.good.make(self._cast.desk, self._tenant)
         return self._known
 
 
-def _scope(call: Call) -> str:
+def _scope(call: PublicCall) -> str:
     return access_pb2.KeyScope.Name(call.rule.scope).removeprefix("KEY_SCOPE_").lower()
 
 
-def _expected(call: Call, row: Any, *, deployed: bool) -> tuple[int, str]:
-    """What a row of the table means for one call."""
+def _expected(call: PublicCall, row: Any, *, deployed: bool) -> tuple[int, str]:
+    """Return the expected answer of a table row for one call."""
     outcome: tuple[int, str] = row[1 + "GPAX".index(FAMILIES[call.rule.family])]
     if outcome == NOTHING and deployed and call.rule.family != access_pb2.CALLER_FAMILY_GATEWAY:
         return NO_KEY
@@ -243,13 +243,13 @@ def _expected(call: Call, row: Any, *, deployed: bool) -> tuple[int, str]:
     return call.good.foreign(deployed=deployed) if outcome == FOREIGN else outcome
 
 
-def _fresh_key(desk: Desk) -> dict[str, str]:
-    """Calls that demand a key get one that nobody used."""
+def _fresh_key(desk: ServiceHarness) -> dict[str, str]:
+    """Return an unused key for calls that require one."""
     return {"Idempotency-Key": desk.service.app.randbytes(8).hex()}
 
 
 async def test_every_rpc_has_a_good_request():
-    assert {call.name for call in CALLS} == set(GOOD)
+    assert {call.name for call in CALLS} == set(VALID_CALLS)
 
 
 @pytest.mark.parametrize("profile", [{}, SPEC, DEPLOYED], ids=["no header", "spec", "deployed"])
@@ -260,24 +260,24 @@ async def test_every_credential(desk, cast, call, profile):
         expected = _expected(call, row, deployed=profile is DEPLOYED)
         request = await requests.next(passes=expected == PASS)
         headers = {**cast.headers(row[0], _scope(call)), **profile, **_fresh_key(desk)}
-        told = await call.outcome(desk, request, headers)
-        if told != expected:
-            wrong.append((row[0], told, expected))
+        result = await call.outcome(desk, request, headers)
+        if result != expected:
+            wrong.append((row[0], result, expected))
     assert wrong == []
 
 
-@pytest.mark.parametrize("pin", [NEWEST_STABLE, PREVIEW])
+@pytest.mark.parametrize("pin", [NEWEST_STABLE_VERSION, PREVIEW])
 @pytest.mark.parametrize("call", CALLS, ids=str)
 async def test_every_version(desk, cast, call, pin):
-    tenant = cast.tenant if pin == NEWEST_STABLE else cast.preview
+    tenant = cast.tenant if pin == NEWEST_STABLE_VERSION else cast.preview
     requests, wrong = Requests(cast, call, tenant), []
     for sent, stable, preview in VERSIONS:
-        expected = stable if pin == NEWEST_STABLE else preview
+        expected = stable if pin == NEWEST_STABLE_VERSION else preview
         request = await requests.next(passes=expected == PASS)
         credential = tenant.headers
         if call.rule.family == access_pb2.CALLER_FAMILY_GATEWAY:
-            credential = desk.rest.wallet if pin == NEWEST_STABLE else cast.preview_app
-        told = await call.outcome(desk, request, {**credential, **sent, **_fresh_key(desk)})
-        if told != expected:
-            wrong.append((sent, told, expected))
+            credential = desk.rest.wallet if pin == NEWEST_STABLE_VERSION else cast.preview_app
+        result = await call.outcome(desk, request, {**credential, **sent, **_fresh_key(desk)})
+        if result != expected:
+            wrong.append((sent, result, expected))
     assert wrong == []

@@ -1,4 +1,4 @@
-"""The form of gRPC metadata: what could be read in two ways is refused, what is unknown ignored."""
+"""The form of gRPC metadata: ambiguous metadata is refused, unknown metadata ignored."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 import grpc
 import pytest
 from florin.v1 import gateway_pb2_grpc, payment_pb2
-from florin_server.domain.errors import FlorinError
+from florin_server.domain.errors import ApiError
 from florin_server.rpc.server import metadata
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
-from tests.support.api import refused
-from tests.support.desk import Desk
+from tests.support.api import to_api_call_error
+from tests.support.desk import ServiceHarness
 
 UNKNOWN = (404, "payment_not_found")
 PARAMS, NOT_ASCII = (400, "invalid_params"), (400, "header_not_ascii")
@@ -20,27 +20,27 @@ PARAMS, NOT_ASCII = (400, "invalid_params"), (400, "header_not_ascii")
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def told(desk: Desk, *sent: tuple[str, str | bytes]) -> tuple[int, str]:
-    """What a call with this metadata, besides a wallet's own, is refused with."""
+async def told(desk: ServiceHarness, *sent: tuple[str, str | bytes]) -> tuple[int, str]:
+    """Return the refusal of a call with this metadata, besides a wallet's own."""
     stub = gateway_pb2_grpc.GatewayServiceStub(desk.channel)
     request = payment_pb2.GetPaymentStatusRequest(payment_id="pay_0")
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await stub.GetPaymentStatus(request, metadata=(*desk.grpc.wallet, *sent))
-    error = refused(caught.value)
+    error = to_api_call_error(caught.value)
     return error.http, error.code
 
 
 def form(*sent: tuple[str, str | bytes]) -> tuple[int, str] | None:
-    """What a server makes of metadata that no client of this library would send."""
+    """Return the server's refusal of metadata that this library's clients never send, or None."""
     try:
-        metadata.read(sent)
-    except FlorinError as error:
-        return error.http, str(error.code)
+        metadata.parse_metadata(sent)
+    except ApiError as error:
+        return error.http_status, str(error.code)
     return None
 
 
-@pytest.mark.parametrize("name", sorted(metadata.KNOWN))
-async def test_a_known_name_comes_once(desk, name):
+@pytest.mark.parametrize("name", sorted(metadata.KNOWN_KEYS))
+async def test_duplicate_reserved_metadata_key_is_refused(desk, name):
     assert await told(desk, (name, "x"), (name, "x")) == PARAMS
     # an empty one counts
     assert form((name, ""), (name, "x")) == PARAMS
@@ -51,7 +51,7 @@ async def test_unknown_names_may_come_twice_and_hold_anything(desk):
     assert await told(desk, ("x-other-bin", b"\x00\xff\r\n"), ("x-other-bin", b"")) == UNKNOWN
 
 
-@pytest.mark.parametrize("name", sorted(metadata.KNOWN - {"request-id"}))
+@pytest.mark.parametrize("name", sorted(metadata.KNOWN_KEYS - {"request-id"}))
 async def test_values_are_printable_ascii(name):
     for value in ("\x00", "a\x00b", "a\r\nb", "a\n", "\t", "\x7f", "café", b"caf\xc3\xa9", b"\xff"):
         assert form((name, value)) == NOT_ASCII, value
@@ -62,27 +62,27 @@ async def test_an_id_of_the_callers_own_that_cannot_be_repeated_is_replaced(desk
     assert form(("request-id", b"caf\xc3\xa9")) is None
     stub = gateway_pb2_grpc.GatewayServiceStub(desk.channel)
     request = payment_pb2.GetPaymentStatusRequest(payment_id="pay_0")
-    for sent, kept in (("mine-1", True), ("not mine", False), ("x" * 65, False)):
+    for sent, stored in (("mine-1", True), ("not mine", False), ("x" * 65, False)):
         call = stub.GetPaymentStatus(request, metadata=(*desk.grpc.wallet, ("request-id", sent)))
         with pytest.raises(grpc.aio.AioRpcError):
             await call
         answered = dict(await call.trailing_metadata())["request-id"]
-        assert (answered == sent) is kept
-        assert metadata.request_id([("request-id", answered)]) == answered
+        assert (answered == sent) is stored
+        assert metadata.find_request_id([("request-id", answered)]) == answered
 
 
 @pytest.mark.parametrize("name", ["api-key", "app-id", "pay-version", "idempotency-key"])
-async def test_binary_twins_of_known_names_mean_nothing(desk, name):
+async def test_binary_variant_of_a_reserved_key_is_ignored(desk, name):
     assert await told(desk, (f"{name}-bin", b"x"), (f"{name}-bin", b"\x00")) == UNKNOWN
 
 
 def status(code: str, domain: str = "florin", **facts: str) -> bytes:
-    made = status_pb2.Status(code=code_pb2.INVALID_ARGUMENT, message="forged")
+    created_status = status_pb2.Status(code=code_pb2.INVALID_ARGUMENT, message="forged")
     about = error_details_pb2.ErrorInfo(
         reason=code.upper(), domain=domain, metadata={"code": code, **facts}
     )
-    made.details.add().Pack(about)
-    return bytes(made.SerializeToString())
+    created_status.details.add().Pack(about)
+    return bytes(created_status.SerializeToString())
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def status(code: str, domain: str = "florin", **facts: str) -> bytes:
         (status("params_validation", http_status="400"), (400, "params_validation")),
     ],
 )
-async def test_a_fault_that_a_gateway_found_is_told_only_if_it_may_find_it(desk, fault, expected):
+async def test_gateway_fault_is_returned_only_with_a_permitted_code(desk, fault, expected):
     assert await told(desk, ("gateway-fault-bin", fault)) == expected
 
 
@@ -110,5 +110,5 @@ async def test_metadata_beyond_eight_kibibytes_is_refused(desk):
                     request, metadata=(*desk.grpc.wallet, ("x-other", "x" * size))
                 )
             assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    # the channel lives on
+    # the channel stays usable
     assert await told(desk) == UNKNOWN

@@ -1,4 +1,4 @@
-"""Behind a front each buyer has its own budgets, on every protocol, and no forged header has any.
+"""Behind a front each buyer has its own budgets, on every protocol; forged headers give none.
 
 The front is at 127.0.0.1, which is trusted; callers at other addresses of the loopback network are
 not.
@@ -18,9 +18,9 @@ import pytest_asyncio
 from florin.v1 import gateway_pb2_grpc, payment_pb2
 from florin_server.config import LimitSettings
 
-from tests.support.api import refused
-from tests.support.desk import ORDER, opened
-from tests.support.raw import door, read_one
+from tests.support.api import to_api_call_error
+from tests.support.desk import ORDER, open_service
+from tests.support.raw import open_raw_socket, read_response
 
 TRUSTED = (ip_network("127.0.0.1/32"),)
 FRONT, STRANGER = "127.0.0.1", "127.0.0.66"
@@ -43,20 +43,20 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 async def shop(tmp_path_factory):
     few = LimitSettings(page_burst=3, failure_burst=3)
     home = tmp_path_factory.mktemp("fronted")
-    async with opened(home, limits=few, trusted_proxies=TRUSTED) as desk:
+    async with open_service(home, limits=few, trusted_proxies=TRUSTED) as desk:
         yield desk
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def payment_id(shop) -> str:
-    # what the test before used up is whole again
+    # limits that the previous test used up are refilled
     shop.clock.advance(600)
     return str((await shop.rest.create(ORDER))["paymentId"])
 
 
 @asynccontextmanager
 async def at(address: str, base: str):
-    """Asks from an address of the loopback network."""
+    """Return a function that calls from an address of the loopback network."""
     connector = aiohttp.TCPConnector(local_addr=(address, 0))
     async with aiohttp.ClientSession(base, connector=connector) as session:
 
@@ -72,26 +72,26 @@ async def statuses(ask: Any, path: str, calls: int, **headers: str) -> list[int]
 
 
 def forged(number: int) -> dict[str, str]:
-    """All that might be taken for an address, another one each time."""
+    """Return all headers that could pass for an address, with another address each time."""
     return dict.fromkeys(FORGED, f"for=192.0.2.{number}") | {"x-forwarded-for": f"192.0.2.{number}"}
 
 
 async def test_buyers_behind_a_front_have_their_own_pages(shop, payment_id):
     page = f"/{payment_id}"
     async with at(FRONT, shop.rest.base) as front:
-        one, other = {"X-Forwarded-For": "203.0.113.1"}, {"X-Forwarded-For": "203.0.113.2"}
-        assert await statuses(front, page, 5, **one) == [200] * 3 + [429] * 2
+        item, other = {"X-Forwarded-For": "203.0.113.1"}, {"X-Forwarded-For": "203.0.113.2"}
+        assert await statuses(front, page, 5, **item) == [200] * 3 + [429] * 2
         assert await statuses(front, page, 5, **other) == [200] * 3 + [429] * 2
-        # what a buyer sent itself stands before what the front adds
+        # a buyer's own entry comes before the front's
         more = {"X-Forwarded-For": "198.51.100.7, 203.0.113.1"}
         assert await statuses(front, page, 2, **more) == [429] * 2
 
 
 async def test_a_forged_header_gives_no_pages(shop, payment_id):
     async with at(STRANGER, shop.rest.base) as stranger:
-        told = [await stranger(f"/{payment_id}", **forged(number)) for number in range(6)]
-        assert told == [200] * 3 + [429] * 3
-    # nor does it take them from who is named
+        result = [await stranger(f"/{payment_id}", **forged(number)) for number in range(6)]
+        assert result == [200] * 3 + [429] * 3
+    # nor does it use up the budget of the named address
     async with at(FRONT, shop.rest.base) as front:
         assert await front(f"/{payment_id}", **{"X-Forwarded-For": "192.0.2.0"}) == 200
 
@@ -99,27 +99,27 @@ async def test_a_forged_header_gives_no_pages(shop, payment_id):
 async def test_only_the_header_that_is_configured_counts_of_a_front(shop, payment_id):
     page = f"/{payment_id}"
     async with at(FRONT, shop.rest.base) as front:
-        told = [await front(page, Forwarded=f"203.0.113.{n}") for n in range(4)]
-        assert told == [200] * 3 + [429]
+        result = [await front(page, Forwarded=f"203.0.113.{n}") for n in range(4)]
+        assert result == [200] * 3 + [429]
     async with (
-        door(shop.service, "local", proxy_header="forwarded") as rest,
+        open_raw_socket(shop.service, "local", proxy_header="forwarded") as rest,
         at(FRONT, f"http://{rest.host}:{rest.port}") as front,
     ):
         shop.clock.advance(600)
-        told = [await front(page, Forwarded=f'for="203.0.113.{n}:80"') for n in range(5)]
-        assert told == [200] * 5
-        told = [await front(page, **{"X-Forwarded-For": f"203.0.113.{n}"}) for n in range(5)]
-        assert told == [200] * 3 + [429] * 2
+        result = [await front(page, Forwarded=f'for="203.0.113.{n}:80"') for n in range(5)]
+        assert result == [200] * 5
+        result = [await front(page, **{"X-Forwarded-For": f"203.0.113.{n}"}) for n in range(5)]
+        assert result == [200] * 3 + [429] * 2
 
 
 async def test_bad_keys_cost_their_own_sender(shop, payment_id):
     path = f"/v1/gateway/payment/{payment_id}"
     async with at(FRONT, shop.rest.base) as front:
-        one = {"App-Id": "app_guess", "Client-Id": "c", "X-Forwarded-For": "2001:db8:1::1"}
-        assert await statuses(front, path, 5, **one) == [401] * 3 + [429] * 2
+        item = {"App-Id": "app_guess", "Client-Id": "c", "X-Forwarded-For": "2001:db8:1::1"}
+        assert await statuses(front, path, 5, **item) == [401] * 3 + [429] * 2
         # one network of IPv6 is one sender
-        assert await front(path, **one | {"X-Forwarded-For": "[2001:db8:1::2]:80"}) == 429
-        assert await front(path, **one | {"X-Forwarded-For": "2001:db8:2::1"}) == 401
+        assert await front(path, **item | {"X-Forwarded-For": "[2001:db8:1::2]:80"}) == 429
+        assert await front(path, **item | {"X-Forwarded-For": "2001:db8:2::1"}) == 401
 
 
 async def test_bad_keys_over_grpc_cost_their_own_sender(shop, payment_id):
@@ -130,22 +130,22 @@ async def test_bad_keys_over_grpc_cost_their_own_sender(shop, payment_id):
         guess = (("app-id", "app_guess"), ("client-id", "c"))
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await stub.GetPaymentStatus(request, metadata=(*guess, *entries))
-        return refused(caught.value).code
+        return to_api_call_error(caught.value).code
 
-    one, other = ("x-forwarded-for", "203.0.113.1"), ("x-forwarded-for", "203.0.113.2")
-    assert [await told(one) for _ in range(5)][2:] == ["invalid_app_id", *["rate_limited"] * 2]
+    item, other = ("x-forwarded-for", "203.0.113.1"), ("x-forwarded-for", "203.0.113.2")
+    assert [await told(item) for _ in range(5)][2:] == ["invalid_app_id", *["rate_limited"] * 2]
     assert await told(other) == "invalid_app_id"
-    # two lists are one, in their order
-    assert await told(other, one) == "rate_limited"
-    # nothing else says who calls; what cannot be read is the front's own
+    # two lists are combined, in their order
+    assert await told(other, item) == "rate_limited"
+    # no other header gives the caller; an unreadable one counts as the front's own
     alone = [await told(("forwarded", f"192.0.2.{n}")) for n in range(3)]
     assert alone == ["invalid_app_id"] * 3
     assert await told(("x-forwarded-for", "x" * 4000)) == "rate_limited"
 
 
-async def test_only_a_front_tells_that_the_caller_came_over_tls(shop):
-    async def told(address: str, said: str) -> str:
-        sent = {"Host": "pay.example", "X-Forwarded-Proto": said}
+async def test_only_a_trusted_proxy_may_set_the_forwarded_protocol(shop):
+    async def told(address: str, text: str) -> str:
+        sent = {"Host": "pay.example", "X-Forwarded-Proto": text}
         connector = aiohttp.TCPConnector(local_addr=(address, 0))
         async with (
             aiohttp.ClientSession(shop.rest.base, connector=connector) as session,
@@ -166,8 +166,8 @@ async def test_a_list_that_is_too_long_is_refused_before_it_is_read(shop, paymen
         assert await front(page, **{"X-Forwarded-For": "10.0.0.1, " * 2_000}) == 431
 
 
-async def test_a_balancer_of_connections_tells_who_called(shop, payment_id):
-    async with door(shop.service, "local", proxy_header="proxy-protocol") as rest:
+async def test_proxy_protocol_sets_the_caller_address(shop, payment_id):
+    async with open_raw_socket(shop.service, "local", proxy_header="proxy-protocol") as rest:
 
         async def told(preface: bytes, source: str = FRONT, parts: int = 1) -> int | None:
             where = {"local_addr": (source, 0)}
@@ -180,7 +180,7 @@ async def test_a_balancer_of_connections_tells_who_called(shop, payment_id):
                 await asyncio.sleep(0)
             try:
                 async with asyncio.timeout(10):
-                    return (await read_one(reader, b"GET")).status
+                    return (await read_response(reader, b"GET")).status
             except (EOFError, ConnectionError):
                 return None
             finally:
@@ -191,9 +191,9 @@ async def test_a_balancer_of_connections_tells_who_called(shop, payment_id):
 
         assert [await told(line(1), parts=n) for n in (1, 2, 7, 30)] == [200] * 3 + [429]
         assert await told(line(2)) == 200
-        # the balancer looks whether we are there
+        # the balancer's health check
         assert await told(b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0") == 200
-        # who is to say it and does not, and who is not to and does, speak no HTTP
+        # a trusted proxy without the line, or an untrusted one with it, speaks no HTTP
         assert await told(b"") is None
         assert await told(b"PROXY TCP4 nobody\r\n") is None
         assert await told(line(3), STRANGER) == 400

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 import pytest
 import pytest_asyncio
 from florin_server.boot.servers import gateway
-from florin_server.domain.versions import PUBLISHED
+from florin_server.domain.versions import PUBLISHED_VERSIONS
 from yarl import URL
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -26,8 +26,10 @@ async def address(request, desk):
         if request.param == "gateway inside":
             yield desk.rest.base
         else:
-            listener = gateway.bind("127.0.0.1", 0)
-            yield await gateway.start_remote(desk.env["FLORIN_GRPC_TARGET"], listener, stack)
+            listener = gateway.bind_socket("127.0.0.1", 0)
+            yield await gateway.start_remote_gateway(
+                desk.env["FLORIN_GRPC_TARGET"], listener, stack
+            )
 
 
 async def asked(desk, url, method="GET", **headers):
@@ -36,7 +38,7 @@ async def asked(desk, url, method="GET", **headers):
         return answer.status, answer.headers, await answer.read()
 
 
-async def test_the_versions_are_told_to_everybody(desk, address):
+async def test_versions_are_public(desk, address):
     status, headers, body = await asked(desk, f"{address}/versions")
     assert (status, json.loads(body)) == (
         200,
@@ -46,7 +48,7 @@ async def test_the_versions_are_told_to_everybody(desk, address):
     assert headers["Cache-Control"] == "no-store"
 
 
-@pytest.mark.parametrize("version", PUBLISHED)
+@pytest.mark.parametrize("version", PUBLISHED_VERSIONS)
 async def test_each_version_has_its_document(desk, address, version):
     status, headers, body = await asked(desk, f"{address}/spec/{version}/openapi.json")
     document = json.loads(body)
@@ -83,15 +85,15 @@ async def test_browsers_may_ask_first(desk, address, path):
     assert "GET" in headers["Access-Control-Allow-Methods"]
 
 
-async def test_the_address_is_the_one_that_was_asked(desk, address):
+async def test_document_server_url_follows_the_request_host(desk, address):
     url = f"{address}/spec/2026-02-18/openapi.json"
-    for sent, told in (
+    for sent, output in (
         ({"Host": "pay.example"}, "http://pay.example"),
         ({"Host": "pay.example:8443", "X-Forwarded-Proto": "https"}, "http://pay.example:8443"),
         ({"Host": "[::1]:80"}, "http://[::1]:80"),
     ):
         status, _, body = await asked(desk, url, **sent)
-        assert (status, json.loads(body)["servers"]) == (200, [{"url": told}])
+        assert (status, json.loads(body)["servers"]) == (200, [{"url": output}])
 
 
 async def test_the_page_loads_nothing_from_elsewhere_and_runs_no_inline_script(desk, address):
@@ -112,14 +114,14 @@ async def test_the_page_loads_nothing_from_elsewhere_and_runs_no_inline_script(d
         assert headers["X-Content-Type-Options"] == "nosniff"
         assert headers["Cache-Control"] == "public, max-age=31536000, immutable"
         assert len(body) > 100
-        # of another release, or none
+        # of another release, or no version
         for other in (path.partition("?")[0], path[:-1] + "_"):
             _, headers, same = await asked(desk, address + other)
             assert (headers["Cache-Control"], same) == ("no-cache", body)
     assert (await asked(desk, f"{address}/docs/"))[0] == 200
 
 
-async def test_its_files_are_compressed_for_who_reads_that(desk, address):
+async def test_documentation_files_are_compressed_for_clients_that_accept_gzip(desk, address):
     sizes = {}
     for coding in ("gzip", "identity"):
         url = URL(f"{address}/docs/swagger-ui-bundle.js")
@@ -132,7 +134,7 @@ async def test_its_files_are_compressed_for_who_reads_that(desk, address):
     assert sizes["gzip"] < sizes["identity"] / 3
 
 
-async def test_the_page_can_show_what_we_publish(desk, address):
+async def test_documentation_page_supports_openapi_3_1(desk, address):
     _, _, bundle = await asked(desk, f"{address}/docs/swagger-ui-bundle.js")
     # 3.1 documents need the fifth Swagger UI
     assert re.search(rb'PACKAGE_VERSION:"5\.', bundle)

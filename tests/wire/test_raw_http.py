@@ -1,6 +1,6 @@
-"""Requests as bytes: what is taken, what is refused and how, and that nothing follows in its wake.
+"""Requests as bytes: accepted ones, refused ones, and that bytes behind a refusal are never run.
 
-Each goes through the service's own gateway and through one that stands elsewhere.
+Each goes through the service's own gateway and through a remote one.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import json
 import pytest
 import pytest_asyncio
 
-from tests.support.desk import ORDER, Desk
-from tests.support.raw import Answer, Door, door, read_answer
+from tests.support.desk import ORDER, ServiceHarness
+from tests.support.raw import RawResponse, RawSocket, open_raw_socket, parse_response
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -22,21 +22,21 @@ HOST = b"Host: pay.example\r\n"
 
 
 class Lines:
-    """Requests of one caller of the desk."""
+    """Requests of one caller."""
 
-    def __init__(self, desk: Desk, payment_id: str) -> None:
+    def __init__(self, desk: ServiceHarness, payment_id: str) -> None:
         self.key = headers(desk.rest.merchant)
         self.app = headers(desk.rest.wallet)
         self.one = f"/v1/payments/{payment_id}".encode()
         self.side = f"/v1/gateway/payment/{payment_id}".encode()
 
     def get(self, path: bytes = b"", more: bytes = b"", *, line: bytes = b"") -> bytes:
-        """A read of a merchant that would succeed but for `more`, or for another first line."""
+        """Return a merchant's valid read, changed by `more` or by another first line."""
         line = line or b"GET %s HTTP/1.1" % (path or self.one)
         return line + b"\r\n" + HOST + self.key + more + b"\r\n"
 
     def post(self, framing: bytes, *rest: bytes, path: bytes = b"/v1/payments") -> bytes:
-        """An order that would be taken but for `framing`, which replaces its Content-Length."""
+        """Return a valid order in which `framing` replaces the Content-Length."""
         line = b"POST %s HTTP/1.1\r\n" % path
         return line + HOST + self.key + framing + b"\r\n" + b"".join(rest)
 
@@ -47,8 +47,8 @@ class Lines:
         return line + b" HTTP/1.1\r\n" + HOST + self.app + more + b"\r\n" + body
 
 
-def headers(given: dict[str, str]) -> bytes:
-    return "".join(f"{name}: {value}\r\n" for name, value in given.items()).encode()
+def headers(values: dict[str, str]) -> bytes:
+    return "".join(f"{name}: {value}\r\n" for name, value in values.items()).encode()
 
 
 def chunked(*chunks: bytes) -> bytes:
@@ -62,18 +62,18 @@ async def say(desk) -> Lines:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["local", "remote"])
 async def rest(request, desk):
-    async with door(desk.service, request.param) as opened:
+    async with open_raw_socket(desk.service, request.param) as opened:
         yield opened
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["local", "remote"])
 async def hasty(request, desk):
-    async with door(desk.service, request.param, **HASTE) as opened:
+    async with open_raw_socket(desk.service, request.param, **HASTE) as opened:
         yield opened
 
 
-def check(answer: Answer, status: int, code: str, *, browsers: bool) -> None:
-    """A refusal in the one shape that all have."""
+def check(answer: RawResponse, status: int, code: str, *, browsers: bool) -> None:
+    """Check a refusal in the one shape that all have."""
     assert answer.status == status
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["cache-control"] == "no-store"
@@ -84,12 +84,12 @@ def check(answer: Answer, status: int, code: str, *, browsers: bool) -> None:
 
 
 async def refused_for_good(
-    desk: Desk, opened: Door, status: int, *parts: bytes, browsers: bool = False
-) -> Answer:
-    """The refusal of bytes that end a connection: whatever comes behind them is never run."""
+    desk: ServiceHarness, opened: RawSocket, status: int, *parts: bytes, browsers: bool = False
+) -> RawResponse:
+    """Return the refusal of bytes that end a connection: bytes behind them are never run."""
     before = desk.rows()
     raw = await opened.talk(*parts)
-    answer = read_answer(raw)
+    answer = parse_response(raw)
     check(answer, status, PARAMS, browsers=browsers)
     assert answer.headers["connection"] == "close"
     assert raw.count(b"HTTP/1.1 ") == 1
@@ -139,7 +139,7 @@ async def test_a_body_that_two_readers_could_cut_differently(desk, rest, say, na
 
 
 async def test_chunks_in_http_1_0_are_refused_and_nothing_behind_them_is_run(desk, rest, say):
-    # where chunks are ignored here, the bytes behind them would be the next request
+    # if chunks were ignored here, the bytes behind them would be the next request
     for more in (b"", b"Connection: keep-alive\r\n"):
         request = say.post(CHUNKED + more, chunked(BODY)).replace(b"HTTP/1.1", b"HTTP/1.0")
         await refused_for_good(desk, rest, 400, request + say.whole())
@@ -266,20 +266,20 @@ async def test_a_body_that_does_not_come(desk, hasty, say, name):
     assert "body" in answer.json()["message"]
 
 
-# refused, but the connection is as good as before
+# refused, but the connection stays usable
 
 
 def soft_refusals(say: Lines) -> dict[str, tuple[bytes, int, str]]:
-    known = (b"Api-Key", b"Merchant-Id", b"App-Id", b"Client-Id", b"Pay-Version", b"WCP-Version")
-    known += (b"Sdk-Name", b"Sdk-Version", b"Sdk-Platform", b"Idempotency-Key", b"Request-Id")
-    known += (b"Content-Type", b"Content-Encoding", b"Last-Event-ID")
+    existing = (b"Api-Key", b"Merchant-Id", b"App-Id", b"Client-Id", b"Pay-Version", b"WCP-Version")
+    existing += (b"Sdk-Name", b"Sdk-Version", b"Sdk-Platform", b"Idempotency-Key", b"Request-Id")
+    existing += (b"Content-Type", b"Content-Encoding", b"Last-Event-ID")
     twice = {
         f"{name.decode()} twice": (say.get(more=b"%s: a\r\n%s: a\r\n" % (name, name.upper())))
-        for name in known
+        for name in existing
     }
     beyond = {
         f"{name.decode()} beyond ASCII": say.get(more=b"%s: \xc3\xbc\r\n" % name)
-        for name in known[2:10]
+        for name in existing[2:10]
     }
     cases = {name: (request, 400, PARAMS) for name, request in twice.items()}
     cases |= {name: (request, 400, "header_not_ascii") for name, request in beyond.items()}
@@ -341,16 +341,16 @@ async def test_a_well_framed_refusal_keeps_the_connection(desk, rest, say):
     assert desk.rows() == before
 
 
-async def test_two_requests_in_one_packet_are_two(desk, rest, say):
+async def test_two_pipelined_requests_are_answered_separately(desk, rest, say):
     refused = say.get(more=b"Api-Key: a\r\n")
     last = say.get(more=b"Connection: close\r\n")
     raw = await rest.talk(refused + say.whole(b"{") + say.whole() + last + say.whole())
     statuses = [part[:3] for part in raw.split(b"HTTP/1.1 ")[1:]]
-    # whoever says that it closes is not heard any more
+    # requests after a closing one are ignored
     assert statuses == [b"400", b"400", b"201", b"200"]
 
 
-# taken, in every odd spelling
+# accepted, in every odd spelling
 
 
 async def test_odd_requests_that_mean_something(rest, say):

@@ -14,9 +14,9 @@ from florin_server.rpc.server.auth import Authenticator
 from florin_server.store.accounts.keys import revoke_app, revoke_key
 
 from tests.support.api import grpc_metadata
-from tests.support.desk import CREATE, ORDER, Desk, Tenant, opened
-from tests.support.held_answers import nothing_held
-from tests.support.until import until
+from tests.support.desk import CREATE, ORDER, PartnerTenant, ServiceHarness, open_service
+from tests.support.held_answers import wait_no_open_responses
+from tests.support.until import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 AT_ONCE_S = 10
@@ -24,16 +24,16 @@ AT_ONCE_S = 10
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def desk(tmp_path_factory):
-    async with opened(tmp_path_factory.mktemp("shop")) as made:
-        yield made
+    async with open_service(tmp_path_factory.mktemp("shop")) as service:
+        yield service
 
 
-async def revoke(desk: Desk, tenant: Tenant) -> None:
+async def revoke(desk: ServiceHarness, tenant: PartnerTenant) -> None:
     key = await desk.service.app.store.write(revoke_key(tenant.key_id, desk.clock.now_us()))
     assert key is not None
 
 
-async def suspend(desk: Desk, tenant: Tenant) -> None:
+async def suspend(desk: ServiceHarness, tenant: PartnerTenant) -> None:
     await tenant.change_partner(status="suspended")
 
 
@@ -68,22 +68,22 @@ async def test_silent_streams_end_at_once_when_their_caller_is_refused(desk, cha
         poll = asyncio.create_task(
             desk.ask("GET", f"{path}/status?maxPollMs=600000", tenant.headers)
         )
-        # the poll is held once it has taken a place
-        held = desk.service.app.limits.held
-        await until(lambda: sum(held.open.values()), 6)
+        # the poll waits once it has taken a slot
+        held = desk.service.app.limits.streams
+        await wait_until(lambda: sum(held.open_counts.values()), 6)
         await change(desk, tenant)
-        desk.service.app.accounts.changed()
+        desk.service.app.account_invalidation.publish_change()
         async with asyncio.timeout(AT_ONCE_S):
             for call in calls[tenant.key_id]:
                 assert await call.code() is code
             rest = await stream.content.read()
             assert b"data:" not in rest
             assert (await poll).status == status
-        # a stream of another partner goes on
+        # a stream of another partner continues
         for call in calls[other.key_id]:
             assert not call.done()
             call.cancel()
-    await nothing_held(desk)
+    await wait_no_open_responses(desk)
 
 
 async def test_stream_of_a_wallet_ends_when_its_registration_is_revoked(desk):
@@ -94,13 +94,13 @@ async def test_stream_of_a_wallet_ends_when_its_registration_is_revoked(desk):
     call = stub.WatchPayment(request, metadata=grpc_metadata(headers))
     await call.read()
     await desk.service.app.store.write(revoke_app(headers["App-Id"], desk.clock.now_us()))
-    desk.service.app.accounts.changed()
+    desk.service.app.account_invalidation.publish_change()
     async with asyncio.timeout(AT_ONCE_S):
         assert await call.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
 async def test_many_changes_prove_each_credential_a_bounded_number_of_times(desk, monkeypatch):
-    """Whoever may change accounts must not have all streams looked at for each change."""
+    """Changes of accounts must not cause an unlimited number of checks of all streams."""
     tenant = await desk.tenant()
     answer = await desk.ask("POST", CREATE, tenant.headers, ORDER)
     stub: Any = merchant_pb2_grpc.MerchantServiceStub(desk.channel)
@@ -114,19 +114,19 @@ async def test_many_changes_prove_each_credential_a_bounded_number_of_times(desk
     for call in calls:
         await call.read()
     proofs = 0
-    prove = Authenticator.caller
+    prove = Authenticator.authenticate
 
     async def counted(*args: Any) -> Any:
         nonlocal proofs
         proofs += 1
         return await prove(*args)
 
-    monkeypatch.setattr(Authenticator, "caller", counted)
+    monkeypatch.setattr(Authenticator, "authenticate", counted)
     for _ in range(100):
-        desk.service.app.accounts.changed()
+        desk.service.app.account_invalidation.publish_change()
         await asyncio.sleep(0)
     await revoke(desk, tenant)
-    desk.service.app.accounts.changed()
+    desk.service.app.account_invalidation.publish_change()
     async with asyncio.timeout(AT_ONCE_S):
         for call in calls:
             assert await call.code() is grpc.StatusCode.UNAUTHENTICATED

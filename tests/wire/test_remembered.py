@@ -1,6 +1,6 @@
-"""What is remembered of accounts: changes made here act at once, changes made elsewhere in 5 s.
+"""Cached accounts: changes made here act at once, changes made elsewhere in 5 s.
 
-Where money moves they act at once too (test_standing.py), so these calls are none that would.
+Calls that move money see changes at once (test_standing.py), so these calls move none.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from florin_server.rpc.server import auth
 from florin_server.store.accounts import keys as key_store
 from florin_server.store.accounts import merchants
 
-from tests.support.desk import Desk, Tenant
-from tests.support.until import until
+from tests.support.desk import PartnerTenant, ServiceHarness
+from tests.support.until import wait_until
 
 CREATE = "/v1/payments"
 WRONG_KEY, FORBIDDEN = (401, "invalid_api_key"), (403, "forbidden")
@@ -29,20 +29,20 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def tenant(desk) -> Tenant:
+async def tenant(desk) -> PartnerTenant:
     return await desk.tenant()
 
 
-async def knock(desk: Desk, tenant: Tenant) -> tuple[int, str]:
-    """What a call comes to that has nothing in it, but asks for an active merchant."""
-    return (await desk.ask("POST", CREATE, tenant.headers, {})).told
+async def knock(desk: ServiceHarness, tenant: PartnerTenant) -> tuple[int, str]:
+    """Return the refusal of an empty call that requires an active merchant."""
+    return (await desk.ask("POST", CREATE, tenant.headers, {})).refusal
 
 
 @dataclass
 class Change:
-    """A change in the store that this process is not told of."""
+    """A change in the store without a notification for this process."""
 
-    make: Callable[[Desk, Tenant], Any]
+    make: Callable[[ServiceHarness, PartnerTenant], Any]
     told: tuple[int, str]
 
 
@@ -61,15 +61,15 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-async def test_a_change_made_elsewhere_acts_within_five_seconds(desk, tenant, change):
+async def test_remote_change_applies_within_five_seconds(desk, tenant, change):
     assert await knock(desk, tenant) == ADMITTED
     desk.clock.advance(3)
-    # asking does not make it remembered for longer
+    # calls do not extend the time in the cache
     assert await knock(desk, tenant) == ADMITTED
     await desk.service.app.store.write(change.make(desk, tenant))
     desk.clock.advance(2)
-    # at once, or as soon as this process has looked what others changed, where there may be others
-    await until(lambda: knock(desk, tenant), change.told)
+    # at once, or with this process's next check for changes, where other processes are possible
+    await wait_until(lambda: knock(desk, tenant), change.told)
 
 
 async def test_a_wallet_app_revoked_elsewhere_stops_within_five_seconds(desk):
@@ -77,18 +77,18 @@ async def test_a_wallet_app_revoked_elsewhere_stops_within_five_seconds(desk):
     path = "/v1/gateway/payment/pay_0"
     assert (await desk.ask("GET", path, headers)).status == 404
     store = desk.service.app.store
-    app = await store.read(key_store.app(headers["App-Id"]))
+    app = await store.read(key_store.find_app(headers["App-Id"]))
     assert app is not None
     await store.write(key_store.put_app(replace(app, revoked_at_us=1)))
     desk.clock.advance(5)
 
     async def told() -> tuple[int, str]:
-        return (await desk.ask("GET", path, headers)).told
+        return (await desk.ask("GET", path, headers)).refusal
 
-    await until(told, (401, "invalid_app_id"))
+    await wait_until(told, (401, "invalid_app_id"))
 
 
-async def test_a_change_made_here_acts_at_once(desk, tenant):
+async def test_local_change_applies_at_once(desk, tenant):
     assert await knock(desk, tenant) == ADMITTED
     await tenant.change_merchant(status="inactive")
     assert await knock(desk, tenant) == FORBIDDEN
@@ -102,7 +102,7 @@ async def test_a_change_made_here_acts_at_once(desk, tenant):
     assert await knock(desk, tenant) == WRONG_KEY
 
 
-async def test_a_rotated_key_works_at_once_and_the_old_one_until_it_is_revoked(desk, tenant):
+async def test_rotated_key_works_at_once_and_the_old_key_until_revoked(desk, tenant):
     assert await knock(desk, tenant) == ADMITTED
     old, (_, new) = tenant.secret, await desk.key(tenant.partner.id)
     tenant.secret = new
@@ -115,19 +115,19 @@ async def test_a_rotated_key_works_at_once_and_the_old_one_until_it_is_revoked(d
     assert await knock(desk, tenant) == ADMITTED
 
 
-async def test_what_was_changed_while_it_was_looked_up_is_not_remembered(desk, tenant, monkeypatch):
+async def test_row_changed_during_its_lookup_is_not_cached(desk, tenant, monkeypatch):
     other = await desk.tenant()
     store = desk.service.app.store
     read: Callable[[Any], Awaitable[Any]] = store.read
 
     async def overtaken(op: Any) -> Any:
-        found = await read(op)
-        if op.steps.__name__ == "merchant":
+        result = await read(op)
+        if op.steps.__name__ == "find_merchant":
             monkeypatch.undo()
             await tenant.change_merchant(status="inactive")
-            # by now the change is known of
+            # by now the change is known
             assert await knock(desk, other) == ADMITTED
-        return found
+        return result
 
     monkeypatch.setattr(store, "read", overtaken)
     assert await knock(desk, tenant) == ADMITTED
@@ -136,46 +136,46 @@ async def test_what_was_changed_while_it_was_looked_up_is_not_remembered(desk, t
 
 @pytest.fixture
 def looked_up(desk, monkeypatch) -> list[str]:
-    """What the store was asked for callers."""
-    asked: list[str] = []
-    of_callers = {"key_by_id", "partner", "merchant"}
+    """Record the store's lookups for callers."""
+    requests: list[str] = []
+    of_callers = {"find_key", "find_partner", "find_merchant"}
     store = desk.service.app.store
     read: Callable[[Any], Awaitable[Any]] = store.read
 
     async def counted(op: Any) -> Any:
         # workers read too
-        asked.extend(of_callers & {op.steps.__name__})
+        requests.extend(of_callers & {op.steps.__name__})
         return await read(op)
 
     monkeypatch.setattr(store, "read", counted)
-    return asked
+    return requests
 
 
 async def test_a_busy_caller_costs_no_lookup(desk, tenant, looked_up):
     for _ in range(5):
         assert await knock(desk, tenant) == ADMITTED
-    assert sorted(looked_up) == ["key_by_id", "merchant", "partner"]
-    # what is not there is looked for each time: it may be there in a moment
+    assert sorted(looked_up) == ["find_key", "find_merchant", "find_partner"]
+    # missing rows are looked up each time: they can exist a moment later
     tenant.merchant = replace(tenant.merchant, id="mrch_unknown")
     looked_up.clear()
     for _ in range(2):
         assert await knock(desk, tenant) == NO_MERCHANT
-    assert looked_up == ["merchant", "merchant"]
+    assert looked_up == ["find_merchant", "find_merchant"]
 
 
-async def test_what_is_remembered_is_bounded(desk, tenant, looked_up, monkeypatch):
+async def test_account_cache_is_bounded(desk, tenant, looked_up, monkeypatch):
     monkeypatch.setattr(auth, "_CACHE_MAX", 3)
-    desk.service.app.accounts.changed()
+    desk.service.app.account_invalidation.publish_change()
     merchants_ = [await desk.merchant(tenant) for _ in range(10)]
 
     async def asked_for(*order: Merchant) -> int:
-        """How many of some merchants had to be looked up."""
+        """Return how many of the merchants had to be looked up."""
         looked_up.clear()
         for tenant.merchant in order:
             assert await knock(desk, tenant) == ADMITTED
-        return looked_up.count("merchant")
+        return looked_up.count("find_merchant")
 
     assert await asked_for(*merchants_) == 10
-    # the last one is remembered, and at most two of those before it
+    # the cache has the last one, and at most two of those before it
     assert await asked_for(merchants_[-1]) == 0
     assert 7 <= await asked_for(*reversed(merchants_)) < 10

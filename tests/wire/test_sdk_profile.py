@@ -9,9 +9,9 @@ import pytest
 import pytest_asyncio
 from florin.v1 import merchant_pb2_grpc, payment_pb2
 
-from tests.support.api import refused
-from tests.support.desk import DEPLOYED, ORDER, SPEC, Desk, opened
-from tests.support.wallet import Wallet
+from tests.support.api import to_api_call_error
+from tests.support.desk import DEPLOYED, ORDER, SPEC, ServiceHarness, open_service
+from tests.support.wallet import EvmTestWallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -22,8 +22,8 @@ RECORDED = [
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def desk(tmp_path_factory):
-    async with opened(tmp_path_factory.mktemp("shop")) as made:
-        yield made
+    async with open_service(tmp_path_factory.mktemp("shop")) as service:
+        yield service
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -31,8 +31,8 @@ async def payment_id(desk) -> str:
     return str((await desk.rest.create(ORDER))["paymentId"])
 
 
-async def params_of(desk: Desk, payment_id: str, headers: dict[str, str]) -> Any:
-    """Return the parameters of the first action, of which only the form differs."""
+async def params_of(desk: ServiceHarness, payment_id: str, headers: dict[str, str]) -> Any:
+    """Return the parameters of the first action; profiles differ in their form only."""
     answer = await desk.ask(
         "POST",
         f"/v1/gateway/payment/{payment_id}/options",
@@ -44,7 +44,7 @@ async def params_of(desk: Desk, payment_id: str, headers: dict[str, str]) -> Any
     return answer.body["options"][0]["actions"][0]["data"]["params"]
 
 
-WALLET = Wallet()
+WALLET = EvmTestWallet()
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ async def test_sdk_without_version_is_answered_in_the_deployed_profile(desk, pay
     assert isinstance(await params_of(desk, payment_id, headers), list)
     key = {"Api-Key": "", **headers}
     answer = await desk.ask("GET", f"/v1/payments/{payment_id}", key)
-    assert answer.told == (401, "missing_api_key")
+    assert answer.refusal == (401, "missing_api_key")
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ async def test_sdk_without_version_is_answered_in_the_deployed_profile(desk, pay
     [
         {},
         SPEC,
-        # a version header decides, whoever sends it
+        # a version header decides, whichever client sends it
         {**RECORDED[0], **SPEC},
         {**RECORDED[0], **SPEC, **DEPLOYED},
         {"Sdk-Name": "js-walletconnect-pay-fork"},
@@ -80,14 +80,14 @@ async def test_sdk_without_version_is_answered_in_the_deployed_profile(desk, pay
 async def test_other_callers_are_answered_in_the_spec_profile(desk, payment_id, headers):
     assert isinstance(await params_of(desk, payment_id, headers), str)
     answer = await desk.ask("GET", f"/v1/payments/{payment_id}", headers)
-    assert answer.told == (401, "missing_auth_headers")
+    assert answer.refusal == (401, "missing_auth_headers")
 
 
 @pytest.mark.parametrize("name", ["Pay-Version", "WCP-Version"])
 async def test_empty_version_of_the_sdk_stays_malformed(desk, payment_id, name):
     headers = {**desk.rest.wallet, **RECORDED[1], name: ""}
     answer = await desk.ask("GET", f"/v1/gateway/payment/{payment_id}", headers)
-    assert answer.told == (400, "invalid_api_version")
+    assert answer.refusal == (400, "invalid_api_version")
 
 
 async def test_sdk_without_version_is_refused_alike_over_grpc(desk, payment_id):
@@ -100,4 +100,4 @@ async def test_sdk_without_version_is_refused_alike_over_grpc(desk, payment_id):
             await stub.GetPaymentStatus(
                 payment_pb2.GetPaymentStatusRequest(payment_id=payment_id), metadata=metadata
             )
-        assert refused(caught.value).code == code
+        assert to_api_call_error(caught.value).code == code

@@ -1,6 +1,6 @@
-"""What belongs to somebody else is as unknown as what never was: in every byte and in the work.
+"""Other tenants' objects are as unknown as objects that never existed: in every byte and step.
 
-Times are compared by what they are made of: the statements that the store runs for a call.
+Times are compared by their causes: the statements that the store runs for a call.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 from florin.v1 import access_pb2
-from florin_server.flows.app import Accounts
-from florin_server.store.engine.sqlite import Connection
+from florin_server.flows.app import AccountInvalidation
+from florin_server.store.engine.sqlite import SqliteConnection
 from florin_server.store.engine.store import Store
 
-from tests.support.calls import Call, Request, public_calls
-from tests.support.desk import DEPLOYED, SPEC, Desk, Tenant
+from tests.support.calls import CallRequest, PublicCall, list_public_calls
+from tests.support.desk import DEPLOYED, SPEC, PartnerTenant, ServiceHarness
 
 NOBODY = {"payment_id": "pay_" + "0" * 27, "merchant_id": "mrch_" + "0" * 17, "id": "crypto_none"}
-CALLS = [call for call in public_calls() if call.verb and call.good.unknown]
+CALLS = [call for call in list_public_calls() if call.verb and call.good.unknown]
 OTHER_TENANT, OTHER_MODE = "another tenant", "another mode"
-# wallets serve every tenant of their mode, and a live key in the sandbox is refused before anything
-# is looked for
+# wallets serve every tenant of their mode, and a live key in the sandbox is refused before any
+# lookup
 NOBODY_ELSE = {
     (access_pb2.CALLER_FAMILY_GATEWAY, OTHER_TENANT),
     (access_pb2.CALLER_FAMILY_SANDBOX, OTHER_MODE),
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def tenants(desk) -> dict[str, Tenant]:
+async def tenants(desk) -> dict[str, PartnerTenant]:
     return {
         "owner": await desk.tenant(),
         OTHER_TENANT: await desk.tenant(),
@@ -51,50 +51,50 @@ async def tenants(desk) -> dict[str, Tenant]:
 
 @pytest.fixture
 def statements(monkeypatch, desk) -> list[str]:
-    """What the store was asked for calls, in order; what workers ask meanwhile is left out."""
-    asked: list[str] = []
-    query, survey, workers = Connection.query, Store.survey, desk.service.workers.tasks
+    """Record the statements of calls, in order, without those of workers."""
+    requests: list[str] = []
+    query, survey, workers = SqliteConnection.query, Store.scan, desk.service.workers.tasks
     surveyed_by: ContextVar[asyncio.Task[object] | None] = ContextVar("surveyed_by")
 
     async def begun(self, op):
         surveyed_by.set(asyncio.current_task())
         return await survey(self, op)
 
-    def noted(self, one):
+    def noted(self, item):
         try:
             asking = asyncio.current_task()
         except RuntimeError:  # a survey has a thread of its own
             asking = surveyed_by.get()
         if asking not in workers:
-            asked.append(one.statement.sqlite.sql)
-        return query(self, one)
+            requests.append(item.statement.sqlite.sql)
+        return query(self, item)
 
-    monkeypatch.setattr(Store, "survey", begun)
-    monkeypatch.setattr(Connection, "query", noted)
-    # tenants were made just now: once a worker has heard of it, credentials are read again
-    monkeypatch.setattr(Accounts, "forget", lambda _: None)
-    return asked
+    monkeypatch.setattr(Store, "scan", begun)
+    monkeypatch.setattr(SqliteConnection, "query", noted)
+    # the tenants are new: after a worker's notification, credentials would be read again
+    monkeypatch.setattr(AccountInvalidation, "invalidate", lambda _: None)
+    return requests
 
 
 @contextmanager
-def during(asked: list[str]) -> Iterator[list[str]]:
-    asked.clear()
-    found: list[str] = []
-    yield found
-    found.extend(asked)
+def during(requests: list[str]) -> Iterator[list[str]]:
+    requests.clear()
+    results: list[str] = []
+    yield results
+    results.extend(requests)
 
 
-def _nobodys(request: Request) -> Request:
-    """The same request for something that never was."""
+def _nobodys(request: CallRequest) -> CallRequest:
+    """Return the request for an object that never existed."""
     body = request.body
     if isinstance(body, dict) and "paymentId" in body:
         body = {**body, "paymentId": NOBODY["payment_id"]}
-    return Request({name: NOBODY[name] for name in request.path}, body)
+    return CallRequest({name: NOBODY[name] for name in request.path}, body)
 
 
 @pytest.mark.parametrize("profile", [SPEC, DEPLOYED], ids=["spec", "deployed"])
 @pytest.mark.parametrize(("call", "who"), STRANGERS)
-async def test_somebody_elses_is_as_unknown_as_nobodys(
+async def test_foreign_id_gets_the_same_response_as_an_unknown_id(
     desk, tenants, statements, call, who, profile
 ):
     wallets = call.rule.family == access_pb2.CALLER_FAMILY_GATEWAY
@@ -107,23 +107,29 @@ async def test_somebody_elses_is_as_unknown_as_nobodys(
     expected = call.good.foreign(deployed=profile is DEPLOYED)
     seen = []
     for turn, request in enumerate((nobodys, theirs, nobodys, theirs)):
-        # a key that is new, so that nothing is repeated; its length is the same each time
+        # a new key, so that nothing is repeated; its length is the same each time
         sent = {**headers, "Idempotency-Key": f"{call.name}-{who}-{turn}"[-64:]}
-        with during(statements) as asked:
+        with during(statements) as requests:
             answer = await _ask(desk, call, request, sent)
-        assert answer.told == expected
-        # the second in which an answer was made is nobody's secret
-        told = sorted(one for one in answer.headers.items() if one[0] != "Date")
-        seen.append((answer.text, told, asked))
-    # the first pair only filled what is remembered about the caller
+        assert answer.refusal == expected
+        # the second in which an answer was made is no secret
+        result = sorted(item for item in answer.headers.items() if item[0] != "Date")
+        seen.append((answer.text, result, requests))
+    # the first pair only filled the cache about the caller
     assert seen[2] == seen[3]
 
 
 async def test_no_call_is_left_out():
-    assert [call for call in CALLS if all(call is not one.values[0] for one in STRANGERS)] == []
+    assert [
+        call
+        for call in CALLS
+        if all(call is not parameter_set.values[0] for parameter_set in STRANGERS)
+    ] == []
 
 
-async def _ask(desk: Desk, call: Call, request: Request, headers: dict[str, str]):
+async def _ask(
+    desk: ServiceHarness, call: PublicCall, request: CallRequest, headers: dict[str, str]
+):
     path = call.template
     for name, value in request.path.items():
         path = path.replace(f"{{{name}}}", value)
@@ -142,10 +148,10 @@ async def test_a_settlement_of_another_merchant_of_ones_own_is_unknown_too(
     seen = []
     for settlement in (NOBODY["id"], theirs.path["id"]) * 2:
         request = replace(theirs, path={**mine, "id": settlement})
-        with during(statements) as asked:
+        with during(statements) as requests:
             answer = await _ask(desk, call, request, headers)
-        assert answer.told == (404, "invalid_params")
-        seen.append((answer.text, asked))
+        assert answer.refusal == (404, "invalid_params")
+        seen.append((answer.text, requests))
     assert len({text for text, _ in seen}) == 1
     # as above
     assert seen[2] == seen[3]

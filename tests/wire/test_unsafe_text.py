@@ -1,7 +1,7 @@
-"""A NUL or a C1 character in any text that a caller sends is refused or harmless, on every way in.
+"""A NUL or a C1 character in any text of a caller is refused or harmless, on every way in.
 
-The fields come from the descriptors, the forms from the consoles' own pages, the paths from the
-routes: what is added later is sent too.
+The fields come from the descriptors, the forms from the consoles' own pages, and the paths from the
+routes: later additions are tested too.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import aiohttp
 import grpc
 import pytest
 import pytest_asyncio
-from florin_server.boot.servers.grpc_server import OPERATOR
-from florin_server.web.routes import documents, hosted
+from florin_server.boot.servers.grpc_server import OPERATOR_SERVICES
+from florin_server.web.routes import build_document_routes, build_page_routes
 from gateway_options.v1 import json_pb2
 from google.api import annotations_pb2
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
@@ -27,9 +27,9 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from tests.support.api import grpc_metadata
-from tests.support.calls import Call, Request, public_calls
-from tests.support.console import Person
-from tests.support.desk import Desk, Tenant, opened
+from tests.support.calls import CallRequest, PublicCall, list_public_calls
+from tests.support.console import ConsoleUser
+from tests.support.desk import PartnerTenant, ServiceHarness, open_service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -51,17 +51,17 @@ _PAGES_MAX = 60
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def desk(tmp_path_factory):
     home = tmp_path_factory.mktemp("unsafe")
-    async with opened(home, console=True, metrics_port=0) as made:
-        # simulated ends are told, not reached
-        made.made_up = True
-        yield made
+    async with open_service(home, console=True, metrics_port=0) as service:
+        # simulated ends are claimed, not reached
+        service.has_simulated_chain = True
+        yield service
 
 
 @pytest.fixture(autouse=True)
 def no_traceback(caplog) -> Iterator[None]:
     with caplog.at_level(logging.WARNING):
         yield
-    assert [one.getMessage() for one in caplog.records if one.exc_info] == []
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == []
 
 
 def texts_of(descriptor: Descriptor, above: Path = ()) -> Iterator[Path]:
@@ -70,7 +70,7 @@ def texts_of(descriptor: Descriptor, above: Path = ()) -> Iterator[Path]:
         if field.type == FieldDescriptor.TYPE_STRING:
             yield (*above, field)
         elif field.message_type is not None and field.message_type not in {
-            one.message_type for one in above
+            field_descriptor.message_type for field_descriptor in above
         }:
             yield from texts_of(field.message_type, (*above, field))
 
@@ -104,7 +104,7 @@ def sent(path: Path, character: str) -> list[str]:
 async def code_of(
     channel: grpc.aio.Channel, method: MethodDescriptor, message: Message, headers: dict[str, str]
 ) -> grpc.StatusCode:
-    """Ask; of a stream the first message is enough."""
+    """Return the code of a call; of a stream the first message is enough."""
     name = f"/{method.containing_service.full_name}/{method.name}"
     raw, metadata = message.SerializeToString(), grpc_metadata(headers)
     try:
@@ -127,7 +127,7 @@ def wrong(character: str, code: grpc.StatusCode) -> bool:
 
 async def test_control_character_in_any_field_of_an_rpc_is_refused_or_harmless(desk):
     tenant, count, faults = await desk.tenant(), 0, []
-    for call in public_calls():
+    for call in list_public_calls():
         if call.verb:
             continue
         message = call.message(await call.good.make(desk, tenant))
@@ -147,7 +147,11 @@ async def test_control_character_in_any_field_of_the_operator_is_refused_or_harm
     headers = {"authorization": f"Bearer {desk.service.secrets.operator_token}"}
     count, faults = 0, []
     async with grpc.aio.insecure_channel(desk.service.grpc.operator_target) as channel:
-        for method in (one for service in OPERATOR for one in service.methods):
+        for method in (
+            method_descriptor
+            for service in OPERATOR_SERVICES
+            for method_descriptor in service.methods
+        ):
             empty = GetMessageClass(method.input_type)()
             for path in texts_of(method.input_type):
                 for character in (NUL, C1):
@@ -160,7 +164,9 @@ async def test_control_character_in_any_field_of_the_operator_is_refused_or_harm
     assert count > 100
 
 
-def rest_requests(call: Call, request: Request, path: Path, text: str) -> Iterator[tuple[str, Any]]:
+def rest_requests(
+    call: PublicCall, request: CallRequest, path: Path, text: str
+) -> Iterator[tuple[str, Any]]:
     """Yield path and body of a route in which one field holds a text, as far as REST has it."""
     top, place = path[0], call.template
     variables = {**dict(request.path)}
@@ -192,8 +198,8 @@ def rest_requests(call: Call, request: Request, path: Path, text: str) -> Iterat
 
 async def test_control_character_in_any_field_of_a_route_is_refused_or_harmless(desk):
     tenant, count, faults = await desk.tenant(), 0, []
-    good: dict[str, Request] = {}
-    for call in public_calls():
+    good: dict[str, CallRequest] = {}
+    for call in list_public_calls():
         if not call.verb:
             continue
         if call.name not in good:
@@ -210,8 +216,10 @@ async def test_control_character_in_any_field_of_a_route_is_refused_or_harmless(
     assert count > 150
 
 
-async def status_of(desk: Desk, verb: str, path: str, headers: Any = None, body: Any = None) -> int:
-    """The status alone: a stream does not end."""
+async def status_of(
+    desk: ServiceHarness, verb: str, path: str, headers: Any = None, body: Any = None
+) -> int:
+    """Return the status alone: a stream does not end."""
     url = aiohttp.client.URL(desk.rest.base + path, encoded=True)
     kind = {"Content-Type": "application/json"}
     async with desk.session.request(
@@ -226,7 +234,7 @@ async def status_of(desk: Desk, verb: str, path: str, headers: Any = None, body:
 
 async def test_control_character_in_any_path_or_query_of_a_page_is_refused_or_harmless(desk):
     faults, names = [], re.compile(r"\{(\w+)[^}]*\}")
-    for verb, template in {**hosted(desk.service.app, {}), **documents()}:
+    for verb, template in {**build_page_routes(desk.service.app, {}), **build_document_routes()}:
         for character in ("%00", "%9B", "%C2%9B", "%ED%A0%80"):
             query = "&".join(f"{name}={character}" for name in ("lang", "theme", "prefill", "app"))
             places = [names.sub(f"a{character}", template), f"{names.sub('a', template)}?{query}"]
@@ -246,17 +254,17 @@ class Forms(HTMLParser):
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
-        given = {name: value or "" for name, value in attrs}
+        values = {name: value or "" for name, value in attrs}
         if tag == "form":
-            self.forms.append((given.get("method", "get"), given.get("action", ""), {}))
-        elif tag in {"input", "textarea", "select", "button"} and given.get("name") and self.forms:
-            value = given.get("value") or {"number": "1", "email": "a@b.example"}.get(
-                given.get("type", ""), "1"
+            self.forms.append((values.get("method", "get"), values.get("action", ""), {}))
+        elif tag in {"input", "textarea", "select", "button"} and values.get("name") and self.forms:
+            value = values.get("value") or {"number": "1", "email": "a@b.example"}.get(
+                values.get("type", ""), "1"
             )
-            self.forms[-1][2].setdefault(given["name"], value)
+            self.forms[-1][2].setdefault(values["name"], value)
 
 
-async def send_all(person: Person, start: list[str]) -> tuple[int, list[Any]]:
+async def send_all(person: ConsoleUser, start: list[str]) -> tuple[int, list[Any]]:
     """Send every form of the pages that are reached, each field in turn; return faults."""
     waiting, seen, done, faults = list(start), set(), set(), []
     while waiting and len(seen) < _PAGES_MAX:
@@ -266,7 +274,7 @@ async def send_all(person: Person, start: list[str]) -> tuple[int, list[Any]]:
             continue
         seen.add(shape)
         page = (await person.get(place)).text
-        waiting += [one.replace("&amp;", "&") for one in _LINK.findall(page)]
+        waiting += [item.replace("&amp;", "&") for item in _LINK.findall(page)]
         for at, (method, action, values) in enumerate(Forms(page).forms):
             if "logout" in action or "sign-out" in action:
                 continue
@@ -290,32 +298,32 @@ async def send_all(person: Person, start: list[str]) -> tuple[int, list[Any]]:
     return len(done), faults
 
 
-async def settled_tenant(desk: Desk) -> tuple[Tenant, str]:
+async def settled_tenant(desk: ServiceHarness) -> tuple[PartnerTenant, str]:
     tenant = await desk.tenant()
     order = {"amount": {"unit": "iso4217/USD", "value": "1250"}, "referenceId": "order-1"}
-    made = await desk.ask("POST", "/v1/payments", tenant.headers, order)
+    response = await desk.ask("POST", "/v1/payments", tenant.headers, order)
     await desk.ask("POST", "/v1/webhook-endpoints", tenant.headers, {"url": ""})
-    return tenant, made.body["paymentId"]
+    return tenant, response.body["paymentId"]
 
 
 async def test_control_character_in_any_form_of_the_consoles_is_refused_or_harmless(desk):
     tenant, payment_id = await settled_tenant(desk)
     async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as bare:
-        person = Person(bare, desk.rest.base)
-        operator = Person(bare, desk.service.metrics_url.removesuffix("/metrics"))
-        assert (await person.sign_in(tenant.secret)).place == "/console"
+        person = ConsoleUser(bare, desk.rest.base)
+        operator = ConsoleUser(bare, desk.service.metrics_url.removesuffix("/metrics"))
+        assert (await person.sign_in(tenant.secret)).location == "/console"
         token = desk.service.secrets.operator_token
-        assert (await operator.sign_in(token)).place == "/console"
+        assert (await operator.sign_in(token)).location == "/console"
         place = f"/console/merchants/{tenant.merchant.id}/payments/{payment_id}"
         count, faults = await send_all(person, ["/console", place])
-        more, others = await send_all(operator, ["/console", f"/console/payments/{payment_id}"])
-        for who in (Person(bare, person.base), Person(bare, operator.base)):
+        more, remaining = await send_all(operator, ["/console", f"/console/payments/{payment_id}"])
+        for who in (ConsoleUser(bare, person.base), ConsoleUser(bare, operator.base)):
             for name in ("secret", "back"):
                 for character in (NUL, C1):
                     values = {"secret": "x", "back": "/console", name: f"a{character}"}
                     answer = await who.send("/console/login", values)
                     if answer.status >= 500:
-                        others.append((who.base, name, character, answer.status))
-    assert faults + others == []
+                        remaining.append((who.base, name, character, answer.status))
+    assert faults + remaining == []
     assert count > 40
     assert more > 20

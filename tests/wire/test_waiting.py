@@ -1,4 +1,4 @@
-"""Answers that are held: each ends by the change that it waits for, never by the clock."""
+"""Long polls and streams: each ends with the change that it waits for, never by the clock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.support.desk import DEPLOYED, ORDER
-from tests.support.service import held
+from tests.support.service import wait_open_responses
 
 LONG = "maxPollMs=600000"
 
@@ -25,14 +25,14 @@ async def test_every_status_path_is_held_until_the_status_changes(desk):
         )
         for profile in ({}, DEPLOYED)
     ]
-    await held(desk.service, 6)
+    await wait_open_responses(desk.service, 6)
     await desk.rest.merchant_cancel(payment_id)
     for answer in await asyncio.wait_for(asyncio.gather(*polls), 20):
         assert answer.body == {"status": "cancelled", "isFinal": True, "info": None}
-    await held(desk.service, 0)
+    await wait_open_responses(desk.service, 0)
 
 
-async def test_a_final_status_is_told_at_once(desk):
+async def test_final_status_is_returned_at_once(desk):
     payment_id = (await desk.rest.create(ORDER))["paymentId"]
     await desk.rest.cancel(payment_id)
     path = f"/v1/gateway/payment/{payment_id}/status?{LONG}"
@@ -40,7 +40,7 @@ async def test_a_final_status_is_told_at_once(desk):
     assert answer.body["status"] == "cancelled"
 
 
-async def test_a_status_whose_time_is_up_is_told_as_it_is(desk):
+async def test_status_is_returned_unchanged_when_the_poll_times_out(desk):
     payment_id = (await desk.rest.create(ORDER))["paymentId"]
     for wait in ("0", "1", "00001"):
         path = f"/v1/gateway/payment/{payment_id}/status?maxPollMs={wait}"
@@ -69,7 +69,7 @@ async def test_a_status_is_held_through_expiry(desk):
     payment_id = (await desk.rest.create({**ORDER, "expiresAt": desk.now + 5}))["paymentId"]
     path = f"/v1/gateway/payment/{payment_id}/status?{LONG}"
     poll = asyncio.create_task(desk.ask("GET", path, desk.rest.wallet))
-    await held(desk.service, 1)
+    await wait_open_responses(desk.service, 1)
     desk.clock.advance(5)
     answer = await asyncio.wait_for(poll, 20)
     assert answer.body == {"status": "expired", "isFinal": True, "info": None}
@@ -82,7 +82,7 @@ async def test_a_client_that_leaves_leaves_no_watcher(desk):
         asyncio.create_task(desk.ask("GET", f"{side}/{call}", desk.rest.wallet))
         for call in (f"status?{LONG}", "events")
     ]
-    await held(desk.service, 2)
+    await wait_open_responses(desk.service, 2)
     for call in calls:
         call.cancel()
-    await held(desk.service, 0)
+    await wait_open_responses(desk.service, 0)

@@ -1,6 +1,6 @@
-"""Makes `docs/gallery`: what the analyses show, run on the days that their parameters name.
+"""Make `docs/gallery`: the outputs of the analyses, run on the days of their parameters.
 
-A page has a notebook's words, what its cells printed and its charts as pictures. Beside it, in
-`data`, are the texts and the numbers behind each chart: those are compared, and never the pictures,
-which differ with every version of a library.
+A page has the text of a notebook, the outputs of its cells, and its charts as pictures. Next to it,
+in `data`, are the texts and numbers of each chart. Tests compare those, never the pictures, which
+differ with every version of a library.
 """

@@ -1,4 +1,4 @@
-"""Makes those pages of the gallery anew that show something else; with names these, in any case."""
+"""Make the changed pages of the gallery again; with names, make those pages in any case."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ import tempfile
 
 import nbformat
 
-from tools.gallery.pages import FOLDER, changes, shown, write
-from tools.gallery.run import run
+from tools.gallery.pages import FOLDER, describe_changes, list_notebooks, write_page
+from tools.gallery.run import run_notebook
 
 
 def main(names: list[str]) -> None:
-    """Runs each notebook, on simulated days whatever the environment names, and writes its page."""
+    """Run each notebook on simulated days, whatever the environment sets, and write its page."""
     for name in list(os.environ):
         if name.startswith("FLORIN_"):
             del os.environ[name]
     with tempfile.TemporaryDirectory() as days:
-        # days that were simulated before may be of older code
+        # cached days can come from older code
         os.environ["XDG_CACHE_HOME"] = days
-        _make(names)
+        _make_pages(names)
 
 
-def _make(names: list[str]) -> None:
-    wanted = {one.stem: one for one in shown()}
-    if unknown := set(names) - set(wanted):
+def _make_pages(names: list[str]) -> None:
+    paths = {each_path.stem: each_path for each_path in list_notebooks()}
+    if unknown := set(names) - set(paths):
         sys.exit(f"no notebook of the gallery: {', '.join(sorted(unknown))}")
-    for name, path in wanted.items():
+    for name, path in paths.items():
         if names and name not in names:
             continue
         notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
-        asyncio.run(run(notebook, charts=True))
-        changed = changes(name, notebook)
-        # pictures of the same numbers differ by ids and libraries: no news
+        asyncio.run(run_notebook(notebook, charts=True))
+        changed = describe_changes(name, notebook)
+        # pictures of equal numbers differ by ids and libraries: that is no change
         if changed or names:
-            write(name, notebook)
-        sys.stdout.write(f"{name}: {'changed' if changed else 'as it was'}\n")
+            write_page(name, notebook)
+        sys.stdout.write(f"{name}: {'changed' if changed else 'unchanged'}\n")
     for page in FOLDER.glob("*.md"):
-        if page.stem not in wanted:
+        if page.stem not in paths:
             for file in (
                 page,
                 *FOLDER.glob(f"{page.stem}_*.png"),
                 *FOLDER.glob(f"data/{page.stem}.json"),
             ):
                 file.unlink()
-            sys.stdout.write(f"{page.stem}: removed, as no such notebook is shown any more\n")
+            sys.stdout.write(f"{page.stem}: removed, its notebook is no longer shown\n")
 
 
 main(sys.argv[1:])

@@ -1,4 +1,4 @@
-"""Notebooks, run as Jupyter runs them, with what is behind their charts."""
+"""Run notebooks as Jupyter runs them, with the data of their charts."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from nbformat import NotebookNode, v4
 from tools.gallery.pages import NOTEBOOKS, ROOT
 
 TIMEOUT_S = 120
-_RECORD = f"""import sys
+_RECORD_SOURCE = f"""import sys
 sys.path.append({str(ROOT)!r})
-from tools.gallery.figures import record
-record()
+from tools.gallery.figures import record_figures
+record_figures()
 """
 
 
-def client_of(notebook: NotebookNode) -> NotebookClient:
-    """What runs a notebook, from the folder of all."""
+def create_client(notebook: NotebookNode) -> NotebookClient:
+    """Return a client that runs a notebook in the folder of notebooks."""
     return NotebookClient(
         notebook,
         timeout=TIMEOUT_S,
         kernel_name="python3",
-        # it warns of sockets, which nobody else reaches here
+        # it warns about sockets, which only this machine can reach
         extra_arguments=["--log-level=40"],
         resources={"metadata": {"path": str(NOTEBOOKS)}},
     )
 
 
-async def run(notebook: NotebookNode, *, charts: bool = False) -> None:
-    """Gives a notebook its outputs, with `charts` what its figures tell too.
+async def run_notebook(notebook: NotebookNode, *, charts: bool = False) -> None:
+    """Execute a notebook and store its outputs; with `charts`, also the content of its figures.
 
-    CellExecutionError with the cell that failed.
+    Raise CellExecutionError with the failed cell.
     """
     if charts:
-        notebook.cells.insert(0, v4.new_code_cell(_RECORD))  # type: ignore[no-untyped-call]
+        notebook.cells.insert(0, v4.new_code_cell(_RECORD_SOURCE))  # type: ignore[no-untyped-call]
     try:
-        await client_of(notebook).async_execute()
+        await create_client(notebook).async_execute()
     finally:
         if charts:
             del notebook.cells[0]

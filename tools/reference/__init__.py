@@ -1,1 +1,1 @@
-"""Writes the references of docs/reference from the code that they are about."""
+"""Write the references of docs/reference from the code they describe."""

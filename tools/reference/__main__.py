@@ -1,4 +1,4 @@
-"""Writes the references; with `--check` compares them with the code and exits if one is stale."""
+"""Write the references; with `--check`, compare them with the code and exit if one is stale."""
 
 from __future__ import annotations
 
@@ -9,53 +9,57 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tools.reference import postings
-from tools.reference.commands import commands
-from tools.reference.conditions import conditions
-from tools.reference.data import data
-from tools.reference.errors import errors
-from tools.reference.metrics import metrics
-from tools.reference.settings import settings
-from tools.reference.states import states
+from tools.reference.commands import render_commands
+from tools.reference.conditions import render_conditions
+from tools.reference.data import render_data
+from tools.reference.errors import render_errors
+from tools.reference.metrics import render_metrics
+from tools.reference.settings import render_settings
+from tools.reference.states import render_states
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "reference"
 
 
-def documents() -> Mapping[str, str]:
-    """Every reference by the name of its file."""
-    image = _image()
+def render_documents() -> Mapping[str, str]:
+    """Return every reference by file name."""
+    image = _build_image()
     return {
-        "commands.md": commands(),
-        "conditions.md": conditions(image),
-        "data.md": data(),
-        "errors.md": errors(image),
-        "metrics.md": metrics(),
-        "postings.md": postings.document(),
-        "settings.md": settings(),
-        "states.md": states(image),
+        "commands.md": render_commands(),
+        "conditions.md": render_conditions(image),
+        "data.md": render_data(),
+        "errors.md": render_errors(image),
+        "metrics.md": render_metrics(),
+        "postings.md": postings.render_postings(),
+        "settings.md": render_settings(),
+        "states.md": render_states(image),
     }
 
 
-def stale(folder: Path = FOLDER) -> list[str]:
-    """The files that are missing, differ from the code, or are about nothing any more."""
-    wanted = documents()
-    found = {file.name: file.read_text() for file in folder.glob("*.md")}
-    return sorted(name for name in wanted.keys() | found if wanted.get(name) != found.get(name))
+def list_stale_documents(folder: Path = FOLDER) -> list[str]:
+    """List the files that are missing, differ from the code, or describe nothing any more."""
+    documents = render_documents()
+    texts_by_name = {file.name: file.read_text() for file in folder.glob("*.md")}
+    return sorted(
+        name
+        for name in documents.keys() | texts_by_name
+        if documents.get(name) != texts_by_name.get(name)
+    )
 
 
-def write(folder: Path = FOLDER) -> None:
-    """Writes all references, and removes what is none."""
-    wanted = documents()
+def write_documents(folder: Path = FOLDER) -> None:
+    """Write all references, and remove other files."""
+    documents = render_documents()
     folder.mkdir(parents=True, exist_ok=True)
     for file in folder.glob("*.md"):
-        if file.name not in wanted:
+        if file.name not in documents:
             file.unlink()
-    for name, text in wanted.items():
+    for name, text in documents.items():
         (folder / name).write_text(text)
 
 
-def _image() -> bytes:
-    """The protos with their comments, which generated code has not."""
+def _build_image() -> bytes:
+    """Return the protos with their comments, which generated code lacks."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "image.binpb"
         generator = str(ROOT / "protos" / "generate.py")
@@ -64,10 +68,10 @@ def _image() -> bytes:
 
 
 def main() -> None:
-    """Writes or compares."""
+    """Write the references, or compare them."""
     if sys.argv[1:] != ["--check"]:
-        write()
-    elif names := stale():
+        write_documents()
+    elif names := list_stale_documents():
         listed = ", ".join(f"docs/reference/{name}" for name in names)
         raise SystemExit(f"references are stale, run `make gen`: {listed}")
 

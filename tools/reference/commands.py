@@ -1,4 +1,4 @@
-"""`commands.md`: every command with its arguments, options and defaults, from the command line."""
+"""`commands.md`: every command with its arguments, options and defaults."""
 
 from __future__ import annotations
 
@@ -7,102 +7,111 @@ from collections.abc import Iterator
 from typing import Any
 
 import typer
-from florin_server.cli.exits import MEANING, Exit
-from florin_server.cli.help import type_name
+from florin_server.cli.exits import EXIT_MEANINGS, ExitStatus
+from florin_server.cli.help import get_type_name
 from florin_server.cli.main import app
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
-from tools.reference.markdown import code, page, table
+from tools.reference.markdown import format_code, render_page, render_table
 
 _ABOUT = """\
-`florin COMMAND --help` tells the same. Options that are not given come from the environment, from
-`florin.toml`, and then from the [defaults of the settings](settings.md). [The command
-line](../command-line.md) shows a day with them."""
+`florin COMMAND --help` prints the same text. Options that are not set come from the environment,
+from `florin.toml`, and then from the [defaults of the settings](settings.md). [The command
+line](../command-line.md) shows a day with the commands."""
 _STATUSES = """\
 ## Exit statuses
 
-They are kept: numbers may be added, and none gets another meaning. With `--json` stderr tells the
-number too, with the [error code](errors.md) where a Florin refused."""
+They are stable: numbers can be added, and none changes its meaning. With `--json` stderr shows the
+number too, and the [error code](errors.md) if Florin refused the call."""
 
-# where the code has no default of its own, since the settings have it, the help says it
+# options whose default is a setting show it in their help
 _DEFAULT = re.compile(r"\s*\[default: (.*)\]\s*$")
-_WORDS = {"str": "text", "int": "number", "float": "number", "Path": "path", "bool": ""}
+_TYPE_WORDS = {"str": "text", "int": "number", "float": "number", "Path": "path", "bool": ""}
 
 
-def commands() -> str:
-    """The document."""
+def render_commands() -> str:
+    """Return the document."""
     root = typer.main.get_command(app)
     if not isinstance(root, TyperGroup):
         raise TypeError("the command line has no commands")
-    statuses = table(("Status", "Meaning"), [(str(int(one)), MEANING[one]) for one in Exit])
-    return page("Commands", _ABOUT, _STATUSES, statuses, *_of_group(root, "florin"))
+    statuses = render_table(
+        ("Status", "Meaning"),
+        [(str(int(exit_status)), EXIT_MEANINGS[exit_status]) for exit_status in ExitStatus],
+    )
+    return render_page("Commands", _ABOUT, _STATUSES, statuses, *_render_group(root, "florin"))
 
 
-def _of_group(group: TyperGroup, path: str) -> Iterator[str]:
+def _render_group(group: TyperGroup, path: str) -> Iterator[str]:
     for name, command in group.commands.items():
         full = f"{path} {name}"
         if isinstance(command, TyperGroup):
-            yield f"## {full}\n\n{_paragraphs(command.help)}"
-            yield from _of_group(command, full)
+            yield f"## {full}\n\n{_format_paragraphs(command.help)}"
+            yield from _render_group(command, full)
         else:
             level = "##" if path == "florin" else "###"
-            yield f"{level} {full}\n\n{_paragraphs(command.help)}\n\n{_usage(full, command)}"
-            yield _parameters(command)
+            usage = _format_usage(full, command)
+            yield f"{level} {full}\n\n{_format_paragraphs(command.help)}\n\n{usage}"
+            yield _render_parameters(command)
 
 
-def _paragraphs(text: str | None) -> str:
+def _format_paragraphs(text: str | None) -> str:
     return "\n\n".join(" ".join(part.split()) for part in (text or "").split("\n\n"))
 
 
-def _usage(full: str, command: Any) -> str:
+def _format_usage(full: str, command: Any) -> str:
     words = [full]
-    for one in command.params:
-        if isinstance(one, TyperArgument):
-            word = _name(one) + ("..." if one.nargs != 1 else "")
-            words.append(word if one.required else f"[{word}]")
-        elif one.required:
-            words.append(f"{one.opts[0]} {_kind(one).upper()}")
-    if any(isinstance(one, TyperOption) and not one.required for one in command.params):
+    for param in command.params:
+        if isinstance(param, TyperArgument):
+            word = _format_name(param) + ("..." if param.nargs != 1 else "")
+            words.append(word if param.required else f"[{word}]")
+        elif param.required:
+            words.append(f"{param.opts[0]} {_format_kind(param).upper()}")
+    if any(
+        isinstance(each_param, TyperOption) and not each_param.required
+        for each_param in command.params
+    ):
         words.append("[OPTIONS]")
     return f"    {' '.join(words)}"
 
 
-def _parameters(command: Any) -> str:
+def _render_parameters(command: Any) -> str:
     rows = []
-    for one in command.params:
-        if getattr(one, "hidden", False):
+    for param in command.params:
+        if getattr(param, "hidden", False):
             continue
-        text, default = _told(one)
-        if isinstance(one, TyperArgument):
-            what = code(_name(one))
+        text, default = _split_default(param)
+        if isinstance(param, TyperArgument):
+            what = format_code(_format_name(param))
         else:
-            what = ", ".join(code(name) for name in (*one.opts, *one.secondary_opts))
-            what = f"{what} {_kind(one)}".rstrip()
-            if one.multiple and "repeatable" not in text:
+            what = ", ".join(format_code(name) for name in (*param.opts, *param.secondary_opts))
+            what = f"{what} {_format_kind(param)}".rstrip()
+            if param.multiple and "repeatable" not in text:
                 text = f"{text.rstrip('.')}; repeatable"
-        rows.append((what, "required" if one.required else default, text))
-    return table(("Argument or option", "Default", "Meaning"), rows) if rows else ""
+        rows.append((what, "required" if param.required else default, text))
+    return render_table(("Argument or option", "Default", "Meaning"), rows) if rows else ""
 
 
-def _told(one: TyperArgument | TyperOption) -> tuple[str, str]:
-    """What the help says, and the default apart from it."""
-    text = one.help or ""
+def _split_default(parameter: TyperArgument | TyperOption) -> tuple[str, str]:
+    """Return the help text, and the default apart from it."""
+    text = parameter.help or ""
     if not text:
-        raise LookupError(f"{one.name} has no help")
-    if said := _DEFAULT.search(text):
-        return text[: said.start()], said[1]
-    if one.default is True and not getattr(one, "secondary_opts", None):
+        raise LookupError(f"{parameter.name} has no help")
+    if match := _DEFAULT.search(text):
+        return text[: match.start()], match[1]
+    if parameter.default is True and not getattr(parameter, "secondary_opts", None):
         return text, "on"
-    return text, "" if one.default in {None, False, ""} else code(str(one.default))
+    return text, "" if parameter.default in {None, False, ""} else format_code(
+        str(parameter.default)
+    )
 
 
-def _name(one: TyperArgument) -> str:
-    return (one.metavar or one.name or "").upper()
+def _format_name(argument: TyperArgument) -> str:
+    return (argument.metavar or argument.name or "").upper()
 
 
-def _kind(one: TyperOption) -> str:
-    """What has to follow an option, in a word; nothing after a switch."""
-    if one.metavar:
-        return one.metavar.lower() if one.metavar.isalpha() else one.metavar
-    name = type_name(one)
-    return _WORDS.get(name, name.lower())
+def _format_kind(option: TyperOption) -> str:
+    """Return the kind of an option's value in one word; empty for a switch."""
+    if option.metavar:
+        return option.metavar.lower() if option.metavar.isalpha() else option.metavar
+    name = get_type_name(option)
+    return _TYPE_WORDS.get(name, name.lower())

@@ -1,50 +1,57 @@
-"""`conditions.md`: what can be wrong with a chain or the installation, and what to do then."""
+"""`conditions.md`: problems of a chain or the installation, and their remedies."""
 
 from __future__ import annotations
 
-from florin_gateway.openapi import Comments
-from florin_server.domain.conditions import MEANINGS, ConditionName, State
+from florin_gateway.openapi import ProtoComments
+from florin_server.domain.conditions import CONDITION_SPECS, ConditionName, ConditionState
 from florin_server.domain.health import REASON_MAX
 
-from tools.reference.markdown import code, page, sentence, table
+from tools.reference.markdown import format_code, format_sentence, render_page, render_table
 
 _ABOUT = f"""\
-`florin doctor` prints what is not `ok`, and `GetSystemStatus` of the operator's API tells every
-condition of every chain, with its state, a reason, and since when it is in that state. A chain has
-each condition once, however much is wrong with it, and its reason has at most {REASON_MAX}
+`florin doctor` prints the conditions that are not `ok`. `GetSystemStatus` of the operator's API
+returns all conditions of every chain, with state, reason, and the start of that state. A chain has
+each condition once, however many problems it has, and its reason has at most {REASON_MAX}
 characters.
 
-Conditions are in the store. Whoever holds the lease of a chain's keys reports them within seconds,
-and every process answers the same, with the same times, also after a restart. A condition that is
-about one process names it as `process HOST:PID`. While the store is away a process answers
-`store_unreachable` and what it knows itself.
+Conditions are stored in the database. The process with the lease of a chain's keys reports them
+within seconds. Every process returns the same conditions, with the same times, also after a
+restart. A condition of one process names it as `process HOST:PID`. While the database is
+unreachable, a process returns `store_unreachable` and the conditions that it observes itself.
 
-Alarms look at name and state. The reason is for people: it may be put in other words by any
-release."""
-_STATES = "Every condition is `ok`, or in the one state that the table below names."
+Alarms must check name and state. The reason is for people: any release can change its
+wording."""
+_STATES = "Every condition is `ok`, or in the state given in the table below."
 
 
-def conditions(image: bytes) -> str:
-    """The document; `image` is the descriptor set of the protos with comments."""
-    comments = Comments(image)
+def render_conditions(image: bytes) -> str:
+    """Return the document; `image` is the descriptor set of the protos with comments."""
+    comments = ProtoComments(image)
     states = [
         (
-            code(one),
-            sentence(comments.of(f"florin.v1.ConditionState.CONDITION_STATE_{one.upper()}")),
+            format_code(state),
+            format_sentence(
+                comments.get_comment(f"florin.v1.ConditionState.CONDITION_STATE_{state.upper()}")
+            ),
         )
-        for one in State
+        for state in ConditionState
     ]
     rows = [
-        (code(name), code(meaning.state), sentence(meaning.tells), sentence(meaning.to_do))
+        (
+            format_code(name),
+            format_code(meaning.state),
+            format_sentence(meaning.description),
+            format_sentence(meaning.remedy),
+        )
         for name in ConditionName
-        for meaning in (MEANINGS[name],)
+        for meaning in (CONDITION_SPECS[name],)
     ]
-    return page(
+    return render_page(
         "Conditions",
         _ABOUT,
         "## States",
         _STATES,
-        table(("State", "Meaning"), states),
+        render_table(("State", "Meaning"), states),
         "## Conditions",
-        table(("Condition", "State", "What is wrong", "What to do"), rows),
+        render_table(("Condition", "State", "Problem", "Remedy"), rows),
     )

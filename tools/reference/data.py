@@ -1,6 +1,6 @@
-"""`data.md`: the tables of an export, column by column, and what each format makes of a value.
+"""`data.md`: the tables of an export, column by column, and the form of values in each format.
 
-Examples are written by the encoders themselves.
+The encoders themselves write the examples.
 """
 
 from __future__ import annotations
@@ -9,87 +9,116 @@ import io
 import json
 from collections.abc import Mapping
 
-from florin_server.domain.exports.columns import PART, Column, Kind, Table, Value
+from florin_server.domain.exports.columns import (
+    PART_COLUMN,
+    ColumnKind,
+    ExportColumn,
+    ExportTable,
+    ExportValue,
+)
 from florin_server.domain.exports.tables import TABLES
-from florin_server.flows.exports.arrow import schema
+from florin_server.flows.exports.arrow import to_schema
 from florin_server.flows.exports.cursor import MARGIN_US
 from florin_server.flows.exports.formats import CsvEncoder, JsonlEncoder
 
-from tools.reference.markdown import code, page, sentence, table
+from tools.reference.markdown import format_code, format_sentence, render_page, render_table
 
 _ABOUT = f"""\
-What `florin export` writes; [data for analysts](../data.md) tells how to export and how to read it.
+The tables that `florin export` writes; [data for analysts](../data.md) describes export and use.
 
-A row is told by the columns of its key. A row of a table that changes is written again by a later
-run if it has changed since: of rows with one key, the one with the highest `part` counts. Rows of
-other tables are written once, so that they can be added up as they are. A run compares again what
-the service may still change, and what is less than {MARGIN_US // 60_000_000} minutes older than the
+The key columns identify a row. A row of a table that changes is written again by a later run if it
+has changed since: of rows with equal keys, use the row with the highest `part`. Rows of other
+tables are written once, so you can add up their parts. A run compares again all data that the
+service can still change, and all data less than {MARGIN_US // 60_000_000} minutes older than the
 newest row."""
 _TYPES = """\
-A value that is not there is empty in CSV, where an empty text is `""`, and null elsewhere. Minor
-units are exact in every format: they have up to 78 digits, so they are text where numbers end
-earlier, in Parquet too, whose widest decimal has 76. Whole units are the same number with the
+A missing value is empty in CSV, where empty text is `""`, and null elsewhere. Minor units are exact
+in every format: they have up to 78 digits, so they are text where numbers are shorter. That
+includes Parquet, whose widest decimal has 76 digits. Whole units are the same number with the
 decimals of the asset. In Parquet they are decimals of 38 digits, 18 of them behind the point, which
-is what pandas, Polars and DuckDB all read; one that does not fit is null there, never cut. Whole
-units are empty if neither the settings nor the registry of known tokens tell the decimals."""
-_MEANINGS: Mapping[Kind, tuple[str, Value]] = {
-    Kind.TEXT: ("a text", "order-1001"),
-    Kind.JSON: ("a JSON object, as text", '{"a":1}'),
-    Kind.FLAG: ("true or false", True),
-    Kind.NUMBER: ("an integer of 64 bits", 42),
-    Kind.TIME: ("a moment in UTC, to the microsecond", 1_800_000_000_000_000),
-    Kind.MINOR: ("an exact integer of up to 256 bits", 2**64),
-    Kind.WHOLE: ("a decimal number", "12.500000"),
+pandas, Polars and DuckDB can all read; a value that does not fit is null there, never truncated.
+Whole units are empty if neither the settings nor the registry of known tokens have the decimals."""
+_KIND_MEANINGS: Mapping[ColumnKind, tuple[str, ExportValue]] = {
+    ColumnKind.TEXT: ("a text", "order-1001"),
+    ColumnKind.JSON: ("a JSON object, as text", '{"a":1}'),
+    ColumnKind.FLAG: ("true or false", True),
+    ColumnKind.NUMBER: ("an integer of 64 bits", 42),
+    ColumnKind.TIME: ("a time in UTC, in microseconds", 1_800_000_000_000_000),
+    ColumnKind.MINOR: ("an exact integer of up to 256 bits", 2**64),
+    ColumnKind.WHOLE: ("a decimal number", "12.500000"),
 }
 
 
-def data() -> str:
-    """The document."""
-    return page(
+def render_data() -> str:
+    """Return the document."""
+    return render_page(
         "Data dictionary",
         _ABOUT,
         "## Types",
         _TYPES,
-        table(
-            ("Type", "What it is", "CSV", "JSON Lines", "Parquet and Arrow"),
-            [_type(kind, *said) for kind, said in _MEANINGS.items()],
+        render_table(
+            ("Type", "Meaning", "CSV", "JSON Lines", "Parquet and Arrow"),
+            [_build_type_row(kind, *meaning) for kind, meaning in _KIND_MEANINGS.items()],
         ),
-        f"Every table ends with {code(PART.name)} ({code(PART.kind)}): {PART.meaning}.",
+        f"Every table ends with {format_code(PART_COLUMN.name)} "
+        f"({format_code(PART_COLUMN.kind)}): {PART_COLUMN.description}.",
         "## Tables",
-        table(("Table", "What a row is", "Rows are"), [_told(one) for one in TABLES.values()]),
-        *(_section(one) for one in TABLES.values()),
+        render_table(
+            ("Table", "One row is", "Rows are"),
+            [_build_table_row(table) for table in TABLES.values()],
+        ),
+        *(_render_section(table) for table in TABLES.values()),
     )
 
 
-def _type(kind: Kind, what: str, example: Value) -> tuple[str, ...]:
-    column = Column("x", kind, "")
+def _build_type_row(kind: ColumnKind, what: str, example: ExportValue) -> tuple[str, ...]:
+    column = ExportColumn("x", kind, "")
     cells, lines = io.BytesIO(), io.BytesIO()
     CsvEncoder(cells, [column]).write([[example]])
     JsonlEncoder(lines, [column]).write([[example]])
     csv = cells.getvalue().decode().splitlines()[1]
-    told = json.dumps(json.loads(lines.getvalue())["x"])
-    return (code(kind), sentence(what), code(csv), code(told), code(schema([column]).field(0).type))
+    json_text = json.dumps(json.loads(lines.getvalue())["x"])
+    return (
+        format_code(kind),
+        format_sentence(what),
+        format_code(csv),
+        format_code(json_text),
+        format_code(to_schema([column]).field(0).type),
+    )
 
 
-def _told(one: Table) -> tuple[str, str, str]:
+def _build_table_row(table_spec: ExportTable) -> tuple[str, str, str]:
     rows = "written once"
-    if one.changes:
+    if table_spec.is_mutable:
         rows = "written again when they change"
-    if one.kept:
-        rows = "written anew by each run, with `--personal` only"
-    return f"[{one.name}](#{one.name})", sentence(one.about), sentence(rows)
+    if table_spec.is_rewritten:
+        rows = "written again by each run, with `--personal` only"
+    return (
+        f"[{table_spec.name}](#{table_spec.name})",
+        format_sentence(table_spec.description),
+        format_sentence(rows),
+    )
 
 
-def _section(one: Table) -> str:
+def _render_section(table_spec: ExportTable) -> str:
     rows = []
-    for column in one.columns:
-        if column is not PART:
-            meaning = sentence(column.meaning)
-            name = code(column.name) + (" (key)" if column.name in one.key else "")
-            rows.append([name, code(column.kind), column.unit, meaning, _personal(column)])
+    for column in table_spec.columns:
+        if column is not PART_COLUMN:
+            meaning = format_sentence(column.description)
+            name = format_code(column.name) + (" (key)" if column.name in table_spec.key else "")
+            rows.append(
+                [
+                    name,
+                    format_code(column.kind),
+                    column.unit,
+                    meaning,
+                    _format_personal_data(column),
+                ]
+            )
     header = ["Column", "Type", "Unit", "Meaning", "Personal"]
-    return f"### {one.name}\n\n{sentence(one.about)}\n\n{table(header, rows)}"
+    description = format_sentence(table_spec.description)
+    return f"### {table_spec.name}\n\n{description}\n\n{render_table(header, rows)}"
 
 
-def _personal(column: Column) -> str:
+def _format_personal_data(column: ExportColumn) -> str:
     return "yes" if column.personal else ""

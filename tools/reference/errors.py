@@ -1,113 +1,120 @@
-"""`errors.md`: every error code with its statuses, its meaning, and the calls that answer it."""
+"""`errors.md`: every error code with its statuses, its meaning, and the calls that return it."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
 
-from florin_gateway.openapi import Comments, Schemas, operations_of
-from florin_server.boot.servers.grpc_server import PUBLIC
-from florin_server.domain.errors import DETAILS, REGISTRY, Code
-from florin_server.web.openapi.refusals import DEPLOYED_ONLY, refusals_of
+from florin_gateway.openapi import ProtoComments, SchemaRegistry, list_operations
+from florin_server.boot.servers.grpc_server import PUBLIC_SERVICES
+from florin_server.domain.errors import ERROR_DETAILS, ERROR_SPECS, ErrorCode
+from florin_server.web.openapi.refusals import DEPLOYED_ONLY, list_refusals
 
-from tools.reference.markdown import code, page, sentence, table
+from tools.reference.markdown import format_code, format_sentence, render_page, render_table
 
 _ABOUT = """\
-A call that is refused answers over REST with an HTTP status from 400 on and this body:
+A call that is refused returns, over REST, an HTTP status of 400 or above and this body:
 
     {"code": "payment_expired", "message": "Payment expired", "requestId": "…",
      "issues": [{"field": "amount.value", "message": "…"}], "details": {"reason": "…"}}
 
-`issues` and `details` are there only where there is something to tell. Over gRPC the same is in the
-status: the message, and in its details a `google.rpc.ErrorInfo` (`reason` is the code in capitals,
-`metadata` holds `code`, `http_status` and the facts of `details`), a `BadRequest` with the issues,
-and a `RetryInfo` when the same call may succeed later, which REST tells in `Retry-After`.
+`issues` and `details` are present only if they have content. Over gRPC the status has the same
+data: the message, and in its details a `google.rpc.ErrorInfo` (`reason` is the code in capitals,
+`metadata` has `code`, `http_status` and the facts of `details`), a `BadRequest` with the issues,
+and a `RetryInfo` if the call can succeed later, which REST sends as `Retry-After`.
 
-Programs look at `code`, never at `message`, and expect codes that they do not know."""
+Programs must check `code`, never `message`, and accept codes that they do not know."""
 
 _NOTES = """\
-`internal_error` is told with 503 and `UNAVAILABLE` where the same call may succeed later: the
-service is stopping, or its store or a chain does not answer. `invalid_params` is also what the REST
-gateway says of a request that it does not read: 408 if it comes too slowly, 413 if its body is too
-long, 415 if that is of another media type, 431 if its headers are too long."""
+`internal_error` comes with 503 and `UNAVAILABLE` if the same call can succeed later: the service
+is stopping, or its database or a chain does not respond. The REST gateway also returns
+`invalid_params` for requests that it does not read: 408 if a request arrives too slowly, 413 if its
+body is too large, 415 for a wrong media type, 431 if its headers are too large."""
 
 _DEPLOYED = """\
-Codes with a * are told to callers of the deployed profile only (`WCP-Version` without
-`Pay-Version`). For the same faults others are told one of the codes above: `merchant_not_found`,
+Only callers of the deployed profile (`WCP-Version` without `Pay-Version`) get codes with a *. For
+the same errors other callers get one of the codes above: `merchant_not_found`,
 `payment_not_found`, `invalid_params`, `invalid_state`, or `internal_error` with 503."""
 
 
-def errors(image: bytes) -> str:
-    """The document; `image` is the descriptor set of the protos with comments."""
-    comments, calls = Comments(image), _calls()
+def render_errors(image: bytes) -> str:
+    """Return the document; `image` is the descriptor set of the protos with comments."""
+    comments, calls = ProtoComments(image), _collect_calls()
     rows = [
         (
-            code(one) + ("*" if one in DEPLOYED_ONLY else ""),
-            str(meaning.http),
-            code(meaning.grpc),
+            format_code(code) + ("*" if code in DEPLOYED_ONLY else ""),
+            str(meaning.http_status),
+            format_code(meaning.grpc_status),
             meaning.message,
-            sentence(_meaning(comments, one)),
+            format_sentence(_format_meaning(comments, code)),
         )
-        for one, meaning in REGISTRY.items()
+        for code, meaning in ERROR_SPECS.items()
     ]
-    return page(
+    return render_page(
         "Error codes",
         _ABOUT,
-        table(("Code", "HTTP", "gRPC", "Message", "Meaning"), rows),
+        render_table(("Code", "HTTP", "gRPC", "Message", "Meaning"), rows),
         _DEPLOYED,
         _NOTES,
-        "## Facts in `details`\n\nEach is a text, also numbers and times. More may come.",
-        table(("Name", "Fact"), [(code(name), text) for name, text in DETAILS.items()]),
+        "## Facts in `details`\n\nEach fact is a text, also numbers and times. More can be added.",
+        render_table(
+            ("Name", "Fact"), [(format_code(name), text) for name, text in ERROR_DETAILS.items()]
+        ),
         "## Which call answers which code\n\nCalls of the public services that have a REST route. "
-        "A code that is not here is told by calls of the operator, or by gRPC only.",
-        table(
-            ("Code", "Calls"), [(code(one), _told(calls, one)) for one in REGISTRY if calls[one]]
+        "Other codes come only from calls of the operator, or over gRPC.",
+        render_table(
+            ("Code", "Calls"),
+            [
+                (format_code(code), _format_calls(calls, code))
+                for code in ERROR_SPECS
+                if calls[code]
+            ],
         ),
     )
 
 
-def _meaning(comments: Comments, one: Code) -> str:
-    text = comments.of(f"florin.v1.ErrorCode.ERROR_CODE_{one.upper()}")
+def _format_meaning(comments: ProtoComments, error_code: ErrorCode) -> str:
+    text = comments.get_comment(f"florin.v1.ErrorCode.ERROR_CODE_{error_code.upper()}")
     return text.removeprefix("Deployed profile: ")
 
 
-Calls = dict[Code | None, set[str]]
-"""The RPCs that may answer each code; all of them for None."""
+CallsByCode = dict[ErrorCode | None, set[str]]
+"""The RPCs that can return each code; all RPCs for None."""
 
 
-def _calls() -> Calls:
-    found: Calls = defaultdict(set)
-    for operation in operations_of(PUBLIC, Schemas(Comments())):
+def _collect_calls() -> CallsByCode:
+    calls_by_code: CallsByCode = defaultdict(set)
+    for operation in list_operations(PUBLIC_SERVICES, SchemaRegistry(ProtoComments())):
         method = operation.method
         name = f"{method.containing_service.name}.{method.name}"
-        found[None].add(name)
-        refusals = refusals_of(method, has_body=operation.binding.has_body)
-        for one in set().union(*refusals.values()):
-            found[one].add(name)
-    return found
+        calls_by_code[None].add(name)
+        refusals = list_refusals(method, has_body=operation.binding.has_body)
+        for code in set().union(*refusals.values()):
+            calls_by_code[code].add(name)
+    return calls_by_code
 
 
-def _told(calls: Calls, one: Code) -> str:
-    """The calls in few words: whole services by their names."""
-    mine, everything = calls[one], calls[None]
+def _format_calls(calls: CallsByCode, error_code: ErrorCode) -> str:
+    """Return the calls in few words: whole services by name."""
+    mine, everything = calls[error_code], calls[None]
     if mine == everything:
         return "every call"
     words = []
     for service in sorted({name.partition(".")[0] for name in mine}):
-        here, all_here = _of(mine, service), _of(everything, service)
+        here, all_here = _list_methods(mine, service), _list_methods(everything, service)
         missing = all_here - here
         if not missing:
             words.append(f"every call of {service}")
         elif len(missing) < len(here) / 2:
-            words.append(f"every call of {service} but {_listed(missing)}")
+            words.append(f"every call of {service} but {_format_names(missing)}")
         else:
-            words.append(f"{service}: {_listed(here)}")
+            words.append(f"{service}: {_format_names(here)}")
     return "; ".join(words)
 
 
-def _of(names: Iterable[str], service: str) -> set[str]:
+def _list_methods(names: Iterable[str], service: str) -> set[str]:
     return {name.partition(".")[2] for name in names if name.startswith(f"{service}.")}
 
 
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(code(name) for name in sorted(names))
+def _format_names(names: Iterable[str]) -> str:
+    return ", ".join(format_code(name) for name in sorted(names))

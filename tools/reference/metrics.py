@@ -1,53 +1,62 @@
-"""`metrics.md`: every metric with its labels, from the tables that are told and counted by."""
+"""`metrics.md`: every metric with its labels, from the tables that define them."""
 
 from __future__ import annotations
 
-from florin_server.meters import Family
-from florin_server.web.metrics import LABELS, families
+from florin_server.meters import MetricFamily
+from florin_server.web.metrics import LABELS, list_families
 
-from tools.reference.markdown import code, page, sentence, table
+from tools.reference.markdown import format_code, format_sentence, render_page, render_table
 
 _ABOUT = """\
-What Prometheus reads from `/metrics` of [`FLORIN_METRICS_PORT`](../monitoring.md#metrics). Gauges
-are of the moment when they are read, the others are counted from the start of the process. A
-process tells its own; what is of the whole installation (payments, payouts, conditions, wallets,
-chains) is told alike by all of them: take the `max` of it, and the `sum` of what is counted."""
+The metrics that Prometheus reads from `/metrics` of
+[`FLORIN_METRICS_PORT`](../monitoring.md#metrics). Gauges have the value at the time of reading;
+other metrics count from the start of the process. A process reports its own values. All processes
+report equal values for the whole installation (payments, payouts, conditions, wallets, chains): use
+`max` for those, and `sum` for counts."""
 _HISTOGRAM = """\
-Of a histogram, `_count` is how many there were, `_sum` their seconds together, and `_bucket` how
-many took no longer than `le`."""
+In a histogram, `_count` is the number of observations, `_sum` their total in seconds, and `_bucket`
+the number of those that took no longer than `le`."""
 _PROCESS = """\
-Beside these there are those of every process, where the system tells them:
+Every process adds these metrics if its system provides them:
 `process_resident_memory_bytes`, `process_cpu_seconds_total`, `process_open_fds`,
 `process_max_fds`, `process_start_time_seconds` and `process_virtual_memory_bytes`."""
 
 
-def metrics() -> str:
-    """The document."""
-    found = families()
-    used = [label for label in LABELS if any(label in one.labels for one in found)]
-    if missing := {label for one in found for label in one.labels}.difference(used):
-        raise LookupError(f"labels that nobody explained: {missing}")
-    gauges = [one for one in found if one.kind == "gauge"]
-    counts = [one for one in found if one.kind != "gauge"]
-    return page(
+def render_metrics() -> str:
+    """Return the document."""
+    families = list_families()
+    used = [label for label in LABELS if any(label in family.labels for family in families)]
+    if missing := {label for family in families for label in family.labels}.difference(used):
+        raise LookupError(f"labels without an explanation: {missing}")
+    gauges = [family for family in families if family.kind == "gauge"]
+    counts = [family for family in families if family.kind != "gauge"]
+    return render_page(
         "Metrics",
         _ABOUT,
         "## Gauges",
-        _table(gauges),
+        _render_metric_table(gauges),
         "## Counters and histograms",
         _HISTOGRAM,
-        _table(counts),
+        _render_metric_table(counts),
         "## Labels",
-        "No value of a label is chosen by a caller.",
-        table(("Label", "Value"), [(code(one), sentence(LABELS[one])) for one in used]),
+        "Callers cannot choose the value of a label.",
+        render_table(
+            ("Label", "Value"),
+            [(format_code(label), format_sentence(LABELS[label])) for label in used],
+        ),
         "## The process",
         _PROCESS,
     )
 
 
-def _table(found: list[Family]) -> str:
+def _render_metric_table(families: list[MetricFamily]) -> str:
     rows = [
-        (code(one.name), one.kind, ", ".join(map(code, one.labels)), sentence(one.tells))
-        for one in found
+        (
+            format_code(family.name),
+            family.kind,
+            ", ".join(map(format_code, family.labels)),
+            format_sentence(family.description),
+        )
+        for family in families
     ]
-    return table(("Metric", "Kind", "Labels", "What it tells"), rows)
+    return render_table(("Metric", "Kind", "Labels", "Meaning"), rows)

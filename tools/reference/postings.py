@@ -1,7 +1,7 @@
-"""`postings.md`: the accounts of the books, and what is booked when, as the code books it.
+"""`postings.md`: the accounts of the ledger and its postings, from the code that makes them.
 
-The constructors of the domain are called with examples, so that the tables cannot say anything else
-than what would be booked.
+The module calls the constructors of the domain with examples, so that the tables always match the
+real postings.
 """
 
 from __future__ import annotations
@@ -11,121 +11,175 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from florin_server.domain.ledger import accounts, journals, postings
-from florin_server.domain.ledger.postings import Received
+from florin_server.domain.ledger.postings import PaymentProceeds
 from florin_server.domain.payouts.held_money import HeldMoney
 from florin_server.domain.payouts.payout import Payout, PayoutKind
-from florin_server.domain.settlement.chain_txs import Posting
+from florin_server.domain.settlement.chain_txs import LedgerPosting
 
-from tools.reference.markdown import code, page, sentence, table
+from tools.reference.markdown import format_code, format_sentence, render_page, render_table
 
 VALUE, FEE, COST, RENT = 1000, 10, 5, 7
 
 _ABOUT = f"""\
-The books are double entry and append-only. A journal is booked once for its key, in the same
-transaction of the store as what it is about, and each of its postings moves an amount from the
-account on the credit side to the account on the debit side, in minor units of one asset (CAIP-19).
-A balance is debits less credits: above zero is what we hold or have spent, below zero what we owe
-or have earned. All balances of an asset add up to zero.
+The ledger is double entry and append-only. A journal is booked once for its key, in the database
+transaction of the event that it records. Each posting moves an amount from the account on the
+credit side to the account on the debit side, in minor units of one asset (CAIP-19). A balance is
+debits less credits: positive for what the installation has or has spent, negative for what it owes
+or has earned. All balances of an asset add up to zero.
 
-`florin ledger balances` shows the accounts, `florin ledger entries PAYMENT_ID` what was booked for
-a payment, `florin ledger check` proves the books and compares them with the chains.
+`florin ledger balances` lists the accounts, `florin ledger entries PAYMENT_ID` the entries of a
+payment. `florin ledger check` checks the ledger and compares it with the chains.
 
-The examples below are of a payment of {VALUE} minor units, of which {FEE} are the fee."""
+The examples below use a payment of {VALUE} minor units with a fee of {FEE}."""
 _JOURNALS = """\
-What is in `<…>` is an id, an account (CAIP-10) or an asset. If a journal was reversed and is booked
-again, a number follows its key: `#2`, `#3` and so on."""
+Texts in `<…>` are an id, an account (CAIP-10) or an asset. If a journal was reversed and is booked
+again, its key gets a number: `#2`, `#3` and so on."""
 
-# examples are told in these words
-BUYER, SHOP, TREASURY, RELAYER = "<buyer>", "<merchant's account>", "<treasury>", "<relayer>"
+# names in the examples
+BUYER, MERCHANT_ACCOUNT, TREASURY, RELAYER = (
+    "<buyer>",
+    "<merchant's account>",
+    "<treasury>",
+    "<relayer>",
+)
 MERCHANT, SENDER, ASSET, COIN = "<merchant id>", "<sender>", "<asset>", "<coin>"
 
-Cases = Sequence[tuple[str, Sequence[Posting]]]
+PostingCases = Sequence[tuple[str, Sequence[LedgerPosting]]]
 
-_TO_SHOP = Received(
+_PAID_TO_MERCHANT = PaymentProceeds(
     asset=ASSET,
     payer=BUYER,
     value=VALUE,
     fee=FEE,
-    dest=SHOP,
+    dest=MERCHANT_ACCOUNT,
     fee_to=TREASURY,
-    to_merchant=True,
-    booked=False,
-    owed=False,
+    is_merchant_account=True,
+    is_own_wallet=False,
+    is_owed=False,
 )
-_TO_US = replace(_TO_SHOP, dest=TREASURY, to_merchant=False, booked=True, owed=True)
-_TO_RELAYER = replace(_TO_SHOP, dest=RELAYER, booked=True)
+_PAID_TO_TREASURY = replace(
+    _PAID_TO_MERCHANT, dest=TREASURY, is_merchant_account=False, is_own_wallet=True, is_owed=True
+)
+_PAID_TO_RELAYER = replace(_PAID_TO_MERCHANT, dest=RELAYER, is_own_wallet=True)
 
 
-def document() -> str:
-    """The document."""
-    return page(
+def render_postings() -> str:
+    """Return the document."""
+    return render_page(
         "Ledger postings",
         _ABOUT,
         "## Accounts",
-        table(("Account", "What it holds"), _accounts()),
+        render_table(("Account", "Meaning"), _list_accounts()),
         f"## Journals\n\n{_JOURNALS}",
-        table(("Key", "When"), [(code(key), sentence(when)) for key, when, _ in entries()]),
+        render_table(
+            ("Key", "When"),
+            [(format_code(key), format_sentence(when)) for key, when, _ in list_entries()],
+        ),
         "## Postings",
-        *(_section(key, cases) for key, _, cases in entries() if cases),
+        *(_render_section(key, cases) for key, _, cases in list_entries() if cases),
     )
 
 
-def entries() -> list[tuple[str, str, Cases]]:
-    """Every journal: key, when it is booked, and what by case."""
+def list_entries() -> list[tuple[str, str, PostingCases]]:
+    """List every journal: its key, when it is booked, and its cases."""
     return [
-        (journals.settle("<payment id>"), _doc(journals.settle), _settled()),
-        (journals.held("<payment id>"), _doc(journals.held), _by_place(postings.held)),
         (
-            journals.late("<payment id>", "<event>"),
-            _doc(journals.late),
-            [*_by_place(lambda one: postings.late(one, MERCHANT)), _late_and_blocked()],
+            journals.settle_key("<payment id>"),
+            _get_docstring(journals.settle_key),
+            _list_settled_cases(),
         ),
-        *((journals.payout(kind, "<payout id>"), when, _paid_out(kind)) for kind, when in _PAYOUTS),
-        (journals.gas("<our transaction's id>"), _doc(journals.gas), _spent()),
-        (journals.opening("<account>", ASSET), _doc(journals.opening), _opened()),
-        (journals.operator("<booking id>"), _doc(journals.operator), _by_operator()),
-        (journals.reversal("<key>"), _doc(journals.reversal), []),
+        (
+            journals.held_key("<payment id>"),
+            _get_docstring(journals.held_key),
+            _list_cases_by_destination(postings.build_held_postings),
+        ),
+        (
+            journals.late_key("<payment id>", "<event>"),
+            _get_docstring(journals.late_key),
+            [
+                *_list_cases_by_destination(
+                    lambda item: postings.build_late_postings(item, MERCHANT)
+                ),
+                _build_late_blocked_case(),
+            ],
+        ),
+        *(
+            (journals.payout_key(kind, "<payout id>"), when, _list_paid_out_cases(kind))
+            for kind, when in _PAYOUTS
+        ),
+        (
+            journals.gas_key("<our transaction's id>"),
+            _get_docstring(journals.gas_key),
+            _list_spent_cases(),
+        ),
+        (
+            journals.opening_key("<account>", ASSET),
+            _get_docstring(journals.opening_key),
+            _list_opened_cases(),
+        ),
+        (
+            journals.operator_key("<booking id>"),
+            _get_docstring(journals.operator_key),
+            _list_operator_cases(),
+        ),
+        (journals.reversal_key("<key>"), _get_docstring(journals.reversal_key), []),
     ]
 
 
 _PAYOUTS = (
-    (PayoutKind.REFUND, "a refund left a treasury, at final depth"),
-    (PayoutKind.RETURN, "money that paid for nothing, or was held, went back, at final depth"),
-    (PayoutKind.BALANCE, "a merchant was paid what it is owed, at final depth"),
+    (PayoutKind.REFUND, "the payout of a refund is final"),
+    (PayoutKind.RETURN, "the return of late or held money is final"),
+    (PayoutKind.BALANCE, "the payout of a merchant's balance is final"),
 )
 
 
-def _accounts() -> list[tuple[str, str]]:
-    made = (
-        (accounts.wallet("<CAIP-10>"), _doc(accounts.wallet)),
-        (accounts.merchant(MERCHANT), _doc(accounts.merchant)),
-        (accounts.held("<CAIP-10>"), _doc(accounts.held)),
-        (accounts.external("<CAIP-10>"), _doc(accounts.external)),
+def _list_accounts() -> list[tuple[str, str]]:
+    patterns = (
+        (accounts.wallet("<CAIP-10>"), _get_docstring(accounts.wallet)),
+        (accounts.merchant(MERCHANT), _get_docstring(accounts.merchant)),
+        (accounts.held_money("<CAIP-10>"), _get_docstring(accounts.held_money)),
+        (accounts.outside_party("<CAIP-10>"), _get_docstring(accounts.outside_party)),
     )
-    return [(code(name), sentence(what)) for name, what in (*made, *accounts.SINGLE.items())]
-
-
-def _settled() -> Cases:
     return [
-        ("the merchant has a destination of its own", postings.settled(_TO_SHOP, MERCHANT)),
-        ("the treasury receives for the merchant", postings.settled(_TO_US, MERCHANT)),
-        ("the operator released what was held by us", postings.released(_held(), MERCHANT)),
+        (format_code(name), format_sentence(what))
+        for name, what in (*patterns, *accounts.SINGLE_ACCOUNTS.items())
     ]
 
 
-def _by_place(book: Callable[[Received], Sequence[Posting]]) -> Cases:
+def _list_settled_cases() -> PostingCases:
     return [
-        ("it went to the merchant's own destination", book(_TO_SHOP)),
-        ("it came to the treasury", book(_TO_US)),
-        ("the merchant's destination is a relayer of ours", book(_TO_RELAYER)),
+        (
+            "the merchant has its own destination",
+            postings.build_settlement_postings(_PAID_TO_MERCHANT, MERCHANT),
+        ),
+        (
+            "the treasury receives for the merchant",
+            postings.build_settlement_postings(_PAID_TO_TREASURY, MERCHANT),
+        ),
+        (
+            "the operator released held money",
+            postings.build_release_postings(_build_held_money(), MERCHANT),
+        ),
     ]
 
 
-def _late_and_blocked() -> tuple[str, Sequence[Posting]]:
-    return "it came to the treasury, from a blocked payer", postings.held(_TO_US)
+def _list_cases_by_destination(
+    book: Callable[[PaymentProceeds], Sequence[LedgerPosting]],
+) -> PostingCases:
+    return [
+        ("it went to the merchant's own destination", book(_PAID_TO_MERCHANT)),
+        ("it went to the treasury", book(_PAID_TO_TREASURY)),
+        ("the merchant's destination is a relayer of Florin", book(_PAID_TO_RELAYER)),
+    ]
 
 
-def _held() -> HeldMoney:
+def _build_late_blocked_case() -> tuple[str, Sequence[LedgerPosting]]:
+    return "it went to the treasury, from a blocked payer", postings.build_held_postings(
+        _PAID_TO_TREASURY
+    )
+
+
+def _build_held_money() -> HeldMoney:
     return HeldMoney(
         id="",
         payment_id="",
@@ -144,8 +198,8 @@ def _held() -> HeldMoney:
     )
 
 
-def _paid_out(kind: PayoutKind) -> Cases:
-    one = Payout(
+def _list_paid_out_cases(kind: PayoutKind) -> PostingCases:
+    payout = Payout(
         id="",
         kind=kind,
         merchant_id=MERCHANT,
@@ -157,50 +211,63 @@ def _paid_out(kind: PayoutKind) -> Cases:
         account=BUYER,
         created_at_us=0,
     )
-    cases = [("", [postings.paid_out(one, TREASURY)])]
+    cases = [("", [postings.build_payout_posting(payout, TREASURY)])]
     if kind is PayoutKind.RETURN:
         cases = [
-            ("the money came late", [postings.paid_out(one, TREASURY)]),
-            ("it was held", [postings.paid_out(replace(one, held_id="<held>"), TREASURY)]),
+            ("the money came late", [postings.build_payout_posting(payout, TREASURY)]),
+            (
+                "it was held",
+                [postings.build_payout_posting(replace(payout, held_id="<held>"), TREASURY)],
+            ),
         ]
     return cases
 
 
-def _spent() -> Cases:
+def _list_spent_cases() -> PostingCases:
     return [
         (
-            f"it cost {COST} in fees, and left {RENT} in accounts that it opened",
-            postings.spent(SENDER, COIN, COST, RENT),
+            f"it cost {COST} in fees, and {RENT} in accounts that it opened",
+            postings.build_gas_postings(SENDER, COIN, COST, RENT),
         ),
         (
-            f"it cost {COST} in fees, and {RENT} came back from an account that it closed",
-            postings.spent(SENDER, COIN, COST, -RENT),
+            f"it cost {COST} in fees, and got {RENT} from an account that it closed",
+            postings.build_gas_postings(SENDER, COIN, COST, -RENT),
         ),
     ]
 
 
-def _opened() -> Cases:
-    return [("", postings.opened("<account>", ASSET, VALUE))]
+def _list_opened_cases() -> PostingCases:
+    return [("", postings.build_opening_postings("<account>", ASSET, VALUE))]
 
 
-def _by_operator() -> Cases:
+def _list_operator_cases() -> PostingCases:
     return [
-        ("something was put in", postings.by_operator("<account>", ASSET, VALUE)),
-        ("something was taken out", postings.by_operator("<account>", ASSET, -VALUE)),
+        ("a deposit", postings.build_operator_postings("<account>", ASSET, VALUE)),
+        ("a withdrawal", postings.build_operator_postings("<account>", ASSET, -VALUE)),
     ]
 
 
-def _section(key: str, cases: Cases) -> str:
+def _render_section(key: str, cases: PostingCases) -> str:
     rows: list[list[str]] = []
     for case, booked in cases:
-        for n, one in enumerate(booked):
-            what = sentence(case) if n == 0 else ""
-            rows.append([what, code(one.debit), code(one.credit), str(one.amount), code(one.asset)])
+        for n, posting in enumerate(booked):
+            what = format_sentence(case) if n == 0 else ""
+            rows.append(
+                [
+                    what,
+                    format_code(posting.debit),
+                    format_code(posting.credit),
+                    str(posting.amount),
+                    format_code(posting.asset),
+                ]
+            )
     header = ["Case", "Debit", "Credit", "Amount", "Asset"]
     if not any(case for case, _ in cases):
         header, rows = header[1:], [row[1:] for row in rows]
-    return f"### `{key}`\n\n{table(header, rows)}"
+    return f"### `{key}`\n\n{render_table(header, rows)}"
 
 
-def _doc(one: Callable[..., str]) -> str:
-    return re.sub(r"\s+", " ", one.__doc__ or "")
+def _get_docstring(name_function: Callable[..., str]) -> str:
+    text = re.sub(r"\s+", " ", name_function.__doc__ or "").strip()
+    # a function says what it returns, a row of a table what that is
+    return format_sentence(re.sub(r"^Return the (account|key) of ", "", text))

@@ -1,9 +1,9 @@
-"""What the numbers of the settings count, by how their names end, and else one by one."""
+"""Units of the numbers in the settings: by the ending of their names, and else one by one."""
 
 from __future__ import annotations
 
-# the first that fits counts
-_ENDINGS = (
+# the first match counts
+_UNIT_BY_ENDING = (
     ("basis_points", "hundredths of a percent"),
     ("percent", "percent"),
     ("per_minute", "calls a minute"),
@@ -54,25 +54,28 @@ _ENDINGS = (
     ("ratio", "share of 1"),
     ("spans_per_second", "spans a second"),
 )
-_BY_TABLE = {
+_UNIT_BY_TABLE = {
     "DatabaseSettings": "connections",
     "FailedFeeSettings": "lamports an hour",
-    "RefundCredit": "minor units",
+    "RefundCreditSettings": "minor units",
     "FailedGasSettings": "units of gas an hour",
-    "SolanaChain.fee_max": "lamports",
-    "SolanaChain.lag_max": "slots",
+    "SolanaChainSettings.fee_max": "lamports",
+    "SolanaChainSettings.lag_max": "slots",
     "NodeSettings.lag_max": "blocks",
-    "EvmChain.lag_max": "blocks",
+    "EvmChainSettings.lag_max": "blocks",
 }
 
 
-def unit_of(table: str, name: str) -> str:
-    """What a number counts. LookupError if nobody said so: a name that ends in its unit is best."""
-    if found := _BY_TABLE.get(f"{table}.{name}") or _BY_TABLE.get(table):
-        return found
+def get_unit(table: str, name: str) -> str:
+    """Return the unit of a number.
+
+    Raise LookupError if no unit is known: end the name in its unit.
+    """
+    if listed_unit := _UNIT_BY_TABLE.get(f"{table}.{name}") or _UNIT_BY_TABLE.get(table):
+        return listed_unit
     if name.startswith("held_"):
-        return "open answers"
-    for ending, unit in _ENDINGS:
+        return "open streams"
+    for ending, unit in _UNIT_BY_ENDING:
         if name.endswith(ending):
             return unit
-    raise LookupError(f"{table}.{name}: tools/reference/units.py does not know what it counts")
+    raise LookupError(f"{table}.{name}: tools/reference/units.py has no unit for it")

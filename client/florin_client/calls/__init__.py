@@ -1,1 +1,1 @@
-"""What a client may ask, as values: requests, their keys, pages and streams; no I/O."""
+"""The calls of a client as values: requests, keys, pages and streams; no I/O."""

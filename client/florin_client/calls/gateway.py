@@ -1,4 +1,4 @@
-"""What a wallet asks, in the order in which it does."""
+"""Calls of a wallet, in the order in which wallets make them."""
 
 from __future__ import annotations
 
@@ -25,22 +25,29 @@ from florin.v1.payment_pb2 import (
     WatchPaymentResponse,
 )
 
-from florin_client.calls.rpc import Call, KeyedOptions, Options, Rpc
-from florin_client.calls.values import Json, json_of
+from florin_client.calls.rpc import CallOptions, KeyedCallOptions, RpcCall, RpcSpec
+from florin_client.calls.values import Json, to_json
 from florin_client.calls.watching import PaymentWatch
 
-_NAME = "GatewayService"
-_GET = Rpc(_NAME, "GetPayment", GetPaymentRequest, PaymentInfo)
-_OPTIONS = Rpc(_NAME, "GetPaymentOptions", GetPaymentOptionsRequest, GetPaymentOptionsResponse)
-_FETCH = Rpc(_NAME, "FetchAction", FetchActionRequest, FetchActionResponse)
-_CONFIRM = Rpc(_NAME, "ConfirmPayment", ConfirmPaymentRequest, GetPaymentStatusResponse)
-_STATUS = Rpc(_NAME, "GetPaymentStatus", GetPaymentStatusRequest, GetPaymentStatusResponse)
-_CANCEL = Rpc(_NAME, "CancelPayment", CancelPaymentRequest, CancelPaymentResponse)
-_WATCH = Rpc(_NAME, "WatchPayment", WatchPaymentRequest, WatchPaymentResponse)
+_SERVICE_NAME = "GatewayService"
+_GET = RpcSpec(_SERVICE_NAME, "GetPayment", GetPaymentRequest, PaymentInfo)
+_OPTIONS = RpcSpec(
+    _SERVICE_NAME, "GetPaymentOptions", GetPaymentOptionsRequest, GetPaymentOptionsResponse
+)
+_FETCH = RpcSpec(_SERVICE_NAME, "FetchAction", FetchActionRequest, FetchActionResponse)
+_CONFIRM = RpcSpec(_SERVICE_NAME, "ConfirmPayment", ConfirmPaymentRequest, GetPaymentStatusResponse)
+_STATUS = RpcSpec(
+    _SERVICE_NAME, "GetPaymentStatus", GetPaymentStatusRequest, GetPaymentStatusResponse
+)
+_CANCEL = RpcSpec(_SERVICE_NAME, "CancelPayment", CancelPaymentRequest, CancelPaymentResponse)
+_WATCH = RpcSpec(_SERVICE_NAME, "WatchPayment", WatchPaymentRequest, WatchPaymentResponse)
 
 
-def get_payment(payment_id: str, **options: Unpack[Options]) -> Call[PaymentInfo]:
-    """Tells what a payment is about, in every state. `payment_id` may be a link that holds one."""
+def get_payment(payment_id: str, **options: Unpack[CallOptions]) -> RpcCall[PaymentInfo]:
+    """Return amount, merchant and status of a payment, in every state.
+
+    `payment_id` can be a link that contains the id.
+    """
     return _GET(GetPaymentRequest(payment_id=payment_id), options)
 
 
@@ -49,9 +56,9 @@ def get_payment_options(
     *,
     accounts: Iterable[str],
     include_payment_info: bool | None = None,
-    **options: Unpack[Options],
-) -> Call[GetPaymentOptionsResponse]:
-    """Lists what the wallet's accounts (CAIP-10) can pay with."""
+    **options: Unpack[CallOptions],
+) -> RpcCall[GetPaymentOptionsResponse]:
+    """List the payment options of the wallet's accounts (CAIP-10)."""
     request = GetPaymentOptionsRequest(
         payment_id=payment_id, accounts=accounts, include_payment_info=include_payment_info
     )
@@ -64,9 +71,9 @@ def fetch_action(
     option_id: str,
     data: str = "",
     collected_data: Json = None,
-    **options: Unpack[Options],
-) -> Call[FetchActionResponse]:
-    """Resolves a build action, named by its `data`, into actions that a wallet can execute.
+    **options: Unpack[CallOptions],
+) -> RpcCall[FetchActionResponse]:
+    """Resolve a build action, given by its `data`, into actions that a wallet can execute.
 
     `collected_data` about the buyer is an object by the keys of the option's schema.
     """
@@ -74,7 +81,7 @@ def fetch_action(
         payment_id=payment_id,
         option_id=option_id,
         data=data,
-        collected_data_json=None if collected_data is None else json_of(collected_data),
+        collected_data_json=None if collected_data is None else to_json(collected_data),
     )
     return _FETCH(request, options)
 
@@ -85,45 +92,47 @@ def confirm_payment(
     option_id: str,
     outputs: Iterable[Json],
     collected_data: Json = None,
-    **options: Unpack[KeyedOptions],
-) -> Call[GetPaymentStatusResponse]:
-    """Hands in what an option's actions gave, one output for each, and submits the payment.
+    **options: Unpack[KeyedCallOptions],
+) -> RpcCall[GetPaymentStatusResponse]:
+    """Submit the outputs of an option's actions, one per action, and with them the payment.
 
-    Outputs are texts as a wallet answers them: a signature, a transaction's hash, a signed
-    transaction of Solana.
+    Outputs are texts in the form of a wallet's response: a signature, a transaction hash, or a
+    signed transaction of Solana.
     """
     results = [
-        ActionResult(type=ACTION_RESULT_TYPE_WALLET_RPC, output_json=[json_of(output)])
+        ActionResult(type=ACTION_RESULT_TYPE_WALLET_RPC, output_json=[to_json(output)])
         for output in outputs
     ]
     request = ConfirmPaymentRequest(
         payment_id=payment_id,
         option_id=option_id,
         results=results,
-        collected_data_json=None if collected_data is None else json_of(collected_data),
+        collected_data_json=None if collected_data is None else to_json(collected_data),
     )
     return _CONFIRM(request, options)
 
 
 def get_payment_status(
-    payment_id: str, **options: Unpack[Options]
-) -> Call[GetPaymentStatusResponse]:
-    """Tells where a payment stands; who waits for its end calls `wait_final`."""
+    payment_id: str, **options: Unpack[CallOptions]
+) -> RpcCall[GetPaymentStatusResponse]:
+    """Return the current status of a payment; use `wait_final` to wait for the final status."""
     return _STATUS(GetPaymentStatusRequest(payment_id=payment_id), options)
 
 
-def cancel_payment(payment_id: str, **options: Unpack[KeyedOptions]) -> Call[CancelPaymentResponse]:
-    """Calls a payment off; only while it requires action."""
+def cancel_payment(
+    payment_id: str, **options: Unpack[KeyedCallOptions]
+) -> RpcCall[CancelPaymentResponse]:
+    """Cancel a payment; only while it requires action."""
     return _CANCEL(CancelPaymentRequest(payment_id=payment_id), options)
 
 
 def watch_payment(
-    payment_id: str, *, after_version: int | None = None, **options: Unpack[Options]
+    payment_id: str, *, after_version: int | None = None, **options: Unpack[CallOptions]
 ) -> PaymentWatch:
-    """Tells where a payment stands, and its newest state whenever that has changed, to the end.
+    """Stream the status of a payment, now and after each change, until it is final.
 
-    None is told twice; those that pass faster than they are read are left out. A connection that is
-    lost is made again, and the stream goes on where it was. `timeout` bounds all of it; by default
-    it has none. Only versions above `after_version` are told.
+    No state comes twice; short-lived states can be skipped. A lost connection is reopened, and the
+    stream continues after the last state. `timeout` limits the whole stream; by default it has
+    none. Only versions above `after_version` are sent.
     """
     return PaymentWatch(_WATCH, payment_id, after_version, options)

@@ -1,4 +1,4 @@
-"""What a merchant's back end asks: payments, what became of them, refunds."""
+"""Calls of a merchant's back end: payments and refunds."""
 
 from __future__ import annotations
 
@@ -43,29 +43,29 @@ from florin.v1.refund_pb2 import (
     WatchRefundResponse,
 )
 
-from florin_client.calls.paging import Listing
-from florin_client.calls.rpc import Call, KeyedOptions, Options, Rpc
-from florin_client.calls.values import Money, amount_of, timestamp_of
+from florin_client.calls.paging import PagedQuery
+from florin_client.calls.rpc import CallOptions, KeyedCallOptions, RpcCall, RpcSpec
+from florin_client.calls.values import Money, to_amount, to_timestamp
 from florin_client.calls.watching import PaymentWatch, RefundWatch
 
 
-class MerchantOptions(Options, total=False):
-    """What a call may be told; `merchant_id` stands in for the client's."""
+class MerchantCallOptions(CallOptions, total=False):
+    """Options of a call; `merchant_id` overrides the client's."""
 
     merchant_id: str
 
 
-class KeyedMerchantOptions(KeyedOptions, total=False):
-    """The same for a call that changes something."""
+class KeyedMerchantCallOptions(KeyedCallOptions, total=False):
+    """Options of a call that changes data."""
 
     merchant_id: str
 
 
-class ListOptions(MerchantOptions, total=False):
-    """Which payments a list has, and in which order.
+class ListPaymentsCallOptions(MerchantCallOptions, total=False):
+    """Filters and order of a list of payments.
 
     Created at `start` or later and before `end`; `reference_id` is a part of the reference, three
-    characters at least; `limit` is the number of rows of a page, 50 by default and 200 at most.
+    characters at least; `limit` is the page size, 50 by default and 200 at most.
     """
 
     start: dt.datetime | None
@@ -81,18 +81,24 @@ class ListOptions(MerchantOptions, total=False):
 
 _List = TypeVar("_List", ListPaymentsRequest, ListMerchantPaymentsRequest)
 
-_NAME = "MerchantService"
-_CREATE = Rpc(_NAME, "CreatePayment", CreatePaymentRequest, CreatePaymentResponse)
-_GET = Rpc(_NAME, "GetPayment", GetPaymentRequest, PaymentDetail)
-_EVENTS = Rpc(_NAME, "ListPaymentEvents", ListPaymentEventsRequest, ListPaymentEventsResponse)
-_STATUS = Rpc(_NAME, "GetPaymentStatus", GetPaymentStatusRequest, GetPaymentStatusResponse)
-_RECEIPT = Rpc(_NAME, "GetReceipt", GetReceiptRequest, GetReceiptResponse)
-_WATCH = Rpc(_NAME, "WatchPayment", WatchPaymentRequest, WatchPaymentResponse)
-_CANCEL = Rpc(_NAME, "CancelPayment", CancelPaymentRequest, CancelPaymentResponse)
-_LIST = Rpc(_NAME, "ListPayments", ListPaymentsRequest, ListPaymentsResponse)
-_LIST_OWN = Rpc(_NAME, "ListMerchantPayments", ListMerchantPaymentsRequest, ListPaymentsResponse)
-_REFUND = Rpc(_NAME, "CreateRefund", CreateRefundRequest, CreateRefundResponse)
-_WATCH_REFUND = Rpc(_NAME, "WatchRefund", WatchRefundRequest, WatchRefundResponse)
+_SERVICE_NAME = "MerchantService"
+_CREATE = RpcSpec(_SERVICE_NAME, "CreatePayment", CreatePaymentRequest, CreatePaymentResponse)
+_GET = RpcSpec(_SERVICE_NAME, "GetPayment", GetPaymentRequest, PaymentDetail)
+_EVENTS = RpcSpec(
+    _SERVICE_NAME, "ListPaymentEvents", ListPaymentEventsRequest, ListPaymentEventsResponse
+)
+_STATUS = RpcSpec(
+    _SERVICE_NAME, "GetPaymentStatus", GetPaymentStatusRequest, GetPaymentStatusResponse
+)
+_RECEIPT = RpcSpec(_SERVICE_NAME, "GetReceipt", GetReceiptRequest, GetReceiptResponse)
+_WATCH = RpcSpec(_SERVICE_NAME, "WatchPayment", WatchPaymentRequest, WatchPaymentResponse)
+_CANCEL = RpcSpec(_SERVICE_NAME, "CancelPayment", CancelPaymentRequest, CancelPaymentResponse)
+_LIST = RpcSpec(_SERVICE_NAME, "ListPayments", ListPaymentsRequest, ListPaymentsResponse)
+_LIST_OF_MERCHANT = RpcSpec(
+    _SERVICE_NAME, "ListMerchantPayments", ListMerchantPaymentsRequest, ListPaymentsResponse
+)
+_REFUND = RpcSpec(_SERVICE_NAME, "CreateRefund", CreateRefundRequest, CreateRefundResponse)
+_WATCH_REFUND = RpcSpec(_SERVICE_NAME, "WatchRefund", WatchRefundRequest, WatchRefundResponse)
 
 
 def create_payment(
@@ -101,16 +107,16 @@ def create_payment(
     reference_id: str | None = None,
     expires_at: int | None = None,
     checkout: CheckoutUrls | None = None,
-    **options: Unpack[KeyedMerchantOptions],
-) -> Call[CreatePaymentResponse]:
-    """Creates a payment.
+    **options: Unpack[KeyedMerchantCallOptions],
+) -> RpcCall[CreatePaymentResponse]:
+    """Create a payment.
 
-    `amount` is a unit and minor units, ("iso4217/USD", 1250) for 12.50 USD; `reference_id` the
-    merchant's own order reference; `expires_at` in Unix seconds, 15 minutes from now by default;
-    `checkout` where the buyer goes afterwards.
+    `amount` is a unit and minor units: ("iso4217/USD", 1250) for 12.50 USD. `reference_id` is the
+    merchant's own order reference. `expires_at` is in Unix seconds, by default 15 minutes from now.
+    `checkout` has the redirect targets for the buyer.
     """
     request = CreatePaymentRequest(
-        amount=amount_of(amount),
+        amount=to_amount(amount),
         reference_id=reference_id,
         expires_at=expires_at,
         checkout=checkout,
@@ -118,63 +124,67 @@ def create_payment(
     return _CREATE(request, options)
 
 
-def get_payment(payment_id: str, **options: Unpack[MerchantOptions]) -> Call[PaymentDetail]:
-    """Tells everything about one payment of the merchant."""
+def get_payment(payment_id: str, **options: Unpack[MerchantCallOptions]) -> RpcCall[PaymentDetail]:
+    """Return all details of one payment of the merchant."""
     return _GET(GetPaymentRequest(payment_id=payment_id), options)
 
 
-def get_receipt(payment_id: str, **options: Unpack[MerchantOptions]) -> Call[GetReceiptResponse]:
-    """Tells what was paid, signed; StateError unless it succeeded, on a chain."""
+def get_receipt(
+    payment_id: str, **options: Unpack[MerchantCallOptions]
+) -> RpcCall[GetReceiptResponse]:
+    """Return the signed receipt of a payment; StateError unless it succeeded on a chain."""
     return _RECEIPT(GetReceiptRequest(payment_id=payment_id), options)
 
 
 def list_payment_events(
-    payment_id: str, **options: Unpack[MerchantOptions]
-) -> Call[ListPaymentEventsResponse]:
-    """Lists what happened to one payment of the merchant, the oldest first."""
+    payment_id: str, **options: Unpack[MerchantCallOptions]
+) -> RpcCall[ListPaymentEventsResponse]:
+    """List the changes of one payment of the merchant, oldest first."""
     return _EVENTS(ListPaymentEventsRequest(payment_id=payment_id), options)
 
 
 def get_payment_status(
-    payment_id: str, **options: Unpack[MerchantOptions]
-) -> Call[GetPaymentStatusResponse]:
-    """Tells where a payment stands; who waits for its end calls `wait_final`."""
+    payment_id: str, **options: Unpack[MerchantCallOptions]
+) -> RpcCall[GetPaymentStatusResponse]:
+    """Return the current status of a payment; use `wait_final` to wait for the final status."""
     return _STATUS(GetPaymentStatusRequest(payment_id=payment_id), options)
 
 
 def watch_payment(
-    payment_id: str, *, after_version: int | None = None, **options: Unpack[MerchantOptions]
+    payment_id: str, *, after_version: int | None = None, **options: Unpack[MerchantCallOptions]
 ) -> PaymentWatch:
-    """Tells where a payment stands, and its newest state whenever that has changed, to the end.
+    """Stream the status of a payment, now and after each change, until it is final.
 
-    None is told twice; those that pass faster than they are read are left out. A connection that is
-    lost is made again, and the stream goes on where it was. `timeout` bounds all of it; by default
-    it has none. Only versions above `after_version` are told.
+    No state comes twice; short-lived states can be skipped. A lost connection is reopened, and the
+    stream continues after the last state. `timeout` limits the whole stream; by default it has
+    none. Only versions above `after_version` are sent.
     """
     return PaymentWatch(_WATCH, payment_id, after_version, options)
 
 
 def cancel_payment(
-    payment_id: str, **options: Unpack[KeyedMerchantOptions]
-) -> Call[CancelPaymentResponse]:
-    """Calls a payment off; only while it requires action."""
+    payment_id: str, **options: Unpack[KeyedMerchantCallOptions]
+) -> RpcCall[CancelPaymentResponse]:
+    """Cancel a payment; only while it requires action."""
     return _CANCEL(CancelPaymentRequest(payment_id=payment_id), options)
 
 
 def list_payments(
-    *, merchant_ids: Iterable[str] = (), **options: Unpack[ListOptions]
-) -> Listing[ListPaymentsResponse, PaymentRow]:
-    """Lists the payments of all merchants of the partner, newest first, page by page."""
+    *, merchant_ids: Iterable[str] = (), **options: Unpack[ListPaymentsCallOptions]
+) -> PagedQuery[ListPaymentsResponse, PaymentRow]:
+    """List the payments of all merchants of the partner, newest first, page by page."""
     request = ListPaymentsRequest(merchant_id=merchant_ids)
-    return Listing(_LIST, _filtered(request, options), options, _rows, _cursor)
+    return PagedQuery(_LIST, _apply_filters(request, options), options, _get_rows, _find_cursor)
 
 
 def list_merchant_payments(
-    **options: Unpack[ListOptions],
-) -> Listing[ListPaymentsResponse, PaymentRow]:
-    """Lists the payments of the merchant, as `list_payments` does those of all."""
+    **options: Unpack[ListPaymentsCallOptions],
+) -> PagedQuery[ListPaymentsResponse, PaymentRow]:
+    """List the payments of the merchant, like `list_payments` for all merchants."""
     request = ListMerchantPaymentsRequest()
-    return Listing(_LIST_OWN, _filtered(request, options), options, _rows, _cursor)
+    return PagedQuery(
+        _LIST_OF_MERCHANT, _apply_filters(request, options), options, _get_rows, _find_cursor
+    )
 
 
 def create_refund(
@@ -182,50 +192,50 @@ def create_refund(
     *,
     amount: Money | None = None,
     reason: str | None = None,
-    **options: Unpack[KeyedMerchantOptions],
-) -> Call[CreateRefundResponse]:
-    """Pay a succeeded payment back to the account that paid it: all of it, or an `amount`.
+    **options: Unpack[KeyedMerchantCallOptions],
+) -> RpcCall[CreateRefundResponse]:
+    """Refund a succeeded payment to the account that paid it: fully, or an `amount`.
 
-    The amount is in units of the token that was paid or in the payment's own currency; a payment
-    takes several such refunds. Without one all goes back, which only its first refund can do.
-    `reason` is kept for your records.
+    The amount is in units of the token that was paid, or in the payment's own currency; a payment
+    can have several such refunds. Without an amount the full payment is refunded, which only its
+    first refund can do. `reason` is kept for your records.
     """
     request = CreateRefundRequest(payment_id=payment_id, reason=reason)
     if amount is not None:
-        named = amount_of(amount)
+        named = to_amount(amount)
         request.amount.CopyFrom(RefundAmount(unit=named.unit, value=named.value))
     return _REFUND(request, options)
 
 
 def watch_refund(
-    payment_id: str, *, refund_id: str | None = None, **options: Unpack[MerchantOptions]
+    payment_id: str, *, refund_id: str | None = None, **options: Unpack[MerchantCallOptions]
 ) -> RefundWatch:
-    """Stream a refund of a payment until it is final: as it is, and whenever its status changes.
+    """Stream a refund of a payment, now and after each change of its status, until it is final.
 
-    The newest one unless `refund_id` names another.
+    It is the newest refund, unless `refund_id` selects another.
     """
     return RefundWatch(_WATCH_REFUND, payment_id, refund_id, options)
 
 
-def _filtered(request: _List, given: ListOptions) -> _List:
+def _apply_filters(request: _List, options: ListPaymentsCallOptions) -> _List:
     filters = type(request)(
-        start_ts=timestamp_of(given.get("start")),
-        end_ts=timestamp_of(given.get("end")),
-        status=given.get("status", ()),
-        token_symbol=given.get("token_symbol", ()),
-        network=given.get("network", ()),
-        reference_id=given.get("reference_id"),
-        sort_by=given.get("sort_by", PAYMENT_SORT_UNSPECIFIED),
-        sort_dir=given.get("sort_dir", SORT_DIRECTION_UNSPECIFIED),
-        limit=given.get("limit"),
+        start_ts=to_timestamp(options.get("start")),
+        end_ts=to_timestamp(options.get("end")),
+        status=options.get("status", ()),
+        token_symbol=options.get("token_symbol", ()),
+        network=options.get("network", ()),
+        reference_id=options.get("reference_id"),
+        sort_by=options.get("sort_by", PAYMENT_SORT_UNSPECIFIED),
+        sort_dir=options.get("sort_dir", SORT_DIRECTION_UNSPECIFIED),
+        limit=options.get("limit"),
     )
     request.MergeFrom(filters)
     return request
 
 
-def _rows(page: ListPaymentsResponse) -> Iterable[PaymentRow]:
+def _get_rows(page: ListPaymentsResponse) -> Iterable[PaymentRow]:
     return page.data
 
 
-def _cursor(page: ListPaymentsResponse) -> str | None:
+def _find_cursor(page: ListPaymentsResponse) -> str | None:
     return page.next_cursor if page.HasField("next_cursor") else None

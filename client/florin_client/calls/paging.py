@@ -1,4 +1,4 @@
-"""Lists that come in pages: what to ask for next."""
+"""Paged lists: the calls for their pages."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from typing import Any, Generic, TypeVar
 
 from google.protobuf.message import Message
 
-from florin_client.calls.rpc import Call, Rpc
+from florin_client.calls.rpc import RpcCall, RpcSpec
 
 Page = TypeVar("Page", bound=Message)
 Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
-class Listing(Generic[Page, Row]):
-    """A list, page by page; `rows` and `cursor` (None on the last one) are read from a page."""
+class PagedQuery(Generic[Page, Row]):
+    """A list, page by page; `find_cursor` returns None for the last page."""
 
-    rpc: Rpc[Any, Page]
+    rpc: RpcSpec[Any, Page]
     request: Message
     options: Mapping[str, Any]
-    rows: Callable[[Page], Iterable[Row]]
-    cursor: Callable[[Page], str | None]
+    get_rows: Callable[[Page], Iterable[Row]]
+    find_cursor: Callable[[Page], str | None]
 
-    def first(self) -> Call[Page]:
-        """Asks for the beginning."""
+    def build_first_call(self) -> RpcCall[Page]:
+        """Return the call for the first page."""
         return self.rpc(self.request, self.options)
 
-    def after(self, page: Page) -> Call[Page] | None:
-        """Asks for what follows a page; None if nothing does."""
-        cursor = self.cursor(page)
+    def find_next_call(self, page: Page) -> RpcCall[Page] | None:
+        """Return the call for the page after the given page; None after the last page."""
+        cursor = self.find_cursor(page)
         if cursor is None:
             return None
         request = type(self.request)()

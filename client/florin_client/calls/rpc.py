@@ -1,4 +1,4 @@
-"""One call as a value: which RPC, with what request, under what key. Nothing here does I/O."""
+"""One call as a value: its RPC, request and idempotency key. Nothing here does I/O."""
 
 from __future__ import annotations
 
@@ -19,43 +19,45 @@ _SERVICES = {
     for file in (gateway_pb2, merchant_pb2, admin_pb2, webhook_service_pb2)
     for service in file.DESCRIPTOR.services_by_name.values()
 }
-_KEYLESS = frozenset({access_pb2.IDEMPOTENCY_RULE_UNSPECIFIED, access_pb2.IDEMPOTENCY_RULE_GUARD})
+_KEYLESS_RULES = frozenset(
+    {access_pb2.IDEMPOTENCY_RULE_UNSPECIFIED, access_pb2.IDEMPOTENCY_RULE_GUARD}
+)
 
 
-class Options(TypedDict, total=False):
-    """What any call may be told besides its request.
+class CallOptions(TypedDict, total=False):
+    """Options of every call, besides its request.
 
-    `timeout` in seconds bounds it with all its attempts; None means no bound.
+    `timeout` in seconds limits the call with all its attempts; None means no limit.
     """
 
     timeout: float | None
 
 
-class KeyedOptions(Options, total=False):
-    """The same for a call that changes something.
+class KeyedCallOptions(CallOptions, total=False):
+    """Options of a call that changes data.
 
-    `idempotency_key` is the caller's own, up to 255 printable ASCII characters, kept over restarts
-    of the caller; else each call has one of its own for all its attempts. A wallet's calls do the
-    same thing once without any, and have none unless it is given.
+    `idempotency_key` is your own key, up to 255 printable ASCII characters; keep it over restarts
+    of your program. By default each call gets a new key for all its attempts. A wallet's calls have
+    one effect even without a key, and send none unless it is given.
     """
 
     idempotency_key: str
 
 
 @dataclass(frozen=True)
-class Rpc(Generic[Request, Answer]):
-    """An RPC of the public listener, by the names of the protos, with its rule."""
+class RpcSpec(Generic[Request, Answer]):
+    """An RPC of the public listener, by its names in the protos, with its access rule."""
 
     service: str
     name: str
     request: type[Request]
-    answer: type[Answer]
+    response: type[Answer]
 
     def __post_init__(self) -> None:
         method = self._method
         if (method.input_type, method.output_type) != (
             self.request.DESCRIPTOR,
-            self.answer.DESCRIPTOR,
+            self.response.DESCRIPTOR,
         ):
             raise TypeError(f"{self.service}.{self.name} has other messages")
 
@@ -65,52 +67,52 @@ class Rpc(Generic[Request, Answer]):
         return method
 
     @property
-    def keyed(self) -> bool:
-        """An attempt may be repeated under its key only.
+    def needs_key(self) -> bool:
+        """Return True if attempts can be repeated only under an idempotency key.
 
-        Where a key only guards, the call itself is what is carried out once.
+        For RPCs where a key only guards, the call itself has one effect.
         """
         rule = self._method.GetOptions().Extensions[access_pb2.access]
-        return rule.idempotency not in _KEYLESS
+        return rule.idempotency not in _KEYLESS_RULES
 
-    def __call__(self, request: Request, options: Mapping[str, Any]) -> Call[Answer]:
-        """The call with a request."""
+    def __call__(self, request: Request, options: Mapping[str, Any]) -> RpcCall[Answer]:
+        """Return the call with a request."""
         key = options.get("idempotency_key")
-        if key is None and self.keyed:
+        if key is None and self.needs_key:
             key = uuid.uuid4().hex
-        return Call(
+        return RpcCall(
             self,
             request,
             request_id=f"req_{uuid.uuid4().hex}",
-            key=key,
-            timeout=options.get("timeout", DEFAULT),
+            idempotency_key=key,
+            timeout=options.get("timeout", DEFAULT_TIMEOUT),
             merchant_id=options.get("merchant_id"),
         )
 
 
-class Default:
-    """The client's own timeout, where a call is told none."""
+class DefaultTimeout:
+    """Marker: use the client's own timeout."""
 
 
-DEFAULT = Default()
+DEFAULT_TIMEOUT = DefaultTimeout()
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[Answer]):
-    """A call to be made, with all its attempts."""
+class RpcCall(Generic[Answer]):
+    """A call to make, with all its attempts."""
 
-    rpc: Rpc[Any, Answer]
+    rpc: RpcSpec[Any, Answer]
     request: Message
     request_id: str
-    key: str | None
-    timeout: float | Default | None
+    idempotency_key: str | None
+    timeout: float | DefaultTimeout | None
     merchant_id: str | None
 
-    def metadata(self, credentials: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-        """What goes with each of its attempts."""
+    def build_metadata(self, credentials: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+        """Return the metadata of each attempt."""
         own = {"request-id": self.request_id}
-        if self.key is not None:
-            own["idempotency-key"] = self.key
+        if self.idempotency_key is not None:
+            own["idempotency-key"] = self.idempotency_key
         if self.merchant_id is not None:
             own["merchant-id"] = self.merchant_id
         return tuple({**credentials, **own}.items())

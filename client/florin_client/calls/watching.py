@@ -1,4 +1,4 @@
-"""Streams of changes that are taken up again where they broke off, no state told twice."""
+"""Streams of changes that resume after a lost connection without repeating a state."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from florin.v1.refund_pb2 import (
 )
 from google.protobuf.message import Message
 
-from florin_client.calls.rpc import Call, Rpc
+from florin_client.calls.rpc import RpcCall, RpcSpec
 
 Update = TypeVar("Update", bound=Message)
 
 
-class Watching(Protocol[Update]):
-    """A stream over all the connections that it takes; `final` once its last state was told."""
+class WatchSession(Protocol[Update]):
+    """A stream over all its connections; `is_final` once its last state was delivered."""
 
     @property
-    def final(self) -> bool:
-        """Nothing is to come."""
+    def is_final(self) -> bool:
+        """Return True if no further update can come."""
 
-    def call(self) -> Call[Update]:
-        """Asks for what was not told yet."""
+    def build_call(self) -> RpcCall[Update]:
+        """Return the call for the updates that were not delivered yet."""
 
-    def take(self, update: Update) -> bool:
-        """Notes an update; False if it was told before."""
+    def accept_update(self, update: Update) -> bool:
+        """Record an update; return False if it was delivered before."""
 
     def resume(self) -> None:
-        """A connection has ended in good order, but before the final state."""
+        """Handle a connection that ended cleanly before the final state."""
 
 
 class PaymentWatch:
-    """The changes of a payment, by their version.
+    """The changes of a payment, by version.
 
-    A server that is stopped in good order ends a stream before the final state, as well as one
-    that has nothing newer than what the caller knows. The two are told apart by the state now.
+    A server that stops cleanly ends a stream before the final state. A server without a newer
+    version ends a stream in the same way. The current state distinguishes the two.
     """
 
     def __init__(
         self,
-        rpc: Rpc[WatchPaymentRequest, WatchPaymentResponse],
+        rpc: RpcSpec[WatchPaymentRequest, WatchPaymentResponse],
         payment_id: str,
         after_version: int | None,
         options: Mapping[str, Any],
@@ -54,41 +54,41 @@ class PaymentWatch:
         self._rpc = rpc
         self._payment_id = payment_id
         self._version = after_version
-        self._answered = False
-        self._from_now = False
-        self._final = False
+        self._has_update = False
+        self._restarts_from_now = False
+        self._is_final = False
 
-    def call(self) -> Call[WatchPaymentResponse]:
-        """Asks for versions above the last one, or for the state now."""
-        after = None if self._from_now else self._version
+    def build_call(self) -> RpcCall[WatchPaymentResponse]:
+        """Return the call for versions above the last one, or for the current state."""
+        after = None if self._restarts_from_now else self._version
         request = WatchPaymentRequest(payment_id=self._payment_id, after_version=after)
         return self._rpc(request, self._options)
 
-    def take(self, update: WatchPaymentResponse) -> bool:
-        """Versions rise by one with every change."""
-        self._answered = True
-        self._final = update.payment.is_final
+    def accept_update(self, update: WatchPaymentResponse) -> bool:
+        """Record an update by its version: versions increase by one with every change."""
+        self._has_update = True
+        self._is_final = update.payment.is_final
         if self._version is not None and update.version <= self._version:
             return False
         self._version = update.version
         return True
 
     @property
-    def final(self) -> bool:
-        """The final state was told, or is what the caller knew."""
-        return self._final
+    def is_final(self) -> bool:
+        """Return True once the final state was delivered, or the caller already has it."""
+        return self._is_final
 
     def resume(self) -> None:
-        """Asks for the state now if nothing was heard yet."""
-        self._from_now = not self._answered
+        """Request the current state if no update has arrived yet."""
+        self._restarts_from_now = not self._has_update
 
 
 class RefundWatch:
-    """The changes of a refund, which have no versions: the same state twice is told once."""
+    """The changes of a refund, which have no versions: an equal state is delivered once."""
 
     def __init__(
         self,
-        rpc: Rpc[WatchRefundRequest, WatchRefundResponse],
+        rpc: RpcSpec[WatchRefundRequest, WatchRefundResponse],
         payment_id: str,
         refund_id: str | None,
         options: Mapping[str, Any],
@@ -97,25 +97,25 @@ class RefundWatch:
         self._rpc = rpc
         self._payment_id = payment_id
         self._refund_id = refund_id
-        self._last: WatchRefundResponse | None = None
+        self._last_update: WatchRefundResponse | None = None
 
-    def call(self) -> Call[WatchRefundResponse]:
-        """Asks for the state now and what follows."""
+    def build_call(self) -> RpcCall[WatchRefundResponse]:
+        """Return the call for the current state and later ones."""
         request = WatchRefundRequest(payment_id=self._payment_id, refund_id=self._refund_id)
         return self._rpc(request, self._options)
 
-    def take(self, update: WatchRefundResponse) -> bool:
-        """A stream that is taken up begins with the state now, known or not."""
-        told, self._last = self._last, update
-        # a stream that is resumed follows the same refund, even if there is a newer one by then
+    def accept_update(self, update: WatchRefundResponse) -> bool:
+        """Record an update; a resumed stream starts with the current state, known or not."""
+        response, self._last_update = self._last_update, update
+        # a resumed stream follows the same refund, even if a newer refund exists by then
         self._refund_id = update.refund.refund_id or self._refund_id
-        return update != told
+        return update != response
 
     @property
-    def final(self) -> bool:
-        """The final state was told."""
+    def is_final(self) -> bool:
+        """Return True once the final state was delivered."""
         final = (REFUND_STATUS_SUCCEEDED, REFUND_STATUS_FAILED)
-        return self._last is not None and self._last.refund.status in final
+        return self._last_update is not None and self._last_update.refund.status in final
 
     def resume(self) -> None:
-        """A stream always begins with the state now."""
+        """Do nothing: a stream always starts with the current state."""

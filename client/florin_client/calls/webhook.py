@@ -1,4 +1,4 @@
-"""What a partner's back end asks about webhooks: who is told of changes, and what became of it."""
+"""Calls of a partner's back end about webhooks: endpoints, attempts, replays."""
 
 from __future__ import annotations
 
@@ -29,29 +29,38 @@ from florin.v1.webhook_pb2 import (
     WebhookReceipt,
 )
 
-from florin_client.calls.paging import Listing
-from florin_client.calls.rpc import Call, Options, Rpc
-from florin_client.calls.values import timestamp_of
+from florin_client.calls.paging import PagedQuery
+from florin_client.calls.rpc import CallOptions, RpcCall, RpcSpec
+from florin_client.calls.values import to_timestamp
 
-_NAME = "WebhookService"
-_CREATE = Rpc(_NAME, "CreateWebhookEndpoint", CreateWebhookEndpointRequest, WebhookEndpointSecret)
-_LIST = Rpc(
-    _NAME, "ListWebhookEndpoints", ListWebhookEndpointsRequest, ListWebhookEndpointsResponse
+_SERVICE_NAME = "WebhookService"
+_CREATE = RpcSpec(
+    _SERVICE_NAME, "CreateWebhookEndpoint", CreateWebhookEndpointRequest, WebhookEndpointSecret
 )
-_GET = Rpc(_NAME, "GetWebhookEndpoint", GetWebhookEndpointRequest, WebhookEndpoint)
-_UPDATE = Rpc(_NAME, "UpdateWebhookEndpoint", UpdateWebhookEndpointRequest, WebhookEndpoint)
-_DELETE = Rpc(
-    _NAME, "DeleteWebhookEndpoint", DeleteWebhookEndpointRequest, DeleteWebhookEndpointResponse
+_LIST = RpcSpec(
+    _SERVICE_NAME, "ListWebhookEndpoints", ListWebhookEndpointsRequest, ListWebhookEndpointsResponse
 )
-_ROTATE = Rpc(_NAME, "RotateWebhookSecret", RotateWebhookSecretRequest, WebhookEndpointSecret)
-_ATTEMPTS = Rpc(
-    _NAME, "ListWebhookAttempts", ListWebhookAttemptsRequest, ListWebhookAttemptsResponse
+_GET = RpcSpec(_SERVICE_NAME, "GetWebhookEndpoint", GetWebhookEndpointRequest, WebhookEndpoint)
+_UPDATE = RpcSpec(
+    _SERVICE_NAME, "UpdateWebhookEndpoint", UpdateWebhookEndpointRequest, WebhookEndpoint
 )
-_REPLAY = Rpc(_NAME, "ReplayWebhook", ReplayWebhookRequest, ReplayWebhookResponse)
-_REPLAY_SINCE = Rpc(
-    _NAME, "ReplayWebhooksSince", ReplayWebhooksSinceRequest, ReplayWebhooksSinceResponse
+_DELETE = RpcSpec(
+    _SERVICE_NAME,
+    "DeleteWebhookEndpoint",
+    DeleteWebhookEndpointRequest,
+    DeleteWebhookEndpointResponse,
 )
-_TAKE = Rpc(_NAME, "TakeWebhooks", TakeWebhooksRequest, TakeWebhooksResponse)
+_ROTATE = RpcSpec(
+    _SERVICE_NAME, "RotateWebhookSecret", RotateWebhookSecretRequest, WebhookEndpointSecret
+)
+_ATTEMPTS = RpcSpec(
+    _SERVICE_NAME, "ListWebhookAttempts", ListWebhookAttemptsRequest, ListWebhookAttemptsResponse
+)
+_REPLAY = RpcSpec(_SERVICE_NAME, "ReplayWebhook", ReplayWebhookRequest, ReplayWebhookResponse)
+_REPLAY_SINCE = RpcSpec(
+    _SERVICE_NAME, "ReplayWebhooksSince", ReplayWebhooksSinceRequest, ReplayWebhooksSinceResponse
+)
+_TAKE = RpcSpec(_SERVICE_NAME, "TakeWebhooks", TakeWebhooksRequest, TakeWebhooksResponse)
 
 
 def create_webhook_endpoint(
@@ -60,12 +69,12 @@ def create_webhook_endpoint(
     merchant_id: str | None = None,
     events: Iterable[str] = (),
     description: str = "",
-    **options: Unpack[Options],
-) -> Call[WebhookEndpointSecret]:
-    """Creates an endpoint; its secret is told here and never again.
+    **options: Unpack[CallOptions],
+) -> RpcCall[WebhookEndpointSecret]:
+    """Create an endpoint; its secret is returned only here.
 
-    Without `merchant_id` it hears of all merchants of the partner, without `events` of everything.
-    One without `url` is asked for what waits, by `take_webhooks`.
+    Without `merchant_id` it receives events of all merchants of the partner, without `events` the
+    default types. An endpoint without a `url` delivers its events to `take_webhooks`.
     """
     request = CreateWebhookEndpointRequest(
         url=url, merchant_id=merchant_id, events=events, description=description
@@ -74,15 +83,17 @@ def create_webhook_endpoint(
 
 
 def list_webhook_endpoints(
-    *, merchant_id: str | None = None, **options: Unpack[Options]
-) -> Listing[ListWebhookEndpointsResponse, WebhookEndpoint]:
-    """Lists endpoints of the partner and of its merchants, or of one merchant, page by page."""
+    *, merchant_id: str | None = None, **options: Unpack[CallOptions]
+) -> PagedQuery[ListWebhookEndpointsResponse, WebhookEndpoint]:
+    """List the endpoints of the partner and its merchants, or of one merchant, page by page."""
     request = ListWebhookEndpointsRequest(merchant_id=merchant_id)
-    return Listing(_LIST, request, options, _endpoints, _cursor)
+    return PagedQuery(_LIST, request, options, _get_endpoints, _find_cursor)
 
 
-def get_webhook_endpoint(endpoint_id: str, **options: Unpack[Options]) -> Call[WebhookEndpoint]:
-    """Tells one endpoint, with what the signatures `v1a` are verified with."""
+def get_webhook_endpoint(
+    endpoint_id: str, **options: Unpack[CallOptions]
+) -> RpcCall[WebhookEndpoint]:
+    """Return one endpoint, with the keys that verify its `v1a` signatures."""
     return _GET(GetWebhookEndpointRequest(id=endpoint_id), options)
 
 
@@ -93,9 +104,9 @@ def update_webhook_endpoint(
     events: Iterable[str] | None = None,
     description: str | None = None,
     paused: bool | None = None,
-    **options: Unpack[Options],
-) -> Call[WebhookEndpoint]:
-    """Changes an endpoint; what is None stays. With `paused` False everything waiting is told."""
+    **options: Unpack[CallOptions],
+) -> RpcCall[WebhookEndpoint]:
+    """Change an endpoint; None keeps a value. `paused` False delivers all queued events."""
     request = UpdateWebhookEndpointRequest(
         id=endpoint_id,
         url=url,
@@ -107,31 +118,31 @@ def update_webhook_endpoint(
 
 
 def delete_webhook_endpoint(
-    endpoint_id: str, **options: Unpack[Options]
-) -> Call[DeleteWebhookEndpointResponse]:
-    """Deletes an endpoint, and all that waits for it."""
+    endpoint_id: str, **options: Unpack[CallOptions]
+) -> RpcCall[DeleteWebhookEndpointResponse]:
+    """Delete an endpoint and its queued deliveries."""
     return _DELETE(DeleteWebhookEndpointRequest(id=endpoint_id), options)
 
 
 def rotate_webhook_secret(
-    endpoint_id: str, *, overlap_seconds: int | None = None, **options: Unpack[Options]
-) -> Call[WebhookEndpointSecret]:
-    """Gives an endpoint a new secret; for a day, or the overlap, those before it sign too."""
+    endpoint_id: str, *, overlap_seconds: int | None = None, **options: Unpack[CallOptions]
+) -> RpcCall[WebhookEndpointSecret]:
+    """Rotate the secret of an endpoint; previous secrets sign too for a day, or the overlap."""
     request = RotateWebhookSecretRequest(id=endpoint_id, overlap_seconds=overlap_seconds)
     return _ROTATE(request, options)
 
 
 def list_webhook_attempts(
-    endpoint_id: str, *, payment_id: str | None = None, **options: Unpack[Options]
-) -> Call[ListWebhookAttemptsResponse]:
-    """Lists an endpoint's last attempts, newest first: all, or those about one payment."""
+    endpoint_id: str, *, payment_id: str | None = None, **options: Unpack[CallOptions]
+) -> RpcCall[ListWebhookAttemptsResponse]:
+    """List the last attempts of an endpoint, newest first: all, or those of one payment."""
     return _ATTEMPTS(ListWebhookAttemptsRequest(id=endpoint_id, payment_id=payment_id), options)
 
 
 def replay_webhook(
-    endpoint_id: str, *, payment_id: str, from_version: int = 0, **options: Unpack[Options]
-) -> Call[ReplayWebhookResponse]:
-    """Has an endpoint told the changes of a payment again, under the ids that they had."""
+    endpoint_id: str, *, payment_id: str, from_version: int = 0, **options: Unpack[CallOptions]
+) -> RpcCall[ReplayWebhookResponse]:
+    """Deliver the changes of a payment to an endpoint again, with their original event ids."""
     request = ReplayWebhookRequest(id=endpoint_id, payment_id=payment_id, from_version=from_version)
     return _REPLAY(request, options)
 
@@ -142,14 +153,14 @@ def replay_webhooks_since(
     since: dt.datetime,
     events: Iterable[str] = (),
     cursor: str | None = None,
-    **options: Unpack[Options],
-) -> Call[ReplayWebhooksSinceResponse]:
-    """Has an endpoint told one page of all events since a time again, or of some types of them.
+    **options: Unpack[CallOptions],
+) -> RpcCall[ReplayWebhooksSinceResponse]:
+    """Deliver one page of all events since a time, or of some types, to an endpoint again.
 
-    Ask again with the answer's `next_cursor` as `cursor`, until there is none.
+    Repeat the call with the response's `next_cursor` as `cursor`, until it has none.
     """
     request = ReplayWebhooksSinceRequest(
-        id=endpoint_id, since=timestamp_of(since), events=events, cursor=cursor
+        id=endpoint_id, since=to_timestamp(since), events=events, cursor=cursor
     )
     return _REPLAY_SINCE(request, options)
 
@@ -159,16 +170,16 @@ def take_webhooks(
     *,
     receipts: Iterable[WebhookReceipt] = (),
     max_wait_ms: int = 0,
-    **options: Unpack[Options],
-) -> Call[TakeWebhooksResponse]:
-    """Takes what waits for an endpoint without a URL, and says what became of what came before."""
+    **options: Unpack[CallOptions],
+) -> RpcCall[TakeWebhooksResponse]:
+    """Take queued events of an endpoint without a URL, and report the results of earlier ones."""
     request = TakeWebhooksRequest(id=endpoint_id, receipts=receipts, max_wait_ms=max_wait_ms)
     return _TAKE(request, options)
 
 
-def _endpoints(page: ListWebhookEndpointsResponse) -> Iterable[WebhookEndpoint]:
+def _get_endpoints(page: ListWebhookEndpointsResponse) -> Iterable[WebhookEndpoint]:
     return page.endpoints
 
 
-def _cursor(page: ListWebhookEndpointsResponse) -> str | None:
+def _find_cursor(page: ListWebhookEndpointsResponse) -> str | None:
     return page.next_cursor if page.HasField("next_cursor") else None

@@ -1,7 +1,8 @@
-"""A small wallet with local keys, for tests, demos and back ends that pay by themselves.
+"""A small wallet with local keys, for tests, demos and back ends that make payments.
 
-It executes what an option of the gateway asks for, and refuses what does not fit the option. Keys
-stay in memory: keep those of large sums elsewhere. It needs the extra `wallet`.
+It executes the actions of an option of the gateway, and refuses actions that do not match the
+option. Keys stay in memory: store keys of large sums elsewhere. The wallet needs the extra
+`wallet`.
 """
 
 try:

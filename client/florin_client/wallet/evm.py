@@ -1,4 +1,4 @@
-"""A key of EVM chains: typed data, messages, and transactions with gas and nonce of their own."""
+"""A key of EVM chains: typed data, messages, and transactions with their gas and nonce."""
 
 from __future__ import annotations
 
@@ -10,16 +10,21 @@ from eth_account import Account
 from eth_account.messages import encode_typed_data
 
 from florin_client.wallet.actions import WalletError
-from florin_client.wallet.chains import Asking, Question
-from florin_client.wallet.evm_steps import Approval, Authorization, ContractPayment, Permit
+from florin_client.wallet.chains import ChainProcedure, Question
+from florin_client.wallet.evm_steps import (
+    ContractPayment,
+    Permit2Transfer,
+    TokenApproval,
+    TransferAuthorization,
+)
 
 _GWEI = 10**9
-# what an estimate may miss, in percent
-_SPARE = 20
+# margin above a gas estimate, in percent
+_GAS_MARGIN_PERCENT = 20
 _QUANTITY = re.compile(r"0x[0-9a-fA-F]{1,64}")
 
-# the most that the transactions of one payment may cost unless a caller says otherwise, in the
-# chain's coin: several times what they cost in a busy hour
+# default fee limit for the transactions of one payment, in wei of the native coin: several times
+# their cost in a busy hour
 _MAX_FEES: Final = {
     "eip155:1": 20 * 10**15,
     "eip155:10": 2 * 10**15,
@@ -30,27 +35,32 @@ _MAX_FEES: Final = {
     "eip155:42161": 2 * 10**15,
     "eip155:42220": 10**18,
 }
-_MAX_FEE_ELSEWHERE: Final = 10**16
-# of one transaction: an approval takes 50,000 and a payment 150,000; rollups count calldata too
+_MAX_FEE_DEFAULT: Final = 10**16
+# limit of one transaction: an approval needs 50,000 and a payment 150,000; rollups count calldata
+# too
 GAS_MAX: Final = 2_000_000
-# what is paid in coin does not cost more in fees than its amount, but a tenth of the above is fine
-_SMALL_SHARE: Final = 10
+# fees of a native-coin payment must not exceed its amount, but a tenth of the limit above is fine
+_SMALL_AMOUNT_DIVISOR: Final = 10
 
 
 def default_max_fee(chain_id: str, coin_amount: int | None = None) -> int:
-    """Return the most that a payment's transactions may cost on a chain (CAIP-2), in wei.
+    """Return the most that a payment's transactions can cost on a chain (CAIP-2), in wei.
 
-    `coin_amount` is what is paid, if it is paid in the chain's coin.
+    `coin_amount` is the paid amount, if it is in the chain's native coin.
     """
-    limit = _MAX_FEES.get(chain_id, _MAX_FEE_ELSEWHERE)
-    return limit if coin_amount is None else min(limit, max(coin_amount, limit // _SMALL_SHARE))
+    limit = _MAX_FEES.get(chain_id, _MAX_FEE_DEFAULT)
+    return (
+        limit
+        if coin_amount is None
+        else min(limit, max(coin_amount, limit // _SMALL_AMOUNT_DIVISOR))
+    )
 
 
 @dataclass(slots=True)
 class FeeBudget:
-    """What transactions may still cost together, in wei, and the nonce of the last of them."""
+    """The remaining fee budget of several transactions, in wei, and the nonce of the last one."""
 
-    left: int
+    remaining_wei: int
     nonce: int | None = None
 
 
@@ -62,7 +72,7 @@ class EvmKey:
         self.address: str = self._account.address
 
     def __repr__(self) -> str:
-        """Without the secret."""
+        """Return the address without the secret."""
         return f"EvmKey({self.address})"
 
     def sign_typed_data(self, typed_data: dict[str, Any]) -> str:
@@ -70,13 +80,13 @@ class EvmKey:
         signable = encode_typed_data(full_message=typed_data)
         return "0x" + bytes(self._account.sign_message(signable).signature).hex()
 
-    def sign(self, step: Authorization | Permit) -> str:
+    def sign(self, step: TransferAuthorization | Permit2Transfer) -> str:
         """Sign a step of a plan; 0x-hex of 65 bytes."""
-        return self.sign_typed_data(step.document())
+        return self.sign_typed_data(step.to_document())
 
     def send(
-        self, chain_id: str, step: Approval | ContractPayment, budget: FeeBudget
-    ) -> Asking[str]:
+        self, chain_id: str, step: TokenApproval | ContractPayment, budget: FeeBudget
+    ) -> ChainProcedure[str]:
         """Send a step of a plan, for a fee within the budget; the transaction's hash."""
         to, value, data = step.call
         return (
@@ -85,90 +95,104 @@ class EvmKey:
             )
         )
 
-    def transact(self, chain_id: str, *, max_fee: int | None = None, **fields: Any) -> Asking[str]:
-        """Send any transaction, unchecked; its hash.
+    def transact(
+        self, chain_id: str, *, max_fee: int | None = None, **fields: Any
+    ) -> ChainProcedure[str]:
+        """Send any transaction, unchecked; return its hash.
 
-        Gas, nonce and fees are the chain's unless they are given. If a node says any of them, all
-        of it costs `max_fee` wei at most, by default the limit of the chain's payments.
+        Gas, nonce and fees come from the chain unless they are given. If a node provides any of
+        them, the transaction costs `max_fee` wei at most, by default the limit of the chain's
+        payments.
         """
         limit = default_max_fee(chain_id) if max_fee is None else max_fee
         return (yield from self._transact(chain_id, FeeBudget(limit), fields))
 
-    def _transact(self, chain_id: str, budget: FeeBudget, fields: dict[str, Any]) -> Asking[str]:
-        def ask(method: str, *params: Any) -> Asking[Any]:
+    def _transact(
+        self, chain_id: str, budget: FeeBudget, fields: dict[str, Any]
+    ) -> ChainProcedure[str]:
+        def ask(method: str, *params: Any) -> ChainProcedure[Any]:
             return (yield Question(chain_id, method, params))
 
-        number = _number(chain_id)
-        if _quantity((yield from ask("eth_chainId")), 64) != number:
-            raise WalletError(f"the node is of another chain than {chain_id}")
-        made: dict[str, Any] = {"chainId": number, "value": 0, **fields}
-        asked = not ("gas" in made and made.keys() & {"gasPrice", "maxFeePerGas"})
-        if "gas" not in made:
-            call = {"from": self.address, **_call(made)}
-            needed = _quantity((yield from ask("eth_estimateGas", call)), 64)
-            made["gas"] = needed * (100 + _SPARE) // 100
-        if "nonce" not in made:
+        number = _parse_chain_number(chain_id)
+        if _parse_quantity((yield from ask("eth_chainId")), 64) != number:
+            raise WalletError(f"the node is not on chain {chain_id}")
+        transaction: dict[str, Any] = {"chainId": number, "value": 0, **fields}
+        is_charged = not (
+            "gas" in transaction and transaction.keys() & {"gasPrice", "maxFeePerGas"}
+        )
+        if "gas" not in transaction:
+            call = {"from": self.address, **_to_rpc_call(transaction)}
+            needed = _parse_quantity((yield from ask("eth_estimateGas", call)), 64)
+            transaction["gas"] = needed * (100 + _GAS_MARGIN_PERCENT) // 100
+        if "nonce" not in transaction:
             count = yield from ask("eth_getTransactionCount", self.address, "pending")
-            made["nonce"] = _quantity(count, 63)
-        if not made.keys() & {"gasPrice", "maxFeePerGas"}:
+            transaction["nonce"] = _parse_quantity(count, 63)
+        if not transaction.keys() & {"gasPrice", "maxFeePerGas"}:
             latest = yield from ask("eth_getBlockByNumber", "latest", False)
             if not isinstance(latest, dict):
-                raise WalletError(f"the node of {chain_id} knows no newest block")
+                raise WalletError(f"the node of {chain_id} returned no latest block")
             if (base := latest.get("baseFeePerGas")) is None:
-                made["gasPrice"] = _quantity((yield from ask("eth_gasPrice")), 128)
+                transaction["gasPrice"] = _parse_quantity((yield from ask("eth_gasPrice")), 128)
             else:
-                # good for six full blocks in a row
-                made["maxPriorityFeePerGas"] = _GWEI
-                made["maxFeePerGas"] = 2 * _quantity(base, 128) + _GWEI
-        if asked:
-            _charge(budget, made)
-        if budget.nonce is not None and made["nonce"] <= budget.nonce:
-            raise WalletError("the node says that the transaction before was not sent")
-        budget.nonce = made["nonce"]
-        signed = self._account.sign_transaction(made)
+                # covers six full blocks in a row
+                transaction["maxPriorityFeePerGas"] = _GWEI
+                transaction["maxFeePerGas"] = 2 * _parse_quantity(base, 128) + _GWEI
+        if is_charged:
+            _charge_budget(budget, transaction)
+        if budget.nonce is not None and transaction["nonce"] <= budget.nonce:
+            raise WalletError("the node does not know the previous transaction")
+        budget.nonce = transaction["nonce"]
+        signed = self._account.sign_transaction(transaction)
         yield from ask("eth_sendRawTransaction", "0x" + bytes(signed.raw_transaction).hex())
-        # a node may answer anything
+        # compute the hash locally: a node can return anything
         return "0x" + bytes(signed.hash).hex()
 
     def authorization(self, chain_id: str, contract: str, nonce: int) -> Any:
-        """An account's word (EIP-7702) that it takes the code of a contract."""
+        """Sign an EIP-7702 authorization: the account adopts the code of a contract."""
         return self._account.sign_authorization(
-            {"chainId": _number(chain_id), "address": contract, "nonce": nonce}
+            {"chainId": _parse_chain_number(chain_id), "address": contract, "nonce": nonce}
         )
 
 
-def _charge(budget: FeeBudget, made: dict[str, Any]) -> None:
-    """Take the most that a transaction can cost from the budget; WalletError if it is too much."""
-    gas, price = made["gas"], made.get("maxFeePerGas", made.get("gasPrice"))
+def _charge_budget(budget: FeeBudget, transaction: dict[str, Any]) -> None:
+    """Charge the maximal cost of a transaction to the budget.
+
+    Raise WalletError if it exceeds it.
+    """
+    gas, price = transaction["gas"], transaction.get("maxFeePerGas", transaction.get("gasPrice"))
     if gas > GAS_MAX:
-        raise WalletError(f"the node asks for {gas} gas, and at most {GAS_MAX} is offered")
+        raise WalletError(f"the node asks for {gas} gas; the limit is {GAS_MAX}")
     fee = gas * price
-    if fee > budget.left:
+    if fee > budget.remaining_wei:
         raise WalletError(
-            f"the node asks for a fee of up to {fee} wei, and {budget.left} wei are allowed"
+            f"the node asks for a fee of up to {fee} wei; {budget.remaining_wei} wei are left: "
+            f"raise max_fee"
         )
-    budget.left -= fee
+    budget.remaining_wei -= fee
 
 
-def _quantity(answer: object, bits: int) -> int:
-    """Return a number that a node answered; WalletError if it is none, or has more bits."""
+def _parse_quantity(answer: object, bits: int) -> int:
+    """Return a number that a node returned.
+
+    Raise WalletError if it is invalid, or has more bits.
+    """
     if not isinstance(answer, str) or not _QUANTITY.fullmatch(answer):
-        raise WalletError(f"a node answered {str(answer)[:80]!r} where a number was asked for")
+        raise WalletError(f"a node returned {str(answer)[:80]!r} instead of a number")
     value = int(answer, 16)
     if value.bit_length() > bits:
-        raise WalletError(f"a node answered {answer}, which is too large")
+        raise WalletError(f"a node returned {answer}, which is too large")
     return value
 
 
-def _number(chain_id: str) -> int:
+def _parse_chain_number(chain_id: str) -> int:
     namespace, _, reference = chain_id.partition(":")
     if namespace != "eip155":
-        raise WalletError(f"{chain_id} is no EVM chain")
+        raise WalletError(f"{chain_id} is not an EVM chain")
     return int(reference)
 
 
-def fields_of(call: dict[str, Any]) -> dict[str, Any]:
-    """Return what an eth_sendTransaction asks for as fields of a transaction, unchecked."""
+def to_transaction_fields(call: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of an eth_sendTransaction as fields of a transaction, unchecked."""
     fields: dict[str, Any] = {
         "value": int(call.get("value", "0x0"), 16),
         "data": call.get("data", "0x"),
@@ -178,8 +202,8 @@ def fields_of(call: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _call(fields: dict[str, Any]) -> dict[str, Any]:
-    """The same as a node is asked."""
+def _to_rpc_call(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields in the form of JSON-RPC."""
     data, to = fields.get("data", "0x"), fields.get("to")
     call = {
         "value": hex(fields["value"]),

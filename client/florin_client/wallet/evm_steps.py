@@ -1,8 +1,8 @@
 """The steps of an option on an EVM chain, parsed into the values that are signed.
 
-Each step has one form: minimal 0x-hex numbers, the members that EIP-3009, Permit2 and Florin's
-settlement contract define, and no others. What is signed is built again from the parsed values, so
-that nothing can mean one thing to the check and another to the key.
+Each step has exactly one form: minimal 0x-hex numbers, and only the members that EIP-3009, Permit2
+and Florin's settlement contract define. The signed message is rebuilt from the parsed values, so
+that the check and the key see the same values.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from florin_client.wallet.actions import Step, WalletError, parse_json
-from florin_client.wallet.terms import OptionTerms, evm_address
+from florin_client.wallet.terms import OptionTerms, parse_evm_address
 
 PERMIT2: Final = "0x000000000022d473030f116ddee9f6b43ac78ba3"
-APPROVE: Final = bytes.fromhex("095ea7b3")  # approve(address,uint256)
-PAY: Final = bytes.fromhex("ef45def3")  # pay((…)) of Florin's settlement contract
-NOBODY: Final = "0x" + "00" * 20
+APPROVE_SELECTOR: Final = bytes.fromhex("095ea7b3")  # approve(address,uint256)
+PAY_SELECTOR: Final = bytes.fromhex("ef45def3")  # pay((…)) of Florin's settlement contract
+ZERO_ADDRESS: Final = "0x" + "00" * 20
 
 _QUANTITY = re.compile(r"0x(?:0|[1-9a-f][0-9a-f]{0,63})")
 _WORD_HEX = re.compile(r"0x[0-9a-f]{64}")
 _DATA = re.compile(r"0x(?:[0-9a-f]{2})*")
-_WORD: Final = 32
+_WORD_BYTES: Final = 32
 # token, payer, value, validAfter, validBefore, dest, feeTo, fee, ref, gas, signature
 _PAY_WORDS: Final = 11
 _NAME_MAX: Final = 200
 
-_AUTHORIZATION: Final = (
+_AUTHORIZATION_FIELDS: Final = (
     ("from", "address"),
     ("to", "address"),
     ("value", "uint256"),
@@ -36,25 +36,25 @@ _AUTHORIZATION: Final = (
     ("validBefore", "uint256"),
     ("nonce", "bytes32"),
 )
-_PERMIT: Final = (
+_PERMIT_FIELDS: Final = (
     ("permitted", "TokenPermissions"),
     ("spender", "address"),
     ("nonce", "uint256"),
     ("deadline", "uint256"),
 )
-_PERMITTED: Final = (("token", "address"), ("amount", "uint256"))
-_DOMAIN: Final = (
+_PERMITTED_FIELDS: Final = (("token", "address"), ("amount", "uint256"))
+_DOMAIN_FIELDS: Final = (
     ("name", "string"),
     ("version", "string"),
     ("chainId", "uint256"),
     ("verifyingContract", "address"),
 )
-_PERMIT_DOMAIN: Final = (_DOMAIN[0], *_DOMAIN[2:])
+_PERMIT_DOMAIN_FIELDS: Final = (_DOMAIN_FIELDS[0], *_DOMAIN_FIELDS[2:])
 
 
 @dataclass(frozen=True, slots=True)
-class Approval:
-    """A transaction that lets `spender` take at most `amount` of `token`, from then on."""
+class TokenApproval:
+    """A transaction that approves `spender` for at most `amount` of `token`, without expiry."""
 
     method = "eth_sendTransaction"
 
@@ -64,13 +64,17 @@ class Approval:
 
     @property
     def call(self) -> tuple[str, int, bytes]:
-        """Receiver, coin and data of the transaction."""
-        return self.token, 0, APPROVE + _address_word(self.spender) + _word(self.amount)
+        """Return receiver, native coin and data of the transaction."""
+        return (
+            self.token,
+            0,
+            APPROVE_SELECTOR + _to_address_word(self.spender) + _to_word(self.amount),
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Authorization:
-    """An EIP-3009 signature: `receiver` may take `amount` of `token` once, until `valid_before`."""
+class TransferAuthorization:
+    """An EIP-3009 signature: `receiver` can take `amount` of `token` once, until `valid_before`."""
 
     method = "eth_signTypedData_v4"
 
@@ -84,7 +88,7 @@ class Authorization:
     valid_before: int
     nonce: bytes
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """Return the EIP-712 document."""
         domain = {
             "name": self.domain_name,
@@ -100,13 +104,13 @@ class Authorization:
             "validBefore": hex(self.valid_before),
             "nonce": "0x" + self.nonce.hex(),
         }
-        types = {"EIP712Domain": _DOMAIN, "ReceiveWithAuthorization": _AUTHORIZATION}
-        return _document("ReceiveWithAuthorization", types, domain, message)
+        types = {"EIP712Domain": _DOMAIN_FIELDS, "ReceiveWithAuthorization": _AUTHORIZATION_FIELDS}
+        return _build_document("ReceiveWithAuthorization", types, domain, message)
 
 
 @dataclass(frozen=True, slots=True)
-class Permit:
-    """A Permit2 signature: `spender` may take `amount` of `token` once, until `deadline`."""
+class Permit2Transfer:
+    """A Permit2 signature: `spender` can take `amount` of `token` once, until `deadline`."""
 
     method = "eth_signTypedData_v4"
 
@@ -117,7 +121,7 @@ class Permit:
     nonce: int
     deadline: int
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """Return the EIP-712 document."""
         domain = {"name": "Permit2", "chainId": hex(self.chain_id), "verifyingContract": PERMIT2}
         message = {
@@ -127,16 +131,16 @@ class Permit:
             "deadline": hex(self.deadline),
         }
         types = {
-            "EIP712Domain": _PERMIT_DOMAIN,
-            "PermitTransferFrom": _PERMIT,
-            "TokenPermissions": _PERMITTED,
+            "EIP712Domain": _PERMIT_DOMAIN_FIELDS,
+            "PermitTransferFrom": _PERMIT_FIELDS,
+            "TokenPermissions": _PERMITTED_FIELDS,
         }
-        return _document("PermitTransferFrom", types, domain, message)
+        return _build_document("PermitTransferFrom", types, domain, message)
 
 
 @dataclass(frozen=True, slots=True)
 class ContractPayment:
-    """A transaction that calls `pay` of a settlement contract; `token` is None for the coin."""
+    """A transaction that calls `pay` of a settlement contract; `token` is None for native coin."""
 
     method = "eth_sendTransaction"
 
@@ -152,159 +156,166 @@ class ContractPayment:
 
     @property
     def call(self) -> tuple[str, int, bytes]:
-        """Receiver, coin and data of the transaction."""
+        """Return receiver, native coin and data of the transaction."""
         words = (
-            _address_word(self.token or NOBODY),
-            _address_word(self.payer),
-            _word(self.amount),
-            _word(0),
-            _word(self.valid_before),
-            _address_word(self.receiver),
-            _address_word(self.fee_receiver),
-            _word(self.fee),
+            _to_address_word(self.token or ZERO_ADDRESS),
+            _to_address_word(self.payer),
+            _to_word(self.amount),
+            _to_word(0),
+            _to_word(self.valid_before),
+            _to_address_word(self.receiver),
+            _to_address_word(self.fee_receiver),
+            _to_word(self.fee),
             self.reference,
-            _word(0),
-            _word(_PAY_WORDS * _WORD),
-            _word(0),
+            _to_word(0),
+            _to_word(_PAY_WORDS * _WORD_BYTES),
+            _to_word(0),
         )
         value = self.amount if self.token is None else 0
-        return self.contract, value, PAY + _word(_WORD) + b"".join(words)
+        return self.contract, value, PAY_SELECTOR + _to_word(_WORD_BYTES) + b"".join(words)
 
 
 def parse_step(
     step: Step, terms: OptionTerms
-) -> Approval | Authorization | Permit | ContractPayment:
-    """Parse a step of an option; WalletError unless it is one that pays or approves its amount."""
+) -> TokenApproval | TransferAuthorization | Permit2Transfer | ContractPayment:
+    """Parse a step of an option; raise WalletError unless it pays or approves the amount."""
     if step.method == "eth_signTypedData_v4":
-        return _typed(step, terms)
+        return _parse_typed_data(step, terms)
     if step.method == "eth_sendTransaction":
-        return _transaction(step, terms)
+        return _parse_transaction(step, terms)
     raise WalletError(f"this wallet does not execute {step.method[:80]}")
 
 
 def check_approvals(
-    approvals: list[Approval], payment: Authorization | Permit | ContractPayment
+    approvals: list[TokenApproval],
+    payment: TransferAuthorization | Permit2Transfer | ContractPayment,
 ) -> None:
     """Raise WalletError unless approvals allow exactly what the paying step takes.
 
-    Some tokens take a new allowance only once the old one is 0: that may come first.
+    Some tokens accept a new allowance only after a reset to 0: that reset can come first.
     """
-    amounts = [one.amount for one in approvals]
-    if isinstance(payment, Authorization) and approvals:
-        _unfit("it asks for an allowance that the signature does not need")
-    spender = PERMIT2 if isinstance(payment, Permit) else getattr(payment, "contract", None)
-    if any(one.spender != spender for one in approvals):
-        _unfit(f"an allowance is not for {spender}, which takes the payment")
+    amounts = [approval.amount for approval in approvals]
+    if isinstance(payment, TransferAuthorization) and approvals:
+        _reject_step("it sets an allowance that the signature does not need")
+    spender = (
+        PERMIT2 if isinstance(payment, Permit2Transfer) else getattr(payment, "contract", None)
+    )
+    if any(approval.spender != spender for approval in approvals):
+        _reject_step(f"an allowance is not for the spender {spender}")
     if amounts not in ([], [payment.amount], [0, payment.amount]):
-        _unfit(f"it asks for allowances of {amounts}, and the option costs {payment.amount}")
+        _reject_step(f"it sets allowances of {amounts}; the option costs {payment.amount}")
 
 
-def _typed(step: Step, terms: OptionTerms) -> Authorization | Permit:
-    signer, text = _items(step.params, 2)
-    _same("the signer", evm_address(signer), terms.account)
-    document = _members(_parse_json(text), {"types", "primaryType", "domain", "message"})
+def _parse_typed_data(step: Step, terms: OptionTerms) -> TransferAuthorization | Permit2Transfer:
+    signer, text = _require_params(step.params, 2)
+    _require_equal("the signer", parse_evm_address(signer), terms.account)
+    document = _require_members(_parse_json(text), {"types", "primaryType", "domain", "message"})
     number = int(terms.chain_id.partition(":")[2])
     kind = document["primaryType"]
     if kind == "ReceiveWithAuthorization":
-        parsed: Authorization | Permit = _authorization(document, terms, number)
+        parsed: TransferAuthorization | Permit2Transfer = _parse_authorization(
+            document, terms, number
+        )
     elif kind == "PermitTransferFrom":
-        parsed = _permit(document, terms, number)
+        parsed = _parse_permit(document, terms, number)
     else:
-        _unfit(f"{str(kind)[:80]!r} is no message that pays")
-    # types, order and texts: whatever is not what the parsed values give is another message
-    if parsed.document() != _lowered(document, parsed.document()):
-        _unfit("the message is not written as such messages are")
+        _reject_step(f"{str(kind)[:80]!r} is not a payment message")
+    # types, order and texts: any difference from the parsed values is a different message
+    if parsed.to_document() != _lowercase_addresses(document, parsed.to_document()):
+        _reject_step("the message does not have the form of its type")
     return parsed
 
 
-def _authorization(document: Mapping[str, Any], terms: OptionTerms, number: int) -> Authorization:
-    domain = _members(document["domain"], {one for one, _ in _DOMAIN})
-    message = _members(document["message"], {one for one, _ in _AUTHORIZATION})
+def _parse_authorization(
+    document: Mapping[str, Any], terms: OptionTerms, number: int
+) -> TransferAuthorization:
+    domain = _require_members(document["domain"], {member for member, _ in _DOMAIN_FIELDS})
+    message = _require_members(document["message"], {member for member, _ in _AUTHORIZATION_FIELDS})
     name, version = domain["name"], domain["version"]
-    if not all(isinstance(one, str) and len(one) <= _NAME_MAX for one in (name, version)):
-        _unfit("the token's name cannot be read")
-    _same("the chain", _number(domain["chainId"]), number)
-    _same("the token", evm_address(domain["verifyingContract"]), terms.token)
-    _same("the payer", evm_address(message["from"]), terms.account)
-    _same("the amount", _number(message["value"]), terms.amount)
-    _same("the beginning", _number(message["validAfter"]), 0)
-    receiver = _counterpart(message["to"], terms)
+    if not all(isinstance(text, str) and len(text) <= _NAME_MAX for text in (name, version)):
+        _reject_step("the token's name is invalid")
+    _require_equal("the chain", _parse_number(domain["chainId"]), number)
+    _require_equal("the token", parse_evm_address(domain["verifyingContract"]), terms.token)
+    _require_equal("the payer", parse_evm_address(message["from"]), terms.account)
+    _require_equal("the amount", _parse_number(message["value"]), terms.amount)
+    _require_equal("validAfter", _parse_number(message["validAfter"]), 0)
+    receiver = _parse_payee(message["to"], terms)
     nonce = message["nonce"]
     if not isinstance(nonce, str) or not _WORD_HEX.fullmatch(nonce):
-        _unfit("its nonce cannot be read")
-    return Authorization(
+        _reject_step("the nonce is invalid")
+    return TransferAuthorization(
         chain_id=number,
         domain_name=name,
         domain_version=version,
-        token=evm_address(domain["verifyingContract"]),
+        token=parse_evm_address(domain["verifyingContract"]),
         payer=terms.account,
         receiver=receiver,
         amount=terms.amount,
-        valid_before=_number(message["validBefore"]),
+        valid_before=_parse_number(message["validBefore"]),
         nonce=bytes.fromhex(nonce[2:]),
     )
 
 
-def _permit(document: Mapping[str, Any], terms: OptionTerms, number: int) -> Permit:
-    domain = _members(document["domain"], {one for one, _ in _PERMIT_DOMAIN})
-    message = _members(document["message"], {one for one, _ in _PERMIT})
-    permitted = _members(message["permitted"], {one for one, _ in _PERMITTED})
-    _same("the name", domain["name"], "Permit2")
-    _same("the chain", _number(domain["chainId"]), number)
-    _same("the contract", evm_address(domain["verifyingContract"]), PERMIT2)
-    _same("the token", evm_address(permitted["token"]), terms.token)
-    _same("the amount", _number(permitted["amount"]), terms.amount)
-    return Permit(
+def _parse_permit(document: Mapping[str, Any], terms: OptionTerms, number: int) -> Permit2Transfer:
+    domain = _require_members(document["domain"], {member for member, _ in _PERMIT_DOMAIN_FIELDS})
+    message = _require_members(document["message"], {member for member, _ in _PERMIT_FIELDS})
+    permitted = _require_members(message["permitted"], {member for member, _ in _PERMITTED_FIELDS})
+    _require_equal("the name", domain["name"], "Permit2")
+    _require_equal("the chain", _parse_number(domain["chainId"]), number)
+    _require_equal("the contract", parse_evm_address(domain["verifyingContract"]), PERMIT2)
+    _require_equal("the token", parse_evm_address(permitted["token"]), terms.token)
+    _require_equal("the amount", _parse_number(permitted["amount"]), terms.amount)
+    return Permit2Transfer(
         chain_id=number,
-        token=evm_address(permitted["token"]),
-        spender=_counterpart(message["spender"], terms),
+        token=parse_evm_address(permitted["token"]),
+        spender=_parse_payee(message["spender"], terms),
         amount=terms.amount,
-        nonce=_number(message["nonce"]),
-        deadline=_number(message["deadline"]),
+        nonce=_parse_number(message["nonce"]),
+        deadline=_parse_number(message["deadline"]),
     )
 
 
-def _transaction(step: Step, terms: OptionTerms) -> Approval | ContractPayment:
-    (call,) = _items(step.params, 1)
+def _parse_transaction(step: Step, terms: OptionTerms) -> TokenApproval | ContractPayment:
+    (call,) = _require_params(step.params, 1)
     if not isinstance(call, Mapping) or not call.keys() <= {"from", "to", "value", "data"}:
-        _unfit("a transaction has sender, receiver, value and data, and nothing else")
-    _same("the sender", evm_address(call.get("from")), terms.account)
-    to, value = evm_address(call.get("to")), _number(call.get("value", "0x0"))
+        _reject_step("a transaction must have exactly sender, receiver, value and data")
+    _require_equal("the sender", parse_evm_address(call.get("from")), terms.account)
+    to, value = parse_evm_address(call.get("to")), _parse_number(call.get("value", "0x0"))
     text = call.get("data")
     if not isinstance(text, str) or not _DATA.fullmatch(text.lower()):
-        _unfit("the data of a transaction cannot be read")
+        _reject_step("the data of a transaction is invalid")
     data = bytes.fromhex(text[2:])
-    if data[:4] == APPROVE and terms.token is not None:
-        parsed: Approval | ContractPayment = _approval(to, data[4:], terms)
-    elif data[:4] == PAY:
-        parsed = _contract_payment(to, data[4:], terms)
+    if data[:4] == APPROVE_SELECTOR and terms.token is not None:
+        parsed: TokenApproval | ContractPayment = _parse_approval(to, data[4:], terms)
+    elif data[:4] == PAY_SELECTOR:
+        parsed = _parse_contract_payment(to, data[4:], terms)
     else:
-        _unfit(f"a call 0x{data[:4].hex()} of {to} is nothing that pays")
+        _reject_step(f"a call 0x{data[:4].hex()} of {to} is not a payment")
     if parsed.call != (to, value, data):
-        _unfit(f"the call of {to} does not say what it does, or sends {value} of the coin")
+        _reject_step(f"the call of {to} has no canonical form, or sends {value} of native coin")
     return parsed
 
 
-def _approval(to: str, data: bytes, terms: OptionTerms) -> Approval:
-    _same("the token", to, terms.token)
-    words = _words(data, 2)
+def _parse_approval(to: str, data: bytes, terms: OptionTerms) -> TokenApproval:
+    _require_equal("the token", to, terms.token)
+    words = _split_words(data, 2)
     amount = int.from_bytes(words[1], "big")
     if amount > terms.amount:
-        _unfit(f"it lets others take {amount} of {to}, and the option costs {terms.amount}")
-    return Approval(to, _address_of(words[0]), amount)
+        _reject_step(f"it approves {amount} of {to}; the option costs {terms.amount}")
+    return TokenApproval(to, _to_address(words[0]), amount)
 
 
-def _contract_payment(to: str, data: bytes, terms: OptionTerms) -> ContractPayment:
-    words = _words(data, 1 + _PAY_WORDS + 1)[1:]
+def _parse_contract_payment(to: str, data: bytes, terms: OptionTerms) -> ContractPayment:
+    words = _split_words(data, 1 + _PAY_WORDS + 1)[1:]
     numbers = [int.from_bytes(word, "big") for word in words]
-    _same("the token", _address_of(words[0]), terms.token or NOBODY)
-    _same("the payer", _address_of(words[1]), terms.account)
-    _same("the amount", numbers[2], terms.amount)
-    receiver, fee_receiver, fee = _address_of(words[5]), _address_of(words[6]), numbers[7]
-    if receiver == NOBODY or fee > terms.amount:
-        _unfit("it pays to nobody, or a fee that is more than the option costs")
+    _require_equal("the token", _to_address(words[0]), terms.token or ZERO_ADDRESS)
+    _require_equal("the payer", _to_address(words[1]), terms.account)
+    _require_equal("the amount", numbers[2], terms.amount)
+    receiver, fee_receiver, fee = _to_address(words[5]), _to_address(words[6]), numbers[7]
+    if receiver == ZERO_ADDRESS or fee > terms.amount:
+        _reject_step("it has no receiver, or a fee above the option's amount")
     return ContractPayment(
-        contract=_counterpart(to, terms),
+        contract=_parse_payee(to, terms),
         token=terms.token,
         payer=terms.account,
         amount=terms.amount,
@@ -316,41 +327,48 @@ def _contract_payment(to: str, data: bytes, terms: OptionTerms) -> ContractPayme
     )
 
 
-def _counterpart(text: object, terms: OptionTerms) -> str:
-    """Return who takes the payment: no address that can never be a settlement contract."""
-    address = evm_address(text)
-    if address in {NOBODY, PERMIT2, terms.account, terms.token}:
-        _unfit(f"{address} takes no payments")
+def _parse_payee(text: object, terms: OptionTerms) -> str:
+    """Return the receiver of the payment; refuse addresses that cannot be a settlement contract."""
+    address = parse_evm_address(text)
+    if address in {ZERO_ADDRESS, PERMIT2, terms.account, terms.token}:
+        _reject_step(f"{address} cannot receive payments")
     return address
 
 
 def _parse_json(text: object) -> Any:
-    """Parse typed data, as text or parsed already; a member that stands twice is refused."""
+    """Parse typed data, as text or already parsed; refuse duplicate members."""
     if not isinstance(text, str):
         return text
     try:
-        return parse_json(text, object_pairs_hook=_once, parse_constant=_unfit)
+        return parse_json(text, object_pairs_hook=_reject_duplicates, parse_constant=_reject_step)
     except ValueError:
-        _unfit("the message is no JSON")
+        _reject_step("the message is not JSON")
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        _unfit("a member of the message stands in it twice")
+        _reject_step("a member of the message is given twice")
     return members
 
 
-def _lowered(document: Any, expected: Any) -> Any:
-    """Return the document with its addresses in lower case, where `expected` has an address."""
+def _lowercase_addresses(document: Any, expected: Any) -> Any:
+    """Return the document with addresses in lower case where `expected` has an address."""
     if isinstance(expected, dict) and isinstance(document, Mapping):
-        return {name: _lowered(one, expected.get(name)) for name, one in document.items()}
-    if isinstance(document, str) and isinstance(expected, str) and len(expected) == len(NOBODY):
+        return {
+            name: _lowercase_addresses(value, expected.get(name))
+            for name, value in document.items()
+        }
+    if (
+        isinstance(document, str)
+        and isinstance(expected, str)
+        and len(expected) == len(ZERO_ADDRESS)
+    ):
         return document.lower() if document.lower() == expected else document
     return document
 
 
-def _document(
+def _build_document(
     primary: str,
     types: Mapping[str, tuple[tuple[str, str], ...]],
     domain: Mapping[str, str],
@@ -367,47 +385,47 @@ def _document(
     }
 
 
-def _items(params: tuple[Any, ...], count: int) -> tuple[Any, ...]:
+def _require_params(params: tuple[Any, ...], count: int) -> tuple[Any, ...]:
     if len(params) != count:
-        _unfit(f"it has {len(params)} parameters, and not {count}")
+        _reject_step(f"it has {len(params)} parameters instead of {count}")
     return params
 
 
-def _members(value: object, names: set[str]) -> Mapping[str, Any]:
+def _require_members(value: object, names: set[str]) -> Mapping[str, Any]:
     if not isinstance(value, Mapping) or value.keys() != names:
-        _unfit(f"the message has not exactly the members {', '.join(sorted(names))}")
+        _reject_step(f"the message must have exactly the members {', '.join(sorted(names))}")
     return value
 
 
-def _number(text: object) -> int:
-    """Return a number in its only form, minimal 0x-hex."""
+def _parse_number(text: object) -> int:
+    """Return a number in its only valid form, minimal 0x-hex."""
     if not isinstance(text, str) or not _QUANTITY.fullmatch(text):
-        _unfit(f"{str(text)[:80]!r} is no number in hex")
+        _reject_step(f"{str(text)[:80]!r} is not a minimal hex number")
     return int(text, 16)
 
 
-def _words(data: bytes, count: int) -> list[bytes]:
-    if len(data) != count * _WORD:
-        _unfit("the call has more or less arguments than it takes")
-    return [data[at : at + _WORD] for at in range(0, len(data), _WORD)]
+def _split_words(data: bytes, count: int) -> list[bytes]:
+    if len(data) != count * _WORD_BYTES:
+        _reject_step("the call has a wrong number of arguments")
+    return [data[at : at + _WORD_BYTES] for at in range(0, len(data), _WORD_BYTES)]
 
 
-def _word(value: int) -> bytes:
-    return value.to_bytes(_WORD, "big")
+def _to_word(value: int) -> bytes:
+    return value.to_bytes(_WORD_BYTES, "big")
 
 
-def _address_word(address: str) -> bytes:
-    return bytes.fromhex(address[2:]).rjust(_WORD, b"\0")
+def _to_address_word(address: str) -> bytes:
+    return bytes.fromhex(address[2:]).rjust(_WORD_BYTES, b"\0")
 
 
-def _address_of(word: bytes) -> str:
+def _to_address(word: bytes) -> str:
     return "0x" + word[-20:].hex()
 
 
-def _same(what: str, value: object, expected: object) -> None:
+def _require_equal(what: str, value: object, expected: object) -> None:
     if value != expected:
-        _unfit(f"{what} is {str(value)[:120]}, and not {expected}")
+        _reject_step(f"{what} is {str(value)[:120]} instead of {expected}")
 
 
-def _unfit(why: str) -> NoReturn:
-    raise WalletError(f"the server asks for something else than the option says: {why}")
+def _reject_step(why: str) -> NoReturn:
+    raise WalletError(f"the action does not match the option: {why}")

@@ -1,8 +1,8 @@
-"""What executing an option comes to: parsed once, shown, and signed as it was parsed.
+"""The plan of an option: parsed once, shown, and signed as parsed.
 
-A server may lie. A plan exists only for steps that together take exactly the option's amount of the
+A server can lie. A plan exists only for steps that together take exactly the option's amount of the
 option's asset out of the option's account: one step that pays, and before it the allowance that
-this step needs. Everything else is refused before a key sees it.
+this step needs. All other steps are refused before a key signs them.
 """
 
 from __future__ import annotations
@@ -15,26 +15,33 @@ from typing import Final, TypeAlias
 
 from florin_client.wallet import evm_steps, solana_steps
 from florin_client.wallet.actions import AnyAction, WalletError, steps_of
-from florin_client.wallet.evm_steps import Approval, Authorization, ContractPayment, Permit
+from florin_client.wallet.evm_steps import (
+    ContractPayment,
+    Permit2Transfer,
+    TokenApproval,
+    TransferAuthorization,
+)
 from florin_client.wallet.solana_steps import SolanaPayment
 from florin_client.wallet.terms import AnyOption, OptionTerms, parse_option
 
-PlanStep: TypeAlias = Approval | Authorization | Permit | ContractPayment | SolanaPayment
+PlanStep: TypeAlias = (
+    TokenApproval | TransferAuthorization | Permit2Transfer | ContractPayment | SolanaPayment
+)
 
-# payments last 30 days at most by default; a signature that outlives that is for something else
+# payments last 30 days at most by default; a signature valid for longer serves another purpose
 DEADLINE_MAX_S: Final = 31 * 86_400
-# of 150 blocks, at the pace of November 2026
-_BLOCKHASH: Final = "for about half a minute"
-# two allowances, and what pays
+# lifetime of 150 blocks, at the rate of November 2026
+_BLOCKHASH_LIFETIME: Final = "for about half a minute"
+# two allowances, and the payment
 _STEPS_MAX: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class PaymentPlan:
-    """The steps of an option, in order; the last one pays, and all others are allowances for it.
+    """The steps of an option, in order; the last step pays, and all others are allowances for it.
 
-    `deadline` is when the signature lapses, in Unix seconds; None on Solana, where a transaction
-    lapses with its blockhash, in about half a minute, or with its durable nonce.
+    `deadline` is the expiry of the signature, in Unix seconds. It is None on Solana, where a
+    transaction expires with its blockhash, in about half a minute, or with its durable nonce.
     """
 
     terms: OptionTerms
@@ -42,16 +49,16 @@ class PaymentPlan:
     deadline: int | None
 
     @property
-    def sends(self) -> bool:
-        """True if the account sends transactions itself, and pays their fees."""
+    def sends_transactions(self) -> bool:
+        """Return True if the account sends transactions itself, and pays their fees."""
         return any(step.method == "eth_sendTransaction" for step in self.steps)
 
     def describe(self, amount: Callable[[int], str] | None = None) -> list[str]:
         """Return a sentence for each step; `amount` formats minor units of the option's asset."""
         asset = self.terms.token or self.terms.asset
         text = amount or (lambda value: f"{value} of {asset}")
-        until = "" if self.deadline is None else f" until {_moment(self.deadline)}"
-        return [_describe(step, text, until) for step in self.steps]
+        until = "" if self.deadline is None else f" until {_format_time(self.deadline)}"
+        return [_describe_step(step, text, until) for step in self.steps]
 
 
 def plan_payment(
@@ -65,43 +72,43 @@ def plan_payment(
     terms = parse_option(option)
     steps = steps_of(actions)
     if not 1 <= len(steps) <= _STEPS_MAX:
-        raise WalletError(f"an option has 1 to {_STEPS_MAX} steps, and this one {len(steps)}")
+        raise WalletError(f"an option has 1 to {_STEPS_MAX} steps; this option has {len(steps)}")
     for step in steps:
         if step.chain_id != terms.chain_id:
             raise WalletError(
-                f"a step is for {step.chain_id[:80]!r}, and the option for {terms.chain_id}"
+                f"a step is on {step.chain_id[:80]!r}, but the option is on {terms.chain_id}"
             )
     if not terms.is_evm:
         if len(steps) != 1:
-            raise WalletError(f"an option on Solana has 1 step, and this one {len(steps)}")
+            raise WalletError(f"an option on Solana has 1 step; this option has {len(steps)}")
         return PaymentPlan(terms, (solana_steps.parse_step(steps[0], terms),), None)
     parsed = [evm_steps.parse_step(step, terms) for step in steps]
-    approvals = [step for step in parsed if isinstance(step, Approval)]
-    payments = [step for step in parsed if not isinstance(step, Approval)]
+    approvals = [step for step in parsed if isinstance(step, TokenApproval)]
+    payments = [step for step in parsed if not isinstance(step, TokenApproval)]
     if len(payments) != 1 or parsed[-1] is not payments[0]:
-        raise WalletError(f"{len(payments)} of the steps pay: it must be one, the last")
+        raise WalletError(f"{len(payments)} steps pay, but only the last step must pay")
     evm_steps.check_approvals(approvals, payments[0])
     payment = payments[0]
-    deadline = payment.deadline if isinstance(payment, Permit) else payment.valid_before
+    deadline = payment.deadline if isinstance(payment, Permit2Transfer) else payment.valid_before
     if deadline > (time.time() if now is None else now) + DEADLINE_MAX_S:
-        raise WalletError("what is to be signed stays valid for longer than any payment lasts")
+        raise WalletError("the signature would stay valid for longer than any payment")
     return PaymentPlan(terms, tuple(parsed), deadline)
 
 
-def _describe(step: PlanStep, text: Callable[[int], str], until: str) -> str:
-    if isinstance(step, Approval):
+def _describe_step(step: PlanStep, text: Callable[[int], str], until: str) -> str:
+    if isinstance(step, TokenApproval):
         return f"lets {step.spender} take {text(step.amount)}, from now on"
-    if isinstance(step, Authorization):
+    if isinstance(step, TransferAuthorization):
         return f"lets {step.receiver} take {text(step.amount)} once{until}"
-    if isinstance(step, Permit):
+    if isinstance(step, Permit2Transfer):
         return f"lets {step.spender} take {text(step.amount)} once by Permit2{until}"
     if isinstance(step, ContractPayment):
         fee = f", of which {text(step.fee)} to {step.fee_receiver}" if step.fee else ""
         return f"pays {text(step.amount)} to {step.receiver}{fee}, by a call of {step.contract}"
     receivers = " and ".join(f"{text(amount)} to {place}" for place, amount in step.receivers)
-    lasts = "as long as the payment" if step.durable else _BLOCKHASH
+    lasts = "as long as the payment" if step.uses_durable_nonce else _BLOCKHASH_LIFETIME
     return f"pays {receivers}; {step.fee_payer} pays for the transaction, which is good {lasts}"
 
 
-def _moment(seconds: int) -> str:
+def _format_time(seconds: int) -> str:
     return f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,4 +1,4 @@
-"""A key of Solana: transactions are signed and handed back, not sent."""
+"""A key of Solana: signs transactions and returns them, without sending them."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ class SolanaKey:
         self.address = str(self.pair.pubkey())
 
     def __repr__(self) -> str:
-        """Without the secret."""
+        """Return the address without the secret."""
         return f"SolanaKey({self.address})"
 
     def sign(self, step: SolanaPayment) -> str:
-        """Sign the step of a plan; the transaction in base64, with the signature in its place."""
-        return self.signed(step.transaction)
+        """Sign the step of a plan; return the signed transaction in base64."""
+        return self.sign_transaction(step.transaction)
 
-    def signed(self, transaction: VersionedTransaction) -> str:
+    def sign_transaction(self, transaction: VersionedTransaction) -> str:
         """Sign any transaction, unchecked; other signatures stay.
 
-        WalletError if the transaction asks for no signature of this key.
+        Raise WalletError if the transaction does not need a signature of this key.
         """
         message = transaction.message
         signers = message.account_keys[: message.header.num_required_signatures]
         own = self.pair.pubkey()
         if own not in signers:
-            raise WalletError(f"the transaction asks for no signature of {self.address}")
+            raise WalletError(f"the transaction needs no signature of {self.address}")
         signatures = list(transaction.signatures)
         signatures[signers.index(own)] = self.pair.sign_message(to_bytes_versioned(message))
-        made = VersionedTransaction.populate(message, signatures)
-        return base64.b64encode(bytes(made)).decode()
+        versioned_transaction = VersionedTransaction.populate(message, signatures)
+        return base64.b64encode(bytes(versioned_transaction)).decode()

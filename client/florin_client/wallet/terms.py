@@ -1,4 +1,4 @@
-"""What an option says: which account pays how much of which asset."""
+"""The terms of an option: the account, the amount and the asset."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _SLIP44 = re.compile(r"slip44:[0-9]{1,10}")
 
 @dataclass(frozen=True, slots=True)
 class OptionTerms:
-    """An option, parsed. `amount` is in minor units of `asset`, a CAIP-19 id.
+    """A parsed option. `amount` is in minor units of `asset`, a CAIP-19 id.
 
     `account` is an address without its chain; EVM addresses are lower-case. `token` is the
-    contract, or the mint on Solana; None for the chain's coin.
+    contract, or the mint on Solana; None for native coin.
     """
 
     chain_id: str
@@ -37,12 +37,12 @@ class OptionTerms:
 
     @property
     def is_evm(self) -> bool:
-        """True on EVM chains, False on Solana."""
+        """Return True on EVM chains, False on Solana."""
         return self.chain_id.startswith("eip155:")
 
 
 def parse_option(option: AnyOption) -> OptionTerms:
-    """Parse an option; WalletError unless account, asset and amount have their only form."""
+    """Parse an option; raise WalletError unless account, asset and amount have their only form."""
     try:
         if isinstance(option, PaymentOption):
             account, unit, value = option.account, option.amount.unit, option.amount.value
@@ -53,42 +53,42 @@ def parse_option(option: AnyOption) -> OptionTerms:
         asset = unit.removeprefix("caip19/")
         where, _, name = asset.partition("/")
     except (KeyError, TypeError, AttributeError) as error:
-        raise WalletError(f"the option cannot be read ({type(error).__name__})") from None
+        raise WalletError(f"the option cannot be parsed ({type(error).__name__})") from None
     if not _CHAIN.fullmatch(chain_id):
-        raise WalletError(f"the option is for {chain_id[:80]!r}, which is no chain of this wallet")
+        raise WalletError(f"the option is for {chain_id[:80]!r}, an unsupported chain")
     if where != chain_id or asset == unit:
         raise WalletError(f"the option costs {unit[:120]!r}, which is not an asset on {chain_id}")
     if not isinstance(value, str) or not _AMOUNT.fullmatch(value):
-        raise WalletError(f"the option costs {str(value)[:80]!r}, which is no amount")
+        raise WalletError(f"the option costs {str(value)[:80]!r}, which is not an amount")
     is_evm = chain_id.startswith("eip155:")
     if int(value).bit_length() > (256 if is_evm else 64):
         raise WalletError(f"the option costs {value}, which is more than a chain can move")
-    parse = evm_address if is_evm else solana_address
-    account, token = parse(address), _token(name, is_evm=is_evm)
+    parse = parse_evm_address if is_evm else parse_solana_address
+    account, token = parse(address), _parse_token(name, is_evm=is_evm)
     asset = asset if token is None or not is_evm else asset.replace(name, f"erc20:{token}")
     return OptionTerms(chain_id, account, asset, token, int(value))
 
 
-def evm_address(text: object) -> str:
-    """Return the lower-case address; WalletError if the text is none."""
+def parse_evm_address(text: object) -> str:
+    """Return the address in lower case; raise WalletError if the text is not an address."""
     if not isinstance(text, str) or not _EVM_ADDRESS.fullmatch(text):
-        raise WalletError(f"{str(text)[:80]!r} is no address")
+        raise WalletError(f"{str(text)[:80]!r} is not an address")
     return text.lower()
 
 
-def solana_address(text: object) -> str:
-    """Return the address; WalletError if the text cannot be one."""
+def parse_solana_address(text: object) -> str:
+    """Return the address; raise WalletError if the text is not an address."""
     if not isinstance(text, str) or not _SOLANA_ADDRESS.fullmatch(text):
-        raise WalletError(f"{str(text)[:80]!r} is no address of Solana")
+        raise WalletError(f"{str(text)[:80]!r} is not an address of Solana")
     return text
 
 
-def _token(name: str, *, is_evm: bool) -> str | None:
+def _parse_token(name: str, *, is_evm: bool) -> str | None:
     if _SLIP44.fullmatch(name):
         return None
     kind, _, address = name.partition(":")
     if is_evm and kind == "erc20":
-        return evm_address(address)
+        return parse_evm_address(address)
     if not is_evm and kind == "token":
-        return solana_address(address)
+        return parse_solana_address(address)
     raise WalletError(f"the option costs {name[:80]!r}, which this wallet cannot pay")

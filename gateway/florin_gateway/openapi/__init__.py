@@ -1,7 +1,18 @@
-"""OpenAPI 3.1 from the same descriptors and options that routes and codec are compiled from."""
+"""OpenAPI 3.1 from the same descriptors and options as the routes and the codec."""
 
-from florin_gateway.openapi.comments import Comments
-from florin_gateway.openapi.operations import Operation, operations_of, streamed
-from florin_gateway.openapi.schemas import Schemas, Side
+from florin_gateway.openapi.comments import ProtoComments
+from florin_gateway.openapi.operations import (
+    OpenApiOperation,
+    build_stream_responses,
+    list_operations,
+)
+from florin_gateway.openapi.schemas import SchemaRegistry, SchemaSide
 
-__all__ = ["Comments", "Operation", "Schemas", "Side", "operations_of", "streamed"]
+__all__ = [
+    "OpenApiOperation",
+    "ProtoComments",
+    "SchemaRegistry",
+    "SchemaSide",
+    "build_stream_responses",
+    "list_operations",
+]

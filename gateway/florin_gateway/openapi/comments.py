@@ -1,7 +1,7 @@
-"""Comments of protos by the full name of what they stand above.
+"""Comments of protos, by the full name of their element.
 
-Descriptors of generated code have none: they come from an image that protoc wrote with source
-info.
+Descriptors of generated code have no comments: these come from an image that protoc wrote with
+source info.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2
 
-_Path = tuple[int, ...]
+_LocationPath = tuple[int, ...]
 
 
-class Comments(dict[str, str]):
-    """The leading comment of every service, RPC, message, field, enum and value; one line each."""
+class ProtoComments(dict[str, str]):
+    """Leading comments of all services, RPCs, messages, fields, enums and values; one line each."""
 
     def __init__(self, image: bytes = b"") -> None:
         super().__init__()
@@ -24,38 +24,42 @@ class Comments(dict[str, str]):
                 tuple(location.path): " ".join(location.leading_comments.split())
                 for location in file.source_code_info.location
             }
-            for path, name in _names(file):
+            for path, name in _list_names(file):
                 if text := texts.get(path):
                     self[name] = text
 
-    def of(self, name: str) -> str:
-        """The comment on a full name; empty if there is none."""
+    def get_comment(self, name: str) -> str:
+        """Return the comment on a full name; empty without a comment."""
         return self.get(name, "")
 
 
-def _names(file: descriptor_pb2.FileDescriptorProto) -> Iterator[tuple[_Path, str]]:
+def _list_names(file: descriptor_pb2.FileDescriptorProto) -> Iterator[tuple[_LocationPath, str]]:
     prefix = file.package + "." if file.package else ""
-    yield from _messages(file.message_type, (4,), prefix)
-    yield from _enums(file.enum_type, (5,), prefix)
+    yield from _list_messages(file.message_type, (4,), prefix)
+    yield from _list_enums(file.enum_type, (5,), prefix)
     for at, service in enumerate(file.service):
         yield (6, at), prefix + service.name
         for index, method in enumerate(service.method):
             yield (6, at, 2, index), f"{prefix}{service.name}.{method.name}"
 
 
-def _messages(messages: Iterable[Any], above: _Path, prefix: str) -> Iterator[tuple[_Path, str]]:
+def _list_messages(
+    messages: Iterable[Any], parent_path: _LocationPath, prefix: str
+) -> Iterator[tuple[_LocationPath, str]]:
     for at, message in enumerate(messages):
-        path, name = (*above, at), prefix + message.name
+        path, name = (*parent_path, at), prefix + message.name
         yield path, name
         for index, field in enumerate(message.field):
             yield (*path, 2, index), f"{name}.{field.name}"
-        yield from _messages(message.nested_type, (*path, 3), name + ".")
-        yield from _enums(message.enum_type, (*path, 4), name + ".")
+        yield from _list_messages(message.nested_type, (*path, 3), name + ".")
+        yield from _list_enums(message.enum_type, (*path, 4), name + ".")
 
 
-def _enums(enums: Iterable[Any], above: _Path, prefix: str) -> Iterator[tuple[_Path, str]]:
+def _list_enums(
+    enums: Iterable[Any], parent_path: _LocationPath, prefix: str
+) -> Iterator[tuple[_LocationPath, str]]:
     for at, enum in enumerate(enums):
-        path, name = (*above, at), prefix + enum.name
+        path, name = (*parent_path, at), prefix + enum.name
         yield path, name
         for index, value in enumerate(enum.value):
             yield (*path, 2, index), f"{name}.{value.name}"

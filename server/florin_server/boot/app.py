@@ -13,134 +13,144 @@ from typing import Protocol
 from florin_server.clock import Clock
 from florin_server.config import Settings
 from florin_server.domain.conditions import ConditionName
-from florin_server.domain.health import Board
+from florin_server.domain.health import ConditionTracker
 from florin_server.domain.screening.blocklist import Blocklist
-from florin_server.domain.sealed import Seal
-from florin_server.feed import Hub
+from florin_server.domain.sealed import Cipher
+from florin_server.feed import PaymentFeed
 from florin_server.flows.app import (
-    Accounts,
+    AccountInvalidation,
     App,
     ChainState,
+    CheckoutLinks,
     Core,
-    Links,
+    KeySender,
+    LeasedWorker,
     ProcessName,
-    Sender,
-    Settler,
 )
-from florin_server.flows.icons.icons import Icons
-from florin_server.flows.ledger.postings import wallets_of
-from florin_server.flows.limits.limits import Limits
-from florin_server.flows.limits.sharing import Sharing
-from florin_server.flows.operator.health import OF_CHAIN, OF_INSTALLATION
+from florin_server.flows.icons.icons import IconCache
+from florin_server.flows.ledger.postings import list_wallets
+from florin_server.flows.limits.limits import ServiceLimits
+from florin_server.flows.limits.sharing import LimitSync
+from florin_server.flows.operator.health import CHAIN_CONDITIONS, INSTALLATION_CONDITIONS
 from florin_server.flows.quarantine.quarantine import Quarantine
-from florin_server.flows.screening.cache import Screening
-from florin_server.hints import Hints
+from florin_server.flows.screening.cache import ScreeningCache
+from florin_server.hints import ProcessBus
 from florin_server.meters import Meters
 from florin_server.pricing.prices import FixedPrices, PriceSource
 from florin_server.rails.protocol import Rail
 from florin_server.store.engine.store import Store
 from florin_server.store.payments import payments
-from florin_server.tracing import NO_TRACES, Traces
+from florin_server.tracing import NULL_TRACER, Tracer
 
-_NO_LINKS = Links("", frozenset())
-_NO_PRICES = FixedPrices({})
+_EMPTY_LINKS = CheckoutLinks("", frozenset())
+_EMPTY_PRICES = FixedPrices({})
 
 
-class Worker(Settler, Protocol):
+class ExecutorWorker(LeasedWorker, Protocol):
     """A settler or payout worker, with the keys that it alone uses."""
 
     @property
     def chain_id(self) -> str:
-        """CAIP-2 of the chain that it works on."""
+        """Return the CAIP-2 id of its chain."""
 
     @property
-    def executors(self) -> Sequence[Executor]:
-        """Who sends for it."""
+    def executors(self) -> Sequence[ExecutorSender]:
+        """Return its senders."""
 
 
-class Executor(Sender, Protocol):
+class ExecutorSender(KeySender, Protocol):
     """A sender that knows which account it sends from."""
 
     @property
     def account(self) -> str:
-        """CAIP-10."""
+        """Return the account, CAIP-10."""
 
 
-def core_of(
+def build_core(
     settings: Settings,
     store: Store,
     clock: Clock,
     rails: Iterable[Rail],
     *,
-    links: Links = _NO_LINKS,
-    prices: PriceSource = _NO_PRICES,
-    seal: Seal | None = None,
+    links: CheckoutLinks = _EMPTY_LINKS,
+    prices: PriceSource = _EMPTY_PRICES,
+    cipher: Cipher | None = None,
     meters: Meters | None = None,
-    traces: Traces = NO_TRACES,
-    off: frozenset[str] = frozenset(),
-    outside: Callable[[], Mapping[ConditionName, str]] = dict,
+    tracer: Tracer = NULL_TRACER,
+    disabled_ids: frozenset[str] = frozenset(),
+    check_exposure: Callable[[], Mapping[ConditionName, str]] = dict,
     randbytes: Callable[[int], bytes] = os.urandom,
     limits_key: bytes | None = None,
 ) -> Core:
-    """What flows and workers share; every rail has a state.
+    """Return the state that flows and workers share; every rail has one.
 
-    With a `limits_key` limits hold for all processes that have the store.
+    With a `limits_key` limits apply to all processes on the store together.
     """
     by_chain = {rail.chain_id: rail for rail in rails}
     meters = meters or Meters()
-    hints = Hints() if store.notices is None else Hints(randbytes(8).hex(), meters)
+    hints = (
+        ProcessBus()
+        if store.notification_channel is None
+        else ProcessBus(randbytes(8).hex(), meters)
+    )
     for rail in by_chain.values():
-        meters.expect(rail.chain_id, wallets_of(rail))
-    limits, sharing = Limits(settings.limits, clock, meters), None
-    if limits_key is not None and not store.exclusive:
+        meters.initialize_chain(rail.chain_id, list_wallets(rail))
+    limits, sharing = ServiceLimits(settings.limits, clock, meters), None
+    if limits_key is not None and not store.is_exclusive:
         name = randbytes(8).hex()
-        sharing = Sharing(limits, store, clock, meters, secret=limits_key, process=name)
+        sharing = LimitSync(limits, store, clock, meters, secret=limits_key, process_id=name)
     return Core(
         settings=settings,
         clock=clock,
         randbytes=randbytes,
         store=store,
-        hub=Hub(store.reader.payment, lambda seen: store.read(payments.newer(seen)), clock),
+        payment_feed=PaymentFeed(
+            store.reader.find_payment, lambda seen: store.read(payments.list_newer(seen)), clock
+        ),
         links=links,
         rails=MappingProxyType(by_chain),
-        chains=MappingProxyType({chain_id: _state(clock) for chain_id in by_chain}),
+        chains=MappingProxyType({chain_id: _build_chain_state(clock) for chain_id in by_chain}),
         limits=limits,
-        icons=Icons(store, clock, enabled=settings.fetch_icons),
-        sharing=sharing,
+        icons=IconCache(store, clock, enabled=settings.fetch_icons),
+        limit_sync=sharing,
         meters=meters,
-        traces=traces,
-        screening=Screening(store, clock, hints),
-        accounts=Accounts(hints),
-        hints=hints,
-        board=Board(OF_INSTALLATION, clock.now_us),
-        process=_process(store),
+        traces=tracer,
+        screening=ScreeningCache(store, clock, hints),
+        account_invalidation=AccountInvalidation(hints),
+        bus=hints,
+        conditions=ConditionTracker(INSTALLATION_CONDITIONS, clock.now_us),
+        process_name=_build_process_name(store),
         quarantine=Quarantine(store, clock, randbytes, hints),
-        off=off,
-        outside=outside,
-        blocked=Blocklist(settings.blocked_accounts),
-        seal=seal or Seal(),
+        disabled_ids=disabled_ids,
+        check_exposure=check_exposure,
+        blocklist=Blocklist(settings.blocked_accounts),
+        cipher=cipher or Cipher(),
         prices=prices,
     )
 
 
-def _process(store: Store) -> ProcessName:
+def _build_process_name(store: Store) -> ProcessName:
     host = socket.gethostname()
-    if store.exclusive:
-        # the next one on the machine goes on with what this one reported
+    if store.is_exclusive:
+        # the next process on the machine continues what this one reported
         return ProcessName(f"process:{host}", host)
     label = f"{host}:{os.getpid()}"
     return ProcessName(f"process:{label}:{secrets.token_hex(4)}", host, label)
 
 
-def _state(clock: Clock) -> ChainState:
-    return ChainState(Board(OF_CHAIN, clock.now_us))
+def _build_chain_state(clock: Clock) -> ChainState:
+    return ChainState(ConditionTracker(CHAIN_CONDITIONS, clock.now_us))
 
 
-def app_of(core: Core, settlers: Sequence[Worker] = (), payouts: Sequence[Worker] = ()) -> App:
-    """A service with workers that were made for its core; nobody can be added to it later."""
-    executors = {one.account: one for worker in (*settlers, *payouts) for one in worker.executors}
+def build_app(
+    core: Core, settlers: Sequence[ExecutorWorker] = (), payouts: Sequence[ExecutorWorker] = ()
+) -> App:
+    """Return a service with the workers of its core; workers cannot be added later."""
+    executors = {
+        sender.account: sender for worker in (*settlers, *payouts) for sender in worker.executors
+    }
     return App(
-        **{one.name: getattr(core, one.name) for one in fields(Core)},
+        **{field.name: getattr(core, field.name) for field in fields(Core)},
         settlers=MappingProxyType({worker.chain_id: worker for worker in settlers}),
         payout_workers=MappingProxyType({worker.chain_id: worker for worker in payouts}),
         executors=MappingProxyType(executors),

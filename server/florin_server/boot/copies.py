@@ -8,132 +8,138 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from florin_server.boot.home import Refused
-from florin_server.boot.stores import reading
+from florin_server.boot.home import SetupError
+from florin_server.boot.stores import open_reader
 from florin_server.clock import SystemClock
 from florin_server.store.engine import copying, migrating, schema
-from florin_server.store.engine.copying import Content
+from florin_server.store.engine.copying import TableDigest
 from florin_server.store.engine.opening import open_store
 from florin_server.store.engine.query import Row, run
-from florin_server.store.engine.reading import Reading
-from florin_server.store.engine.sqlite import Connection
+from florin_server.store.engine.reading import SqliteStoreReader
+from florin_server.store.engine.sqlite import SqliteConnection
 from florin_server.store.engine.store import Store
-from florin_server.store.engine.where import Database
+from florin_server.store.engine.where import DatabaseConfig
 from florin_server.store.ledger import ledger
 from florin_server.store.operator import installation
 from florin_server.store.payments import history
 
-Copied = dict[str, Content]
+TableDigests = dict[str, TableDigest]
 
-_SAYS_SO = "installation"
+_COPY_TIME_TABLE = "installation"
 
 
-def backup(store: Path | Database, to: Path) -> Copied:
-    """Writes all that a store holds into a new file of SQLite, as it is at one moment.
+def backup(store: Path | DatabaseConfig, destination: Path) -> TableDigests:
+    """Write all that a store contains at one moment into a new file of SQLite.
 
-    The service may run meanwhile. The file is opened again: its rows are compared with those that
-    were read, and its books and histories checked. Refused if it is there already, or not whole.
-    It says of itself when it was made, so that who begins to work on it pays nothing out twice.
+    The service can run meanwhile. The file is opened again: its rows are compared with those that
+    were read, and its ledger and histories checked. SetupError if the file exists already, or is
+    incomplete. The copy contains its time, so that a service that starts on it pays nothing out
+    twice.
     """
     at_us = SystemClock().now_us()
-    if to.exists():
-        raise Refused(f"{to} is there already")
+    if destination.exists():
+        raise SetupError(f"{destination} exists already")
     _check_schema(store)
-    part = to.with_name(to.name + ".part")
-    for left in to.parent.glob(f"{part.name}*"):
+    part = destination.with_name(destination.name + ".part")
+    for left in destination.parent.glob(f"{part.name}*"):
         left.unlink()
     schema.prepare(part)
     with (
-        closing(reading(store)) as source,
-        closing(Connection(part, writes=True, waits=True)) as target,
+        closing(open_reader(store)) as source,
+        closing(SqliteConnection(part, writes=True, waits=True)) as target,
     ):
         target.command("BEGIN")
 
         def take(table: str, rows: list[Row]) -> None:
-            run(copying.put(table, rows), target.query)
+            run(copying.insert_rows(table, rows), target.query)
 
-        copied = source.read(copying.contents(take))
+        copied = source.read(copying.digest_tables(take))
         target.command("COMMIT")
         target.command("PRAGMA wal_checkpoint(TRUNCATE)")
         target.command("PRAGMA journal_mode=DELETE")
-    _check(part, copied)
-    copied |= _marked(part, at_us)
+    _verify_file(part, copied)
+    copied |= _mark_copy_time(part, at_us)
     with part.open("rb") as file:
         os.fsync(file.fileno())
-    part.replace(to)
+    part.replace(destination)
     return copied
 
 
-def _marked(file: Path, at_us: int) -> Copied:
-    """Says in a copy when it was made; the table that says so."""
-    with closing(Connection(file, writes=True, waits=True)) as opened:
+def _mark_copy_time(file: Path, at_us: int) -> TableDigests:
+    """Store the time of the copy, and the table for it, in the copy."""
+    with closing(SqliteConnection(file, writes=True, waits=True)) as opened:
         run(installation.mark_copied(at_us), opened.query)
-        found = run(copying.content(_SAYS_SO), opened.query)
+        table_digest = run(copying.digest_table(_COPY_TIME_TABLE), opened.query)
         opened.command("PRAGMA journal_mode=DELETE")
-    return {_SAYS_SO: found}
+    return {_COPY_TIME_TABLE: table_digest}
 
 
-async def restore(source: Path | Database, to: Path | Database) -> Copied:
-    """Copies a store that nobody writes to into one without rows, and compares all of them.
+async def restore(
+    source: Path | DatabaseConfig, destination: Path | DatabaseConfig
+) -> TableDigests:
+    """Copy a store without writers into a store without rows, and compare all rows.
 
-    Both are brought to the present schema first. Refused if the target has rows, or does not hold
-    the same afterwards: then it is of no use.
+    Both are migrated to the present schema first. SetupError if the target has rows, or differs
+    afterwards: then it is not usable.
     """
-    _check_source(source, to)
-    for store in (source, to):
+    _check_source(source, destination)
+    for store in (source, destination):
         await asyncio.to_thread(_check_schema, store)
     origin = await open_store(source)
     try:
-        target = await open_store(to)
+        target = await open_store(destination)
         try:
-            return await _copy(origin, target)
+            return await _copy_rows(origin, target)
         finally:
             await target.close()
     finally:
         await origin.close()
 
 
-def _check_source(source: Path | Database, to: Path | Database) -> None:
-    if source == to:
-        raise Refused("a store is not copied to itself")
+def _check_source(source: Path | DatabaseConfig, destination: Path | DatabaseConfig) -> None:
+    if source == destination:
+        raise SetupError("the source and the target are the same store")
     if isinstance(source, Path) and not source.exists():
-        raise Refused(f"there is no store at {source}")
+        raise SetupError(f"no store exists at {source}")
 
 
-def _check_schema(store: Path | Database) -> None:
+def _check_schema(store: Path | DatabaseConfig) -> None:
     """Refuse a store of a newer schema: this Florin may work on it, but would lose columns."""
-    if (found := migrating.standing(store)).is_newer:
-        raise Refused(
-            f"{store} has schema {found.version}, which a newer Florin made: copy it with that one"
+    if (status := migrating.get_status(store)).is_newer:
+        raise SetupError(
+            f"{store} has schema {status.version}, made by a newer release of Florin: copy it with "
+            "that release"
         )
 
 
-async def _copy(origin: Store, target: Store) -> Copied:
+async def _copy_rows(origin: Store, target: Store) -> TableDigests:
     if not await target.read(copying.is_empty()):
-        raise Refused("the store that is to be filled has rows already")
-    for table in copying.tables():
+        raise SetupError("the target store already contains rows")
+    for table in copying.list_tables():
         last: Row | None = None
-        while rows := await origin.read(copying.page(table.name, last)):
-            await target.write(copying.put(table.name, rows))
+        while rows := await origin.read(copying.list_page(table.name, last)):
+            await target.write(copying.insert_rows(table.name, rows))
             last = rows[-1]
-    await target.filled()
-    found = await target.survey(copying.contents())
-    _compare(await origin.survey(copying.contents()), found)
-    return found
+    await target.analyze()
+    table_digests = await target.scan(copying.digest_tables())
+    _require_equal(await origin.scan(copying.digest_tables()), table_digests)
+    return table_digests
 
 
-def _check(file: Path, copied: Copied) -> None:
+def _verify_file(file: Path, digests: TableDigests) -> None:
     with closing(sqlite3.connect(file)) as raw:
-        told = raw.execute("PRAGMA integrity_check").fetchall()
-    if told != [("ok",)]:
-        raise Refused(f"the copy is damaged: {told[0][0]}")
-    with closing(Reading(file)) as opened:
-        _compare(copied, opened.read(copying.contents()))
+        report = raw.execute("PRAGMA integrity_check").fetchall()
+    if report != [("ok",)]:
+        raise SetupError(f"the copy is damaged: {report[0][0]}")
+    with closing(SqliteStoreReader(file)) as opened:
+        _require_equal(digests, opened.read(copying.digest_tables()))
         wrong = opened.read(ledger.check()) + opened.read(history.check())
     if wrong:
-        raise Refused(f"the copy is not whole: {wrong[0]}")
+        raise SetupError(f"the copy is incomplete: {wrong[0]}")
 
 
-def _compare(wanted: Copied, found: Copied) -> None:
-    if other := [name for name, content in wanted.items() if found.get(name) != content]:
-        raise Refused(f"the copy differs in {', '.join(other)}: somebody wrote meanwhile?")
+def _require_equal(expected: TableDigests, actual: TableDigests) -> None:
+    if other := [name for name, content in expected.items() if actual.get(name) != content]:
+        raise SetupError(
+            f"the copy differs in {', '.join(other)}: did another process write during the copy?"
+        )

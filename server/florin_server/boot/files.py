@@ -1,20 +1,20 @@
-"""How many files a process may have open: each connection is one, and so is each open page."""
+"""The limit of open files of a process: each connection is one, and so is each open page."""
 
 from __future__ import annotations
 
 import resource
 from typing import Final
 
-# as the units of deploy/systemd have it
-_WANTED: Final = 65_536
+# as in the units of deploy/systemd
+_FILES_MAX: Final = 65_536
 
 
-def open_many() -> None:
-    """Lets this process open as many files as it may need, as far as the system lets it.
+def raise_file_limit() -> None:
+    """Let this process open as many files as it may need, as far as the system lets it.
 
     Shells begin programs with 1,024, for the sake of those that cannot handle more.
     """
     now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _WANTED if most == resource.RLIM_INFINITY else min(most, _WANTED)
-    if now != resource.RLIM_INFINITY and now < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+    limit = _FILES_MAX if most == resource.RLIM_INFINITY else min(most, _FILES_MAX)
+    if now != resource.RLIM_INFINITY and now < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))

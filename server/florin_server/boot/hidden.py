@@ -1,4 +1,4 @@
-"""What no line of the log may hold: every secret that this process knows."""
+"""Secrets that no log line can contain: all that this process knows."""
 
 from __future__ import annotations
 
@@ -9,46 +9,51 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, SecretStr
 
 from florin_server import logs
-from florin_server.boot.home import Secrets
+from florin_server.boot.home import InstallationSecrets
 from florin_server.config import Settings
 
-# a shorter part of an address is a word: v2, rpc
+# a shorter part of a URL is a word: v2, rpc
 _PART_MIN = 12
 
 
-def hide(settings: Settings, *more: str) -> None:
-    """Hides what the settings keep secret, and more values, from the log."""
-    logs.redactor.hide((*_in(settings), *more))
+def hide_settings(settings: Settings, *more: str) -> None:
+    """Hide the secrets of the settings, and more values, from the log."""
+    logs.redactor.hide((*_list_strings(settings), *more))
 
 
-def of(kept: Secrets) -> Iterator[str]:
-    """The secrets of an installation, in every form that something might write them in."""
-    keys = (kept.pepper, kept.relayer_key, kept.demo_destination_key, kept.treasury_key)
-    for one in (*keys, *kept.capture_keys):
-        yield one.hex()
-        yield repr(one)[2:-1]
-    yield from (kept.operator_token, kept.gateway_token)
+def list_secret_forms(installation_secrets: InstallationSecrets) -> Iterator[str]:
+    """Return the secrets of an installation, in every form that something might write them in."""
+    keys = (
+        installation_secrets.pepper,
+        installation_secrets.relayer_key,
+        installation_secrets.demo_destination_key,
+        installation_secrets.treasury_key,
+    )
+    for key in (*keys, *installation_secrets.capture_keys):
+        yield key.hex()
+        yield repr(key)[2:-1]
+    yield from (installation_secrets.operator_token, installation_secrets.gateway_token)
 
 
-def _in(value: Any) -> Iterator[str]:
+def _list_strings(value: Any) -> Iterator[str]:
     if isinstance(value, SecretStr):
         yield value.get_secret_value()
     elif isinstance(value, BaseModel):
-        for _, one in value:
-            yield from _in(one)
+        for _, item in value:
+            yield from _list_strings(item)
     elif isinstance(value, str):
-        yield from _of_url(value)
+        yield from _list_url_secrets(value)
     elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _in(one)
+        for item in value.values():
+            yield from _list_strings(item)
     elif isinstance(value, tuple | list):
-        # nothing else that can be iterated: a network is all of its addresses
-        for one in value:
-            yield from _in(one)
+        # nothing else that is iterable: a network consists of all its addresses
+        for item in value:
+            yield from _list_strings(item)
 
 
-def _of_url(text: str) -> Iterator[str]:
-    """The parts of an address that may be a key: password, path and query."""
+def _list_url_secrets(text: str) -> Iterator[str]:
+    """Return the parts of a URL that can be a key: password, path and query."""
     if "://" not in text:
         return
     try:
@@ -58,4 +63,4 @@ def _of_url(text: str) -> Iterator[str]:
     if parts.password:
         yield parts.password
     pieces = [*parts.path.split("/"), *parts.query.replace("=", "&").split("&")]
-    yield from (one for one in pieces if len(one) >= _PART_MIN)
+    yield from (piece for piece in pieces if len(piece) >= _PART_MIN)

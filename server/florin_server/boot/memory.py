@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import gc
 
-_YOUNG, _MIDDLE, _OLD = 50_000, 20, 50  # allocations, then collections, between collections
+_YOUNG_THRESHOLD, _MIDDLE_THRESHOLD, _OLD_THRESHOLD = (
+    50_000,
+    20,
+    50,
+)  # allocations, then collections, between collections
 
 
-def collect_rarely() -> None:
-    """Collects less often from now on; modules that are imported leave little to collect."""
-    gc.set_threshold(_YOUNG, _MIDDLE, _OLD)
+def reduce_collections() -> None:
+    """Collect less often from now on; modules that are imported leave little to collect."""
+    gc.set_threshold(_YOUNG_THRESHOLD, _MIDDLE_THRESHOLD, _OLD_THRESHOLD)
 
 
-def keep() -> None:
-    """Sets apart what is there now: it stays as long as the process."""
+def freeze_startup_objects() -> None:
+    """Exempt present objects from collection: they live as long as the process."""
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""What one process does of a service, and what it is handed by whoever started it."""
+"""The role of one process in a service, and what it inherits from its parent."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Role:
-    """Whether a process answers callers, and whether it settles, pays out and tidies up."""
+class ProcessRole:
+    """The duties of a process: answering callers; settling, paying out and tidying up."""
 
-    answers: bool = True
-    settles: bool = True
+    serves_callers: bool = True
+    runs_workers: bool = True
 
 
-EVERYTHING = Role()
-ANSWERS = Role(settles=False)
-SETTLES = Role(answers=False)
+FULL_ROLE = ProcessRole()
+SERVER_ROLE = ProcessRole(runs_workers=False)
+WORKER_ROLE = ProcessRole(serves_callers=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
-    """What a supervisor has for a process; the ports of gRPC are shared with others.
+class InheritedSockets:
+    """The sockets of a supervisor for a process; other processes share the gRPC ports.
 
-    The sockets listen. `owner` is by what name the process takes leases, and `dead` are names of
-    those that have ended since. `restarts` counts how often a process in its place died and was
-    started again.
+    The sockets listen. `lease_owner` is the name under which the process takes leases, and
+    `dead_owners` are names of those that have ended since. `restart_count` counts how often a
+    process in its place died and was restarted.
     """
 
     http: socket.socket
     metrics: socket.socket | None
-    owner: str
-    dead: Sequence[str]
-    restarts: int = 0
+    lease_owner: str
+    dead_owners: Sequence[str]
+    restart_count: int = 0

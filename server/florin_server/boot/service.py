@@ -16,57 +16,57 @@ from florin_gateway.server import HttpServer
 
 from florin_server.boot import hidden, stores, webhooks
 from florin_server.boot import traces as tracing
-from florin_server.boot.app import app_of, core_of
+from florin_server.boot.app import build_app, build_core
 from florin_server.boot.chains import connected, prices
-from florin_server.boot.chains.embedded import Embedded
-from florin_server.boot.home import Home, Refused, Secrets
-from florin_server.boot.role import EVERYTHING, Handed, Role
+from florin_server.boot.chains.embedded import RunningEmbeddedChain
+from florin_server.boot.home import InstallationSecrets, SetupError, StateFolder
+from florin_server.boot.role import FULL_ROLE, InheritedSockets, ProcessRole
 from florin_server.boot.servers import gateway, metrics, public_address
 from florin_server.boot.servers.addresses import check_bind
-from florin_server.boot.servers.certificates import Certificates
+from florin_server.boot.servers.certificates import CertificateStore
 from florin_server.boot.servers.grpc_server import GrpcServers
 from florin_server.boot.servers.listeners import stop_listening
-from florin_server.boot.workers import Staff, Workers
+from florin_server.boot.workers import BackgroundTasks, WorkerSet
 from florin_server.clock import Clock, ShiftedClock, SystemClock
 from florin_server.config import Settings
 from florin_server.domain.accounts.credentials import parse_key
-from florin_server.domain.sealed import Seal
-from florin_server.flows.app import App, Core, Links
+from florin_server.domain.sealed import Cipher
+from florin_server.flows.app import App, CheckoutLinks, Core
 from florin_server.flows.operator.process import ProcessFacts
 from florin_server.flows.receipts import keys
 from florin_server.meters import Meters
-from florin_server.pricing.market import Market
+from florin_server.pricing.market import MarketPrices
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.protocol import Rail
 from florin_server.store.engine.store import Store
 from florin_server.store.operator import executors, installation
-from florin_server.tracing import Traces
+from florin_server.tracing import Tracer
 from florin_server.workers.housekeeping.store_time import set_to_store_time
-from florin_server.workers.settlement.senders import free_of_dead
+from florin_server.workers.settlement.senders import release_dead_leases
 
 _log = logging.getLogger(__name__)
 
-# what calls on the newest connection get
+# the time for calls on the newest connection
 _MARGIN_S = 0.5
-# between two looks at whether the store is reached
-_LOOK_S = 1.0
+# between two checks of the store
+_POLL_S = 1.0
 
 
 @dataclass(slots=True)
-class Service:
+class FlorinService:
     """A running service. Addresses hold the real ports; those of what it has not are empty."""
 
     settings: Settings
-    home: Home
-    secrets: Secrets
+    home: StateFolder
+    secrets: InstallationSecrets
     app: App
     grpc: GrpcServers
     http_url: str
     metrics_url: str
-    workers: Workers
-    evm: Embedded | None
-    solana: Embedded | None
-    certificates: Certificates | None
+    workers: BackgroundTasks
+    evm_chain: RunningEmbeddedChain | None
+    solana_chain: RunningEmbeddedChain | None
+    certificates: CertificateStore | None
     _http: HttpServer | None
     _stack: AsyncExitStack
 
@@ -75,67 +75,76 @@ class Service:
         cls,
         settings: Settings,
         *,
-        role: Role = EVERYTHING,
-        handed: Handed | None = None,
+        role: ProcessRole = FULL_ROLE,
+        inherited: InheritedSockets | None = None,
         clock: Clock | None = None,
         randbytes: Callable[[int], bytes] = os.urandom,
-        fault: Callable[[str], None] | None = None,
-        traces: Traces | None = None,
-        prepares: bool = False,
+        fault_hook: Callable[[str], None] | None = None,
+        tracer: Tracer | None = None,
+        defers_ready: bool = False,
     ) -> Self:
-        """Starts everything and returns when it answers.
+        """Start everything and return when it answers.
 
-        With `prepares` it is ready at `set_ready`. Supervisors set `handed`, tests set `fault`.
+        With `defers_ready` it is ready at `set_ready`. Supervisors set `inherited`, tests set
+        `fault_hook`.
         """
         check_bind(settings)
-        certificates = Certificates.of(settings)
-        home = Home(settings.home).open()
+        certificates = CertificateStore.from_settings(settings)
+        home = StateFolder(settings.home).open()
         async with AsyncExitStack() as stack:
-            # a file's lock, taken first, keeps a second server away from all the rest
+            # a file's lock, acquired first, keeps a second server away
             meters = Meters()
-            store = await stores.opened(settings, fault=meters.steps(fault))
+            store = await stores.open_configured_store(
+                settings, fault_hook=meters.create_store_step_counter(fault_hook)
+            )
             stack.push_async_callback(store.close)
-            clock = clock or await _clock(settings, store)
-            kept = home.secrets()
-            hidden.hide(settings, *hidden.of(kept))
-            listener = _listener(settings, role, handed, stack)
-            started = await connected.start(settings, home, kept, clock, stack)
-            # databases that were just made
+            clock = clock or await _build_clock(settings, store)
+            installation_secrets = home.get_or_create_secrets()
+            hidden.hide_settings(settings, *hidden.list_secret_forms(installation_secrets))
+            listener = _open_listener(settings, role, inherited, stack)
+            started = await connected.start_chains(
+                settings, home, installation_secrets, clock, stack
+            )
+            # databases that were just created
             home.keep_private()
             tls = certificates is not None
-            http_url = "" if listener is None else gateway.url_of(listener, tls=tls)
-            links = _links(settings, http_url)
-            core = core_of(
+            http_url = "" if listener is None else gateway.get_url(listener, tls=tls)
+            links = _build_links(settings, http_url)
+            core = build_core(
                 settings,
                 store,
                 clock,
                 started.rails,
                 links=links,
-                outside=lambda: public_address.conditions(settings, links.base, certificates),
-                prices=_market(settings, started.rails, stack),
-                seal=Seal(kept.capture_keys),
+                check_exposure=lambda: public_address.list_conditions(
+                    settings, links.base_url, certificates
+                ),
+                prices=_build_market(settings, started.rails, stack),
+                cipher=Cipher(installation_secrets.capture_keys),
                 meters=meters,
-                traces=tracing.start(settings, stack) if traces is None else traces,
-                off=_off(settings, home),
+                tracer=tracing.start_tracer(settings, stack) if tracer is None else tracer,
+                disabled_ids=_list_disabled_ids(settings, home),
                 randbytes=randbytes,
-                limits_key=kept.limits_key,
+                limits_key=installation_secrets.limits_key,
             )
-            staff = await _staff(core, role, handed)
-            app = app_of(core, staff.settlers, staff.payouts)
-            app.webhooks.body = webhooks.bodies()
-            calls = _Calls(app, kept, certificates, handed, stack, prepares)
+            staff = await _build_worker_set(core, role, inherited)
+            app = build_app(core, staff.settlement_workers, staff.payout_workers)
+            app.webhooks.encode_event = webhooks.build_event_encoder()
+            calls = _ServerStarter(
+                app, installation_secrets, certificates, inherited, stack, defers_ready
+            )
             running = await calls.start(role, staff, listener)
             return cls(
                 settings=settings,
                 home=home,
-                secrets=kept,
+                secrets=installation_secrets,
                 app=app,
                 grpc=running.grpc,
                 http_url=http_url,
                 metrics_url=running.metrics_url,
                 workers=running.workers,
-                evm=started.evm,
-                solana=started.solana,
+                evm_chain=started.evm,
+                solana_chain=started.solana,
                 certificates=certificates,
                 _http=running.http,
                 _stack=stack.pop_all(),
@@ -144,195 +153,210 @@ class Service:
 
     @property
     def evm_rpc_url(self) -> str:
-        """The embedded chain's JSON-RPC address; empty if it is off."""
-        return self.evm.rpc_url if self.evm else ""
+        """Return the embedded chain's JSON-RPC address; empty if it is off."""
+        return self.evm_chain.rpc_url if self.evm_chain else ""
 
     @property
     def solana_rpc_url(self) -> str:
-        """The embedded Solana chain's JSON-RPC address; empty if it is off."""
-        return self.solana.rpc_url if self.solana else ""
+        """Return the embedded Solana chain's JSON-RPC address; empty if it is off."""
+        return self.solana_chain.rpc_url if self.solana_chain else ""
 
     async def set_ready(self) -> None:
         """Report the service as ready, to `/readyz` and to health checks.
 
-        Callers who start it with `prepares` write files first, for example demo.env.
+        Callers that start it with `prepares` write files first, for example demo.env.
         """
-        self.workers.starting = False
+        self.workers.is_starting = False
         await self.grpc.set_ready()
 
-    def look_again(self) -> None:
-        """Reads the certificate's files now, if there are any."""
+    def reload_certificates(self) -> None:
+        """Read the certificate's files now, if there are any."""
         if self.certificates is not None:
-            self.certificates.look()
+            self.certificates.reload_if_changed()
 
-    async def make_way(self) -> None:
-        """Leaves new connections to others on the same ports; returns when callers are there.
+    async def drain(self) -> None:
+        """Leave new connections to other processes on the same ports.
 
-        Calls are answered meanwhile, those on connections that there are too.
+        Return when callers are there. Calls are answered meanwhile, also on existing connections.
         """
         if self._http is not None:
-            await self._http.make_way()
+            await self._http.drain()
         targets = self.grpc.target, self.grpc.operator_target
-        ports = [int(one.rpartition(":")[2]) for one in targets if one]
+        ports = [int(target.rpartition(":")[2]) for target in targets if target]
         if await stop_listening(*ports):
             # the core of gRPC takes up to a tenth more
             await asyncio.sleep(1.1 * self.settings.grpc_connection_s + _MARGIN_S)
 
     async def stop(self) -> None:
-        """Tells that it ends, ends streams, lets open calls finish, then closes everything.
+        """Report the end, end streams, let open calls finish, then close everything.
 
         What was started last is closed first.
         """
-        self.workers.ending = True
-        await self.grpc.tell_end()
+        self.workers.is_stopping = True
+        await self.grpc.report_stopping()
         await self.app.clock.sleep(self.settings.drain_s)
         await self._stack.aclose()
 
 
-class _Running(NamedTuple):
-    """Who answers and who works."""
+class _RunningServers(NamedTuple):
+    """The servers and workers that run."""
 
     grpc: GrpcServers
-    workers: Workers
+    workers: BackgroundTasks
     http: HttpServer | None
     metrics_url: str
 
 
 @dataclass(frozen=True, slots=True)
-class _Calls:
-    """Starts who listens, and who works, one after the other."""
+class _ServerStarter:
+    """Starts servers and workers, one after the other."""
 
     app: App
-    kept: Secrets
-    certificates: Certificates | None
-    handed: Handed | None
+    installation_secrets: InstallationSecrets
+    certificates: CertificateStore | None
+    inherited: InheritedSockets | None
     stack: AsyncExitStack
-    prepares: bool
+    defers_ready: bool
 
-    async def start(self, role: Role, staff: Staff, listener: socket.socket | None) -> _Running:
-        grpc = await self._grpc(role)
-        workers = Workers(self.app, staff)
-        workers.starting = self.prepares
-        self.stack.push_async_callback(workers.end)
-        following = asyncio.create_task(_follow_store(self.app, grpc, workers))
+    async def start(
+        self, role: ProcessRole, staff: WorkerSet, listener: socket.socket | None
+    ) -> _RunningServers:
+        grpc = await self._start_grpc(role)
+        workers = BackgroundTasks(self.app, staff)
+        workers.is_starting = self.defers_ready
+        self.stack.push_async_callback(workers.stop)
+        following = asyncio.create_task(_report_store_health(self.app, grpc, workers))
         self.stack.callback(following.cancel)
-        http = None if listener is None else await self._rest(grpc, listener, workers)
-        self.stack.callback(self.app.hub.close)
-        self.stack.callback(self.app.payouts.close)
-        return _Running(grpc, workers, http, await self._metrics(grpc))
+        http = None if listener is None else await self._start_rest(grpc, listener, workers)
+        self.stack.callback(self.app.payment_feed.close)
+        self.stack.callback(self.app.payout_feed.close)
+        return _RunningServers(grpc, workers, http, await self._start_metrics(grpc))
 
-    async def _grpc(self, role: Role) -> GrpcServers:
+    async def _start_grpc(self, role: ProcessRole) -> GrpcServers:
         return await GrpcServers.start(
             self.app,
-            self.kept,
+            self.installation_secrets,
             self.stack,
             self.certificates,
-            answers_callers=role.answers,
-            shared=self.handed is not None,
-            ready=not self.prepares,
+            serves_callers=role.serves_callers,
+            is_shared=self.inherited is not None,
+            is_ready=not self.defers_ready,
         )
 
-    async def _rest(
-        self, grpc: GrpcServers, listener: socket.socket, workers: Workers
+    async def _start_rest(
+        self, grpc: GrpcServers, listener: socket.socket, workers: BackgroundTasks
     ) -> HttpServer:
-        # known to all before anything is signed with it
-        await keys.ensure(self.app)
-        problems, certificates = workers.problems, self.certificates
-        return await gateway.start(
+        # known to all readers before it signs anything
+        await keys.ensure_key(self.app)
+        problems, certificates = workers.find_problems, self.certificates
+        return await gateway.start_gateway(
             self.app, grpc, listener, self.stack, problems, certificates=certificates
         )
 
-    async def _metrics(self, grpc: GrpcServers) -> str:
-        scraped = None if self.handed is None else self.handed.metrics
-        restarts = None if self.handed is None else self.handed.restarts
+    async def _start_metrics(self, grpc: GrpcServers) -> str:
+        scraped = None if self.inherited is None else self.inherited.metrics
+        restarts = None if self.inherited is None else self.inherited.restart_count
 
         def facts() -> ProcessFacts:
             shown = self.certificates
-            return ProcessFacts(restarts, None if shown is None else shown.pair.until.timestamp())
+            return ProcessFacts(
+                restarts, None if shown is None else shown.pair.valid_until.timestamp()
+            )
 
-        return await metrics.start(self.app, grpc, self.stack, scraped, facts=facts)
+        return await metrics.start_metrics(self.app, grpc, self.stack, scraped, read_facts=facts)
 
 
-async def _follow_store(app: App, grpc: GrpcServers, workers: Workers) -> None:
-    """Work until cancelled: have health checks of gRPC report a lost store as `/readyz` does."""
+async def _report_store_health(app: App, grpc: GrpcServers, workers: BackgroundTasks) -> None:
+    """Work until canceled: have health checks of gRPC report a lost store as `/readyz` does."""
     ready = True
     while True:
-        await app.clock.sleep(_LOOK_S)
-        reached = not app.store_health.unready(app.clock.steady_us())
-        if reached is not ready and not workers.starting:
+        await app.clock.sleep(_POLL_S)
+        reached = not app.store_health.describe_unready(app.clock.steady_us())
+        if reached is not ready and not workers.is_starting:
             ready = reached
-            await grpc.set_ready(ready=ready)
+            await grpc.set_ready(is_ready=ready)
 
 
-async def _staff(core: Core, role: Role, handed: Handed | None) -> Staff:
-    """Who works on the chains, or looks on; what dead processes had is free for them."""
-    if handed is not None:
-        await free_of_dead(core.store, handed.dead)
-    owner = "" if handed is None else handed.owner
+async def _build_worker_set(
+    core: Core, role: ProcessRole, inherited: InheritedSockets | None
+) -> WorkerSet:
+    """Return the workers of the chains, or stand-ins.
+
+    Leases of dead processes are free for them.
+    """
+    if inherited is not None:
+        await release_dead_leases(core.store, inherited.dead_owners)
+    owner = "" if inherited is None else inherited.lease_owner
     pay_out = [
         f"{rail.chain_id}:{rail.payouts.sender}" for rail in core.rails.values() if rail.payouts
     ]
-    copied_at_us = await core.store.write(executors.begin(pay_out, core.clock.now_us()))
-    pauses = await core.store.read(executors.pauses())
-    return Staff.of(core, pauses, settles=role.settles, owner=owner, copied_at_us=copied_at_us)
+    copied_at_us = await core.store.write(executors.pause_on_copy(pay_out, core.clock.now_us()))
+    pauses = await core.store.read(executors.list_pauses())
+    return WorkerSet.create(
+        core, pauses, runs_workers=role.runs_workers, lease_owner=owner, copied_at_us=copied_at_us
+    )
 
 
-def _listener(
-    settings: Settings, role: Role, handed: Handed | None, stack: AsyncExitStack
+def _open_listener(
+    settings: Settings, role: ProcessRole, inherited: InheritedSockets | None, stack: AsyncExitStack
 ) -> socket.socket | None:
-    """Where REST is served, if it is."""
-    if not role.answers:
+    """Return the address of REST, if it is served."""
+    if not role.serves_callers:
         return None
-    found = gateway.bind(settings.host, settings.http_port) if handed is None else handed.http
-    stack.callback(found.close)
-    return found
+    listener = (
+        gateway.bind_socket(settings.host, settings.http_port)
+        if inherited is None
+        else inherited.http
+    )
+    stack.callback(listener.close)
+    return listener
 
 
-def _off(settings: Settings, home: Home) -> frozenset[str]:
-    """The test accounts' keys and app id, where they must not work."""
-    told = {} if settings.has_demo else home.read_demo_env()
-    if told:
+def _list_disabled_ids(settings: Settings, home: StateFolder) -> frozenset[str]:
+    """Return the test accounts' keys and app id, where they must not work."""
+    demo_env = {} if settings.has_demo else home.read_demo_env()
+    if demo_env:
         _log.warning(
-            "embedded chains and the test accounts of %s are off, as there is a live chain or "
-            "FLORIN_DEMO says so",
-            home.demo_env,
+            "embedded chains and the test accounts of %s are off, because a live chain exists or "
+            "FLORIN_DEMO is false",
+            home.demo_env_path,
         )
-    keys = (parse_key(told.get(f"FLORIN_{kind}_KEY", "")) for kind in ("PARTNER", "WALLET"))
-    return frozenset([told.get("FLORIN_APP_ID", ""), *(one.key_id for one in keys if one)])
+    keys = (parse_key(demo_env.get(f"FLORIN_{kind}_KEY", "")) for kind in ("PARTNER", "WALLET"))
+    return frozenset([demo_env.get("FLORIN_APP_ID", ""), *(key.key_id for key in keys if key)])
 
 
-def _market(settings: Settings, rails: Sequence[Rail], stack: AsyncExitStack) -> Market:
+def _build_market(settings: Settings, rails: Sequence[Rail], stack: AsyncExitStack) -> MarketPrices:
     readers = {rail.chain_id: rail.reader for rail in rails if isinstance(rail, EvmRail)}
-    market = prices.market(settings, readers)
+    market = prices.build_market(settings, readers)
     stack.push_async_callback(market.close)
     return market
 
 
-async def _clock(settings: Settings, store: Store) -> Clock:
-    """The store's time or else the machine's, moved on where tests may do that.
+async def _build_clock(settings: Settings, store: Store) -> Clock:
+    """Return the store's time or else the machine's, moved on where tests may do that.
 
     No chain but an embedded one would follow.
     """
-    ahead_us = await store.read(installation.clock_ahead())
+    ahead_us = await store.read(installation.get_clock_offset())
     embedded_only = not settings.chains and not settings.solana_chains
     if ahead_us and not embedded_only:
-        raise Refused(
-            "the time of this installation was moved on by tests, which no other chain than an "
-            "embedded one follows: begin a new one (--home)"
+        raise SetupError(
+            "tests moved the clock of this installation, which only embedded chains follow: "
+            "start with a new state folder (--home)"
         )
     clock = ShiftedClock(ahead_us) if embedded_only else SystemClock()
     await set_to_store_time(store, clock)
     return clock
 
 
-def _links(settings: Settings, http_url: str) -> Links:
+def _build_links(settings: Settings, http_url: str) -> CheckoutLinks:
     base = settings.pay_url.rstrip("/") or http_url
     if not base:
-        # nobody asks a process that answers no callers
-        return Links("", frozenset())
+        # a process without callers is not asked
+        return CheckoutLinks("", frozenset())
     host = urlsplit(base).hostname
     if host is None:
-        raise Refused(f"pay_url is no address: {settings.pay_url}")
-    if settings.has_live and (told := public_address.problem(base)):
-        _log.warning("%s: set FLORIN_PAY_URL", told)
-    return Links(base, frozenset({host}))
+        raise SetupError(f"pay_url is not a valid URL: {settings.pay_url}")
+    if settings.has_live and (link_problem := public_address.find_link_problem(base)):
+        _log.warning("%s: set FLORIN_PAY_URL", link_problem)
+    return CheckoutLinks(base, frozenset({host}))

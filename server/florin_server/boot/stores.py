@@ -1,4 +1,4 @@
-"""Which store the settings name."""
+"""The store of the settings."""
 
 from __future__ import annotations
 
@@ -7,53 +7,56 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from florin_server.boot.home import Home, Refused
+from florin_server.boot.home import SetupError, StateFolder
 from florin_server.config import Settings
 from florin_server.store.engine.opening import open_store
 from florin_server.store.engine.query import StoreUnavailable
 from florin_server.store.engine.read_only_store import ReadOnlyStore
-from florin_server.store.engine.reading import Reader, Reading
+from florin_server.store.engine.reading import SqliteStoreReader, StoreReader
 from florin_server.store.engine.store import Store
-from florin_server.store.engine.where import Database, hosts_of
+from florin_server.store.engine.where import DatabaseConfig, parse_hosts
 
 _SCHEMES = ("postgresql://", "postgres://")
 
 
-async def opened(settings: Settings, *, fault: Callable[[str], None] | None = None) -> Store:
-    """Opens the store of an installation; StoreError as `open_store`, Refused as `where`.
+async def open_configured_store(
+    settings: Settings, *, fault_hook: Callable[[str], None] | None = None
+) -> Store:
+    """Open the store of an installation; StoreError as `open_store`, SetupError as `get_location`.
 
     StoreUnavailable names the database that is not reached.
     """
-    place = where(settings)
+    place = get_location(settings)
     try:
-        return await open_store(place, fault=fault)
+        return await open_store(place, fault_hook=fault_hook)
     except StoreUnavailable as error:
         raise StoreUnavailable(f"{place}: {error}") from error
 
 
-def reading(store: Path | Database) -> Reader:
-    """Opens a store to look at it, whoever has it; StoreError if it is none of this version's."""
+def open_reader(store: Path | DatabaseConfig) -> StoreReader:
+    """Open a store for reading, even if a process uses it; StoreError for another version's."""
     if isinstance(store, Path):
-        return Reading(store)
-    # whoever has SQLite needs no driver
-    from florin_server.store.engine.postgres.reading import DatabaseReading  # noqa: PLC0415
+        return SqliteStoreReader(store)
+    # an installation on SQLite needs no driver
+    from florin_server.store.engine.postgres.reading import PostgresStoreReader  # noqa: PLC0415
 
-    return DatabaseReading(store)
+    return PostgresStoreReader(store)
 
 
-async def look_at(settings: Settings) -> Store:
-    """Open the store of an installation without changing it, whoever has it.
+async def open_read_only(settings: Settings) -> Store:
+    """Open the store of an installation without changing it, even if a process uses it.
 
-    StoreError as `reading`, or with the host of a database that is not reached; Refused as `where`.
+    StoreError as `open_reader`, or with the host of a database that cannot be reached; SetupError
+    as `get_location`.
     """
-    place = where(settings)
+    place = get_location(settings)
     try:
-        return await ReadOnlyStore.open(partial(reading, place))
+        return await ReadOnlyStore.open(partial(open_reader, place))
     except StoreUnavailable as error:
         raise StoreUnavailable(f"{place}: {error}") from error
 
 
-async def check_sessions(database: Database) -> tuple[bool, str]:
+async def check_sessions(database: DatabaseConfig) -> tuple[bool, str]:
     """Return whether a pooler is in front of a database, and what is wrong with its sessions."""
     from florin_server.store.engine.postgres import session  # noqa: PLC0415
     from florin_server.store.engine.postgres.errors import DriverError  # noqa: PLC0415
@@ -64,30 +67,34 @@ async def check_sessions(database: Database) -> tuple[bool, str]:
         return isinstance(error, session.SessionError), str(error) or type(error).__name__
 
 
-def where(settings: Settings) -> Path | Database:
-    """The file in the state folder, or the database that the settings name.
+def get_location(settings: Settings) -> Path | DatabaseConfig:
+    """Return the file in the state folder, or the database that the settings name.
 
-    Refused for what is neither, and if the driver is not installed.
+    SetupError for what is neither, and if the driver is not installed.
     """
-    named = _named(settings)
+    named = _format_host(settings)
     if not named:
-        return Home(settings.home).database
-    return database(named, settings)
+        return StateFolder(settings.home).database_path
+    return parse_database(named, settings)
 
 
-def database(named: str, settings: Settings) -> Database:
-    """The database of an address; Refused as `where`."""
-    if not named.startswith(_SCHEMES):
-        raise Refused("FLORIN_STORE has to begin with postgresql://, or to be empty for SQLite")
+def parse_database(address: str, settings: Settings) -> DatabaseConfig:
+    """Return the database of an address; SetupError as `get_location`."""
+    if not address.startswith(_SCHEMES):
+        raise SetupError("FLORIN_STORE must begin with postgresql://, or be empty for SQLite")
     try:
-        hosts_of(named)
+        parse_hosts(address)
     except ValueError:
-        # its words would repeat the password
-        raise Refused("FLORIN_STORE is no address: write special signs as %XX") from None
+        # its message would repeat the password
+        raise SetupError(
+            "FLORIN_STORE is not a valid URL: write special characters as %XX"
+        ) from None
     if find_spec("asyncpg") is None:
-        raise Refused("FLORIN_STORE names PostgreSQL: pip install 'florin-pay[postgres]'")
-    return Database(
-        dsn=named,
+        raise SetupError(
+            "FLORIN_STORE needs PostgreSQL support: pip install 'florin-pay[postgres]'"
+        )
+    return DatabaseConfig(
+        dsn=address,
         readers=settings.database.readers,
         writers=settings.database.writers,
         serializable=settings.database.isolation == "serializable",
@@ -95,7 +102,7 @@ def database(named: str, settings: Settings) -> Database:
     )
 
 
-def _named(settings: Settings) -> str:
+def _format_host(settings: Settings) -> str:
     if settings.store is not None:
         return settings.store.get_secret_value()
     path = settings.store_file
@@ -104,4 +111,4 @@ def _named(settings: Settings) -> str:
     try:
         return path.read_text().strip()
     except OSError as error:
-        raise Refused(f"the store's address cannot be read: {error}") from error
+        raise SetupError(f"the file with the store's URL cannot be read: {error}") from error

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
-from florin_server.boot.home import Refused
+from florin_server.boot.home import SetupError
 from florin_server.config import Settings
-from florin_server.tracing import NO_TRACES, Traces
+from florin_server.tracing import NULL_TRACER, Tracer
 
 
-def start(settings: Settings, stack: AsyncExitStack) -> Traces:
-    """Where spans go; Refused if they are wanted and OpenTelemetry is not installed."""
+def start_tracer(settings: Settings, stack: AsyncExitStack) -> Tracer:
+    """Return the tracer; SetupError if traces are wanted and OpenTelemetry is not installed."""
     if not settings.tracing.endpoint:
-        return NO_TRACES
+        return NULL_TRACER
     try:
-        # a second of imports, for those who want it
+        # a second of imports, only if traces are wanted
         from florin_server.boot import telemetry  # noqa: PLC0415
     except ImportError as error:
-        raise Refused("traces need the extra: pip install 'florin-pay[otel]'") from error
-    return telemetry.start(settings.tracing, stack)
+        raise SetupError("traces need the extra: pip install 'florin-pay[otel]'") from error
+    return telemetry.start_tracer(settings.tracing, stack)

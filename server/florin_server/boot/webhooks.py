@@ -1,29 +1,29 @@
-"""What writes the bodies of webhooks: messages, and their JSON."""
+"""The writers of webhook bodies: messages, and their JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from florin.v1 import webhook_pb2
-from florin_gateway.jsoncodec import Codec as JsonCodec
-from florin_gateway.profiles import Profile
+from florin_gateway.jsoncodec import JsonCodec
+from florin_gateway.profiles import JsonProfile
 
 from florin_server.domain.webhooks.snapshot import PaymentSnapshot
 from florin_server.flows.app import App
-from florin_server.outbound.outbound import Outbound
-from florin_server.outbound.reach import Reach
-from florin_server.rpc.webhooks.codec import event
+from florin_server.outbound.outbound import SafeHttpClient
+from florin_server.outbound.reach import AddressPolicy
+from florin_server.rpc.webhooks.codec import to_webhook_event
 
 
-def bodies() -> Callable[[PaymentSnapshot], bytes]:
+def build_event_encoder() -> Callable[[PaymentSnapshot], bytes]:
     """Return what writes the bodies of webhooks."""
-    show = JsonCodec().encoder(webhook_pb2.WebhookEvent.DESCRIPTOR, Profile.SPEC)
+    show = JsonCodec().get_encoder(webhook_pb2.WebhookEvent.DESCRIPTOR, JsonProfile.SPEC)
 
-    return lambda snapshot: show(event(snapshot))
+    return lambda snapshot: show(to_webhook_event(snapshot))
 
 
-def outbound(app: App) -> Outbound:
-    """Who asks endpoints."""
+def build_http_client(app: App) -> SafeHttpClient:
+    """Return the HTTP client for endpoints."""
     settings = app.settings.webhooks
-    reach = Reach.of(str(network) for network in settings.networks)
-    return Outbound(reach, per_address=settings.host_concurrency)
+    reach = AddressPolicy.from_cidrs(str(network) for network in settings.networks)
+    return SafeHttpClient(reach, requests_per_address=settings.host_concurrency)

@@ -1,1 +1,1 @@
-"""Formats of chains as bytes and texts: no input or output, and nothing of payments."""
+"""Formats of chains as bytes and texts, without input, output or payments."""

@@ -1,42 +1,42 @@
-"""The command line."""
+"""The `florin` command line."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-from typer.completion import completion_init  # type: ignore[attr-defined]  # used by its users
+from typer.completion import completion_init  # type: ignore[attr-defined]  # not exported
 
 from florin_server.boot import memory
 from florin_server.cli.console import fail, use_json
-from florin_server.cli.exits import Exit
-from florin_server.cli.main import COMPLETES, app
+from florin_server.cli.exits import ExitStatus
+from florin_server.cli.main import COMPLETION_VARIABLE, app
 
 
 def main() -> None:
-    """Runs `florin`."""
-    # what a command imports for its work comes after this
-    memory.collect_rarely()
-    if COMPLETES in os.environ:
-        # a shell asks what may be typed next
+    """Run `florin`: complete a command for the shell, or execute it."""
+    # before the imports that a command makes
+    memory.reduce_collections()
+    if COMPLETION_VARIABLE in os.environ:
+        # a completion script of a shell calls
         completion_init()
         app(prog_name="florin")
     if "--json" in sys.argv[1:]:
-        _for_programs()
+        _run_with_json_errors()
     else:
         app()
 
 
-def _for_programs() -> None:
-    """The same, but that wrong usage is told as JSON too."""
+def _run_with_json_errors() -> None:
+    """Run the command; report usage errors as JSON too."""
     try:
         status = app(standalone_mode=False)
     except Exception as error:
-        # of the library's exceptions these are told to whoever typed the command
+        # only the library's usage errors have it; every other exception is a bug
         message = getattr(error, "format_message", None)
         if message is None:
             raise
         use_json(as_json=True)
-        fail("Not done", message(), getattr(error, "exit_code", Exit.MISUSED))
-    # nobody answers a program's questions, and Ctrl-C is a status
+        fail("Not done", message(), getattr(error, "exit_code", ExitStatus.USAGE_ERROR))
+    # with JSON no prompt can abort, and the library returns Ctrl-C as a status
     raise SystemExit(status or 0)

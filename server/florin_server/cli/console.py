@@ -1,7 +1,7 @@
-"""How commands talk: results on stdout, what went wrong on stderr in one sentence.
+"""Print results on stdout, and errors on stderr in one sentence.
 
-With --json both are JSON: one document on stdout, or one on each line where there is no end to it,
-and one on stderr that says why nothing was done.
+With --json both are JSON: stdout gets one document, or one per line where commands print until they
+are stopped; stderr gets one document with the error.
 """
 
 from __future__ import annotations
@@ -18,98 +18,99 @@ from rich.console import Console
 from rich.markup import escape
 from rich.segment import Segment
 
-from florin_server.cli.exits import Exit
+from florin_server.cli.exits import ExitStatus
 from florin_server.domain.text import escape_json, escape_unsafe
 
 
 class Terminal(Console):
-    """Prints text in which nothing that others wrote moves the cursor or starts a sequence.
+    """A console that is safe for text of strangers: it cannot move the cursor or send sequences.
 
-    Control characters are escaped in whatever is printed, tabs and line ends are kept. Brackets are
-    text unless a call says `markup=True`, and then it escapes what it did not write itself.
+    Escapes control characters in everything it prints; keeps tabs and line ends. Prints brackets as
+    text, except in a call with `markup=True`: that caller escapes the parts it did not write.
     """
 
     def __init__(self, *, stderr: bool = False) -> None:
-        # a terminal wraps by itself; in a pipe a line is a line; eip155:100:… names no emoji
+        # a terminal wraps lines itself, and a pipe needs whole lines; eip155:100:… is no emoji
         super().__init__(highlight=False, emoji=False, markup=False, soft_wrap=True, stderr=stderr)
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print objects; texts are escaped first, so that Rich measures what is shown."""
-        super().print(*(_visible(content) for content in objects), **options)
+        """Print objects. Escape texts first, so that Rich measures the text that it shows."""
+        super().print(*(_escape_controls(content) for content in objects), **options)
 
     def _render_buffer(self, buffer: Iterable[Segment]) -> str:
-        # all that is printed passes here: tables, progress bars, `log`, `out`, tracebacks
+        # all output passes here: tables, progress bars, `log`, `out`, tracebacks
         return super()._render_buffer(
-            one if one.control else one._replace(text=_visible(one.text)) for one in buffer
+            segment if segment.control else segment._replace(text=_escape_controls(segment.text))
+            for segment in buffer
         )
 
 
-def _visible(content: Any) -> Any:
+def _escape_controls(content: Any) -> Any:
     return escape_unsafe(content, multiline=True) if isinstance(content, str) else content
 
 
 console = Terminal()
-aside = Terminal(stderr=True)
+stderr_console = Terminal(stderr=True)
 _JSON = ContextVar("as_json", default=False)
 _IN_LOG = ContextVar("in_log", default=False)
 _log = logging.getLogger(__name__)
 
 
 def use_json(*, as_json: bool) -> None:
-    """Says in which form the command under way talks; with JSON `console` is silent."""
+    """Set the output format of the running command; with JSON the console prints nothing."""
     _JSON.set(as_json)
     console.quiet = as_json
 
 
 def use_log() -> None:
-    """Log what a service says beside its results, where programs read the log."""
+    """Send announcements and errors to the log, for a service whose log programs read."""
     _IN_LOG.set(True)
 
 
 def announce(text: str) -> None:
-    """Print what a service does, or log it."""
+    """Print what a service does; log it instead after `use_log`."""
     if _IN_LOG.get():
         _log.info("%s", text)
     else:
         console.print(text)
 
 
-def is_json() -> bool:
-    """True if programs read what is said."""
+def is_json_output() -> bool:
+    """Return True if the command prints JSON."""
     return _JSON.get()
 
 
-def is_seen() -> bool:
-    """True if somebody sits before it who can answer."""
-    return not is_json() and sys.stdin.isatty() and sys.stderr.isatty()
+def is_interactive() -> bool:
+    """Return True if the command can ask questions: text output, and a terminal on both ends."""
+    return not is_json_output() and sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def fail(what: str, why: object, status: int = Exit.REFUSED, **told: Any) -> NoReturn:
-    """Ends the program with a sentence; `told` is what programs read besides."""
-    if is_json():
-        error = {"message": f"{what}: {why}", "exit": int(status), **told}
-        sys.stderr.write(_text({"error": error}) + "\n")
+def fail(summary: str, reason: object, status: int = ExitStatus.REFUSED, **told: Any) -> NoReturn:
+    """End the program with an error message; JSON output gets the further members too."""
+    if is_json_output():
+        error = {"message": f"{summary}: {reason}", "exit": int(status), **told}
+        sys.stderr.write(_encode_json({"error": error}) + "\n")
     elif _IN_LOG.get():
-        _log.error("%s: %s", what, why)
+        _log.error("%s: %s", summary, reason)
     else:
-        aside.print(f"[bold red]{escape(what)}:[/] {escape(str(why))}", markup=True)
+        stderr_console.print(f"[bold red]{escape(summary)}:[/] {escape(str(reason))}", markup=True)
     raise SystemExit(int(status))
 
 
-def note(text: str) -> None:
-    """Says something beside the result, which others may read from stdout; not to programs."""
-    if not is_json():
-        aside.print(text)
+def print_hint(text: str) -> None:
+    """Print a hint on stderr, apart from the result on stdout; print nothing with JSON."""
+    if not is_json_output():
+        stderr_console.print(text)
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
-    """Shows whoever sits before it that something lasts, and for how long it has."""
-    if is_json() or not aside.is_terminal:
-        # what is no terminal gets no line that is drawn again and again
+def show_progress(activity: str) -> Iterator[None]:
+    """Show a spinner and the elapsed time on a terminal while the block runs."""
+    if is_json_output() or not stderr_console.is_terminal:
+        # redrawn lines make sense on terminals only
         yield
         return
-    # only who waits needs them
+    # slow to load, and needed only here
     from rich.progress import (  # noqa: PLC0415
         Progress,
         SpinnerColumn,
@@ -118,51 +119,51 @@ def working(what: str) -> Iterator[None]:
     )
 
     columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
-    with Progress(*columns, console=aside, transient=True) as shown:
-        shown.add_task(what, total=None)
+    with Progress(*columns, console=stderr_console, transient=True) as shown:
+        shown.add_task(activity, total=None)
         yield
 
 
-def told(document: Any) -> bool:
-    """Prints a document, a message or what JSON can say, if programs read it; else False."""
-    if is_json():
-        sys.stdout.write(_text(plain(document), indent=2) + "\n")
+def print_json(document: Any) -> bool:
+    """Print a message or a JSON value with --json and return True; else return False."""
+    if is_json_output():
+        sys.stdout.write(_encode_json(to_json_value(document), indent=2) + "\n")
         sys.stdout.flush()
-    return is_json()
+    return is_json_output()
 
 
-def told_line(document: Any) -> bool:
-    """The same for one of many, each on a line of its own as soon as it is known."""
-    if is_json():
-        sys.stdout.write(_text(plain(document)) + "\n")
+def print_json_line(document: Any) -> bool:
+    """Print one of several documents on its own line with --json; return True if it did."""
+    if is_json_output():
+        sys.stdout.write(_encode_json(to_json_value(document)) + "\n")
         sys.stdout.flush()
-    return is_json()
+    return is_json_output()
 
 
-def plain(document: Any) -> Any:
-    """What JSON can say; messages as REST tells them."""
+def to_json_value(document: Any) -> Any:
+    """Convert a document to JSON values; messages get the members that REST gives them."""
     if hasattr(document, "DESCRIPTOR"):
-        # most of what is said is no message
-        from florin_server.cli.messages import shown  # noqa: PLC0415
+        # slow to load, and most documents are no messages
+        from florin_server.cli.messages import to_rest_json  # noqa: PLC0415
 
-        return shown(document)
+        return to_rest_json(document)
     if isinstance(document, Mapping):
-        return {name: plain(one) for name, one in document.items()}
+        return {name: to_json_value(value) for name, value in document.items()}
     if isinstance(document, list | tuple):
-        return [plain(one) for one in document]
+        return [to_json_value(value) for value in document]
     return document
 
 
-def table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
-    """Prints a table: whole ids, however narrow the terminal, for they are there to be copied."""
+def print_table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+    """Print a table. Never shorten ids, even on narrow terminals: users copy them."""
     lines = [columns, *rows]
-    # names of any width stand last, where they move nothing
+    # columns of any width come last, so that they move no other column
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         console.print("  ".join(map(str.ljust, line, widths)).rstrip())
 
 
-def _text(document: Any, indent: int | None = None) -> str:
+def _encode_json(document: Any, indent: int | None = None) -> str:
     text = json.dumps(document, ensure_ascii=False, indent=indent, default=str)
-    # JSON escapes C0 alone; the rest would still steer a terminal
+    # JSON escapes only C0; the other control characters would still steer a terminal
     return escape_json(text)

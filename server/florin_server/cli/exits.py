@@ -1,4 +1,4 @@
-"""What a command's end says: its exit status, one for each thing that a script does next."""
+"""Exit statuses of commands: one for each reaction that a script can need."""
 
 from __future__ import annotations
 
@@ -6,53 +6,54 @@ from collections.abc import Mapping
 from enum import IntEnum
 
 
-class Exit(IntEnum):
-    """Exit statuses. They are kept: numbers may be added, and none gets another meaning."""
+class ExitStatus(IntEnum):
+    """The exit statuses. Releases can add numbers, but never change the meaning of one."""
 
     DONE = 0
     REFUSED = 1
-    MISUSED = 2
+    USAGE_ERROR = 2
     NOT_FOUND = 3
     FORBIDDEN = 4
     UNREACHABLE = 5
-    STATE = 6
+    WRONG_STATE = 6
     UNPAID = 7
-    UNVOUCHED = 8
+    UNTRUSTED_ISSUER = 8
     INTERRUPTED = 130
 
 
-MEANING: Mapping[Exit, str] = {
-    Exit.DONE: "The command did its work.",
-    Exit.REFUSED: "It was refused for any reason that is not below, or a check found something "
-    "wrong.",
-    Exit.MISUSED: "It was called wrongly, or the settings are not valid.",
-    Exit.NOT_FOUND: "There is no such payment, merchant, key, partner, wallet or executor, or it "
-    "is somebody else's; or the chain knows nothing of what a receipt says.",
-    Exit.FORBIDDEN: "The key or the app id is missing, unknown or revoked, or may not do this.",
-    Exit.UNREACHABLE: "No Florin runs there, or it gave no answer in time. What was asked for may "
-    "have been done: the same command may be given again.",
-    Exit.STATE: "The payment, or what else it is about, does not allow this now, or something else "
-    "was first.",
-    Exit.UNPAID: "What was waited for has ended, and not as it should: a payment is not paid, or a "
-    "refund not paid back.",
-    Exit.UNVOUCHED: "Everything is true by the receipt's own word, and nothing else says whose it "
-    "is: name its issuer, the issuer's keys or one key.",
-    Exit.INTERRUPTED: "It was interrupted, by Ctrl-C.",
+EXIT_MEANINGS: Mapping[ExitStatus, str] = {
+    ExitStatus.DONE: "The command succeeded.",
+    ExitStatus.REFUSED: "The command was refused for a reason that is not listed below, or a "
+    "check found a problem.",
+    ExitStatus.USAGE_ERROR: "The arguments, the options or the settings are not valid.",
+    ExitStatus.NOT_FOUND: "The payment, merchant, key, partner, wallet or executor does not "
+    "exist, or belongs to another account. For a receipt: the chain does not confirm it.",
+    ExitStatus.FORBIDDEN: "The API key or the app id is missing, unknown or revoked, or does not "
+    "allow this.",
+    ExitStatus.UNREACHABLE: "No Florin runs there, or it did not answer in time. It may still "
+    "have executed the request: repeat the same command.",
+    ExitStatus.WRONG_STATE: "The state of the payment or other object does not allow this now, or "
+    "another change came first.",
+    ExitStatus.UNPAID: "The command waited for a payment or a refund, and it ended without "
+    "success.",
+    ExitStatus.UNTRUSTED_ISSUER: "The receipt is consistent, but only the receipt itself names its "
+    "issuer: name the issuer, the issuer's keys or one key.",
+    ExitStatus.INTERRUPTED: "Ctrl-C interrupted the command.",
 }
 
-# gRPC statuses by name; whatever is not here was refused
-_STATUSES: Mapping[str, Exit] = {
-    "NOT_FOUND": Exit.NOT_FOUND,
-    "UNAUTHENTICATED": Exit.FORBIDDEN,
-    "PERMISSION_DENIED": Exit.FORBIDDEN,
-    "UNAVAILABLE": Exit.UNREACHABLE,
-    "DEADLINE_EXCEEDED": Exit.UNREACHABLE,
-    "FAILED_PRECONDITION": Exit.STATE,
-    "ALREADY_EXISTS": Exit.STATE,
-    "ABORTED": Exit.STATE,
+# by the names of gRPC statuses; every other one is REFUSED
+_EXIT_BY_GRPC_STATUS: Mapping[str, ExitStatus] = {
+    "NOT_FOUND": ExitStatus.NOT_FOUND,
+    "UNAUTHENTICATED": ExitStatus.FORBIDDEN,
+    "PERMISSION_DENIED": ExitStatus.FORBIDDEN,
+    "UNAVAILABLE": ExitStatus.UNREACHABLE,
+    "DEADLINE_EXCEEDED": ExitStatus.UNREACHABLE,
+    "FAILED_PRECONDITION": ExitStatus.WRONG_STATE,
+    "ALREADY_EXISTS": ExitStatus.WRONG_STATE,
+    "ABORTED": ExitStatus.WRONG_STATE,
 }
 
 
-def of_status(status: str) -> Exit:
-    """The end of a command that a server refused with a gRPC status, by its name."""
-    return _STATUSES.get(status, Exit.REFUSED)
+def from_grpc_status(status: str) -> ExitStatus:
+    """Return the exit status for the gRPC status, by its name, of a refused call."""
+    return _EXIT_BY_GRPC_STATUS.get(status, ExitStatus.REFUSED)

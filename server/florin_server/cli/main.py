@@ -1,6 +1,6 @@
-"""The commands and their options; each command's work is a module of its own, imported when used.
+"""Define the commands and their options; import the code of a command only when it runs.
 
-Importing everything would cost a second before `--help` could answer.
+Importing all of it would delay `--help` by a second.
 """
 
 from __future__ import annotations
@@ -14,43 +14,43 @@ import typer
 from florin_server.cli.accounts import commands as accounts
 from florin_server.cli.chains import commands as chains
 from florin_server.cli.options import (
-    Group,
+    CommandGroup,
     GrpcPort,
     HomeOption,
     HttpPort,
     YesOption,
-    given,
-    paying,
+    build_overrides,
+    with_wallet_connection,
 )
 from florin_server.cli.payments import commands as payments
 from florin_server.cli.receipts import commands as receipts
 from florin_server.cli.screening import commands as screening
 from florin_server.cli.secret_options import read_urls
-from florin_server.cli.server import At
+from florin_server.cli.server import ConnectionOptions
 from florin_server.cli.service import commands as service_commands
 from florin_server.cli.store import commands as store
 from florin_server.cli.webhooks import commands as webhooks
 
-# how the shells' scripts ask what may be typed next
-COMPLETES = "_FLORIN_COMPLETE"
+# the completion scripts of the shells set it when they ask for suggestions
+COMPLETION_VARIABLE = "_FLORIN_COMPLETE"
 
 PayOption = Annotated[
     str | None,
     typer.Option(
         "--option",
-        help="Its number, its asset's symbol or CAIP-19 id.  [default: it asks, or 1]",
+        help="Option number, or symbol or CAIP-19 id of the asset.  [default: ask, or 1]",
     ),
 ]
 PayData = Annotated[
     Path | None,
-    typer.Option("--data", help="JSON file with what is asked about the buyer."),
+    typer.Option("--data", help="JSON file with the buyer data that the option requires."),
 ]
 PayKeystores = Annotated[
     list[Path] | None,
     typer.Option(
         "--keystore",
-        help="A key that pays: a keystore (version 3), or a key pair of Solana; one of each.  "
-        "[default: new keys, for test data]",
+        help="Key that pays: a keystore (version 3) or a Solana key pair; at most one of each.  "
+        "[default: new keys, for test data only]",
     ),
 ]
 PayPasswordFile = Annotated[
@@ -59,20 +59,20 @@ PayPasswordFile = Annotated[
         "--password-file",
         envvar="FLORIN_WALLET_PASSWORD_FILE",
         show_envvar=False,
-        help="File with the keystore's password.  "
-        "[default: $FLORIN_WALLET_PASSWORD_FILE, or it asks]",
+        help="File with the password of the keystore.  "
+        "[default: $FLORIN_WALLET_PASSWORD_FILE, or ask]",
     ),
 ]
 PayChains = Annotated[
     list[str] | None,
-    typer.Option("--chain", help="CAIP-2 id of a chain to pay on.  [default: the embedded ones]"),
+    typer.Option("--chain", help="CAIP-2 id of a chain to pay on.  [default: embedded chains]"),
 ]
 PayRpcUrls = Annotated[
     list[str] | None,
     typer.Option(
         "--rpc-url",
         metavar="CHAIN=URL|@FILE",
-        help="Its node, for what the wallet sends: eip155:8453=https://… or a file with that.  "
+        help="Node for the wallet's transactions: eip155:8453=https://… or a file with that.  "
         "[default: $FLORIN_WALLET_RPC_URL]",
     ),
 ]
@@ -81,7 +81,7 @@ PayMaximum = Annotated[
     typer.Option(
         "--max",
         metavar="AMOUNT",
-        help='Pay at most this: "12.50 USD", "12.50 USDC". --yes needs it for real money.',
+        help='Most to pay: "12.50 USD" or "12.50 USDC". Required by --yes for real money.',
     ),
 ]
 PayMaxFee = Annotated[
@@ -89,24 +89,24 @@ PayMaxFee = Annotated[
     typer.Option(
         "--max-fee",
         metavar="COIN",
-        help="Most that the wallet's own transactions cost, in the chain's coin.  "
-        "[default: a limit for each chain]",
+        help="Most that the wallet's own transactions can cost, in the chain's native coin.  "
+        "[default: a limit per chain]",
     ),
 ]
 
-app = Group(
+app = CommandGroup(
     name="florin",
     help="Self-hosted crypto payment gateway.",
     no_args_is_help=True,
     add_completion=False,
-    # markup would take "[default: …]" for its own
+    # Rich markup would swallow "[default: …]"
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         import florin_server
 
         typer.echo(f"florin {florin_server.__version__}")
@@ -117,7 +117,9 @@ def _version(wanted: bool) -> None:
 def florin(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Tell the version."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Self-hosted crypto payment gateway."""
@@ -125,10 +127,15 @@ def florin(
 
 @app.command()
 def up(home: HomeOption = None, http_port: HttpPort = None, grpc_port: GrpcPort = None) -> None:
-    """Run everything in one process: REST, gRPC, settlement, an embedded test chain."""
+    """Run Florin in one process, with embedded test chains.
+
+    Serves REST and gRPC, and settles payments. Creates test accounts on the first start.
+
+    Example: `florin up --http-port 8080`
+    """
     from florin_server.cli.service import up as command
 
-    command.run(given(home=home, http_port=http_port, grpc_port=grpc_port))
+    command.run_up(build_overrides(home=home, http_port=http_port, grpc_port=grpc_port))
 
 
 @app.command()
@@ -138,41 +145,50 @@ def serve(
     grpc_port: GrpcPort = None,
     workers: Annotated[
         int,
-        typer.Option(min=1, max=64, help="Processes on these ports; more than one on PostgreSQL."),
+        typer.Option(
+            min=1, max=64, help="Number of processes that share the ports; several need PostgreSQL."
+        ),
     ] = 1,
     no_settling: Annotated[
         bool,
         typer.Option(
-            "--no-settling", help="Only answer callers: `florin worker` settles, elsewhere."
+            "--no-settling", help="Only answer calls; a `florin worker` elsewhere settles."
         ),
     ] = False,
 ) -> None:
-    """Run the service without test accounts, in one process or in several.
+    """Run the service for production, without test accounts.
 
-    Of several, one that dies is started again. SIGHUP replaces one after the other, with the
-    settings and certificates as they are then, while the rest answers.
+    With several processes, Florin restarts one that dies. SIGHUP replaces them in turn, so that
+    they read the settings and certificates again while the others answer.
+
+    Example: `florin serve --workers 4`
     """
-    from florin_server.boot.role import ANSWERS, EVERYTHING
+    from florin_server.boot.role import FULL_ROLE, SERVER_ROLE
 
-    options = given(home=home, http_port=http_port, grpc_port=grpc_port)
-    role = ANSWERS if no_settling else EVERYTHING
+    overrides = build_overrides(home=home, http_port=http_port, grpc_port=grpc_port)
+    role = SERVER_ROLE if no_settling else FULL_ROLE
     if workers > 1:
         from florin_server.cli.service import supervised
 
-        supervised.run(options, role, workers)
+        supervised.run_supervised(overrides, role, workers)
     else:
         from florin_server.cli.service import serve as command
 
-        command.run(options, role)
+        command.run_service(overrides, role)
 
 
 @app.command()
 def worker(home: HomeOption = None) -> None:
-    """Settle, pay out and tidy up, for a service whose callers others answer."""
-    from florin_server.boot.role import SETTLES
+    """Run settlement, payouts and clean-up only; answer no calls.
+
+    Use it beside `florin serve --no-settling`.
+
+    Example: `florin worker --home /var/lib/florin`
+    """
+    from florin_server.boot.role import WORKER_ROLE
     from florin_server.cli.service import serve as command
 
-    command.run(given(home=home), SETTLES)
+    command.run_service(build_overrides(home=home), WORKER_ROLE)
 
 
 @app.command()
@@ -184,23 +200,28 @@ def demo(
         bool, typer.Option("--up", help="Start Florin first and leave it running afterwards.")
     ] = False,
 ) -> None:
-    """Drive one payment through the public REST API, as a merchant and as a wallet."""
+    """Make and pay one test payment through the REST API.
+
+    Shows each call of the merchant and of the wallet, and the balances on the chain.
+
+    Example: `florin demo --up`
+    """
     from florin_server.cli.service import demo as command
 
-    options = given(home=home, http_port=http_port, grpc_port=grpc_port)
-    # the demo is welcome to a service that is already there
-    if start and not command.has_service(options):
+    overrides = build_overrides(home=home, http_port=http_port, grpc_port=grpc_port)
+    # use a service that already runs
+    if start and not command.is_service_running(overrides):
         from florin_server.cli.service import up as service
 
-        service.run(options, first=command.pay)
+        service.run_up(overrides, before_ready=command.run_payment)
     else:
-        command.run(options)
+        command.run_demo(overrides)
 
 
 @app.command()
-@paying
+@with_wallet_connection
 def pay(
-    link: Annotated[str, typer.Argument(help="The payment's link, or its id.")],
+    link: Annotated[str, typer.Argument(help="Payment link or payment id.")],
     *,
     option: PayOption = None,
     data: PayData = None,
@@ -211,38 +232,41 @@ def pay(
     maximum: PayMaximum = None,
     max_fee: PayMaxFee = None,
     yes: YesOption = False,
-    at: At,
+    connection: ConnectionOptions,
 ) -> None:
-    """Pay a payment's link as a wallet, and show every step.
+    """Pay a payment link as a wallet, and show every step.
 
-    New keys pay test data: the embedded chains give them what they need. Real money is paid with a
-    key that is named, once it was shown what is signed. Only what the option says is signed.
+    Without --keystore, new keys pay test payments; the embedded chains fund them. Real money needs
+    --keystore: the command shows what it is going to sign and asks. It signs only what matches the
+    terms of the option.
+
+    Example: `florin pay pay_1a2b --option 1`
     """
     from florin_server.cli.wallet import pay as command
-    from florin_server.cli.wallet.keys import Files
+    from florin_server.cli.wallet.keys import WalletFiles
 
     options = command.PayOptions(
         link,
         option,
         data,
-        Files(tuple(keystore or ()), password_file),
+        WalletFiles(tuple(keystore or ()), password_file),
         tuple(chain or ()),
         read_urls(rpc_url or (), "--rpc-url", "FLORIN_WALLET_RPC_URL"),
         yes,
         maximum,
         max_fee,
     )
-    command.run(at, options)
+    command.pay_link(connection, options)
 
 
-# what is printed there is Jupyter's
-@app.command(plain=True)
+# Jupyter owns the output of this command
+@app.command(without_json=True)
 def lab(  # noqa: PLR0917  (typer gives them by name)
     folder: Annotated[
         Path | None,
         typer.Argument(
-            help="Where the notebooks are opened; copies are put there if it has none."
-            "  [default: the checkout's, else florin-notebooks]"
+            help="Folder to open; notebooks that are missing there are copied into it."
+            "  [default: notebooks of the checkout, else florin-notebooks]"
         ),
     ] = None,
     home: HomeOption = None,
@@ -254,79 +278,89 @@ def lab(  # noqa: PLR0917  (typer gives them by name)
             "--port",
             min=0,
             max=65535,
-            help="Port of Jupyter, 0 = any.  [default: 8888 or the next]",
+            help="Port of Jupyter; 0 picks a free one.  [default: 8888 or the next free one]",
         ),
     ] = None,
     no_browser: Annotated[
-        bool, typer.Option("--no-browser", help="Only tell where Jupyter is.")
+        bool, typer.Option("--no-browser", help="Only print the address of Jupyter.")
     ] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Install what is missing without asking.")
+        bool, typer.Option("--yes", help="Install missing packages without asking.")
     ] = False,
 ) -> None:
-    """Open the notebooks in Jupyter, on a sandbox that runs beside them.
+    """Open the notebooks in Jupyter, with a running sandbox.
 
-    A Florin that runs on the state folder is used, else one is started. FLORIN_TARGET names one
+    Uses the Florin that runs on the state folder, or starts one. Set FLORIN_TARGET to use a Florin
     elsewhere.
+
+    Example: `florin lab my-notebooks`
     """
     from florin_server.cli.service import lab as command
 
-    options = given(home=home, http_port=http_port, grpc_port=grpc_port)
-    command.run(options, folder, port, browser=not no_browser, yes=yes)
+    overrides = build_overrides(home=home, http_port=http_port, grpc_port=grpc_port)
+    command.run_lab(overrides, folder, port, opens_browser=not no_browser, yes=yes)
 
 
 @app.command()
 def simulate(  # noqa: PLR0917  (typer gives them by name)
     home: HomeOption = None,
     seed: Annotated[
-        int | None, typer.Option(help="The same one tells the same story.  [default: 1]")
+        int | None, typer.Option(help="Same seed, same payments.  [default: 1]")
     ] = None,
-    payments: Annotated[int | None, typer.Option(help="How many.  [default: 1000]")] = None,
-    days: Annotated[int | None, typer.Option(help="In how many days.  [default: 7]")] = None,
+    payments: Annotated[
+        int | None, typer.Option(help="Number of payments.  [default: 1000]")
+    ] = None,
+    days: Annotated[int | None, typer.Option(help="Number of days.  [default: 7]")] = None,
     begin: Annotated[
         datetime | None,
         typer.Option(
             formats=["%Y-%m-%d"],
-            help="First day (UTC), on a new state folder.  [default: so that they end now]",
+            help="First day (UTC); needs a new state folder.  [default: so that it ends now]",
         ),
     ] = None,
-    merchants: Annotated[int | None, typer.Option(help="Of how many.  [default: 5]")] = None,
+    merchants: Annotated[
+        int | None, typer.Option(help="Number of merchants.  [default: 5]")
+    ] = None,
     abandoners: Annotated[
-        float | None, typer.Option(help="Share of buyers who leave.  [default: 0.15]")
+        float | None, typer.Option(help="Share of buyers who do not pay.  [default: 0.15]")
     ] = None,
     reorgs: Annotated[
         float | None,
-        typer.Option(help="Share of payments whose EVM block is replaced.  [default: 0.02]"),
+        typer.Option(help="Share of EVM payments whose block is reorganized.  [default: 0.02]"),
     ] = None,
     slow_chain: Annotated[
-        str | None, typer.Option(help="A chain slower than it promises: evm or solana.")
+        str | None, typer.Option(help="Chain that is slower than it promises: evm or solana.")
     ] = None,
     outage_chain: Annotated[
-        str | None, typer.Option(help="The chain that stops, once.  [default: evm]")
+        str | None, typer.Option(help="Chain that stops once.  [default: evm]")
     ] = None,
     outage_minutes: Annotated[
-        int | None, typer.Option(help="How long it stops.  [default: 0]")
+        int | None, typer.Option(help="Minutes that it stops.  [default: 0]")
     ] = None,
     confirmations: Annotated[
         int | None,
-        typer.Option(
-            help="Blocks that make a payment final on EVM.  [default: as in the settings]"
-        ),
+        typer.Option(help="Confirmation depth on EVM, in blocks.  [default: from the settings]"),
     ] = None,
     volatility: Annotated[
-        float | None, typer.Option(help="Percent that a coin's price moves in a day.  [default: 0]")
+        float | None, typer.Option(help="Daily price change of a coin, in percent.  [default: 0]")
     ] = None,
     jump: Annotated[
-        float | None, typer.Option(help="Percent that it changes at once, once.  [default: 0]")
+        float | None, typer.Option(help="One sudden price change, in percent.  [default: 0]")
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Tell progress and result as lines of JSON.")
+        bool, typer.Option("--json", help="Print progress and result as lines of JSON.")
     ] = False,
 ) -> None:
-    """Let merchants and buyers use a stopped sandbox for days, in seconds."""
+    """Simulate days of payments on a stopped sandbox.
+
+    Florin must not run on the state folder. At the end the command checks payments, chains and
+    ledger.
+
+    Example: `florin simulate --payments 200 --days 2`
+    """
     from florin_server.cli.service import simulate as command
 
-    chosen = given(
+    chosen = build_overrides(
         seed=seed,
         payments=payments,
         days=days,
@@ -340,32 +374,40 @@ def simulate(  # noqa: PLR0917  (typer gives them by name)
         volatility=volatility,
         jump=jump,
     )
-    command.run(given(home=home), chosen, begin=begin, as_json=as_json)
+    command.run_simulation(build_overrides(home=home), chosen, begin=begin, as_json=as_json)
 
 
 @app.command()
 def doctor(home: HomeOption = None) -> None:
-    """Check state, store, ledger, chains and tokens, and say what is wrong with each."""
+    """Check state, store, ledger, chains and tokens.
+
+    Prints a line per check, and ends with 1 if one fails.
+
+    Example: `florin doctor --home /var/lib/florin`
+    """
     from florin_server.cli.service import doctor as command
 
-    command.run(given(home=home))
+    command.run_doctor(build_overrides(home=home))
 
 
 @app.command()
 def migrate(
     home: HomeOption = None,
     status: Annotated[
-        bool, typer.Option("--status", help="Only tell the schema; ends with 1 if it is another.")
+        bool,
+        typer.Option("--status", help="Only show the schema; ends with 1 if it does not match."),
     ] = False,
-    sql: Annotated[bool, typer.Option("--sql", help="Only print the statements.")] = False,
+    sql: Annotated[bool, typer.Option("--sql", help="Only print the SQL statements.")] = False,
 ) -> None:
-    """Bring the store to the schema of this Florin, as each start does too.
+    """Upgrade the store to the schema of this Florin.
 
-    A store that a newer Florin wrote is refused, and stays as it is.
+    Each start does this too. A store that a newer Florin wrote is refused and stays unchanged.
+
+    Example: `florin migrate --status`
     """
     from florin_server.cli.store import migrate as command
 
-    command.run(given(home=home), status=status, sql=sql)
+    command.migrate_store(build_overrides(home=home), status=status, sql=sql)
 
 
 @app.command()
@@ -377,75 +419,83 @@ def gateway(  # noqa: PLR0917  (typer gives them by name)
     http_port: HttpPort = None,
     home: HomeOption = None,
     tls: Annotated[
-        bool, typer.Option("--tls", help="Reach the service over TLS, as any option below does.")
+        bool, typer.Option("--tls", help="Connect over TLS; a TLS option below implies it.")
     ] = False,
     ca: Annotated[
-        Path | None, typer.Option(help="PEM file of who vouches for it.  [default: the system's]")
+        Path | None, typer.Option(help="CA certificates, a PEM file.  [default: the system's]")
     ] = None,
     certificate: Annotated[
-        Path | None, typer.Option(help="PEM file of a client certificate.")
+        Path | None, typer.Option(help="Client certificate, a PEM file.")
     ] = None,
-    key: Annotated[Path | None, typer.Option(help="PEM file of its key.")] = None,
+    key: Annotated[
+        Path | None, typer.Option(help="Key of the client certificate, a PEM file.")
+    ] = None,
     server_name: Annotated[
-        str | None, typer.Option(help="Name in the service's certificate.  [default: the host]")
+        str | None,
+        typer.Option(help="Name in the certificate of the service.  [default: the host]"),
     ] = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Allow plain text to another machine.")
     ] = False,
 ) -> None:
-    """Run the REST gateway alone, in front of a Florin elsewhere.
+    """Run only the REST gateway, in front of a Florin elsewhere.
 
-    Another machine is reached over TLS only. Both sides need one FLORIN_GATEWAY_TOKEN, unless they
-    share the state folder: it lets the service believe who calls here, for limits by address.
+    A service on another machine needs TLS, or --insecure. Set the same FLORIN_GATEWAY_TOKEN on both
+    sides, unless they share the state folder: the service then trusts the caller addresses that the
+    gateway reports, and can limit by address.
+
+    Example: `florin gateway --upstream florin.internal:50051 --tls`
     """
-    from florin_server.boot.servers.upstream import Link
+    from florin_server.boot.servers.upstream import UpstreamConnection
     from florin_server.cli.service import gateway as command
 
-    link = Link(tls, ca, certificate, key, server_name, insecure)
-    command.run(upstream, link, given(home=home, host=host, http_port=http_port))
+    link = UpstreamConnection(tls, ca, certificate, key, server_name, insecure)
+    command.run_gateway(upstream, link, build_overrides(home=home, host=host, http_port=http_port))
 
 
 @app.command()
 def export(  # noqa: PLR0917  (typer gives them by name)
-    to: Annotated[Path, typer.Option(help="Folder; a later run adds what is new or has changed.")],
+    to: Annotated[
+        Path, typer.Option(help="Folder to write to; a later run adds new and changed rows.")
+    ],
     format_: Annotated[str, typer.Option("--format", help="csv, jsonl or parquet.")] = "csv",
     table: Annotated[
-        list[str] | None, typer.Option(help="One table, and again for more.  [default: all]")
+        list[str] | None, typer.Option(help="Table to export; repeatable.  [default: all]")
     ] = None,
     since: Annotated[
         Path | None,
-        typer.Option(help="export.json of an export elsewhere: only what is newer than that."),
+        typer.Option(help="export.json of an earlier export: only write newer rows."),
     ] = None,
     personal: Annotated[
-        bool, typer.Option("--personal", help="Personal data too, such as what buyers told.")
+        bool, typer.Option("--personal", help="Include personal data, such as buyer data.")
     ] = False,
     server: Annotated[
         str | None,
         typer.Option(
-            help="gRPC address, host:port, of a Florin that is asked with a merchant's key.  "
-            "[default: the store is read]"
+            help="gRPC address of a Florin, host:port, to read from with a merchant's key.  "
+            "[default: read the store]"
         ),
     ] = None,
-    tls: Annotated[
-        bool, typer.Option("--tls", help="Reach the server over TLS, as --ca does.")
-    ] = False,
+    tls: Annotated[bool, typer.Option("--tls", help="Connect over TLS; --ca implies it.")] = False,
     ca: Annotated[
-        Path | None, typer.Option(help="PEM file of who vouches for it.  [default: the system's]")
+        Path | None, typer.Option(help="CA certificates, a PEM file.  [default: the system's]")
     ] = None,
     home: HomeOption = None,
 ) -> None:
-    """Write payments, the books and all that belongs to them as tables, for analysts.
+    """Export payments, the ledger and related data as tables.
 
-    Whatever runs goes on meanwhile. With --server only what a merchant may know is written: its
-    payments and refunds.
+    Florin can run meanwhile. With --server the export contains only the payments and refunds of
+    the merchant.
+
+    Example: `florin export --to export --format parquet`
     """
     from florin_server.cli.exports import export as command
 
-    wanted = command.Wanted(to, format_, table or (), since, personal)
+    options = command.ExportOptions(to, format_, table or (), since, personal)
     if server is None:
-        command.run(given(home=home), wanted)
+        command.export_store(build_overrides(home=home), options)
     else:
-        command.run_server(server, wanted, tls=tls, ca=ca)
+        command.export_from_server(server, options, tls=tls, ca=ca)
 
 
 app.command("listen")(webhooks.listen)
@@ -453,14 +503,19 @@ app.command("trigger")(webhooks.trigger)
 app.command()(receipts.verify_receipt)
 
 
-@app.command(plain=True)
+@app.command(without_json=True)
 def completion(
     shell: Annotated[str, typer.Argument(help="bash, zsh or fish.")],
 ) -> None:
-    """Print what makes a shell complete commands and options, to be saved where it looks."""
+    """Print the completion script for a shell.
+
+    Save the output where the shell looks for completions.
+
+    Example: `florin completion bash`
+    """
     from florin_server.cli.service import completion as command
 
-    command.show(shell, COMPLETES)
+    command.print_script(shell, COMPLETION_VARIABLE)
 
 
 for _module in (accounts, chains, payments, receipts, screening, service_commands, store, webhooks):

@@ -1,21 +1,21 @@
-"""Messages as JSON, in the dialect of the REST API."""
+"""Convert messages to the JSON of the REST API."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from florin_gateway.jsonencode import Encoders
-from florin_gateway.profiles import Profile
+from florin_gateway.jsonencode import EncoderCompiler
+from florin_gateway.profiles import JsonProfile
 from google.protobuf.message import Message
 
-_ENCODERS = Encoders(Profile.SPEC)
+_ENCODERS = EncoderCompiler(JsonProfile.SPEC)
 
 
-def shown(message: Any) -> Any:
-    """What REST answers where it tells this message."""
-    return _ENCODERS.of(message.DESCRIPTOR)(message)
+def to_rest_json(message: Any) -> Any:
+    """Return the JSON that REST returns for a message."""
+    return _ENCODERS.get_encoder(message.DESCRIPTOR)(message)
 
 
-def word(message: Message, member: str) -> str:
-    """An enum's value in the same words."""
-    return str(shown(message).get(member) or "-")
+def to_rest_enum(message: Message, member: str) -> str:
+    """Return the REST name of an enum member's value; a dash if it is not set."""
+    return str(to_rest_json(message).get(member) or "-")

@@ -1,4 +1,4 @@
-"""How the operator's commands ask, and how they print what they are told."""
+"""Call the operator's API for commands, and format its answers."""
 
 from __future__ import annotations
 
@@ -12,96 +12,108 @@ from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from florin_server import settings_file
-from florin_server.boot.home import Home, Refused
-from florin_server.boot.operator.client import operator
+from florin_server.boot.home import SetupError, StateFolder
+from florin_server.boot.operator.client import open_operator
 from florin_server.boot.operator.error import OperatorError
 from florin_server.cli.console import fail
-from florin_server.cli.exits import Exit, of_status
+from florin_server.cli.exits import ExitStatus, from_grpc_status
 
 if TYPE_CHECKING:
     from florin_server.config import Settings
 
 T = TypeVar("T")
-# what an operator may do before the first `florin up`; nothing else makes a state folder
-_BEGIN = frozenset({"CreatePartner", "CreateApiKey", "RegisterWallet", "ImportScreeningList"})
+# allowed before the first `florin up`; no other method creates a state folder
+_CREATING_METHODS = frozenset(
+    {"CreatePartner", "CreateApiKey", "RegisterWallet", "ImportScreeningList"}
+)
 
 
-def ask(given: dict[str, Any], method: str, request: Message, *, running_only: bool = False) -> Any:
-    """The answer of the service, or of its store if it does not run; ends the program if refused.
+def call_operator(
+    overrides: dict[str, Any], method: str, request: Message, *, running_only: bool = False
+) -> Any:
+    """Return the answer of the service, or of its store if it does not run.
 
-    With `running_only` it takes a service that runs.
+    End the program if the call is refused, or if `running_only` is set and no service runs.
     """
-    (answer,) = ask_all(given, (method, request), running_only=running_only)
+    (answer,) = call_operator_all(overrides, (method, request), running_only=running_only)
     return answer
 
 
-def ask_all(
-    given: dict[str, Any], *calls: tuple[str, Message], running_only: bool = False
+def call_operator_all(
+    overrides: dict[str, Any], *calls: tuple[str, Message], running_only: bool = False
 ) -> list[Any]:
-    """The answers to several questions, in order."""
-    begins = any(method in _BEGIN for method, _ in calls)
+    """Return the answers to several calls, in order."""
+    begins = any(method in _CREATING_METHODS for method, _ in calls)
 
     async def all_(service: Any) -> list[Any]:
-        return [await service.ask(method, request) for method, request in calls]
+        return [await service.call(method, request) for method, request in calls]
 
-    return ask_in_turn(given, all_, running_only=running_only, begins=begins)
+    return run_with_operator(overrides, all_, running_only=running_only, may_create=begins)
 
 
-def ask_in_turn(
-    given: dict[str, Any],
-    questions: Callable[[Any], Awaitable[T]],
+def run_with_operator(
+    overrides: dict[str, Any],
+    make_calls: Callable[[Any], Awaitable[T]],
     *,
     running_only: bool = False,
-    begins: bool = False,
+    may_create: bool = False,
 ) -> T:
-    """What questions come to whose next one depends on the answer before."""
+    """Run dependent calls in sequence and return their result; end the program on an error."""
 
     async def asked() -> T:
-        async with operator(
-            home_of(given), lambda: _settings(given), running_only=running_only, begins=begins
+        async with open_operator(
+            get_home(overrides),
+            lambda: _settings(overrides),
+            running_only=running_only,
+            may_create=may_create,
         ) as service:
-            return await questions(service)
+            return await make_calls(service)
 
     try:
         return asyncio.run(asked())
     except OperatorError as error:
-        refused(error)
-    except (Refused, OSError) as error:
+        fail_with_operator_error(error)
+    except (SetupError, OSError) as error:
         fail("Not done", error)
 
 
-def refused(error: OperatorError) -> NoReturn:
-    """Ends the program as a service refused."""
-    fail("Not done", error, of_status(error.status), **({"code": error.code} if error.code else {}))
+def fail_with_operator_error(error: OperatorError) -> NoReturn:
+    """End the program with the error and the status of a refused call."""
+    fail(
+        "Not done",
+        error,
+        from_grpc_status(error.status),
+        **({"code": error.code} if error.code else {}),
+    )
 
 
-def home_of(given: dict[str, Any]) -> Home:
-    """The state folder that a command means; ends the program if a file does not tell it."""
-    named = given.get("home", os.environ.get("FLORIN_HOME"))
+def get_home(overrides: dict[str, Any]) -> StateFolder:
+    """Return the state folder of a command; end the program if florin.toml is not valid."""
+    named = overrides.get("home", os.environ.get("FLORIN_HOME"))
     try:
-        return Home(settings_file.home(None if named is None else Path(named)))
+        return StateFolder(settings_file.resolve_home(None if named is None else Path(named)))
     except ValueError as error:
-        fail("The settings are not valid", error, Exit.MISUSED)
+        fail("The settings are not valid", error, ExitStatus.USAGE_ERROR)
 
 
-def _settings(given: dict[str, Any]) -> Settings:
-    # most of what settings import is for a service, and one that runs has its own
-    from florin_server.cli.settings import settings_of  # noqa: PLC0415
+def _settings(overrides: dict[str, Any]) -> Settings:
+    # slow to load, and a running service has its own settings
+    from florin_server.cli.settings import get_settings  # noqa: PLC0415
 
-    return settings_of(given)
-
-
-def misused(why: str) -> NoReturn:
-    """Ends the program: the command cannot be meant like this."""
-    fail("Not done", why, Exit.MISUSED)
+    return get_settings(overrides)
 
 
-def mode(*, live: bool) -> str:
-    """Which data somebody works with."""
+def usage_error(message: str) -> NoReturn:
+    """End the program with a usage error."""
+    fail("Not done", message, ExitStatus.USAGE_ERROR)
+
+
+def format_mode(*, live: bool) -> str:
+    """Return the name of the mode: live or test."""
     return "live" if live else "test"
 
 
-def minute(told: Message, member: str) -> str:
-    """A time of a message; a dash if it is not set."""
-    at: Timestamp = getattr(told, member)
-    return f"{at.ToDatetime():%Y-%m-%dT%H:%MZ}" if told.HasField(member) else "-"
+def format_minute(message: Message, member: str) -> str:
+    """Format a time of a message to the minute, in UTC; a dash if it is not set."""
+    at: Timestamp = getattr(message, member)
+    return f"{at.ToDatetime():%Y-%m-%dT%H:%MZ}" if message.HasField(member) else "-"

@@ -1,4 +1,4 @@
-"""Options that many commands have, and the groups that commands are in."""
+"""Options that several commands share, and the classes of command groups."""
 
 from __future__ import annotations
 
@@ -13,100 +13,101 @@ import typer
 from florin_server.cli.console import use_json
 from florin_server.cli.help import ReadableCommand, ReadableGroup
 from florin_server.cli.secret_options import read_secret
-from florin_server.cli.server import KEY, At
+from florin_server.cli.server import PARTNER_KEY_VARIABLE, ConnectionOptions
 
 # the URL of a node often holds a key
-RPC_URL = "FLORIN_RPC_URL"
-# how options name a time, in UTC
-TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ"]
+RPC_URL_VARIABLE = "FLORIN_RPC_URL"
+# accepted formats of times, in UTC
+TIME_FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ"]
 HomeOption = Annotated[
     Path | None, typer.Option("--home", help="State folder.  [default: $FLORIN_HOME or .florin]")
 ]
 HttpPort = Annotated[
-    int | None, typer.Option("--http-port", help="REST port, 0 = any.  [default: 8080]")
+    int | None, typer.Option("--http-port", help="REST port; 0 picks a free one.  [default: 8080]")
 ]
 GrpcPort = Annotated[
-    int | None, typer.Option("--grpc-port", help="gRPC port, 0 = any.  [default: 50051]")
+    int | None,
+    typer.Option("--grpc-port", help="gRPC port; 0 picks a free one.  [default: 50051]"),
 ]
-LiveOption = Annotated[bool, typer.Option("--live", help="For live data, not test data.")]
-IconOption = Annotated[str | None, typer.Option("--icon-url", help="Icon, an absolute https URL.")]
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="Tell results, and what goes wrong, as JSON.")
-]
-YesOption = Annotated[bool, typer.Option("--yes", help="Ask nothing.")]
+LiveOption = Annotated[bool, typer.Option("--live", help="Use live data instead of test data.")]
+IconOption = Annotated[str | None, typer.Option("--icon-url", help="Icon: an absolute https URL.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print results and errors as JSON.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
 ServerOption = Annotated[
     str | None,
     typer.Option(
         "--server",
-        help="gRPC address, host:port.  "
-        "[default: $FLORIN_GRPC_TARGET or the Florin of the state folder]",
+        help="gRPC address of Florin, host:port.  "
+        "[default: $FLORIN_GRPC_TARGET, or the Florin that uses the state folder]",
     ),
 ]
-TlsOption = Annotated[bool, typer.Option("--tls", help="Reach the server over TLS, as --ca does.")]
+TlsOption = Annotated[bool, typer.Option("--tls", help="Connect over TLS; --ca implies it.")]
 CaOption = Annotated[
     Path | None,
-    typer.Option("--ca", help="PEM file of who vouches for it.  [default: the system's]"),
+    typer.Option("--ca", help="CA certificates, a PEM file.  [default: the system's]"),
 ]
 ApiKeyOption = Annotated[
     str | None,
     typer.Option(
         "--api-key",
         metavar="@FILE",
-        help="File with a partner's key, or - for stdin.  "
-        "[default: $FLORIN_PARTNER_KEY or the test partner's]",
+        help="File with the partner's API key, or - for stdin.  "
+        "[default: $FLORIN_PARTNER_KEY, or the test partner's]",
     ),
 ]
 MerchantOption = Annotated[
     str | None,
     typer.Option(
-        "--merchant", help="Merchant id.  [default: $FLORIN_MERCHANT_ID or the test merchant's]"
+        "--merchant", help="Merchant id.  [default: $FLORIN_MERCHANT_ID, or the test merchant's]"
     ),
 ]
 
-_Work = TypeVar("_Work", bound=Callable[..., None])
+_Command = TypeVar("_Command", bound=Callable[..., None])
 
 
-class Group(typer.Typer):
-    """A group of commands, all of which have --json but for those that say `plain`."""
+class CommandGroup(typer.Typer):
+    """A group of commands. Each has --json, except those added with `plain`."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(cls=ReadableGroup, **options)
 
     def command(
-        self, name: str | None = None, *, plain: bool = False, **options: Any
-    ) -> Callable[[_Work], _Work]:
-        """Adds a command."""
+        self, name: str | None = None, *, without_json: bool = False, **options: Any
+    ) -> Callable[[_Command], _Command]:
+        """Return a decorator that adds a command; with `without_json` it gets no --json."""
         add = super().command(name, cls=ReadableCommand, **options)
 
-        def added(work: _Work) -> _Work:
-            add(work if plain else _with_json(work))
+        def added(work: _Command) -> _Command:
+            add(work if without_json else _with_json(work))
             return work
 
         return added
 
 
-def group(summary: str) -> Group:
-    """An empty group of commands."""
-    return Group(help=summary, no_args_is_help=True)
+def create_group(summary: str) -> CommandGroup:
+    """Create an empty group of commands."""
+    return CommandGroup(help=summary, no_args_is_help=True)
 
 
-def given(**values: Any) -> dict[str, Any]:
-    """The options that were given; the rest comes from the environment, the file, the defaults."""
+def build_overrides(**values: Any) -> dict[str, Any]:
+    """Return the options that are set; the settings read the rest from environment and file."""
     return {name: value for name, value in values.items() if value is not None}
 
 
-def asking(work: Callable[..., None]) -> Callable[..., None]:
-    """A command that asks a server, as its argument `at` says; it gets the options for that."""
-    return _at(work, {"api_key": ApiKeyOption, "merchant": MerchantOption})
+def with_merchant_connection(work: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of a merchant's connection; the command gets them as its argument `at`."""
+    return _with_connection(work, {"api_key": ApiKeyOption, "merchant": MerchantOption})
 
 
-def paying(work: Callable[..., None]) -> Callable[..., None]:
-    """The same for a command that asks as a wallet."""
-    return _at(work, {})
+def with_wallet_connection(work: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of a wallet's connection; the command gets them as its argument `at`."""
+    return _with_connection(work, {})
 
 
-def _at(work: Callable[..., None], credentials: Mapping[str, Any]) -> Callable[..., None]:
+def _with_connection(
+    work: Callable[..., None], credentials: Mapping[str, Any]
+) -> Callable[..., None]:
     options: dict[str, tuple[Any, Any]] = {
         "server": (ServerOption, None),
         "tls": (TlsOption, False),
@@ -118,38 +119,38 @@ def _at(work: Callable[..., None], credentials: Mapping[str, Any]) -> Callable[.
     def run(values: dict[str, Any]) -> None:
         chosen = {name: values.pop(name) for name in options}
         if chosen.get("api_key") is not None:
-            chosen["api_key"] = read_secret(chosen["api_key"], "--api-key", KEY)
-        work(at=At(**chosen), **values)
+            chosen["api_key"] = read_secret(chosen["api_key"], "--api-key", PARTNER_KEY_VARIABLE)
+        work(connection=ConnectionOptions(**chosen), **values)
 
-    return _extended(work, options, run, without="at")
+    return _extend_signature(work, options, run, removed="connection")
 
 
 def _with_json(work: Callable[..., None]) -> Callable[..., None]:
     if "as_json" in inspect.signature(work).parameters:
-        # it has lines of JSON of its own
+        # the command declares --json itself, because it prints lines of JSON
         def own(values: dict[str, Any]) -> None:
             use_json(as_json=values["as_json"])
             work(**values)
 
-        return _extended(work, {}, own)
+        return _extend_signature(work, {}, own)
 
     def run(values: dict[str, Any]) -> None:
         use_json(as_json=values.pop("as_json"))
         work(**values)
 
-    return _extended(work, {"as_json": (JsonOption, False)}, run)
+    return _extend_signature(work, {"as_json": (JsonOption, False)}, run)
 
 
-def _extended(
+def _extend_signature(
     work: Callable[..., None],
     options: Mapping[str, tuple[Any, Any]],
     run: Callable[[dict[str, Any]], None],
     *,
-    without: str = "",
+    removed: str = "",
 ) -> Callable[..., None]:
-    """A command with more options, each with its default, which `run` gets all values of.
+    """Return a command with more options; `run` gets the values of all of them by name.
 
-    Typer reads parameters off a signature and their annotations.
+    Each option is an annotation and a default. Typer reads the signature and the annotations.
     """
 
     @wraps(work)
@@ -157,15 +158,17 @@ def _extended(
         run(values)
 
     signature = inspect.signature(work, eval_str=True)
-    kept = [one for one in signature.parameters.values() if one.name != without]
-    # what has no default comes first, as in any signature
+    parameters = [
+        parameter for parameter in signature.parameters.values() if parameter.name != removed
+    ]
+    # parameters without a default have to come first
     added = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
         for name, (kind, default) in options.items()
     ]
     kinds = {name: kind for name, (kind, _) in options.items()}
-    by_name = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in kept]
+    by_name = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
     extended.__signature__ = signature.replace(parameters=[*by_name, *added])  # type: ignore[attr-defined]
-    said = {one.name: one.annotation for one in kept}
-    extended.__annotations__ = {**said, **kinds}
+    own_annotations = {parameter.name: parameter.annotation for parameter in parameters}
+    extended.__annotations__ = {**own_annotations, **kinds}
     return extended

@@ -1,37 +1,39 @@
-"""Asking an operator for what was not given on the command line."""
+"""Prompt for values that the command line does not contain."""
 
 from __future__ import annotations
 
 import typer
 
-from florin_server.cli.operation import misused
+from florin_server.cli.operation import usage_error
 from florin_server.domain.text import escape_unsafe
 
 
-class Prompt:
-    """Asks on stderr, so that stdout holds results only; asks nothing if it is quiet."""
+class OperatorPrompt:
+    """Prompts on stderr, because stdout is for results; a quiet one uses the defaults."""
 
-    def __init__(self, *, quiet: bool) -> None:
-        self.quiet = quiet
+    def __init__(self, *, is_quiet: bool) -> None:
+        self.is_quiet = is_quiet
 
-    def text(self, question: str, option: str, given: str | None, usual: str | None = None) -> str:
-        """What was given, or the answer; if nothing may be asked, what is usual."""
-        if given is not None:
-            return given
-        if not self.quiet:
-            answer: str = typer.prompt(escape_unsafe(question), default=usual, err=True)
+    def ask_text(
+        self, question: str, option: str, value: str | None, default: str | None = None
+    ) -> str:
+        """Return the given value, or the answer; if quiet, the default, or end the program."""
+        if value is not None:
+            return value
+        if not self.is_quiet:
+            answer: str = typer.prompt(escape_unsafe(question), default=default, err=True)
             return answer.strip()
-        if usual is None:
-            misused(f"{option} is missing")
-        return usual
+        if default is None:
+            usage_error(f"{option} is missing: add it, or leave out --yes")
+        return default
 
-    def sure(self, question: str, given: bool | None = None, *, usual: bool) -> bool:
-        """Yes or no."""
-        if given is not None or self.quiet:
-            return usual if given is None else given
-        return typer.confirm(escape_unsafe(question), default=usual, err=True)
+    def ask_yes_no(self, question: str, value: bool | None = None, *, default: bool) -> bool:
+        """Return the given value, or the answer to a yes/no question; if quiet, the default."""
+        if value is not None or self.is_quiet:
+            return default if value is None else value
+        return typer.confirm(escape_unsafe(question), default=default, err=True)
 
-    def secret(self, question: str) -> str:
-        """What nobody else is to see."""
+    def ask_secret(self, question: str) -> str:
+        """Prompt for a secret without showing it."""
         answer: str = typer.prompt(question, hide_input=True, err=True)
         return answer

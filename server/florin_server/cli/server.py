@@ -1,4 +1,4 @@
-"""Where the merchant's and the wallet's commands ask, and as whom."""
+"""Connect the commands of merchants and wallets to a server, with their credentials."""
 
 from __future__ import annotations
 
@@ -11,22 +11,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from florin_server.cli.console import fail
-from florin_server.cli.exits import Exit, of_status
+from florin_server.cli.exits import ExitStatus, from_grpc_status
 
 if TYPE_CHECKING:
     from florin_client import AsyncClient, Client, FlorinError
 
-# as in demo.env
-TARGET, KEY, MERCHANT = "FLORIN_GRPC_TARGET", "FLORIN_PARTNER_KEY", "FLORIN_MERCHANT_ID"
-APP, CLIENT = "FLORIN_APP_ID", "FLORIN_CLIENT_ID"
+# the same names as in demo.env
+TARGET_VARIABLE, PARTNER_KEY_VARIABLE, MERCHANT_ID_VARIABLE = (
+    "FLORIN_GRPC_TARGET",
+    "FLORIN_PARTNER_KEY",
+    "FLORIN_MERCHANT_ID",
+)
+APP_ID_VARIABLE, CLIENT_ID_VARIABLE = "FLORIN_APP_ID", "FLORIN_CLIENT_ID"
 _TIMEOUT_S = 30
-# somebody waits who may have named the wrong server
-_PATIENCE_S = 5.0
+# short, because a person waits and may have named the wrong server
+_RETRY_PATIENCE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class At:
-    """What was said on the command line about where to ask, and as whom."""
+class ConnectionOptions:
+    """The options of a connection: the server and the credentials."""
 
     server: str | None = None
     tls: bool = False
@@ -37,166 +41,183 @@ class At:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A server, and the credentials for it. Those of demo.env go to no server but their own."""
+class Target:
+    """A server and the credentials for it; those of demo.env go only to the sandbox itself."""
 
-    target: str
-    sandbox: Mapping[str, str] = field(repr=False)
+    address: str
+    demo_env: Mapping[str, str] = field(repr=False)
 
     @classmethod
-    def of(cls, at: At) -> Place:
-        """The server that was named, or the one of the state folder; else the program ends."""
-        named = at.server or os.environ.get(TARGET, "")
-        if at.server is None and not named:
-            return cls._of_home(at)
-        # a shell that has read demo.env names the sandbox's server with all its accounts
+    def from_options(cls, connection: ConnectionOptions) -> Target:
+        """Return the named server, or that of the state folder; end the program without one."""
+        named = connection.server or os.environ.get(TARGET_VARIABLE, "")
+        if connection.server is None and not named:
+            return cls._from_home(connection)
+        # a shell that has read demo.env has the sandbox's server and all its credentials
         return cls(named, {})
 
     @classmethod
-    def _of_home(cls, at: At) -> Place:
-        from florin_server.cli.operation import home_of  # noqa: PLC0415  (only if it is needed)
+    def _from_home(cls, connection: ConnectionOptions) -> Target:
+        from florin_server.cli.operation import get_home  # noqa: PLC0415  (only if needed)
 
-        home = home_of({} if at.home is None else {"home": at.home})
-        addresses = home.addresses()
+        home = get_home({} if connection.home is None else {"home": connection.home})
+        addresses = home.find_addresses()
         if addresses is None:
             fail(
-                "Not asked",
-                f"no Florin runs with its state in {home.path}; start one: florin up, or name one "
-                "elsewhere with --server",
-                Exit.UNREACHABLE,
+                "Not sent",
+                f"no Florin runs with its state in {home.path}: run `florin up`, or name another "
+                "server with --server",
+                ExitStatus.UNREACHABLE,
             )
         return cls(addresses["grpc"], home.read_demo_env())
 
-    def said(self, variable: str, chosen: str | None = None) -> str:
-        """What was chosen, or the environment says, or demo.env; empty if nothing does."""
-        return chosen or os.environ.get(variable) or self.sandbox.get(variable, "")
+    def get_value(self, variable: str, option_value: str | None = None) -> str:
+        """Return the chosen value, else that of the environment or demo.env; empty if unset."""
+        return option_value or os.environ.get(variable) or self.demo_env.get(variable, "")
 
 
 @contextmanager
-def as_merchant(at: At) -> Iterator[Client]:
-    """A client with a partner's key, for one merchant; ends the program if asked in vain."""
-    place = Place.of(at)
-    with _asked(place, at, _merchants(place, at)) as client:
+def connect_as_merchant(connection: ConnectionOptions) -> Iterator[Client]:
+    """Open a client with a partner's key and a merchant; end the program if a call fails."""
+    place = Target.from_options(connection)
+    with _open_client(place, connection, _build_merchant_credentials(place, connection)) as client:
         yield client
 
 
 @asynccontextmanager
-async def as_merchant_at_once(at: At) -> AsyncIterator[AsyncClient]:
-    """The same for what has several calls under way."""
+async def connect_as_merchant_async(connection: ConnectionOptions) -> AsyncIterator[AsyncClient]:
+    """Open the asynchronous client of a merchant, for several calls at the same time."""
     from florin_client import AsyncClient, FlorinError  # noqa: PLC0415  (slow to load)
 
-    place = Place.of(at)
-    with _refusals_of_options(at):
-        client = AsyncClient(place.target, **_options(at, _merchants(place, at)))
+    place = Target.from_options(connection)
+    with _exit_on_bad_options(connection):
+        client = AsyncClient(
+            place.address,
+            **_build_client_options(connection, _build_merchant_credentials(place, connection)),
+        )
     async with client:
         try:
             yield client
         except FlorinError as error:
-            refused(error, place.target)
+            fail_with_api_error(error, place.address)
 
 
-def _merchants(place: Place, at: At) -> dict[str, str]:
+def _build_merchant_credentials(place: Target, connection: ConnectionOptions) -> dict[str, str]:
     return {
-        "api_key": _needed(place.said(KEY, at.api_key), KEY, "--api-key"),
-        "merchant_id": _needed(place.said(MERCHANT, at.merchant), MERCHANT, "--merchant"),
+        "api_key": _require_value(
+            place.get_value(PARTNER_KEY_VARIABLE, connection.api_key),
+            PARTNER_KEY_VARIABLE,
+            "--api-key",
+        ),
+        "merchant_id": _require_value(
+            place.get_value(MERCHANT_ID_VARIABLE, connection.merchant),
+            MERCHANT_ID_VARIABLE,
+            "--merchant",
+        ),
     }
 
 
 @contextmanager
-def as_partner(at: At) -> Iterator[tuple[Client, str]]:
-    """The same for all merchants of the partner, with the one that was named, if any was."""
-    place = Place.of(at)
-    key = _needed(place.said(KEY, at.api_key), KEY, "--api-key")
-    with _asked(place, at, {"api_key": key}) as client:
-        yield client, place.said(MERCHANT, at.merchant)
+def connect_as_partner(connection: ConnectionOptions) -> Iterator[tuple[Client, str]]:
+    """Open a client of a partner; yield the chosen merchant too, empty if none is."""
+    place = Target.from_options(connection)
+    key = _require_value(
+        place.get_value(PARTNER_KEY_VARIABLE, connection.api_key), PARTNER_KEY_VARIABLE, "--api-key"
+    )
+    with _open_client(place, connection, {"api_key": key}) as client:
+        yield client, place.get_value(MERCHANT_ID_VARIABLE, connection.merchant)
 
 
-def _needed(said: str, variable: str, option: str) -> str:
-    if not said:
-        how = f"{variable} is not in the environment: set it, or say {option}"
-        fail("Not asked", how, Exit.MISUSED)
-    return said
+def _require_value(value: str, variable: str, option: str) -> str:
+    if not value:
+        how = f"{variable} is not set: set it, or use {option}"
+        fail("Not sent", how, ExitStatus.USAGE_ERROR)
+    return value
 
 
 @contextmanager
-def as_wallet(at: At) -> Iterator[tuple[Client, Place]]:
-    """A client with a wallet's app id; ends the program if asked in vain."""
-    place = Place.of(at)
-    app, device = place.said(APP), place.said(CLIENT)
+def connect_as_wallet(connection: ConnectionOptions) -> Iterator[tuple[Client, Target]]:
+    """Open a client with a wallet's app id; end the program if a call fails."""
+    place = Target.from_options(connection)
+    app, device = place.get_value(APP_ID_VARIABLE), place.get_value(CLIENT_ID_VARIABLE)
     if not app:
-        why = f"{APP} is not in the environment: wallets have an app id"
-        fail("Not asked", why, Exit.MISUSED)
+        why = f"{APP_ID_VARIABLE} is not set: set it to the app id of the wallet"
+        fail("Not sent", why, ExitStatus.USAGE_ERROR)
     credentials = {"app_id": app, "client_id": device or "florin-pay"}
-    with _asked(place, at, credentials) as client:
+    with _open_client(place, connection, credentials) as client:
         yield client, place
 
 
 @contextmanager
-def _asked(place: Place, at: At, credentials: Mapping[str, str]) -> Iterator[Client]:
-    # the client is slow to load, and what is wrong of the command is told at once
+def _open_client(
+    place: Target, connection: ConnectionOptions, credentials: Mapping[str, str]
+) -> Iterator[Client]:
+    # slow to load: errors of the command line come first
     from florin_client import Client, FlorinError  # noqa: PLC0415
 
-    with _refusals_of_options(at):
-        client = Client(place.target, **_options(at, credentials))
+    with _exit_on_bad_options(connection):
+        client = Client(place.address, **_build_client_options(connection, credentials))
     with client:
         try:
             yield client
         except FlorinError as error:
-            refused(error, place.target)
+            fail_with_api_error(error, place.address)
 
 
-def _options(at: At, credentials: Mapping[str, str]) -> dict[str, Any]:
+def _build_client_options(
+    connection: ConnectionOptions, credentials: Mapping[str, str]
+) -> dict[str, Any]:
     from florin_client import Retries  # noqa: PLC0415  (slow to load)
 
     return {
         **credentials,
-        "plaintext": not _encrypts(at),
-        "root_certificates": None if at.ca is None else at.ca.read_bytes(),
+        "plaintext": not _is_encrypted(connection),
+        "root_certificates": None if connection.ca is None else connection.ca.read_bytes(),
         "timeout": _TIMEOUT_S,
-        "retries": Retries(patience_s=_PATIENCE_S),
+        "retries": Retries(patience_s=_RETRY_PATIENCE_S),
         "sdk_name": "florin-cli",
     }
 
 
-def _encrypts(at: At) -> bool:
-    return at.tls or at.ca is not None
+def _is_encrypted(connection: ConnectionOptions) -> bool:
+    return connection.tls or connection.ca is not None
 
 
 @contextmanager
-def _refusals_of_options(at: At) -> Iterator[None]:
-    """Ends the program if there can be no client of what was said."""
+def _exit_on_bad_options(connection: ConnectionOptions) -> Iterator[None]:
+    """End the program if the options are not valid for a client."""
     try:
         yield
     except (ValueError, OSError) as error:
-        how = "" if _encrypts(at) else " (--tls, or --ca FILE, encrypts)"
-        fail("Not asked", f"{error}{how}", Exit.MISUSED)
+        how = "" if _is_encrypted(connection) else " (use --tls or --ca FILE to encrypt)"
+        fail("Not sent", f"{error}{how}", ExitStatus.USAGE_ERROR)
 
 
 def _json_path(path: str) -> str:
-    """Return a path of fields in the names that REST has for them."""
-    return re.sub(r"_([a-z0-9])", lambda found: found[1].upper(), path)
+    """Return a path of fields with their REST names."""
+    return re.sub(r"_([a-z0-9])", lambda match: match[1].upper(), path)
 
 
-def refused(error: FlorinError, target: str) -> NoReturn:
-    """Ends the program as a server refused, or did not answer."""
-    status = of_status(error.status.name)
-    told: dict[str, Any] = {
+def fail_with_api_error(error: FlorinError, target: str) -> NoReturn:
+    """End the program with the error of a server that refused or did not answer."""
+    status = from_grpc_status(error.status.name)
+    report: dict[str, Any] = {
         "code": error.code or None,
         "requestId": error.request_id or None,
         "details": dict(error.details),
         "issues": [
-            {"field": _json_path(one.field), "message": one.message} for one in error.issues
+            {"field": _json_path(issue.field), "message": issue.message} for issue in error.issues
         ],
     }
     why = str(error)
     if error.issues:
-        why += ": " + "; ".join(f"{one.field} {one.message}" for one in error.issues)
-    if status is Exit.UNREACHABLE:
+        why += ": " + "; ".join(f"{issue.field} {issue.message}" for issue in error.issues)
+    if status is ExitStatus.UNREACHABLE:
         why = f"{target} does not answer: {why}"
         if error.idempotency_key is not None:
             why += (
-                f"; it may have been done all the same, so ask again with --idempotency-key "
+                f"; the request may have succeeded, so repeat the command with --idempotency-key "
                 f"{error.idempotency_key}"
             )
-            told["idempotencyKey"] = error.idempotency_key
-    fail("Not done", why, status, **told)
+            report["idempotencyKey"] = error.idempotency_key
+    fail("Not done", why, status, **report)

@@ -1,4 +1,4 @@
-"""The settings of a command, and its log."""
+"""Load the settings of a command, and configure its log."""
 
 from __future__ import annotations
 
@@ -13,52 +13,52 @@ from pydantic_settings import SettingsError
 from florin_server import logs
 from florin_server.boot import hidden
 from florin_server.cli.console import fail, use_log
-from florin_server.cli.exits import Exit
+from florin_server.cli.exits import ExitStatus
 from florin_server.config import Settings
 
 
-def settings_of(given: dict[str, Any]) -> Settings:
-    """The settings; ends the program with a sentence if they are not valid."""
+def get_settings(overrides: dict[str, Any]) -> Settings:
+    """Load the settings; end the program with one sentence if they are not valid."""
     try:
-        return Settings(**given)
+        return Settings(**overrides)
     except ValidationError as error:
-        _invalid("; ".join(map(_sentence, error.errors())))
+        _fail_invalid("; ".join(map(_format_error, error.errors())))
     except SettingsError as error:
-        _invalid(error)
+        _fail_invalid(error)
 
 
-def _invalid(why: object) -> NoReturn:
-    fail("The settings are not valid", why, Exit.MISUSED)
+def _fail_invalid(reason: object) -> NoReturn:
+    fail("The settings are not valid", reason, ExitStatus.USAGE_ERROR)
 
 
-def _sentence(fault: ErrorDetails) -> str:
-    """What is wrong, behind its place if it has one."""
-    said = fault["msg"].removeprefix("Value error, ")
-    return f"{_place(fault['loc'])}: {said}" if fault["loc"] else said
+def _format_error(error: ErrorDetails) -> str:
+    """Return the message of an error, after the name of its setting if it has one."""
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{_format_setting_name(error['loc'])}: {message}" if error["loc"] else message
 
 
-def _place(path: tuple[int | str, ...]) -> str:
-    """A setting as the environment names it; members of lists have no such name."""
+def _format_setting_name(path: tuple[int | str, ...]) -> str:
+    """Return the environment variable of a setting; members of lists have none, only a path."""
     if any(isinstance(part, int) for part in path):
         return ".".join(map(str, path))
     return "FLORIN_" + "__".join(map(str, path)).upper()
 
 
 def log_to_stderr(settings: Settings, process: int | None = None) -> None:
-    """Lets Florin log from INFO on and everybody else from WARNING on.
+    """Log to stderr: Florin's own loggers from INFO on, all others from WARNING on.
 
-    In JSON all lines are objects: what commands say is logged, and what has no such form is silent.
-    `process` is the number of this one among those of a supervisor, from 1.
+    In JSON every line is an object: the output of commands is logged, and output that cannot be
+    JSON is off. `process` is the number of this process under its supervisor, from 1.
     """
-    hidden.hide(settings)
-    logging.basicConfig(handlers=[logs.handler(settings.log_format, process)])
-    logs.log_everything()
+    hidden.hide_settings(settings)
+    logging.basicConfig(handlers=[logs.create_handler(settings.log_format, process)])
+    logs.install_exception_logging()
     if settings.log_format == "json":
         use_log()
         # the core of gRPC writes lines of its own, past Python
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     for name in ("florin_server", "florin_gateway"):
         logging.getLogger(name).setLevel(logging.INFO)
-    # a stranger's bytes that are no HTTP are no news: a line each, or a page of traceback
+    # bytes that are not HTTP are not worth a line, or a traceback, in the log
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)

@@ -4,12 +4,12 @@ from florin_server.config.app_links import AndroidApp, AppLinkSettings
 from florin_server.config.capture import CaptureSettings
 from florin_server.config.checkout import CheckoutSettings, WalletLink
 from florin_server.config.database import DatabaseSettings
-from florin_server.config.embedded import EmbeddedChain, EmbeddedSolana
+from florin_server.config.embedded import EmbeddedChainSettings, EmbeddedSolanaSettings
 from florin_server.config.limits import (
     FailedFeeSettings,
     FailedGasSettings,
     LimitSettings,
-    RefundCredit,
+    RefundCreditSettings,
 )
 from florin_server.config.settings import Settings
 from florin_server.config.tracing import TracingSettings
@@ -21,12 +21,12 @@ __all__ = [
     "CaptureSettings",
     "CheckoutSettings",
     "DatabaseSettings",
-    "EmbeddedChain",
-    "EmbeddedSolana",
+    "EmbeddedChainSettings",
+    "EmbeddedSolanaSettings",
     "FailedFeeSettings",
     "FailedGasSettings",
     "LimitSettings",
-    "RefundCredit",
+    "RefundCreditSettings",
     "Settings",
     "TracingSettings",
     "WalletLink",

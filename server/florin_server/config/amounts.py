@@ -1,7 +1,7 @@
-"""Amounts of the settings that are in currencies, whatever a payment is asked for in.
+"""Amounts of the settings in currencies, for payments in any unit.
 
     amount_min = "0.50 USD"                        # converted for everything else
-    fee_fixed = { USD = "0.30", EUR = "0.25" }     # its own figure in each of these
+    fee_fixed = { USD = "0.30", EUR = "0.25" }     # a separate amount in each
 
 A plain number is the form of older releases.
 """
@@ -32,7 +32,7 @@ class CurrencyAmounts:
 
 def _parse(value: Any) -> int | CurrencyAmounts:
     if isinstance(value, str):
-        # as variables of the environment say it
+        # as environment variables give it
         text = value.strip()
         if not text.isdecimal() and not text.startswith("{"):
             return CurrencyAmounts(dict([_parse_amount(text)]))
@@ -49,22 +49,22 @@ def _parse(value: Any) -> int | CurrencyAmounts:
     if not isinstance(value, dict) or not value:
         raise ValueError(_FORMS)
     if not all(type(text) in {int, str} for text in value.values()):
-        # a fraction of two has no exact form of the decimal one that was meant
-        raise ValueError(f"an amount is a text: {_FORMS}")
+        # a fraction of two has no exact form of the intended decimal fraction
+        raise ValueError(f"an amount must be a string: {_FORMS}")
     return CurrencyAmounts(dict(_parse_amount(f"{text} {code}") for code, text in value.items()))
 
 
 def _parse_amount(text: str) -> tuple[str, int]:
-    found = _AMOUNT.fullmatch(text)
-    if found is None:
-        raise ValueError(f"{text[:80]!r} is no amount of a currency: {_FORMS}")
-    whole, fraction, code = found[1], found[2] or "", found[3]
+    match = _AMOUNT.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text[:80]!r} is not an amount of a currency: {_FORMS}")
+    total, fraction, code = match[1], match[2] or "", match[3]
     currency = CURRENCIES.get(code)
     if currency is None:
-        raise ValueError(f"there is no currency {code}")
+        raise ValueError(f"unknown currency {code}")
     if len(fraction) > currency.decimals:
-        raise ValueError(f"{code} has {currency.decimals} digits behind the point")
-    return code, int(whole + fraction.ljust(currency.decimals, "0"))
+        raise ValueError(f"{code} has {currency.decimals} digits after the decimal point")
+    return code, int(total + fraction.ljust(currency.decimals, "0"))
 
 
 AmountSetting: TypeAlias = Annotated[int | CurrencyAmounts, BeforeValidator(_parse), NoDecode]

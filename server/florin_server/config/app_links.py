@@ -15,10 +15,14 @@ class AndroidApp(BaseModel):
     package: str = Field(
         pattern=r"^[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+$",
         max_length=255,
-        description="its application id, as in the store",
+        description="application id, as in the app store",
     )
     fingerprints: tuple[Annotated[str, Field(pattern=r"^[0-9A-F]{2}(:[0-9A-F]{2}){31}$")], ...] = (
-        Field(min_length=1, max_length=10, description="SHA-256 of the certificates that sign it")
+        Field(
+            min_length=1,
+            max_length=10,
+            description="SHA-256 fingerprints of the certificates that sign the app",
+        )
     )
 
 
@@ -31,8 +35,8 @@ class AppLinkSettings(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     ios: tuple[Annotated[str, Field(pattern=r"^[A-Z0-9]{10}\.[A-Za-z0-9.-]{1,155}$")], ...] = Field(
-        default=(), max_length=100, description="team id and bundle id, with a dot between"
+        default=(), max_length=100, description="team id and bundle id, joined by a dot"
     )
     android: tuple[AndroidApp, ...] = Field(
-        default=(), max_length=100, description="Android apps, a table for each"
+        default=(), max_length=100, description="Android apps, one table each"
     )

@@ -1,4 +1,4 @@
-"""How the page behind a payment link looks, and what it leads to."""
+"""Settings of the payment page: its look, and its links to wallets and explorers."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-# the page's own link in the address of a wallet: percent-encoded, or bare behind a path
+# the page's own link in the URL of a wallet: percent-encoded, or plain behind a path
 _LINKS: Final = ("{url}", "{place}")
 
-Colour = Annotated[str, Field(pattern=r"^#[0-9a-fA-F]{6}$")]
+Color = Annotated[str, Field(pattern=r"^#[0-9a-fA-F]{6}$")]
 
 
-def _with_link(url: str) -> str:
-    if sum(url.count(one) for one in _LINKS) == 0:
-        raise ValueError("it says nowhere where the payment's link goes: {url} or {place}")
+def _check_link(url: str) -> str:
+    if sum(url.count(placeholder) for placeholder in _LINKS) == 0:
+        raise ValueError("it contains neither {url} nor {place}, so the payment link is missing")
     return url
 
 
-def _with_transaction(url: str) -> str:
+def _check_transaction(url: str) -> str:
     if not url.startswith("https://") or url.count("{tx}") != 1:
-        raise ValueError("it is no https address that says where the transaction goes: {tx}")
+        raise ValueError("it is not an https URL with the placeholder {tx} for the transaction")
     return url
 
 
-def _public_node(url: str) -> str:
+def _check_public_node(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme != "https" or not parts.hostname or parts.username or parts.password:
-        raise ValueError("it is no https address without a name and password: buyers see it")
+        raise ValueError("it is not an https URL without user name and password, and buyers see it")
     return url
 
 
@@ -38,12 +38,14 @@ class WalletLink(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    name: str = Field(min_length=1, max_length=40, description="as its users know it")
-    url: Annotated[str, AfterValidator(_with_link)] = Field(
+    name: str = Field(
+        min_length=1, max_length=40, description="name of the app, as its users know it"
+    )
+    url: Annotated[str, AfterValidator(_check_link)] = Field(
         pattern=r"^https://[^\s\"'<>\\]+$",
         max_length=500,
-        description="opens the app with the page: `{url}` is the payment's link, percent-encoded, "
-        "`{place}` the same without `https://`",
+        description="link that opens the payment page in the app: `{url}` is the payment link, "
+        "percent-encoded, `{place}` is the payment link without `https://`",
     )
 
 
@@ -70,35 +72,36 @@ _EXPLORERS: Final[Mapping[str, str]] = {
 
 
 class CheckoutSettings(BaseModel):
-    """How the page behind a payment link looks, and where it leads."""
+    """The look of the payment page, and its links to wallets and explorers."""
 
     model_config = ConfigDict(frozen=True)
 
-    accent: Colour | None = Field(
+    accent: Color | None = Field(
         default=None,
-        description="colour of what buyers press, `#rrggbb`; made darker or lighter until it can "
-        "be read",
+        description="color of buttons, `#rrggbb`; Florin makes it darker or lighter until its "
+        "text is readable",
     )
-    accents: dict[str, Colour] = Field(
-        default={}, description="the same of single merchants, by their ids"
+    accents: dict[str, Color] = Field(
+        default={}, description="the same settings for single merchants, by merchant id"
     )
     wallets: tuple[WalletLink, ...] = Field(
         default=_WALLETS,
         max_length=12,
-        description="apps that phones open the page in, where a wallet is at hand",
+        description="wallet apps in which phones can open the payment page",
     )
-    explorers: dict[str, Annotated[str, AfterValidator(_with_transaction)]] = Field(
+    explorers: dict[str, Annotated[str, AfterValidator(_check_transaction)]] = Field(
         default=dict(_EXPLORERS),
-        description="where people look at a transaction `{tx}`, by chain (CAIP-2); without it they "
-        "are told its number only",
+        description="block explorer URL of a transaction `{tx}`, by chain (CAIP-2); without it, "
+        "pages show the hash only",
     )
-    nodes: dict[str, Annotated[str, AfterValidator(_public_node)]] = Field(
+    nodes: dict[str, Annotated[str, AfterValidator(_check_public_node)]] = Field(
         default={},
-        description="public nodes (https), by chain (CAIP-2), that wallets are given to add a "
-        "chain they do not know: every buyer sees them, so never a node with a key in its address",
+        description="public nodes (https), by chain (CAIP-2), for wallets that add an unknown "
+        "chain; every buyer sees them, so never set a URL that contains a key",
     )
     test_panel: bool | None = Field(
         default=None,
-        description="on pages of test payments: a test wallet, every outcome, and the clock, for "
-        "whoever has the link; unless it is said it is there as long as test accounts are (`demo`)",
+        description="test panel on pages of test payments, with a test wallet, every outcome and "
+        "the clock; anyone with the link can use it. Unset: on while test accounts "
+        "exist (`demo`)",
     )

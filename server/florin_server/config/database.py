@@ -1,4 +1,4 @@
-"""How a process uses its database."""
+"""Settings of the database connections of a process."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class DatabaseSettings(BaseModel):
-    """How a process uses PostgreSQL.
+    """The PostgreSQL connections of a process.
 
-    Two connections more are for what looks at many rows, two for what processes tell each other.
+    Two more connections serve scans of many rows, and two serve notifications between processes.
     """
 
     model_config = ConfigDict(frozen=True)
 
-    readers: int = Field(default=4, ge=1, le=100, description="connections that read")
+    readers: int = Field(default=4, ge=1, le=100, description="number of connections that read")
     writers: int = Field(
         default=4,
         ge=1,
         le=100,
-        description="connections that write: so many groups of writes are committed at a time",
+        description="number of connections that write, and so of write groups committed at the "
+        "same time",
     )
     isolation: Literal["read committed", "serializable"] = Field(
         default="read committed",
-        description="of what is written; `serializable` for engines that know nothing else",
+        description="isolation level of writes; `serializable` for engines without other levels",
     )
     notify: bool = Field(
         default=True,
-        description="processes tell each other what they changed by NOTIFY and LISTEN; without, "
-        "and where an engine has none, they find it within a second",
+        description="processes notify each other of changes by NOTIFY and LISTEN; without them "
+        "they find changes within a second",
     )

@@ -1,4 +1,4 @@
-"""What an operator can choose: from arguments, FLORIN_* variables, and florin.toml."""
+"""The operator's settings: from arguments, FLORIN_* variables, and florin.toml."""
 
 from __future__ import annotations
 
@@ -26,316 +26,355 @@ from florin_server.config.app_links import AppLinkSettings
 from florin_server.config.capture import CaptureSettings
 from florin_server.config.checkout import CheckoutSettings
 from florin_server.config.database import DatabaseSettings
-from florin_server.config.embedded import EmbeddedChain, EmbeddedSolana
+from florin_server.config.embedded import EmbeddedChainSettings, EmbeddedSolanaSettings
 from florin_server.config.limits import (
     FailedFeeSettings,
     FailedGasSettings,
     LimitSettings,
-    RefundCredit,
+    RefundCreditSettings,
 )
 from florin_server.config.tracing import TracingSettings
 from florin_server.config.webhooks import WebhookSettings
-from florin_server.domain.screening.blocklist import blocked_account
-from florin_server.pricing.settings import AssetKey, Currency, Price, PriceSettings
-from florin_server.rails.evm.settings import EvmChain
+from florin_server.domain.screening.blocklist import validate_blocklist_entry
+from florin_server.pricing.settings import AssetKey, CurrencyCode, PriceSettings, PriceText
+from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.networks import chain_files
-from florin_server.rails.solana.settings import SolanaChain
+from florin_server.rails.solana.settings import SolanaChainSettings
 
-Network: TypeAlias = IPv4Network | IPv6Network
-# before the IPv4 address in an IPv6 address that stands for one
+IpNetwork: TypeAlias = IPv4Network | IPv6Network
+# the prefix of an IPv6 address that maps an IPv4 address
 _MAPPED_BITS = 96
 
 
-def _some(network: Network) -> Network:
-    """A network as addresses are compared with it; ValueError for one that holds everybody."""
+def _check_network(network: IpNetwork) -> IpNetwork:
+    """Return a network in the form that addresses are compared with.
+
+    ValueError if it covers everything.
+    """
     if network.prefixlen == 0:
-        raise ValueError("everybody would be believed: name the proxies' own networks")
+        raise ValueError("Florin would trust every caller: set the networks of the proxies only")
     mapped = network.network_address.ipv4_mapped if network.version == 6 else None
     if mapped is None:
         return network
     if network.prefixlen <= _MAPPED_BITS:
-        raise ValueError("everybody would be believed: name the proxies' own networks")
+        raise ValueError("Florin would trust every caller: set the networks of the proxies only")
     return IPv4Network((mapped, network.prefixlen - _MAPPED_BITS))
 
 
 class Settings(BaseSettings):
-    """What an operator can choose."""
+    """The operator's settings."""
 
     model_config = SettingsConfigDict(
         env_prefix="FLORIN_", env_nested_delimiter="__", frozen=True, extra="ignore"
     )
     home: Path = Field(
-        default=settings_file.HOME,
-        description="state folder: the store, keys, chains that were added",
+        default=settings_file.DEFAULT_HOME,
+        description="state folder: the store, keys and added chains",
     )
     store: SecretStr | None = Field(
         default=None,
-        description="`postgresql://…`, a database that may serve several processes; unset: SQLite, "
-        "in the state folder",
+        description="URL of a PostgreSQL database (`postgresql://…`), which several processes "
+        "can share; unset: SQLite in the state folder",
     )
-    store_file: Path | None = Field(default=None, description="holds that address")
-    database: DatabaseSettings = Field(
-        default=DatabaseSettings(), description="how PostgreSQL is used"
+    store_file: Path | None = Field(
+        default=None, description="file that contains the value of `store`"
     )
+    database: DatabaseSettings = Field(default=DatabaseSettings(), description="use of PostgreSQL")
     host: str = Field(
         default="127.0.0.1",
-        description="address to listen on; others need a certificate, or TLS in front",
+        description="address to listen on; an address other than this machine's needs a "
+        "certificate, or TLS in front",
     )
-    http_port: int = Field(default=8080, ge=0, le=65535, description="REST; 0 takes any free port")
-    grpc_port: int = Field(default=50051, ge=0, le=65535, description="gRPC; 0 takes any free port")
+    http_port: int = Field(
+        default=8080, ge=0, le=65535, description="port of REST; 0: any free port"
+    )
+    grpc_port: int = Field(
+        default=50051, ge=0, le=65535, description="port of gRPC; 0: any free port"
+    )
     operator_port: int = Field(
         default=0,
         ge=0,
         le=65535,
-        description="gRPC for the operator's commands, on 127.0.0.1 only; 0 takes any free port, "
-        "which the commands find by themselves",
+        description="port of gRPC for the operator's commands, on 127.0.0.1 only; 0: any free "
+        "port, which the commands find automatically",
     )
     metrics_port: int | None = Field(
         default=None,
         ge=0,
         le=65535,
-        description="metrics for Prometheus, on 127.0.0.1 only; 0 takes any free port, unset: none",
+        description="port of metrics for Prometheus, on 127.0.0.1 only; 0: any free port; unset: "
+        "no metrics",
     )
     console: bool | None = Field(
         default=None,
-        description="the merchants' console, at `/console` of REST; unset: only where REST is for "
-        "this machine, with no proxy in front and no other address in payment links. `false` turns "
-        "the operator's off too, which is at `/console` of the metrics' address",
+        description="the merchants' console, at `/console` of REST; unset: only if REST listens "
+        "on this machine alone, without a proxy in front and without another address "
+        "in payment links. `false` also turns off the operator's console, at "
+        "`/console` of the metrics port",
     )
     log_format: Literal["text", "json"] = Field(
-        default="text", description="lines of the log: for people, or JSON for programs"
+        default="text", description="format of the log: text for people, or JSON for programs"
     )
-    pay_url: str = Field(default="", description="base of payment links; empty: the REST address")
+    pay_url: str = Field(
+        default="", description="base URL of payment links; empty: the REST address"
+    )
     site_name: str = Field(
         default="",
         max_length=100,
-        description="what its first page calls the installation; empty: the host of payment links",
+        description="name of the installation on its first page; empty: the host of payment links",
     )
     fetch_icons: bool = Field(
         default=True,
-        description="merchants' icons are fetched from where they say, at public addresses only, "
-        "and shown on pages from this host",
+        description="fetch merchants' icons from their URLs, at public addresses only, and serve "
+        "them on pages from this host",
     )
     insecure_bind: bool = Field(
-        default=False, description="allow plain text on an address that others can reach"
+        default=False, description="allow plain text on an address that other machines can reach"
     )
     tls_certificate: Path | None = Field(
         default=None,
-        description="PEM file with the certificate of REST and gRPC and those between it and its "
-        "authority; looked at every 10 s, and a new one counts for new connections; unset: plain "
-        "text",
+        description="PEM file with the certificate of REST and gRPC and its intermediate "
+        "certificates; read every 10 s, and new connections use a new certificate; "
+        "unset: plain text",
     )
     tls_key: Path | None = Field(
-        default=None, description="PEM file with its key, which not everybody may read"
+        default=None,
+        description="PEM file with the key of the certificate; other users must not be able to "
+        "read it",
     )
     grpc_client_ca: Path | None = Field(
         default=None,
-        description="PEM file with who vouches for clients of gRPC, who then need certificates",
+        description="PEM file with the authorities of client certificates for gRPC; if set, "
+        "clients need a certificate",
     )
 
     request_head_s: float = Field(
-        default=5.0, gt=0, description="a slower head is answered 408: it holds a connection"
+        default=5.0,
+        gt=0,
+        description="seconds to receive a request's head; a slower head gets 408, because it "
+        "occupies a connection",
     )
-    request_body_s: float = Field(default=5.0, gt=0, description="a slower body is answered 408")
-    trusted_proxies: tuple[Annotated[IPvAnyNetwork, AfterValidator(_some)], ...] = Field(
+    request_body_s: float = Field(
+        default=5.0, gt=0, description="seconds to receive a request's body; a slower body gets 408"
+    )
+    trusted_proxies: tuple[Annotated[IPvAnyNetwork, AfterValidator(_check_network)], ...] = Field(
         default=(),
-        description="networks of the proxies in front of REST or gRPC, who tell who calls; empty: "
-        "nobody is believed, and all that comes through a proxy is one address",
+        description="networks of the proxies in front of REST or gRPC whose statements about "
+        "callers Florin trusts; empty: none, and all calls through a proxy count as "
+        "one address",
     )
     proxy_header: Literal["x-forwarded-for", "forwarded", "proxy-protocol"] = Field(
         default="x-forwarded-for",
-        description="how they tell it, and no other header counts: they have to set this one "
-        "whatever their callers sent; proxy-protocol is what balancers of connections say, to REST "
-        "only",
+        description="how the proxies name the caller; Florin reads no other header. They must "
+        "overwrite this header on every request. proxy-protocol is for connection "
+        "load balancers in front of REST",
     )
     gateway_token: SecretStr | None = Field(
         default=None,
-        description="equal on both sides: lets `florin gateway` tell the service who calls it. "
-        "Without it a gateway that shares the state folder uses a secret from there, and all "
-        "callers of others count as one address",
+        description="secret shared with `florin gateway`, whose statements about callers Florin "
+        "then trusts. Without it, a gateway with the same state folder uses a secret "
+        "from there, and all callers through other gateways count as one address",
     )
-    gateway_token_file: Path | None = Field(default=None, description="holds that token")
+    gateway_token_file: Path | None = Field(
+        default=None, description="file that contains the value of `gateway_token`"
+    )
 
     sandbox_clock: bool = Field(
         default=True,
-        description="test keys may move the time on, if every chain is embedded; it is everybody's",
+        description="test keys can advance the clock of the whole installation, if every chain "
+        "is embedded",
     )
     keystore_password: SecretStr | None = Field(
-        default=None, description="opens every keystore; better in a file"
+        default=None, description="password of every keystore; better in a file"
     )
     keystore_password_file: Path | None = Field(
-        default=None, description="holds that password, as secret stores hand it over"
+        default=None,
+        description="file that contains the value of `keystore_password`, for example from a "
+        "secret store",
     )
 
     demo: bool | None = Field(
         default=None,
-        description="embedded chains and the test accounts of demo.env; unless it is said they are "
-        "there until a live chain is: their keys lie in a file, and their money is made of nothing",
+        description="embedded chains and the test accounts of demo.env; unset: on until a live "
+        "chain exists, because the test keys are in a file and test money is free",
     )
-    embedded: EmbeddedChain = Field(default=EmbeddedChain(), description="the EVM chain for tests")
-    embedded_solana: EmbeddedSolana = Field(
-        default=EmbeddedSolana(), description="the Solana chain for tests"
+    embedded: EmbeddedChainSettings = Field(
+        default=EmbeddedChainSettings(), description="the embedded EVM chain"
     )
-    chains: tuple[EvmChain, ...] = Field(
-        default=(), description="EVM chains besides those that `florin chain add` wrote down"
+    embedded_solana: EmbeddedSolanaSettings = Field(
+        default=EmbeddedSolanaSettings(), description="the embedded Solana chain"
     )
-    solana_chains: tuple[SolanaChain, ...] = Field(
-        default=(), description="Solana clusters, likewise"
+    chains: tuple[EvmChainSettings, ...] = Field(
+        default=(), description="EVM chains, in addition to those of `florin chain add`"
+    )
+    solana_chains: tuple[SolanaChainSettings, ...] = Field(
+        default=(), description="Solana clusters, in addition to those of `florin chain add`"
     )
 
     currencies: tuple[str, ...] = Field(
         default=("USD", "EUR", "GBP"),
-        description="ISO 4217 codes in which payments may be asked for",
+        description="currencies (ISO 4217) of payments",
     )
     amount_min: AmountSetting = Field(
         default=1,
-        description='the least that may be asked for, `"0.50 USD"` or `{ USD = "0.50", EUR = '
-        '"0.45" }`; other currencies and tokens are held to the same value, by pegs and rates. A '
-        "plain number counts minor units of whatever currency is asked for, or that a token is "
-        "pegged to; 1 is no bound",
+        description='minimum amount of a payment, `"0.50 USD"` or `{ USD = "0.50", EUR = "0.45" '
+        "}`; pegs and rates convert it to other currencies and tokens. A plain "
+        "number means minor units of the payment's currency, or of the currency to "
+        "which the token is pegged; 1: no minimum",
     )
-    rates: dict[AssetKey, dict[Currency, Price]] = Field(
+    rates: dict[AssetKey, dict[CurrencyCode, PriceText]] = Field(
         default={},
-        description="what one whole unit costs of an asset (CAIP-19) without a peg, by currency",
+        description="price of one whole unit of an asset (CAIP-19) without a peg, by currency",
     )
-    prices: PriceSettings = Field(
-        default=PriceSettings(), description="sources that are asked what coins cost"
-    )
+    prices: PriceSettings = Field(default=PriceSettings(), description="price sources")
     quote_s: int = Field(
         default=300,
         ge=1,
-        description="how long the price of an option holds that depends on a rate: a buyer needs "
-        "time to decide, and a rate changes",
+        description="seconds for which a quote is valid if its price depends on a rate; buyers "
+        "need time, but rates change",
     )
     payment_ttl_s: int = Field(
         default=900,
         ge=1,
-        description="how long a payment can be confirmed that was made without a time",
+        description="seconds until a payment expires that was created without `expiresAt`",
     )
     payment_ttl_max_s: int = Field(
-        default=30 * 86400, description="the longest that may be asked for: no buyer waits longer"
+        default=30 * 86400,
+        description="largest time until `expiresAt`, in seconds; no buyer waits longer",
     )
     idempotency_ttl_s: int = Field(
         default=7 * 86400,
         ge=86400,
-        description="how long the answer to an idempotency key is kept; clients retry for hours",
+        description="seconds for which Florin keeps the response to an idempotency key; clients "
+        "retry for hours",
     )
     fee_fixed: AmountSetting = Field(
         default=0,
-        description='what you keep of each payment besides the share, `"0.30 USD"` or `{ USD = '
-        '"0.30", EUR = "0.25" }`, converted into what is paid; an asset without a peg or rate for '
-        "that is not offered. A plain number counts millionths of the currency: minor units of the "
-        "tokens with six decimals",
+        description='fixed fee of each payment, in addition to the share, `"0.30 USD"` or `{ USD '
+        '= "0.30", EUR = "0.25" }`, converted to the paying asset; Florin does not '
+        "offer assets without a peg or rate for it. A plain number means millionths "
+        "of the currency: minor units of tokens with six decimals",
     )
     fee_basis_points: int = Field(
         default=0,
         ge=0,
         le=10_000,
-        description="the share that you keep of each payment, rounded up",
+        description="variable fee of each payment, rounded up",
     )
 
     refunds_max: int = Field(
         default=20,
         ge=1,
         le=100,
-        description="the most refunds that one payment takes; each costs you gas",
+        description="largest number of refunds of one payment; each costs you gas",
     )
-    refund_credit: dict[AssetKey, RefundCredit] = Field(
+    refund_credit: dict[AssetKey, RefundCreditSettings] = Field(
         default={},
-        description="minor units of an asset (CAIP-19) that merchants may owe for refunds of live "
-        "payments: a number is what all merchants of one partner may owe together, and ten times "
-        "as much all partners; a table with `partner`, `merchant` and `total` says more. A "
-        "merchant that is settled to its own wallet can pay itself and be refunded out of the "
-        "treasury, so nothing may be owed without it",
+        description="credit for refunds of live payments, in minor units by asset (CAIP-19): a "
+        "number is the limit of all merchants of one partner together, and ten times "
+        "as much for all partners; a table sets `partner`, `merchant` and `total`. "
+        "Unset: no credit, because a merchant settled to its own wallet could pay "
+        "itself and then be refunded from the treasury",
     )
 
     limits: LimitSettings = Field(
-        default=LimitSettings(), description="how much is taken from one caller"
+        default=LimitSettings(), description="rate limits and other limits of callers"
     )
     failed_gas: FailedGasSettings = Field(
-        default=FailedGasSettings(), description="gas that failed payments may cost"
+        default=FailedGasSettings(), description="budgets of gas for failed payments"
     )
     failed_fees: FailedFeeSettings = Field(
-        default=FailedFeeSettings(), description="Solana fees that failed payments may cost"
+        default=FailedFeeSettings(), description="budgets of Solana fees for failed payments"
     )
     capture: CaptureSettings = Field(
-        default=CaptureSettings(), description="what buyers are asked about themselves"
+        default=CaptureSettings(), description="data that buyers must give"
     )
     app_links: AppLinkSettings = Field(
-        default=AppLinkSettings(), description="wallet apps that open payment links"
+        default=AppLinkSettings(), description="wallet apps that can open payment links"
     )
-    checkout: CheckoutSettings = Field(
-        default=CheckoutSettings(), description="the page behind a payment link"
-    )
-    tracing: TracingSettings = Field(
-        default=TracingSettings(), description="traces for OpenTelemetry"
-    )
+    checkout: CheckoutSettings = Field(default=CheckoutSettings(), description="the payment page")
+    tracing: TracingSettings = Field(default=TracingSettings(), description="OpenTelemetry traces")
     webhooks: WebhookSettings = Field(
-        default=WebhookSettings(), description="how merchants' back ends are told of changes"
+        default=WebhookSettings(), description="webhooks to merchants' back ends"
     )
-    blocked_accounts: tuple[Annotated[str, AfterValidator(blocked_account)], ...] = Field(
+    blocked_accounts: tuple[Annotated[str, AfterValidator(validate_blocklist_entry)], ...] = Field(
         default=(),
-        description="accounts that are not served: CAIP-10, or bare EVM addresses; what "
-        "they pay past Florin waits for your verdict: florin payments held",
+        description="blocked accounts: CAIP-10, or plain EVM addresses; money that they send "
+        "without Florin is held until you decide: florin payments held",
     )
     screening_age_max_days: int = Field(
-        default=30, ge=1, description="older screening lists are told: public ones change weekly"
+        default=30,
+        ge=1,
+        description="days after which a screening list raises a condition; public lists change "
+        "weekly",
     )
     screening_required: bool = Field(
         default=False,
-        description="live payments are offered and confirmed only while every list is young enough",
+        description="refuse live payments unless every screening list is recent enough",
     )
-    accounts_max: int = Field(default=256, description="accounts that one options call reads")
-    options_max: int = Field(default=100, description="options that one answer holds")
+    accounts_max: int = Field(
+        default=256, description="accounts that Florin reads of one options call"
+    )
+    options_max: int = Field(default=100, description="options in one response")
     options_per_caller: int = Field(
         default=200,
         ge=10,
-        description="options of one payment that are kept for one caller (a key, or an address): "
-        "two full answers; they are kept for good, as late money is told by them",
+        description="options of one payment that Florin stores for one caller (an API key or an "
+        "address): two full responses; Florin keeps them forever, to recognize late "
+        "money",
     )
     options_per_payment: int = Field(
         default=4_000,
         ge=100,
-        description="the same for all callers, about 10 MB; a new caller gets a tenth of its share "
-        "once half of them are used, so that a few callers do not leave others without",
+        description="options of one payment that Florin stores for all callers, about 10 MB; "
+        "once half are used, a new caller gets a tenth of its share, so that a few "
+        "callers cannot use up all",
     )
-    discovery_s: float = Field(default=3.0, description="a chain that takes longer is left out")
+    discovery_s: float = Field(
+        default=3.0,
+        description="seconds for the answer of a chain; Florin leaves out slower chains",
+    )
     key_cache_s: float = Field(
         default=5.0,
-        description="a revoked key reads no longer than this, whatever happens; it moves nothing "
-        "from then on",
+        description="seconds for which a revoked API key can at most still read; it can change "
+        "nothing from the revocation on",
     )
     books_check_s: float = Field(
-        default=300.0, gt=0, description="how often the books are compared with every chain"
+        default=300.0,
+        gt=0,
+        description="seconds between two comparisons of the ledger with every chain",
     )
     settle_batch: int = Field(
-        default=50, ge=1, le=50, description="in one transaction: they share its cost"
+        default=50, ge=1, le=50, description="payments in one transaction, which share its cost"
     )
     drain_s: float = Field(
         default=0.0,
         ge=0,
-        description="how long everything is answered still after `/readyz` and health checks have "
-        "told that the service ends: balancers need some time to see it",
+        description="seconds for which Florin still answers after `/readyz` and health checks "
+        "report the end of the service; load balancers need time to notice",
     )
-    shutdown_s: float = Field(default=5.0, description="what open calls get to finish")
+    shutdown_s: float = Field(default=5.0, description="seconds for open calls to finish")
     grpc_connection_s: float = Field(
         default=30.0,
         ge=1,
-        description="where several processes share ports, a connection of gRPC is asked to make "
-        "way for a new one after this time, so that none is lost with its process; calls that are "
-        "open go on. A reload takes as long for each process",
+        description="seconds after which a gRPC connection is asked to reconnect, if several "
+        "processes share ports, so that no connection is lost with its process; open "
+        "calls continue. A reload takes as long for each process",
     )
 
     @model_validator(mode="before")
     @classmethod
-    def _added(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """The chains that `florin chain add` wrote into the state folder count like named ones."""
+    def _add_chain_files(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Treat chains that `florin chain add` wrote to the state folder like configured chains."""
         added = chain_files.read_all(Path(data.get("home", cls.model_fields["home"].default)))
-        kinds = {"chains": EvmChain, "solana_chains": SolanaChain}
+        kinds = {"chains": EvmChainSettings, "solana_chains": SolanaChainSettings}
         return data | {
-            name: [*data.get(name, ()), *(one for one in added.values() if isinstance(one, kind))]
+            name: [
+                *data.get(name, ()),
+                *(chain for chain in added.values() if isinstance(chain, kind)),
+            ]
             for name, kind in kinds.items()
-            # what is no list is told with all that is wrong
+            # report a value that is not a list with all its faults
             if isinstance(data.get(name, ()), list | tuple)
         }
 
@@ -348,41 +387,41 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  (given by position)
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments win over the environment, the environment over the file."""
+        """Let arguments override the environment, and the environment override the file."""
         home = (env_settings() | init_settings()).get("home")
         usual = cls.model_fields["home"].default
-        said = settings_file.read(None if home is None else Path(home), usual)
-        return init_settings, env_settings, InitSettingsSource(settings_cls, said)
+        settings = settings_file.read_settings(None if home is None else Path(home), usual)
+        return init_settings, env_settings, InitSettingsSource(settings_cls, settings)
 
     @property
     def has_demo(self) -> bool:
-        """True if embedded chains may run, and test accounts work."""
+        """Return True if embedded chains may run, and test accounts work."""
         if self.demo is not None:
             return self.demo
         return not self.has_live
 
     @property
     def has_live(self) -> bool:
-        """True if there is a chain whose money is real."""
-        chains: tuple[chain_files.Chain, ...] = (*self.chains, *self.solana_chains)
+        """Return True if there is a chain whose money is real."""
+        chains: tuple[chain_files.AnyChainSettings, ...] = (*self.chains, *self.solana_chains)
         return any(chain.live for chain in chains)
 
     @property
     def has_embedded(self) -> bool:
-        """True if the embedded EVM chain runs."""
+        """Return True if the embedded EVM chain runs."""
         return self.has_demo and self.embedded.enabled
 
     @property
     def has_embedded_solana(self) -> bool:
-        """The same of the embedded Solana chain."""
+        """Return whether the embedded Solana chain runs."""
         return self.has_demo and self.embedded_solana.enabled
 
     @property
     def has_test_panel(self) -> bool:
-        """True if pages of test payments may drive them."""
-        said = self.checkout.test_panel
-        return self.has_demo if said is None else said
+        """Return True if pages of test payments may drive them."""
+        test_panel = self.checkout.test_panel
+        return self.has_demo if test_panel is None else test_panel
 
-    def files(self) -> tuple[Path, ...]:
-        """The florin.toml files that there are: the first one counts, and no other."""
-        return settings_file.found(self.home)
+    def list_files(self) -> tuple[Path, ...]:
+        """Return the florin.toml files that there are: the first one counts, and no other."""
+        return settings_file.list_files(self.home)

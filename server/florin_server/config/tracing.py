@@ -1,4 +1,4 @@
-"""Whether traces are recorded, and how many."""
+"""Settings that decide whether traces are recorded, and how many."""
 
 from __future__ import annotations
 
@@ -17,17 +17,20 @@ class TracingSettings(BaseModel):
     endpoint: str = Field(
         default="",
         pattern=r"^(https?://[^/@\s]+)?$",
-        description="address of a collector that takes OTLP over gRPC, such as "
-        "http://127.0.0.1:4317; empty: nothing is recorded",
+        description="address of a collector for OTLP over gRPC, such as http://127.0.0.1:4317; "
+        "empty: no traces",
     )
     ratio: float = Field(
-        default=0.1, ge=0, le=1, description="share of requests, and of payments, that is recorded"
+        default=0.1, ge=0, le=1, description="share of requests and payments to record"
     )
     spans_per_second: int = Field(
-        default=500, ge=1, description="more are dropped, whatever the share and whoever asks"
+        default=500,
+        ge=1,
+        description="largest number of spans recorded per second, for any share and caller; "
+        "Florin drops the rest",
     )
     trusted_callers: tuple[IPvAnyNetwork, ...] = Field(
         default=(),
-        description="networks of your own services, whose traces go on here and who decide "
-        "whether they are recorded; those of others are only linked",
+        description="networks of your own services: Florin continues their traces and follows "
+        "their sampling decision; it only links the traces of others",
     )

@@ -1,81 +1,81 @@
-"""`florin_fault`: what goes wrong on purpose is armed, listed and ended, on a chain of any kind."""
+"""`florin_fault`: arms, lists and ends deliberate faults on a chain of any kind."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from florin_server.devnet.errors import RpcFault, bad_params
-from florin_server.devnet.faults import Effect
+from florin_server.devnet.errors import RpcFault, invalid_params_fault
+from florin_server.devnet.faults import FaultEffect
 
 _T = TypeVar("_T")
 
 TIMES_MAX: Final = 1_000_000
 DELAY_MAX_MS: Final = 600_000
 
-PLAN: Final = ("method", "effect", "times", "message", "code", "delayMs", "result")
-"""What is told about an answer that is to go wrong."""
+PLAN_FIELDS: Final = ("method", "effect", "times", "message", "code", "delayMs", "result")
+"""The fields of a planned fault of an answer."""
 
 
-class Arming:
-    """The method and its kinds.
+class FaultController:
+    """The method `florin_fault` and its kinds of faults.
 
-    `kinds` does what is asked for by kind, `ends` ends those that last. `fields` reads an object
-    as nodes of this kind do.
+    `handlers` arms a fault by kind, `clearers` ends the kinds that last. `parse_fields` parses an
+    object like nodes of this kind.
     """
 
     def __init__(
         self,
-        kinds: Mapping[str, Callable[[Any], Any]],
-        ends: Mapping[str, Callable[[], Any]],
-        fields: Callable[[Any, Sequence[str]], Mapping[str, Any]],
+        handlers: Mapping[str, Callable[[Any], Any]],
+        clearers: Mapping[str, Callable[[], Any]],
+        parse_fields: Callable[[Any, Sequence[str]], Mapping[str, Any]],
     ) -> None:
-        self._kinds = {**kinds, "clear": self._clear}
-        self._ends = ends
-        self._fields = fields
+        self._handlers = {**handlers, "clear": self._clear}
+        self._clearers = clearers
+        self._parse_fields = parse_fields
 
-    def arm(self, options: Any) -> Any:
-        """Does what one kind of fault is; RpcFault for one that the chain does not have."""
-        if not isinstance(options, dict) or options.get("kind") not in self._kinds:
-            raise bad_params(f"kind is one of {', '.join(self._kinds)}")
-        rest = {name: one for name, one in options.items() if name != "kind"}
-        return self._kinds[options["kind"]](rest)
+    def arm_fault(self, options: Any) -> Any:
+        """Arm a fault of one kind; raise RpcFault if the chain does not have the kind."""
+        if not isinstance(options, dict) or options.get("kind") not in self._handlers:
+            raise invalid_params_fault(f"kind is one of {', '.join(self._handlers)}")
+        rest = {name: option for name, option in options.items() if name != "kind"}
+        return self._handlers[options["kind"]](rest)
 
     def _clear(self, options: Any) -> bool:
-        """Ends all that is armed, or one kind of it."""
-        only = self._fields(options, ("only",)).get("only")
-        if only not in (None, *self._ends):
-            raise bad_params(f"only is one of {', '.join(self._ends)}")
-        for kind, end in self._ends.items():
+        """End all armed faults, or those of one kind."""
+        only = self._parse_fields(options, ("only",)).get("only")
+        if only not in (None, *self._clearers):
+            raise invalid_params_fault(f"only is one of {', '.join(self._clearers)}")
+        for kind, end in self._clearers.items():
             if only in (None, kind):
                 end()
         return True
 
 
-def wanted(given: Mapping[str, Any], sends: str) -> tuple[str, Effect]:
-    """The method whose answers go wrong, and how; only `sends` has something to drop."""
-    method = given.get("method")
+def parse_effect(options: Mapping[str, Any], send_method: str) -> tuple[str, FaultEffect]:
+    """Parse the method and the effect of a fault; only `send_method` can drop something."""
+    method = options.get("method")
     if not isinstance(method, str):
-        raise bad_params("method is missing")
+        raise invalid_params_fault("method is missing")
     try:
-        effect = Effect(given.get("effect", ""))
+        effect = FaultEffect(options.get("effect", ""))
     except ValueError as error:
-        raise bad_params(f"effect is one of {', '.join(Effect)}") from error
-    if effect is Effect.DROP and method != sends:
-        raise bad_params(f"only {sends} can drop something")
+        raise invalid_params_fault(f"effect is one of {', '.join(FaultEffect)}") from error
+    if effect is FaultEffect.DROP and method != send_method:
+        raise invalid_params_fault(f"only {send_method} can drop something")
     return method, effect
 
 
-def member(
-    given: Mapping[str, Any], name: str, read: Callable[[Any], _T], default: Any = None
+def parse_member(
+    options: Mapping[str, Any], name: str, read: Callable[[Any], _T], default: Any = None
 ) -> _T:
-    """A member of what is to go wrong, as `read` takes it; RpcFault that names it."""
-    value = given.get(name, default)
+    """Parse a member with `read`; raise an RpcFault that names it."""
+    value = options.get(name, default)
     if value is None:
-        raise bad_params(f"{name} is missing")
+        raise invalid_params_fault(f"{name} is missing")
     try:
         return read(value)
     except RpcFault as fault:
-        # nodes begin with what kind of error it is
+        # nodes put the kind of the error first
         why = fault.message.partition(": ")[2] or fault.message
-        raise bad_params(f"{name}: {why}") from fault
+        raise invalid_params_fault(f"{name}: {why}") from fault

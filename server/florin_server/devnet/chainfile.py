@@ -1,4 +1,4 @@
-"""The SQLite file that an embedded chain lives in."""
+"""The SQLite file of an embedded chain."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ V = TypeVar("V", int, bytes)
 
 
 class ChainFile(Generic[V]):
-    """One file, or memory without a path. Nothing lasts before `commit`.
+    """One file, or memory without a path. Only `commit` makes writes durable.
 
-    A new file gets the tables of `schema`, of which `meta` holds values by their names.
-    DevChainError if another process has it, or it is none.
+    A new file gets the tables of `schema`, of which `find_meta` contains values by name. Raise
+    DevChainError if another process has the file open, or it is not a chain.
     """
 
     def __init__(self, path: Path | None, schema: str) -> None:
@@ -29,7 +29,7 @@ class ChainFile(Generic[V]):
             check_same_thread=False,
         )
         try:
-            # exclusive: a second process must not write the same chain
+            # exclusive: a second process must not write the chain
             self._db.execute("pragma locking_mode = exclusive")
             self._db.execute("pragma journal_mode = wal")
             self._db.execute("pragma synchronous = full")
@@ -39,27 +39,27 @@ class ChainFile(Generic[V]):
                     self._db.execute(statement)
         except sqlite3.OperationalError as error:
             self._db.close()
-            raise DevChainError(f"{path} is in use by another process: {error}") from error
+            raise DevChainError(f"another process uses {path}: {error}") from error
         except sqlite3.DatabaseError as error:
             self._db.close()
             raise DevChainError(f"{path} is not a chain: {error}") from error
 
-    def meta(self, key: str) -> V | None:
-        """A value that was set."""
+    def find_meta(self, key: str) -> V | None:
+        """Return a stored value; None if it is not set."""
         row = self._db.execute("select value from meta where key = ?", (key,)).fetchone()
         return None if row is None else row[0]
 
     def set_meta(self, key: str, value: V) -> None:
-        """Sets a value."""
+        """Store a value."""
         self._write("insert or replace into meta values (?, ?)", [(key, value)])
 
     def commit(self) -> None:
-        """Makes everything written so far last."""
+        """Make all writes so far durable."""
         if self._db.in_transaction:
             self._db.execute("commit")
 
     def close(self) -> None:
-        """Leaves what was not committed behind."""
+        """Close the file, and discard uncommitted writes."""
         self._db.close()
 
     def _write(self, statement: str, rows: Iterable[Sequence[object]]) -> None:

@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 envelopes: one call or a batch in, its answers out; faults on the way."""
+"""JSON-RPC 2.0 envelopes: one call or a batch in, its answers out, with planned faults."""
 
 from __future__ import annotations
 
@@ -10,124 +10,128 @@ from typing import Any, Final
 
 import orjson
 
-from florin_server.devnet.errors import DevChainError, RpcFault, bad_params
-from florin_server.devnet.faults import Effect, Fault, Faults
+from florin_server.devnet.errors import DevChainError, RpcFault, invalid_params_fault
+from florin_server.devnet.faults import FaultEffect, FaultPlan, PlannedFault
 
-Method = tuple[Callable[..., Any], int, int]  # function, least and most arguments
+MethodEntry = tuple[Callable[..., Any], int, int]  # function, least and most arguments
 
-BATCH_MAX: Final = 1000  # as geth
+BATCH_MAX: Final = 1000  # as in geth
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What to send back, and how long to hold it back on purpose."""
+class DelayedAnswer:
+    """An answer, and the seconds by which to delay it deliberately."""
 
     payload: bytes
     delay_s: float
 
 
-class Dispatcher:
-    """Answers calls from a table of methods. Used by one thread.
+class RpcDispatcher:
+    """Answer calls from a table of methods. Used by one thread.
 
-    `dropped` gives the answer to a transaction that nobody keeps.
+    `answer_dropped` returns the answer to a transaction that is dropped.
     """
 
     def __init__(
         self,
-        table: Mapping[str, Method],
-        faults: Faults,
-        dropped: Callable[[list[Any]], Any],
+        methods: Mapping[str, MethodEntry],
+        faults: FaultPlan,
+        answer_dropped: Callable[[list[Any]], Any],
     ) -> None:
-        self._table = table
+        self._methods = methods
         self._faults = faults
-        self._dropped = dropped
+        self._answer_dropped = answer_dropped
         self._delay_s = 0.0
 
-    def handle(self, payload: bytes) -> Answer:
-        """The answer to a request; empty if it holds nothing but notifications."""
+    def handle(self, payload: bytes) -> DelayedAnswer:
+        """Return the answer to a request; empty if it contains only notifications."""
         self._delay_s = 0.0
         try:
             request = orjson.loads(payload)
         except orjson.JSONDecodeError:
-            return Answer(orjson.dumps(_error(None, RpcFault("parse error", -32700))), 0)
+            return DelayedAnswer(
+                orjson.dumps(_build_error(None, RpcFault("parse error", -32700))), 0
+            )
         if isinstance(request, list):
-            answer: Any = self._batch(request)
+            answer: Any = self._answer_batch(request)
         else:
-            answer = self._answer_of(request)
+            answer = self._answer(request)
         body = b"" if answer is None else orjson.dumps(answer)
-        return Answer(body, self._delay_s)
+        return DelayedAnswer(body, self._delay_s)
 
-    def _batch(self, requests: list[Any]) -> Any:
+    def _answer_batch(self, requests: list[Any]) -> Any:
         if not requests:
-            return _error(None, RpcFault("empty batch", -32600))
+            return _build_error(None, RpcFault("empty batch", -32600))
         if len(requests) > BATCH_MAX:
-            return _error(None, RpcFault("batch too large", -32600))
-        answers = [self._answer_of(request) for request in requests]
+            return _build_error(None, RpcFault("batch too large", -32600))
+        answers = [self._answer(request) for request in requests]
         return [answer for answer in answers if answer is not None] or None
 
-    def _answer_of(self, request: Any) -> dict[str, Any] | None:
+    def _answer(self, request: Any) -> dict[str, Any] | None:
         if not isinstance(request, dict) or not isinstance(request.get("method"), str):
-            return _error(None, RpcFault("invalid request", -32600))
+            return _build_error(None, RpcFault("invalid request", -32600))
         try:
             answer = {
                 "jsonrpc": "2.0",
                 "id": request.get("id"),
-                "result": self._result(request["method"], request.get("params")),
+                "result": self._call(request["method"], request.get("params")),
             }
         except RpcFault as fault:
-            answer = _error(request.get("id"), fault)
+            answer = _build_error(request.get("id"), fault)
         except (DevChainError, sqlite3.Error) as error:
-            raise DevChainError(f"the chain cannot go on: {error}") from error
-        except Exception as error:  # noqa: BLE001  (a node stays up whatever a caller sends)
+            raise DevChainError(f"the chain stopped: {error}") from error
+        except Exception as error:  # noqa: BLE001  (a node survives any request)
             _log.warning("%s failed", request["method"], exc_info=error)
             internal = RpcFault(f"internal error: {type(error).__name__}", -32603)
-            answer = _error(request.get("id"), internal)
+            answer = _build_error(request.get("id"), internal)
         return answer if "id" in request else None
 
-    def _result(self, method: str, given: Any) -> Any:
-        entry = self._table.get(method)
+    def _call(self, method: str, params: Any) -> Any:
+        entry = self._methods.get(method)
         if entry is None:
             raise RpcFault(f"the method {method} does not exist/is not available", -32601)
         function, least, most = entry
-        passed = arguments(given, least, most)
-        fault = None if method.startswith("florin_") else self._faults.next(method)
+        passed = parse_arguments(params, least, most)
+        fault = None if method.startswith("florin_") else self._faults.take_fault(method)
         if fault is None:
             return function(*passed)
-        return self._faulty(fault, entry, passed)
+        return self._call_with_fault(fault, entry, passed)
 
-    def _faulty(self, fault: Fault, method: Method, passed: list[Any]) -> Any:
-        if fault.effect is Effect.ERROR:
+    def _call_with_fault(
+        self, fault: PlannedFault, method: MethodEntry, arguments: list[Any]
+    ) -> Any:
+        if fault.effect is FaultEffect.ERROR:
             raise RpcFault(fault.message, fault.code)
-        if fault.effect is Effect.NULL:
+        if fault.effect is FaultEffect.NULL:
             return None
-        if fault.effect is Effect.LIE:
+        if fault.effect is FaultEffect.LIE:
             return fault.result
-        if fault.effect is Effect.DROP:
-            return self._dropped(passed)
-        result = method[0](*passed)
-        if fault.effect is Effect.LATE_ERROR:
+        if fault.effect is FaultEffect.DROP:
+            return self._answer_dropped(arguments)
+        result = method[0](*arguments)
+        if fault.effect is FaultEffect.LATE_ERROR:
             raise RpcFault(fault.message, fault.code)
         self._delay_s = max(self._delay_s, fault.delay_s)
         return result
 
 
-def arguments(given: Any, least: int, most: int) -> list[Any]:
-    """Positional arguments, as many as the method takes."""
-    if given is not None and not isinstance(given, list):
-        raise bad_params("non-array args")
-    found: list[Any] = list(given or [])
-    while len(found) > least and found[-1] is None:
-        found.pop()
-    if len(found) < least:
-        raise bad_params(f"missing value for required argument {len(found)}")
-    if len(found) > most:
-        raise bad_params(f"too many arguments, want at most {most}")
-    return found
+def parse_arguments(params: Any, count_min: int, count_max: int) -> list[Any]:
+    """Return positional arguments, as many as the method takes."""
+    if params is not None and not isinstance(params, list):
+        raise invalid_params_fault("non-array args")
+    arguments: list[Any] = list(params or [])
+    while len(arguments) > count_min and arguments[-1] is None:
+        arguments.pop()
+    if len(arguments) < count_min:
+        raise invalid_params_fault(f"missing value for required argument {len(arguments)}")
+    if len(arguments) > count_max:
+        raise invalid_params_fault(f"too many arguments, want at most {count_max}")
+    return arguments
 
 
-def _error(request_id: Any, fault: RpcFault) -> dict[str, Any]:
+def _build_error(request_id: Any, fault: RpcFault) -> dict[str, Any]:
     error: dict[str, Any] = {"code": fault.code, "message": fault.message}
     if fault.data is not None:
         error["data"] = fault.data

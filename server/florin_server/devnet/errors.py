@@ -1,4 +1,4 @@
-"""What the embedded chain raises."""
+"""Errors of the embedded chain."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 
 class DevChainError(Exception):
-    """The chain cannot be opened or has stopped; the text tells why and what to do."""
+    """The chain cannot be opened or has stopped; the text says why and what to do."""
 
 
 class RpcFault(Exception):  # noqa: N818  (an answer to the caller, not a mistake of ours)
-    """A JSON-RPC error answer, with the codes and texts of the nodes that it plays."""
+    """A JSON-RPC error, with the codes and texts of the node software that it imitates."""
 
     def __init__(self, message: str, code: int = -32000, data: Any = None) -> None:
         super().__init__(message)
@@ -19,6 +19,6 @@ class RpcFault(Exception):  # noqa: N818  (an answer to the caller, not a mistak
         self.data = data
 
 
-def bad_params(message: str) -> RpcFault:
-    """The caller's arguments do not fit the method."""
+def invalid_params_fault(message: str) -> RpcFault:
+    """Return the fault for arguments that do not fit the method."""
     return RpcFault(message, -32602)

@@ -1,4 +1,4 @@
-"""Answers that go wrong on purpose."""
+"""Deliberately wrong answers."""
 
 from __future__ import annotations
 
@@ -11,66 +11,66 @@ import orjson
 
 from florin_server.devnet.errors import RpcFault
 
-# more than any test arms; whoever calls may arm them, and what they tell is kept in memory
+# more than any test arms; any caller can arm faults, and their results are kept in memory
 FAULTS_MAX: Final = 256
-TOLD_BYTES_MAX: Final = 256 * 1024
+RESULT_BYTES_MAX: Final = 256 * 1024
 
 
-class Effect(StrEnum):
-    """What happens to a call."""
+class FaultEffect(StrEnum):
+    """The effect on a call."""
 
     ERROR = "error"  # refused; nothing was done
     LATE_ERROR = "late_error"  # done, and then answered with an error
-    DROP = "drop"  # a transaction's hash is answered, but nobody keeps the transaction
+    DROP = "drop"  # the transaction's hash is returned, but the transaction is dropped
     NULL = "null"  # answered with null; nothing was done
-    LIE = "lie"  # answered with something made up; nothing was done
+    LIE = "lie"  # answered with a false result; nothing was done
     DELAY = "delay"  # done, and answered late
 
 
 @dataclass(slots=True)
-class Fault:
+class PlannedFault:
     """An effect on the next `times` calls of a method."""
 
-    effect: Effect
+    effect: FaultEffect
     times: int
     message: str
     code: int
     delay_s: float
-    result: Any = None  # what a lie tells
+    result: Any = None  # the result of a lie
 
 
-class Faults:
-    """What is planned, by method; the first planned is the first to happen.
+class FaultPlan:
+    """The planned faults by method; the first planned happens first.
 
-    `lag` is how many blocks behind the chain is told.
+    `lag` is the number of blocks by which reads lag behind.
     """
 
     def __init__(self) -> None:
         self.lag = 0
-        self._planned: dict[str, deque[Fault]] = {}
+        self._faults: dict[str, deque[PlannedFault]] = {}
 
-    def plan(self, method: str, fault: Fault) -> None:
-        """Adds a fault; RpcFault if there are too many, or what it tells is too long."""
-        if sum(map(len, self._planned.values())) >= FAULTS_MAX:
-            raise RpcFault(f"{FAULTS_MAX} faults are armed already: clear them first")
-        if len(orjson.dumps([fault.result, fault.message])) > TOLD_BYTES_MAX:
-            raise RpcFault(f"a fault tells no more than {TOLD_BYTES_MAX} bytes")
-        self._planned.setdefault(method, deque()).append(fault)
+    def add_fault(self, method: str, fault: PlannedFault) -> None:
+        """Add a fault; raise RpcFault if there are too many, or its result is too long."""
+        if sum(map(len, self._faults.values())) >= FAULTS_MAX:
+            raise RpcFault(f"{FAULTS_MAX} faults are already armed: clear them first")
+        if len(orjson.dumps([fault.result, fault.message])) > RESULT_BYTES_MAX:
+            raise RpcFault(f"the result of a fault is limited to {RESULT_BYTES_MAX} bytes")
+        self._faults.setdefault(method, deque()).append(fault)
 
-    def listed(self) -> list[dict[str, Any]]:
-        """What is armed, as whoever armed it would say it; of a method, the next one first."""
-        found: list[dict[str, Any]] = [
+    def list_faults(self) -> list[dict[str, Any]]:
+        """List armed faults in the form that arms them; of a method, the next fault first."""
+        faults: list[dict[str, Any]] = [
             {"kind": "answer", "method": method, "effect": fault.effect, "times": fault.times}
-            for method, planned in self._planned.items()
+            for method, planned in self._faults.items()
             for fault in planned
         ]
         if self.lag:
-            found.append({"kind": "lag", "blocks": self.lag})
-        return found
+            faults.append({"kind": "lag", "blocks": self.lag})
+        return faults
 
-    def next(self, method: str) -> Fault | None:
-        """The fault that befalls this call."""
-        planned = self._planned.get(method)
+    def take_fault(self, method: str) -> PlannedFault | None:
+        """Return the fault of this call; None if none is planned."""
+        planned = self._faults.get(method)
         if not planned:
             return None
         fault = planned[0]
@@ -78,9 +78,9 @@ class Faults:
         if fault.times <= 0:
             planned.popleft()
             if not planned:
-                del self._planned[method]
+                del self._faults[method]
         return fault
 
-    def clear(self) -> None:
-        """Forgets all answers that were to go wrong; a lag stays."""
-        self._planned.clear()
+    def clear_faults(self) -> None:
+        """Forget all planned faults; a lag stays."""
+        self._faults.clear()

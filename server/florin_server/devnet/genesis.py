@@ -1,4 +1,4 @@
-"""What every embedded EVM chain begins with, and the keys that everybody knows."""
+"""The genesis of every embedded EVM chain, and its publicly known keys."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _ARTIFACTS = Path(__file__).parent / "contracts" / "artifacts.json"
 
 
 @dataclass(frozen=True, slots=True)
-class DevToken:
-    """A token of the embedded chain. `name` and `version` are those of its EIP-712 domain too.
+class EvmDevToken:
+    """A token of the embedded chain; `name` and `version` are also its EIP-712 domain's.
 
-    One without signed transfers has no version, and is paid with through Permit2.
+    A token without signed transfers has no version, and is paid through Permit2.
     """
 
     address: str  # lower-case
@@ -23,23 +23,23 @@ class DevToken:
     symbol: str
     decimals: int
     version: str | None
-    peg: str  # the ISO 4217 currency that it plays
+    peg: str  # the ISO 4217 currency that it represents
 
 
 @dataclass(frozen=True, slots=True)
-class Devnet:
-    """Where things are on an embedded chain; the same on each, whatever its chain id.
+class EvmDevnet:
+    """The addresses on an embedded chain; equal on each, whatever its chain id.
 
-    `opener` and `wallet_factory` are for contract accounts that pay before they exist.
-    `faucet` owns the tokens and more native coin than anybody needs. Its key is published here:
-    never use it on another chain.
+    `opener` and `wallet_factory` are for contract accounts that pay before they exist. `faucet`
+    owns the tokens and more native coin than any test needs. Its key is published here: never use
+    it on another chain.
     """
 
     chain_id: int
     name: str
     settler: str
-    token: DevToken
-    euro: DevToken
+    token: EvmDevToken
+    euro: EvmDevToken
     permit2: str
     opener: str
     wallet_factory: str
@@ -47,16 +47,16 @@ class Devnet:
     faucet_key: bytes
 
     @property
-    def tokens(self) -> tuple[DevToken, ...]:
-        """All that the faucet gives away."""
+    def tokens(self) -> tuple[EvmDevToken, ...]:
+        """Return all tokens that the faucet gives."""
         return (self.token, self.euro)
 
 
-DEVNET: Final = Devnet(
+DEVNET: Final = EvmDevnet(
     chain_id=31337,
     name="Florin Devnet",
     settler="0x7296bceede3d2a3abfeaac694c53850da72d39c5",
-    token=DevToken(
+    token=EvmDevToken(
         address="0x1955e4e690c31eb02b611e8ff9a162f4e3b4c9e9",
         name="Test Dollar",
         symbol="tUSD",
@@ -64,7 +64,7 @@ DEVNET: Final = Devnet(
         version="2",
         peg="USD",
     ),
-    euro=DevToken(
+    euro=EvmDevToken(
         address="0xfabcc94c1facab78fb2c635cabd1084a9a9aa051",
         name="Test Euro",
         symbol="tEUR",
@@ -84,8 +84,8 @@ FAUCET_WEI: Final = 10**27
 
 
 @dataclass(frozen=True, slots=True)
-class Artifact:
-    """A compiled contract: its ABI, the code that creates it and the code that stays."""
+class ContractArtifact:
+    """A compiled contract: its ABI, its creation code and its deployed code."""
 
     abi: list[dict[str, Any]]
     bytecode: bytes
@@ -93,11 +93,11 @@ class Artifact:
 
 
 @cache
-def artifact(name: str) -> Artifact:
-    """The compiled contract of that name."""
-    made = json.loads(_ARTIFACTS.read_text())["contracts"][name]
-    return Artifact(
-        abi=made["abi"],
-        bytecode=bytes.fromhex(made["bytecode"][2:]),
-        runtime=bytes.fromhex(made["runtime"][2:]),
+def load_artifact(name: str) -> ContractArtifact:
+    """Return the compiled contract of that name."""
+    contract = json.loads(_ARTIFACTS.read_text())["contracts"][name]
+    return ContractArtifact(
+        abi=contract["abi"],
+        bytecode=bytes.fromhex(contract["bytecode"][2:]),
+        runtime=bytes.fromhex(contract["runtime"][2:]),
     )

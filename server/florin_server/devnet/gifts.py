@@ -1,7 +1,7 @@
-"""How much test money a faucet gives away: to one account, in one call, in a day.
+"""The limits of a faucet: per account, per call and per day.
 
-Whoever asks for options may name as many accounts as he likes, and a merchant may ask for any
-price. Without bounds one of them could have so much minted that nothing is left for others.
+A caller that requests options can name any number of accounts, and a merchant can set any price.
+Without limits, a single caller could have so much minted that nothing is left for others.
 """
 
 from __future__ import annotations
@@ -14,105 +14,109 @@ from typing import Final
 
 from florin_server.devnet.errors import RpcFault
 
-# usual gifts in a day: for everybody who tries something out, however many tests he runs
-USUAL_A_DAY: Final = 100_000
-# the most that a payment may be asked for, in whole units of a currency with two decimals
-DEAREST: Final = 100_000_000
-# one call may take this part of a day's money
-_CALLS_A_DAY: Final = 4
+# usual gifts per day: enough for every user who tries something, however many tests run
+USUAL_GIFTS_PER_DAY: Final = 100_000
+# the highest amount of a payment, in whole units of a currency with two decimals
+ACCOUNT_MAX_UNITS: Final = 100_000_000
+# one call can take this fraction of a day's money
+_CALLS_PER_DAY: Final = 4
 _DAY_NS: Final = 86_400 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """A coin or token: what is usually given of it, and the most that an account is filled up to.
+class GiftKind:
+    """A coin or token: its usual gift, and the most that an account is filled up to.
 
-    Minor units. What is asked for beyond the usual has a day's budget of its own, as large.
+    In minor units. Amounts above the usual gift have a separate daily budget of equal size.
     """
 
     name: str
-    usual: int
+    usual_amount: int
     account_max: int
 
     @property
-    def a_day(self) -> int:
-        """What is given away of it in a day, of each budget."""
-        return self.usual * USUAL_A_DAY
+    def daily_budget(self) -> int:
+        """Return the amount given per day, of each budget."""
+        return self.usual_amount * USUAL_GIFTS_PER_DAY
 
     @property
-    def a_call(self) -> int:
-        """What one call may take of that."""
-        return self.a_day // _CALLS_A_DAY
+    def call_max(self) -> int:
+        """Return the most of that for one call."""
+        return self.daily_budget // _CALLS_PER_DAY
 
 
 @dataclass(frozen=True, slots=True)
-class Gift:
-    """What an account lacks of a kind, to have `wanted` minor units."""
+class FaucetGift:
+    """The amount that an account lacks of a kind, to have `target` minor units."""
 
-    kind: Kind
-    wanted: int
-    lacking: int
+    kind: GiftKind
+    target: int
+    amount: int
 
     @property
     def is_usual(self) -> bool:
-        """True if the account is filled up no further than any other."""
-        return self.wanted <= self.kind.usual
+        """Return True if the account is filled up to the usual gift at most."""
+        return self.target <= self.kind.usual_amount
 
 
 @dataclass(slots=True)
-class _Pot:
-    """What was given away lately: it is forgotten at the pace of a day's budget a day."""
+class _GiftBudget:
+    """The amount given recently; it decays at the rate of one daily budget per day."""
 
-    used: int = 0
+    used_amount: int = 0
     at_ns: int = 0
 
 
-class Gifts:
-    """The budgets of one faucet, whole at its start.
+class GiftBudgets:
+    """The budgets of one faucet, full at its start.
 
-    `now_ns` is the machine's own time: the chain's can be moved on by those who ask for money.
+    `now_ns` is the machine's own time: callers of the faucet can advance the chain's time.
     """
 
     def __init__(self, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._now_ns = now_ns
-        self._pots: dict[tuple[Kind, bool], _Pot] = {}
+        self._budgets: dict[tuple[GiftKind, bool], _GiftBudget] = {}
 
-    def take(self, gifts: Sequence[Gift]) -> None:
-        """Takes the gifts of one call out of the budgets; RpcFault, and nothing is taken, if not.
+    def take_gifts(self, gifts: Sequence[FaucetGift]) -> None:
+        """Take the gifts of one call out of the budgets; raise RpcFault, and take nothing, if over.
 
-        There are as many budgets as kinds, twice.
+        Each kind has two budgets.
         """
-        asked: Counter[tuple[Kind, bool]] = Counter()
+        counter: Counter[tuple[GiftKind, bool]] = Counter()
         for gift in gifts:
-            if gift.wanted > gift.kind.account_max:
+            if gift.target > gift.kind.account_max:
                 most = f"{gift.kind.account_max} minor units of {gift.kind.name}"
                 raise RpcFault(f"the faucet fills no account up to more than {most}")
-            asked[gift.kind, gift.is_usual] += gift.lacking
-        for (kind, is_usual), amount in asked.items():
-            if amount > kind.a_call:
-                most = f"{kind.a_call} minor units of {kind.name}"
+            counter[gift.kind, gift.is_usual] += gift.amount
+        for (kind, is_usual), amount in counter.items():
+            if amount > kind.call_max:
+                most = f"{kind.call_max} minor units of {kind.name}"
                 raise RpcFault(f"the faucet gives no more than {most} in one call")
-            left = kind.a_day - self._pot(kind, is_usual=is_usual).used
+            left = kind.daily_budget - self._get_budget(kind, is_usual=is_usual).used_amount
             if amount > left:
-                what = "usual gifts" if is_usual else "what is more than usual"
+                what = "usual gifts" if is_usual else "larger gifts"
                 raise RpcFault(
-                    f"the faucet has {left} minor units of {kind.name} left for {what}, and gets "
-                    f"{kind.a_day} in a day: ask for less, or later"
+                    f"the faucet has {left} minor units of {kind.name} left for {what}, of "
+                    f"{kind.daily_budget} per day: request less, or try later"
                 )
-        for (kind, is_usual), amount in asked.items():
-            self._pot(kind, is_usual=is_usual).used += amount
+        for (kind, is_usual), amount in counter.items():
+            self._get_budget(kind, is_usual=is_usual).used_amount += amount
 
-    def _pot(self, kind: Kind, *, is_usual: bool) -> _Pot:
+    def _get_budget(self, kind: GiftKind, *, is_usual: bool) -> _GiftBudget:
         now_ns = self._now_ns()
-        pot = self._pots.setdefault((kind, is_usual), _Pot(0, now_ns))
-        pot.used = max(0, pot.used - (now_ns - pot.at_ns) * kind.a_day // _DAY_NS)
+        pot = self._budgets.setdefault((kind, is_usual), _GiftBudget(0, now_ns))
+        pot.used_amount = max(
+            0, pot.used_amount - (now_ns - pot.at_ns) * kind.daily_budget // _DAY_NS
+        )
         pot.at_ns = now_ns
         return pot
 
 
-def missing(has: int, asked: int | None, gift: int, *, rarely: bool = False) -> int:
-    """What to add to what an account has; nothing if it has enough."""
-    wanted = gift if asked is None else asked
-    if asked is None or rarely:
-        return wanted - has if has < (wanted + 1) // 2 else 0
-    return max(0, wanted - has)
+def compute_gift(
+    balance: int, requested: int | None, usual_amount: int, *, only_below_half: bool = False
+) -> int:
+    """Return the amount to add to an account's balance; 0 if it has enough."""
+    target_balance = usual_amount if requested is None else requested
+    if requested is None or only_below_half:
+        return target_balance - balance if balance < (target_balance + 1) // 2 else 0
+    return max(0, target_balance - balance)

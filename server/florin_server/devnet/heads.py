@@ -1,29 +1,29 @@
-"""Who wants to hear of new heads of an embedded chain, in this process or through a socket."""
+"""Listeners for new heads of an embedded chain, in this process or through a socket."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
 
-class Heads:
-    """Tells listeners that the head changed; used on the event loop."""
+class HeadListeners:
+    """Notify listeners of a changed head; used on the event loop."""
 
     def __init__(self) -> None:
         self._listeners: list[Callable[[], None]] = []
         self._head: Hashable = None
 
-    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Calls the listener at each change; gives back what ends that."""
+    def add_listener(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call the listener at each change; return the function that ends that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     @property
-    def wanted(self) -> bool:
-        """True if anybody listens."""
+    def has_listeners(self) -> bool:
+        """Return True if there is any listener."""
         return bool(self._listeners)
 
-    def at(self, head: Hashable) -> None:
-        """The head is this one now."""
+    def record_head(self, head: Hashable) -> None:
+        """Set the current head."""
         if head != self._head:
             self._head = head
             for listener in list(self._listeners):

@@ -1,4 +1,4 @@
-"""An embedded chain of any kind as the rest of the program sees it: bytes in, bytes out."""
+"""An embedded chain's interface to the rest of the program: bytes in, bytes out."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from florin_server.clock import Clock
 from florin_server.devnet.errors import DevChainError
-from florin_server.devnet.heads import Heads
-from florin_server.devnet.worker import Worker
+from florin_server.devnet.heads import HeadListeners
+from florin_server.devnet.worker import ChainWorker
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from florin_server.devnet.socket import Dialect
+    from florin_server.devnet.socket import SubscriptionDialect
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
-    """What lives in the worker's thread. `handle` tells how long to hold its answer back, too."""
+class ChainEngine:
+    """The parts in the worker's thread; `handle` also returns an answer's delay in seconds."""
 
     handle: Callable[[bytes], tuple[bytes, float]]
     head: Callable[[], Hashable]
@@ -31,16 +31,16 @@ class Engine:
     close: Callable[[], None]
 
 
-E = TypeVar("E", bound=Engine)
+E = TypeVar("E", bound=ChainEngine)
 
 
-async def started(name: str, make: Callable[[], E]) -> tuple[Worker, E]:
-    """A thread of that name, and the engine that was made in it and is on disk."""
-    worker = Worker(name)
+async def start_engine(name: str, create_engine: Callable[[], E]) -> tuple[ChainWorker, E]:
+    """Return a thread of that name, and the engine that was made in it and is on disk."""
+    worker = ChainWorker(name)
     try:
-        engine = await worker.run(make)
+        engine = await worker.run_job(create_engine)
         worker.commit = engine.commit
-        await worker.run(lambda: None)
+        await worker.run_job(lambda: None)
     except BaseException:
         await worker.close()
         raise
@@ -48,27 +48,27 @@ async def started(name: str, make: Callable[[], E]) -> tuple[Worker, E]:
 
 
 class DevChain(ABC, Generic[E]):
-    """A running chain. An answer is given only after what it tells is on disk."""
+    """A running chain. It sends an answer only after the answer's effects are on disk."""
 
-    def __init__(self, worker: Worker, engine: E, clock: Clock) -> None:
+    def __init__(self, worker: ChainWorker, engine: E, clock: Clock) -> None:
         self._worker = worker
         self._engine = engine
         self._clock = clock
-        self._heads = Heads()
+        self._heads = HeadListeners()
         self._runner: web.AppRunner | None = None
         self._ticker: asyncio.Task[None] | None = None
 
     @property
-    def busy(self) -> bool:
-        """True while something is being done, or made to last."""
-        return self._worker.busy
+    def is_busy(self) -> bool:
+        """Return True while an operation runs, or is being made durable."""
+        return self._worker.is_busy
 
     async def handle(self, payload: bytes) -> bytes:
-        """Answers a JSON-RPC call or batch; empty if there is nothing to answer."""
-        (answer, delay_s), head = await self._worker.run(
+        """Answer a JSON-RPC call or batch; empty if it needs no answer."""
+        (answer, delay_s), head = await self._worker.run_job(
             lambda: (self._engine.handle(payload), self._engine.head())
         )
-        self._heads.at(head)
+        self._heads.record_head(head)
         if delay_s > 0:
             await self._clock.sleep(delay_s)
         return answer
@@ -76,21 +76,21 @@ class DevChain(ABC, Generic[E]):
     async def serve_http(self, listener: socket.socket | None = None) -> int:
         """Answer POST requests and WebSockets too; return the port.
 
-        `listener` is a listening socket, closed with the chain; without one, any free port of
-        127.0.0.1 is taken.
+        `listener` is a listening socket, closed with the chain; without it, any free port of
+        127.0.0.1 is used.
         """
-        # aiohttp is slow to load, and needed only if asked for
-        from florin_server.devnet.http import runner_of, serve  # noqa: PLC0415
+        # aiohttp loads slowly, and is needed only on request
+        from florin_server.devnet.http import create_runner, serve_runner  # noqa: PLC0415
 
-        self._runner = runner_of(self.handle, self, self._dialect())
-        return await serve(self._runner, listener or socket.create_server(("127.0.0.1", 0)))
+        self._runner = create_runner(self.handle, self, self._create_dialect())
+        return await serve_runner(self._runner, listener or socket.create_server(("127.0.0.1", 0)))
 
-    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Calls the listener at each new head; gives back what ends that."""
-        return self._heads.listen(listener)
+    def add_listener(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call the listener at each new head; return the function that ends that."""
+        return self._heads.add_listener(listener)
 
     async def close(self) -> None:
-        """Stops; everything that was answered is on disk."""
+        """Stop; everything that was answered is on disk."""
         if self._ticker is not None:
             self._ticker.cancel()
             with contextlib.suppress(asyncio.CancelledError, DevChainError):
@@ -101,5 +101,5 @@ class DevChain(ABC, Generic[E]):
         self._engine.close()
 
     @abstractmethod
-    def _dialect(self) -> Dialect:
-        """How new heads are announced on a WebSocket."""
+    def _create_dialect(self) -> SubscriptionDialect:
+        """Return the format in which a WebSocket announces new heads."""

@@ -1,4 +1,4 @@
-"""JSON-RPC over WebSockets: every call, and subscriptions to what happens with new heads."""
+"""JSON-RPC over WebSockets: every call, and subscriptions to events of new heads."""
 
 from __future__ import annotations
 
@@ -11,123 +11,129 @@ from typing import Any, Final, Protocol
 import orjson
 from aiohttp import WSCloseCode, WSMsgType, web
 
-MESSAGE_MAX: Final = 5 * 2**20  # as a body
+MESSAGE_MAX: Final = 5 * 2**20  # as for a body
 SUBSCRIPTIONS_MAX: Final = 100  # of one socket
 
-Handle = Callable[[bytes], Awaitable[bytes]]
+PayloadHandler = Callable[[bytes], Awaitable[bytes]]
 
 
-class Chain(Protocol):
-    """Tells of new heads."""
+class HeadSource(Protocol):
+    """A source of new heads."""
 
-    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Calls the listener at each new head; gives back what ends that."""
-
-
-class Topic(Protocol):
-    """Something to subscribe to, for one subscriber."""
-
-    async def news(self) -> list[Any]:
-        """What happened since the last time, oldest first."""
+    def add_listener(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call the listener at each new head; return the function that ends that."""
 
 
-class Dialect(Protocol):
-    """How subscriptions are asked for and told."""
+class SubscriptionTopic(Protocol):
+    """A topic to subscribe to, for one subscriber."""
 
-    @property
-    def subscribe(self) -> frozenset[str]:
-        """Methods that begin a subscription."""
+    async def read_news(self) -> list[Any]:
+        """Return the events since the last call, oldest first."""
+
+
+class SubscriptionDialect(Protocol):
+    """The format of subscriptions and notifications."""
 
     @property
-    def unsubscribe(self) -> frozenset[str]:
-        """Methods that end one."""
+    def subscribe_methods(self) -> frozenset[str]:
+        """Return the methods that start a subscription."""
 
-    def topic(self, method: str, params: list[Any]) -> Topic | None:
-        """What is subscribed to; None if there is no such thing."""
+    @property
+    def unsubscribe_methods(self) -> frozenset[str]:
+        """Return the methods that end a subscription."""
 
-    def name(self, number: int) -> Any:
-        """How a subscription is called."""
+    def find_topic(self, method: str, params: list[Any]) -> SubscriptionTopic | None:
+        """Return the topic of a subscription; None if it does not exist."""
 
-    def message(self, method: str, name: Any, result: Any) -> Mapping[str, Any]:
-        """A notification; `method` is what subscribed."""
+    def format_id(self, number: int) -> Any:
+        """Return the name of a subscription."""
+
+    def build_notification(
+        self, method: str, subscription_id: Any, result: Any
+    ) -> Mapping[str, Any]:
+        """Return a notification; `method` is the subscribing method."""
 
 
-class Socket:
-    """One client's socket."""
+class RpcSocket:
+    """The socket of one client."""
 
-    def __init__(self, handle: Handle, chain: Chain, dialect: Dialect) -> None:
+    def __init__(
+        self, handle: PayloadHandler, chain: HeadSource, dialect: SubscriptionDialect
+    ) -> None:
         self._handle = handle
         self._chain = chain
         self._dialect = dialect
         self._socket = web.WebSocketResponse(max_msg_size=MESSAGE_MAX)
         self._numbers = itertools.count(1)
-        self._topics: dict[Any, tuple[str, Topic]] = {}
-        self._moved = asyncio.Event()
+        self._topics: dict[Any, tuple[str, SubscriptionTopic]] = {}
+        self._head_changed = asyncio.Event()
 
     async def serve(self, request: web.Request) -> web.WebSocketResponse:
-        """Answers until the client leaves."""
+        """Answer until the client disconnects."""
         await self._socket.prepare(request)
-        leave = self._chain.listen(self._moved.set)
-        tells = asyncio.create_task(self._tell())
+        leave = self._chain.add_listener(self._head_changed.set)
+        task = asyncio.create_task(self._send_notifications())
         try:
             async for message in self._socket:
                 if message.type in {WSMsgType.TEXT, WSMsgType.BINARY}:
-                    given = message.data
-                    payload = given.encode() if isinstance(given, str) else given
-                    answer = await self._answer(payload)
+                    data = message.data
+                    payload = data.encode() if isinstance(data, str) else data
+                    answer = await self._answer_payload(payload)
                     if answer:
                         await self._socket.send_str(answer.decode())
         finally:
             leave()
-            tells.cancel()
+            task.cancel()
             with contextlib.suppress(asyncio.CancelledError, ConnectionError):
-                await tells
+                await task
         return self._socket
 
     async def close(self) -> None:
-        """Tells the client that the server ends."""
+        """Notify the client that the server stops."""
         await self._socket.close(code=WSCloseCode.GOING_AWAY)
 
-    async def _answer(self, payload: bytes) -> bytes:
+    async def _answer_payload(self, payload: bytes) -> bytes:
         try:
-            asked = orjson.loads(payload)
+            request = orjson.loads(payload)
         except orjson.JSONDecodeError:
-            asked = None
-        method = asked.get("method") if isinstance(asked, dict) else None
-        if method in self._dialect.subscribe:
-            return _answer_to(asked, self._subscribed(asked))
-        if method in self._dialect.unsubscribe:
-            (name,) = _params(asked)[:1] or [None]
-            return _answer_to(asked, {"result": self._topics.pop(name, None) is not None})
+            request = None
+        method = request.get("method") if isinstance(request, dict) else None
+        if method in self._dialect.subscribe_methods:
+            return _build_answer(request, self._answer_subscription(request))
+        if method in self._dialect.unsubscribe_methods:
+            (name,) = _get_params(request)[:1] or [None]
+            return _build_answer(request, {"result": self._topics.pop(name, None) is not None})
         return await self._handle(payload)
 
-    def _subscribed(self, asked: dict[str, Any]) -> dict[str, Any]:
-        topic = self._dialect.topic(asked["method"], _params(asked))
+    def _answer_subscription(self, request: dict[str, Any]) -> dict[str, Any]:
+        topic = self._dialect.find_topic(request["method"], _get_params(request))
         if topic is None:
             return {"error": {"code": -32602, "message": "no such subscription"}}
         if len(self._topics) >= SUBSCRIPTIONS_MAX:
             return {"error": {"code": -32005, "message": "too many subscriptions"}}
-        name = self._dialect.name(next(self._numbers))
-        self._topics[name] = (asked["method"], topic)
+        name = self._dialect.format_id(next(self._numbers))
+        self._topics[name] = (request["method"], topic)
         return {"result": name}
 
-    async def _tell(self) -> None:
+    async def _send_notifications(self) -> None:
         while True:
-            await self._moved.wait()
-            self._moved.clear()
+            await self._head_changed.wait()
+            self._head_changed.clear()
             for name, (method, topic) in list(self._topics.items()):
-                for result in await topic.news():
-                    told = self._dialect.message(method, name, result)
-                    text = orjson.dumps({"jsonrpc": "2.0", **told}).decode()
+                for result in await topic.read_news():
+                    message = self._dialect.build_notification(method, name, result)
+                    text = orjson.dumps({"jsonrpc": "2.0", **message}).decode()
                     await self._socket.send_str(text)
 
 
-def add_sockets(application: web.Application, make: Callable[[], Socket]) -> None:
-    """Lets clients connect; they are told when the server ends."""
-    connected: set[Socket] = set()
+def add_socket_support(
+    application: web.Application, create_socket: Callable[[], RpcSocket]
+) -> None:
+    """Accept clients; they are notified when the server stops."""
+    connected: set[RpcSocket] = set()
 
     async def connect(request: web.Request) -> web.WebSocketResponse:
-        socket = make()
+        socket = create_socket()
         connected.add(socket)
         try:
             return await socket.serve(request)
@@ -142,10 +148,10 @@ def add_sockets(application: web.Application, make: Callable[[], Socket]) -> Non
     application.on_shutdown.append(leave)
 
 
-def _params(asked: dict[str, Any]) -> list[Any]:
-    params = asked.get("params")
+def _get_params(request: dict[str, Any]) -> list[Any]:
+    params = request.get("params")
     return params if isinstance(params, list) else []
 
 
-def _answer_to(asked: dict[str, Any], answer: dict[str, Any]) -> bytes:
-    return orjson.dumps({"jsonrpc": "2.0", "id": asked.get("id"), **answer})
+def _build_answer(request: dict[str, Any], answer: dict[str, Any]) -> bytes:
+    return orjson.dumps({"jsonrpc": "2.0", "id": request.get("id"), **answer})

@@ -1,1 +1,1 @@
-"""What a payment is: pure rules, no input or output."""
+"""Pure rules of payments, without input or output."""

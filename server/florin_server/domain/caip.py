@@ -1,6 +1,6 @@
 """Names of chains, accounts and assets: CAIP-2, CAIP-10, CAIP-19, and EVM addresses.
 
-Parsing keeps what was written; the `canonical_…` functions give the one text to compare by.
+Parsing keeps the text as written; the `canonicalize_…` functions return the form to compare.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _ASSET_ID = re.compile(
     _CHAIN + r"/(?P<namespace>[-a-z0-9]{3,8}):(?P<reference>[-.%a-zA-Z0-9]{1,128})"
 )
 _EVM_ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
-# longer texts are never quoted in an error, they come from strangers
+# errors never quote longer texts, because they come from strangers
 _QUOTED_MAX = 80
-# names that were read before: one payment has the same few read dozens of times
+# names that were parsed before: one payment has the same few names dozens of times
 _CACHED_MAX = 4096
 
 
@@ -59,24 +59,24 @@ class AssetId:
 
 
 def parse_chain(text: str) -> ChainId:
-    """Reads a CAIP-2 chain id. ValueError if it is none."""
-    return _chain(_match(_CHAIN_ID, text, "a CAIP-2 chain id"))
+    """Read a CAIP-2 chain id. ValueError if it is none."""
+    return _to_chain(_match(_CHAIN_ID, text, "a CAIP-2 chain id"))
 
 
 def parse_account(text: str) -> AccountId:
-    """Reads a CAIP-10 account id. ValueError if it is none."""
-    found = _match(_ACCOUNT_ID, text, "a CAIP-10 account id")
-    return AccountId(_chain(found), found["address"])
+    """Read a CAIP-10 account id. ValueError if it is none."""
+    match = _match(_ACCOUNT_ID, text, "a CAIP-10 account id")
+    return AccountId(_to_chain(match), match["address"])
 
 
 def parse_asset(text: str) -> AssetId:
-    """Reads a CAIP-19 asset type. ValueError if it is none, or names a single token."""
-    found = _match(_ASSET_ID, text, "a CAIP-19 asset type")
-    return AssetId(_chain(found), found["namespace"], found["reference"])
+    """Read a CAIP-19 asset type. ValueError if it is none, or names a single token."""
+    match = _match(_ASSET_ID, text, "a CAIP-19 asset type")
+    return AssetId(_to_chain(match), match["namespace"], match["reference"])
 
 
-def evm_address(text: str, *, checksum: bool = True) -> str:
-    """Gives an EVM address in lower case.
+def parse_evm_address(text: str, *, checksum: bool = True) -> str:
+    """Return an EVM address in lower case.
 
     Digits in one case pass; in mixed case they must be an EIP-55 checksum unless `checksum` is
     False. ValueError otherwise.
@@ -86,14 +86,14 @@ def evm_address(text: str, *, checksum: bool = True) -> str:
     lower = text.lower()
     if not checksum or digits.islower() or digits.isupper() or digits.isdigit():
         return lower
-    if text != checksum_address(lower):
+    if text != format_checksum_address(lower):
         raise ValueError(f"address has a wrong checksum: {text}")
     return lower
 
 
 @lru_cache(maxsize=_CACHED_MAX)
-def checksum_address(lower: str) -> str:
-    """Gives an EVM address the capitals of its EIP-55 checksum. ValueError if it is none."""
+def format_checksum_address(lower: str) -> str:
+    """Return an EVM address with the capitals of its EIP-55 checksum; ValueError if invalid."""
     digits = _match(_EVM_ADDRESS, lower, "an EVM address")[0][2:].lower()
     marks = keccak(digits.encode()).hex()
     return "0x" + "".join(
@@ -101,36 +101,36 @@ def checksum_address(lower: str) -> str:
     )
 
 
-def canonical_account(text: str, *, checksum: bool = True) -> str:
-    """Gives the CAIP-10 text to compare accounts by: EVM addresses in lower case.
+def canonicalize_account(text: str, *, checksum: bool = True) -> str:
+    """Return the CAIP-10 text in the form to compare: EVM addresses in lower case.
 
-    ValueError if the text is no account id, or no EVM address where it must be one; `checksum` as
-    for `evm_address`.
+    ValueError if the text is not an account id, or has no EVM address where it must have one;
+    `checksum` as for `parse_evm_address`.
     """
     account = parse_account(text)
     if account.chain.namespace != "eip155":
         return str(account)
-    return f"{account.chain}:{evm_address(account.address, checksum=checksum)}"
+    return f"{account.chain}:{parse_evm_address(account.address, checksum=checksum)}"
 
 
 @lru_cache(maxsize=_CACHED_MAX)
-def canonical_asset(text: str, *, checksum: bool = True) -> str:
-    """Gives the CAIP-19 text to compare assets by: ERC-20 addresses in lower case.
+def canonicalize_asset(text: str, *, checksum: bool = True) -> str:
+    """Return the CAIP-19 text in the form to compare: ERC-20 addresses in lower case.
 
-    ValueError as for `canonical_account`.
+    ValueError as for `canonicalize_account`.
     """
     asset = parse_asset(text)
     if (asset.chain.namespace, asset.namespace) != ("eip155", "erc20"):
         return str(asset)
-    return f"{asset.chain}/erc20:{evm_address(asset.reference, checksum=checksum)}"
+    return f"{asset.chain}/erc20:{parse_evm_address(asset.reference, checksum=checksum)}"
 
 
-def _chain(found: re.Match[str]) -> ChainId:
-    return ChainId(found["chain_namespace"], found["chain_reference"])
+def _to_chain(match: re.Match[str]) -> ChainId:
+    return ChainId(match["chain_namespace"], match["chain_reference"])
 
 
 def _match(pattern: re.Pattern[str], text: str, what: str) -> re.Match[str]:
-    found = pattern.fullmatch(text)
-    if found is None:
+    match = pattern.fullmatch(text)
+    if match is None:
         raise ValueError(f"not {what}: {text[:_QUOTED_MAX]!r}")
-    return found
+    return match

@@ -1,7 +1,7 @@
-"""What can be wrong with a chain or the whole installation: conditions, each with its own name.
+"""Conditions: named states of a chain or of the whole installation that operators act on.
 
-What tells them apart is the name. The reason is for people: it may be put in other words by any
-release, and nothing is decided by it.
+Programs rely on the name alone. The reason is a text for people: its words can change in any
+release.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from enum import StrEnum
 from typing import Final
 
 
-class State(StrEnum):
-    """How a condition stands, from well to worst."""
+class ConditionState(StrEnum):
+    """The state of a condition, from best to worst."""
 
     OK = "ok"
     NOTICE = "notice"
@@ -22,7 +22,7 @@ class State(StrEnum):
 
 
 class ConditionName(StrEnum):
-    """What can be wrong, in the order in which it is told."""
+    """The names of all conditions, in the order of reports."""
 
     SETTLEMENT_PAUSED = "settlement_paused"
     SETTLEMENT_STARTING = "settlement_starting"
@@ -68,258 +68,261 @@ class ConditionName(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
-    """What a condition means: its state when something is wrong, what that is, what to do."""
+class ConditionSpec:
+    """The meaning of a condition: its state if it applies, its text, and the action to take."""
 
-    state: State
-    tells: str
-    to_do: str
+    state: ConditionState
+    description: str
+    remedy: str
 
 
 _NAME = ConditionName
-MEANINGS: Final[Mapping[ConditionName, Meaning]] = {
-    _NAME.SETTLEMENT_PAUSED: Meaning(
-        State.NOTICE,
-        "the operator paused all relayer keys of the chain, or those that are named",
-        "`florin executors resume`, when they shall send again",
+CONDITION_SPECS: Final[Mapping[ConditionName, ConditionSpec]] = {
+    _NAME.SETTLEMENT_PAUSED: ConditionSpec(
+        ConditionState.NOTICE,
+        "the operator paused all relayer keys of the chain, or those that the reason names",
+        "to let them send again: `florin executors resume`",
     ),
-    _NAME.SETTLEMENT_STARTING: Meaning(
-        State.NOTICE,
-        "the first look at the chain since the start is not over",
-        "nothing; if it lasts for minutes, see what the log says of the chain",
+    _NAME.SETTLEMENT_STARTING: ConditionSpec(
+        ConditionState.NOTICE,
+        "Florin has not finished its first read of the chain since it started",
+        "nothing; if it lasts for minutes, read what the log says about the chain",
     ),
-    _NAME.SETTLEMENT_LEASED_ELSEWHERE: Meaning(
-        State.NOTICE,
-        "another process has the lease of relayer keys, and sends with them",
-        "nothing, where several processes are meant to run; else end it, and wait half a minute",
+    _NAME.SETTLEMENT_LEASED_ELSEWHERE: ConditionSpec(
+        ConditionState.NOTICE,
+        "another process has the lease of relayer keys and sends with them",
+        "nothing, if several processes should run; otherwise stop the other process and wait "
+        "half a minute",
     ),
-    _NAME.SETTLEMENT_FAILING: Meaning(
-        State.CRITICAL,
-        "the newest attempt to settle on the chain ended with an error: payments stay "
-        "`processing`; after three minutes in which the chain could not be asked, buyers are not "
-        "offered it",
-        "look at the nodes and at the store, as the reason says; it is tried again by itself",
+    _NAME.SETTLEMENT_FAILING: ConditionSpec(
+        ConditionState.CRITICAL,
+        "the latest attempt to settle on the chain failed: payments stay `processing`; after "
+        "three minutes without an answer, Florin stops offering the chain to buyers",
+        "check the nodes and the store, as the reason says; Florin retries automatically",
     ),
-    _NAME.BLOCKS_UNREAD: Meaning(
-        State.WARNING,
-        "blocks that came while Florin was down cannot be read: money that came meanwhile is not "
-        "seen yet",
-        "name a node in the settings that still has these blocks",
+    _NAME.BLOCKS_UNREAD: ConditionSpec(
+        ConditionState.WARNING,
+        "Florin cannot read the blocks that the chain produced during an outage: money that "
+        "arrived then is not recorded yet",
+        "add a node to the settings that still has these blocks",
     ),
-    _NAME.TRANSACTION_STUCK: Meaning(
-        State.WARNING,
-        "the oldest transaction is in no block, and its fee cannot be raised",
-        "raise the chain's limits of fees if the prices on the chain are to be paid, or wait",
+    _NAME.TRANSACTION_STUCK: ConditionSpec(
+        ConditionState.WARNING,
+        "no block includes the oldest transaction, and its fee is at the limit",
+        "raise the chain's fee limits if you accept the current fees, or wait",
     ),
-    _NAME.PAYERS_BLOCKED: Meaning(
-        State.NOTICE,
-        "accepted payments are not sent, as their payers were blocked after they had confirmed",
-        "nothing: they fail when what was signed lapses",
+    _NAME.PAYERS_BLOCKED: ConditionSpec(
+        ConditionState.NOTICE,
+        "accepted payments are not sent, because their payers were blocked after the confirm",
+        "nothing: they fail when the buyers' signatures lapse",
     ),
-    _NAME.EVENTS_MISSING: Meaning(
-        State.CRITICAL,
-        "the settlement contract says that payments are paid, and no node tells by which "
-        "transaction",
-        "name a node in the settings that keeps all events of the contract",
+    _NAME.EVENTS_MISSING: ConditionSpec(
+        ConditionState.CRITICAL,
+        "the settlement contract reports payments as paid, but no node returns the transactions",
+        "add a node to the settings that keeps all events of the contract",
     ),
-    _NAME.GAS_BUDGET_EXHAUSTED: Meaning(
-        State.WARNING,
-        "relayers lost as much gas, or as many fees on Solana, in this hour of the clock as the "
-        "settings allow: some payments wait for the next hour",
-        "find out who fails payments; raise `failed_gas` or `failed_fees` if you want to pay more",
+    _NAME.GAS_BUDGET_EXHAUSTED: ConditionSpec(
+        ConditionState.WARNING,
+        "relayers used up this hour's budget of lost gas (on Solana: lost fees): some payments "
+        "wait for the next hour",
+        "find out which payers or wallet apps fail payments; to pay more, raise `failed_gas` or "
+        "`failed_fees`",
     ),
-    _NAME.PAYMENTS_GIVEN_UP: Meaning(
-        State.WARNING,
-        "payments are not sent any more, as too many transactions did not pay them",
-        "nothing: they fail when what was signed lapses",
+    _NAME.PAYMENTS_GIVEN_UP: ConditionSpec(
+        ConditionState.WARNING,
+        "Florin no longer sends some payments, because too many transactions failed to pay them",
+        "nothing: they fail when the buyers' signatures lapse",
     ),
-    _NAME.PAYMENTS_UNDONE: Meaning(
-        State.CRITICAL,
-        "a reorganisation removed blocks that were final, and payments that had succeeded with "
-        "them; they are settled again",
-        "hand out nothing for these payments; raise the chain's `confirmations`",
+    _NAME.PAYMENTS_UNDONE: ConditionSpec(
+        ConditionState.CRITICAL,
+        "a reorganization removed final blocks and with them payments that had succeeded; Florin "
+        "settles them again",
+        "do not deliver goods for these payments; raise the chain's `confirmations`",
     ),
-    _NAME.CHAIN_UNUSABLE: Meaning(
-        State.CRITICAL,
-        "the chain does not answer, or the chain, a token or a contract is not what the settings "
-        "say: what is wrong is not offered to buyers",
-        "correct the settings or name other nodes; `florin chain list` looks again",
+    _NAME.CHAIN_UNUSABLE: ConditionSpec(
+        ConditionState.CRITICAL,
+        "the chain does not answer, or the chain, a token or a contract differs from the "
+        "settings: Florin does not offer it to buyers",
+        "correct the settings or add other nodes; to check again: `florin chain list`",
     ),
-    _NAME.CHAIN_STALLED: Meaning(
-        State.CRITICAL,
-        "no node tells a new block: payments stay `processing`, and buyers are not offered the "
-        "chain",
-        "compare with a block explorer: if the chain goes on, name another node in the settings; "
-        "if it does not, wait, and it is offered again by itself",
+    _NAME.CHAIN_STALLED: ConditionSpec(
+        ConditionState.CRITICAL,
+        "no node returns a new block: payments stay `processing`, and Florin does not offer the "
+        "chain to buyers",
+        "compare with a block explorer: if the chain produces blocks, add another node to the "
+        "settings; if it does not, wait, and Florin offers it again automatically",
     ),
-    _NAME.PACE_CHANGED: Meaning(
-        State.WARNING,
-        "blocks of the chain have come at half or double of their usual pace, or farther from it, "
-        "for ten minutes; Florin follows the new pace, and the reason says what changes with it",
-        "find out why at the chain's own announcements; where `final_after_s` is 0, set it, as "
-        "`confirmations` alone are worth less time then; the condition ends after a day",
+    _NAME.PACE_CHANGED: ConditionSpec(
+        ConditionState.WARNING,
+        "for ten minutes, the chain has produced blocks at most half or at least twice as fast "
+        "as usual; Florin follows the new pace, and the reason says what changes",
+        "read the chain's announcements; if `final_after_s` is 0, set it, because "
+        "`confirmations` alone now cover less time; the condition ends after a day",
     ),
-    _NAME.RELAYER_FUNDS_LOW: Meaning(
-        State.WARNING,
-        "a relayer key has too little of the chain's coin to pay for the next transactions",
-        "send coin to the address that is named",
+    _NAME.RELAYER_FUNDS_LOW: ConditionSpec(
+        ConditionState.WARNING,
+        "a relayer key has too little native coin for the next transactions",
+        "send native coin to the address in the reason",
     ),
-    _NAME.RELAYER_EMPTY: Meaning(
-        State.CRITICAL,
-        "no relayer key can pay for one more transaction: confirmed payments wait, and buyers are "
-        "not offered the chain",
-        "send coin to an address that is named; the chain is offered again within half a minute",
+    _NAME.RELAYER_EMPTY: ConditionSpec(
+        ConditionState.CRITICAL,
+        "no relayer key can pay for another transaction: confirmed payments wait, and Florin "
+        "does not offer the chain to buyers",
+        "send native coin to an address in the reason; Florin offers the chain again within half "
+        "a minute",
     ),
-    _NAME.DURABLE_NONCES_MISSING: Meaning(
-        State.NOTICE,
-        "a relayer on Solana cannot pay for all durable nonces: more buyers have to sign while a "
-        "blockhash lasts",
-        "send coin to the address that is named, or set fewer `durable_nonces`",
+    _NAME.DURABLE_NONCES_MISSING: ConditionSpec(
+        ConditionState.NOTICE,
+        "a relayer on Solana cannot pay for all durable nonces: more buyers have to sign before "
+        "a blockhash lapses",
+        "send native coin to the address in the reason, or lower `durable_nonces`",
     ),
-    _NAME.NODES_DISAGREE: Meaning(
-        State.CRITICAL,
-        "fewer nodes than have to agree tell what ends payments, or they tell different things; "
-        "payments that this is about stay `processing`",
-        "find out which node is wrong, and replace it in the settings; with two nodes, name a "
-        "third one",
+    _NAME.NODES_DISAGREE: ConditionSpec(
+        ConditionState.CRITICAL,
+        "too few nodes agree on the outcome of payments; the payments concerned stay `processing`",
+        "find out which node is wrong and replace it in the settings; with two nodes, add a third",
     ),
-    _NAME.PAYOUTS_PAUSED: Meaning(
-        State.NOTICE,
+    _NAME.PAYOUTS_PAUSED: ConditionSpec(
+        ConditionState.NOTICE,
         "the operator paused the treasury's key",
         "`florin executors resume`, when it shall send again",
     ),
-    _NAME.STORE_RESTORED: Meaning(
-        State.CRITICAL,
-        "the store is a copy, as a backup is, and what the treasury has paid out since it was made "
-        "is not in it: nothing is paid out, as that would be paid again",
-        "compare `florin payouts list` with the chain, call off what was paid with `florin payouts "
-        "refuse`, then `florin executors resume` the treasury's key",
+    _NAME.STORE_RESTORED: ConditionSpec(
+        ConditionState.CRITICAL,
+        "the store was restored from a copy that lacks the latest payouts: Florin pays nothing "
+        "out, because it would pay them again",
+        "compare `florin payouts list` with the chain, refuse each payout that was paid (`florin "
+        "payouts refuse`), then resume the treasury's key (`florin executors resume`)",
     ),
-    _NAME.STORE_BEHIND: Meaning(
-        State.CRITICAL,
-        "the database may lack what was paid out: a standby took over, or the chain has "
-        "transactions of a key that the store does not know. Nothing is paid out, as it might be "
-        "paid again",
-        "look at the log for the transactions, compare `florin payouts list` with the chain, call "
-        "off what was paid with `florin payouts refuse`, then `florin executors resume` each "
-        "treasury's key",
+    _NAME.STORE_BEHIND: ConditionSpec(
+        ConditionState.CRITICAL,
+        "the database may lack payouts: a standby took over, or the chain has transactions of a "
+        "key that the store does not know. Florin pays nothing out, because it could pay twice",
+        "find the transactions in the log, compare `florin payouts list` with the chain, refuse "
+        "each payout that was paid (`florin payouts refuse`), then resume each treasury's key "
+        "(`florin executors resume`)",
     ),
-    _NAME.PAYOUTS_STARTING: Meaning(
-        State.NOTICE,
-        "the first look at the treasury since the start is not over",
-        "nothing; if it lasts for minutes, see what the log says of the chain",
+    _NAME.PAYOUTS_STARTING: ConditionSpec(
+        ConditionState.NOTICE,
+        "Florin has not finished its first check of the treasury since it started",
+        "nothing; if it lasts for minutes, read what the log says about the chain",
     ),
-    _NAME.PAYOUTS_LEASED_ELSEWHERE: Meaning(
-        State.NOTICE,
-        "another process has the lease of the treasury's key, and sends with it",
-        "nothing, where several processes are meant to run; else end it, and wait half a minute",
+    _NAME.PAYOUTS_LEASED_ELSEWHERE: ConditionSpec(
+        ConditionState.NOTICE,
+        "another process has the lease of the treasury's key and sends with it",
+        "nothing, if several processes should run; otherwise stop the other process and wait "
+        "half a minute",
     ),
-    _NAME.PAYOUTS_FAILING: Meaning(
-        State.CRITICAL,
-        "the newest attempt to pay out ended with an error: payouts and refunds stay as they are",
-        "look at the nodes and at the store, as the reason says; it is tried again by itself",
+    _NAME.PAYOUTS_FAILING: ConditionSpec(
+        ConditionState.CRITICAL,
+        "the latest attempt to pay out failed: payouts and refunds do not move",
+        "check the nodes and the store, as the reason says; Florin retries automatically",
     ),
-    _NAME.PAYOUT_TRANSACTION_STUCK: Meaning(
-        State.WARNING,
-        "the treasury's oldest transaction is in no block, and its fee cannot be raised",
-        "raise the chain's limits of fees if the prices on the chain are to be paid, or wait",
+    _NAME.PAYOUT_TRANSACTION_STUCK: ConditionSpec(
+        ConditionState.WARNING,
+        "no block includes the treasury's oldest transaction, and its fee is at the limit",
+        "raise the chain's fee limits if you accept the current fees, or wait",
     ),
-    _NAME.PAYOUTS_WAITING: Meaning(
-        State.WARNING,
-        "payouts or refunds are not sent, for the reasons that are told",
-        "mend what is told: fund the treasury, say; `florin payouts list` names each payout",
+    _NAME.PAYOUTS_WAITING: ConditionSpec(
+        ConditionState.WARNING,
+        "payouts or refunds are not sent; the reason says why",
+        "fix the reason, for example by funding the treasury; to see each payout: `florin "
+        "payouts list`",
     ),
-    _NAME.PAYMENTS_HELD: Meaning(
-        State.WARNING,
-        "money of blocked payers came, and waits for a verdict",
-        "`florin payments held` lists it; release, return or keep it",
+    _NAME.PAYMENTS_HELD: ConditionSpec(
+        ConditionState.WARNING,
+        "money from blocked payers arrived and is held until you decide",
+        "list it with `florin payments held`, then release, return or keep it",
     ),
-    _NAME.WALLET_SHORT: Meaning(
-        State.CRITICAL,
-        "the treasury or a relayer holds less than is booked: somebody else took it, or coin was "
-        "spent past Florin",
-        "find the transaction; `florin ledger check` compares again",
+    _NAME.WALLET_SHORT: ConditionSpec(
+        ConditionState.CRITICAL,
+        "the treasury or a relayer has less than the ledger says: the money was taken, or spent "
+        "without Florin",
+        "find the transaction; to compare again: `florin ledger check`",
     ),
-    _NAME.DESTINATION_RESERVED: Meaning(
-        State.WARNING,
-        "a merchant's settlement destination is an account of the installation: nothing is paid "
-        "to it",
-        "have the merchant name another destination",
+    _NAME.DESTINATION_RESERVED: ConditionSpec(
+        ConditionState.WARNING,
+        "a merchant's settlement destination is an account of this installation: Florin pays "
+        "nothing to it",
+        "ask the merchant to set another destination",
     ),
-    _NAME.PRICE_MISSING: Meaning(
-        State.WARNING,
-        "no source tells a price that the settings ask for: the asset is not offered in that "
+    _NAME.PRICE_MISSING: ConditionSpec(
+        ConditionState.WARNING,
+        "no source has a price that the settings need: Florin does not offer the asset for that "
         "currency",
-        "look at the sources, as the reason says; the price counts again as soon as one tells it",
+        "check the sources, as the reason says; Florin uses the price again as soon as a source "
+        "has it",
     ),
-    _NAME.SCREENING_LISTS_STALE: Meaning(
-        State.CRITICAL,
-        "a screening list is missing or too old, and one is required: live payments are refused",
-        "`florin sanctions import` with a new list",
+    _NAME.SCREENING_LISTS_STALE: ConditionSpec(
+        ConditionState.CRITICAL,
+        "a required screening list is missing or too old: Florin refuses live payments",
+        "import a new list: `florin sanctions import`",
     ),
-    _NAME.SCREENING_LISTS_OLD: Meaning(
-        State.NOTICE,
-        "a screening list is missing or too old, and none is required: payments go on",
-        "`florin sanctions import` with a new list, or `screening_required` if one should be",
+    _NAME.SCREENING_LISTS_OLD: ConditionSpec(
+        ConditionState.NOTICE,
+        "a screening list is missing or too old; none is required, so payments continue",
+        "import a new list: `florin sanctions import`; to require a list, set `screening_required`",
     ),
-    _NAME.CERTIFICATE_EXPIRED: Meaning(
-        State.CRITICAL,
-        "the certificate of REST and gRPC is not valid now: no client connects",
-        "write a new one to the files that the settings name; it is taken within 10 s",
+    _NAME.CERTIFICATE_EXPIRED: ConditionSpec(
+        ConditionState.CRITICAL,
+        "the certificate of REST and gRPC is not valid now: no client can connect",
+        "write a new certificate to the files in the settings; Florin loads it within 10 s",
     ),
-    _NAME.CERTIFICATE_EXPIRING: Meaning(
-        State.WARNING,
-        "few days are left of the certificate of REST and gRPC, or its files hold a new one that "
-        "cannot be used",
-        "find out why it was not renewed; what is wrong with the files is told",
+    _NAME.CERTIFICATE_EXPIRING: ConditionSpec(
+        ConditionState.WARNING,
+        "the certificate of REST and gRPC expires soon, or its files contain a new certificate "
+        "that is not usable",
+        "find out why it was not renewed; the reason says what is wrong with the files",
     ),
-    _NAME.PAY_URL_LOCAL: Meaning(
-        State.WARNING,
-        "money is real, and payment links lead to this machine only, or over plain text",
-        "set `FLORIN_PAY_URL` to the https address that buyers see, and start again",
+    _NAME.PAY_URL_LOCAL: ConditionSpec(
+        ConditionState.WARNING,
+        "payments are live, but payment links lead to this machine only, or use plain text",
+        "set `FLORIN_PAY_URL` to the https address that buyers see, and restart Florin",
     ),
-    _NAME.STORE_UNREACHABLE: Meaning(
-        State.CRITICAL,
-        "the process does not reach its database: every call is refused with 503, and nothing is "
-        "settled or paid out there",
-        "see whether the database runs and the network between them works; the process resumes "
-        "automatically",
+    _NAME.STORE_UNREACHABLE: ConditionSpec(
+        ConditionState.CRITICAL,
+        "the process cannot reach its database: it refuses every call with 503, and settles and "
+        "pays out nothing",
+        "check the database and the network to it; the process resumes automatically",
     ),
-    _NAME.MACHINE_CLOCK_OFF: Meaning(
-        State.WARNING,
+    _NAME.MACHINE_CLOCK_OFF: ConditionSpec(
+        ConditionState.WARNING,
         "the clock of this machine differs from the database's by more than two seconds; Florin "
-        "goes by the database's, but certificates and the log go by this machine's",
-        "set the machine's clock (NTP), or the database server's, whichever is wrong",
+        "uses the database's clock, but certificates and the log use this machine's",
+        "correct the wrong clock (NTP): this machine's or the database server's",
     ),
-    _NAME.CLOCK_WRONG: Meaning(
-        State.CRITICAL,
+    _NAME.CLOCK_WRONG: ConditionSpec(
+        ConditionState.CRITICAL,
         "the server's clock, on PostgreSQL the database's, differs by minutes from the newest "
-        "blocks of most chains: buyers sign what has lapsed there, or quotes end too soon",
-        "synchronize that clock (NTP); compare with `date -u`",
+        "blocks of most chains: buyers may sign authorizations that have lapsed, or quotes end "
+        "too soon",
+        "synchronize that clock (NTP) and compare with `date -u`",
     ),
-    _NAME.WEBHOOKS_PAUSED: Meaning(
-        State.WARNING,
-        "merchants' endpoints took nothing for days, or said that they are gone: they are told "
-        "nothing, and what they miss waits for them",
-        "tell their owners, who resume them; `florin webhooks list --paused` names them",
+    _NAME.WEBHOOKS_PAUSED: ConditionSpec(
+        ConditionState.WARNING,
+        "merchants' webhook endpoints accepted nothing for days, or answered 410: Florin paused "
+        "them, and their deliveries are queued",
+        "list them with `florin webhooks list --paused`, and ask their owners to fix and resume "
+        "them",
     ),
-    _NAME.ITEM_SET_ASIDE: Meaning(
-        State.CRITICAL,
-        "a step of a payment, payout or another item failed in a way that nobody foresaw: the item "
-        "is set aside, and all others continue",
-        "`florin quarantine list` shows the items and errors; report the error, then `florin "
-        "quarantine retry` with the fixed release, or `resolve` what you dealt with by hand",
+    _NAME.ITEM_SET_ASIDE: ConditionSpec(
+        ConditionState.CRITICAL,
+        "a step of a payment, payout or another item failed unexpectedly: the item is "
+        "quarantined, and all others continue",
+        "read the error (`florin quarantine list`) and report it; retry the item with the fixed "
+        "release (`florin quarantine retry`), or resolve what you handled by hand (`florin "
+        "quarantine resolve`)",
     ),
-    _NAME.WORKER_FAILING: Meaning(
-        State.CRITICAL,
-        "a worker ended with an unexpected error; it is started again after a pause",
-        "find the worker and the traceback in the log, and report the error",
+    _NAME.WORKER_FAILING: ConditionSpec(
+        ConditionState.CRITICAL,
+        "a worker failed with an unexpected error; Florin restarts it after a pause",
+        "find the worker and its traceback in the log, and report the error",
     ),
 }
 
 
-# what is so by design: where there are several processes, or the relayer has little coin
-USUAL: Final = frozenset(
+# expected states: with several processes, or a relayer with little coin
+EXPECTED_CONDITIONS: Final = frozenset(
     {
         _NAME.SETTLEMENT_LEASED_ELSEWHERE,
         _NAME.PAYOUTS_LEASED_ELSEWHERE,
@@ -329,7 +332,7 @@ USUAL: Final = frozenset(
 
 
 # conditions of one process: the reason names the process
-OF_PROCESS: Final = frozenset(
+PROCESS_CONDITIONS: Final = frozenset(
     {
         _NAME.SETTLEMENT_LEASED_ELSEWHERE,
         _NAME.PAYOUTS_LEASED_ELSEWHERE,
@@ -343,8 +346,8 @@ OF_PROCESS: Final = frozenset(
         _NAME.WORKER_FAILING,
     }
 )
-# conditions that every process finds alike, as they are computed from the store
-FROM_STORE: Final = frozenset(
+# conditions that are the same in every process, because they are computed from the store
+STORE_CONDITIONS: Final = frozenset(
     {
         _NAME.PAYOUTS_WAITING,
         _NAME.PAYMENTS_HELD,
@@ -356,7 +359,7 @@ FROM_STORE: Final = frozenset(
     }
 )
 # conditions that the holder of the treasury's lease reports; the others are the settler's
-OF_PAYOUTS: Final = frozenset(
+PAYOUT_CONDITIONS: Final = frozenset(
     {
         _NAME.PAYOUTS_PAUSED,
         _NAME.STORE_RESTORED,
@@ -365,9 +368,9 @@ OF_PAYOUTS: Final = frozenset(
         _NAME.PAYOUT_TRANSACTION_STUCK,
     }
 )
-# conditions that a process may see although the holder of the lease does not: it has connections
-# of its own to nodes and price sources
-SEEN_BY_ANY: Final = frozenset(
+# conditions that a process can see although the holder of the lease does not: it has its own
+# connections to nodes and price sources
+ANY_PROCESS_CONDITIONS: Final = frozenset(
     {
         _NAME.SETTLEMENT_FAILING,
         _NAME.CHAIN_UNUSABLE,
@@ -380,17 +383,17 @@ SEEN_BY_ANY: Final = frozenset(
     }
 )
 # conditions that cost calls to nodes
-FROM_NODES: Final = frozenset({_NAME.CHAIN_UNUSABLE, _NAME.CLOCK_WRONG})
+NODE_CONDITIONS: Final = frozenset({_NAME.CHAIN_UNUSABLE, _NAME.CLOCK_WRONG})
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One of them as it stands: `since_us` is when it got into its state, in µs since 1970.
+    """A condition at present: `since_us` is when it entered its state, in µs since 1970.
 
     `reason` is empty while it is OK.
     """
 
     name: ConditionName
-    state: State
+    state: ConditionState
     reason: str
     since_us: int

@@ -9,10 +9,10 @@ from typing import Any
 import orjson
 
 
-def json_object(text: str, bytes_max: int) -> dict[str, Any]:
-    """The object in a text of Base64; empty if it cannot be read, or is longer than allowed.
+def decode_json_object(text: str, bytes_max: int) -> dict[str, Any]:
+    """Return the object in a Base64 text; empty if it is unreadable or longer than allowed.
 
-    Either alphabet, padded or not; a blank stands for a plus sign that was not escaped.
+    Both alphabets are accepted, padded or not; a space means a plus sign that was not escaped.
     """
     if len(text) > bytes_max:
         return {}

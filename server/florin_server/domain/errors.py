@@ -27,7 +27,7 @@ class GrpcStatus(StrEnum):
     UNAVAILABLE = "UNAVAILABLE"
 
 
-class Code(StrEnum):
+class ErrorCode(StrEnum):
     """Error codes as they stand in a REST error body."""
 
     RATE_LIMITED = "rate_limited"
@@ -65,7 +65,7 @@ class Code(StrEnum):
     SANCTIONED_USER = "sanctioned_user"
     PAYMENT_NOT_SUCCEEDED = "payment_not_succeeded"
     ALREADY_REFUNDED = "already_refunded"
-    # the five that only the deployed profile tells, on merchant paths
+    # the five that only the deployed profile uses, on merchant paths
     NOT_FOUND = "not_found"
     MISSING_IDEMPOTENCY_KEY = "missing_idempotency_key"
     SETTLEMENT_ASSET_CONFLICT = "settlement_asset_conflict"
@@ -73,135 +73,145 @@ class Code(StrEnum):
     BAD_GATEWAY = "bad_gateway"
 
 
-class Meaning(NamedTuple):
-    """How one code is told."""
+class ErrorSpec(NamedTuple):
+    """The gRPC status, HTTP status and default message of a code."""
 
-    grpc: GrpcStatus
-    http: int
+    grpc_status: GrpcStatus
+    http_status: int
     message: str
 
 
 _S = GrpcStatus
-REGISTRY: Mapping[Code, Meaning] = {
-    Code.RATE_LIMITED: Meaning(_S.RESOURCE_EXHAUSTED, 429, "Rate limit exceeded"),
-    Code.INVALID_PARAMS: Meaning(_S.INVALID_ARGUMENT, 400, "Invalid params"),
-    Code.PARAMS_VALIDATION: Meaning(_S.INVALID_ARGUMENT, 400, "Validation error"),
-    Code.PAYMENT_NOT_FOUND: Meaning(_S.NOT_FOUND, 404, "Payment not found"),
-    Code.IDEMPOTENCY_CONFLICT: Meaning(_S.ALREADY_EXISTS, 409, "Idempotency conflict"),
-    Code.INTERNAL_ERROR: Meaning(_S.INTERNAL, 500, "Internal error"),
-    Code.INVALID_API_KEY: Meaning(_S.UNAUTHENTICATED, 401, "Invalid api key"),
-    Code.UNAUTHORIZED: Meaning(_S.UNAUTHENTICATED, 401, "Unauthorized"),
-    Code.FORBIDDEN: Meaning(_S.PERMISSION_DENIED, 403, "Forbidden"),
-    Code.INVALID_STATE: Meaning(_S.FAILED_PRECONDITION, 400, "Invalid state"),
-    Code.PAYMENT_EXPIRED: Meaning(_S.FAILED_PRECONDITION, 410, "Payment expired"),
-    Code.QUOTE_EXPIRED: Meaning(_S.ABORTED, 409, "Quote expired, refetch options"),
-    Code.MISSING_API_KEY: Meaning(_S.UNAUTHENTICATED, 401, "Missing api key"),
-    Code.MISSING_MERCHANT_API_KEY: Meaning(_S.UNAUTHENTICATED, 401, "Missing merchant api key"),
-    Code.MISSING_MERCHANT_ID: Meaning(_S.UNAUTHENTICATED, 401, "Missing merchant id"),
-    Code.HEADER_NOT_ASCII: Meaning(_S.INVALID_ARGUMENT, 400, "Header not ascii"),
-    Code.NOT_SANDBOX_API_KEY: Meaning(_S.PERMISSION_DENIED, 403, "Not sandbox api key"),
-    Code.MERCHANT_NOT_FOUND: Meaning(_S.NOT_FOUND, 404, "Merchant not found"),
-    Code.MERCHANT_EXISTS: Meaning(_S.ALREADY_EXISTS, 409, "Merchant exists"),
-    Code.API_KEY_NOT_FOUND: Meaning(_S.NOT_FOUND, 404, "Api key not found"),
-    Code.PARTNER_NOT_FOUND: Meaning(_S.NOT_FOUND, 404, "Partner not found"),
-    Code.CUSTOMER_NOT_FOUND: Meaning(_S.NOT_FOUND, 404, "Customer not found"),
-    Code.WALLET_NOT_FOUND: Meaning(_S.NOT_FOUND, 404, "Wallet not found"),
-    Code.EXECUTOR_NOT_FOUND: Meaning(_S.NOT_FOUND, 404, "Executor not found"),
-    Code.MISSING_APP_ID: Meaning(_S.UNAUTHENTICATED, 401, "Missing app id"),
-    Code.MISSING_CLIENT_ID: Meaning(_S.UNAUTHENTICATED, 401, "Missing client id"),
-    Code.INVALID_APP_ID: Meaning(_S.UNAUTHENTICATED, 401, "Invalid app id"),
-    Code.CONFLICTING_AUTH_HEADERS: Meaning(_S.INVALID_ARGUMENT, 400, "Conflicting auth headers"),
-    Code.MISSING_AUTH_HEADERS: Meaning(_S.UNAUTHENTICATED, 401, "Missing auth headers"),
-    Code.INVALID_API_VERSION: Meaning(_S.INVALID_ARGUMENT, 400, "Invalid api version"),
-    Code.UNKNOWN_API_VERSION: Meaning(_S.INVALID_ARGUMENT, 400, "Unknown api version"),
-    Code.API_VERSION_DOWNGRADE: Meaning(
+ERROR_SPECS: Mapping[ErrorCode, ErrorSpec] = {
+    ErrorCode.RATE_LIMITED: ErrorSpec(_S.RESOURCE_EXHAUSTED, 429, "Rate limit exceeded"),
+    ErrorCode.INVALID_PARAMS: ErrorSpec(_S.INVALID_ARGUMENT, 400, "Invalid params"),
+    ErrorCode.PARAMS_VALIDATION: ErrorSpec(_S.INVALID_ARGUMENT, 400, "Validation error"),
+    ErrorCode.PAYMENT_NOT_FOUND: ErrorSpec(_S.NOT_FOUND, 404, "Payment not found"),
+    ErrorCode.IDEMPOTENCY_CONFLICT: ErrorSpec(_S.ALREADY_EXISTS, 409, "Idempotency conflict"),
+    ErrorCode.INTERNAL_ERROR: ErrorSpec(_S.INTERNAL, 500, "Internal error"),
+    ErrorCode.INVALID_API_KEY: ErrorSpec(_S.UNAUTHENTICATED, 401, "Invalid api key"),
+    ErrorCode.UNAUTHORIZED: ErrorSpec(_S.UNAUTHENTICATED, 401, "Unauthorized"),
+    ErrorCode.FORBIDDEN: ErrorSpec(_S.PERMISSION_DENIED, 403, "Forbidden"),
+    ErrorCode.INVALID_STATE: ErrorSpec(_S.FAILED_PRECONDITION, 400, "Invalid state"),
+    ErrorCode.PAYMENT_EXPIRED: ErrorSpec(_S.FAILED_PRECONDITION, 410, "Payment expired"),
+    ErrorCode.QUOTE_EXPIRED: ErrorSpec(_S.ABORTED, 409, "Quote expired, refetch options"),
+    ErrorCode.MISSING_API_KEY: ErrorSpec(_S.UNAUTHENTICATED, 401, "Missing api key"),
+    ErrorCode.MISSING_MERCHANT_API_KEY: ErrorSpec(
+        _S.UNAUTHENTICATED, 401, "Missing merchant api key"
+    ),
+    ErrorCode.MISSING_MERCHANT_ID: ErrorSpec(_S.UNAUTHENTICATED, 401, "Missing merchant id"),
+    ErrorCode.HEADER_NOT_ASCII: ErrorSpec(_S.INVALID_ARGUMENT, 400, "Header not ascii"),
+    ErrorCode.NOT_SANDBOX_API_KEY: ErrorSpec(_S.PERMISSION_DENIED, 403, "Not sandbox api key"),
+    ErrorCode.MERCHANT_NOT_FOUND: ErrorSpec(_S.NOT_FOUND, 404, "Merchant not found"),
+    ErrorCode.MERCHANT_EXISTS: ErrorSpec(_S.ALREADY_EXISTS, 409, "Merchant exists"),
+    ErrorCode.API_KEY_NOT_FOUND: ErrorSpec(_S.NOT_FOUND, 404, "Api key not found"),
+    ErrorCode.PARTNER_NOT_FOUND: ErrorSpec(_S.NOT_FOUND, 404, "Partner not found"),
+    ErrorCode.CUSTOMER_NOT_FOUND: ErrorSpec(_S.NOT_FOUND, 404, "Customer not found"),
+    ErrorCode.WALLET_NOT_FOUND: ErrorSpec(_S.NOT_FOUND, 404, "Wallet not found"),
+    ErrorCode.EXECUTOR_NOT_FOUND: ErrorSpec(_S.NOT_FOUND, 404, "Executor not found"),
+    ErrorCode.MISSING_APP_ID: ErrorSpec(_S.UNAUTHENTICATED, 401, "Missing app id"),
+    ErrorCode.MISSING_CLIENT_ID: ErrorSpec(_S.UNAUTHENTICATED, 401, "Missing client id"),
+    ErrorCode.INVALID_APP_ID: ErrorSpec(_S.UNAUTHENTICATED, 401, "Invalid app id"),
+    ErrorCode.CONFLICTING_AUTH_HEADERS: ErrorSpec(
+        _S.INVALID_ARGUMENT, 400, "Conflicting auth headers"
+    ),
+    ErrorCode.MISSING_AUTH_HEADERS: ErrorSpec(_S.UNAUTHENTICATED, 401, "Missing auth headers"),
+    ErrorCode.INVALID_API_VERSION: ErrorSpec(_S.INVALID_ARGUMENT, 400, "Invalid api version"),
+    ErrorCode.UNKNOWN_API_VERSION: ErrorSpec(_S.INVALID_ARGUMENT, 400, "Unknown api version"),
+    ErrorCode.API_VERSION_DOWNGRADE: ErrorSpec(
         _S.FAILED_PRECONDITION, 400, "Version is older than the account's pin"
     ),
-    Code.SANCTIONED_USER: Meaning(_S.PERMISSION_DENIED, 451, "This account cannot be served"),
-    Code.PAYMENT_NOT_SUCCEEDED: Meaning(_S.FAILED_PRECONDITION, 400, "Payment not succeeded"),
-    Code.ALREADY_REFUNDED: Meaning(_S.ALREADY_EXISTS, 409, "Payment is already refunded"),
-    Code.NOT_FOUND: Meaning(_S.NOT_FOUND, 404, "Not found"),
-    Code.MISSING_IDEMPOTENCY_KEY: Meaning(_S.INVALID_ARGUMENT, 400, "Missing idempotency key"),
-    Code.SETTLEMENT_ASSET_CONFLICT: Meaning(
+    ErrorCode.SANCTIONED_USER: ErrorSpec(
+        _S.PERMISSION_DENIED, 451, "This account cannot be served"
+    ),
+    ErrorCode.PAYMENT_NOT_SUCCEEDED: ErrorSpec(
+        _S.FAILED_PRECONDITION, 400, "Payment not succeeded"
+    ),
+    ErrorCode.ALREADY_REFUNDED: ErrorSpec(_S.ALREADY_EXISTS, 409, "Payment is already refunded"),
+    ErrorCode.NOT_FOUND: ErrorSpec(_S.NOT_FOUND, 404, "Not found"),
+    ErrorCode.MISSING_IDEMPOTENCY_KEY: ErrorSpec(
+        _S.INVALID_ARGUMENT, 400, "Missing idempotency key"
+    ),
+    ErrorCode.SETTLEMENT_ASSET_CONFLICT: ErrorSpec(
         _S.ALREADY_EXISTS, 409, "Asset already has a settlement"
     ),
-    Code.VERSION_CONFLICT: Meaning(_S.ABORTED, 409, "Version conflict"),
-    Code.BAD_GATEWAY: Meaning(_S.UNAVAILABLE, 502, "Bad gateway"),
+    ErrorCode.VERSION_CONFLICT: ErrorSpec(_S.ABORTED, 409, "Version conflict"),
+    ErrorCode.BAD_GATEWAY: ErrorSpec(_S.UNAVAILABLE, 502, "Bad gateway"),
 }
 
 
-# the names of facts that refusals tell, each a text; more may come
-DETAILS: Mapping[str, str] = {
-    "reason": "Why, where the code leaves it open.",
-    "refused": "Whom a token refuses: everybody, payer, receiver or operator.",
-    "revert": "What a contract said when it reverted, in its own words.",
-    "index": "Which output of the results is at fault, from 0.",
-    "url": "Where the buyer gives the data that is missing.",
-    "unit": "What the amounts beside it are in.",
-    "minAmount": "The least that can be asked for, in minor units.",
-    "maxAmount": "The most that can be asked for, in minor units.",
-    "refunded": "What the refunds of the payment come to, in minor units.",
-    "refundable": "What is left to refund of the payment, in minor units.",
-    "maxRefunds": "The most refunds that one payment takes.",
-    "pinned": "The version that the account is pinned to.",
+# the names of the facts in errors, each a text; releases can add more
+ERROR_DETAILS: Mapping[str, str] = {
+    "reason": "The reason, where the code does not say it.",
+    "refused": "The account that a token refuses: everybody, payer, receiver or operator.",
+    "revert": "The text that a contract reverted with.",
+    "index": "The position of the wrong output in the results, from 0.",
+    "url": "The page where the buyer enters the missing data.",
+    "unit": "The unit of the other amounts.",
+    "minAmount": "The smallest amount of a payment, in minor units.",
+    "maxAmount": "The largest amount of a payment, in minor units.",
+    "refunded": "The sum of the payment's refunds, in minor units.",
+    "refundable": "The amount that can still be refunded, in minor units.",
+    "maxRefunds": "The largest number of refunds of one payment.",
+    "pinned": "The version to which the account is pinned.",
     "supported": "The published versions.",
-    "afterVersion": "The last version that a stream sent: watch again after it.",
+    "afterVersion": "The last version that the stream sent: watch again after it.",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Issue:
+class FieldIssue:
     """One fault of a request: the member's path, e.g. `amount.value`, and what is wrong with it."""
 
     field: str
     message: str
 
 
-class FlorinError(Exception):
-    """A call that is refused.
+class ApiError(Exception):
+    """A refused call.
 
-    `details` holds machine-readable facts, named in DETAILS, as texts. `retry_after_s` is
-    set when the same call may succeed later. `unavailable` turns internal_error into 503. `like`
-    tells a code with the statuses of another one.
+    `details` contains machine-readable facts, named in ERROR_DETAILS, as texts. `retry_after_s` is
+    set if the same call can succeed later. `unavailable` turns internal_error into 503.
+    `statuses_of` uses the statuses of another code.
     """
 
     def __init__(
         self,
-        code: Code,
+        code: ErrorCode,
         message: str = "",
         *,
-        issues: tuple[Issue, ...] = (),
+        issues: tuple[FieldIssue, ...] = (),
         details: Mapping[str, str] | None = None,
         retry_after_s: int | None = None,
         unavailable: bool = False,
-        like: Code | None = None,
+        statuses_of: ErrorCode | None = None,
     ) -> None:
-        meaning = REGISTRY[like or code]
+        meaning = ERROR_SPECS[statuses_of or code]
         self.code = code
-        self.message = message or REGISTRY[code].message
+        self.message = message or ERROR_SPECS[code].message
         self.issues = issues
         self.details: Mapping[str, str] = details or {}
         self.retry_after_s = retry_after_s
-        self.grpc = _S.UNAVAILABLE if unavailable else meaning.grpc
-        self.http = 503 if unavailable else meaning.http
+        self.grpc_status = _S.UNAVAILABLE if unavailable else meaning.grpc_status
+        self.http_status = 503 if unavailable else meaning.http_status
         super().__init__(f"{code}: {self.message}")
 
 
-def invalid(field: str, message: str, **details: str) -> FlorinError:
-    """A body that breaks the schema at one member."""
-    return FlorinError(
-        Code.PARAMS_VALIDATION,
+def validation_error(field: str, message: str, **details: str) -> ApiError:
+    """Return the error for a body that breaks the schema at one member."""
+    return ApiError(
+        ErrorCode.PARAMS_VALIDATION,
         f"Validation error: {field}: {message}",
-        issues=(Issue(field, message),),
+        issues=(FieldIssue(field, message),),
         details=details,
     )
 
 
-def invalid_members(issues: Sequence[Issue]) -> FlorinError:
-    """A body that breaks the schema at these members."""
+def validation_error_for(issues: Sequence[FieldIssue]) -> ApiError:
+    """Return the error for a body that breaks the schema at these members."""
     first = issues[0]
-    return FlorinError(
-        Code.PARAMS_VALIDATION,
+    return ApiError(
+        ErrorCode.PARAMS_VALIDATION,
         f"Validation error: {first.field}: {first.message}",
         issues=tuple(issues),
     )

@@ -1,4 +1,4 @@
-"""How a chain is doing: its conditions as they stand, and since when."""
+"""The health of a chain: its conditions, each with its start time."""
 
 from __future__ import annotations
 
@@ -6,81 +6,93 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from florin_server.domain.conditions import MEANINGS, Condition, ConditionName, State
+from florin_server.domain.conditions import (
+    CONDITION_SPECS,
+    Condition,
+    ConditionName,
+    ConditionState,
+)
 
-# a reason is cut to so many characters: what is wrong with many things at once fills no screen
+# a reason is cut to this length, so that many faults do not fill a screen
 REASON_MAX: Final = 2000
 
 
-class Board:
-    """The conditions of one part of the service, each with the time since when it stands so.
+class ConditionTracker:
+    """The conditions of one part of the service, each with the start time of its state.
 
-    There are as many as the part has names, whatever goes wrong.
+    There is one for each name of the part, for any number of faults.
     """
 
     def __init__(self, names: Iterable[ConditionName], now_us: Callable[[], int]) -> None:
         self._now_us = now_us
-        self._known = {
-            name: Condition(name, State.OK, "", now_us())
+        self._conditions = {
+            name: Condition(name, ConditionState.OK, "", now_us())
             for name in sorted(names, key=list(ConditionName).index)
         }
 
-    def look(
+    def update(
         self,
-        wrong: Mapping[ConditionName, Iterable[str]],
+        problems: Mapping[ConditionName, Iterable[str]],
         *,
         unknown: Container[ConditionName] = (),
     ) -> tuple[Condition, ...]:
-        """All conditions now, given what is wrong, in sentences; empty ones are nothing wrong.
+        """Return all conditions now, from the sentences about faults.
 
-        Those that are `unknown` stay as they are. A name that is none of the part's is a KeyError.
+        An empty sentence is no fault. Conditions in `unknown` keep their state. A name of another
+        part raises KeyError.
         """
-        if strange := wrong.keys() - self._known.keys():
+        if strange := problems.keys() - self._conditions.keys():
             raise KeyError(*strange)
-        for name, known in self._known.items():
+        for name, condition in self._conditions.items():
             if name in unknown:
                 continue
-            reason = "; ".join(dict.fromkeys(text for text in wrong.get(name, ()) if text))
-            state = MEANINGS[name].state if reason else State.OK
-            since_us = known.since_us if state is known.state else self._now_us()
-            self._known[name] = Condition(name, state, cut(reason), since_us)
-        return tuple(self._known.values())
+            reason = "; ".join(dict.fromkeys(text for text in problems.get(name, ()) if text))
+            state = CONDITION_SPECS[name].state if reason else ConditionState.OK
+            since_us = condition.since_us if state is condition.state else self._now_us()
+            self._conditions[name] = Condition(name, state, truncate_reason(reason), since_us)
+        return tuple(self._conditions.values())
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
-    """How a chain looks to who settles or pays out there.
+class ChainHealth:
+    """The state of a chain, as seen by the worker that settles or pays out there.
 
-    `paused` counts accepted payments that wait for a budget of gas, `given_up` those that are not
-    sent any more because too many transactions did not pay them. `open_payments` are all that are
-    followed to their end, `remembered_events` the settlement events kept in memory for them, and
-    `turns` those that the worker has ended since its start.
+    `paused_payments` counts accepted payments that wait for a budget of gas. `given_up_payments`
+    counts those no longer sent because too many transactions failed to pay them. `open_payments`
+    counts all payments that the worker follows to their end, `remembered_events` the settlement
+    events kept in memory for them, and `turn_count` the turns that the worker has completed since
+    its start.
     """
 
     head: int
     open_transactions: int
     conditions: tuple[Condition, ...]
-    paused: int = 0
-    given_up: int = 0
+    paused_payments: int = 0
+    given_up_payments: int = 0
     open_payments: int = 0
     remembered_events: int = 0
-    turns: int = 0
+    turn_count: int = 0
 
     @property
     def problem(self) -> str:
-        """What is wrong, for people; empty when all is well."""
-        return describe(self.conditions)
+        """Return the faults in a sentence for people; empty if there are none."""
+        return describe_conditions(self.conditions)
 
-    def has(self, name: ConditionName) -> bool:
-        """True if a condition of the part is not as it should be."""
-        return any(one.name is name and one.state is not State.OK for one in self.conditions)
-
-
-def describe(conditions: Iterable[Condition]) -> str:
-    """What is wrong, for people, no sentence twice; empty when all is well."""
-    return "; ".join(dict.fromkeys(one.reason for one in conditions if one.reason))
+    def has_condition(self, name: ConditionName) -> bool:
+        """Return True if a condition of the part is not as it should be."""
+        return any(
+            condition.name is name and condition.state is not ConditionState.OK
+            for condition in self.conditions
+        )
 
 
-def cut(reason: str) -> str:
+def describe_conditions(conditions: Iterable[Condition]) -> str:
+    """Return the faults for people, each sentence once; empty if there are none."""
+    return "; ".join(
+        dict.fromkeys(condition.reason for condition in conditions if condition.reason)
+    )
+
+
+def truncate_reason(reason: str) -> str:
     """Return a reason in `REASON_MAX` characters at most."""
     return reason if len(reason) <= REASON_MAX else f"{reason[: REASON_MAX - 1]}…"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from florin_server.domain.caip import AssetId, parse_asset
 
-ENABLED_BY_DEFAULT = frozenset({"USD", "EUR", "GBP"})
+DEFAULT_CURRENCIES = frozenset({"USD", "EUR", "GBP"})
 
 # The weakest currencies need some 10^16 for 100 million dollars. It fits into 64 bits, and in
 # 18-digit tokens it still is a small part of 256.
@@ -16,12 +16,12 @@ MINOR_UNITS_MAX = 10**18
 # beyond any purchase, in whole units of the reference currency
 REFERENCE_CURRENCY = "USD"
 REFERENCE_UNITS_MAX = 100_000_000
-_DECIMALS_MAX = 255  # a token contract tells its own in one byte
+_DECIMALS_MAX = 255  # a token contract states its decimals in one byte
 _FIAT_UNIT = re.compile(r"iso4217/([A-Z]{3})")
 _NEARLY_FIAT = re.compile(r"(?:iso-?4217[/:])?([a-z]{3})", re.ASCII | re.IGNORECASE)
 _ASSET_UNIT_PREFIX = "caip19/"
 
-# currencies in use, by their number of minor digits; funds and metals are left out
+# currencies in use, by their number of minor digits, without funds and metals
 _ISO_4217: Mapping[int, str] = {
     0: """
         BIF Burundi Franc | CLP Chilean Peso | DJF Djibouti Franc | GNF Guinean Franc
@@ -80,18 +80,18 @@ class Currency:
 
     @property
     def symbol(self) -> str:
-        """Its ticker in answers."""
+        """Return its ticker in answers."""
         return self.code
 
 
-def _currencies() -> Iterator[Currency]:
+def _list_currencies() -> Iterator[Currency]:
     for decimals, table in _ISO_4217.items():
         for row in table.split("|"):
             code, _, name = row.strip().partition(" ")
             yield Currency(code, name, decimals)
 
 
-CURRENCIES: Mapping[str, Currency] = {currency.code: currency for currency in _currencies()}
+CURRENCIES: Mapping[str, Currency] = {currency.code: currency for currency in _list_currencies()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,21 +126,21 @@ class Amount:
 
 
 def parse_unit(text: str) -> Unit:
-    """Reads a unit. ValueError if it is none, or of no currency; being enabled is not asked."""
+    """Read a unit. ValueError if it is none, or of no currency; being enabled is not asked."""
     if text.startswith(_ASSET_UNIT_PREFIX):
         return TokenUnit(parse_asset(text.removeprefix(_ASSET_UNIT_PREFIX)))
-    found = _FIAT_UNIT.fullmatch(text)
-    if found is None:
+    match = _FIAT_UNIT.fullmatch(text)
+    if match is None:
         raise ValueError(f"not a unit: {text[:80]!r}")
-    if found[1] not in CURRENCIES:
-        raise ValueError(f"no such currency: {found[1]}")
-    return FiatUnit(found[1])
+    if match[1] not in CURRENCIES:
+        raise ValueError(f"no such currency: {match[1]}")
+    return FiatUnit(match[1])
 
 
 def suggest_unit(text: str) -> str | None:
     """Return the unit that a text which is none probably means: in another case, without prefix."""
-    if found := _NEARLY_FIAT.fullmatch(text):
-        code = found[1].upper()
+    if match := _NEARLY_FIAT.fullmatch(text):
+        code = match[1].upper()
         return f"iso4217/{code}" if code in CURRENCIES else None
     try:
         return str(TokenUnit(parse_asset(text)))
@@ -149,9 +149,10 @@ def suggest_unit(text: str) -> str | None:
 
 
 def convert_up(value: int, from_decimals: int, to_decimals: int) -> int:
-    """Counts the same worth in smaller or larger minor units, rounded up: nobody pays too little.
+    """Convert minor units to larger or smaller minor units of the same value, rounded up.
 
-    ValueError if the value is below zero or a number of decimals is none.
+    Rounding up means that a buyer never pays too little. ValueError if the value is below zero or a
+    number of decimals is invalid.
     """
     if value < 0:
         raise ValueError(f"{value} is below zero")
@@ -164,12 +165,12 @@ def convert_up(value: int, from_decimals: int, to_decimals: int) -> int:
     return -(-value * per_whole_after // per_whole_before)
 
 
-def share_up(value: int, basis_points: int) -> int:
+def compute_share(value: int, basis_points: int) -> int:
     """Return a share of an amount in hundredths of a percent, rounded up to whole minor units."""
     return -(-value * basis_points // 10_000)
 
 
-def spelled(value: int, decimals: int) -> str:
-    """Minor units in whole ones as people write them, with every decimal, however many digits."""
+def format_minor_units(value: int, decimals: int) -> str:
+    """Return minor units as whole units for people, with every decimal, for any size."""
     digits = str(value).rjust(decimals + 1, "0")
     return f"{digits[:-decimals]}.{digits[-decimals:]}" if decimals else digits

@@ -1,7 +1,7 @@
-"""Items that a worker set aside because a step of theirs failed in a way that nobody foresaw.
+"""Quarantined items: work whose step failed unexpectedly.
 
 An item is a piece of work that can be left out without harm to others: a payment, a payout, a
-transaction. It keeps its state; it is only not tried again until the operator says so.
+transaction. It keeps its state; Florin does not retry it until the operator says so.
 """
 
 from __future__ import annotations
@@ -12,39 +12,39 @@ from typing import Final, NamedTuple
 
 from florin_server.domain.text import replace_unprintable
 
-# a reason is cut to so many characters: errors repeat what callers sent
+# a reason is cut to this length, because errors repeat callers' input
 REASON_MAX: Final = 500
-# A subject names at most an address of a caller's choice; what is longer is cut in the same way.
+# A subject contains at most an address of a caller's choice; longer ones are cut in the same way.
 SUBJECT_MAX: Final = 300
 
 
-class ItemKind(StrEnum):
-    """What was set aside; the subject of an item is its id."""
+class QuarantinedItemKind(StrEnum):
+    """The kind of a quarantined item; its subject is its id."""
 
-    PAYMENT = "payment"  # settling it: trying, sending, concluding
-    PAYOUT = "payout"  # sending or concluding it, a refund too
-    TRANSACTION = "transaction"  # the end of a transaction of ours
+    PAYMENT = "payment"  # its settlement: dry run, broadcast, conclusion
+    PAYOUT = "payout"  # its broadcast or conclusion, also of a refund
+    TRANSACTION = "transaction"  # the end of a transaction of Florin
     EVENT = "event"  # a settlement event on chain: block/reference/transaction
     WATCHED = "watched"  # a final transaction that a reorganization might undo
     DELIVERY = "delivery"  # of events of a payment to an endpoint: endpoint/payment
-    EXPIRY = "expiry"  # of a payment that nobody confirmed
+    EXPIRY = "expiry"  # of a payment without a confirm
     TOKEN_ACCOUNT = "token_account"  # noqa: S105  (to be opened: account/asset)
     DURABLE_NONCE = "durable_nonce"  # its address
-    WALLET = "wallet"  # of ours whose books are compared: account/asset
+    WALLET = "wallet"  # of Florin, whose ledger is compared with the chain: account/asset
 
 
-class ItemState(StrEnum):
-    """Where an item is on its way."""
+class QuarantinedItemState(StrEnum):
+    """The state of a quarantined item."""
 
     SET_ASIDE = "set_aside"  # waits for the operator
-    RETRIED = "retried"  # is tried again, or has passed since
-    RESOLVED = "resolved"  # the operator dealt with it: it is left out and raises no alarm
+    RETRIED = "retried"  # is being retried, or has passed since
+    RESOLVED = "resolved"  # the operator handled it: it is left out and raises no alarm
 
 
-class Subject(NamedTuple):
-    """What an item is about. `chain_id` (CAIP-2) is empty where no chain has a part in it."""
+class QuarantineSubject(NamedTuple):
+    """The subject of an item. `chain_id` (CAIP-2) is empty if the item concerns no chain."""
 
-    kind: ItemKind
+    kind: QuarantinedItemKind
     chain_id: str
     id: str
 
@@ -54,26 +54,26 @@ class Subject(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedItem:
-    """An item that was set aside.
+    """A quarantined item.
 
-    `step` is what failed, `reason` the error in one line, `attempts` how often it was set aside.
-    `note` holds the operator's words once it is resolved.
+    `step` is the step that failed, `reason` the error in one line, `attempts` how often it was
+    quarantined. `note` contains the operator's words once it is resolved.
     """
 
     id: str
-    kind: ItemKind
+    kind: QuarantinedItemKind
     chain_id: str
     subject: str
     step: str
     reason: str
-    state: ItemState
+    state: QuarantinedItemState
     attempts: int
     first_at_us: int
     last_at_us: int
     note: str | None = None
 
 
-def describe_error(error: BaseException) -> str:
+def format_error(error: BaseException) -> str:
     """Return an error as one bounded line without control characters."""
     text = f"{type(error).__name__}: {error}"
     clean = replace_unprintable(text[: 2 * REASON_MAX], " ")

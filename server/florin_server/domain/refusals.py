@@ -1,76 +1,79 @@
-"""Refusals on merchant paths that the two wire profiles tell with different codes.
+"""Errors on merchant paths that have different codes in the two wire profiles.
 
-The deployed profile has five codes of its own; the other profile tells the same cases with the
-documented codes, at the same HTTP status.
+The deployed profile has five codes of its own; the other profile uses the documented codes for the
+same cases, with the same HTTP status.
 """
 
 from __future__ import annotations
 
-from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.errors import ApiError, ErrorCode
 
 
-def merchant_unknown(*, wcp_profile: bool) -> FlorinError:
-    """No such merchant in the path."""
-    code = Code.NOT_FOUND if wcp_profile else Code.MERCHANT_NOT_FOUND
-    return FlorinError(code, "Merchant not found")
+def merchant_not_found_error(*, wcp_profile: bool) -> ApiError:
+    """Return the error for an unknown merchant in the path."""
+    code = ErrorCode.NOT_FOUND if wcp_profile else ErrorCode.MERCHANT_NOT_FOUND
+    return ApiError(code, "Merchant not found")
 
 
-def settlement_unknown(*, wcp_profile: bool) -> FlorinError:
-    """No such settlement of the merchant."""
-    code = Code.NOT_FOUND if wcp_profile else Code.INVALID_PARAMS
-    return FlorinError(code, "Settlement not found", like=Code.NOT_FOUND)
+def settlement_not_found_error(*, wcp_profile: bool) -> ApiError:
+    """Return the error for an unknown settlement of the merchant."""
+    code = ErrorCode.NOT_FOUND if wcp_profile else ErrorCode.INVALID_PARAMS
+    return ApiError(code, "Settlement not found", statuses_of=ErrorCode.NOT_FOUND)
 
 
-def refunded_payment_unknown(*, wcp_profile: bool) -> FlorinError:
-    """No such payment to be refunded."""
-    code = Code.NOT_FOUND if wcp_profile else Code.PAYMENT_NOT_FOUND
-    return FlorinError(code, "Payment not found")
+def refund_payment_not_found_error(*, wcp_profile: bool) -> ApiError:
+    """Return the error for a refund of an unknown payment."""
+    code = ErrorCode.NOT_FOUND if wcp_profile else ErrorCode.PAYMENT_NOT_FOUND
+    return ApiError(code, "Payment not found")
 
 
-def idempotency_key_missing(*, wcp_profile: bool) -> FlorinError:
-    """The call must come with an Idempotency-Key."""
-    code = Code.MISSING_IDEMPOTENCY_KEY if wcp_profile else Code.INVALID_PARAMS
-    return FlorinError(code, "Idempotency-Key is required")
+def missing_idempotency_key_error(*, wcp_profile: bool) -> ApiError:
+    """Return the error for a missing Idempotency-Key."""
+    code = ErrorCode.MISSING_IDEMPOTENCY_KEY if wcp_profile else ErrorCode.INVALID_PARAMS
+    return ApiError(code, "Idempotency-Key is required")
 
 
-def settlement_asset_taken(*, wcp_profile: bool) -> FlorinError:
-    """The merchant has a settlement for this asset."""
-    code = Code.SETTLEMENT_ASSET_CONFLICT if wcp_profile else Code.INVALID_STATE
-    return FlorinError(
+def settlement_asset_conflict_error(*, wcp_profile: bool) -> ApiError:
+    """Return the error for a second settlement of the same asset."""
+    code = ErrorCode.SETTLEMENT_ASSET_CONFLICT if wcp_profile else ErrorCode.INVALID_STATE
+    return ApiError(
         code,
         "Asset already has a settlement",
         details={"reason": "settlement_asset_conflict"},
-        like=Code.SETTLEMENT_ASSET_CONFLICT,
+        statuses_of=ErrorCode.SETTLEMENT_ASSET_CONFLICT,
     )
 
 
-def stopping(version: int | None) -> FlorinError:
-    """A stream that ends before what it follows is final, because this process stops.
+def server_stopping_error(version: int | None) -> ApiError:
+    """Return the error of a stream that ends early because this process stops.
 
-    Another process, or the next one, continues it after the version; None where there is none.
+    Another process, or the next one, continues it after the version; None if it has no version.
     """
-    return FlorinError(
-        Code.INTERNAL_ERROR,
+    return ApiError(
+        ErrorCode.INTERNAL_ERROR,
         "The server is stopping: watch again after the last version",
         details={} if version is None else {"afterVersion": str(version)},
-        # others answer already, where there are several
+        # other processes, if any, answer already
         retry_after_s=0,
         unavailable=True,
     )
 
 
-def upgrade_unfinished() -> FlorinError:
-    """Processes of an older release are alive, and would not understand what is asked for."""
-    return FlorinError(
-        Code.INTERNAL_ERROR,
-        "An upgrade of the service is not finished: try again in some minutes",
+def upgrade_unfinished() -> ApiError:
+    """Return the error while processes of an older release run, which do not support the call."""
+    return ApiError(
+        ErrorCode.INTERNAL_ERROR,
+        "An upgrade of the service is not finished: try again in a few minutes",
         retry_after_s=60,
         unavailable=True,
     )
 
 
-def dependency_down(*, wcp_profile: bool) -> FlorinError:
-    """Something behind us does not answer; the same call may succeed in a moment."""
+def bad_gateway_error(*, wcp_profile: bool) -> ApiError:
+    """Return the error of a dependency that does not answer.
+
+    The same call can succeed in a moment.
+    """
     if wcp_profile:
-        return FlorinError(Code.BAD_GATEWAY, retry_after_s=1)
-    return FlorinError(Code.INTERNAL_ERROR, unavailable=True, retry_after_s=1)
+        return ApiError(ErrorCode.BAD_GATEWAY, retry_after_s=1)
+    return ApiError(ErrorCode.INTERNAL_ERROR, unavailable=True, retry_after_s=1)

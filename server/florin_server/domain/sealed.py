@@ -1,4 +1,4 @@
-"""What is kept encrypted, and keys that only the installation has."""
+"""Encrypted data, and keys that only the installation has."""
 
 from __future__ import annotations
 
@@ -15,61 +15,67 @@ _NONCE_BYTES = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
-    """An AES-256-GCM envelope. `key_id` tells the key without telling anything about it."""
+class Ciphertext:
+    """An AES-256-GCM envelope. `key_id` identifies the key without revealing anything about it."""
 
     key_id: str
     nonce: bytes
     ciphertext: bytes
 
 
-class Lost(Exception):  # noqa: N818  (a state of the world, not a mistake)
-    """The envelope cannot be opened: its key is gone, or it is not where it was put."""
+class DecryptionError(Exception):
+    """The envelope cannot be opened: its key is lost, or it is not at its place."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seal:
+class Cipher:
     """Encrypts with the newest of its keys, the last one, and opens what any of them encrypted."""
 
     keys: Sequence[bytes] = field(default=(), repr=False)
 
-    def close(self, plain: bytes, place: str, randbytes: Callable[[int], bytes]) -> Sealed:
-        """Seals a text for one place, as which it is opened; LookupError without a key."""
+    def encrypt(
+        self, plaintext: bytes, context: str, randbytes: Callable[[int], bytes]
+    ) -> Ciphertext:
+        """Encrypt a text for one place, as which it is opened; LookupError without a key."""
         key, nonce = self._newest(), randbytes(_NONCE_BYTES)
-        return Sealed(_id(key), nonce, AESGCM(key).encrypt(nonce, plain, place.encode()))
+        return Ciphertext(
+            _get_key_id(key), nonce, AESGCM(key).encrypt(nonce, plaintext, context.encode())
+        )
 
-    def open(self, sealed: Sealed, place: str) -> bytes:
-        """The text that was sealed for that place; Lost if it cannot be read."""
+    def decrypt(self, ciphertext: Ciphertext, context: str) -> bytes:
+        """Return the text that was sealed for that place; DecryptionError if it cannot be read."""
         for key in self.keys:
-            if _id(key) == sealed.key_id:
+            if _get_key_id(key) == ciphertext.key_id:
                 try:
-                    return AESGCM(key).decrypt(sealed.nonce, sealed.ciphertext, place.encode())
+                    return AESGCM(key).decrypt(
+                        ciphertext.nonce, ciphertext.ciphertext, context.encode()
+                    )
                 except InvalidTag as error:
-                    raise Lost from error
-        raise Lost
+                    raise DecryptionError from error
+        raise DecryptionError
 
     def derive(self, purpose: str, *parts: str) -> tuple[bytes, ...]:
-        """256 bits that nobody else can tell, always the same for a purpose and its parts.
+        """Return 256 secret bits, always the same for a purpose and its parts.
 
-        One for each key, the newest first: what was derived before a key was added is known still.
-        LookupError without a key.
+        One value for each key, the newest first: values derived before a new key was added stay
+        known. LookupError without a key.
         """
         text = "\0".join((purpose, *parts)).encode()
         self._newest()
         return tuple(
-            hmac.digest(_derived(key, b"derive"), text, "sha256") for key in reversed(self.keys)
+            hmac.digest(_derive_key(key, b"derive"), text, "sha256") for key in reversed(self.keys)
         )
 
     def _newest(self) -> bytes:
         if not self.keys:
-            raise LookupError("there is no key to seal with")
+            raise LookupError("no encryption key exists")
         return self.keys[-1]
 
 
-def _id(key: bytes) -> str:
-    return _derived(key, b"id").hex()[:16]
+def _get_key_id(key: bytes) -> str:
+    return _derive_key(key, b"id").hex()[:16]
 
 
-def _derived(key: bytes, label: bytes) -> bytes:
-    """A key of its own for each use."""
+def _derive_key(key: bytes, label: bytes) -> bytes:
+    """Return a separate key for each use."""
     return hmac.digest(key, b"florin capture " + label, hashlib.sha256)

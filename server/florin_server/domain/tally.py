@@ -1,7 +1,7 @@
-"""What one process took of each budget since it told the others, who take of them too.
+"""Usage of each budget by one process since its last report to the processes that share it.
 
-Nothing is forgotten because time passed: calls that stay below the `share` here and in every other
-process are told as well, once they come to it.
+Time alone drops nothing: calls that stay below the `share` in every process are reported too, once
+they reach it.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 
-# at a time; those that are not among them are told later
+# at a time; the others are reported later
 _DUE_MAX = 10_000
 
 
-def share_of(most: int, processes: int) -> int:
-    """So much of a limit one process uses before it tells the others; 0 if there are none.
+def compute_threshold(most: int, processes: int) -> int:
+    """Return how much of a limit one process uses before it reports; 0 if it is alone.
 
-    A quarter of its part: what they do not know of each other is a quarter of the limit at most.
-    What is done once or twice is not told.
+    A quarter of its part: the unknown usage of all processes is at most a quarter of the limit.
+    Usage of one or two calls is not reported.
     """
     return max(min(2, most), most // (4 * processes)) if processes > 1 else 0
 
 
-class Tally:
-    """Counts of calls by key; with a `share` of 0 there is nobody to tell, and nothing is counted.
+class PendingCounts:
+    """Counts of calls by key; with a `threshold` of 0 nothing is counted or shared.
 
-    Of more than `keys_max` keys the oldest count is dropped.
+    Beyond `keys_max` keys the oldest count is dropped.
     """
 
     __slots__ = ("_counts", "_due", "_keys_max", "_share")
@@ -37,23 +37,23 @@ class Tally:
         self._due: dict[str, None] = {}
 
     def __len__(self) -> int:
-        """How many keys are counted."""
+        """Return how many keys are counted."""
         return len(self._counts)
 
     @property
-    def share(self) -> int:
-        """So many calls of a key are to be told; 0 if nobody is to be told of any."""
+    def threshold(self) -> int:
+        """Return the number of calls of a key at which to report; 0 to report none."""
         return self._share
 
-    @share.setter
-    def share(self, calls: int) -> None:
+    @threshold.setter
+    def threshold(self, calls: int) -> None:
         self._share = calls
         if not calls:
             self._counts.clear()
             self._due.clear()
 
     def add(self, key: str) -> bool:
-        """Counts a call; True if the key is to be told now."""
+        """Count a call; return True if the key must be reported now."""
         count = self._counts.get(key, 0) + 1
         self._counts[key] = count
         if len(self._counts) > self._keys_max:
@@ -65,22 +65,22 @@ class Tally:
             self._due[key] = None
         return True
 
-    def take_back(self, key: str) -> None:
-        """Undoes one call; one that was told already is made good with the next ones."""
+    def release(self, key: str) -> None:
+        """Undo one call; a reported call is offset against the next ones."""
         if key in self._counts or len(self._counts) < self._keys_max:
             self._counts[key] = self._counts.get(key, 0) - 1
 
-    def due(self) -> Iterator[tuple[float, str]]:
-        """Keys that are to be told, each with how often it came to the share."""
+    def list_due(self) -> Iterator[tuple[float, str]]:
+        """Return the keys to report, each with how often it reached the share."""
         for key in self._due:
             yield self._counts[key] / self._share, key
 
-    def count(self, key: str) -> int:
-        """How many calls of a key were not told."""
+    def get_count(self, key: str) -> int:
+        """Return how many calls of a key are not reported."""
         return self._counts.get(key, 0)
 
-    def told(self, key: str, calls: int) -> int:
-        """So many calls were told; answers how many more there were meanwhile."""
+    def mark_reported(self, key: str, calls: int) -> int:
+        """Record that so many calls were reported; return how many were added meanwhile."""
         if key not in self._counts:
             return 0
         left = self._counts[key] - calls

@@ -14,13 +14,13 @@ from typing import Any, Final
 # C0, DEL and C1; line and paragraph separators; bidirectional embeddings, overrides and isolates
 # (Unicode Standard Annex #9); the byte order mark; interlinear annotation; lone surrogates.
 _BEYOND: Final = "\\x7f-\\x9f\\u2028-\\u202e\\u2066-\\u2069\\ufeff\\ufff9-\\ufffb\\ud800-\\udfff"
-_REFUSED: Final = re.compile(f"[\\x00-\\x1f{_BEYOND}]")
+_UNSAFE: Final = re.compile(f"[\\x00-\\x1f{_BEYOND}]")
 _MULTILINE: Final = re.compile(f"[\\x00-\\x08\\x0b-\\x1f{_BEYOND}]")
 
-# what is named of a place in JSON
+# the named parts of a place in JSON
 _PLACE_CHARS: Final = 100
 
-# where a program for tables may begin a cell, and what makes it compute the cell
+# characters with which spreadsheet programs begin a cell, and those that make them compute it
 _COMPUTED: Final = "=+\\-@\\t\\r＝＋－＠"
 _CELL_STARTS: Final = re.compile(f"(^|[;\\t\\r\\n])(?=[{_COMPUTED}'])")
 _CELL_ESCAPES: Final = re.compile(f"(^|[;\\t\\r\\n])'(?=[{_COMPUTED}'])")
@@ -28,7 +28,7 @@ _CELL_ESCAPES: Final = re.compile(f"(^|[;\\t\\r\\n])'(?=[{_COMPUTED}'])")
 
 def has_unsafe(text: str) -> bool:
     """Return whether a text holds a character that is refused in any input."""
-    return _REFUSED.search(text) is not None
+    return _UNSAFE.search(text) is not None
 
 
 def escape_unsafe(text: str, *, multiline: bool = False) -> str:
@@ -39,7 +39,7 @@ def escape_unsafe(text: str, *, multiline: bool = False) -> str:
     # nearly all texts: the test costs a tenth of the search
     if text.isprintable():
         return text
-    return (_MULTILINE if multiline else _REFUSED).sub(_escaped, text)
+    return (_MULTILINE if multiline else _UNSAFE).sub(_escape_match, text)
 
 
 def escape_unsafe_texts(value: Any) -> Any:
@@ -47,9 +47,11 @@ def escape_unsafe_texts(value: Any) -> Any:
     if isinstance(value, str):
         return escape_unsafe(value, multiline=True)
     if isinstance(value, Mapping):
-        return {escape_unsafe_texts(name): escape_unsafe_texts(one) for name, one in value.items()}
+        return {
+            escape_unsafe_texts(name): escape_unsafe_texts(item) for name, item in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [escape_unsafe_texts(one) for one in value]
+        return [escape_unsafe_texts(item) for item in value]
     return value
 
 
@@ -69,38 +71,40 @@ def find_unsafe(value: Any) -> str | None:
             if any(map(has_unsafe, item)):
                 return place
             waiting += [
-                ((f"{place}.{name}" if place else name)[:_PLACE_CHARS], one)
-                for name, one in item.items()
+                ((f"{place}.{name}" if place else name)[:_PLACE_CHARS], each_item)
+                for name, each_item in item.items()
             ]
         elif isinstance(item, list):
-            waiting += [(f"{place}[{at}]"[:_PLACE_CHARS], one) for at, one in enumerate(item)]
+            waiting += [
+                (f"{place}[{at}]"[:_PLACE_CHARS], each_item) for at, each_item in enumerate(item)
+            ]
     return None
 
 
 def replace_unprintable(text: str, replacement: str) -> str:
-    """Return a text of one line in which a replacement stands for each unprintable character."""
+    """Return a text of one line with a replacement for each unprintable character."""
     return "".join(char if char.isprintable() else replacement for char in text)
 
 
 def escape_json(document: str) -> str:
-    """Return JSON text of the same meaning in which no character steers a terminal."""
-    return _MULTILINE.sub(lambda found: f"\\u{ord(found.group()):04x}", document)
+    """Return JSON text of the same meaning without characters that control a terminal."""
+    return _MULTILINE.sub(lambda match: f"\\u{ord(match.group()):04x}", document)
 
 
-def csv_cell(text: str) -> str:
-    """Return a text as a CSV value that no program computes and that steers no terminal.
+def format_csv_cell(text: str) -> str:
+    """Return a text as a CSV value that no program computes and that controls no terminal.
 
-    It has ``'`` where a program for tables would begin to compute, which `csv_text` takes out
+    It has ``'`` where a spreadsheet program would begin to compute, which `parse_csv_cell` removes
     again, and unsafe characters are escaped.
     """
     return _CELL_STARTS.sub(r"\1'", escape_unsafe(text))
 
 
-def csv_text(cell: str) -> str:
+def parse_csv_cell(cell: str) -> str:
     """Return the text of a value that `csv_cell` wrote."""
     return _CELL_ESCAPES.sub(r"\1", cell)
 
 
-def _escaped(found: re.Match[str]) -> str:
-    code = ord(found.group())
+def _escape_match(match: re.Match[str]) -> str:
+    code = ord(match.group())
     return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}"

@@ -11,27 +11,33 @@ Event = TypeVar("Event")
 
 
 @dataclass(frozen=True, slots=True)
-class Transitions(Generic[State, Event]):
-    """The table of one kind of thing: for each event the states that it may meet, and what follows.
+class TransitionTable(Generic[State, Event]):
+    """The transitions of one kind of item: for each event the allowed states, and the next state.
 
-    What is not in it does not happen, or changes nothing where it is asked for.
+    Anything else does not happen, or changes nothing.
     """
 
     rows: Mapping[Event, Mapping[State, State]]
 
-    def sources(self, event: Event) -> tuple[State, ...]:
-        """The states in which an event may happen."""
+    def list_sources(self, event: Event) -> tuple[State, ...]:
+        """Return the states in which an event may happen."""
         return tuple(self.rows[event])
 
-    def target(self, event: Event) -> State:
-        """The state that an event always leads to; ValueError if that depends on where it was."""
-        found = set(self.rows[event].values())
-        if len(found) != 1:
-            raise ValueError(f"{event} leads to {len(found)} states")
-        return found.pop()
+    def get_target(self, event: Event) -> State:
+        """Return the state to which an event always leads.
 
-    def after(self, state: State, event: Event) -> State:
-        """The state after an event, maybe the same; ValueError if it cannot happen in this one."""
+        ValueError if it depends on the former state.
+        """
+        row = set(self.rows[event].values())
+        if len(row) != 1:
+            raise ValueError(f"{event} leads to {len(row)} states")
+        return row.pop()
+
+    def get_next_state(self, state: State, event: Event) -> State:
+        """Return the state after an event, maybe the same.
+
+        ValueError if the event cannot happen in it.
+        """
         try:
             return self.rows[event][state]
         except KeyError:

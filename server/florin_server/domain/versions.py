@@ -1,68 +1,74 @@
-"""Which version of the API a call speaks."""
+"""Versions of the API, and which one a call uses."""
 
 from __future__ import annotations
 
 import re
 from datetime import date
 
-from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.errors import ApiError, ErrorCode
 
-STABLE = ("2026-02-18",)
-PREVIEW = ("2026-02-19.preview",)
-PUBLISHED = STABLE + PREVIEW
-# what new accounts are pinned to
-NEWEST_STABLE = max(STABLE)
+STABLE_VERSIONS = ("2026-02-18",)
+PREVIEW_VERSIONS = ("2026-02-19.preview",)
+PUBLISHED_VERSIONS = STABLE_VERSIONS + PREVIEW_VERSIONS
+# the pin of new accounts
+NEWEST_STABLE_VERSION = max(STABLE_VERSIONS)
 # the SDK, in lower case, whose releases without a version header read the deployed wire profile
 DEPLOYED_SDK = "js-walletconnect-pay"
 
 _FORM = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(\.preview)?")
 
 
-def resolve(header: str | None, pin: str) -> str:
-    """Gives the version of a call: the one its header asks for, else the account's pin.
+def resolve_version(header: str | None, pin: str) -> str:
+    """Return the version of a call: its header's, else the account's pin.
 
-    `header` is the one version header that counts, None if it was not sent; `pin` is a published
-    version. FlorinError invalid_api_version if the header is no version, unknown_api_version if
+    `header` is the value of the version header, None if it was not sent; `pin` is a published
+    version. ApiError invalid_api_version if the header is not a version, unknown_api_version if
     it was never published, api_version_downgrade if it is older than the pin.
     """
-    if header is not None and _published_age(header) < _age(pin):
-        raise downgrade(pin)
+    if header is not None and _get_published_age(header) < _parse_age(pin):
+        raise downgrade_error(pin)
     return pin if header is None else header
 
 
-def up_to(version: str) -> list[str]:
-    """The published versions that are no newer than this one: the pins that may move to it.
+def list_versions_up_to(version: str) -> list[str]:
+    """Return the published versions up to this one, which are the pins that can move to it.
 
-    FlorinError invalid_api_version if it is no version, unknown_api_version if it was never
+    ApiError invalid_api_version if it is not a version, unknown_api_version if it was never
     published.
     """
-    age = _published_age(version)
-    return [one for one in PUBLISHED if _age(one) <= age]
+    age = _get_published_age(version)
+    return [
+        published_version
+        for published_version in PUBLISHED_VERSIONS
+        if _parse_age(published_version) <= age
+    ]
 
 
-def downgrade(pin: str) -> FlorinError:
-    """The refusal of a version that is older than the pin of an account."""
-    return FlorinError(Code.API_VERSION_DOWNGRADE, details={"pinned": pin})
+def downgrade_error(pin: str) -> ApiError:
+    """Return the error for a version that is older than the pin of an account."""
+    return ApiError(ErrorCode.API_VERSION_DOWNGRADE, details={"pinned": pin})
 
 
 def check_published(version: str) -> None:
-    """FlorinError as from `up_to`, unless it is published."""
-    _published_age(version)
+    """Raise ApiError as `list_versions_up_to` does, unless the version is published."""
+    _get_published_age(version)
 
 
-def _published_age(version: str) -> tuple[date, bool]:
-    age = _age(version)
-    if version not in PUBLISHED:
-        raise FlorinError(Code.UNKNOWN_API_VERSION, details={"supported": ", ".join(PUBLISHED)})
+def _get_published_age(version: str) -> tuple[date, bool]:
+    age = _parse_age(version)
+    if version not in PUBLISHED_VERSIONS:
+        raise ApiError(
+            ErrorCode.UNKNOWN_API_VERSION, details={"supported": ", ".join(PUBLISHED_VERSIONS)}
+        )
     return age
 
 
-def _age(version: str) -> tuple[date, bool]:
-    """What versions are ordered by: their date, and on one date the preview before the stable."""
-    found = _FORM.fullmatch(version)
-    if found is None:
-        raise FlorinError(Code.INVALID_API_VERSION)
+def _parse_age(version: str) -> tuple[date, bool]:
+    """Return the sort key of a version: its date, and on one date the preview before the stable."""
+    match = _FORM.fullmatch(version)
+    if match is None:
+        raise ApiError(ErrorCode.INVALID_API_VERSION)
     try:
-        return date.fromisoformat(found[1]), found[2] is None
+        return date.fromisoformat(match[1]), match[2] is None
     except ValueError as error:
-        raise FlorinError(Code.INVALID_API_VERSION) from error
+        raise ApiError(ErrorCode.INVALID_API_VERSION) from error

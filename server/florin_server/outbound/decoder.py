@@ -1,7 +1,7 @@
 """`python -m florin_server.outbound.decoder`: a picture in, the same as a small PNG out.
 
-A process of its own, with little memory, time and nothing else: whatever a picture does to a
-decoder, it does it here. It ends with status 1 if the bytes are no picture that is taken.
+A separate process, with little memory and time and nothing else: harm by a picture to a decoder
+happens here. It ends with status 1 if the bytes are not an accepted picture.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from PIL import (
 # shown at 64 px at most, on screens with two or three points to a pixel
 SIDE_PX: Final = 192
 BYTES_MAX: Final = 48 * 1024
-# their modules are there before the process may open nothing more
+# their modules are loaded before the process loses the right to open files
 _FORMATS: Final = tuple(
-    one.format
-    for one in (
+    plugin.format
+    for plugin in (
         PngImagePlugin.PngImageFile,
         JpegImagePlugin.JpegImageFile,
         WebPImagePlugin.WebPImageFile,
@@ -37,18 +37,18 @@ _FORMATS: Final = tuple(
 _PIXELS_MAX: Final = 4_000_000
 _MEMORY_BYTES: Final = 512 * 1024 * 1024
 _SECONDS: Final = 5
-_COLOURS: Final = 128
+_COLORS: Final = 128
 
 
 def main() -> int:
-    """Reads and writes the standard streams; the status to end with."""
+    """Read and write the standard streams; return the exit status."""
     _limit(resource.RLIMIT_AS, _MEMORY_BYTES)
     _limit(resource.RLIMIT_CPU, _SECONDS)
     # nothing is written to a disk
     _limit(resource.RLIMIT_FSIZE, 0)
     _limit(resource.RLIMIT_CORE, 0)
     try:
-        png = shrunk(sys.stdin.buffer.read())
+        png = shrink(sys.stdin.buffer.read())
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, MemoryError):
         return 1
     sys.stdout.buffer.write(png)
@@ -56,10 +56,10 @@ def main() -> int:
 
 
 def _limit(kind: int, most: int) -> None:
-    """Takes a limit, or the lower one that is there.
+    """Set a limit, or keep the lower existing one.
 
-    A sandbox around the service may forbid to take any: then what it allows counts, and what is
-    looked at before anything is decoded.
+    A sandbox around the service can forbid setting limits: then its limits apply, with the checks
+    before anything is decoded.
     """
     _, hard = resource.getrlimit(kind)
     if hard != resource.RLIM_INFINITY:
@@ -68,11 +68,11 @@ def _limit(kind: int, most: int) -> None:
         resource.setrlimit(kind, (most, most))
 
 
-def shrunk(picture: bytes) -> bytes:
-    """The first frame as a PNG without anything that is not to be seen; ValueError if too large."""
+def shrink(picture: bytes) -> bytes:
+    """Return the first frame as a PNG with visible data only; ValueError if it is too large."""
     with Image.open(io.BytesIO(picture), formats=_FORMATS) as opened:
         width, height = opened.size
-        # told by the head of the file: nothing is decoded yet
+        # from the head of the file: nothing is decoded yet
         if width * height > _PIXELS_MAX:
             raise ValueError("too many pixels")
         # large JPEGs are decoded smaller at once
@@ -81,13 +81,13 @@ def shrunk(picture: bytes) -> bytes:
     seen.thumbnail((SIDE_PX, SIDE_PX))
     shown = Image.new("RGBA", seen.size)
     shown.paste(seen)
-    png = _png(shown)
+    png = _encode_png(shown)
     if len(png) > BYTES_MAX:
-        png = _png(shown.quantize(_COLOURS, method=Image.Quantize.FASTOCTREE))
+        png = _encode_png(shown.quantize(_COLORS, method=Image.Quantize.FASTOCTREE))
     return png
 
 
-def _png(picture: Image.Image) -> bytes:
+def _encode_png(picture: Image.Image) -> bytes:
     out = io.BytesIO()
     picture.save(out, "PNG", optimize=True)
     return out.getvalue()

@@ -1,8 +1,8 @@
-"""One request to an address that somebody else named.
+"""One request to a URL of another party.
 
-The host is resolved once, all its addresses are checked, and only what was checked is connected to,
-with the host's name in TLS. Redirects are not followed, no cookie is kept, no proxy of the
-environment is asked, and every answer has an end: in time, and in what is read of it.
+The host is resolved once, all its addresses are checked, and the client connects only to checked
+ones, with the host's name in TLS. Redirects are not followed, cookies are not kept, proxies of the
+environment are not used, and every response is bounded in time and size.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from florin_server.outbound.reach import Reach
-from florin_server.outbound.resolver import DnsResolver, Resolver, literal, network_of
+from florin_server.outbound.reach import AddressPolicy
+from florin_server.outbound.resolver import DnsResolver, HostResolver, find_ip_literal, get_network
 
 _READ_BYTES = 16 * 1024
 _HEADER_BYTES = 8 * 1024  # of a line, and of a field
 
 
-class Fault(StrEnum):
-    """Why there was no answer."""
+class RequestFault(StrEnum):
+    """The reason for a missing response."""
 
     NOT_ALLOWED = "address_not_allowed"
     UNREACHABLE = "connection_failed"
@@ -39,21 +39,21 @@ class Fault(StrEnum):
     NO_HTTP = "no_http"
 
 
-class NoAnswer(Exception):  # noqa: N818  (a state of the world, not a mistake)
-    """There was no answer. The text may be shown to whoever named the address.
+class RequestFailed(Exception):  # noqa: N818  (a state of the world, not a mistake)
+    """No response was received. The text can be shown to the party that set the URL.
 
-    It tells nothing of the operator's network: a name that leads there and one that leads nowhere
-    are refused in the same words.
+    It reveals nothing about the operator's network: a name that leads there and one that leads
+    nowhere are refused in the same words.
     """
 
-    def __init__(self, fault: Fault, text: str) -> None:
+    def __init__(self, fault: RequestFault, text: str) -> None:
         super().__init__(text)
         self.fault = fault
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer of any status, and the first bytes of its body; `cut` if there were more.
+class HttpResponse:
+    """An answer of any status, and the first bytes of its body; `is_truncated` if there were more.
 
     `retry_after` and `location` are those headers as they came, empty without one.
     """
@@ -61,35 +61,36 @@ class Answer:
     status: int
     content_type: str
     body: bytes
-    cut: bool
+    is_truncated: bool
     retry_after: str = ""
     location: str = ""
 
 
 class AddressBusy(Exception):  # noqa: N818  (a state of the world, not a mistake)
-    """As many requests are on their way to an address of the host as may be; none was sent."""
+    """The limit of open requests to an address of the host is reached; none was sent."""
 
 
-class Outbound:
-    """Asks for others. Each request has a connection of its own, so none waits for another's.
+class SafeHttpClient:
+    """Sends requests. Each request has a connection of its own, so none waits for another.
 
-    With `per_address`, so many are on their way at a time to each address that hosts resolve to,
-    and to each /64 network of IPv6: names are free, and lead wherever their owner wants.
+    With `requests_per_address`, the number of open requests is limited for each address that hosts
+    resolve to, and for each /64 network of IPv6: names are free, and their owner chooses where
+    they lead.
     """
 
     def __init__(
         self,
-        reach: Reach,
+        policy: AddressPolicy,
         *,
-        resolver: Resolver | None = None,
-        trust: ssl.SSLContext | None = None,
-        per_address: int | None = None,
+        resolver: HostResolver | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        requests_per_address: int | None = None,
     ) -> None:
-        self._reach = reach
-        self._per_address = per_address
+        self._policy = policy
+        self._requests_per_address = requests_per_address
         self._under_way: Counter[str] = Counter()
         self._resolver = resolver or DnsResolver()
-        self._trust = trust or _of_the_machine()
+        self._ssl_context = ssl_context or _default_ssl_context()
 
     async def send(
         self,
@@ -99,84 +100,91 @@ class Outbound:
         headers: Mapping[str, str],
         body: bytes = b"",
         timeout_s: float,
-        answer_bytes: int,
-    ) -> Answer:
-        """Sends one request, and reads so much of its answer; NoAnswer if there was none in time.
+        response_bytes_max: int,
+    ) -> HttpResponse:
+        """Send one request, and read so much of its response; RequestFailed if none came in time.
 
         AddressBusy if nothing was sent because an address has as many requests as it may.
 
         `timeout_s` is for all of it, from the question for the host's address on. It ends the
         reading of a body too: what was read until then is answered.
         """
-        asked = _url(url)
+        parsed_url = _parse_url(url)
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout_s
         try:
             async with asyncio.timeout_at(until) as limit:
-                pinned = await self._checked(asked)
-                with self._counted(pinned):
+                pinned = await self._resolve(parsed_url)
+                with self._count_request(pinned):
                     async with (
-                        self._session(pinned) as session,
-                        _asked(session, method, asked, headers, body) as response,
+                        self._open_session(pinned) as session,
+                        _start_request(session, method, parsed_url, headers, body) as response,
                     ):
-                        # the status is there, and counts
+                        # the status has arrived, and is valid
                         limit.reschedule(None)
-                        read, cut = await _first(response, answer_bytes, until)
+                        read, cut = await _read_body(response, response_bytes_max, until)
                         kind = response.headers.get("content-type", "")
                         wait = response.headers.get("retry-after", "")
                         place = response.headers.get("location", "")
-                        return Answer(response.status, kind, read, cut, wait, place)
+                        return HttpResponse(response.status, kind, read, cut, wait, place)
         except TimeoutError:
-            raise NoAnswer(Fault.TIMEOUT, f"no answer within {timeout_s:g} s") from None
+            raise RequestFailed(RequestFault.TIMEOUT, f"no answer within {timeout_s:g} s") from None
         except aiohttp.ClientConnectorCertificateError as fault:
-            raise NoAnswer(Fault.TLS, _certificate(fault.certificate_error)) from None
+            raise RequestFailed(
+                RequestFault.TLS, _describe_certificate_error(fault.certificate_error)
+            ) from None
         except aiohttp.ClientConnectorSSLError:
-            raise NoAnswer(Fault.TLS, "TLS was refused") from None
+            raise RequestFailed(RequestFault.TLS, "TLS was refused") from None
         except aiohttp.ClientConnectorError:
-            raise NoAnswer(Fault.UNREACHABLE, "the connection was refused") from None
+            raise RequestFailed(RequestFault.UNREACHABLE, "the connection was refused") from None
         except (aiohttp.ClientError, OSError, ValueError):
-            raise NoAnswer(Fault.NO_HTTP, "the connection ended without an HTTP answer") from None
+            raise RequestFailed(
+                RequestFault.NO_HTTP, "the connection ended without an HTTP answer"
+            ) from None
 
     async def close(self) -> None:
-        """Ends what it has open."""
+        """End what it has open."""
         await self._resolver.close()
 
     @contextmanager
-    def _counted(self, pinned: _Pinned) -> Iterator[None]:
+    def _count_request(self, pinned: _PinnedResolver) -> Iterator[None]:
         """Count a request at all addresses that it may go to; AddressBusy if one has no room."""
-        if self._per_address is None:
+        if self._requests_per_address is None:
             yield
             return
-        networks = {network_of(address) for address in pinned.addresses}
-        if any(self._under_way[network] >= self._per_address for network in networks):
+        networks = {get_network(address) for address in pinned.addresses}
+        if any(self._under_way[network] >= self._requests_per_address for network in networks):
             raise AddressBusy
         self._under_way.update(networks)
         try:
             yield
         finally:
             self._under_way.subtract(networks)
-            # only what is on its way is kept
+            # only open requests are stored
             self._under_way = +self._under_way
 
-    async def _checked(self, url: URL) -> _Pinned:
-        """The addresses of a host, if all of them are allowed."""
+    async def _resolve(self, url: URL) -> _PinnedResolver:
+        """Return the addresses of a host, if all of them are allowed."""
         host, port = url.host or "", url.port or 0
-        itself = literal(host)
-        found = [itself] if itself else await self._resolver.addresses(host)
+        itself = find_ip_literal(host)
+        addresses = [itself] if itself else await self._resolver.resolve(host)
         tls = url.scheme == "https"
-        if not found or not all(self._reach.allows(one, port, tls=tls) for one in found):
-            raise NoAnswer(
-                Fault.NOT_ALLOWED, "the host has no public address, or the port is not allowed"
+        if not addresses or not all(
+            self._policy.is_allowed(address, port, tls=tls) for address in addresses
+        ):
+            raise RequestFailed(
+                RequestFault.NOT_ALLOWED,
+                "the host has no public address, or the port is not allowed",
             )
-        return _Pinned(found)
+        return _PinnedResolver(addresses)
 
-    def _session(self, pinned: _Pinned) -> aiohttp.ClientSession:
+    def _open_session(self, pinned: _PinnedResolver) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(
             resolver=pinned,
             use_dns_cache=False,
             force_close=True,
             limit=1,
-            ssl=self._trust,
+            ssl=self._ssl_context,
             socket_factory=pinned.socket,
         )
         return aiohttp.ClientSession(
@@ -190,8 +198,8 @@ class Outbound:
         )
 
 
-class _Pinned(AbstractResolver):
-    """Tells the addresses that were checked, and opens sockets to no others."""
+class _PinnedResolver(AbstractResolver):
+    """Resolves to the checked addresses, and opens sockets to no others."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
         self.addresses = addresses
@@ -202,48 +210,53 @@ class _Pinned(AbstractResolver):
         return [
             ResolveResult(
                 hostname=host,
-                host=one,
+                host=address,
                 port=port,
-                family=socket.AF_INET6 if ":" in one else socket.AF_INET,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
                 proto=0,
                 flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
             )
-            for one in self.addresses
-            if family in {socket.AF_UNSPEC, socket.AF_INET6 if ":" in one else socket.AF_INET}
+            for address in self.addresses
+            if family in {socket.AF_UNSPEC, socket.AF_INET6 if ":" in address else socket.AF_INET}
         ]
 
     async def close(self) -> None:
-        """It has nothing open."""
+        """Do nothing: it has nothing open."""
 
     def socket(self, place: Any) -> socket.socket:
-        """A socket to connect to one address with."""
+        """Return a socket to connect to one address."""
         family, kind, protocol, _, address = place
         if address[0] not in self.addresses:
-            raise OSError("an address that was not checked")
-        made = socket.socket(family, kind, protocol)
-        made.setblocking(False)
-        return made
+            raise OSError("an address that Florin did not check")
+        created_socket = socket.socket(family, kind, protocol)
+        created_socket.setblocking(False)
+        return created_socket
 
 
 @cache
-def _of_the_machine() -> ssl.SSLContext:
-    """What the machine trusts, read once: reading it takes 20 ms, and each start has two."""
+def _default_ssl_context() -> ssl.SSLContext:
+    """Return the machine's trusted authorities, read once.
+
+    Reading takes 20 ms, and a start has two.
+    """
     return ssl.create_default_context()
 
 
-def _url(text: str) -> URL:
+def _parse_url(text: str) -> URL:
     try:
         url = URL(text)
         # a host in Punycode is decoded only now
-        known = url.scheme in {"http", "https"} and url.host and not (url.user or url.password)
+        is_web_url = url.scheme in {"http", "https"} and url.host and not (url.user or url.password)
     except ValueError:
-        known = None
-    if not known:
-        raise NoAnswer(Fault.NOT_ALLOWED, "this is no http or https address without a user")
+        is_web_url = None
+    if not is_web_url:
+        raise RequestFailed(
+            RequestFault.NOT_ALLOWED, "not an http or https URL without a user name"
+        )
     return url
 
 
-def _asked(
+def _start_request(
     session: aiohttp.ClientSession, method: str, url: URL, headers: Mapping[str, str], body: bytes
 ) -> Any:
     return session.request(
@@ -256,10 +269,10 @@ def _asked(
     )
 
 
-async def _first(
+async def _read_body(
     response: aiohttp.ClientResponse, answer_bytes: int, until: float
 ) -> tuple[bytes, bool]:
-    """The first bytes of a body, as many as came in time, and whether there are more."""
+    """Return the first bytes of a body, as many as came in time, and whether there are more."""
     read = bytearray()
     try:
         async with asyncio.timeout_at(until):
@@ -273,6 +286,6 @@ async def _first(
     return bytes(read[:answer_bytes]), True
 
 
-def _certificate(error: Exception) -> str:
-    told = getattr(error, "verify_message", "")
-    return f"the certificate is refused: {told}" if told else "the certificate is refused"
+def _describe_certificate_error(error: Exception) -> str:
+    message = getattr(error, "verify_message", "")
+    return f"the certificate is refused: {message}" if message else "the certificate is refused"

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import Final
 
-from florin_server.outbound.outbound import NoAnswer, Outbound
+from florin_server.outbound.outbound import RequestFailed, SafeHttpClient
 
 # an icon takes a tenth of it
 PICTURE_BYTES_MAX: Final = 512 * 1024
@@ -16,43 +16,43 @@ _DECODE_S: Final = 10.0
 _HEADERS: Final = {"accept": "image/png, image/webp, image/jpeg;q=0.9", "user-agent": "Florin"}
 
 
-class NoPicture(Exception):  # noqa: N818  (a state of the world, not a mistake)
-    """There is none; the text may be shown to whoever named it."""
+class PictureUnavailable(Exception):  # noqa: N818  (a state of the world, not a mistake)
+    """No picture was received; the text can be shown to the party that set the URL."""
 
 
-async def fetched(outbound: Outbound, url: str) -> bytes:
-    """The picture at an https address, as a small PNG; NoPicture if there is none.
+async def fetch_picture(outbound: SafeHttpClient, url: str) -> bytes:
+    """Return the picture at an https URL, as a small PNG; PictureUnavailable without one.
 
-    What kind of picture it is, is told by its bytes: whatever the server calls it.
+    Its bytes decide what kind of picture it is, not the server's content type.
     """
     if not url.startswith("https://"):
-        raise NoPicture("its address does not begin with https://")
+        raise PictureUnavailable("its address does not begin with https://")
     try:
         answer = await outbound.send(
-            "GET", url, headers=_HEADERS, timeout_s=_TIMEOUT_S, answer_bytes=PICTURE_BYTES_MAX
+            "GET", url, headers=_HEADERS, timeout_s=_TIMEOUT_S, response_bytes_max=PICTURE_BYTES_MAX
         )
-    except NoAnswer as none:
-        raise NoPicture(str(none)) from None
+    except RequestFailed as none:
+        raise PictureUnavailable(str(none)) from None
     if answer.status != 200:
-        raise NoPicture(f"it is answered with status {answer.status}")
-    if answer.cut:
-        raise NoPicture(f"it is larger than {PICTURE_BYTES_MAX // 1024} KiB, or too slow")
-    return await small(answer.body)
+        raise PictureUnavailable(f"the server answered with status {answer.status}")
+    if answer.is_truncated:
+        raise PictureUnavailable(f"it is larger than {PICTURE_BYTES_MAX // 1024} KiB, or too slow")
+    return await shrink_picture(answer.body)
 
 
-async def small(picture: bytes) -> bytes:
-    """The same as a small PNG, made by another process; NoPicture if it is none."""
-    png = await asyncio.to_thread(_decoded, picture)
+async def shrink_picture(picture: bytes) -> bytes:
+    """Return a picture as a small PNG, made by another process; or PictureUnavailable."""
+    png = await asyncio.to_thread(_run_decoder, picture)
     if not png:
-        raise NoPicture("it is no PNG, JPEG or WebP of at most 4 million pixels")
+        raise PictureUnavailable("it is not a PNG, JPEG or WebP image of at most 4 million pixels")
     return png
 
 
-def _decoded(picture: bytes) -> bytes:
-    """What the decoder makes of it; nothing if it ends otherwise than it should.
+def _run_decoder(picture: bytes) -> bytes:
+    """Return the decoder's output; nothing if it failed.
 
     The standard library starts it without a fork, unlike the event loop: gRPC's handlers of forks
-    would stop what it is doing in this process.
+    would stop the work of this process.
     """
     try:
         done = subprocess.run(
@@ -60,7 +60,7 @@ def _decoded(picture: bytes) -> bytes:
             input=picture,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            # no secret of ours is handed on
+            # no secret of Florin is passed on
             env={},
             timeout=_DECODE_S,
             check=False,

@@ -1,4 +1,4 @@
-"""Names of hosts to addresses, without a thread: a name server that hangs delays nobody else."""
+"""Resolves host names without a thread: a name server that hangs delays no other request."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Protocol
 
 import aiodns
 
-# a name has few addresses that are ever tried
+# more addresses of a name are never tried
 _ADDRESSES_MAX = 8
 
 
-class Resolver(Protocol):
-    """Who tells the addresses of a host."""
+class HostResolver(Protocol):
+    """Resolves the addresses of a host."""
 
-    async def addresses(self, host: str) -> list[str]:
-        """All addresses of a host, none if it has none."""
+    async def resolve(self, host: str) -> list[str]:
+        """Return all addresses of a host, none if it has none."""
 
     async def close(self) -> None:
-        """Ends what it has open."""
+        """End what it has open."""
 
 
 class DnsResolver:
-    """Asks name servers, anew each time; the machine's own list of hosts counts.
+    """Asks name servers each time; the machine's own list of hosts applies.
 
     They are the machine's, unless others are named (address, or address:port).
     """
@@ -34,40 +34,40 @@ class DnsResolver:
         self._servers = servers
         self._dns: aiodns.DNSResolver | None = None
 
-    async def addresses(self, host: str) -> list[str]:
-        """All addresses of a host, none if it has none; more than a few count as none."""
+    async def resolve(self, host: str) -> list[str]:
+        """Return all addresses of a host, none if it has none; more than a few count as none."""
         if self._dns is None:
             self._dns = aiodns.DNSResolver(self._servers, asyncio.get_running_loop())
         try:
-            told = await self._dns.getaddrinfo(
+            addr_info_result = await self._dns.getaddrinfo(
                 host, family=socket.AF_UNSPEC, type=socket.SOCK_STREAM
             )
         except (aiodns.error.DNSError, UnicodeError):
             return []
-        found = {node.addr[0].decode("ascii") for node in told.nodes}
-        return sorted(found) if len(found) <= _ADDRESSES_MAX else []
+        addresses = {node.addr[0].decode("ascii") for node in addr_info_result.nodes}
+        return sorted(addresses) if len(addresses) <= _ADDRESSES_MAX else []
 
     async def close(self) -> None:
-        """Ends what it has open."""
+        """End what it has open."""
         if self._dns is not None:
             dns, self._dns = self._dns, None
             await dns.close()
 
 
-def literal(host: str) -> str | None:
-    """The address that a host is itself; None for a name."""
+def find_ip_literal(host: str) -> str | None:
+    """Return the address that a host is itself; None for a name."""
     try:
         return str(ip_address(host))
     except ValueError:
         return None
 
 
-def network_of(address: str) -> str:
+def get_network(address: str) -> str:
     """Return what counts as one receiver: an IPv4 address, or the /64 network of an IPv6 one."""
     # a zone names an interface of this machine, not another receiver
-    known = ip_address(address.partition("%")[0])
-    if isinstance(known, IPv6Address):
-        if known.ipv4_mapped is None:
-            return str(IPv6Network((int(known) >> 64 << 64, 64)))
-        known = known.ipv4_mapped
-    return str(known)
+    ipv4_mapped = ip_address(address.partition("%")[0])
+    if isinstance(ipv4_mapped, IPv6Address):
+        if ipv4_mapped.ipv4_mapped is None:
+            return str(IPv6Network((int(ipv4_mapped) >> 64 << 64, 64)))
+        ipv4_mapped = ipv4_mapped.ipv4_mapped
+    return str(ipv4_mapped)

@@ -1,1 +1,1 @@
-"""What assets cost: sources, the last good price of each, and which of them counts."""
+"""Prices of assets: sources, the last good price of each, and which of them is used."""

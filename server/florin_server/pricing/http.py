@@ -1,4 +1,4 @@
-"""Prices from a service that tells them in JSON over HTTPS."""
+"""Prices from a service that returns JSON over HTTPS."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 import aiohttp
 import orjson
 
-from florin_server.pricing.market import Kept, PriceFault
+from florin_server.pricing.market import LastPrice, PriceUnavailable
 from florin_server.pricing.prices import parse_decimal
-from florin_server.pricing.settings import HttpSource
+from florin_server.pricing.settings import HttpSourceSettings
 
 _READ_BYTES = 64 * 1024
 _NUMBER_CHARACTERS = 64  # of a price or a time
@@ -25,64 +25,64 @@ _SECOND_US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PriceQuery:
     """A pair as the source calls it, and where its price is kept."""
 
     base: str
     quote: str
-    kept: Kept
+    last_price: LastPrice
 
 
-class HttpPrices:
-    """One source. Each address is asked once for all prices that are there.
+class HttpPriceFetcher:
+    """One source. Each URL is called once for all its prices.
 
-    Redirects are not followed, and its address is never told: it may hold the operator's key.
+    Redirects are not followed, and the URL is never shown: it can contain the operator's key.
     """
 
-    def __init__(self, source: HttpSource, wanted: Sequence[Wanted]) -> None:
+    def __init__(self, source: HttpSourceSettings, queries: Sequence[PriceQuery]) -> None:
         self._source = source
         self._host = urlsplit(source.url).hostname
-        self._by_url: dict[str, list[Wanted]] = {}
-        for one in wanted:
-            self._by_url.setdefault(source.url_of(one.base, one.quote), []).append(one)
+        self._by_url: dict[str, list[PriceQuery]] = {}
+        for query in queries:
+            self._by_url.setdefault(source.build_url(query.base, query.quote), []).append(query)
         self._session: aiohttp.ClientSession | None = None
 
     async def refresh(self, now_us: int) -> None:
-        """Asks every address; each price is taken, or told why not."""
+        """Call every URL; each price is stored, or the reason for its absence."""
         await asyncio.gather(*(self._ask(url, now_us) for url in self._by_url))
 
     async def close(self) -> None:
-        """Ends connections; a later question opens new ones."""
+        """Close connections; a later call opens new ones."""
         if self._session is not None:
             session, self._session = self._session, None
             await session.close()
 
     async def _ask(self, url: str, now_us: int) -> None:
-        wanted = self._by_url[url]
+        queries = self._by_url[url]
         try:
-            told = _parsed(await self._get(url))
-        except PriceFault as fault:
-            for one in wanted:
-                one.kept.miss(str(fault))
+            message = _parse_json(await self._get(url))
+        except PriceUnavailable as fault:
+            for query in queries:
+                query.last_price.record_failure(str(fault))
             return
-        for one in wanted:
+        for query in queries:
             try:
-                one.kept.take(*self._read(told, one, now_us), now_us)
-            except PriceFault as fault:
-                one.kept.miss(str(fault))
+                query.last_price.record_price(*self._parse_price(message, query, now_us), now_us)
+            except PriceUnavailable as fault:
+                query.last_price.record_failure(str(fault))
 
-    def _read(self, told: Any, wanted: Wanted, now_us: int) -> tuple[str, int]:
-        """A price and its time."""
-        price = _plain(_at(told, self._path(self._source.path, wanted)))
+    def _parse_price(self, message: Any, query: PriceQuery, now_us: int) -> tuple[str, int]:
+        """Return a price and its time."""
+        price = _to_decimal_text(_get_member(message, self._fill_path(self._source.path, query)))
         if self._source.time_path is None:
             return price, now_us
-        time = _plain(_at(told, self._path(self._source.time_path, wanted)))
+        time = _to_decimal_text(
+            _get_member(message, self._fill_path(self._source.time_path, query))
+        )
         return price, int(Decimal(time) * _SECOND_US)
 
-    def _path(self, path: Iterable[str], wanted: Wanted) -> list[str]:
-        return [
-            step.replace("{base}", wanted.base).replace("{quote}", wanted.quote) for step in path
-        ]
+    def _fill_path(self, path: Iterable[str], query: PriceQuery) -> list[str]:
+        return [step.replace("{base}", query.base).replace("{quote}", query.quote) for step in path]
 
     async def _get(self, url: str) -> bytes:
         if self._session is None:
@@ -97,52 +97,63 @@ class HttpPrices:
         try:
             async with self._session.get(url, allow_redirects=False) as response:
                 if response.status != 200:
-                    raise PriceFault(f"{self._host} answered HTTP {response.status}")
+                    raise PriceUnavailable(f"{self._host} answered HTTP {response.status}")
                 answer = bytearray()
                 async for piece in response.content.iter_chunked(_READ_BYTES):
                     answer += piece
                     if len(answer) > self._source.answer_bytes_max:
                         response.close()
-                        raise PriceFault(f"{self._host} answered more than we read")
+                        raise PriceUnavailable(
+                            f"{self._host} sent a longer answer than Florin reads"
+                        )
                 return bytes(answer)
         except TimeoutError:
-            raise PriceFault(f"{self._host} did not answer in time") from None
+            raise PriceUnavailable(f"{self._host} did not answer in time") from None
         except (aiohttp.ClientError, OSError, ValueError) as fault:
-            # the fault's text may hold the address
-            raise PriceFault(f"{self._host}: {type(fault).__name__}") from None
+            # the fault's text can contain the URL
+            raise PriceUnavailable(f"{self._host}: {type(fault).__name__}") from None
 
 
-def _parsed(answer: bytes) -> Any:
-    """JSON whose numbers are the very texts that were sent."""
+def _parse_json(answer: bytes) -> Any:
+    """Return JSON whose numbers are the very texts that were sent."""
     try:
-        # it is strict and bounds the depth, which the other one, who keeps numbers, does not
+        # it is strict and limits the depth, unlike the other parser, which keeps numbers
         orjson.loads(answer)
         return json.loads(answer, parse_float=str, parse_int=str)
     except ValueError:
-        raise PriceFault("the answer is no JSON") from None
+        raise PriceUnavailable("the answer is not JSON") from None
 
 
-def _at(told: Any, path: Sequence[str]) -> Any:
-    """The value at the end of a path."""
+def _get_member(message: Any, path: Sequence[str]) -> Any:
+    """Return the value at the end of a path."""
     for step in path:
-        if isinstance(told, dict) and step in told:
-            told = told[step]
-        elif isinstance(told, list) and step.isascii() and step.isdigit() and int(step) < len(told):
-            told = told[int(step)]
+        if isinstance(message, dict) and step in message:
+            message = message[step]
+        elif (
+            isinstance(message, list)
+            and step.isascii()
+            and step.isdigit()
+            and int(step) < len(message)
+        ):
+            message = message[int(step)]
         else:
-            raise PriceFault(f"the answer has nothing at {step!r} of {'.'.join(path)}")
-    return told
+            raise PriceUnavailable(f"the answer has nothing at {step!r} of {'.'.join(path)}")
+    return message
 
 
-def _plain(told: Any) -> str:
-    """A number above zero as decimal text, exactly as it was told; also if it has an exponent."""
-    if not isinstance(told, str) or len(told) > _NUMBER_CHARACTERS or not _NUMBER.fullmatch(told):
-        raise PriceFault("the answer holds no number where one was expected")
-    number = Decimal(told)
+def _to_decimal_text(message: Any) -> str:
+    """Return a number above zero as decimal text, exactly as sent; also if it has an exponent."""
+    if (
+        not isinstance(message, str)
+        or len(message) > _NUMBER_CHARACTERS
+        or not _NUMBER.fullmatch(message)
+    ):
+        raise PriceUnavailable("the answer contains no number at the configured path")
+    number = Decimal(message)
     try:
-        # what is too large or small to be read is not written out first
+        # numbers out of range are not written out first
         text = format(number, "f") if -30 <= number.adjusted() <= 30 else ""
         parse_decimal(text)
     except ValueError:
-        raise PriceFault(f"the number {told} is out of range") from None
+        raise PriceUnavailable(f"the number {message} is out of range") from None
     return text

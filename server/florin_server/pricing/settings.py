@@ -1,4 +1,4 @@
-"""What the operator tells about who knows what coins cost."""
+"""Settings of the price sources."""
 
 from __future__ import annotations
 
@@ -7,157 +7,164 @@ from urllib.parse import quote, urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
-from florin_server.domain.caip import canonical_asset, evm_address, parse_chain
+from florin_server.domain.caip import canonicalize_asset, parse_chain, parse_evm_address
 from florin_server.domain.urls import is_loopback
 from florin_server.pricing.prices import parse_decimal
 
-_PLACES = ("{base}", "{quote}")
+_PLACEHOLDERS = ("{base}", "{quote}")
 
 
-def _price(text: str) -> str:
+def _check_price(text: str) -> str:
     parse_decimal(text)
     return text
 
 
-def _address(text: str) -> str:
-    return evm_address(text)
+def _parse_address(text: str) -> str:
+    return parse_evm_address(text)
 
 
-def _chain(text: str) -> str:
+def _parse_chain(text: str) -> str:
     return str(parse_chain(text))
 
 
-def _template(text: str) -> str:
+def _check_template(text: str) -> str:
     parts = urlsplit(text)
-    if not parts.hostname or any(place in parts.netloc for place in _PLACES):
-        raise ValueError("a source's address has a host, always the same")
+    if not parts.hostname or any(place in parts.netloc for place in _PLACEHOLDERS):
+        raise ValueError("the URL of a source must have a fixed host")
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
-        raise ValueError("a source's address begins with https://, but on this machine")
+        raise ValueError("the URL of a source must begin with https://, except on this machine")
     return text
 
 
-AssetKey = Annotated[str, AfterValidator(canonical_asset)]
-Currency = Annotated[str, Field(pattern=r"^[A-Z]{3}$")]
-Price = Annotated[str, AfterValidator(_price)]
-Path = Annotated[tuple[str, ...], Field(min_length=1, max_length=20)]
+AssetKey = Annotated[str, AfterValidator(canonicalize_asset)]
+CurrencyCode = Annotated[str, Field(pattern=r"^[A-Z]{3}$")]
+PriceText = Annotated[str, AfterValidator(_check_price)]
+JsonPath = Annotated[tuple[str, ...], Field(min_length=1, max_length=20)]
 
 
-class HttpSource(BaseModel):
-    """A service that tells prices in JSON.
+class HttpSourceSettings(BaseModel):
+    """A service that returns prices in JSON.
 
-    In `url` and `path`, `{base}` and `{quote}` stand for what it calls an asset and a currency.
+    In `url` and `path`, `{base}` and `{quote}` are its names of an asset and a currency.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    url: Annotated[str, AfterValidator(_template)] = Field(
-        description="where it is asked; https, but on this machine"
+    url: Annotated[str, AfterValidator(_check_template)] = Field(
+        description="URL of the source; https, except on this machine"
     )
-    path: Path = Field(
-        description="leads to the price in its answer: names, and in lists numbers from 0"
+    path: JsonPath = Field(
+        description="path to the price in the response: member names, and positions in lists from 0"
     )
-    time_path: Path | None = Field(
+    time_path: JsonPath | None = Field(
         default=None,
-        description="leads to the time of the price in Unix seconds; unset: when it was asked",
+        description="path to the time of the price in Unix seconds; unset: the time of the request",
     )
     headers: dict[str, SecretStr] = Field(
-        default={}, description="sent along, e.g. an access key; never shown or logged"
+        default={},
+        description="headers of the request, for example an access key; never shown or logged",
     )
     timeout_s: float = Field(
-        default=5.0, gt=0, description="what it gets to answer; it is asked again soon"
+        default=5.0, gt=0, description="seconds for a response; Florin asks again soon"
     )
     answer_bytes_max: int = Field(
         default=1 << 20,
         ge=1,
-        description="a longer answer is not read; a list of all coins has some hundred kilobytes",
+        description="largest response in bytes; a list of all coins has some hundred kilobytes",
     )
 
-    def url_of(self, base: str, quoted: str) -> str:
-        """Where a pair's price is."""
-        made = self.url.replace("{base}", quote(base, safe=""))
-        return made.replace("{quote}", quote(quoted, safe=""))
+    def build_url(self, base: str, quoted: str) -> str:
+        """Return the URL of a pair's price."""
+        url = self.url.replace("{base}", quote(base, safe=""))
+        return url.replace("{quote}", quote(quoted, safe=""))
 
 
-class _Watched(BaseModel):
-    """A source whose prices are looked at before they are believed."""
+class _CheckedPriceSettings(BaseModel):
+    """A source whose prices are checked before use."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     change_max_percent: int = Field(
         default=20,
         ge=1,
-        description="more between two prices takes it out: it is a mistake, or a day to stop",
+        description="largest change between two prices; above, Florin drops the source, because "
+        "it is a mistake or a day to stop",
     )
 
 
-class FromHttp(_Watched):
-    """A price that an HTTP source tells."""
+class HttpPriceSettings(_CheckedPriceSettings):
+    """A price of an HTTP source."""
 
-    kind: Literal["http"] = Field(description="what makes it a price of this kind")
+    kind: Literal["http"] = Field(description="marks a price of this kind")
     source: str = Field(description="name of a table of `[prices.http]`")
-    base: str = Field(description="what the source calls the asset")
-    quote: str = Field(description="what the source calls the currency")
+    base: str = Field(description="the source's name of the asset")
+    quote: str = Field(description="the source's name of the currency")
     stale_s: int = Field(
         default=300,
         ge=1,
-        description="how long a price counts: a coin moves by a percent in that time",
+        description="seconds for which a price is valid; a coin moves by a percent in that time",
     )
 
 
-class FromOracle(_Watched):
-    """A price that a feed on an EVM chain of the settings tells, of the usual aggregator form."""
+class OraclePriceSettings(_CheckedPriceSettings):
+    """A price of a feed on a configured EVM chain, of the usual aggregator form."""
 
-    kind: Literal["oracle"] = Field(description="what makes it a price of this kind")
-    chain: Annotated[str, AfterValidator(_chain)] = Field(
+    kind: Literal["oracle"] = Field(description="marks a price of this kind")
+    chain: Annotated[str, AfterValidator(_parse_chain)] = Field(
         description="CAIP-2 id of an EVM chain of the settings"
     )
-    feed: Annotated[str, AfterValidator(_address)] = Field(description="address of the feed")
+    feed: Annotated[str, AfterValidator(_parse_address)] = Field(description="address of the feed")
     stale_s: int = Field(
         default=3900,
         ge=1,
-        description="how long a price counts: the usual feed writes at least once an hour",
+        description="seconds for which a price is valid; the usual feed writes at least once an "
+        "hour",
     )
 
 
-class Fixed(BaseModel):
-    """A price that the operator wrote down."""
+class FixedPriceSettings(BaseModel):
+    """A fixed price of the settings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    kind: Literal["fixed"] = Field(description="what makes it a price of this kind")
-    price: Price = Field(description="what one whole unit costs, in decimal digits")
+    kind: Literal["fixed"] = Field(description="marks a price of this kind")
+    price: PriceText = Field(description="price of one whole unit, as a decimal number")
 
 
-PricedBy: TypeAlias = Annotated[FromHttp | FromOracle | Fixed, Field(discriminator="kind")]
+PriceSourceSettings: TypeAlias = Annotated[
+    HttpPriceSettings | OraclePriceSettings | FixedPriceSettings, Field(discriminator="kind")
+]
 
 
 class PriceSettings(BaseModel):
-    """Who is asked what an asset (CAIP-19) costs in a currency; the first who knows is believed."""
+    """Sources of the price of an asset (CAIP-19) in a currency; the first with a price is used."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    refresh_s: float = Field(default=30.0, gt=0, description="between two questions")
+    refresh_s: float = Field(default=30.0, gt=0, description="seconds between two requests")
     peg_off_max_percent: int | None = Field(
         default=None,
         ge=1,
-        description="a token that has a pair for its peg is left out while its price is further "
-        "off, or not known; unset: a peg always holds",
+        description="largest deviation from a peg: Florin does not offer a token with a price "
+        "pair for its peg while its price is further off, or unknown; unset: a peg "
+        "always holds",
     )
-    http: dict[str, HttpSource] = Field(
-        default={}, description="sources that are asked over HTTP, by names of your choice"
+    http: dict[str, HttpSourceSettings] = Field(
+        default={}, description="HTTP price sources, by names of your choice"
     )
-    pairs: dict[AssetKey, dict[Currency, Annotated[tuple[PricedBy, ...], Field(min_length=1)]]] = (
-        Field(
-            default={},
-            description="who is asked, by asset (CAIP-19) and currency, the most trusted first; "
-            "`rates` count for pairs that are not here",
-        )
+    pairs: dict[
+        AssetKey,
+        dict[CurrencyCode, Annotated[tuple[PriceSourceSettings, ...], Field(min_length=1)]],
+    ] = Field(
+        default={},
+        description="sources by asset (CAIP-19) and currency, the most trusted first; pairs that "
+        "are not listed use `rates`",
     )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         for asset, by_currency in self.pairs.items():
             for way in (way for ways in by_currency.values() for way in ways):
-                if isinstance(way, FromHttp) and way.source not in self.http:
-                    raise ValueError(f"prices of {asset}: there is no source {way.source!r}")
+                if isinstance(way, HttpPriceSettings) and way.source not in self.http:
+                    raise ValueError(f"prices of {asset}: unknown source {way.source!r}")
         return self

@@ -1,1 +1,1 @@
-"""Ways to move money; each speaks JSON-RPC to a chain."""
+"""Rails that move money; each speaks JSON-RPC to a chain."""

@@ -1,78 +1,85 @@
-"""What a chain that somebody names has of a receipt, told check by check."""
+"""The check of a receipt against a chain that the caller names, step by step."""
 
 from __future__ import annotations
 
 from florin_server.domain.caip import parse_account, parse_asset
-from florin_server.domain.payments.option_names import option_id, parts, reference
+from florin_server.domain.payments.option_names import (
+    build_option_id_parts,
+    derive_option_id,
+    derive_reference,
+)
 from florin_server.domain.receipts.receipt import Receipt
-from florin_server.domain.receipts.verdict import Check, Outcome, Result
+from florin_server.domain.receipts.verdict import CheckOutcome, CheckResult, ReceiptCheck
 
 
-def passed(check: Check, told: str) -> Result:
-    """A check that passed."""
-    return Result(check, Outcome.PASSED, told)
+def build_passed(check: ReceiptCheck, detail: str) -> CheckResult:
+    """Return a check that passed."""
+    return CheckResult(check, CheckOutcome.PASSED, detail)
 
 
-def failed(check: Check, told: str) -> Result:
-    """A check that failed."""
-    return Result(check, Outcome.FAILED, told)
+def build_failed(check: ReceiptCheck, detail: str) -> CheckResult:
+    """Return a check that failed."""
+    return CheckResult(check, CheckOutcome.FAILED, detail)
 
 
-def unknown(check: Check, told: str) -> Result:
-    """A check that says nothing yet, or not on this node."""
-    return Result(check, Outcome.UNKNOWN, told)
+def build_unknown(check: ReceiptCheck, detail: str) -> CheckResult:
+    """Return a check without a result yet, or on this node."""
+    return CheckResult(check, CheckOutcome.UNKNOWN, detail)
 
 
-def either(check: Check, holds: bool, good: str, bad: str) -> Result:
-    """A check that passed or failed, each with its words."""
-    return passed(check, good) if holds else failed(check, bad)
+def build_result(
+    check: ReceiptCheck, is_passed: bool, passed_detail: str, failed_detail: str
+) -> CheckResult:
+    """Return a check that passed or failed, with the matching text."""
+    return build_passed(check, passed_detail) if is_passed else build_failed(check, failed_detail)
 
 
-def require_of_one_chain(said: Receipt) -> None:
-    """ValueError if asset or accounts are of another chain, or nobody got the fee."""
-    named = [parse_account(one).chain for one in (said.payer, said.recipient)]
-    named.append(parse_asset(said.paid.asset).chain)
-    if said.fee_to is not None:
-        named.append(parse_account(said.fee_to).chain)
-    if {str(one) for one in named} != {said.transaction.chain}:
-        raise ValueError("it is of several chains")
-    value, fee = int(said.paid.value), int(said.paid.fee)
-    if fee > value or bool(fee) is (said.fee_to is None):
-        raise ValueError("the fee is nobody's, or more than was paid")
+def require_single_chain(receipt: Receipt) -> None:
+    """Raise ValueError if asset or accounts are on other chains, or the fee has no receiver."""
+    named = [parse_account(account).chain for account in (receipt.payer, receipt.recipient)]
+    named.append(parse_asset(receipt.paid.asset).chain)
+    if receipt.fee_to is not None:
+        named.append(parse_account(receipt.fee_to).chain)
+    if {str(chain) for chain in named} != {receipt.transaction.chain}:
+        raise ValueError("the receipt names several chains")
+    value, fee = int(receipt.paid.value), int(receipt.paid.fee)
+    if fee > value or bool(fee) is (receipt.fee_to is None):
+        raise ValueError("the fee has no receiver, or exceeds the payment")
 
 
-def reference_of(said: Receipt) -> bytes | None:
-    """The reference that a chain has to tell for the payment; None if its option is another's.
+def compute_reference(receipt: Receipt) -> bytes | None:
+    """Return the reference that the chain must report; None for an option of another payment.
 
-    The option's id is made again of what the receipt says: one transfer cannot be told of two
-    payments.
+    The option's id is recomputed from the receipt, so that one transfer cannot prove two payments.
     """
-    way = said.option
+    way = receipt.option
     if way.steps is not None:
-        made_of = parts(
-            said.sub,
-            said.payer,
-            said.paid.asset,
-            int(said.paid.value),
+        made_of = build_option_id_parts(
+            receipt.sub,
+            receipt.payer,
+            receipt.paid.asset,
+            int(receipt.paid.value),
             () if way.contract is None else (way.contract,),
-            said.recipient,
-            said.fee_to,
-            int(said.paid.fee),
-            settled=said.settled,
+            receipt.recipient,
+            receipt.fee_to,
+            int(receipt.paid.fee),
+            settled=receipt.settled,
             steps=way.steps,
         )
-        if option_id(made_of) != way.id:
+        if derive_option_id(made_of) != way.id:
             return None
-    return reference(bytes.fromhex(way.salt), way.id)
+    return derive_reference(bytes.fromhex(way.salt), way.id)
 
 
-def of_payment(said: Receipt, told: str, wanted: str | None) -> Result:
-    """Whether the reference that a chain tells stands for the payment."""
-    if wanted is None:
-        return failed(Check.PAYMENT, "the option that was paid is not one of this payment")
-    if not told == wanted == said.option.reference:
-        return failed(Check.PAYMENT, f"the chain tells of another payment, {told}")
-    if said.option.steps is None:
-        told = f"only the issuer says that reference {wanted} stands for this payment alone"
-        return unknown(Check.PAYMENT, told)
-    return passed(Check.PAYMENT, f"reference {wanted} stands for {said.sub}, and for no other one")
+def check_reference(receipt: Receipt, observed: str, expected: str | None) -> CheckResult:
+    """Check that the reference that a chain reports belongs to the payment."""
+    if expected is None:
+        return build_failed(ReceiptCheck.PAYMENT, "the paid option does not belong to this payment")
+    if not observed == expected == receipt.option.reference:
+        return build_failed(ReceiptCheck.PAYMENT, f"the chain reports another payment, {observed}")
+    if receipt.option.steps is None:
+        observed = f"only the issuer says that reference {expected} stands for this payment alone"
+        return build_unknown(ReceiptCheck.PAYMENT, observed)
+    return build_passed(
+        ReceiptCheck.PAYMENT, f"reference {expected} stands for {receipt.sub} alone"
+    )

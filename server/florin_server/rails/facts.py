@@ -1,4 +1,4 @@
-"""What the settings say of any chain."""
+"""Settings that every kind of chain has."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from typing import Protocol
 
 
 class ChainSettings(Protocol):
-    """What settings of every kind of chain have in common."""
+    """The common part of the settings of every kind of chain."""
 
     @property
     def caip2(self) -> str:
-        """The chain's CAIP-2 id."""
+        """Return the chain's CAIP-2 id."""
 
     @property
     def live(self) -> bool:
-        """True if its money is real."""
+        """Return True if the chain's money is real."""
 
     @property
     def eta_s(self) -> int:
-        """Seconds that a payment usually takes to be final."""
+        """Return the seconds that a payment usually takes to be final."""
 
     @property
     def pegs(self) -> Mapping[str, str | None]:
-        """The peg (ISO 4217) of every asset that is named, by CAIP-19."""
+        """Return the peg (ISO 4217) of every named asset, by CAIP-19."""
 
     @property
     def treasury_account(self) -> str:
-        """The treasury's CAIP-10 id."""
+        """Return the treasury's CAIP-10 id."""
 
 
-class Facts:
-    """The part of a rail that the settings tell."""
+class RailProperties:
+    """The properties of a rail that follow from the settings."""
 
     def __init__(self, settings: ChainSettings) -> None:
         self.chain_id = settings.caip2
@@ -41,5 +41,5 @@ class Facts:
         self.pegs = settings.pegs
 
     def extra_wait_s(self, asset: str, value: int) -> int:  # noqa: ARG002
-        """Return 0: amounts wait for the same."""
+        """Return 0: all amounts wait equally long."""
         return 0

@@ -1,4 +1,4 @@
-"""What every option is made of, whatever its chain."""
+"""The parts of an option on every chain."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from florin_server.domain.payments.option_names import option_id, parts
-from florin_server.domain.payments.payment import Action, Build, Option, Payment
-from florin_server.pricing.prices import Quote
-from florin_server.rails.types import Asset, Commitment, Split
+from florin_server.domain.payments.option_names import build_option_id_parts, derive_option_id
+from florin_server.domain.payments.payment import Action, BuildAction, Payment, PaymentOption
+from florin_server.pricing.prices import PriceQuote
+from florin_server.rails.types import Asset, OptionCommitment, Split
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
-    """A value of an asset, in minor units, that an account may pay for a payment.
+class OptionOffer:
+    """A value of an asset, in minor units, with which an account can pay a payment.
 
     `account` is the payer as it was written, `payer` its canonical CAIP-10.
     """
@@ -26,13 +26,13 @@ class Offered:
     value: int
     split: Split
     now_us: int
-    quote: Quote | None = None
+    quote: PriceQuote | None = None
 
-    def id(self, *, contracts: Sequence[str] = (), steps: Sequence[str] = ()) -> str:
-        """The option's id: it stands for all of it, with the contracts and steps of a chain."""
+    def compute_id(self, *, contracts: Sequence[str] = (), steps: Sequence[str] = ()) -> str:
+        """Return the option's id, derived from all of it and a chain's contracts and steps."""
         split = self.split
-        return option_id(
-            parts(
+        return derive_option_id(
+            build_option_id_parts(
                 self.payment.id,
                 self.payer,
                 self.asset.id,
@@ -42,24 +42,24 @@ class Offered:
                 split.fee_to,
                 split.fee,
                 settled=split.settled,
-                steps=(*steps, *_until(self.quote.expires_at if self.quote else None)),
+                steps=(*steps, *_expiry_steps(self.quote.expires_at if self.quote else None)),
             )
         )
 
-    def option(
+    def build_option(
         self,
-        chosen: str,
+        computed_id: str,
         *,
         eta_s: int,
-        actions: tuple[Action | Build, ...],
+        actions: tuple[Action | BuildAction, ...],
         terms: Mapping[str, object],
         method: str | None = None,
         reference: str | None = None,
-    ) -> Option:
-        """The option with that id; without a method it is paid in the asset's own way."""
+    ) -> PaymentOption:
+        """Build the option with that id; without `method` it is paid by the asset's method."""
         quote = self.quote
-        return Option(
-            id=chosen,
+        return PaymentOption(
+            id=computed_id,
             payment_id=self.payment.id,
             account=self.account,
             payer=self.payer,
@@ -70,29 +70,29 @@ class Offered:
             expires_at=quote.expires_at if quote else None,
             method=method or self.asset.method,
             actions=actions,
-            terms={**terms, **({"quote": quote.stored()} if quote else {})},
+            terms={**terms, **({"quote": quote.to_json()} if quote else {})},
             created_at_us=self.now_us,
             reference=reference,
         )
 
 
-def commitment(
-    option: Option,
+def rebuild_commitment(
+    option: PaymentOption,
     split: Split,
     contract: str | None,
-    ways: Sequence[Sequence[str]],
-    spellings: Callable[[str], Sequence[str]],
-) -> Commitment:
-    """What an option's id was made of; without steps if nothing fits.
+    step_variants: Sequence[Sequence[str]],
+    list_spellings: Callable[[str], Sequence[str]],
+) -> OptionCommitment:
+    """Return the inputs of an option's id; without steps if no candidate matches.
 
-    `ways` are the steps that it may have had, `spellings` the ways to write an account, of which
-    terms keep one.
+    `step_variants` are the steps that it may have had. `list_spellings` returns the spellings of
+    an account, of which terms keep one.
     """
     contracts = () if contract is None else (contract,)
-    takers = (None,) if split.fee_to is None else spellings(split.fee_to)
-    for steps, dest, fee_to in itertools.product(ways, spellings(split.dest), takers):
-        told = (*steps, *_until(option.expires_at))
-        made_of = parts(
+    takers = (None,) if split.fee_to is None else list_spellings(split.fee_to)
+    for steps, dest, fee_to in itertools.product(step_variants, list_spellings(split.dest), takers):
+        all_steps = (*steps, *_expiry_steps(option.expires_at))
+        made_of = build_option_id_parts(
             option.payment_id,
             option.payer,
             option.asset,
@@ -102,12 +102,12 @@ def commitment(
             fee_to,
             split.fee,
             settled=split.settled,
-            steps=told,
+            steps=all_steps,
         )
-        if option_id(made_of) == option.id:
-            return Commitment(contract, dest, fee_to, told)
-    return Commitment(contract, split.dest, split.fee_to, None)
+        if derive_option_id(made_of) == option.id:
+            return OptionCommitment(contract, dest, fee_to, all_steps)
+    return OptionCommitment(contract, split.dest, split.fee_to, None)
 
 
-def _until(quoted_to: int | None) -> tuple[str, ...]:
+def _expiry_steps(quoted_to: int | None) -> tuple[str, ...]:
     return () if quoted_to is None else (f"until {quoted_to}",)

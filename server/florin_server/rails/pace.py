@@ -1,4 +1,4 @@
-"""Measures how fast the blocks of a chain come, whatever its kind."""
+"""The measured pace of a chain's blocks, for every kind of chain."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from collections import deque
 from statistics import median
 from typing import Final, NamedTuple
 
-# A node cannot claim blocks that are faster than this, which would ask for ever more of them.
+# A node cannot claim faster blocks than this, which would require ever more of them.
 BLOCK_S_MIN: Final = 0.05
 BLOCK_S_MAX: Final = 600.0
 _SAMPLE_S: Final = 2.0
 _SAMPLES: Final = 31
 _SAMPLES_MIN: Final = 4  # three intervals, of which one may be wrong
-# A look sees a block up to an interval late. Over a quarter of the samples that is little, and an
-# interval in which the chain stood still is in less than half of such spans.
+# A poll sees a block up to an interval late. Over a quarter of the samples that is little, and an
+# interval in which the chain stalled is in less than half of such spans.
 _SPANS: Final = 4
 
 
-class _Sample(NamedTuple):
-    """A head: its number, when it was seen in monotonic seconds, and its own Unix time if known."""
+class _HeadSample(NamedTuple):
+    """A head: its number, when it was seen (monotonic seconds), and its Unix time if known."""
 
     number: int
-    at: float
+    seen_at: float
     time: int | None
 
 
 class PaceMeter:
-    """Measures the seconds between the blocks, or slots, of one chain.
+    """Measure the seconds between the blocks, or slots, of one chain.
 
-    The last 31 heads count that were seen at least two seconds apart.
+    It uses the last 31 heads that were seen at least two seconds apart.
     """
 
     def __init__(self) -> None:
-        self._samples: deque[_Sample] = deque(maxlen=_SAMPLES)
+        self._samples: deque[_HeadSample] = deque(maxlen=_SAMPLES)
         self._restored_s: float | None = None
 
     @property
@@ -43,31 +43,35 @@ class PaceMeter:
 
     @property
     def measured_s(self) -> float | None:
-        """Return the seconds between blocks as this process measured them; None before that.
+        """Return the seconds between blocks that this process measured; None before that.
 
-        It is the smaller one of what our clock and the blocks' timestamps say: it asks for more
-        blocks. The result is between 0.05 and 600.
+        It is the smaller value of our clock and the blocks' timestamps, as it requires more blocks.
+        The result is between 0.05 and 600.
         """
         if len(self._samples) < _SAMPLES_MIN:
             return None
         samples = list(self._samples)
         spans = zip(samples, samples[len(samples) // _SPANS :], strict=False)
-        by_clock = median((two.at - one.at) / (two.number - one.number) for one, two in spans)
+        by_clock = median(
+            (two.seen_at - head_sample.seen_at) / (two.number - head_sample.number)
+            for head_sample, two in spans
+        )
         first, last = samples[0], samples[-1]
         seconds = 0 if first.time is None or last.time is None else last.time - first.time
-        # timestamps are whole seconds, of which one may be missing; those that stand say nothing
+        # timestamps are whole seconds, and one second may be missing; constant timestamps prove
+        # nothing
         by_chain = (seconds + 1) / (last.number - first.number)
-        return _bounded(min(by_clock, by_chain) if seconds > 0 else by_clock)
+        return _clamp(min(by_clock, by_chain) if seconds > 0 else by_clock)
 
     def restore(self, block_s: float) -> None:
-        """Use what an earlier process measured until this one has measured, within the bounds."""
-        self._restored_s = _bounded(block_s)
+        """Use an earlier process's value, within bounds, until this process has measured."""
+        self._restored_s = _clamp(block_s)
 
-    def record(self, number: int, at: float, time: int | None = None) -> None:
-        """Record a head that was seen at a monotonic time; most are not needed."""
+    def record_head(self, number: int, seen_at: float, time: int | None = None) -> None:
+        """Record a head seen at a monotonic time; most heads are not needed."""
         last = self._samples[-1] if self._samples else None
-        if last is None or (at - last.at >= _SAMPLE_S and number > last.number):
-            self._samples.append(_Sample(number, at, time))
+        if last is None or (seen_at - last.seen_at >= _SAMPLE_S and number > last.number):
+            self._samples.append(_HeadSample(number, seen_at, time))
 
     def forget_from(self, number: int) -> None:
         """Forget a block that was replaced, and all after it."""
@@ -75,5 +79,5 @@ class PaceMeter:
             self._samples.pop()
 
 
-def _bounded(block_s: float) -> float:
+def _clamp(block_s: float) -> float:
     return min(max(block_s, BLOCK_S_MIN), BLOCK_S_MAX)

@@ -1,7 +1,7 @@
-"""What the service asks of a rail: one chain, its assets, one settlement contract.
+"""The service's view of a rail: one chain, its assets, one settlement contract.
 
-A rail does no bookkeeping: it reads the chain, builds what wallets sign, checks what they return
-and turns accepted payments into one transaction. Who calls it decides when, and writes it down.
+A rail does no bookkeeping: it reads the chain, builds what wallets sign, checks their outputs and
+turns accepted payments into one transaction. Its caller decides when, and records the result.
 """
 
 from __future__ import annotations
@@ -9,179 +9,182 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from florin_server.domain.payments.payment import Option
+from florin_server.domain.payments.payment import PaymentOption
 from florin_server.rails.pace import PaceMeter
 from florin_server.rails.provisioning import DurableNonces, TokenAccounts
 from florin_server.rails.roles import (
     AccountNonces,
-    Blocks,
-    DirectSettlement,
+    BlockReader,
+    ChainObserver,
+    DirectSettlementReader,
     Faucet,
-    Gas,
-    Nodes,
-    Observer,
-    Offers,
-    Payouts,
-    Relay,
-    Terms,
+    GasPlanner,
+    NodeConnections,
+    OptionOffers,
+    OutputVerifier,
+    SettlementRelay,
+    TermsReader,
     TreasuryHistory,
-    Verifier,
+    TreasuryPayouts,
 )
 from florin_server.rails.types import Asset
 
 
 class Rail(Protocol):
-    """One chain: what it is, and who plays its roles. A role that it has not is None."""
+    """One chain: its properties, and the objects in its roles. A role that it lacks is None."""
 
-    # ---- what it is
+    # ---- properties
 
     @property
     def chain_id(self) -> str:
-        """CAIP-2."""
+        """Return the CAIP-2 id."""
 
     @property
     def live(self) -> bool:
-        """False for test networks."""
+        """Return False for test networks."""
 
     @property
     def confirmations(self) -> int:
-        """Blocks, counting its own, that make an event final."""
+        """Return the blocks, its own included, that make an event final."""
 
     @property
     def reorg_depth(self) -> int:
-        """Blocks that may be replaced before they are final: at least `confirmations`."""
+        """Return how many blocks can be replaced before they are final, >= `confirmations`."""
 
     @property
     def stale_blocks(self) -> int:
-        """Blocks after which a transaction that is in none is looked for, and sent again."""
+        """Return after how many blocks a transaction in no block is searched for and sent again."""
 
     @property
     def pace(self) -> PaceMeter:
-        """How fast blocks come, as measured."""
+        """Return the measured pace of blocks."""
 
     @property
     def open_max(self) -> int:
-        """Transactions of one key that may wait for a block at the same time."""
+        """Return how many transactions of one key can wait for a block at once."""
 
     @property
     def eta_s(self) -> int:
-        """Seconds that a payment usually takes from its confirm to its end."""
+        """Return the seconds that a payment usually takes from its confirm to its end."""
 
     def depth_of(self, asset: str, value: int) -> int:
-        """Return the blocks, counting its own, that make a payment of an amount final."""
+        """Return the confirmations, its own block included, that make an amount's payment final."""
 
     def extra_wait_s(self, asset: str, value: int) -> int:
         """Return the seconds by which an amount is final later than the smallest."""
 
     @property
     def native_asset(self) -> str:
-        """CAIP-19 of what gas is paid with: the chain's coin, or its fee token."""
+        """Return the CAIP-19 id of the gas money: the chain's coin, or its fee token."""
 
     @property
     def assets(self) -> Mapping[str, Asset]:
-        """The assets that are offered, by CAIP-19."""
+        """Return the offered assets, by CAIP-19."""
 
     @property
     def pegs(self) -> Mapping[str, str | None]:
-        """The peg (ISO 4217) of every asset of the settings, by CAIP-19, offered now or not."""
+        """Return the peg (ISO 4217) of every configured asset by CAIP-19, offered now or not."""
 
     @property
     def senders(self) -> Sequence[str]:
-        """Addresses that sign our settlements and pay their gas, lower-case; at least one."""
+        """Return the lower-case addresses that sign our settlements and pay gas; at least one."""
 
     @property
     def treasury(self) -> str:
-        """CAIP-10 account that receives for merchants without a destination, and fees."""
+        """Return the CAIP-10 account for fees, and for merchants without a destination."""
 
     @property
-    def reserved(self) -> Mapping[str, str]:
-        """What is ours or the chain's own, by CAIP-10: nobody pays from there, or is paid there.
+    def reserved_accounts(self) -> Mapping[str, str]:
+        """Return our and the chain's own accounts, by CAIP-10; they cannot pay or be paid.
 
-        Each is named in words that follow "is"; the wallets of ours are among them.
+        Each has a name that fits after "is"; our own wallets are among them.
         """
 
-    def payer(self, account: str) -> str | None:
-        """The canonical CAIP-10 of an account on this chain that may pay; None for all else."""
+    def find_payer(self, account: str) -> str | None:
+        """Return the canonical CAIP-10 of an account on this chain that can pay; None otherwise."""
 
-    # ---- beginning and ending
+    # ---- start and end
 
     async def start(self) -> None:
-        """Checks chain id, contracts and every token; disables what does not match."""
+        """Check chain id, contracts and every token; disable what does not match."""
 
-    async def problems(self) -> tuple[str, ...]:
-        """Checks again and tells, in sentences, what keeps the chain or an asset from working.
+    async def list_problems(self) -> tuple[str, ...]:
+        """Check again; return in sentences why the chain or an asset does not work.
 
-        What keys lack, `relay.shortages` tells.
+        `relay.shortages` returns what keys lack.
         """
 
     async def close(self) -> None:
-        """Ends connections."""
+        """Close the connections."""
 
-    # ---- the roles that every chain has
-
-    @property
-    def offers(self) -> Offers:
-        """What buyers can be offered."""
+    # ---- the roles of every chain
 
     @property
-    def terms(self) -> Terms:
-        """What options say."""
+    def offers(self) -> OptionOffers:
+        """Return the role that builds offers for buyers."""
 
     @property
-    def verifier(self) -> Verifier:
-        """Whether wallets answered as they were asked."""
+    def terms(self) -> TermsReader:
+        """Return the role that reads options' terms."""
 
     @property
-    def relay(self) -> Relay:
-        """What sends settlements."""
+    def verifier(self) -> OutputVerifier:
+        """Return the role that verifies wallets' outputs."""
 
     @property
-    def observer(self) -> Observer:
-        """What the chain proves."""
+    def relay(self) -> SettlementRelay:
+        """Return the role that sends settlements."""
 
     @property
-    def nodes(self) -> Nodes:
-        """How the chain is reached."""
-
-    # ---- the roles that some have
+    def observer(self) -> ChainObserver:
+        """Return the role that reads what the chain proves."""
 
     @property
-    def blocks(self) -> Blocks | None:
-        """What reads blocks; None if only what is final is told, whenever the head moved."""
+    def nodes(self) -> NodeConnections:
+        """Return the connections to the chain's nodes."""
+
+    # ---- the roles of some chains
 
     @property
-    def direct(self) -> DirectSettlement | None:
-        """What others settle; None where nobody but Florin can."""
+    def blocks(self) -> BlockReader | None:
+        """Return the role that reads blocks; None if only final data is read, on each new head."""
+
+    @property
+    def direct_settlement(self) -> DirectSettlementReader | None:
+        """Return the reader of third-party settlements; None where only Florin can settle."""
 
     @property
     def account_nonces(self) -> AccountNonces | None:
-        """The senders' nonces; None where numbers only tell our own transactions apart."""
+        """Return the senders' nonces; None where numbers only distinguish our own transactions."""
 
     @property
-    def gas(self) -> Gas | None:
-        """Who uses how much gas; None where a fee does not depend on what is computed."""
+    def gas(self) -> GasPlanner | None:
+        """Return the planner of gas; None where fees do not depend on computation."""
 
     @property
-    def payouts(self) -> Payouts | None:
-        """What pays out of the treasury; None if its key is not here."""
+    def payouts(self) -> TreasuryPayouts | None:
+        """Return the role that pays out of the treasury; None if its key is not here."""
 
     @property
     def treasury_history(self) -> TreasuryHistory | None:
-        """What the treasury signed; None if its nonces tell that, or its key is not here."""
+        """Return the treasury's signed transactions.
+
+        None if nonces replace it or the key is absent.
+        """
 
     @property
     def durable_nonces(self) -> DurableNonces | None:
-        """The durable nonces for buyers who sign slowly; None on chains without such."""
+        """Return the durable nonces for buyers who sign slowly; None on chains without them."""
 
     @property
     def token_accounts(self) -> TokenAccounts | None:
-        """What opens accounts before they receive; None where none has to be opened."""
+        """Return the role that opens accounts before they receive; None where none is needed."""
 
     @property
     def faucet(self) -> Faucet | None:
-        """What gives test money to buyers; None on all chains but those of tests."""
+        """Return the faucet for test money; None on all chains but test chains."""
 
 
-def submits(rail: Rail, option: Option) -> bool:
-    """True if we send the transaction that pays an option; False if the buyer's wallet does."""
-    return rail.direct is None or not rail.direct.is_direct(option)
+def is_relayed(rail: Rail, option: PaymentOption) -> bool:
+    """Return True if we send the transaction that pays an option; False if the wallet does."""
+    return rail.direct_settlement is None or not rail.direct_settlement.is_direct(option)

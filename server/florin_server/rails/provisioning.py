@@ -1,4 +1,4 @@
-"""What some chains want to be made before anybody can pay: accounts, and nonces that last."""
+"""Objects that some chains require before payments: accounts, and durable nonces."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from florin_server.domain.accounts.destinations import AssetAccount, DailyCaps
-from florin_server.rails.types import Signed
+from florin_server.domain.accounts.destinations import AssetAccount, DailyOpeningCaps
+from florin_server.rails.types import SignedTransaction
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
-    """What durable nonces hold in the newest final block, by account, of those that are there."""
+class NonceValues:
+    """The values of durable nonces in the newest final block, by existing account."""
 
     slot: int
-    held: Mapping[str, str]
+    by_account: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Affordable:
-    """How many of the accounts that are missing can be paid for now, and what the others lack.
+class AffordableAccounts:
+    """The number of missing accounts that can be paid for now, and what the others lack.
 
     `problem` is a sentence, empty if all can be paid for.
     """
@@ -30,44 +30,46 @@ class Affordable:
 
 
 class DurableNonces(Protocol):
-    """Durable nonces: a transaction with one lapses when it is advanced, and not by time."""
+    """Durable nonces: a transaction with such a nonce expires when it advances, not by time."""
 
     @property
     def addresses(self) -> Sequence[str]:
-        """The accounts that are to be used, made or not."""
+        """Return the nonce accounts to use, created or not."""
 
-    async def values(self, addresses: Sequence[str]) -> Values:
-        """What accounts hold at final depth; one read."""
+    async def get_values(self, addresses: Sequence[str]) -> NonceValues:
+        """Return the values of accounts at final depth; one read."""
 
-    async def affordable(self, missing: int) -> Affordable:
-        """Return how many of so many missing accounts can be paid for; one batched read."""
+    async def get_affordable(self, missing_count: int) -> AffordableAccounts:
+        """Return how many of `missing_count` accounts can be paid for; one batched read."""
 
-    async def create(self, addresses: Sequence[str]) -> Signed:
-        """Signs the one transaction that makes accounts; it fails if one is there."""
+    async def sign_creation(self, addresses: Sequence[str]) -> SignedTransaction:
+        """Sign the single transaction that creates accounts; it fails if an account exists."""
 
-    async def advance(self, addresses: Sequence[str]) -> Signed:
-        """Signs the one transaction that gives accounts other values."""
+    async def sign_advance(self, addresses: Sequence[str]) -> SignedTransaction:
+        """Sign the single transaction that advances accounts to new values."""
 
 
 class TokenAccounts(Protocol):
-    """What has to be opened on a chain before an account can hold an asset."""
+    """Accounts that must be opened on a chain before an account can hold an asset."""
 
     @property
-    def caps(self) -> DailyCaps:
-        """How many places may be opened in a day, whoever opens them; 0 if none."""
+    def caps(self) -> DailyOpeningCaps:
+        """Return how many accounts can be opened per day in total; 0 if none."""
 
     @property
-    def at_once(self) -> int:
-        """How many places one transaction opens at most."""
+    def accounts_per_transaction(self) -> int:
+        """Return how many accounts one transaction opens at most."""
 
-    def needed(self, place: AssetAccount) -> bool:
-        """True if a place has to be opened at all."""
+    def is_needed(self, asset_account: AssetAccount) -> bool:
+        """Return True if a place must be opened at all."""
 
-    def opened_by(self, outputs: Sequence[str]) -> Sequence[AssetAccount]:
-        """The places that a wallet's outputs, which were verified, open unless they are there."""
+    def list_opened_accounts(self, outputs: Sequence[str]) -> Sequence[AssetAccount]:
+        """Return the places that a wallet's verified outputs open if they do not exist."""
 
-    async def missing(self, places: Sequence[AssetAccount]) -> list[AssetAccount]:
-        """Those that have to be opened and can be; one batched read."""
+    async def list_missing_accounts(
+        self, asset_accounts: Sequence[AssetAccount]
+    ) -> list[AssetAccount]:
+        """Return the places that must and can be opened; one batched read."""
 
-    async def sign(self, places: Sequence[AssetAccount]) -> Signed:
-        """Signs the one transaction that opens places."""
+    async def sign(self, asset_accounts: Sequence[AssetAccount]) -> SignedTransaction:
+        """Sign the single transaction that opens places."""

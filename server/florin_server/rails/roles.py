@@ -1,6 +1,6 @@
-"""The roles that a chain plays for the service, each with what those ask who need it.
+"""The roles of a chain for the service, each with the methods its users need.
 
-Every coroutine may raise RailUnavailable; none of them is a negative answer.
+Every coroutine can raise RailUnavailable, which is never a negative answer.
 """
 
 from __future__ import annotations
@@ -9,405 +9,442 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from florin_server.domain.accounts.destinations import AssetAccount
-from florin_server.domain.payments.payment import FreeNonce, Option, Payment, ResolvedBuild
-from florin_server.domain.settlement.chain_txs import Accepted, ChainTx, PayerKind, Share
-from florin_server.pricing.prices import Quote
+from florin_server.domain.payments.payment import FreeNonce, Payment, PaymentOption, ResolvedBuild
+from florin_server.domain.settlement.chain_txs import ChainTx, GasShare, PayerKind, SettlementItem
+from florin_server.pricing.prices import PriceQuote
 from florin_server.rails.types import (
     Asset,
     BlockView,
-    Commitment,
-    Effect,
-    Fact,
-    Glance,
-    Head,
-    Mined,
+    ChainFact,
+    ChainHead,
+    GasShortage,
+    HeadUpdate,
+    MinedTransaction,
     NodeState,
-    Noted,
-    Paid,
-    Payable,
-    SeenHead,
-    SentTransfer,
-    Shortage,
-    Signed,
+    ObservedHead,
+    OptionCommitment,
+    PayableAsset,
+    SettlementEvent,
+    SignedTransaction,
     Split,
-    Transfer,
+    TransferEffect,
+    TreasuryMention,
+    TreasuryTransaction,
+    TreasuryTransfer,
 )
 
-# ---- what every chain does
+# ---- roles of every chain
 
 
-class Offers(Protocol):
-    """What buyers can be offered."""
+class OptionOffers(Protocol):
+    """Offers for buyers."""
 
-    async def payable(
+    async def list_payable(
         self,
         payers: Sequence[str],
         prices: Mapping[str, int],
-        by_hand: Collection[str] = (),
-    ) -> list[Payable]:
-        """Who can pay what price: their balance covers it; one batched read.
+        manual_payers: Collection[str] = (),
+    ) -> list[PayableAsset]:
+        """Return which accounts can pay which price from their balance; one batched read.
 
-        Those `by_hand` are to send their payments by themselves if they have code. One that may be
-        able to sign is told twice for an asset, the way by signature first.
+        Accounts in `manual_payers` send their payments themselves if they have code. An account
+        that may be able to sign appears twice for an asset, the signature first.
         """
 
-    async def obstacle(
-        self, asset: Asset, value: int, split: Split, openable: Collection[AssetAccount] = ()
+    async def check_receivable(
+        self,
+        asset: Asset,
+        value: int,
+        split: Split,
+        openable_accounts: Collection[AssetAccount] = (),
     ) -> str | None:
-        """Why the receivers of a split cannot take a value now, in a sentence; None if they can.
+        """Return why the receivers of a split cannot take a value now, in a sentence; else None.
 
-        `openable` are places that a payment may open for its receivers.
+        `openable_accounts` are places that a payment can open for its receivers.
         """
 
-    def offer(  # noqa: PLR0917  (one of each, none alike)
+    def build_option(  # noqa: PLR0917  (each of another type)
         self,
         payment: Payment,
         account: str,
-        means: Payable,
+        payable: PayableAsset,
         asset: Asset,
         value: int,
         split: Split,
         now_us: int,
-        quote: Quote | None = None,
-    ) -> Option:
-        """Builds an option; equal arguments, but for `now_us`, give equal ids and actions.
+        quote: PriceQuote | None = None,
+    ) -> PaymentOption:
+        """Build an option; equal arguments, except `now_us`, give equal ids and actions.
 
-        It lapses with its quote.
+        The option expires with its quote.
         """
 
-    async def build(
+    async def resolve_build(
         self,
-        option: Option,
-        issued: Sequence[ResolvedBuild],
+        option: PaymentOption,
+        resolved_builds: Sequence[ResolvedBuild],
         now_us: int,
-        spare: FreeNonce | None = None,
-        openable: Collection[AssetAccount] = (),
+        free_nonce: FreeNonce | None = None,
+        openable_accounts: Collection[AssetAccount] = (),
     ) -> ResolvedBuild | None:
-        """Resolves the option's build; None if the newest that was issued is still good.
+        """Resolve the option's build; return None if the newest issued build is still valid.
 
-        `spare` is a durable nonce for it, which only it may use; `openable` are the places that it
-        may open, and no others.
+        `free_nonce` is a durable nonce that only this build can use. `openable_accounts` are the
+        only places that it can open.
 
-        `issued` is what was issued for the option before, the newest first. Every issue has
-        actions of the same kinds, at least one. NotReceivable if a receiver cannot take it.
+        `resolved_builds` lists the builds issued for the option before, the newest first. Every
+        build has actions of the same kinds, at least one. Raise ReceiverUnavailable if a receiver
+        cannot take the payment.
         """
 
 
-class Terms(Protocol):
-    """What an option says; the chain is not asked."""
+class TermsReader(Protocol):
+    """The terms of an option, read without the chain."""
 
-    def reference(self, option: Option) -> str:
-        """The reference that the option's settlement event carries."""
+    def get_reference(self, option: PaymentOption) -> str:
+        """Return the reference that the option's settlement event carries."""
 
-    def split(self, option: Option) -> Split:
-        """Where the option's money goes, as it was offered."""
+    def get_split(self, option: PaymentOption) -> Split:
+        """Return the receivers of the option's money, as offered."""
 
-    def commitment(self, option: Option) -> Commitment:
-        """What the option's id was made of, so that others can make it again."""
+    def get_commitment(self, option: PaymentOption) -> OptionCommitment:
+        """Return the inputs of the option's id, so that others can recompute it."""
 
-    def last_second(self, option: Option) -> int | None:
-        """The newest time (Unix seconds) at which the option may be paid; None if any will do.
+    def find_last_second(self, option: PaymentOption) -> int | None:
+        """Return the last time (Unix seconds) at which the option can be paid; None if unlimited.
 
-        A chain that does not enforce it itself is sent nothing later.
+        If the chain does not enforce it, Florin sends nothing later.
         """
 
-    def proves(self, option: Option, paid: Paid) -> bool:
-        """True if the event is exactly what was offered: money, payer, receivers, way and end.
+    def is_proven(self, option: PaymentOption, event: SettlementEvent) -> bool:
+        """Return True if the event matches the offer: money, payer, receivers, method and end.
 
-        Anybody may call the settlement contract with a reference that they have seen and a token
-        of their own; only the whole event is proof.
+        Anyone can call the settlement contract with a reference that they saw and their own token;
+        only the whole event is proof.
         """
 
 
-class Verifier(Protocol):
-    """Whether what a wallet returned pays its option."""
+class OutputVerifier(Protocol):
+    """The verification that a wallet's outputs pay their option."""
 
-    def plausible(
-        self, option: Option, issued: Sequence[ResolvedBuild], outputs: Sequence[str]
+    def is_plausible(
+        self,
+        option: PaymentOption,
+        resolved_builds: Sequence[ResolvedBuild],
+        outputs: Sequence[str],
     ) -> bool | None:
-        """Whether the outputs may pay the option, as far as this can be told without the chain.
+        """Return whether the outputs can pay the option, as far as known without the chain.
 
-        True if the payer's own key signed what was issued, False if they can never pay it, None
-        if only the chain can tell.
+        True if the payer's own key signed what was issued, False if they can never pay it, None if
+        only the chain can decide.
         """
 
     async def verify(
-        self, option: Option, issued: Sequence[ResolvedBuild], outputs: Sequence[str]
+        self,
+        option: PaymentOption,
+        resolved_builds: Sequence[ResolvedBuild],
+        outputs: Sequence[str],
     ) -> PayerKind:
-        """Proves that the outputs (JSON texts) pay the option if submitted now; tells who answers.
+        """Prove that the outputs (JSON texts) pay the option if submitted now.
 
-        They may answer any of the option's issues, the newest first, that have not lapsed. Raises
-        FlorinError(invalid_params) with details.reason signature_mismatch, transaction_mismatch,
+        Return the payer's kind.
+
+        They can answer any unexpired build of the option, the newest first. Raise
+        ApiError(invalid_params) with details.reason signature_mismatch, transaction_mismatch,
         unreadable_output, insufficient_funds, token_refused or gas_limit.
         """
 
 
-class Relay(Protocol):
-    """Turning accepted payments into transactions of ours, and handing them over."""
+class SettlementRelay(Protocol):
+    """Transactions of ours that settle accepted payments, and their broadcast."""
 
-    async def simulate(self, items: Sequence[Accepted], sender: str | None = None) -> list[bool]:
-        """Tells for each item whether it would settle if submitted now, all in one transaction.
+    async def simulate(
+        self, items: Sequence[SettlementItem], sender: str | None = None
+    ) -> list[bool]:
+        """Return for each item whether it would settle if submitted now, all in one transaction.
 
-        It is tried as that would run: sent by `sender`, at the fees of now, in the next block.
+        The dry run matches the transaction: sent by `sender`, at current fees, in the next block.
         """
 
-    def share(self, item: Accepted) -> Share:
-        """Return the most gas that an item may use of a transaction, as it stands.
+    def get_gas_share(self, item: SettlementItem) -> GasShare:
+        """Return the most gas of a transaction that an item can use in its current state.
 
         On chains without gas it is the highest fee, in minor units of the coin.
         """
 
-    async def sign(self, sender: str, nonce: int, items: Sequence[Accepted]) -> Signed:
-        """Signs, with a sender's key, the one transaction that settles the items."""
+    async def sign(
+        self, sender: str, nonce: int, items: Sequence[SettlementItem]
+    ) -> SignedTransaction:
+        """Sign, with a sender's key, the single transaction that settles the items."""
 
     async def broadcast(self, raw: bytes) -> None:
-        """Hands a transaction to the chain; one that it already knows is fine.
+        """Send a transaction to the chain; succeed if the chain already has it.
 
-        Raises RailUnavailable when the outcome is unknown or the chain refused it.
+        Raise RailUnavailable if the outcome is unknown or the chain refused it.
         """
 
-    async def knows(self, tx_hash: str) -> bool:
-        """True if the chain or its pool has the transaction now."""
+    async def has_transaction(self, tx_hash: str) -> bool:
+        """Return True if the chain or its pool has the transaction now."""
 
-    async def shortages(self) -> tuple[Shortage, ...]:
-        """Tells which keys are running out of the coin that they pay with."""
+    async def list_shortages(self) -> tuple[GasShortage, ...]:
+        """Return which keys are running out of the coin that pays for gas."""
 
 
-class Observer(Protocol):
-    """What the chain proves."""
+class ChainObserver(Protocol):
+    """The chain's evidence."""
 
     @property
     def agreement(self) -> int:
-        """How many nodes must tell what ends a payment."""
+        """Return how many nodes must confirm what ends a payment."""
 
-    async def head(self) -> Head:
-        """The newest block; the newest final one where blocks are not read one by one."""
+    async def get_head(self) -> ChainHead:
+        """Return the newest block, or the newest final block where single blocks are not read."""
 
-    async def mined(self, tx_hashes: Sequence[str]) -> dict[str, Mined]:
-        """Which of our transactions are in a block, one batched read; absent ones tell nothing.
+    async def find_mined(self, tx_hashes: Sequence[str]) -> dict[str, MinedTransaction]:
+        """Return which of our transactions are in a block.
 
-        Only final ones count where blocks are not read one by one.
+        Absence proves nothing; one batched read.
+
+        Only final transactions count where single blocks are not read.
         """
 
-    async def find(self, items: Sequence[Accepted]) -> list[Paid]:
-        """Settlement events of the items, whoever submitted them."""
+    async def find_settlement_events(
+        self, items: Sequence[SettlementItem]
+    ) -> list[SettlementEvent]:
+        """Return settlement events of the items, by any submitter."""
 
-    async def agreed(self, facts: Collection[Fact]) -> Mapping[Fact, bool]:
-        """Which facts as many nodes tell as have to agree, at final depth; one read of each.
+    async def confirm_facts(self, facts: Collection[ChainFact]) -> Mapping[ChainFact, bool]:
+        """Return for each fact whether the quorum confirms it at final depth; one read per node.
 
-        True if they do and False if they differ; absent ones may be told later. Never raises
-        RailUnavailable: nodes that do not answer do not agree.
+        True if it agrees, False if nodes differ; a missing fact may be confirmed later. It never
+        raises RailUnavailable: nodes that do not answer do not agree.
         """
 
-    async def holdings(
-        self, places: Collection[tuple[str, str]], least: int
+    async def read_holdings(
+        self, asset_accounts: Collection[tuple[str, str]], min_block: int
     ) -> dict[tuple[str, str], int]:
-        """What accounts (CAIP-10) hold of assets (CAIP-19) at the newest final block.
+        """Return balances of accounts (CAIP-10) by asset (CAIP-19) at the newest final block.
 
-        One batched read, all at one block; assets of another kind than the chain's are left out.
-        RailUnavailable if the node's head is below the block `least`, which was seen before.
+        One batched read, all at one block; assets of other kinds than the chain's are left out.
+        Raise RailUnavailable if the node's head is below the block `min_block`, which was already
+        seen.
         """
 
-    async def cannot_be_mined(self, tx: ChainTx, issued: Sequence[ResolvedBuild]) -> bool:
-        """True if no block can hold the transaction any more, judged at final depth.
+    async def cannot_be_mined(self, tx: ChainTx, resolved_builds: Sequence[ResolvedBuild]) -> bool:
+        """Return True if no block can include the transaction any more, judged at final depth.
 
-        `issued` is what was issued for its payments. The caller must look for the transaction
-        after this answer.
+        `resolved_builds` lists the builds of its payments. The caller must search for the
+        transaction after this answer.
         """
 
-    async def unpayable_reason(self, item: Accepted, issued: Sequence[ResolvedBuild]) -> str | None:
-        """Why the item can never be paid again, judged at final depth; None while it can.
+    async def find_unpayable_reason(
+        self, item: SettlementItem, resolved_builds: Sequence[ResolvedBuild]
+    ) -> str | None:
+        """Return why the item can never be paid again, judged at final depth; None while it can.
 
-        `issued` is what was issued for its option. The caller must look for a settlement event
-        after this answer: a spent authorization is the normal sign of success, and an event looked
-        for before may have been mined since.
+        `resolved_builds` lists the builds of its option. The caller must search for a settlement
+        event after this answer: a used authorization is the normal sign of success, and an event
+        may have been mined since an earlier search.
         """
 
 
-class Nodes(Protocol):
-    """How the chain is reached."""
+class NodeConnections(Protocol):
+    """The connections to a chain's nodes."""
 
-    def states(self) -> Sequence[NodeState]:
-        """How each node looks, in the order of preference; none of this process."""
+    def list_states(self) -> Sequence[NodeState]:
+        """Return the state of each node, in the order of preference.
+
+        None for a node of this process.
+        """
 
     @property
     def calls_by_method(self) -> Mapping[str, int]:
-        """How often each method of nodes was called since the start, answered or not."""
+        """Return how often each node method was called since the start, answered or not."""
 
     @property
     def disagreement(self) -> str:
-        """What keeps nodes from agreeing on what ends payments; empty if they agree."""
+        """Return why nodes do not agree on what ends payments; empty if they agree."""
 
     @property
-    def stalled(self) -> str:
-        """That no node has told a new block for as long as the settings bear; empty otherwise."""
+    def stall_problem(self) -> str:
+        """Return a text if no node reported a new block for as long as configured; else empty."""
 
     async def wait_for_block(self, waiter: str = "") -> None:
-        """Returns when there may be a new block, and after a while in any case.
+        """Return when there may be a new block, or after a pause in any case.
 
-        Each of those who wait at the same time has a name of its own.
+        Each concurrent waiter needs a name of its own.
         """
 
 
-# ---- what some chains do
+# ---- roles of some chains
 
 
-class Blocks(Protocol):
-    """Blocks that are read one by one, on chains that may replace what is not final."""
+class BlockReader(Protocol):
+    """A reader of single blocks, on chains that can replace blocks before they are final."""
 
-    async def block(self, number: int) -> BlockView | None:
-        """One block; None if the chain does not have it (yet, or any more)."""
+    async def find_block(self, number: int) -> BlockView | None:
+        """Return a block; None if the chain does not have it (yet, or any more)."""
 
-    async def glance(self, since: int) -> Glance:
-        """Return the newest block and what logs tell of those after a known one, in two calls.
+    async def poll_head(self, since: int) -> HeadUpdate:
+        """Return the newest block and the logs' events after a known block, in two calls.
 
-        The logs may be late: what is read so is to be read again when it is final.
+        Logs can be late: read the blocks again once they are final.
         """
 
-    def list_seen(self) -> Sequence[SeenHead]:
+    def list_observed_heads(self) -> Sequence[ObservedHead]:
         """Return when heads were first seen, for the next process: at most 16, the oldest first.
 
         Empty where that decides nothing.
         """
 
-    async def restore_seen(self, heads: Sequence[SeenHead]) -> None:
-        """Use when an earlier process saw heads, of those that are part of the chain still."""
+    async def restore_observed_heads(self, heads: Sequence[ObservedHead]) -> None:
+        """Restore when an earlier process saw heads that are still part of the chain."""
 
-    def is_deep(self, paid: Paid, head: int) -> bool:
-        """Return whether a payment's block is final for its amount, below a head.
+    def is_deep(self, paid: SettlementEvent, head: int) -> bool:
+        """Return whether a payment's block, below a head, is final for its amount.
 
-        Larger amounts may wait longer; all else that makes a block final is looked at before.
+        Larger amounts can wait longer; the other conditions of finality are checked before.
         """
 
-    async def replaced(self, number: int, block_hash: str) -> bool:
-        """True if as many nodes as have to agree tell of another block in the place of one.
+    async def is_replaced(self, number: int, block_hash: str) -> bool:
+        """Return True if the quorum reports another block in its place.
 
-        The caller has heard of it from one of them.
+        One of the nodes already reported it to the caller.
         """
 
 
-class DirectSettlement(Protocol):
-    """Payments that others can settle: the payer's wallet, or whoever has what it signed."""
+class DirectSettlementReader(Protocol):
+    """Payments that others can settle: the payer's wallet, or any holder of its signature."""
 
-    def is_direct(self, option: Option) -> bool:
-        """True if the buyer's wallet sends the transaction: its effect is only looked for."""
+    def is_direct(self, option: PaymentOption) -> bool:
+        """Return True if the buyer's wallet sends the transaction.
 
-    def resembles(self, option: Option, paid: Paid) -> bool:
-        """True if the event moved an option's money to its receivers, but in another way or time.
-
-        It pays for nothing: it was sent again, or to another end than was offered.
+        Florin only looks for its effect.
         """
 
-    async def paid(self, references: Sequence[str], from_block: int) -> list[Paid]:
-        """Settlement events of the references from a block on, whoever submitted them."""
+    def is_resembled(self, option: PaymentOption, event: SettlementEvent) -> bool:
+        """Return True if it moved an option's money to its receivers by another method or end.
 
-    async def paid_between(self, first: int, last: int) -> list[Paid]:
-        """All settlement events of a range of blocks, whoever submitted them, for whomever."""
+        It pays for nothing: it was sent again, or with another end than offered.
+        """
 
-    async def is_paid(self, option: Option) -> bool:
-        """True if the chain says at final depth that a wallet's own transaction paid the option.
+    async def list_settlement_events(
+        self, references: Sequence[str], from_block: int
+    ) -> list[SettlementEvent]:
+        """Return settlement events of the references from a block on, by any submitter."""
 
-        That alone is no proof of what moved; but such an option is never unpayable.
+    async def list_settlement_events_between(self, first: int, last: int) -> list[SettlementEvent]:
+        """Return all settlement events of a range of blocks, by any submitter for any receiver."""
+
+    async def is_paid(self, option: PaymentOption) -> bool:
+        """Return True if the chain records at final depth that a wallet's transaction paid it.
+
+        That does not prove what moved, but such an option is never unpayable.
         """
 
 
 class AccountNonces(Protocol):
-    """Nonces of senders, in whose order their transactions are mined."""
+    """Nonces of senders, which order their transactions in blocks."""
 
-    async def next_nonce(self, sender: str) -> int:
-        """A sender's next nonce as the chain knows it, pending transactions included."""
+    async def get_next_nonce(self, sender: str) -> int:
+        """Return a sender's next nonce on the chain, pending transactions included."""
 
-    async def nonce_used(self, sender: str, nonce: int) -> bool:
-        """True if a transaction with a sender's nonce is final."""
+    async def is_nonce_used(self, sender: str, nonce: int) -> bool:
+        """Return True if a transaction with a sender's nonce is final."""
 
-    async def transfer_at(self, sender: str, nonce: int) -> SentTransfer | None:
-        """Return a sender's transaction in a block with a nonce; None if none can be found.
+    async def find_transfer(self, sender: str, nonce: int) -> TreasuryTransaction | None:
+        """Return a sender's transaction in a block with a nonce; None if it cannot be found.
 
-        A node that has no old states cannot find one. The transaction's bytes are checked against
-        its hash, and its signature against the sender's address.
+        A node without old states cannot find it. The transaction's bytes are checked against its
+        hash, and its signature against the sender's address.
         """
 
-    async def fill(self, sender: str, nonce: int) -> Signed:
-        """Signs, with a sender's or the treasury's key, what does nothing but use a nonce."""
+    async def sign_noop(self, sender: str, nonce: int) -> SignedTransaction:
+        """Sign, with a sender's or the treasury's key, a transaction that only uses a nonce."""
 
-    async def bump(self, tx: ChainTx) -> Signed:
-        """Signs a transaction again, with its nonce, for a higher fee.
+    async def bump_fee(self, tx: ChainTx) -> SignedTransaction:
+        """Sign a transaction again, with its nonce, for a higher fee.
 
-        RailUnavailable also if the limits allow no higher fee.
+        Raise RailUnavailable also if the limits allow no higher fee.
         """
 
 
 class TreasuryHistory(Protocol):
-    """What the treasury's key signed, as the chain has it, on chains without nonces."""
+    """The transactions that the treasury's key signed, on chains without nonces."""
 
-    async def list_since(self, signature: str) -> list[Noted]:
-        """Return the final transactions that name the treasury, the newest first.
+    async def list_mentions(self, signature: str) -> list[TreasuryMention]:
+        """Return the final transactions that mention the treasury, the newest first.
 
-        Those after a transaction, or all if that is empty; only as many as a node gives at once.
+        They follow the given transaction, or are all if that is empty; only as many as a node
+        returns at once.
         """
 
-    async def find_signed(self, signature: str) -> Signed | None:
+    async def find_transaction(self, signature: str) -> SignedTransaction | None:
         """Return the transaction with a signature; None if the treasury did not sign it."""
 
 
-class Gas(Protocol):
-    """Gas that is paid for what is computed, and shared by the payments of one transaction."""
+class GasPlanner(Protocol):
+    """Gas that is paid for computation, and shared by the payments of one transaction."""
 
-    def batches(self, items: Sequence[Accepted]) -> list[Sequence[Accepted]]:
-        """Cuts items, as they stand, into what one transaction settles each."""
+    def split_into_batches(self, items: Sequence[SettlementItem]) -> list[Sequence[SettlementItem]]:
+        """Split items, in their current state, into the batches of one transaction each."""
 
-    async def look(self, items: Sequence[Accepted]) -> list[Accepted]:
-        """The items with what their payers are now, one batched read.
+    async def refresh_payers(self, items: Sequence[SettlementItem]) -> list[SettlementItem]:
+        """Return the items with the current kinds of their payers; one batched read.
 
-        An account may have got code, or lost it, since its payment was confirmed.
+        An account may have gained or lost code since its payment was confirmed.
         """
 
-    async def had_too_little_gas(self, item: Accepted, had: Share) -> bool:
-        """Return whether an item failed because Florin gave it too little gas: no payer's fault."""
+    async def is_short_of_gas(self, item: SettlementItem, gas_share: GasShare) -> bool:
+        """Return whether an item failed because Florin gave it too little gas, not by its payer."""
 
 
-class Payouts(Protocol):
+class TreasuryPayouts(Protocol):
     """Transfers out of the treasury of one chain, signed by its own key."""
 
     @property
     def sender(self) -> str:
-        """Address of the key, lower-case where case does not count."""
+        """Return the key's address, in lower case where case does not count."""
 
     @property
     def gas_payer(self) -> str:
-        """Address that pays for its transactions; the key's own on most chains."""
+        """Return the address that pays for its transactions; the key's own on most chains."""
 
     @property
     def problem(self) -> str:
-        """Why nothing can be paid out at all; empty if it can."""
+        """Return why no payout is possible at all; empty if payouts are possible."""
 
-    async def obstacle(self, transfer: Transfer, ahead: Sequence[Transfer]) -> str | None:
-        """Why a transfer would fail if it were sent now, in a sentence; None if it would not.
+    async def check_transfer(
+        self, transfer: TreasuryTransfer, pending_transfers: Sequence[TreasuryTransfer]
+    ) -> str | None:
+        """Return why a transfer would fail if it were sent now, in a sentence; else None.
 
-        `ahead` are those on their way, whose money is spent already.
+        `pending_transfers` are the transfers on their way, whose money is already spent.
         """
 
-    async def sign(self, nonce: int, transfer: Transfer) -> Signed:
-        """Signs the one transaction that makes a transfer."""
+    async def sign(self, nonce: int, transfer: TreasuryTransfer) -> SignedTransaction:
+        """Sign the single transaction that makes a transfer."""
 
-    async def effect(self, tx: ChainTx, tx_hash: str, transfer: Transfer) -> Effect:
-        """What a final transaction moved; `tx_hash` is the variant of it that was mined."""
+    async def read_effect(
+        self, tx: ChainTx, tx_hash: str, transfer: TreasuryTransfer
+    ) -> TransferEffect:
+        """Return what a final transaction moved; `tx_hash` is the variant that was mined."""
 
     async def cannot_be_mined(self, tx: ChainTx, lapses_at: int | None) -> bool:
-        """True if no block can hold the transaction any more, judged at final depth.
+        """Return True if no block can include the transaction any more, judged at final depth.
 
-        The caller must look for the transaction after this answer.
+        The caller must search for the transaction after this answer.
         """
 
 
 class Faucet(Protocol):
     """Test money, on a chain whose money is worth nothing.
 
-    What is given is bounded by account, call and day. One that gives nothing raises nothing.
+    Gifts are limited by account, call and day. A faucet that gives nothing raises nothing.
     """
 
-    async def give(self, accounts: Sequence[str], prices: Mapping[str, int]) -> None:
-        """Gives accounts (CAIP-10) what is usual, at least of the assets that have prices."""
+    async def give_usual(self, accounts: Sequence[str], prices: Mapping[str, int]) -> None:
+        """Give accounts (CAIP-10) the usual gift, at least of the assets that have prices."""
 
-    async def fill(self, accounts: Sequence[str], prices: Mapping[str, int]) -> None:
-        """Fills accounts up to prices (minor units by CAIP-19), which may be more."""
+    async def fill_accounts(self, accounts: Sequence[str], prices: Mapping[str, int]) -> None:
+        """Fill accounts up to prices (minor units by CAIP-19), which may exceed the usual gift."""

@@ -1,35 +1,36 @@
-"""A token that does not move a payment's money, whoever signed: how it is told."""
+"""The error for a token that does not move a payment's money, regardless of the signer."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.errors import ApiError, ErrorCode
 
 REASON = "token_refused"
 
 
-class Refused(StrEnum):
-    """What a token does not want."""
+class RefusedParty(StrEnum):
+    """The party that a token blocks."""
 
     EVERYBODY = "everybody"  # it is paused
     PAYER = "payer"
     RECEIVER = "receiver"  # the merchant's own account
-    OPERATOR = "operator"  # the treasury, which gets fees and receives for merchants without one
+    # the treasury, which gets fees and receives for merchants without a destination
+    OPERATOR = "operator"
 
 
-_TOLD = {
-    Refused.EVERYBODY: "The token is paused",
-    Refused.PAYER: "The token does not let the account pay",
-    Refused.RECEIVER: "The token does not let the merchant's account receive",
-    Refused.OPERATOR: "The token does not let the operator's account receive",
+_MESSAGES = {
+    RefusedParty.EVERYBODY: "The token is paused",
+    RefusedParty.PAYER: "The token does not let the account pay",
+    RefusedParty.RECEIVER: "The token does not let the merchant's account receive",
+    RefusedParty.OPERATOR: "The token does not let the operator's account receive",
 }
 
 
-def token_refused(what: Refused, said: str = "") -> FlorinError:
-    """The refusal of a wallet's output that is no fault of the wallet; `said` is the token's own.
+def build_token_refusal(party: RefusedParty, reason: str = "") -> ApiError:
+    """Build the refusal of a valid wallet output; `reason` is the token's own reason.
 
-    The caller has made that safe to be shown: strangers choose it.
+    Strangers choose that reason: the caller has made it safe to show.
     """
-    details = {"reason": REASON, "refused": str(what)} | ({"revert": said} if said else {})
-    return FlorinError(Code.INVALID_PARAMS, _TOLD[what], details=details)
+    details = {"reason": REASON, "refused": str(party)} | ({"revert": reason} if reason else {})
+    return ApiError(ErrorCode.INVALID_PARAMS, _MESSAGES[party], details=details)

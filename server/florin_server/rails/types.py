@@ -1,4 +1,4 @@
-"""What rails tell, as plain values, and how they say that they cannot."""
+"""The values and errors of rails."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-from florin_server.domain.errors import FlorinError
-from florin_server.domain.settlement.chain_txs import Share
+from florin_server.domain.errors import ApiError
+from florin_server.domain.settlement.chain_txs import GasShare
 
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A token or coin that a rail takes. `peg` is the ISO 4217 currency that it is worth one of."""
+    """A token or coin that a rail accepts.
+
+    `peg` is the ISO 4217 currency of its fixed value of one.
+    """
 
     id: str  # CAIP-19
     chain_id: str  # CAIP-2
@@ -23,20 +26,20 @@ class Asset:
     decimals: int
     peg: str | None
     method: str  # "eip3009", "permit2", "direct" or "solana"
-    domain_name: str  # of the EIP-712 domain that payments are signed for
+    domain_name: str  # of the EIP-712 domain of its payment signatures
     domain_version: str  # empty if it has none
     network_name: str
-    approve_from_zero: bool = False  # its allowances change to and from zero only
+    approve_from_zero: bool = False  # its allowances change only to and from zero
     icon_url: str | None = None
     network_icon_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Payable:
-    """An account (CAIP-10) that holds the price of an asset (CAIP-19), and what it must do first.
+class PayableAsset:
+    """An account (CAIP-10) that holds the price of an asset (CAIP-19), and its missing steps.
 
-    `approvals` are the allowances that it has to give, in order. `method` is how it pays if it
-    cannot pay in the asset's own way.
+    `approvals` are the allowances to give, in order. `method` is how it pays if it cannot use the
+    asset's own method.
     """
 
     payer: str
@@ -47,9 +50,9 @@ class Payable:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Where the money of one payment goes, fixed by the buyer's signature.
+    """The receivers of one payment's money, fixed by the buyer's signature.
 
-    `dest` and `fee_to` are CAIP-10. `settled` tells that `dest` is the merchant's own destination
+    `dest` and `fee_to` are CAIP-10. `settled` is true if `dest` is the merchant's own destination
     and not the operator's treasury.
     """
 
@@ -60,11 +63,11 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class Commitment:
-    """What an option's id was made of, besides what every option tells.
+class OptionCommitment:
+    """The inputs of an option's id besides the option's public fields.
 
-    Accounts are CAIP-10 as they were written then; `contract` is the settlement contract, None on
-    chains without one. `steps` are None if they are not known any more.
+    Accounts are CAIP-10 in their original spelling; `contract` is the settlement contract, None on
+    chains without it. `steps` is None if the steps are no longer known.
     """
 
     contract: str | None
@@ -74,19 +77,19 @@ class Commitment:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ChainHead:
     """The newest block."""
 
     number: int
-    hash: str  # empty if the chain tells only final blocks
-    time: int  # Unix seconds; 0 if the chain does not tell
-    # the newest final block, -1 if there is none; None if only a count of blocks decides
+    hash: str  # empty if the chain reports only final blocks
+    time: int  # Unix seconds; 0 if the chain does not report it
+    # the newest final block, -1 if none is final; None if only a count of blocks decides
     final: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class SeenHead:
-    """A head that was seen: its block's number, hash and Unix time, and how many seconds ago."""
+class ObservedHead:
+    """A head that was seen: block number, hash and Unix time, and how many seconds ago."""
 
     number: int
     hash: str
@@ -95,26 +98,25 @@ class SeenHead:
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
-    """The newest block, and whether all since a known one are `quiet`: without settlement events.
+class HeadUpdate:
+    """The newest block, and whether the blocks since a known block have no settlement events.
 
-    `quiet` is None if that was not asked, and False also if the node did not answer it.
+    `is_quiet` is None if that was not asked, and also False if the node did not answer it.
     """
 
-    head: Head
+    head: ChainHead
     parent_hash: str
-    quiet: bool | None
+    is_quiet: bool | None
 
 
 @dataclass(frozen=True, slots=True)
-class Paid:
+class SettlementEvent:
     """Proof on chain that a payment's money moved: the settlement contract's event.
 
     Hex texts are lower-case; addresses are bare, not CAIP-10. `fee_to` means nothing where no fee
-    was taken. `nonce` stands for all that was offered, the way to pay and its end included; it is
-    empty on chains without such. `position` is the number of the log in its block, or of the
-    transfer among the transaction's instructions. It proves nothing: nodes that count differently
-    tell the same.
+    was taken. `nonce` covers all offered terms, including method and end; it is empty on chains
+    without nonces. `position` is the log's number in its block, or the transfer's among the
+    transaction's instructions. It proves nothing: nodes that count differently still agree.
     """
 
     ref: str
@@ -132,14 +134,13 @@ class Paid:
 
 
 @dataclass(frozen=True, slots=True)
-class Mined:
+class MinedTransaction:
     """A transaction of ours in a block.
 
-    `gas_cost` is in minor units of the rail's `native_asset`, and so is `rent`: what else its
-    sender left in accounts that it opened, below zero if it got more back. `gas_used` is what
-    budgets count: units of gas, or the fee itself on chains without gas. Both are None where the
-    node does not report them, and nodes need not agree on them: they are bookkeeping and decide
-    nothing.
+    `gas_cost` is in minor units of the rail's `native_asset`. So is `rent`: what else its sender
+    left in accounts that it opened, below zero if it got more back. `gas_used` counts against
+    budgets: units of gas, or the fee itself on chains without gas. Both are None where the node
+    does not report them. Nodes need not agree on them: they are bookkeeping and decide nothing.
     """
 
     tx_hash: str
@@ -151,67 +152,66 @@ class Mined:
     gas_used: int | None = field(default=0, compare=False)
 
 
-Fact: TypeAlias = Paid | Mined
-"""What ends a payment or a transaction of ours."""
+ChainFact: TypeAlias = SettlementEvent | MinedTransaction
+"""A fact that ends a payment or a transaction of ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockView:
-    """What one block tells about payments: all settlement events, and all transactions from us.
+    """One block's payment data: all settlement events, and all transactions from us.
 
-    It is not `complete` where the node contradicts itself about the block: events may be missing.
+    It is not `is_complete` if the node contradicts itself about the block: events may be missing.
     """
 
     number: int
     hash: str
     parent_hash: str
     time: int
-    paid: tuple[Paid, ...]
-    mined: tuple[Mined, ...]
-    complete: bool = True
+    events: tuple[SettlementEvent, ...]
+    transactions: tuple[MinedTransaction, ...]
+    is_complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Signed:
-    """A transaction that is ready to be broadcast.
+class SignedTransaction:
+    """A transaction that is ready to broadcast.
 
-    `lapses_at` is the block height after which it cannot be mined, on chains where it lapses, and
-    `since_block` a block that came before any that can hold it. `opens` tells that it opens the
-    place that it pays to.
-    `lapses_at` is the block height after which it cannot be mined, on chains where it lapses.
-    `shares` are those of the payments that it settles, in their order.
+    `lapses_at` is the block height after which it cannot be mined, on chains where it expires.
+    `since_block` is a block before any that can include it. `opens_account` is true if it opens
+    the place that it pays to. `shares` are the gas shares of the payments that it settles, in
+    their order.
     """
 
     raw: bytes
     hash: str
     lapses_at: int | None = None
     since_block: int | None = None
-    opens: bool = False
-    shares: tuple[Share, ...] = ()
+    opens_account: bool = False
+    shares: tuple[GasShare, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Transfer:
+class TreasuryTransfer:
     """Money that leaves a treasury: minor units of an asset (CAIP-19) to an account (CAIP-10).
 
-    `ref` is told in the transaction where the chain has a place for it. `may_open` tells that the
-    place that it goes to may be opened for it, where that costs something.
+    `ref` goes into the transaction where the chain has a place for it. `may_open_account` is true
+    if the receiver's place can be opened for it, where that costs something.
     """
 
     ref: str
     asset: str
     account: str
     value: int
-    may_open: bool = False
+    may_open_account: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class SentTransfer:
+class TreasuryTransaction:
     """A transaction of a treasury that a node reported, and the plain transfer that it makes.
 
-    `asset`, `account` and `value` are as in `Transfer`, and empty (0) if it makes no plain
-    transfer. `raw` is the signed transaction, whose hash is `hash`. `is_setup` tells that it moves
-    nothing, as `florin chain deploy` made it.
+    `asset`, `account` and `value` are as in `TreasuryTransfer`, and empty (0) if it makes no plain
+    transfer. `raw` is the signed transaction, whose hash is `hash`. `is_setup` is true if it moves
+    nothing, like those of `florin chain deploy`.
     """
 
     hash: str
@@ -223,27 +223,27 @@ class SentTransfer:
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
-    """A transaction that names the treasury; `reference` is its only memo, empty if it failed."""
+class TreasuryMention:
+    """A transaction that mentions the treasury; `reference` is its memo, empty if it failed."""
 
     hash: str
     reference: str
 
 
-class Effect(StrEnum):
-    """What a final transaction moved out of the treasury."""
+class TransferEffect(StrEnum):
+    """The effect of a final transaction out of the treasury."""
 
-    EXACT = "exact"  # what it was made for, and nothing else
+    EXACT = "exact"  # it moved exactly what it was built for
     NOTHING = "nothing"  # it failed
-    OTHER = "other"  # it did not fail, and it is not proven what it moved
+    OTHER = "other"  # it did not fail, but what it moved is not proven
 
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """How one node of a chain looks. `name` is its host, and nothing else of its address.
+    """The state of one node of a chain; `name` is its host without the rest of its URL.
 
-    `lag` is in blocks, `error_rate` the share of recent questions that it left unanswered;
-    `problem` is empty while it is used.
+    `lag` is in blocks, `error_rate` the share of recent requests without an answer; `problem` is
+    empty while the node is used.
     """
 
     name: str
@@ -255,20 +255,20 @@ class NodeState:
 
 
 class RailUnavailable(Exception):  # noqa: N818  (a state of the world, not a mistake)
-    """The chain did not answer, or answered nonsense; nothing is known about what was asked."""
+    """The chain did not answer, or answered nonsense; the answer to the question is unknown."""
 
 
-class NonceUnusable(FlorinError):  # noqa: N818  (a state of the world, not a mistake)
-    """The payer's wallet changed a transaction so that its durable nonce counts no more."""
+class NonceUnusable(ApiError):  # noqa: N818  (a state of the world, not a mistake)
+    """The payer's wallet changed a transaction so that its durable nonce no longer works."""
 
 
-class NotReceivable(RailUnavailable):
-    """A receiver cannot take what is to be paid, as the chain is now; the text says why."""
+class ReceiverUnavailable(RailUnavailable):
+    """A receiver cannot take the payment in the chain's current state; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shortage:
-    """A key that runs out of the coin that it pays with, in a sentence.
+class GasShortage:
+    """A key that runs out of the coin that pays for gas, in a sentence.
 
     With `is_empty` it cannot pay for one more payment.
     """
@@ -277,6 +277,6 @@ class Shortage:
     is_empty: bool
 
 
-def is_unfunded(shortages: Collection[Shortage], senders: int) -> bool:
-    """Return whether none of so many keys can pay for one more payment."""
-    return sum(one.is_empty for one in shortages) >= senders
+def is_unfunded(shortages: Collection[GasShortage], senders: int) -> bool:
+    """Return whether none of `senders` keys can pay for one more payment."""
+    return sum(shortage.is_empty for shortage in shortages) >= senders

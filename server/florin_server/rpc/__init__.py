@@ -1,1 +1,1 @@
-"""gRPC: what every call passes, and thin servicers by noun."""
+"""The gRPC server: checks shared by all calls, and thin servicers grouped by noun."""

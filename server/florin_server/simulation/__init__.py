@@ -1,1 +1,1 @@
-"""Merchants and buyers of days that pass in seconds: they use a real service by its public API."""
+"""Simulate days of merchants and buyers in seconds, on a real service through its public API."""

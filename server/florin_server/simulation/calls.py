@@ -1,7 +1,7 @@
-"""The public REST API, as merchants' back ends and wallets call it.
+"""Call the public REST API as merchants' back ends and wallets do.
 
-Requests are the bytes that they would send, handed to the service's gateway without a socket:
-credentials, limits, JSON and answers are those of any caller.
+Requests go as bytes to the service's gateway without a socket; credentials, limits, JSON and
+answers are the same as for any other caller.
 """
 
 from __future__ import annotations
@@ -11,45 +11,45 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import orjson
-from florin_gateway.app import Gateway
-from florin_gateway.backends import Local
+from florin_gateway.app import RestGateway
+from florin_gateway.backends import LocalBackend
 from florin_gateway.settings import GatewaySettings
 
-from florin_server.boot.servers.grpc_server import PUBLIC, GrpcServers
+from florin_server.boot.servers.grpc_server import PUBLIC_SERVICES, GrpcServers
 from florin_server.web.headers import HEADERS
 
 Json = dict[str, Any]
 
 
-class Refused(Exception):  # noqa: N818  (an answer, which most stories can live with)
-    """An error answer."""
+class ApiRefusal(Exception):  # noqa: N818  (an answer that most scenarios expect)
+    """An error answer of the API."""
 
     def __init__(self, http: int, body: Json) -> None:
         super().__init__(f"{http} {body.get('code')}: {body.get('message')}")
-        self.http = http
+        self.http_status = http
         self.code = str(body.get("code", ""))
 
 
-class Rest:
-    """Calls with one set of credentials, from one address."""
+class RestClient:
+    """A client with one set of credentials and one address."""
 
-    def __init__(self, gateway: Gateway, headers: Mapping[str, str], address: str) -> None:
+    def __init__(self, gateway: RestGateway, headers: Mapping[str, str], address: str) -> None:
         self._gateway = gateway
         self._headers = [(k.lower().encode(), v.encode()) for k, v in headers.items()]
         self._address = address
 
     async def get(self, path: str) -> Json:
-        """What is answered; Refused if that is an error."""
+        """Return the answer; ApiRefusal if it is an error."""
         return await self._call("GET", path, None, ())
 
-    async def post(self, path: str, body: Json, key: str = "") -> Json:
-        """The same for a call with a body, under an idempotency key if there is one."""
-        more = [(b"idempotency-key", key.encode())] if key else []
+    async def post(self, path: str, body: Json, idempotency_key: str = "") -> Json:
+        """Send a body, with an idempotency key if given; return the answer like `get`."""
+        more = [(b"idempotency-key", idempotency_key.encode())] if idempotency_key else []
         more.append((b"content-type", b"application/json"))
         return await self._call("POST", path, body, more)
 
-    async def events(self, path: str) -> AsyncIterator[Json]:
-        """The events of a stream, as they come, until it ends."""
+    async def stream_events(self, path: str) -> AsyncIterator[Json]:
+        """Yield the events of a stream as they arrive, until it ends."""
         messages: asyncio.Queue[Any] = asyncio.Queue()
         gone = asyncio.Event()
 
@@ -57,7 +57,7 @@ class Rest:
             await gone.wait()
             return {"type": "http.disconnect"}
 
-        scope = self._scope("GET", path, ())
+        scope = self._build_scope("GET", path, ())
         call = asyncio.ensure_future(self._gateway(scope, receive, messages.put))
         try:
             status = (await messages.get())["status"]
@@ -66,7 +66,7 @@ class Rest:
                 message = await messages.get()
                 more = message.get("more_body", False)
                 if status >= 400:
-                    raise Refused(status, orjson.loads(message["body"]))
+                    raise ApiRefusal(status, orjson.loads(message["body"]))
                 for line in message["body"].split(b"\n"):
                     if line.startswith(b"data:"):
                         yield orjson.loads(line[5:])
@@ -74,7 +74,7 @@ class Rest:
             gone.set()
             await call
 
-    async def _call(self, method: str, path: str, body: Json | None, more: Any) -> Json:
+    async def _call(self, method: str, path: str, body: Json | None, headers: Any) -> Json:
         content = b"" if body is None else orjson.dumps(body)
         pending = [{"type": "http.request", "body": content, "more_body": False}]
         sent: list[Any] = []
@@ -82,20 +82,20 @@ class Rest:
         async def receive() -> Json:
             if pending:
                 return pending.pop()
-            # whoever calls stays until there is an answer
+            # the caller stays connected until the answer
             never: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
             return await never
 
         async def send(message: Any) -> None:
             sent.append(message)
 
-        await self._gateway(self._scope(method, path, more), receive, send)
+        await self._gateway(self._build_scope(method, path, headers), receive, send)
         answer: Json = orjson.loads(b"".join(message["body"] for message in sent[1:]))
         if sent[0]["status"] >= 400:
-            raise Refused(sent[0]["status"], answer)
+            raise ApiRefusal(sent[0]["status"], answer)
         return answer
 
-    def _scope(self, method: str, path: str, more: Any) -> Json:
+    def _build_scope(self, method: str, path: str, headers: Any) -> Json:
         bare, _, query = path.partition("?")
         return {
             "type": "http",
@@ -103,33 +103,33 @@ class Rest:
             "path": bare,
             "raw_path": bare.encode(),
             "query_string": query.encode(),
-            "headers": [*self._headers, *more],
+            "headers": [*self._headers, *headers],
             "client": (self._address, 1),
         }
 
 
-class Api:
-    """Everybody who calls a service of this process. `env` holds what demo.env holds."""
+class SimulationApi:
+    """Clients of a service in this process. `env` has the variables of demo.env."""
 
     def __init__(self, grpc: GrpcServers, env: Mapping[str, str]) -> None:
-        local = Local([grpc.gate])
+        local = LocalBackend([grpc.interceptor])
         grpc.register(local)
-        self._gateway = Gateway(local, PUBLIC, GatewaySettings(headers=HEADERS))
+        self._gateway = RestGateway(local, PUBLIC_SERVICES, GatewaySettings(headers=HEADERS))
         self._env = env
 
-    def partner(self) -> Rest:
-        """The partner, for its accounts."""
-        return self._rest({"Api-Key": self._env["FLORIN_PARTNER_KEY"]})
+    def get_partner_client(self) -> RestClient:
+        """Return a client of the partner, for its own accounts."""
+        return self._create_client({"Api-Key": self._env["FLORIN_PARTNER_KEY"]})
 
-    def merchant(self, merchant_id: str) -> Rest:
-        """The partner's back end, on behalf of a merchant."""
+    def get_merchant_client(self, merchant_id: str) -> RestClient:
+        """Return a client of the partner's back end, on behalf of a merchant."""
         key = self._env["FLORIN_PARTNER_KEY"]
-        return self._rest({"Api-Key": key, "Merchant-Id": merchant_id})
+        return self._create_client({"Api-Key": key, "Merchant-Id": merchant_id})
 
-    def buyer(self, n: int) -> Rest:
-        """A wallet app on a buyer's device, elsewhere."""
+    def get_buyer_client(self, n: int) -> RestClient:
+        """Return a client of a wallet app on a buyer's device, with its own address."""
         headers = {"App-Id": self._env["FLORIN_APP_ID"], "Client-Id": f"buyer-{n}"}
-        return self._rest(headers, f"10.{n >> 16 & 255}.{n >> 8 & 255}.{n & 255}")
+        return self._create_client(headers, f"10.{n >> 16 & 255}.{n >> 8 & 255}.{n & 255}")
 
-    def _rest(self, headers: Mapping[str, str], address: str = "127.0.0.1") -> Rest:
-        return Rest(self._gateway, headers, address)
+    def _create_client(self, headers: Mapping[str, str], address: str = "127.0.0.1") -> RestClient:
+        return RestClient(self._gateway, headers, address)

@@ -1,92 +1,123 @@
-"""The check of a simulation's end: the judge of all runs, on what this one left behind."""
+"""Audit the state that a simulation leaves behind, with the same auditor as the chaos runs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from florin_server.devnet.solana import SOLNET
+from florin_server.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.ledger import accounts
 from florin_server.flows.ledger import books
-from florin_server.rails.evm.sending.transactions import Signer
+from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.rails.solana.sending.signer import SolanaSigner
-from florin_server.simulation.audit.blocks import EvmChain
-from florin_server.simulation.audit.ground import ETHER, EUR, EVM, MINTS, SOL, USD, Ground, Since
-from florin_server.simulation.audit.judge import Judge
-from florin_server.simulation.stage import Stage
-from florin_server.simulation.story import Story
+from florin_server.simulation.audit.blocks import AuditedEvmChain
+from florin_server.simulation.audit.ground import (
+    ETHER,
+    EUR,
+    EVM,
+    MINTS,
+    SOL,
+    USD,
+    AuditBaseline,
+    AuditTarget,
+)
+from florin_server.simulation.audit.judge import Auditor
+from florin_server.simulation.stage import SimulationEnvironment
+from florin_server.simulation.story import PaymentScenario
 
 _PAGE = 1_000
 
 
-def ground_of(stage: Stage) -> Ground:
-    """The installation, judged from its first day on."""
+def build_target(stage: SimulationEnvironment) -> AuditTarget:
+    """Return the installation as an audit target, from its first day on."""
     service = stage.service
-    kept = service.secrets
-    return Ground(
-        database=service.home.database,
-        evm=stage.nodes["evm"].ask,
-        solana=stage.nodes["solana"].ask,
-        relayers=(Signer(kept.relayer_key).address,),
-        solana_relayer=SolanaSigner(kept.solana_relayer_seed).address,
+    installation_secrets = service.secrets
+    return AuditTarget(
+        database=service.home.database_path,
+        evm=stage.nodes["evm"].call,
+        solana=stage.nodes["solana"].call,
+        relayers=(EvmSigner(installation_secrets.relayer_key).address,),
+        solana_relayer=SolanaSigner(installation_secrets.solana_relayer_seed).address,
         treasuries=(
-            Signer(kept.treasury_key).address,
-            SolanaSigner(kept.solana_treasury_seed).address,
+            EvmSigner(installation_secrets.treasury_key).address,
+            SolanaSigner(installation_secrets.solana_treasury_seed).address,
         ),
-        paid_to=tuple(one for shop in stage.shops for one in (shop.evm, shop.solana) if one),
+        merchant_accounts=tuple(
+            account
+            for shop in stage.merchants
+            for account in (shop.evm_account, shop.solana_account)
+            if account
+        ),
         confirmations=service.settings.embedded.confirmations,
     )
 
 
-async def begin(stage: Stage) -> Ground:
-    """The same, judged from now on; what was before is somebody else's."""
-    ground = ground_of(stage)
-    judge = Judge(ground, {})
-    evm, solana = (f"{EVM}:{ground.treasuries[0]}", f"{SOLNET.chain_id}:{ground.treasuries[1]}")
+async def start_audit(stage: SimulationEnvironment) -> AuditTarget:
+    """Return the installation as an audit target, with a baseline that excludes earlier use."""
+    ground = build_target(stage)
+    judge = Auditor(ground, {})
+    evm, solana = (
+        f"{EVM}:{ground.treasuries[0]}",
+        f"{SOLANA_DEVNET.chain_id}:{ground.treasuries[1]}",
+    )
     places = [
         (accounts.GAS, ETHER),
-        *((one, SOL) for one in (accounts.GAS, accounts.RENT)),
+        *((account, SOL) for account in (accounts.GAS, accounts.RENT)),
         *((accounts.wallet(evm), asset) for asset in (USD, EUR, ETHER)),
         *((accounts.wallet(solana), asset) for asset in MINTS),
     ]
-    since = Since(
+    since = AuditBaseline(
         block=int(await ground.evm("eth_blockNumber"), 16),
-        signatures=frozenset(await _signatures(ground)),
-        booked={place: judge.balance(*place) for place in places},
+        signatures=frozenset(await _read_signatures(ground)),
+        booked_amounts={place: judge.get_balance(*place) for place in places},
     )
-    return replace(ground, since=since)
+    return replace(ground, baseline=since)
 
 
-async def _signatures(ground: Ground) -> list[str]:
-    """The newest transactions of each of ours on Solana."""
-    found = []
+async def _read_signatures(ground: AuditTarget) -> list[str]:
+    """Return the newest signatures of Florin's own accounts on Solana."""
+    signatures = []
     for address in (ground.solana_relayer, ground.treasuries[1]):
         page = await ground.solana("getSignaturesForAddress", address, {"limit": _PAGE})
-        found += [one["signature"] for one in page]
-    return found
+        signatures += [entry["signature"] for entry in page]
+    return signatures
 
 
-async def check(stage: Stage, ground: Ground, stories: Sequence[Story]) -> list[str]:
-    """Everything that cannot be explained, one sentence each; nothing is on its way any more."""
-    ground = replace(ground, paid_to=ground_of(stage).paid_to)
-    told = {one.payment_id: [status for _, status in one.told] for one in stories}
-    judge = Judge(ground, told)
-    judge.payments()
-    judge.refunded({one.payment_id for one in stories if one.refund == "succeeded"})
-    judge.books()
-    chain = EvmChain()
+async def run_audit(
+    stage: SimulationEnvironment, ground: AuditTarget, stories: Sequence[PaymentScenario]
+) -> list[str]:
+    """Return everything that the audit cannot explain, one sentence each.
+
+    Call it only when nothing is in progress any more.
+    """
+    ground = replace(ground, merchant_accounts=build_target(stage).merchant_accounts)
+    report = {
+        scenario.payment_id: [status for _, status in scenario.seen_statuses]
+        for scenario in stories
+    }
+    judge = Auditor(ground, report)
+    judge.check_payments()
+    judge.check_refunds(
+        {scenario.payment_id for scenario in stories if scenario.refund_status == "succeeded"}
+    )
+    judge.check_books()
+    chain = AuditedEvmChain()
     await chain.read(ground)
-    judge.events(chain)
-    judge.returned()
-    judge.journal(chain)
-    await judge.nonces()
-    await judge.evm_balances(chain)
-    await judge.solana()
-    return [*judge.bad, *await _wallets(stage)]
+    judge.check_events(chain)
+    judge.check_returned()
+    judge.check_journal(chain)
+    await judge.check_nonces()
+    await judge.check_evm_balances(chain)
+    await judge.check_solana()
+    return [*judge.problems, *await _check_wallets(stage)]
 
 
-async def _wallets(stage: Stage) -> list[str]:
-    """What the service itself says of its wallets: each holds what is booked."""
-    found = await books.check(stage.service.app)
-    wrong = [one for one in found.comparison.lines if one.verdict is not books.Verdict.EXACT]
-    return [*found.problems, *map(books.describe, wrong)]
+async def _check_wallets(stage: SimulationEnvironment) -> list[str]:
+    """Return the problems of the service's own ledger check, which must match all wallets."""
+    check = await books.check(stage.service.app)
+    wrong = [
+        line
+        for line in check.reconciliation.lines
+        if line.status is not books.ReconciliationStatus.EXACT
+    ]
+    return [*check.problems, *map(books.describe, wrong)]

@@ -1,4 +1,4 @@
-"""What somebody who simulates may choose."""
+"""The configuration of a simulation, and its limits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 CHAINS: Final = ("evm", "solana")
-# by name: the least, the most
+# lowest and highest value by name
 _BOUNDS: Final = {
     "seed": (0, 2**63 - 1),
     "payments": (1, 100_000),
@@ -19,24 +19,24 @@ _BOUNDS: Final = {
     "volatility": (0.0, 20.0),
     "jump": (-15.0, 15.0),
 }
-# more in a day would need the clock to go by in steps of a block, all day
-A_DAY_MAX: Final = 20_000
+# with more per day the clock would advance in steps of one block all day
+PAYMENTS_PER_DAY_MAX: Final = 20_000
 
 
-class BadKnob(ValueError):  # noqa: N818  (told to whoever chose it, as it is)
-    """Something was chosen that cannot be simulated; the text says what, and what can."""
+class InvalidSimulationConfig(ValueError):  # noqa: N818  (the message goes to the user as it is)
+    """A value of the configuration is not allowed; the text says which, and the limits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Knobs:
-    """What is simulated. BadKnob if it cannot be.
+class SimulationConfig:
+    """The configuration of a simulation. InvalidSimulationConfig if a value is not allowed.
 
-    Shares are of all payments: of buyers who leave before they sign, and of payments on the EVM
-    chain whose block is replaced. What is planted is for those who look for it: a chain that is
-    slower than it promises, and one that stops for a while, once. `confirmations` are the blocks
-    that make a payment final on the EVM chain; 0 leaves that to the settings. `volatility`
-    is by how many percent a coin's price moves in a day, as a standard deviation, and `jump` by how
-    many it changes at once, besides; a price of the settings stands still if both are 0.
+    `abandoners` and `reorgs` are shares of all payments: of buyers who leave before they sign, and
+    of EVM payments whose block is reorganized. `slow_chain` is slower than it promises;
+    `outage_chain` stops once, for `outage_minutes`. `confirmations` is the confirmation depth on
+    the EVM chain in blocks; 0 means that of the settings. `volatility` is the standard deviation of
+    a coin's daily price change in percent, and `jump` one sudden change in percent; if both are 0,
+    the price of the settings does not move.
     """
 
     seed: int = 1
@@ -54,14 +54,22 @@ class Knobs:
 
     def __post_init__(self) -> None:
         for name, (least, most) in _BOUNDS.items():
-            found = getattr(self, name)
-            if isinstance(found, bool) or not isinstance(found, type(least) | int):
-                raise BadKnob(f"{name} is {found!r}, which is no number")
-            if not least <= found <= most:
-                raise BadKnob(f"{name} is {found}: it must be from {least} to {most}")
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, type(least) | int):
+                raise InvalidSimulationConfig(f"{name} is {value!r}, which is not a number")
+            if not least <= value <= most:
+                raise InvalidSimulationConfig(
+                    f"{name} is {value}: it must be from {least} to {most}"
+                )
         if self.slow_chain not in {"", *CHAINS}:
-            raise BadKnob(f"slow_chain is {self.slow_chain!r}: it must be evm, solana or empty")
+            raise InvalidSimulationConfig(
+                f"slow_chain is {self.slow_chain!r}: it must be evm, solana or empty"
+            )
         if self.outage_chain not in CHAINS:
-            raise BadKnob(f"outage_chain is {self.outage_chain!r}: it must be evm or solana")
-        if self.payments > self.days * A_DAY_MAX:
-            raise BadKnob(f"payments is {self.payments}: there are at most {A_DAY_MAX} a day")
+            raise InvalidSimulationConfig(
+                f"outage_chain is {self.outage_chain!r}: it must be evm or solana"
+            )
+        if self.payments > self.days * PAYMENTS_PER_DAY_MAX:
+            raise InvalidSimulationConfig(
+                f"payments is {self.payments}: at most {PAYMENTS_PER_DAY_MAX} per day are allowed"
+            )

@@ -1,4 +1,4 @@
-"""The embedded chains as everybody may ask them, and what only a sandbox can do to them."""
+"""JSON-RPC clients of the embedded chains, with the faults that only a sandbox supports."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import Any
 
 import orjson
 
-Handle = Callable[[bytes], Awaitable[bytes]]
+RpcHandler = Callable[[bytes], Awaitable[bytes]]
 
 
-class NodeRefused(Exception):  # noqa: N818  (an answer of a node)
-    """A node's own refusal."""
+class NodeRefusal(Exception):  # noqa: N818  (an answer of a node)
+    """An error that a node returned."""
 
 
-class Node:
-    """JSON-RPC of one chain of this process."""
+class SandboxNode:
+    """JSON-RPC client of an embedded chain in this process."""
 
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, handle: RpcHandler) -> None:
         self._handle = handle
 
-    async def ask(self, method: str, *params: Any) -> Any:
-        """The result of one call; NodeRefused if there is none."""
-        (found,) = await self.ask_all([(method, params)])
-        return found
+    async def call(self, method: str, *params: Any) -> Any:
+        """Return the result of one call; NodeRefusal if the node returns an error."""
+        (result,) = await self.call_batch([(method, params)])
+        return result
 
-    async def ask_all(self, calls: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
-        """The results of one batch, in its order."""
+    async def call_batch(self, calls: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
+        """Return the results of one batch, in its order; NodeRefusal at the first error."""
         if not calls:
             return []
         payload = orjson.dumps(
@@ -35,12 +35,12 @@ class Node:
                 for n, (method, params) in enumerate(calls)
             ]
         )
-        answers = sorted(orjson.loads(await self._handle(payload)), key=lambda one: one["id"])
-        for (method, _), one in zip(calls, answers, strict=True):
-            if "error" in one:
-                raise NodeRefused(f"{method}: {one['error']}")
-        return [one["result"] for one in answers]
+        answers = sorted(orjson.loads(await self._handle(payload)), key=lambda item: item["id"])
+        for (method, _), answer in zip(calls, answers, strict=True):
+            if "error" in answer:
+                raise NodeRefusal(f"{method}: {answer['error']}")
+        return [each_answer["result"] for each_answer in answers]
 
-    async def fault(self, kind: str, **options: Any) -> Any:
-        """Something goes wrong on purpose."""
-        return await self.ask("florin_fault", {"kind": kind, **options})
+    async def arm_fault(self, kind: str, **options: Any) -> Any:
+        """Inject a fault into the chain."""
+        return await self.call("florin_fault", {"kind": kind, **options})

@@ -1,66 +1,68 @@
-"""When the blocks of an embedded chain come, as the simulated clock goes by."""
+"""Pace the blocks of an embedded chain by the simulated clock."""
 
 from __future__ import annotations
 
-from florin_server.simulation.nodes import Node
+from florin_server.simulation.nodes import SandboxNode
 
-# how much slower a slow chain is than it promises
-SLOWER = 20
-# of a chain that seals by itself: the clock goes by in such steps all the same
-_LEAST_US = 400_000
-# what keeps transactions from blocks, by the kind of chain
-_STOPS = {"evm": "mining", "solana": "landing"}
+# block time of a slow chain, in promised block times
+SLOW_FACTOR = 20
+# the shortest step of the clock, even for a chain that seals blocks at once
+_INTERVAL_MIN_US = 400_000
+# the fault that keeps transactions out of blocks, by kind of chain
+_STOP_FAULTS = {"evm": "mining", "solana": "landing"}
 
 
-class Pace:
-    """Blocks of one chain: in time, too late, or none for a while.
+class BlockPacer:
+    """Produces the blocks of one chain: on time, late, or none during an outage.
 
-    A slow chain is one that is stopped, and lets one block come each time that one is due.
+    A slow chain is a stopped chain that gets one block whenever one is due.
     """
 
-    def __init__(self, kind: str, node: Node, block_s: float, *, slow: bool) -> None:
+    def __init__(self, kind: str, node: SandboxNode, block_s: float, *, slow: bool) -> None:
         self.kind = kind
-        self.stopped = False
+        self.is_stopped = False
         self._node = node
-        self._slow = slow
-        self._every_us = max(_LEAST_US, int(block_s * 1_000_000)) * (SLOWER if slow else 1)
+        self._is_slow = slow
+        self._interval_us = max(_INTERVAL_MIN_US, int(block_s * 1_000_000)) * (
+            SLOW_FACTOR if slow else 1
+        )
         self.due_us = 0
 
-    async def begin(self, now_us: int) -> None:
-        """The simulation begins."""
-        self.due_us = now_us + self._every_us
-        if self._slow:
-            await self._hold(paused=True)
+    async def start(self, now_us: int) -> None:
+        """Start pacing at the begin of the simulation."""
+        self.due_us = now_us + self._interval_us
+        if self._is_slow:
+            await self._set_paused(paused=True)
 
-    async def passed(self, now_us: int) -> bool:
-        """The time has gone on; True if that made a block come which would not by itself."""
+    async def advance(self, now_us: int) -> bool:
+        """Process the new time; return True if it forced a block of a slow chain."""
         if now_us < self.due_us:
             return False
-        self.due_us = now_us + self._every_us
-        if not self._slow or self.stopped:
+        self.due_us = now_us + self._interval_us
+        if not self._is_slow or self.is_stopped:
             return False
         if self.kind == "evm":
-            await self._node.ask("evm_mine")
+            await self._node.call("evm_mine")
         else:
-            await self._hold(paused=False)
-            await self._hold(paused=True)
+            await self._set_paused(paused=False)
+            await self._set_paused(paused=True)
         return True
 
     async def stop(self) -> None:
-        """No block comes from now on."""
-        self.stopped = True
-        await self._hold(paused=True)
+        """Stop the chain: it produces no more blocks."""
+        self.is_stopped = True
+        await self._set_paused(paused=True)
 
     async def resume(self, now_us: int) -> None:
-        """They come again."""
-        self.stopped = False
-        self.due_us = now_us + self._every_us
-        if not self._slow:
-            await self._hold(paused=False)
+        """Let the chain produce blocks again."""
+        self.is_stopped = False
+        self.due_us = now_us + self._interval_us
+        if not self._is_slow:
+            await self._set_paused(paused=False)
 
-    async def end(self) -> None:
-        """The simulation is over; the chain goes on as it was made."""
-        await self._hold(paused=False)
+    async def finish(self) -> None:
+        """Stop pacing at the end of the simulation; the chain runs normally again."""
+        await self._set_paused(paused=False)
 
-    async def _hold(self, *, paused: bool) -> None:
-        await self._node.fault(_STOPS[self.kind], paused=paused)
+    async def _set_paused(self, *, paused: bool) -> None:
+        await self._node.arm_fault(_STOP_FAULTS[self.kind], paused=paused)

@@ -1,9 +1,8 @@
-"""An event loop that knows when all that can be done is done.
+"""An event loop that detects when no work is left until the clock moves.
 
-A simulated clock moves only then: whatever the service does because of a moment, it has done it
-before the next one. The loop is about to wait, and no thread works for it, so nothing more happens
-until the clock moves. Only timers of the machine's are left: the short ones, by which questions
-are collected, fire at once, and the long ones are against a world that does not answer.
+The simulated clock moves only then, so the service finishes the work of one moment before the next
+moment. The loop is quiet when it is about to wait and no thread works for it. Only timers of the
+machine remain: short ones, which batch calls, fire at once; long ones are timeouts of calls.
 """
 
 from __future__ import annotations
@@ -17,47 +16,47 @@ from typing import Any, Final, TypeVar, TypeVarTuple
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-# waits of the machine up to here are part of what is being done
-_SHORT_S: Final = 0.02
+# waits up to this length count as work in progress
+_SHORT_WAIT_S: Final = 0.02
 
 
-class _Selector(selectors.DefaultSelector):
-    """Tells that the loop is about to wait, before it does."""
+class _WaitHookSelector(selectors.DefaultSelector):
+    """A selector that calls a hook before the loop waits."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.about_to_wait: Callable[[float | None], bool] = lambda _: False
+        self.before_wait: Callable[[float | None], bool] = lambda _: False
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None or timeout > 0:
-            # what came in meanwhile is done first
-            if found := super().select(0):
-                return found
-            if self.about_to_wait(timeout):
+            # process events that arrived meanwhile first
+            if events := super().select(0):
+                return events
+            if self.before_wait(timeout):
                 return []
         return super().select(timeout)
 
 
 class QuietLoop(asyncio.SelectorEventLoop):
-    """Runs one simulation. Threads beside its own executor's are asked whether they are busy."""
+    """The event loop of one simulation. Other threads than its executor's report if busy."""
 
     def __init__(self) -> None:
-        self._selecting = _Selector()
+        self._hook_selector = _WaitHookSelector()
         self._ahead_s = 0.0
-        super().__init__(self._selecting)
-        self._selecting.about_to_wait = self._tell
-        self._busy: list[Callable[[], bool]] = []
-        self._jobs = 0
+        super().__init__(self._hook_selector)
+        self._hook_selector.before_wait = self._handle_wait
+        self._busy_checks: list[Callable[[], bool]] = []
+        self._job_count = 0
         self._waiter: asyncio.Future[None] | None = None
 
-    def heed(self, busy: Callable[[], bool]) -> None:
-        """Nothing is quiet while this is true; it must become false on the loop."""
-        self._busy.append(busy)
+    def add_busy_check(self, busy: Callable[[], bool]) -> None:
+        """Add a condition: the loop is not quiet while it is true; it must end on the loop."""
+        self._busy_checks.append(busy)
 
-    async def quiet(self) -> None:
-        """Returns once nothing more happens by itself; one at a time may wait for it."""
+    async def wait_until_idle(self) -> None:
+        """Wait until no work is left; only one caller at a time can wait."""
         if self._waiter is not None:
-            raise RuntimeError("somebody waits already")
+            raise RuntimeError("another caller waits already")
         self._waiter = self.create_future()
         try:
             await self._waiter
@@ -65,26 +64,26 @@ class QuietLoop(asyncio.SelectorEventLoop):
             self._waiter = None
 
     def time(self) -> float:
-        """The machine's, without the short waits that nobody waited for."""
+        """Return the machine's time plus the short waits that the loop skipped."""
         return super().time() + self._ahead_s
 
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
     ) -> asyncio.Future[T]:
-        """As usual, and counted."""
-        self._jobs += 1
+        """Run a function in an executor, and count it as work in progress."""
+        self._job_count += 1
         future = super().run_in_executor(executor, func, *args)
-        future.add_done_callback(self._job_done)
+        future.add_done_callback(self._on_job_done)
         return future
 
-    def _job_done(self, _future: asyncio.Future[Any]) -> None:
-        self._jobs -= 1
+    def _on_job_done(self, _future: asyncio.Future[Any]) -> None:
+        self._job_count -= 1
 
-    def _tell(self, seconds: float | None) -> bool:
-        """True if the loop has something to do before it waits so long for its next timer."""
-        if self._jobs or any(busy() for busy in self._busy):
+    def _handle_wait(self, seconds: float | None) -> bool:
+        """Return True if the loop has something to do before it waits for its next timer."""
+        if self._job_count or any(busy() for busy in self._busy_checks):
             return False
-        if seconds is not None and seconds <= _SHORT_S:
+        if seconds is not None and seconds <= _SHORT_WAIT_S:
             self._ahead_s += seconds
             return True
         waiter = self._waiter

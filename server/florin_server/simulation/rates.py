@@ -1,6 +1,6 @@
-"""What a coin costs on simulated days: a price that moves by the seed, told as any source tells it.
+"""Simulate a coin's price, which moves by the seed, and serve it as an HTTP price source.
 
-The service asks for it over HTTP, as its settings say, and never learns that it is made up.
+The service reads it over HTTP like any other source.
 """
 
 from __future__ import annotations
@@ -14,71 +14,78 @@ from typing import Final
 from aiohttp import web
 
 from florin_server.clock import Clock
-from florin_server.pricing.settings import FromHttp, HttpSource, PricedBy, PriceSettings
-from florin_server.simulation.knobs import Knobs
+from florin_server.pricing.settings import (
+    HttpPriceSettings,
+    HttpSourceSettings,
+    PriceSettings,
+    PriceSourceSettings,
+)
+from florin_server.simulation.knobs import SimulationConfig
 from florin_server.simulation.population import DAY_US, HOUR_US, SECOND_US
 
 _STEP_US: Final = 60 * SECOND_US
-# of the coin's own moves: how far currencies move against each other besides
+# moves of currencies against each other, relative to the coin's own moves
 _CURRENCIES: Final = 0.1
 _SOURCE: Final = "simulated"
 _HOST: Final = "127.0.0.1"
 
 
-class Walk:
-    """Prices as random walks of one step a minute; times are microseconds since the beginning.
+class PriceWalk:
+    """Prices as random walks of one step a minute; times are microseconds since the start.
 
-    `prices` are those of the beginning, by currency. `jumps_us` is when all of them jump, in the
-    busy hours of a day in the middle; None if nothing was planted.
+    `prices` are the first prices by currency. `jumps_us` is the time when all of them jump, in the
+    busy hours of a day in the middle; None without a jump.
     """
 
-    def __init__(self, knobs: Knobs, prices: Mapping[str, str]) -> None:
+    def __init__(self, knobs: SimulationConfig, prices: Mapping[str, str]) -> None:
         self._prices = {currency: float(price) for currency, price in prices.items()}
         self._sigma = knobs.volatility / 100 / math.sqrt(DAY_US / _STEP_US)
         self._jump = math.log1p(knobs.jump / 100)
-        self._chances = {one: _chance(f"rates {one}", knobs) for one in ("", *prices)}
-        self._moved: dict[str, list[float]] = {one: [0.0] for one in self._chances}
+        self._randoms = {
+            currency: _create_random(f"rates {currency}", knobs) for currency in ("", *prices)
+        }
+        self._sums: dict[str, list[float]] = {currency: [0.0] for currency in self._randoms}
         self.jumps_us: int | None = None
         if knobs.jump:
-            hour = _chance("jump", knobs).uniform(9, 17)
+            hour = _create_random("jump", knobs).uniform(9, 17)
             self.jumps_us = (knobs.days // 2) * DAY_US + round(hour * HOUR_US)
 
-    def price(self, currency: str, at_us: int) -> str:
-        """What a coin costs at a time, in decimal digits."""
-        own = _CURRENCIES * self._sum(currency, at_us)
-        moved = self._sigma * (self._sum("", at_us) + own)
+    def get_price(self, currency: str, at_us: int) -> str:
+        """Return the coin's price at a time, as a decimal number."""
+        own = _CURRENCIES * self._get_sum(currency, at_us)
+        moved = self._sigma * (self._get_sum("", at_us) + own)
         if self.jumps_us is not None and at_us >= self.jumps_us:
             moved += self._jump
         return f"{self._prices[currency] * math.exp(moved):.6f}"
 
-    def _sum(self, what: str, at_us: int) -> float:
-        steps, chance = self._moved[what], self._chances[what]
+    def _get_sum(self, currency: str, at_us: int) -> float:
+        steps, chance = self._sums[currency], self._randoms[currency]
         step = max(0, at_us // _STEP_US)
         while len(steps) <= step:
             steps.append(steps[-1] + chance.gauss(0, 1))
         return steps[step]
 
 
-def _chance(what: str, knobs: Knobs) -> random.Random:
-    return random.Random(f"{what} {knobs.seed}")  # noqa: S311  (stories, not secrets)
+def _create_random(subject: str, knobs: SimulationConfig) -> random.Random:
+    return random.Random(f"{subject} {knobs.seed}")  # noqa: S311  (scenarios, not secrets)
 
 
 @asynccontextmanager
-async def told(
-    knobs: Knobs, begin_us: int, clock: Clock, asset: str, prices: Mapping[str, str]
+async def serve_prices(
+    knobs: SimulationConfig, begin_us: int, clock: Clock, asset: str, prices: Mapping[str, str]
 ) -> AsyncIterator[PriceSettings | None]:
-    """The settings by which a service asks for the prices of an asset (CAIP-19) as they move.
+    """Serve the moving prices of an asset (CAIP-19); yield the settings that make a service use it.
 
-    None if they do not. OSError if no port is free.
+    Yield None if the prices do not move. OSError if no port is free.
     """
     if not knobs.volatility and not knobs.jump:
         yield None
         return
-    walk = Walk(knobs, prices)
+    walk = PriceWalk(knobs, prices)
 
     async def answer(_request: web.Request) -> web.Response:
         at_us = clock.now_us() - begin_us
-        return web.json_response({one: walk.price(one, at_us) for one in prices})
+        return web.json_response({price: walk.get_price(price, at_us) for price in prices})
 
     app = web.Application()
     app.router.add_get("/", answer)
@@ -87,9 +94,10 @@ async def told(
     try:
         await web.TCPSite(runner, _HOST, 0).start()
         port = runner.addresses[0][1]
-        source = HttpSource(url=f"http://{_HOST}:{port}/", path=("{quote}",))
-        ways: dict[str, tuple[PricedBy, ...]] = {
-            one: (FromHttp(kind="http", source=_SOURCE, base="coin", quote=one),) for one in prices
+        source = HttpSourceSettings(url=f"http://{_HOST}:{port}/", path=("{quote}",))
+        ways: dict[str, tuple[PriceSourceSettings, ...]] = {
+            price: (HttpPriceSettings(kind="http", source=_SOURCE, base="coin", quote=price),)
+            for price in prices
         }
         yield PriceSettings(http={_SOURCE: source}, pairs={asset: ways})
     finally:

@@ -1,4 +1,4 @@
-"""What happened, counted."""
+"""Count the outcomes of a simulation."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 import orjson
 
 from florin_server.simulation.population import SECOND_US
-from florin_server.simulation.story import Story
+from florin_server.simulation.story import PaymentScenario
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
-    """How long payments of a chain took from the confirmation to the end, in seconds.
+class CompletionTimes:
+    """The time of a chain's payments from the confirmation to the end, in seconds.
 
-    `promised_s` is what their options said.
+    `promised_s` is the time that their options promised.
     """
 
     count: int
@@ -29,8 +29,11 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """All of one simulation. `story` is equal for equal seeds, knobs and beginnings."""
+class SimulationReport:
+    """The report of one simulation.
+
+    `story` is a hash of all scenarios, equal for equal seed, configuration and start time.
+    """
 
     payments: int
     outcomes: dict[str, int]
@@ -39,51 +42,59 @@ class Report:
     assets: dict[str, int]
     refunds: dict[str, int]
     returned: int
-    times: dict[str, Times]
+    times: dict[str, CompletionTimes]
     story: str
 
-    def values(self) -> dict[str, Any]:
-        """As JSON values."""
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
         return asdict(self)
 
 
-def report_of(stories: Sequence[Story]) -> Report:
-    """Counts; stories are in the order of their payments."""
-    paid = [one for one in stories if one.status == "succeeded"]
-    return Report(
+def build_report(stories: Sequence[PaymentScenario]) -> SimulationReport:
+    """Build the report; `stories` are in the order of their payments."""
+    paid = [scenario for scenario in stories if scenario.last_status == "succeeded"]
+    return SimulationReport(
         payments=len(stories),
-        outcomes=_counted(one.status for one in stories),
+        outcomes=_count_values(scenario.last_status for scenario in stories),
         funnel={
             "created": len(stories),
-            "opened": sum(one.offered is not None for one in stories),
-            "could pay": sum(bool(one.asset) for one in stories),
-            "confirmed": sum(bool(one.confirmed_us) for one in stories),
+            "opened": sum(scenario.offered_count is not None for scenario in stories),
+            "could pay": sum(bool(scenario.asset) for scenario in stories),
+            "confirmed": sum(bool(scenario.confirmed_us) for scenario in stories),
             "succeeded": len(paid),
         },
-        deeds=_counted(str(one.order.deed) for one in stories),
-        assets=_counted(one.asset for one in paid),
-        refunds=_counted(one.refund for one in stories if one.refund),
-        returned=sum(bool(one.returned_us) for one in stories),
-        times={chain: _times(paid, chain) for chain in ("evm", "solana")},
-        story=hashlib.sha256(b"\n".join(map(line_of, stories))).hexdigest(),
+        deeds=_count_values(str(scenario.order.behavior) for scenario in stories),
+        assets=_count_values(scenario.asset for scenario in paid),
+        refunds=_count_values(
+            scenario.refund_status for scenario in stories if scenario.refund_status
+        ),
+        returned=sum(bool(scenario.returned_us) for scenario in stories),
+        times={chain: _compute_times(paid, chain) for chain in ("evm", "solana")},
+        story=hashlib.sha256(b"\n".join(map(encode_line, stories))).hexdigest(),
     )
 
 
-def line_of(story: Story) -> bytes:
-    """One payment's story as a line of JSON, without ids."""
-    return orjson.dumps(story.line(), option=orjson.OPT_SORT_KEYS)
+def encode_line(story: PaymentScenario) -> bytes:
+    """Encode one payment's scenario as a line of JSON, without ids."""
+    return orjson.dumps(story.to_line(), option=orjson.OPT_SORT_KEYS)
 
 
-def _counted(values: Iterable[str]) -> dict[str, int]:
+def _count_values(values: Iterable[str]) -> dict[str, int]:
     return dict(Counter(values).most_common())
 
 
-def _times(paid: Iterable[Story], chain: str) -> Times:
-    there = [one for one in paid if one.order.purse.chain == chain and one.confirmed_us]
-    took = sorted((one.ended_us - one.confirmed_us) / SECOND_US for one in there)
-    promised = max((one.promised_s for one in there), default=0)
-    return Times(len(took), float(promised), _quantile(took, 0.5), _quantile(took, 0.95))
+def _compute_times(paid: Iterable[PaymentScenario], chain: str) -> CompletionTimes:
+    there = [
+        scenario
+        for scenario in paid
+        if scenario.order.wallet_kind.chain == chain and scenario.confirmed_us
+    ]
+    took = sorted((scenario.ended_us - scenario.confirmed_us) / SECOND_US for scenario in there)
+    promised = max((scenario.promised_s for scenario in there), default=0)
+    return CompletionTimes(
+        len(took), float(promised), _compute_quantile(took, 0.5), _compute_quantile(took, 0.95)
+    )
 
 
-def _quantile(ordered: Sequence[float], share: float) -> float:
+def _compute_quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[math.ceil(share * len(ordered)) - 1] if ordered else 0.0

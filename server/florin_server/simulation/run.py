@@ -1,4 +1,4 @@
-"""From knobs to a state folder with life in it, checked."""
+"""Run a simulation on a state folder, and audit the result."""
 
 from __future__ import annotations
 
@@ -11,57 +11,57 @@ from typing import cast
 
 from florin_server.config import Settings
 from florin_server.simulation import check, folder
-from florin_server.simulation.knobs import Knobs
-from florin_server.simulation.population import DAY_US, populate
+from florin_server.simulation.knobs import SimulationConfig
+from florin_server.simulation.population import DAY_US, generate_plan
 from florin_server.simulation.quiet import QuietLoop
-from florin_server.simulation.report import Report, report_of
-from florin_server.simulation.runner import Runner
-from florin_server.simulation.stage import staged
-from florin_server.simulation.story import Story
+from florin_server.simulation.report import SimulationReport, build_report
+from florin_server.simulation.runner import SimulationRunner
+from florin_server.simulation.stage import open_environment
+from florin_server.simulation.story import PaymentScenario
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """How far a simulation is."""
+class SimulationProgress:
+    """The progress of a simulation."""
 
     done: int
-    of: int
-    now_us: int  # in what is simulated, since the Unix epoch
+    total: int
+    now_us: int  # simulated time since the Unix epoch
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """What was simulated. `problems` is what the check of its end found wrong: nothing, if empty.
+class SimulationResult:
+    """The result of a simulation. `problems` are the findings of the final audit.
 
-    `begin_us` and `end_us` are since the Unix epoch, `took_s` of the machine.
+    `begin_us` and `end_us` are simulated times since the Unix epoch; `duration_s` is real time.
     """
 
-    knobs: Knobs
+    config: SimulationConfig
     begin_us: int
     end_us: int
-    stories: Sequence[Story]
-    report: Report
+    scenarios: Sequence[PaymentScenario]
+    report: SimulationReport
     problems: Sequence[str]
-    took_s: float
+    duration_s: float
 
 
 def simulate(
     settings: Settings,
-    knobs: Knobs,
-    progress: Callable[[Moment], None] = lambda _: None,
+    knobs: SimulationConfig,
+    progress: Callable[[SimulationProgress], None] = lambda _: None,
     *,
-    first: date | None = None,
-) -> Result:
-    """Simulates on the state folder of the settings, in a loop of its own; takes its time.
+    first_day: date | None = None,
+) -> SimulationResult:
+    """Simulate on the state folder of the settings, in its own event loop; blocks until done.
 
-    `first` is the first day (UTC), for a folder that does not exist yet; without it the days end
-    about now. Refused, StoreError, DevChainError or OSError if it cannot run, Stuck if payments do
-    not end.
+    `first_day` is the first day (UTC), for a folder that does not exist yet; without it the days
+    end about now. SetupError, StoreError, DevChainError or OSError if the simulation cannot run;
+    ScenarioStuck if payments do not end.
     """
-    home = folder.usable(settings)
+    home = folder.get_usable_home(settings)
 
-    async def simulated() -> Result:
-        days = await folder.days_of(home, knobs.days, first)
+    async def simulated() -> SimulationResult:
+        days = await folder.plan_period(home, knobs.days, first_day)
         return await _simulate(settings, knobs, progress, days)
 
     with asyncio.Runner(loop_factory=QuietLoop) as runner:
@@ -69,29 +69,32 @@ def simulate(
 
 
 async def _simulate(
-    settings: Settings, knobs: Knobs, progress: Callable[[Moment], None], days: folder.Days
-) -> Result:
+    settings: Settings,
+    knobs: SimulationConfig,
+    progress: Callable[[SimulationProgress], None],
+    days: folder.SimulatedPeriod,
+) -> SimulationResult:
     started = time.monotonic()
-    population = populate(knobs, days.begin_us)
+    population = generate_plan(knobs, days.begin_us)
     name = f"sim-{knobs.seed}-{days.begin_us // 1_000_000:x}"
     loop = cast("QuietLoop", asyncio.get_running_loop())
-    async with staged(settings, knobs, days.begin_us, loop) as stage:
-        ground = await check.begin(stage)
-        await stage.open_shops(population.merchants, name)
-        runner = Runner(stage, population, name)
+    async with open_environment(settings, knobs, days.begin_us, loop) as stage:
+        ground = await check.start_audit(stage)
+        await stage.register_merchants(population.merchants, name)
+        runner = SimulationRunner(stage, population, name)
         stories = await runner.run(
-            lambda done, now_us: progress(Moment(done, knobs.payments, now_us))
+            lambda done, now_us: progress(SimulationProgress(done, knobs.payments, now_us))
         )
         end_us = max(stage.now_us, days.begin_us + knobs.days * DAY_US)
         await stage.advance(end_us)
-        problems = await check.check(stage, ground, stories)
-        await folder.keep_up(stage.service.app.store, days, end_us)
-    return Result(
-        knobs=knobs,
+        problems = await check.run_audit(stage, ground, stories)
+        await folder.advance_store_clock(stage.service.app.store, days, end_us)
+    return SimulationResult(
+        config=knobs,
         begin_us=days.begin_us,
         end_us=end_us,
-        stories=stories,
-        report=report_of(stories),
+        scenarios=stories,
+        report=build_report(stories),
         problems=problems,
-        took_s=time.monotonic() - started,
+        duration_s=time.monotonic() - started,
     )

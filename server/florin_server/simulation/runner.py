@@ -1,7 +1,7 @@
-"""Lets time go by, from one event to the next.
+"""Advance the simulated time from one event to the next.
 
-In one leap while nothing is on its way, and in steps of a block while something is. The clock is
-moved only when everything is done that came of the last moment.
+The clock jumps to the next event while no transaction is pending, and moves in steps of one block
+while one is. It moves only when all work of the last moment is done.
 """
 
 from __future__ import annotations
@@ -13,137 +13,139 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from florin_server.simulation.population import Order, Outage, Population
-from florin_server.simulation.stage import Stage
-from florin_server.simulation.story import Story, Stuck, Teller
-from florin_server.simulation.wallet import Wallet
+from florin_server.simulation.population import ChainOutage, SimulatedOrder, SimulationPlan
+from florin_server.simulation.stage import SimulationEnvironment
+from florin_server.simulation.story import PaymentScenario, ScenarioRunner, ScenarioStuck
+from florin_server.simulation.wallet import SimulatedWallet
 
-# blocks after the last event, so that the service has seen all of it from a safe depth
-_AFTER = 40
-# blocks in a row that end nothing: something will not end at all
+# blocks after the last event, so that the service sees all events at a safe depth
+_BLOCKS_AFTER = 40
+# blocks in a row without an event: beyond this, something never ends
 _STEPS_MAX = 5_000
 
-Progress = Callable[[int, int], None]
+ProgressListener = Callable[[int, int], None]
 
 
-class Runner:
-    """One simulation under way. Times are microseconds since the Unix epoch."""
+class SimulationRunner:
+    """Runs one simulation. Times are microseconds since the Unix epoch."""
 
-    def __init__(self, stage: Stage, population: Population, name: str) -> None:
+    def __init__(self, stage: SimulationEnvironment, population: SimulationPlan, name: str) -> None:
         self._stage = stage
         self._population = population
         self._name = name
         self._begin_us = population.begin_us
-        end_us = self._begin_us + population.knobs.days * 86_400_000_000
-        self._teller = Teller(stage, self, self._begin_us, end_us, name)
+        end_us = self._begin_us + population.config.days * 86_400_000_000
+        self._scenario_runner = ScenarioRunner(stage, self, self._begin_us, end_us, name)
         self._events: list[tuple[int, int, asyncio.Future[None]]] = []
         self._order = itertools.count()
-        self._steppers: list[asyncio.Future[None]] = []
-        self._flying: Counter[str] = Counter()
-        self._telling: dict[int, asyncio.Task[None]] = {}
-        self.stories: list[Story] = []
+        self._step_waiters: list[asyncio.Future[None]] = []
+        self._in_flight: Counter[str] = Counter()
+        self._scenario_tasks: dict[int, asyncio.Task[None]] = {}
+        self.scenarios: list[PaymentScenario] = []
 
-    # ---- how stories wait
+    # ---- waiting of scenarios
 
-    async def until(self, at_us: int) -> None:
-        """Returns at a time."""
+    async def wait_until(self, at_us: int) -> None:
+        """Wait until a time."""
         due: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._events, (at_us, next(self._order), due))
         await due
 
-    async def next_step(self) -> None:
-        """Returns once the clock was moved on, be it by a block."""
+    async def wait_for_step(self) -> None:
+        """Wait for the next move of the clock, e.g. by one block."""
         stepped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._steppers.append(stepped)
+        self._step_waiters.append(stepped)
         await stepped
 
     @contextmanager
-    def flying(self, chain: str) -> Iterator[None]:
-        """Something is on its way on a kind of chain as long as this lasts."""
-        self._flying[chain] += 1
+    def mark_in_flight(self, chain: str) -> Iterator[None]:
+        """Mark a transaction as pending on a kind of chain during the block."""
+        self._in_flight[chain] += 1
         try:
             yield
         finally:
-            self._flying[chain] -= 1
+            self._in_flight[chain] -= 1
 
-    # ---- what happens
+    # ---- the run
 
-    async def run(self, progress: Progress) -> list[Story]:
-        """Everything that the population does, to its end; Stuck if something has none."""
+    async def run(self, progress: ProgressListener) -> list[PaymentScenario]:
+        """Run all orders to their end; ScenarioStuck if one does not end."""
         try:
             async with asyncio.TaskGroup() as group:
                 for outage in self._population.outages:
-                    group.create_task(self._befall(outage))
-                await self._go_on(group, progress)
-        except* Stuck as found:
+                    group.create_task(self._run_outage(outage))
+                await self._run_events(group, progress)
+        except* ScenarioStuck as found:
             raise found.exceptions[0] from None
-        await self._settle()
-        self.stories.sort(key=lambda one: one.order.n)
-        return self.stories
+        await self._finish_blocks()
+        self.scenarios.sort(key=lambda scenario: scenario.order.number)
+        return self.scenarios
 
-    async def _go_on(self, group: asyncio.TaskGroup, progress: Progress) -> None:
+    async def _run_events(self, group: asyncio.TaskGroup, progress: ProgressListener) -> None:
         upcoming = deque(self._population.orders)
         steps = 0
-        await self._stage.quiet()
-        while upcoming or self._events or self._telling:
+        await self._stage.wait_until_idle()
+        while upcoming or self._events or self._scenario_tasks:
             times = [self._begin_us + upcoming[0].at_us] if upcoming else []
             times += [self._events[0][0]] if self._events else []
-            block_us = self._stage.next_block_us(self._flying_on)
+            block_us = self._stage.find_next_block_us(self._list_busy_chains)
             event_us = min(times, default=None)
             steps = 0 if event_us is not None and (block_us or event_us) >= event_us else steps + 1
             if steps > _STEPS_MAX or (block_us is None and event_us is None):
-                raise Stuck(f"these payments do not end: {', '.join(self._left())}")
-            to_us = min(one for one in (block_us, event_us) if one is not None)
+                raise ScenarioStuck(
+                    f"these payments do not end: {', '.join(self._list_unfinished())}"
+                )
+            to_us = min(time_us for time_us in (block_us, event_us) if time_us is not None)
             await self._stage.advance(max(to_us, self._stage.now_us))
-            self._release()
+            self._release_waiters()
             while upcoming and self._begin_us + upcoming[0].at_us <= self._stage.now_us:
                 order = upcoming.popleft()
-                self._telling[order.n] = group.create_task(self._tell(order))
-            await self._stage.quiet()
-            progress(len(self.stories), self._stage.now_us)
+                self._scenario_tasks[order.number] = group.create_task(self._run_scenario(order))
+            await self._stage.wait_until_idle()
+            progress(len(self.scenarios), self._stage.now_us)
 
     @property
-    def _flying_on(self) -> list[str]:
-        return [chain for chain, count in self._flying.items() if count]
+    def _list_busy_chains(self) -> list[str]:
+        return [chain for chain, count in self._in_flight.items() if count]
 
-    def _release(self) -> None:
-        """Lets those go on who waited for a step, or for this time."""
-        stepped, self._steppers = self._steppers, []
+    def _release_waiters(self) -> None:
+        """Resume the scenarios that waited for a step, or for this time."""
+        stepped, self._step_waiters = self._step_waiters, []
         while self._events and self._events[0][0] <= self._stage.now_us:
             stepped.append(heapq.heappop(self._events)[2])
-        for one in stepped:
-            if not one.done():
-                one.set_result(None)
+        for future in stepped:
+            if not future.done():
+                future.set_result(None)
 
-    def _left(self) -> list[str]:
-        return [f"order {n}" for n in sorted(self._telling)][:5]
+    def _list_unfinished(self) -> list[str]:
+        return [f"order {n}" for n in sorted(self._scenario_tasks)][:5]
 
-    async def _tell(self, order: Order) -> None:
-        wallet = self._wallet(order)
-        self.stories.append(await self._teller.tell(order, wallet))
-        del self._telling[order.n]
+    async def _run_scenario(self, order: SimulatedOrder) -> None:
+        wallet = self._create_wallet(order)
+        self.scenarios.append(await self._scenario_runner.run(order, wallet))
+        del self._scenario_tasks[order.number]
 
-    def _wallet(self, order: Order) -> Wallet:
+    def _create_wallet(self, order: SimulatedOrder) -> SimulatedWallet:
         name = f"{self._name} buyer {order.buyer}"
-        return Wallet(order.purse, name, self._stage.nodes, self._block)
+        return SimulatedWallet(order.wallet_kind, name, self._stage.nodes, self._wait_for_block)
 
-    async def _block(self) -> None:
-        with self.flying("evm"):
-            await self.next_step()
+    async def _wait_for_block(self) -> None:
+        with self.mark_in_flight("evm"):
+            await self.wait_for_step()
 
-    async def _befall(self, outage: Outage) -> None:
-        pace = self._stage.paces[outage.chain]
-        await self.until(self._begin_us + outage.from_us)
+    async def _run_outage(self, outage: ChainOutage) -> None:
+        pace = self._stage.pacers[outage.chain]
+        await self.wait_until(self._begin_us + outage.start_us)
         await pace.stop()
-        await self.until(self._begin_us + outage.until_us)
+        await self.wait_until(self._begin_us + outage.end_us)
         await pace.resume(self._stage.now_us)
 
-    async def _settle(self) -> None:
-        """Lets some more blocks come, and whatever the service has under way end."""
+    async def _finish_blocks(self) -> None:
+        """Produce more blocks until the service has no open transactions."""
         for step in itertools.count():
             if step > _STEPS_MAX:
-                raise Stuck("transactions of the service do not end")
-            if step >= _AFTER and self._stage.is_idle:
+                raise ScenarioStuck("transactions of the service do not end")
+            if step >= _BLOCKS_AFTER and self._stage.is_idle:
                 return
-            at_us = self._stage.next_block_us(self._stage.paces)
+            at_us = self._stage.find_next_block_us(self._stage.pacers)
             await self._stage.advance(max(at_us or 0, self._stage.now_us))

@@ -1,4 +1,4 @@
-"""One payment from its order to its end: what its merchant and its buyer do, and are told."""
+"""Run one payment from its order to its end, as its merchant and its buyer."""
 
 from __future__ import annotations
 
@@ -10,145 +10,157 @@ from typing import Any, Protocol
 
 from florin_client.wallet import WalletError
 
-from florin_server.simulation.calls import Json, Refused, Rest
-from florin_server.simulation.nodes import Node
-from florin_server.simulation.population import SECOND_US, Deed, Order
-from florin_server.simulation.stage import Stage
-from florin_server.simulation.wallet import ASSETS, Wallet
+from florin_server.simulation.calls import ApiRefusal, Json, RestClient
+from florin_server.simulation.nodes import SandboxNode
+from florin_server.simulation.population import SECOND_US, BuyerBehavior, SimulatedOrder
+from florin_server.simulation.stage import SimulationEnvironment
+from florin_server.simulation.wallet import ASSETS, SimulatedWallet
 
-# when those look at a payment who come too late, before it is over, and when they pay it, after
-_LAST_S, _LATE_S = 300, 20
-# how often a merchant asks after a refund, and a buyer after its money
-# at first, and later; and how many times
-_LOOK_S, _LATER_S = 1, 60
-_SOON, _LOOKS = 120, 5_000
-# times that a wallet begins again whose signature was not taken
-_TRIES = 3
-_MADE_UP = "0x" + "11" * 32
-
-
-class Stuck(Exception):  # noqa: N818  (told to whoever simulates)
-    """Something does not end; the text says what."""
+# late buyers open a payment this long before it expires, and pay it this long after
+_EXPIRY_MARGIN_S, _LATE_DELAY_S = 300, 20
+# seconds between polls for a refund or returned money, at first and later; then the limits
+_POLL_S, _POLL_LATER_S = 1, 60
+_FAST_POLLS, _POLLS_MAX = 120, 5_000
+# tries of a wallet whose signature is refused
+_ATTEMPTS_MAX = 3
+_FAKE_TX_ID = "0x" + "11" * 32
 
 
-class Times(Protocol):
-    """How stories wait. Times are microseconds since the Unix epoch."""
+class ScenarioStuck(Exception):  # noqa: N818  (the message goes to the user)
+    """A scenario does not end; the text says which."""
 
-    async def until(self, at_us: int) -> None:
-        """Returns at a time."""
 
-    async def next_step(self) -> None:
-        """Returns once the clock was moved on, be it by a block."""
+class ScenarioClock(Protocol):
+    """The waiting functions of scenarios. Times are microseconds since the Unix epoch."""
 
-    def flying(self, chain: str) -> AbstractContextManager[None]:
-        """Something is on its way on a kind of chain as long as this lasts."""
+    async def wait_until(self, at_us: int) -> None:
+        """Wait until a time."""
+
+    async def wait_for_step(self) -> None:
+        """Wait for the next move of the clock, e.g. by one block."""
+
+    def mark_in_flight(self, chain: str) -> AbstractContextManager[None]:
+        """Mark a transaction as pending on a kind of chain during the block."""
 
 
 @dataclass(slots=True)
-class Story:
-    """What became of an order. Times are microseconds since the beginning, 0 for never."""
+class PaymentScenario:
+    """The course of an order. Times are microseconds since the start, 0 for never."""
 
-    order: Order
+    order: SimulatedOrder
     payment_id: str = ""
     account: str = ""  # of its buyer, CAIP-10
-    over_us: int = 0  # when it expires, since the Unix epoch
-    told: list[tuple[int, str]] = field(default_factory=list)  # states, as they came
-    offered: int | None = None  # options; None if nobody asked
-    asset: str = ""  # what was chosen
-    promised_s: int = 0  # how long that takes, as its option says
+    expires_us: int = 0  # when it expires, since the Unix epoch
+    seen_statuses: list[tuple[int, str]] = field(
+        default_factory=list
+    )  # times and statuses, as they came
+    offered_count: int | None = None  # number of options; None if the buyer did not ask
+    asset: str = ""  # of the chosen option
+    promised_s: int = 0  # duration that the option promises
     signed_us: int = 0
     confirmed_us: int = 0
     ended_us: int = 0
-    refused: list[str] = field(default_factory=list)
-    refund: str = ""
+    refusals: list[str] = field(default_factory=list)
+    refund_status: str = ""
     refunded_us: int = 0
     returned_us: int = 0  # late money
 
     @property
-    def status(self) -> str:
-        """The last that its buyer, or its merchant, was told."""
-        return self.told[-1][1] if self.told else ""
+    def last_status(self) -> str:
+        """Return the last status that the buyer or the merchant saw."""
+        return self.seen_statuses[-1][1] if self.seen_statuses else ""
 
-    def line(self) -> dict[str, Any]:
-        """All that a seed decides, and no ids: equal for equal seeds."""
-        one = self.order
+    def to_line(self) -> dict[str, Any]:
+        """Return everything that the seed decides, without ids: equal for equal seeds."""
+        order = self.order
         return {
-            "n": one.n,
-            "at_us": one.at_us,
-            "merchant": one.merchant,
-            "buyer": one.buyer,
-            "amount": f"{one.cents} {one.currency}",
-            "deed": str(one.deed),
-            "told": self.told,
-            "offered": self.offered,
+            "n": order.number,
+            "at_us": order.at_us,
+            "merchant": order.merchant,
+            "buyer": order.buyer,
+            "amount": f"{order.cents} {order.currency}",
+            "deed": str(order.behavior),
+            "told": self.seen_statuses,
+            "offered": self.offered_count,
             "asset": self.asset,
             "signed_us": self.signed_us,
             "confirmed_us": self.confirmed_us,
             "ended_us": self.ended_us,
-            "refused": self.refused,
-            "refund": self.refund,
+            "refused": self.refusals,
+            "refund": self.refund_status,
             "refunded_us": self.refunded_us,
             "returned_us": self.returned_us,
         }
 
 
-class Teller:
-    """Tells the stories of one simulation."""
+class ScenarioRunner:
+    """Runs the scenarios of one simulation."""
 
-    def __init__(self, stage: Stage, times: Times, begin_us: int, end_us: int, name: str) -> None:
-        self._stage = stage
-        self._times = times
+    def __init__(
+        self,
+        stage: SimulationEnvironment,
+        times: ScenarioClock,
+        begin_us: int,
+        end_us: int,
+        name: str,
+    ) -> None:
+        self._environment = stage
+        self._scenario_clock = times
         self._begin_us = begin_us
         self._end_us = end_us
         self._name = name
 
-    async def tell(self, order: Order, wallet: Wallet) -> Story:
-        """The story of an order, whose time has come."""
-        story = Story(order, account=wallet.account)
-        shop = self._stage.api.merchant(self._stage.shops[order.merchant].id)
-        made = await self._make(story, shop)
-        story.over_us = made["expiresAt"] * SECOND_US
-        if order.deed is Deed.IGNORES:
-            await self._times.until(story.over_us)
+    async def run(self, order: SimulatedOrder, wallet: SimulatedWallet) -> PaymentScenario:
+        """Run the scenario of an order that is due."""
+        story = PaymentScenario(order, account=wallet.account)
+        shop = self._environment.api.get_merchant_client(
+            self._environment.merchants[order.merchant].id
+        )
+        payment = await self._create_payment(story, shop)
+        story.expires_us = payment["expiresAt"] * SECOND_US
+        if order.behavior is BuyerBehavior.IGNORES:
+            await self._scenario_clock.wait_until(story.expires_us)
             status = await shop.get(f"/v1/payments/{story.payment_id}/status")
-            self._hear(story, status["status"])
+            self._record_status(story, status["status"])
             return story
-        await self._after(order.opens_s)
-        buyer = self._stage.api.buyer(order.buyer)
-        watching = asyncio.create_task(self._watch(story, buyer))
+        await self._sleep(order.open_delay_s)
+        buyer = self._environment.api.get_buyer_client(order.buyer)
+        watching = asyncio.create_task(self._follow_status(story, buyer))
         try:
-            await self._visit(story, buyer, wallet)
+            await self._run_buyer(story, buyer, wallet)
             if not watching.done():
-                await self._end(story, watching)
+                await self._wait_for_end(story, watching)
         finally:
             watching.cancel()
-        if story.status == "succeeded" and order.refund_s is not None:
-            await self._refund(story, shop, order.refund_s)
+        if story.last_status == "succeeded" and order.refund_delay_s is not None:
+            await self._request_refund(story, shop, order.refund_delay_s)
         return story
 
     # ---- the merchant
 
-    async def _make(self, story: Story, shop: Rest) -> Json:
+    async def _create_payment(self, story: PaymentScenario, shop: RestClient) -> Json:
         order = story.order
         body = {
             "amount": {"unit": f"iso4217/{order.currency}", "value": str(order.cents)},
-            "referenceId": f"{self._name}-{order.n}",
+            "referenceId": f"{self._name}-{order.number}",
         }
-        made = await shop.post("/v1/payments", body, f"{self._name}-order-{order.n}")
-        story.payment_id = made["paymentId"]
-        if order.twice:
-            again = await shop.post("/v1/payments", body, f"{self._name}-order-{order.n}")
+        payment = await shop.post("/v1/payments", body, f"{self._name}-order-{order.number}")
+        story.payment_id = payment["paymentId"]
+        if order.is_double_click:
+            again = await shop.post("/v1/payments", body, f"{self._name}-order-{order.number}")
             if again["paymentId"] != story.payment_id:
-                raise RuntimeError(f"{story.payment_id} was made twice")
-        return made
+                raise RuntimeError(f"{story.payment_id} was created twice")
+        return payment
 
-    async def _refund(self, story: Story, shop: Rest, after_s: float) -> None:
-        wanted_us = self._stage.now_us + int(after_s * SECOND_US)
-        if wanted_us >= self._end_us:
+    async def _request_refund(
+        self, story: PaymentScenario, shop: RestClient, after_s: float
+    ) -> None:
+        refund_us = self._environment.now_us + int(after_s * SECOND_US)
+        if refund_us >= self._end_us:
             return
-        await self._times.until(wanted_us)
-        body, key = {"paymentId": story.payment_id}, f"{self._name}-refund-{story.order.n}"
-        for _ in range(1 + story.order.twice):
+        await self._scenario_clock.wait_until(refund_us)
+        body, key = {"paymentId": story.payment_id}, f"{self._name}-refund-{story.order.number}"
+        for _ in range(1 + story.order.is_double_click):
             await shop.post("/v1/refunds", body, key)
         detail: Json = {}
 
@@ -156,57 +168,65 @@ class Teller:
             detail.update(await shop.get(f"/v1/payments/{story.payment_id}"))
             return "completedAt" in detail["refund"]
 
-        with self._times.flying(story.order.purse.chain):
-            await self._patiently(story, over)
-        story.refund, story.refunded_us = detail["refund"]["status"], self._now_us()
+        with self._scenario_clock.mark_in_flight(story.order.wallet_kind.chain):
+            await self._poll_until(story, over)
+        story.refund_status, story.refunded_us = detail["refund"]["status"], self._get_now_us()
 
     # ---- the buyer
 
-    async def _visit(self, story: Story, buyer: Rest, wallet: Wallet) -> None:
-        """What the buyer does on the payment's page, until there is nothing more to do there."""
+    async def _run_buyer(
+        self, story: PaymentScenario, buyer: RestClient, wallet: SimulatedWallet
+    ) -> None:
+        """Act as the buyer on the payment page, until there is nothing left to do there."""
         try:
-            await self._try(story, buyer, wallet)
-        except Refused as refusal:
-            story.refused.append(refusal.code)
+            await self._attempt_payment(story, buyer, wallet)
+        except ApiRefusal as refusal:
+            story.refusals.append(refusal.code)
         except WalletError:
-            # what was to be sent cannot be any more
-            story.refused.append("wallet")
+            # the transaction cannot be sent any more
+            story.refusals.append("wallet")
 
-    async def _try(self, story: Story, buyer: Rest, wallet: Wallet) -> None:
+    async def _attempt_payment(
+        self, story: PaymentScenario, buyer: RestClient, wallet: SimulatedWallet
+    ) -> None:
         order = story.order
-        if order.deed is Deed.LATE:
-            await self._times.until(story.over_us - _LAST_S * SECOND_US)
-        for tries in range(1, _TRIES + 1):
-            option = await self._option(story, buyer, wallet)
-            if option is None or order.deed is Deed.LOOKS:
+        if order.behavior is BuyerBehavior.LATE:
+            await self._scenario_clock.wait_until(story.expires_us - _EXPIRY_MARGIN_S * SECOND_US)
+        for tries in range(1, _ATTEMPTS_MAX + 1):
+            option = await self._find_option(story, buyer, wallet)
+            if option is None or order.behavior is BuyerBehavior.LOOKS:
                 return
-            actions = await self._actions(story, buyer, option)
-            if order.deed is Deed.HESITATES:
+            actions = await self._get_actions(story, buyer, option)
+            if order.behavior is BuyerBehavior.HESITATES:
                 return
-            # who was too slow hurries
-            await self._after(order.thinks_s / tries**2)
-            if order.deed is Deed.CANCELS:
-                await self._click(story, buyer, "cancel", {})
+            # buyers who were too slow hurry
+            await self._sleep(order.decision_delay_s / tries**2)
+            if order.behavior is BuyerBehavior.CANCELS:
+                await self._submit(story, buyer, "cancel", {})
                 return
-            if await self._pay(story, buyer, wallet, option, actions):
+            if await self._execute_payment(story, buyer, wallet, option, actions):
                 return
 
-    async def _option(self, story: Story, buyer: Rest, wallet: Wallet) -> Json | None:
-        """The option of the buyer's purse; None if the buyer is offered none."""
+    async def _find_option(
+        self, story: PaymentScenario, buyer: RestClient, wallet: SimulatedWallet
+    ) -> Json | None:
+        """Return the option for the buyer's asset; None if there is no such option."""
         path = f"/v1/gateway/payment/{story.payment_id}/options"
-        for _ in range(1 + story.order.twice):
-            found = await buyer.post(path, {"accounts": [wallet.account]})
-        story.offered = len(found["options"])
-        wanted = f"caip19/{ASSETS[story.order.purse]}"
+        for _ in range(1 + story.order.is_double_click):
+            listing = await buyer.post(path, {"accounts": [wallet.account]})
+        story.offered_count = len(listing["options"])
+        unit = f"caip19/{ASSETS[story.order.wallet_kind]}"
         option: Json | None = None
-        for one in found["options"]:
-            if one["amount"]["unit"] == wanted:
-                option = one
+        for each_option in listing["options"]:
+            if each_option["amount"]["unit"] == unit:
+                option = each_option
         if option is not None:
-            story.asset, story.promised_s = ASSETS[story.order.purse], option["etaS"]
+            story.asset, story.promised_s = ASSETS[story.order.wallet_kind], option["etaS"]
         return option
 
-    async def _actions(self, story: Story, buyer: Rest, option: Json) -> list[Json]:
+    async def _get_actions(
+        self, story: PaymentScenario, buyer: RestClient, option: Json
+    ) -> list[Json]:
         actions: list[Json] = option["actions"]
         if actions[0]["type"] != "build":
             return actions
@@ -215,109 +235,120 @@ class Teller:
         fetched: list[Json] = (await buyer.post(path, body))["actions"]
         return fetched
 
-    async def _pay(
-        self, story: Story, buyer: Rest, wallet: Wallet, option: Json, actions: list[Json]
+    async def _execute_payment(
+        self,
+        story: PaymentScenario,
+        buyer: RestClient,
+        wallet: SimulatedWallet,
+        option: Json,
+        actions: list[Json],
     ) -> bool:
-        """Signs or sends, and hands in; False if the wallet may begin again."""
+        """Sign or send, and submit the results; return False if the wallet can try again."""
         order, sends = story.order, actions[-1]["data"]["method"] == "eth_sendTransaction"
-        if order.deed is Deed.LATE and sends:
-            await self._click(story, buyer, "cancel", {})
-            await self._send_late(story, wallet, option, actions)
+        if order.behavior is BuyerBehavior.LATE and sends:
+            await self._submit(story, buyer, "cancel", {})
+            await self._send_late_payment(story, wallet, option, actions)
             return True
-        if order.deed is Deed.LATE:
-            # time stops where the payment expires, too
-            await self._times.until(story.over_us)
-            await self._after(_LATE_S)
-        outputs = [_MADE_UP] * 9
-        if order.deed is not Deed.BLUNDERS:
-            outputs = await wallet.perform(option, actions, self._stage.now_us / SECOND_US)
-        story.signed_us = self._now_us()
-        results = [{"type": "walletRpc", "data": [one]} for one in outputs]
+        if order.behavior is BuyerBehavior.LATE:
+            # stop at the expiry first, because it is an event of its own
+            await self._scenario_clock.wait_until(story.expires_us)
+            await self._sleep(_LATE_DELAY_S)
+        outputs = [_FAKE_TX_ID] * 9
+        if order.behavior is not BuyerBehavior.BLUNDERS:
+            outputs = await wallet.execute(option, actions, self._environment.now_us / SECOND_US)
+        story.signed_us = self._get_now_us()
+        results = [{"type": "walletRpc", "data": [output]} for output in outputs]
         body = {"optionId": option["id"], "results": results}
-        taken = await self._click(story, buyer, "confirm", body)
+        taken = await self._submit(story, buyer, "confirm", body)
         if taken:
-            story.confirmed_us = self._now_us()
-        return taken or order.deed is Deed.LATE
+            story.confirmed_us = self._get_now_us()
+        return taken or order.behavior is BuyerBehavior.LATE
 
-    async def _click(self, story: Story, buyer: Rest, what: str, body: Json) -> bool:
-        """Hands in something, once or twice; True if it was taken."""
-        path = f"/v1/gateway/payment/{story.payment_id}/{what}"
-        clicks = [buyer.post(path, body) for _ in range(1 + story.order.twice)]
+    async def _submit(
+        self, story: PaymentScenario, buyer: RestClient, endpoint: str, body: Json
+    ) -> bool:
+        """Submit a request once or twice; return True if one was accepted."""
+        path = f"/v1/gateway/payment/{story.payment_id}/{endpoint}"
+        clicks = [buyer.post(path, body) for _ in range(1 + story.order.is_double_click)]
         answers = await asyncio.gather(*clicks, return_exceptions=True)
-        for one in answers:
-            if isinstance(one, BaseException) and not isinstance(one, Refused):
-                raise one
-        story.refused += sorted({one.code for one in answers if isinstance(one, Refused)})
-        return not all(isinstance(one, Refused) for one in answers)
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, ApiRefusal):
+                raise answer
+        story.refusals += sorted(
+            {each_answer.code for each_answer in answers if isinstance(each_answer, ApiRefusal)}
+        )
+        return not all(isinstance(each_answer, ApiRefusal) for each_answer in answers)
 
-    async def _send_late(
-        self, story: Story, wallet: Wallet, option: Json, actions: list[Json]
+    async def _send_late_payment(
+        self, story: PaymentScenario, wallet: SimulatedWallet, option: Json, actions: list[Json]
     ) -> None:
-        """Sends for nothing, and waits until the money is back, but for its gas."""
-        before = await self._coin(wallet)
-        await wallet.perform(option, actions, self._stage.now_us / SECOND_US)
-        story.signed_us = self._now_us()
+        """Send after the payment ended, and wait until the money is back, minus gas."""
+        before = await self._read_coin_balance(wallet)
+        await wallet.execute(option, actions, self._environment.now_us / SECOND_US)
+        story.signed_us = self._get_now_us()
 
         async def gone() -> bool:
-            return await self._coin(wallet) < before
+            return await self._read_coin_balance(wallet) < before
 
-        with self._times.flying("evm"):
-            await self._patiently(story, gone)
-            left = await self._coin(wallet)
+        with self._scenario_clock.mark_in_flight("evm"):
+            await self._poll_until(story, gone)
+            left = await self._read_coin_balance(wallet)
 
             async def back() -> bool:
-                return await self._coin(wallet) > left + (before - left) // 2
+                return await self._read_coin_balance(wallet) > left + (before - left) // 2
 
-            await self._patiently(story, back)
-        story.returned_us = self._now_us()
+            await self._poll_until(story, back)
+        story.returned_us = self._get_now_us()
 
-    async def _patiently(self, story: Story, look: Callable[[], Awaitable[bool]]) -> None:
-        """Returns once something is so; Stuck if it does not come."""
-        for looks in range(_LOOKS):
-            if await look():
+    async def _poll_until(
+        self, story: PaymentScenario, check: Callable[[], Awaitable[bool]]
+    ) -> None:
+        """Poll until a condition is true; ScenarioStuck if it stays false."""
+        for looks in range(_POLLS_MAX):
+            if await check():
                 return
-            await self._after(_LOOK_S if looks < _SOON else _LATER_S)
-        raise Stuck(f"{story.payment_id}: what is promised does not come")
+            await self._sleep(_POLL_S if looks < _FAST_POLLS else _POLL_LATER_S)
+        raise ScenarioStuck(f"{story.payment_id}: the promised money does not arrive")
 
-    async def _coin(self, wallet: Wallet) -> int:
-        return int(await self._node().ask("eth_getBalance", wallet.address, "latest"), 16)
+    async def _read_coin_balance(self, wallet: SimulatedWallet) -> int:
+        return int(await self._get_node().call("eth_getBalance", wallet.address, "latest"), 16)
 
     # ---- the end
 
-    async def _end(self, story: Story, watching: asyncio.Task[None]) -> None:
-        """Waits until the payment has ended, by its chain or by its time."""
+    async def _wait_for_end(self, story: PaymentScenario, watching: asyncio.Task[None]) -> None:
+        """Wait until the payment has ended, on the chain or by expiry."""
         if not story.confirmed_us:
-            await self._times.until(max(story.over_us, self._stage.now_us))
+            await self._scenario_clock.wait_until(max(story.expires_us, self._environment.now_us))
             await watching
             return
-        with self._times.flying(story.order.purse.chain):
-            if story.order.reorg and story.order.purse.chain == "evm":
-                await self._times.next_step()
-                deep = self._stage.service.settings.embedded.confirmations > 1
-                # a chain that stands still has no other blocks either
-                if deep and not self._stage.paces["evm"].stopped:
-                    await self._node().fault("reorg", depth=1, delay=1)
+        with self._scenario_clock.mark_in_flight(story.order.wallet_kind.chain):
+            if story.order.has_reorg and story.order.wallet_kind.chain == "evm":
+                await self._scenario_clock.wait_for_step()
+                deep = self._environment.service.settings.embedded.confirmations > 1
+                # a stopped chain cannot reorganize
+                if deep and not self._environment.pacers["evm"].is_stopped:
+                    await self._get_node().arm_fault("reorg", depth=1, delay=1)
             await watching
 
-    async def _watch(self, story: Story, buyer: Rest) -> None:
-        """Follows the payment until it has ended, however often a stream ends before."""
+    async def _follow_status(self, story: PaymentScenario, buyer: RestClient) -> None:
+        """Follow the payment until it has ended; reopen streams that end before."""
         path = f"/v1/gateway/payment/{story.payment_id}/events"
         while True:
-            async for state in buyer.events(path):
-                if state["status"] != story.status:
-                    self._hear(story, state["status"])
+            async for state in buyer.stream_events(path):
+                if state["status"] != story.last_status:
+                    self._record_status(story, state["status"])
                 if state["isFinal"]:
                     return
 
-    def _hear(self, story: Story, status: str) -> None:
-        story.told.append((self._now_us(), status))
-        story.ended_us = self._now_us()
+    def _record_status(self, story: PaymentScenario, status: str) -> None:
+        story.seen_statuses.append((self._get_now_us(), status))
+        story.ended_us = self._get_now_us()
 
-    async def _after(self, seconds: float) -> None:
-        await self._times.until(self._stage.now_us + int(seconds * SECOND_US))
+    async def _sleep(self, seconds: float) -> None:
+        await self._scenario_clock.wait_until(self._environment.now_us + int(seconds * SECOND_US))
 
-    def _now_us(self) -> int:
-        return self._stage.now_us - self._begin_us
+    def _get_now_us(self) -> int:
+        return self._environment.now_us - self._begin_us
 
-    def _node(self) -> Node:
-        return self._stage.nodes["evm"]
+    def _get_node(self) -> SandboxNode:
+        return self._environment.nodes["evm"]

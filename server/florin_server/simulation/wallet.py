@@ -1,4 +1,4 @@
-"""A buyer's wallet: the client's own, driven by the embedded chains and their time."""
+"""The wallet of a simulated buyer: the client's wallet, on the embedded chains and their clock."""
 
 from __future__ import annotations
 
@@ -11,47 +11,53 @@ from florin_client.wallet import Wallet as Keys
 from solders.keypair import Keypair
 
 from florin_server.devnet.genesis import DEVNET
-from florin_server.devnet.solana import SOLNET
-from florin_server.simulation.nodes import Node, NodeRefused
-from florin_server.simulation.population import Purse
+from florin_server.devnet.solana import SOLANA_DEVNET
+from florin_server.simulation.nodes import NodeRefusal, SandboxNode
+from florin_server.simulation.population import WalletKind
 
 EVM: Final = f"eip155:{DEVNET.chain_id}"
-SOLANA: Final = SOLNET.chain_id
-# what each purse pays with, by CAIP-19
+SOLANA: Final = SOLANA_DEVNET.chain_id
+# the asset (CAIP-19) with which each kind of wallet pays
 ASSETS: Final = {
-    Purse.DOLLARS: f"{EVM}/erc20:{DEVNET.token.address}",
-    Purse.EUROS: f"{EVM}/erc20:{DEVNET.euro.address}",
-    Purse.COIN: f"{EVM}/slip44:60",
-    Purse.SOLANA: f"{SOLANA}/token:{SOLNET.tokens[0].address}",
-    Purse.SOLANA_2022: f"{SOLANA}/token:{SOLNET.tokens[1].address}",
+    WalletKind.DOLLARS: f"{EVM}/erc20:{DEVNET.token.address}",
+    WalletKind.EUROS: f"{EVM}/erc20:{DEVNET.euro.address}",
+    WalletKind.COIN: f"{EVM}/slip44:60",
+    WalletKind.SOLANA: f"{SOLANA}/token:{SOLANA_DEVNET.tokens[0].address}",
+    WalletKind.SOLANA_2022: f"{SOLANA}/token:{SOLANA_DEVNET.tokens[1].address}",
 }
 
-Rest = Callable[[], Awaitable[None]]
+BlockWait = Callable[[], Awaitable[None]]
 
 
-class Wallet:
-    """The keys of a purse; the same name has the same. `rest` returns when a block may be new."""
+class SimulatedWallet:
+    """A wallet whose keys derive from its name."""
 
-    def __init__(self, purse: Purse, name: str, nodes: Mapping[str, Node], rest: Rest) -> None:
+    def __init__(
+        self,
+        wallet_kind: WalletKind,
+        name: str,
+        nodes: Mapping[str, SandboxNode],
+        wait_for_block: BlockWait,
+    ) -> None:
         secret = hashlib.sha256(f"florin simulation {name}".encode()).digest()
-        solana = purse.chain == "solana"
+        solana = wallet_kind.chain == "solana"
         self._keys = (
             Keys(solana_key=bytes(Keypair.from_seed(secret))) if solana else Keys(evm_key=secret)
         )
         self._nodes = {EVM: nodes["evm"], SOLANA: nodes["solana"]}
-        self._rest = rest
+        self._wait_for_block = wait_for_block
         self.account = self._keys.account(SOLANA if solana else EVM)
 
     @property
     def address(self) -> str:
-        """The account without its chain."""
+        """Return the account without its chain."""
         return self.account.rpartition(":")[2]
 
-    async def perform(
+    async def execute(
         self, option: Mapping[str, Any], actions: Sequence[dict[str, Any]], now_s: float
     ) -> list[str]:
-        """Execute an option's actions; WalletError if they cannot be done, or do not fit it."""
-        asking = self._keys.executing(actions, option=option, now=now_s)
+        """Execute an option's actions; WalletError if they fail, or do not match the option."""
+        asking = self._keys.start_execution(actions, option=option, now=now_s)
         answer = None
         while True:
             try:
@@ -60,11 +66,11 @@ class Wallet:
                 outputs: list[str] = end.value
                 return outputs
             if isinstance(question, Pause):
-                await self._rest()
+                await self._wait_for_block()
                 answer = None
                 continue
             node = self._nodes[question.chain_id]
             try:
-                answer = await node.ask(question.method, *question.params)
-            except NodeRefused as refusal:
+                answer = await node.call(question.method, *question.params)
+            except NodeRefusal as refusal:
                 raise WalletError(str(refusal)) from refusal

@@ -1,1 +1,1 @@
-"""What is remembered: operations, each one transaction."""
+"""The service's store: operations, each of them one transaction."""

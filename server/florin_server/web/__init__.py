@@ -1,1 +1,1 @@
-"""What is told over HTTP besides the RPCs: pages for people, the API's documents, metrics."""
+"""HTTP besides the RPCs: pages for people, documents of the API, metrics."""

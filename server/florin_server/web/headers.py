@@ -1,4 +1,4 @@
-"""Headers of the API: what callers send beside a request, and are told beside an answer."""
+"""Headers of the API, in requests and in answers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from florin_gateway.settings import HeaderSettings
 from florin_server.domain.versions import DEPLOYED_SDK
 
 HEADERS = HeaderSettings(
-    forwarded=(
+    forwarded_headers=(
         "api-key",
         "merchant-id",
         "app-id",
@@ -18,21 +18,21 @@ HEADERS = HeaderSettings(
         "sdk-version",
         "sdk-platform",
         "idempotency-key",
-        # proves nothing here; whoever sends it is told what does
+        # no credential of this API; it is forwarded so that the error can name the right one
         "authorization",
     ),
-    # an empty version is malformed, an empty credential is none
-    kept_empty=("pay-version", "wcp-version"),
-    deployed=("wcp-version", "pay-version"),
+    # an empty version is malformed, an empty credential counts as missing
+    empty_forwarded_headers=("pay-version", "wcp-version"),
+    deployed_profile_headers=("wcp-version", "pay-version"),
     # releases 1.0.4 and 1.0.5 send no version
-    deployed_clients=(("sdk-name", DEPLOYED_SDK),),
-    answered=(
+    deployed_profile_clients=(("sdk-name", DEPLOYED_SDK),),
+    response_headers=(
         ("pay-version", ("pay-version", "wcp-version")),
         ("idempotent-replayed", ("idempotent-replayed",)),
         ("ratelimit-policy", ("ratelimit-policy",)),
         ("ratelimit", ("ratelimit",)),
     ),
-    exposed=(
+    exposed_headers=(
         "request-id",
         "pay-version",
         "wcp-version",
@@ -43,7 +43,7 @@ HEADERS = HeaderSettings(
         "deprecation",
         "link",
     ),
-    allowed=(
+    allowed_headers=(
         "content-type",
         "api-key",
         "app-id",

@@ -1,28 +1,37 @@
-"""In which language a page speaks, and how it writes amounts and times.
+"""Texts of pages in the language of their reader, with amounts and times as it writes them.
 
-Texts are in `texts/<language>/<noun>.json`; all pages share those of `site`. What a text is given
-is escaped and isolated: a name that is written from right to left turns nothing else around.
+The texts are gettext catalogs, `locale/<language>/LC_MESSAGES/florin.po`. A message id is a key,
+and its context is the noun of the page; pages share the messages of `site`. Values that a text is
+filled with are escaped and isolated, so that a name in right-to-left script reorders nothing else.
 """
 
 from __future__ import annotations
 
 import functools
-import json
-from collections.abc import Mapping, Sequence
+import io
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal, localcontext
+from gettext import GNUTranslations, NullTranslations
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from babel import Locale
-from babel.dates import format_datetime
+from babel.dates import format_date, format_datetime, format_timedelta
+from babel.messages.catalog import Catalog
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po
 from babel.numbers import format_decimal
 from florin_gateway.plain import PlainRequest
 from markupsafe import Markup, escape
 
-FOLDER: Final = Path(__file__).with_name("texts")
-# by their own names; the first is spoken where nothing is asked for
+# Keys and not English sentences are the message ids: code picks many texts by a status or an error
+# ("fault." and a name), scripts get theirs by key, and a better English text leaves the other
+# languages translated. The English texts are a catalog like the others.
+_FOLDER: Final = Path(__file__).with_name("locale")
+_SHARED: Final = "site"
+# named in their own language; the first is the default
 LANGUAGES: Final[Mapping[str, str]] = {
     "en": "English",
     "de": "Deutsch",
@@ -32,99 +41,129 @@ LANGUAGES: Final[Mapping[str, str]] = {
     "ja": "日本語",
 }
 _DEFAULT: Final = "en"
-# what a page is asked for in another language with
+# the query parameter of pages that chooses a language
 PARAMETER: Final = "lang"
-# numbers and times that are written again, as pages are loaded again: 200 bytes each
-_KEPT: Final = 4096
-# a browser lists a handful; who sends more is read to here
+# pages that are loaded again format the same numbers and times: 200 bytes each
+_CACHE_SIZE: Final = 4096
+# browsers list a handful of languages; the rest of a longer header is ignored
 _HEADER_CHARS: Final = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
-    """The texts of one noun's pages in one language; `escaped` are the same as markup.
+class _MissingMessages(NullTranslations):
+    """Raises KeyError for a message that a catalog lacks; gettext would return its key."""
 
-    `direction` is which way the language is written: "ltr" or "rtl".
+    def npgettext(self, _context: str, msgid1: str, _msgid2: str, _n: int) -> NoReturn:
+        raise KeyError(msgid1)
+
+
+@dataclass(frozen=True, slots=True)
+class Translations:
+    """The messages of one noun's pages in one language.
+
+    `texts` are those without plural forms, by key; `escaped` holds them as markup. `direction` is
+    the direction of the script: "ltr" or "rtl".
     """
 
     language: str
+    noun: str
     texts: Mapping[str, str]
     escaped: Mapping[str, Markup]
+    messages: GNUTranslations
     direction: str
 
     @classmethod
-    def of(cls, language: str, texts: Mapping[str, str]) -> Words:
-        """The same from texts alone."""
+    def from_catalog(cls, language: str, noun: str, catalog: Catalog) -> Translations:
+        """Return the messages of a noun in a catalog, with those that all pages share."""
+        texts = {
+            message.id: str(message.string)
+            for message in catalog
+            if message.context in {_SHARED, noun} and isinstance(message.id, str)
+        }
         escaped = {key: escape(text) for key, text in texts.items()}
-        return cls(language, texts, escaped, _locale(language).text_direction)
+        direction = _get_locale(language).text_direction
+        return cls(language, noun, texts, escaped, _compile(catalog), direction)
 
     def say(self, key: str, **values: object) -> Markup:
-        """A text as markup; the values are escaped, each isolated from what is around it."""
+        """Return a text as markup; its values are escaped, each isolated from what is around it."""
         text = self.escaped[key]
         if not values:
             return text
-        given = {name: f"<bdi>{escape(value)}</bdi>" for name, value in values.items()}
+        isolated = {name: f"<bdi>{escape(value)}</bdi>" for name, value in values.items()}
         # all of it is escaped by now: markup's own way to format would do that again
-        return Markup(str.format(text, **given))  # noqa: S704  (escaped)
+        return Markup(str.format(text, **isolated))  # noqa: S704  (escaped)
 
     def plain(self, key: str, **values: object) -> str:
-        """The same without markup, for titles and attributes."""
+        """Return a text without markup, for titles and attributes."""
         return self.texts[key].format(**values)
 
     def count(self, key: str, number: int) -> str:
-        """A text about a number of things, in the form that the language has for that number.
+        """Return a text about a number of things, in the plural form that the number has."""
+        text = self.messages.npgettext(self.noun, key, key, number)
+        return text.format(number=self.format_number(Decimal(number)))
 
-        Forms are keys of their own, `key.one` and so on, by the plural rules of Unicode's CLDR;
-        `key.other` stands for those that are not there.
-        """
-        form = f"{key}.{_locale(self.language).plural_form(number)}"
-        text = self.texts.get(form) or self.texts[f"{key}.other"]
-        return text.format(number=self.number(Decimal(number)))
+    def format_number(self, value: Decimal) -> str:
+        """Return a number with all of its digits, grouped as in the language."""
+        # 1 and 1.00 are equal, and written differently
+        return _format_number(self.language, str(value))
 
-    def number(self, value: Decimal) -> str:
-        """A number with all of its digits, as the language groups them."""
-        # 1 and 1.00 are equal, and not written alike
-        return _number(self.language, str(value))
+    def format_amount(self, value: Decimal, symbol: str) -> str:
+        """Return an amount to the last digit with the symbol of its asset: "12.50 USD"."""
+        return f"{self.format_number(value)}\u00a0{symbol}"
 
-    def amount(self, value: Decimal, symbol: str) -> str:
-        """An amount to the last digit, with what it is an amount of: "12.50 USD"."""
-        return f"{self.number(value)}\u00a0{symbol}"
+    def format_time(self, at_s: int) -> str:
+        """Return a point in time in UTC; scripts replace it by the buyer's own time zone."""
+        return _format_time(self.language, at_s)
 
-    def time(self, at_s: int) -> str:
-        """A point in time in UTC, to the minute; scripts put the buyer's own zone there."""
-        return _time(self.language, at_s)
+    def format_date(self, at_s: int) -> str:
+        """Return the day of a point in time, in UTC."""
+        at = datetime.fromtimestamp(at_s, UTC)
+        return format_date(at.date(), "medium", locale=_get_locale(self.language))
 
-
-def words(language: str, noun: str) -> Words:
-    """The texts of a noun's pages; KeyError for a language that there is not."""
-    return _words(language if language in LANGUAGES else _DEFAULT, noun)
+    def format_duration(self, seconds: int) -> str:
+        """Return a duration in its largest unit, rounded: "1 hour"."""
+        return format_timedelta(seconds, threshold=1, locale=_get_locale(self.language))
 
 
-def spoken(request: PlainRequest) -> str:
-    """The language for a request: what its address asks for, else what its browser prefers.
+def get_translations(language: str, noun: str) -> Translations:
+    """Return the messages of a noun's pages, in the default language for an unknown one."""
+    return _load_translations(language if language in LANGUAGES else _DEFAULT, noun)
 
-    By RFC 9110 section 12.5.4, as far as there is a choice among a few: weights count, regions of a
-    language are that language.
+
+def get_catalog_path(language: str) -> Path:
+    """Return the path of the catalog of a language."""
+    return _FOLDER / language / "LC_MESSAGES" / "florin.po"
+
+
+def read_catalog(source: io.BufferedIOBase) -> Catalog:
+    """Return the catalog in a .po file; PoFileError if it cannot be read."""
+    return read_po(source, abort_invalid=True)
+
+
+def negotiate_language(request: PlainRequest) -> str:
+    """Return the language of an answer: the one in the query, else what the browser prefers.
+
+    Implements RFC 9110 section 12.5.4 for a choice among a few languages: weights count, and a
+    region counts as its language.
     """
-    asked = next((value for name, value in request.query if name == PARAMETER), "")
-    if asked in LANGUAGES:
-        return asked
-    sent = next((value for name, value in request.headers if name == b"accept-language"), b"")
-    return _preferred(sent[:_HEADER_CHARS].decode("latin-1"))
+    language = next((value for name, value in request.query if name == PARAMETER), "")
+    if language in LANGUAGES:
+        return language
+    header = next((value for name, value in request.headers if name == b"accept-language"), b"")
+    return _choose_language(header[:_HEADER_CHARS].decode("latin-1"))
 
 
 @functools.lru_cache(256)
-def _preferred(header: str) -> str:
+def _choose_language(header: str) -> str:
     ranked: list[tuple[float, int, str]] = []
-    for place, one in enumerate(header.split(",")):
-        tag, _, weight = one.partition(";")
+    for place, item in enumerate(header.split(",")):
+        tag, _, weight = item.partition(";")
         language = tag.strip().lower().partition("-")[0]
-        if language in LANGUAGES and (quality := _quality(weight)) > 0:
+        if language in LANGUAGES and (quality := _parse_quality(weight)) > 0:
             ranked.append((-quality, place, language))
     return min(ranked)[2] if ranked else _DEFAULT
 
 
-def _quality(weight: str) -> float:
+def _parse_quality(weight: str) -> float:
     name, _, number = weight.strip().partition("=")
     if not name:
         return 1
@@ -133,36 +172,44 @@ def _quality(weight: str) -> float:
     return float(digits) if name.strip() == "q" and digits.isascii() and well_formed else 0
 
 
-@functools.lru_cache(_KEPT)
-def _number(language: str, written: str) -> str:
-    value = Decimal(written)
+@functools.lru_cache(_CACHE_SIZE)
+def _format_number(language: str, digits: str) -> str:
+    value = Decimal(digits)
     places = max(0, -int(value.as_tuple().exponent))
     pattern = "#,##0" + ("." + "0" * places if places else "")
     with localcontext(prec=len(value.as_tuple().digits) + abs(places) + 1):
-        return format_decimal(value, format=pattern, locale=_locale(language))
+        return format_decimal(value, format=pattern, locale=_get_locale(language))
 
 
-@functools.lru_cache(_KEPT)
-def _time(language: str, at_s: int) -> str:
+@functools.lru_cache(_CACHE_SIZE)
+def _format_time(language: str, at_s: int) -> str:
     at = datetime.fromtimestamp(at_s, UTC)
-    return f"{format_datetime(at, 'medium', locale=_locale(language))} UTC"
+    return f"{format_datetime(at, 'medium', locale=_get_locale(language))} UTC"
 
 
 @functools.cache
-def _locale(language: str) -> Locale:
+def _get_locale(language: str) -> Locale:
     return Locale(language)
 
 
 @functools.cache
-def _words(language: str, noun: str) -> Words:
-    return Words.of(language, {**_texts(language, "site"), **_texts(language, noun)})
+def _load_translations(language: str, noun: str) -> Translations:
+    return Translations.from_catalog(language, noun, _load_catalog(language))
 
 
-def _texts(language: str, noun: str) -> Mapping[str, str]:
-    texts: dict[str, str] = json.loads((FOLDER / language / f"{noun}.json").read_bytes())
-    return texts
+# read when a language is first used: 2 to 6 ms, against a build step or binary files to keep equal
+@functools.cache
+def _load_catalog(language: str) -> Catalog:
+    with get_catalog_path(language).open("rb") as source:
+        return read_catalog(source)
 
 
-def nouns() -> Sequence[str]:
-    """The nouns that have pages with texts."""
-    return sorted(file.stem for file in (FOLDER / _DEFAULT).glob("*.json"))
+# nouns of a language have one catalog
+@functools.lru_cache(len(LANGUAGES))
+def _compile(catalog: Catalog) -> GNUTranslations:
+    compiled = io.BytesIO()
+    write_mo(compiled, catalog)
+    compiled.seek(0)
+    messages = GNUTranslations(compiled)
+    messages.add_fallback(_MissingMessages())
+    return messages

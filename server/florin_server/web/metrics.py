@@ -1,8 +1,7 @@
-"""How the installation is doing, as Prometheus reads it: figures of now, and what was counted.
+"""Metrics of the installation for Prometheus: current values and counters.
 
-Figures are read when they are asked for, and a registry is made of them each time: nothing of an
-earlier question is told. Labels are of the settings, the protos and the code, never what a caller
-chose.
+Current values are read at each scrape into a new registry, so that nothing of an earlier scrape is
+reported. Labels come from the settings, the protos and the code, never from a caller.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from florin_gateway.forwarded import address_of
-from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
+from florin_gateway.forwarded import find_address
+from florin_gateway.plain import PlainHandler, PlainRequest, PlainResponse
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
@@ -19,31 +18,36 @@ from prometheus_client.registry import Collector
 
 import florin_server
 from florin_server import meters
-from florin_server.domain.conditions import Condition, State
-from florin_server.domain.payments.payment import Status
-from florin_server.flows.app import App, Wallet
+from florin_server.domain.conditions import Condition, ConditionState
+from florin_server.domain.payments.payment import PaymentStatus
+from florin_server.flows.app import App, WalletBalance
 from florin_server.flows.operator import figures
-from florin_server.flows.operator.executors import Executor
-from florin_server.flows.operator.figures import Books, Figures, Heap, Shared
-from florin_server.flows.operator.process import ProcessFigures
-from florin_server.flows.operator.system import Chain
-from florin_server.meters import Family, Meters
+from florin_server.flows.operator.executors import ExecutorStatus
+from florin_server.flows.operator.figures import (
+    BacklogGroup,
+    ChainReconciliation,
+    InstallationSnapshot,
+    LimitSyncStatus,
+)
+from florin_server.flows.operator.process import ProcessSnapshot
+from florin_server.flows.operator.system import ChainStatus
+from florin_server.meters import Meters, MetricFamily
 from florin_server.rails.types import NodeState
 from florin_server.web import process_metrics
 
 PATH = "/metrics"
-# memory, processor time and open files, where the system tells them
-_PROCESS = ProcessCollector(registry=None)
-_ELSEWHERE = PlainAnswer(421, b"", "text/plain")
+# memory, processor time and open files, where the system reports them
+_PROCESS_COLLECTOR = ProcessCollector(registry=None)
+_MISDIRECTED = PlainResponse(421, b"", "text/plain")
 _T = TypeVar("_T")
 _SECOND_US = 1_000_000
-_CONDITION = "0 as it should be, 1 worth knowing, 2 should be mended, 3 has to be mended now"
-_SEVERITY = {state: float(place) for place, state in enumerate(State)}
-# what waits for the operator's verdict and for nothing else
-_HELD_BACK = "held"
-_Item = tuple[tuple[str, ...], _T]
-# gauges that are read from the store: left out while it is away, as nobody knows them then
-FROM_STORE = frozenset(
+_CONDITION_HELP = "0 ok, 1 notice, 2 warning: fix it soon, 3 critical: fix it now"
+_SEVERITY = {state: float(place) for place, state in enumerate(ConditionState)}
+# the state of payments that wait for the operator's verdict only
+_HELD_STATE = "held"
+_LabeledItem = tuple[tuple[str, ...], _T]
+# gauges that are read from the store, and left out while it is not available
+STORE_METRICS = frozenset(
     {
         "payments",
         "payments_blocked",
@@ -64,326 +68,394 @@ FROM_STORE = frozenset(
     }
 )
 
-# what each label says, and what bounds it
+# the meaning of each label, and the bound of its values
 LABELS: Mapping[str, str] = {
     "version": "of Florin",
     "protocol": "`rest` or `grpc`",
-    "method": "the RPC as `Service.Method`, or the path of a page with its variables unresolved; "
-    "empty for paths that there are not",
-    "code": "HTTP status of REST (499: the client left first), name of the status of gRPC",
-    "status": "where a payment or a payout stands, as in [states](states.md)",
+    "method": "RPC as `Service.Method`, or path template of a page; empty for unknown paths",
+    "code": "HTTP status of REST (499: the client disconnected first), status name of gRPC",
+    "status": "status of a payment or a payout, as in [states](states.md)",
     "chain": "CAIP-2 id of a chain of the settings",
-    "node": "place among the nodes of a chain, from 1",
-    "host": "host of a node, nothing else of its address",
+    "node": "position among the nodes of a chain, from 1",
+    "host": "host of a node, without the rest of its address",
     "account": "CAIP-10 account of the installation",
     "executor": "CAIP-10 account that sends",
-    "asset": "CAIP-19 id of an asset that is booked",
+    "asset": "CAIP-19 id of an asset in the ledger",
     "condition": "one of the [conditions](conditions.md)",
-    "limit": "what was refused, as `[limits]` of the [settings](settings.md#limits) begins, or why "
-    "a budget of gas refused it",
+    "limit": "limit that refused a call, by the beginning of its name in `[limits]` of the "
+    "[settings](settings.md#limits), or the reason of a gas budget",
     "outcome": "of a transaction: `succeeded`, `reverted`, `replaced`; of a payout's: `done`, "
-    "`again` (it is sent once more), `unproven` (the operator has to look); of an exchange of "
-    "limits: `done`, `failed`; of an attempt to tell an endpoint: `delivered`, `failed`",
-    "hint": "`sent`, `heard`, `dropped` (the store was away, or too many waited), `ignored` (of "
-    "another version, or none at all)",
-    "lease": "`relayer:` and the account that sends",
-    "pool": "what connections are for: `read`, `survey` (many rows) or `write`",
-    "holder": "whose answer is held: `merchant`, `key`, `app`, `page`, `nobody` (health)",
+    "`again` (it is sent once more), `unproven` (the operator must resolve it); of an exchange of "
+    "limits: `done`, `failed`; of a delivery attempt: `delivered`, `failed`",
+    "hint": "`sent`, `heard`, `dropped` (the store was not available, or too many waited), "
+    "`ignored` (another version, or malformed)",
+    "lease": "`relayer:` and the sending account",
+    "pool": "use of the connections: `read`, `survey` (many rows) or `write`",
+    "holder": "holder of a stream or poll: `merchant`, `key`, `app`, `page`, `nobody` (health)",
 }
 
 
-class _Table(NamedTuple, Generic[_T]):
-    """Gauges about things of one kind; each thing has a value of each."""
+class _GaugeTable(NamedTuple, Generic[_T]):
+    """Gauges about items of one kind; each item has a value of each gauge."""
 
     labels: tuple[str, ...]
-    things: Callable[[Figures], Iterable[_Item[_T]]]
+    list_items: Callable[[InstallationSnapshot], Iterable[_LabeledItem[_T]]]
     gauges: tuple[tuple[str, str, Callable[[_T], float]], ...]
 
 
-def _age(now_us: int, since_us: int) -> float:
+def _compute_age(now_us: int, since_us: int) -> float:
     return max(0, now_us - since_us) / _SECOND_US
 
 
-def _by_status(f: Figures) -> Iterator[_Item[int]]:
-    yield (Status.REQUIRES_ACTION,), f.backlog.unconfirmed
-    yield (Status.PROCESSING,), sum(one.count for one in f.backlog.payments)
+def _list_status_counts(f: InstallationSnapshot) -> Iterator[_LabeledItem[int]]:
+    yield (PaymentStatus.REQUIRES_ACTION,), f.backlog.unconfirmed_count
+    yield (PaymentStatus.PROCESSING,), sum(group.count for group in f.backlog.payments)
 
 
-def _oldest(heaps: Iterable[Heap], now_us: int) -> float:
-    return max((_age(now_us, one.oldest_us) for one in heaps), default=0.0)
+def _compute_oldest_age(heaps: Iterable[BacklogGroup], now_us: int) -> float:
+    return max((_compute_age(now_us, group.oldest_us) for group in heaps), default=0.0)
 
 
-def _conditions(f: Figures) -> Iterator[_Item[Condition]]:
+def _list_chain_conditions(f: InstallationSnapshot) -> Iterator[_LabeledItem[Condition]]:
     for chain in f.chains:
-        for one in chain.conditions:
-            yield (chain.chain_id, one.name), one
+        for condition in chain.conditions:
+            yield (chain.chain_id, condition.name), condition
 
 
-def _nodes(f: Figures) -> Iterator[_Item[NodeState]]:
-    # two nodes may have one host: their places in the settings tell them apart
+def _list_nodes(f: InstallationSnapshot) -> Iterator[_LabeledItem[NodeState]]:
+    # two nodes can have the same host: their position in the settings distinguishes them
     for chain in f.chains:
         for place, node in enumerate(chain.nodes, 1):
             yield (chain.chain_id, str(place), node.name), node
 
 
-def _wallets(f: Figures) -> Iterator[_Item[Wallet]]:
-    for books in f.books:
-        for one in books.wallets:
-            yield (one.account, one.asset), one
+def _list_wallets(f: InstallationSnapshot) -> Iterator[_LabeledItem[WalletBalance]]:
+    for books in f.reconciliations:
+        for balance in books.balances:
+            yield (balance.account, balance.asset), balance
 
 
-_ALL = _Table[Figures](
+_INSTALLATION = _GaugeTable[InstallationSnapshot](
     (),
     lambda f: [((), f)],
     (
-        ("store_up", "1 while the process reads its store", lambda o: o.store_up),
-        ("payments_blocked", "payments of blocked payers without a verdict", lambda o: o.blocked),
+        ("store_up", "1 while the process can read its store", lambda o: o.is_store_up),
+        (
+            "payments_blocked",
+            "held payments of blocked payers without a verdict",
+            lambda o: o.blocked_accounts,
+        ),
         (
             "payment_oldest_unfinished_seconds",
-            "time since the oldest payment was confirmed that is not final, held ones left out",
-            lambda o: _oldest((p for p in o.backlog.payments if p.state != _HELD_BACK), o.now_us),
+            "age of the oldest confirmed payment that is not final, held payments excluded",
+            lambda o: _compute_oldest_age(
+                (p for p in o.backlog.payments if p.state != _HELD_STATE), o.now_us
+            ),
         ),
         (
             "payout_oldest_owed_seconds",
-            "time since the oldest payout that is not done was asked for",
-            lambda o: _oldest(o.backlog.payouts, o.now_us),
+            "age of the oldest payout that is not done",
+            lambda o: _compute_oldest_age(o.backlog.payouts, o.now_us),
         ),
         (
             "payments_processing",
-            "payments accepted and not final",
-            lambda o: sum(one.count for one in o.backlog.payments),
+            "accepted payments that are not final",
+            lambda o: sum(group.count for group in o.backlog.payments),
         ),
         ("payments_watched", "streams and long polls about payments", lambda o: o.watched_payments),
         ("payouts_watched", "streams about payouts", lambda o: o.watched_payouts),
-        ("calls_keyed", "wallet calls under a key, or waiting for it", lambda o: o.keyed_calls),
-        ("store_queue_operations", "writes that wait to be durable", lambda o: o.writes_queued),
-        ("tasks", "tasks of the event loop; streams and calls have some each", lambda o: o.tasks),
+        (
+            "calls_keyed",
+            "wallet calls that hold an idempotency key or wait for it",
+            lambda o: o.keyed_calls,
+        ),
+        ("store_queue_operations", "writes that wait to become durable", lambda o: o.queued_writes),
+        ("tasks", "tasks of the event loop; each stream and call has some", lambda o: o.tasks),
         (
             "webhooks_waiting",
-            "payments of which an endpoint has not been told everything",
-            lambda o: o.webhooks.waiting,
+            "payments with undelivered events for an endpoint",
+            lambda o: o.webhooks.pending_count,
         ),
         (
             "webhook_oldest_undelivered_seconds",
-            "time since the oldest event that is not delivered, paused endpoints left out",
-            lambda o: _age(o.now_us, o.webhooks.oldest_us or o.now_us),
+            "age of the oldest undelivered event, paused endpoints excluded",
+            lambda o: _compute_age(o.now_us, o.webhooks.oldest_us or o.now_us),
         ),
         (
             "webhook_endpoints_paused",
-            "endpoints that are told nothing as they took nothing",
-            lambda o: o.webhooks.paused,
+            "endpoints paused because they accepted no delivery",
+            lambda o: o.webhooks.paused_endpoints,
         ),
         (
             "machine_clock_ahead_seconds",
-            "how far the machine's clock is before the database's; below 0 where it is behind",
-            lambda o: o.machine_ahead_us / 1_000_000,
+            "how far the machine's clock is ahead of the database's; below 0 if it is behind",
+            lambda o: o.clock_offset_us / 1_000_000,
         ),
         (
             "hints_listening",
-            "1 while it hears at once what other processes on its database change",
-            lambda o: o.listening,
+            "1 while the process receives other processes' changes at once",
+            lambda o: o.is_listening,
         ),
     ),
 )
-_STATUSES = _Table[int](
-    ("status",), _by_status, (("payments", "payments that are not over, by status", float),)
+_STATUSES = _GaugeTable[int](
+    ("status",),
+    _list_status_counts,
+    (("payments", "payments that are not final, by status", float),),
 )
-_CHAINS = _Table[Chain](
+_CHAINS = _GaugeTable[ChainStatus](
     ("chain",),
-    lambda f: [((one.chain_id,), one) for one in f.chains],
+    lambda f: [((chain.chain_id,), chain) for chain in f.chains],
     (
-        ("chain_ok", "1 while nothing is wrong with it", lambda o: not o.problem),
-        ("chain_head_block", "the newest block seen", lambda o: o.head),
-        ("chain_open_transactions", "neither final nor replaced", lambda o: o.open_transactions),
+        ("chain_ok", "1 while the chain has no problem", lambda o: not o.problem),
+        ("chain_head_block", "newest block seen", lambda o: o.head),
+        (
+            "chain_open_transactions",
+            "transactions neither final nor replaced",
+            lambda o: o.open_transactions,
+        ),
         (
             "chain_settlement_turns",
-            "turns of its settler since the start: it stands still if they do not grow",
-            lambda o: o.turns,
+            "rounds of the settler since the start; if they do not grow, settlement is stuck",
+            lambda o: o.turn_count,
         ),
-        ("chain_payments_open", "accepted payments it follows", lambda o: o.open_payments),
-        ("chain_events_remembered", "settlement events in memory", lambda o: o.remembered_events),
-        ("chain_hour_failed_gas", "gas of this hour that paid nothing", lambda o: o.gas.failed),
-        ("chain_hour_opened_gas", "gas of this hour that deployed wallets", lambda o: o.gas.opened),
-        ("chain_payers_paused", "payers without gas this hour", lambda o: o.gas.paused_payers),
-        ("chain_payments_paused", "accepted payments that wait for gas", lambda o: o.gas.paused),
-        ("chain_payments_given_up", "payments not sent any more", lambda o: o.gas.given_up),
+        ("chain_payments_open", "accepted payments in settlement", lambda o: o.open_payments),
+        ("chain_events_remembered", "settlement events in memory", lambda o: o.cached_events),
+        (
+            "chain_hour_failed_gas",
+            "gas that failed transactions used this hour",
+            lambda o: o.gas.failed_gas,
+        ),
+        (
+            "chain_hour_opened_gas",
+            "gas that deployed wallets this hour",
+            lambda o: o.gas.opening_gas,
+        ),
+        (
+            "chain_payers_paused",
+            "payers over their gas budget this hour",
+            lambda o: o.gas.paused_payer_payments,
+        ),
+        (
+            "chain_payments_paused",
+            "accepted payments that wait for gas budget",
+            lambda o: o.gas.paused_payments,
+        ),
+        (
+            "chain_payments_given_up",
+            "payments that are no longer sent",
+            lambda o: o.gas.abandoned_payments,
+        ),
     ),
 )
-_PACES = _Table[float](
+_BLOCK_TIMES = _GaugeTable[float](
     ("chain",),
-    lambda f: [((one.chain_id,), one.block_s) for one in f.chains if one.block_s],
-    (("chain_block_seconds", "between blocks, on Solana between slots, as measured", float),),
+    lambda f: [((chain.chain_id,), chain.block_s) for chain in f.chains if chain.block_s],
+    (("chain_block_seconds", "measured time between blocks, on Solana between slots", float),),
 )
-_PROMISES = _Table[float](
+_SETTLE_TIMES = _GaugeTable[float](
     ("chain",),
-    lambda f: [((one.chain_id,), one.settle_s) for one in f.chains if one.settle_s is not None],
-    (("chain_settle_seconds", "from confirm to final: median of its newest payments", float),),
+    lambda f: [
+        ((chain.chain_id,), chain.settle_s) for chain in f.chains if chain.settle_s is not None
+    ],
+    (("chain_settle_seconds", "time from confirm to final: median of the newest payments", float),),
 )
-_OF_CHAINS = _Table[Condition](
+_CHAIN_CONDITIONS = _GaugeTable[Condition](
     ("chain", "condition"),
-    _conditions,
-    (("chain_condition", _CONDITION, lambda o: _SEVERITY[o.state]),),
+    _list_chain_conditions,
+    (("chain_condition", _CONDITION_HELP, lambda o: _SEVERITY[o.state]),),
 )
-_OF_NONE = _Table[Condition](
+_INSTALLATION_CONDITIONS = _GaugeTable[Condition](
     ("condition",),
-    lambda f: [((one.name,), one) for one in f.conditions],
-    (("condition", _CONDITION, lambda o: _SEVERITY[o.state]),),
+    lambda f: [((condition.name,), condition) for condition in f.conditions],
+    (("condition", _CONDITION_HELP, lambda o: _SEVERITY[o.state]),),
 )
-_NODES = _Table[NodeState](
+_NODES = _GaugeTable[NodeState](
     ("chain", "node", "host"),
-    _nodes,
+    _list_nodes,
     (
-        ("node_ok", "1 while it is used", lambda o: not o.problem),
-        ("node_head_block", "the newest block that it told", lambda o: o.head),
+        ("node_ok", "1 while the node is used", lambda o: not o.problem),
+        ("node_head_block", "newest block that the node reported", lambda o: o.head),
         ("node_lag_blocks", "blocks behind the best node", lambda o: o.lag),
-        ("node_latency_seconds", "how long it takes to answer", lambda o: o.latency_ms / 1000),
-        ("node_error_ratio", "share of recent questions left unanswered", lambda o: o.error_rate),
+        (
+            "node_latency_seconds",
+            "time that the node takes to answer",
+            lambda o: o.latency_ms / 1000,
+        ),
+        ("node_error_ratio", "share of recent calls without an answer", lambda o: o.error_rate),
     ),
 )
-_EXECUTORS = _Table[Executor](
+_EXECUTORS = _GaugeTable[ExecutorStatus](
     ("executor",),
-    lambda f: [((one.id,), one) for one in f.executors],
+    lambda f: [((executor.id,), executor) for executor in f.executors],
     (
-        ("executor_open_transactions", "neither final nor replaced", lambda o: o.open_transactions),
-        ("executor_paused", "1 while it sends nothing new", lambda o: o.paused_at_us is not None),
+        (
+            "executor_open_transactions",
+            "transactions neither final nor replaced",
+            lambda o: o.open_transactions,
+        ),
+        (
+            "executor_paused",
+            "1 while the executor sends nothing new",
+            lambda o: o.paused_at_us is not None,
+        ),
     ),
 )
-_OWED = _Table[int](
+_OWED_PAYOUTS = _GaugeTable[int](
     ("chain", "status"),
-    lambda f: [((one.chain_id, one.state), one.count) for one in f.backlog.payouts],
+    lambda f: [((group.chain_id, group.state), group.count) for group in f.backlog.payouts],
     (("payouts_owed", "payouts and refunds that are not done", float),),
 )
-_BOOKS = _Table[Books](
+_BOOKS = _GaugeTable[ChainReconciliation](
     ("chain",),
-    lambda f: [((one.chain_id,), one) for one in f.books],
+    lambda f: [
+        ((reconciliation.chain_id,), reconciliation) for reconciliation in f.reconciliations
+    ],
     (
         (
             "books_compared_timestamp_seconds",
-            "when wallets were compared with the books last; 0 if they never were",
-            lambda o: o.compared_at_us / _SECOND_US,
+            "when wallets were last compared with the ledger; 0 if never",
+            lambda o: o.reconciled_at_us / _SECOND_US,
         ),
     ),
 )
-_WALLETS = _Table[Wallet](
+_WALLETS = _GaugeTable[WalletBalance](
     ("account", "asset"),
-    _wallets,
+    _list_wallets,
     (
-        ("wallet_balance_minor_units", "what it held then, in minor units", lambda o: o.held),
-        ("wallet_booked_minor_units", "what is booked, in minor units", lambda o: o.booked),
+        (
+            "wallet_balance_minor_units",
+            "balance on the chain at the last comparison, in minor units",
+            lambda o: o.chain_balance,
+        ),
+        (
+            "wallet_booked_minor_units",
+            "balance in the ledger, in minor units",
+            lambda o: o.booked_balance,
+        ),
     ),
 )
-_HELD = _Table[int](
+_STREAM_SLOTS = _GaugeTable[int](
     ("holder",),
-    lambda f: [((one,), count) for one, count in f.held.items()],
-    (("held_answers", "streams and long polls that count in a limit", float),),
+    lambda f: [((holder,), count) for holder, count in f.open_streams.items()],
+    (("held_answers", "streams and long polls that count toward a limit", float),),
 )
-_SHARED = _Table[Shared](
+_SHARED_LIMITS = _GaugeTable[LimitSyncStatus](
     (),
-    lambda f: [((), one) for one in f.shared],
+    lambda f: [((), sync_status) for sync_status in f.limit_sync],
     (
-        ("limit_processes", "processes that keep limits together", lambda o: o.processes),
-        ("limit_budgets_shared", "budgets of this process in the store", lambda o: o.budgets),
+        ("limit_processes", "processes that share limits", lambda o: o.process_count),
+        ("limit_budgets_shared", "budgets of this process in the store", lambda o: o.budget_count),
         (
             "limit_exchange_age_seconds",
-            "time since it heard of the others: meanwhile it counts for itself",
+            "time since the last exchange with other processes; meanwhile it counts alone",
             lambda o: o.age_us / _SECOND_US,
         ),
     ),
 )
-_VERSION = _Table[str](
+_VERSION = _GaugeTable[str](
     ("version",),
     lambda _: [((florin_server.__version__,), "")],
-    (("info", "the version that runs; always 1", lambda _: 1),),
+    (("info", "running version; always 1", lambda _: 1),),
 )
-_TABLES: tuple[_Table[Any], ...] = (
+_TABLES: tuple[_GaugeTable[Any], ...] = (
     _VERSION,
-    _ALL,
+    _INSTALLATION,
     _STATUSES,
-    _HELD,
-    _SHARED,
-    _OF_NONE,
+    _STREAM_SLOTS,
+    _SHARED_LIMITS,
+    _INSTALLATION_CONDITIONS,
     _CHAINS,
-    _PACES,
-    _PROMISES,
-    _OF_CHAINS,
+    _BLOCK_TIMES,
+    _SETTLE_TIMES,
+    _CHAIN_CONDITIONS,
     _NODES,
     _EXECUTORS,
-    _OWED,
+    _OWED_PAYOUTS,
     _BOOKS,
     _WALLETS,
 )
 
 
-def families() -> list[Family]:
-    """Every metric, those of the process as such left out."""
+def list_families() -> list[MetricFamily]:
+    """Return every metric except those of the operating system's process."""
     gauges = [
-        Family(f"florin_{name}", "gauge", table.labels, tells)
+        MetricFamily(f"florin_{name}", "gauge", table.labels, reports)
         for table in _TABLES
-        for name, tells, _ in table.gauges
+        for name, reports, _ in table.gauges
     ]
-    return [*gauges, *process_metrics.FAMILIES, *meters.FAMILIES]
+    return [*gauges, *process_metrics.FAMILIES, *meters.METRIC_FAMILIES]
 
 
-def routes(
-    app: App, keyed_calls: Callable[[], int], process: Callable[[], ProcessFigures]
+def build_routes(
+    app: App, keyed_calls: Callable[[], int], read_process: Callable[[], ProcessSnapshot]
 ) -> Mapping[str, PlainHandler]:
-    """The handler by its path; `keyed_calls` counts those that are under a key.
+    """Return the handler by its path; `keyed_calls` counts calls under an idempotency key.
 
-    `process` reads the numbers of this process.
+    `read_process` returns the numbers of this process.
     """
 
-    async def tell(request: PlainRequest) -> PlainAnswer:
-        if not is_near(request):
-            return _ELSEWHERE
-        known = Known(await figures.read(app, keyed_calls()))
-        return _told(request, known, app.meters, process_metrics.ProcessMetrics(process()))
+    async def tell(request: PlainRequest) -> PlainResponse:
+        if not is_allowed_host(request):
+            return _MISDIRECTED
+        collector = InstallationMetricsCollector(await figures.read_snapshot(app, keyed_calls()))
+        return _encode_metrics(
+            request, collector, app.meters, process_metrics.ProcessMetricsCollector(read_process())
+        )
 
     return {PATH: tell}
 
 
-def counted(known: Meters) -> Mapping[str, PlainHandler]:
-    """The same of a process that has meters and nothing else."""
+def build_meter_routes(process_meters: Meters) -> Mapping[str, PlainHandler]:
+    """Return the handler of a process that has meters only."""
 
-    async def tell(request: PlainRequest) -> PlainAnswer:
-        return _told(request, None, known) if is_near(request) else _ELSEWHERE
+    async def tell(request: PlainRequest) -> PlainResponse:
+        return (
+            _encode_metrics(request, None, process_meters)
+            if is_allowed_host(request)
+            else _MISDIRECTED
+        )
 
     return {PATH: tell}
 
 
-def _told(
-    request: PlainRequest, known: Known | None, counts: Meters, *more: Collector
-) -> PlainAnswer:
-    encode, content_type = choose_encoder(request.header(b"accept"))
+def _encode_metrics(
+    request: PlainRequest,
+    installation_collector: InstallationMetricsCollector | None,
+    process_meters: Meters,
+    *more: Collector,
+) -> PlainResponse:
+    encode, content_type = choose_encoder(request.get_header(b"accept"))
     registry = CollectorRegistry()
-    registry.register(_PROCESS)
-    registry.register(counts.registry)
-    for one in more:
-        registry.register(one)
-    if known is not None:
-        registry.register(known)
-    return PlainAnswer(200, encode(registry), content_type)
+    registry.register(_PROCESS_COLLECTOR)
+    registry.register(process_meters.registry)
+    for each_collector in more:
+        registry.register(each_collector)
+    if installation_collector is not None:
+        registry.register(installation_collector)
+    return PlainResponse(200, encode(registry), content_type)
 
 
-def is_near(request: PlainRequest) -> bool:
-    """False for a name that a page in a browser on this machine may have had lead here."""
-    host = request.header(b"host").lower()
-    return host.partition(":")[0] in {"", "localhost"} or address_of(host) is not None
+def is_allowed_host(request: PlainRequest) -> bool:
+    """Return False for a host name that a web page can point at this machine (rebinding)."""
+    host = request.get_header(b"host").lower()
+    return host.partition(":")[0] in {"", "localhost"} or find_address(host) is not None
 
 
-class Known(Collector):
-    """Figures as metrics."""
+class InstallationMetricsCollector(Collector):
+    """Converts a snapshot of the installation to metrics."""
 
-    def __init__(self, known: Figures) -> None:
-        self._known = known
+    def __init__(self, installation_metrics: InstallationSnapshot) -> None:
+        self._metrics = installation_metrics
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric, with all its labels."""
+        """Yield every metric with all its labels."""
         for table in _TABLES:
-            things = list(table.things(self._known))
-            for name, tells, value in table.gauges:
-                if name in FROM_STORE and not self._known.store_up:
+            things = list(table.list_items(self._metrics))
+            for name, reports, value in table.gauges:
+                if name in STORE_METRICS and not self._metrics.is_store_up:
                     continue
-                family = GaugeMetricFamily(f"florin_{name}", tells, labels=table.labels)
+                family = GaugeMetricFamily(f"florin_{name}", reports, labels=table.labels)
                 for labels, thing in things:
                     family.add_metric(labels, float(value(thing)))
                 yield family

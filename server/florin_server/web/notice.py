@@ -1,4 +1,4 @@
-"""Pages that say why there is nothing to see, the same wherever somebody came from."""
+"""Error pages, the same for all addresses."""
 
 from __future__ import annotations
 
@@ -6,46 +6,48 @@ import functools
 from dataclasses import replace
 from typing import Final
 
-from florin_gateway.plain import PlainAnswer, PlainRequest
+from florin_gateway.plain import PlainRequest, PlainResponse
 
-from florin_server.web.language import PARAMETER, spoken, words
-from florin_server.web.render import html, strict
+from florin_server.web.language import PARAMETER, get_translations, negotiate_language
+from florin_server.web.render import build_security_headers, render_page
 
-NOUN: Final = "notice"
-_HEADERS: Final = (*strict(), (b"vary", b"accept-language"))
+NOUN: Final = "error"
+_HEADERS: Final = (*build_security_headers(), (b"vary", b"accept-language"))
 _TEXTS: Final = {404: "missing", 429: "too_many"}
 
 
-def notice(request: PlainRequest, status: int) -> PlainAnswer:
-    """The page of a refusal, by its status."""
+def render_error_page(request: PlainRequest, status: int) -> PlainResponse:
+    """Return the page of an error, by its HTTP status."""
     key = _TEXTS.get(status, "broken" if status >= 500 else "unreadable")
-    return _told(request, status, key)
+    return _render_page(request, status, key)
 
 
-def too_many(request: PlainRequest, wait_s: int) -> PlainAnswer:
-    """The page for an address that asked for too many; another one comes after so many seconds."""
-    return waiting(notice(request, 429), wait_s)
+def render_rate_limit_page(request: PlainRequest, wait_s: int) -> PlainResponse:
+    """Return the page of a rate limit; the address can try again after `wait_s` seconds."""
+    return add_retry_after(render_error_page(request, 429), wait_s)
 
 
-def waiting(answer: PlainAnswer, wait_s: int) -> PlainAnswer:
-    """The same answer, told together with when to ask again."""
+def add_retry_after(answer: PlainResponse, wait_s: int) -> PlainResponse:
+    """Return an answer with a `Retry-After` header."""
     return replace(answer, headers=(*answer.headers, (b"retry-after", b"%d" % wait_s)))
 
 
-def no_payment(request: PlainRequest) -> PlainAnswer:
-    """The page of a link that names no payment."""
-    return _told(request, 404, "unknown")
+def render_unknown_payment_page(request: PlainRequest) -> PlainResponse:
+    """Return the page of a link without a payment."""
+    return _render_page(request, 404, "unknown")
 
 
-def _told(request: PlainRequest, status: int, key: str) -> PlainAnswer:
-    # another language is asked for by an address that holds nothing but its path
+def _render_page(request: PlainRequest, status: int, key: str) -> PlainResponse:
+    # links to other languages keep the path only: a page with a query has none
     bare = all(name == PARAMETER for name, _ in request.query)
-    return _made(spoken(request), status, key, bare=bare)
+    return _render_cached_page(negotiate_language(request), status, key, bare=bare)
 
 
-# whoever asks for what is not there pays for no limit, so it must cost next to nothing; there are
-# as many as languages and statuses
+# unknown addresses count in no rate limit, so their pages must cost next to nothing; the cache has
+# one page per language and status
 @functools.cache
-def _made(language: str, status: int, key: str, *, bare: bool) -> PlainAnswer:
-    said = words(language, NOUN)
-    return html("notice.html", status, _HEADERS, key=key, words=said, here="", bare=bare)
+def _render_cached_page(language: str, status: int, key: str, *, bare: bool) -> PlainResponse:
+    translations = get_translations(language, NOUN)
+    return render_page(
+        "notice.html", status, _HEADERS, key=key, words=translations, here="", bare=bare
+    )

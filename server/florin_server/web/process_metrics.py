@@ -8,147 +8,149 @@ from typing import NamedTuple
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from florin_server.flows.operator.process import Disk, ProcessFigures
-from florin_server.meters import Family
+from florin_server.flows.operator.process import DiskSpace, ProcessSnapshot
+from florin_server.meters import MetricFamily
 
-_Sample = tuple[tuple[str, ...], float]
-
-
-class _Metric(NamedTuple):
-    family: Family
-    samples: Callable[[ProcessFigures], Iterator[_Sample]]
+_LabeledValue = tuple[tuple[str, ...], float]
 
 
-def _pools(field: str) -> Callable[[ProcessFigures], Iterator[_Sample]]:
-    def read(known: ProcessFigures) -> Iterator[_Sample]:
-        for kind, use in known.pools.items():
+class _ProcessMetric(NamedTuple):
+    family: MetricFamily
+    read_samples: Callable[[ProcessSnapshot], Iterator[_LabeledValue]]
+
+
+def _make_pool_reader(field: str) -> Callable[[ProcessSnapshot], Iterator[_LabeledValue]]:
+    def read(snapshot: ProcessSnapshot) -> Iterator[_LabeledValue]:
+        for kind, use in snapshot.pools.items():
             yield (kind,), float(getattr(use, field))
 
     return read
 
 
-def _leases(known: ProcessFigures) -> Iterator[_Sample]:
-    for account, leads in known.leases.items():
+def _read_leases(process_metrics: ProcessSnapshot) -> Iterator[_LabeledValue]:
+    for account, leads in process_metrics.leases.items():
         yield (f"relayer:{account}",), float(leads)
 
 
-def _node_calls(known: ProcessFigures) -> Iterator[_Sample]:
-    for labels, count in known.node_calls.items():
+def _read_node_calls(process_metrics: ProcessSnapshot) -> Iterator[_LabeledValue]:
+    for labels, count in process_metrics.node_calls.items():
         yield labels, float(count)
 
 
-def _restarts(known: ProcessFigures) -> Iterator[_Sample]:
-    if known.facts.restarts is not None:
-        yield (), float(known.facts.restarts)
+def _read_restarts(process_metrics: ProcessSnapshot) -> Iterator[_LabeledValue]:
+    if process_metrics.facts.restarts is not None:
+        yield (), float(process_metrics.facts.restarts)
 
 
-def _certificate(known: ProcessFigures) -> Iterator[_Sample]:
-    if known.facts.certificate_until_s is not None:
-        yield (), known.facts.certificate_until_s
+def _read_certificate_expiry(process_metrics: ProcessSnapshot) -> Iterator[_LabeledValue]:
+    if process_metrics.facts.certificate_until_s is not None:
+        yield (), process_metrics.facts.certificate_until_s
 
 
-def _disk(value: Callable[[Disk], int]) -> Callable[[ProcessFigures], Iterator[_Sample]]:
-    def read(known: ProcessFigures) -> Iterator[_Sample]:
-        if known.disk is not None:
-            yield (), float(value(known.disk))
+def _make_disk_reader(
+    get_bytes: Callable[[DiskSpace], int],
+) -> Callable[[ProcessSnapshot], Iterator[_LabeledValue]]:
+    def read(snapshot: ProcessSnapshot) -> Iterator[_LabeledValue]:
+        if snapshot.disk is not None:
+            yield (), float(get_bytes(snapshot.disk))
 
     return read
 
 
 _METRICS = (
-    _Metric(
-        Family(
+    _ProcessMetric(
+        MetricFamily(
             "florin_store_connections_in_use",
             "gauge",
             ("pool",),
             "connections to PostgreSQL that are in use",
         ),
-        _pools("in_use"),
+        _make_pool_reader("in_use"),
     ),
-    _Metric(
-        Family(
+    _ProcessMetric(
+        MetricFamily(
             "florin_store_connections_max",
             "gauge",
             ("pool",),
-            "connections to PostgreSQL that may be in use at a time",
+            "connections to PostgreSQL that can be in use at a time",
         ),
-        _pools("size"),
+        _make_pool_reader("size"),
     ),
-    _Metric(
-        Family(
+    _ProcessMetric(
+        MetricFamily(
             "florin_store_connection_waiters",
             "gauge",
             ("pool",),
             "callers that wait for a connection to PostgreSQL",
         ),
-        _pools("waiting"),
+        _make_pool_reader("waiting"),
     ),
-    _Metric(
-        Family(
+    _ProcessMetric(
+        MetricFamily(
             "florin_lease_held",
             "gauge",
             ("lease",),
-            "1 if this process has the lease, and so signs with its key",
+            "1 if this process has the lease and signs with its key",
         ),
-        _leases,
+        _read_leases,
     ),
-    _Metric(
-        Family(
+    _ProcessMetric(
+        MetricFamily(
             "florin_node_calls_total",
             "counter",
             ("chain", "method"),
             "calls to nodes of a chain, as providers bill them",
         ),
-        _node_calls,
+        _read_node_calls,
     ),
-    _Metric(
-        Family(
+    _ProcessMetric(
+        MetricFamily(
             "florin_supervisor_restarts_total",
             "counter",
             (),
-            "how often the supervisor has started this process again after it died",
+            "restarts of this process by the supervisor after it died",
         ),
-        _restarts,
+        _read_restarts,
     ),
-    _Metric(
-        Family(
+    _ProcessMetric(
+        MetricFamily(
             "florin_certificate_expiry_timestamp_seconds",
             "gauge",
             (),
-            "when the certificate that this process shows expires",
+            "when the TLS certificate of this process expires",
         ),
-        _certificate,
+        _read_certificate_expiry,
     ),
-    _Metric(
-        Family(
+    _ProcessMetric(
+        MetricFamily(
             "florin_home_free_bytes",
             "gauge",
             (),
             "free space of the file system of the state folder",
         ),
-        _disk(lambda disk: disk.free),
+        _make_disk_reader(lambda disk: disk.free_bytes),
     ),
-    _Metric(
-        Family(
+    _ProcessMetric(
+        MetricFamily(
             "florin_home_size_bytes", "gauge", (), "size of the file system of the state folder"
         ),
-        _disk(lambda disk: disk.size),
+        _make_disk_reader(lambda disk: disk.total_bytes),
     ),
 )
-FAMILIES = tuple(one.family for one in _METRICS)
+FAMILIES = tuple(metric.family for metric in _METRICS)
 
 
-class ProcessMetrics(Collector):
-    """Numbers of one process as metrics."""
+class ProcessMetricsCollector(Collector):
+    """Converts the numbers of one process to metrics."""
 
-    def __init__(self, known: ProcessFigures) -> None:
-        self._known = known
+    def __init__(self, process_metrics: ProcessSnapshot) -> None:
+        self._metrics = process_metrics
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric, with all its labels."""
+        """Yield every metric with all its labels."""
         for family, samples in _METRICS:
-            told = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
-            metric = told(family.name, family.tells, labels=family.labels)
-            for labels, value in samples(self._known):
+            metric_class = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
+            metric = metric_class(family.name, family.description, labels=family.labels)
+            for labels, value in samples(self._metrics):
                 metric.add_metric(labels, value)
             yield metric

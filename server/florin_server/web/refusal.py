@@ -1,20 +1,20 @@
-"""How plain routes tell a refusal of the service."""
+"""Errors of the service as answers of plain routes."""
 
 from __future__ import annotations
 
-from florin_gateway.errors import Issue, RefusedError
+from florin_gateway.errors import RefusedError, RequestIssue
 
-from florin_server.domain.errors import FlorinError
+from florin_server.domain.errors import ApiError
 
 
-def refusal(refused: FlorinError) -> RefusedError:
-    """The same refusal, as the gateway answers it."""
-    wait_s = refused.retry_after_s
+def to_refused_error(error: ApiError) -> RefusedError:
+    """Return an error of the service as the gateway answers it."""
+    wait_s = error.retry_after_s
     return RefusedError(
-        refused.http,
-        refused.code,
-        refused.message,
-        issues=[Issue(issue.field, issue.message) for issue in refused.issues],
-        details=refused.details,
+        error.http_status,
+        error.code,
+        error.message,
+        issues=[RequestIssue(issue.field, issue.message) for issue in error.issues],
+        details=error.details,
         headers=[] if wait_s is None else [(b"retry-after", b"%d" % wait_s)],
     )

@@ -1,4 +1,4 @@
-"""Every route of the pages, for the gateway to serve beside its RPCs."""
+"""All routes of pages, which the gateway serves beside its RPCs."""
 
 from __future__ import annotations
 
@@ -18,32 +18,34 @@ from florin_server.web.receipts import routes as receipts
 _READ = ("GET", "HEAD")
 Routes = Mapping[tuple[str, str], PlainHandler]
 
-# browsers of every origin may read these, refusals included
+# browsers of every origin can read these, errors included
 CORS_PATHS = (*published.CORS_PATHS, *receipts.CORS_PATHS)
-# what begins like this is no payment link, whether or not there is such a path
-RESERVED = (
+# a path with one of these prefixes is not a payment link, even if nothing is served there
+RESERVED_PREFIXES = (
     *("v1", "versions", "spec", "docs", "healthz", "readyz"),
     *("assets", "console", "icons", "collect", "buy", ".well-known", "robots.txt", "favicon.ico"),
 )
 
 
-def hosted(app: App, consoles: Routes) -> Routes:
-    """Pages about payments and buyers, by method and path template: they need the service.
+def build_page_routes(app: App, consoles: Routes) -> Routes:
+    """Return the routes of pages that need the service, by method and path template.
 
-    `consoles` are served beside them, and named where people look for them.
+    `consoles` are served beside them, and the landing page links to them.
     """
-    found = {**payments.routes(app), **receipts.routes(app), **consoles}
-    found |= {(method, capture.PATH): handler for method, handler in capture.routes(app).items()}
-    read = icons.routes(app)
-    found |= {(method, path): read[path] for method in _READ for path in read}
-    # those of health are the listener's own
-    paths = {path for _, path in (*found, *documents())} | {"/healthz"}
+    routes = {**payments.build_routes(app), **receipts.build_routes(app), **consoles}
+    routes |= {
+        (method, capture.PATH): handler for method, handler in capture.build_routes(app).items()
+    }
+    read = icons.build_routes(app)
+    routes |= {(method, path): read[path] for method in _READ for path in read}
+    # the listener itself serves the health check
+    paths = {path for _, path in (*routes, *build_document_routes())} | {"/healthz"}
     for method in _READ:
-        found[method, "/"] = people.first_page(app, paths, found[method, "/"])
-    return found
+        routes[method, "/"] = people.make_landing_handler(app, paths, routes[method, "/"])
+    return routes
 
 
-def documents() -> Routes:
-    """Versions, their documents, and files of pages: these need nothing."""
-    told = {**published.routes(), **assets.routes(), **people.routes()}
-    return {(method, path): told[path] for method in _READ for path in told}
+def build_document_routes() -> Routes:
+    """Return the routes of versions, documents and static files, which need no service."""
+    handlers = {**published.build_routes(), **assets.build_routes(), **people.build_routes()}
+    return {(method, path): handlers[path] for method in _READ for path in handlers}

@@ -1,9 +1,8 @@
-"""Colours that wallets and merchants choose for a page, as far as everybody can read them.
+"""Colors that wallets and merchants choose for a page, as far as they are readable.
 
-`themeVariables` is an encoded JSON object of the names below; whatever else is in it, or is no such
-value, is left out. A pair of colours with less contrast than WCAG 2.2 AA asks for is left out too;
-one of a pair that comes alone gets black or white beside it. What is made of it holds no text of
-theirs but colours and lengths.
+`themeVariables` is an encoded JSON object of the names below; other names and invalid values are
+ignored. So is a pair of colors with less contrast than WCAG 2.2 AA requires; a color without its
+counterpart gets black or white. The style contains no text of theirs but colors and lengths.
 """
 
 from __future__ import annotations
@@ -13,18 +12,25 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from florin_server.domain.encoded import json_object
-from florin_server.web.colours import GROUNDS, READABLE, VISIBLE, WHITE, beside, contrast
+from florin_server.domain.encoded import decode_json_object
+from florin_server.web.colours import (
+    BACKGROUNDS,
+    GRAPHIC_CONTRAST_MIN,
+    TEXT_CONTRAST_MIN,
+    WHITE,
+    compute_contrast,
+    pick_text_color,
+)
 
-# what a page is asked for in light or dark colours with, whatever its reader prefers
+# the query parameter that chooses light or dark colors
 PARAMETER: Final = "theme"
 _THEMES: Final = frozenset({"light", "dark"})
-# all names and values fit twice
+# twice the length of all names and values
 VARIABLES_CHARS_MAX: Final = 1024
-_COLOUR = re.compile(r"#(?:[0-9a-f]{3}|[0-9a-f]{6})", re.ASCII | re.IGNORECASE)
+_COLOR = re.compile(r"#(?:[0-9a-f]{3}|[0-9a-f]{6})", re.ASCII | re.IGNORECASE)
 _LENGTH = re.compile(r"(?:[0-9]|[1-5][0-9]|6[0-4])px", re.ASCII)
 _PATTERNS: Final = {
-    **dict.fromkeys(("background", "text", "accent", "accentText", "border"), _COLOUR),
+    **dict.fromkeys(("background", "text", "accent", "accentText", "border"), _COLOR),
     "radius": _LENGTH,
 }
 _MESSAGES: Final = {
@@ -33,90 +39,96 @@ _MESSAGES: Final = {
 }
 
 
-def asked(query: Iterable[tuple[str, str]]) -> str:
-    """The theme that an address asks for: light, dark, or empty for what the reader prefers."""
-    return named(next((value for name, value in query if name == PARAMETER), ""))
+def get_theme(query: Iterable[tuple[str, str]]) -> str:
+    """Return the theme in a query: light, dark, or empty for the reader's preference."""
+    return normalize_theme(next((value for name, value in query if name == PARAMETER), ""))
 
 
-def named(theme: str) -> str:
-    """The same of a text."""
+def normalize_theme(theme: str) -> str:
+    """Return a theme if it is known, else an empty text."""
     return theme if theme in _THEMES else ""
 
 
 @functools.lru_cache(256)
-def style(variables: str, theme: str = "") -> str:
-    """A rule of CSS for what was chosen, empty if nothing of it is of use.
+def build_style(variables: str, theme: str = "") -> str:
+    """Return a CSS rule for the chosen variables, empty if none is usable.
 
-    `theme` is light, dark, or empty for what the reader prefers.
+    `theme` is light, dark, or empty for the reader's preference.
     """
-    chosen = _allowed(variables)
+    chosen = _parse_variables(variables)
     set_: dict[str, str] = {}
     text, background = chosen.get("text"), chosen.get("background")
     if background is not None:
-        text = text or beside(background)
-        if contrast(text, background) < READABLE:
+        text = text or pick_text_color(background)
+        if compute_contrast(text, background) < TEXT_CONTRAST_MIN:
             text = background = None
-    grounds = _grounds(theme) if background is None else (background,)
-    if text is not None and all(contrast(text, one) >= READABLE for one in grounds):
+    grounds = _get_backgrounds(theme) if background is None else (background,)
+    if text is not None and all(
+        compute_contrast(text, ground) >= TEXT_CONTRAST_MIN for ground in grounds
+    ):
         set_ |= {"text": text, "quiet": text}
     if background is not None and text is not None:
-        set_ |= {"ground": background, "surface": background, **_messages(background, text)}
-    set_ |= _accents(chosen, grounds, text if background else None)
+        set_ |= {
+            "ground": background,
+            "surface": background,
+            **_build_message_colors(background, text),
+        }
+    set_ |= _build_accents(chosen, grounds, text if background else None)
     border = chosen.get("border")
     if border is not None:
         set_["line"] = border
-        if _seen(border, grounds):
+        if _is_visible(border, grounds):
             set_["edge"] = border
     if (radius := chosen.get("radius")) is not None:
         set_ |= {"radius": radius, "control-radius": radius}
     if not set_:
         return ""
-    scheme = f"color-scheme:{_scheme(background)};" if background is not None else ""
+    scheme = f"color-scheme:{_get_scheme(background)};" if background is not None else ""
     rules = "".join(f"--{name}:{value};" for name, value in set_.items())
     return f":root:root{{{scheme}{rules}}}"
 
 
-def _allowed(variables: str) -> Mapping[str, str]:
-    given = json_object(variables, VARIABLES_CHARS_MAX)
+def _parse_variables(variables: str) -> Mapping[str, str]:
+    json_object = decode_json_object(variables, VARIABLES_CHARS_MAX)
     return {
         name: value.lower()
         for name, pattern in _PATTERNS.items()
-        if isinstance(value := given.get(name), str) and pattern.fullmatch(value)
+        if isinstance(value := json_object.get(name), str) and pattern.fullmatch(value)
     }
 
 
-def _accents(
-    chosen: Mapping[str, str], grounds: tuple[str, ...], text: str | None
+def _build_accents(
+    chosen: Mapping[str, str], backgrounds: tuple[str, ...], text: str | None
 ) -> Mapping[str, str]:
-    """The colours of what is pressed and of links; `text` stands in where a link is not read."""
+    """Return the colors of buttons and links; `text` replaces an unreadable link color."""
     accent = chosen.get("accent")
-    written = chosen.get("accentText") or (beside(accent) if accent else "")
-    if accent is None or contrast(written, accent) < READABLE:
-        # the usual ones may be unreadable on a background that was chosen
-        return {} if text is None else {"accent": text, "on-accent": grounds[0], "link": text}
-    found = {"accent": accent, "on-accent": written}
-    if all(contrast(accent, one) >= READABLE for one in grounds):
-        return {**found, "link": accent}
-    return {**found, "link": text} if text is not None else found
+    written = chosen.get("accentText") or (pick_text_color(accent) if accent else "")
+    if accent is None or compute_contrast(written, accent) < TEXT_CONTRAST_MIN:
+        # the default colors can be unreadable on the chosen background
+        return {} if text is None else {"accent": text, "on-accent": backgrounds[0], "link": text}
+    accents = {"accent": accent, "on-accent": written}
+    if all(compute_contrast(accent, ground) >= TEXT_CONTRAST_MIN for ground in backgrounds):
+        return {**accents, "link": accent}
+    return {**accents, "link": text} if text is not None else accents
 
 
-def _messages(background: str, text: str) -> Mapping[str, str]:
-    """Colours of good and bad news on a background: the usual ones as long as they are read."""
-    usual = _MESSAGES[_scheme(background)]
+def _build_message_colors(background: str, text: str) -> Mapping[str, str]:
+    """Return the colors of messages on a background: the default ones if readable."""
+    usual = _MESSAGES[_get_scheme(background)]
     read = {
-        name: colour if contrast(colour, background) >= READABLE else text
+        name: colour if compute_contrast(colour, background) >= TEXT_CONTRAST_MIN else text
         for name, colour in usual.items()
     }
     return {**read, "edge": text}
 
 
-def _grounds(theme: str) -> tuple[str, ...]:
-    return GROUNDS.get(theme) or (*GROUNDS["light"], *GROUNDS["dark"])
+def _get_backgrounds(theme: str) -> tuple[str, ...]:
+    return BACKGROUNDS.get(theme) or (*BACKGROUNDS["light"], *BACKGROUNDS["dark"])
 
 
-def _seen(colour: str, grounds: tuple[str, ...]) -> bool:
-    return all(contrast(colour, one) >= VISIBLE for one in grounds)
+def _is_visible(color: str, backgrounds: tuple[str, ...]) -> bool:
+    return all(compute_contrast(color, ground) >= GRAPHIC_CONTRAST_MIN for ground in backgrounds)
 
 
-def _scheme(background: str) -> str:
-    return "dark" if beside(background) == WHITE else "light"
+def _get_scheme(background: str) -> str:
+    return "dark" if pick_text_color(background) == WHITE else "light"

@@ -1,1 +1,1 @@
-"""What goes on without being asked."""
+"""Work that runs in the background."""

@@ -1,4 +1,4 @@
-"""How workers take what fails."""
+"""Failure handling of workers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from florin_server.rails.types import RailUnavailable
 
 
-async def fault_of(work: Awaitable[None]) -> RailUnavailable | None:
-    """Why a chain could not be worked with; None if it could."""
+async def catch_unavailable(work: Awaitable[None]) -> RailUnavailable | None:
+    """Yield an error holder for work with a chain; it is None if the chain could be used."""
     try:
         await work
     except RailUnavailable as error:
@@ -21,7 +21,7 @@ async def fault_of(work: Awaitable[None]) -> RailUnavailable | None:
 async def run_together(*works: Coroutine[Any, Any, None]) -> None:
     """Run works that never end; when one ends, cancel the others, and raise its error if it failed.
 
-    Whoever starts them again finds none of them left over.
+    A restart therefore finds none of them left over.
     """
     tasks = [asyncio.ensure_future(work) for work in works]
     try:

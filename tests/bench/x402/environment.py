@@ -1,4 +1,4 @@
-"""The facilitator's environment: made once below `build`, at locked versions."""
+"""Create the facilitator's environment once below `build`, at locked versions."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ INSTALL_S = 300
 
 @cache
 def python() -> Path | str:
-    """Its interpreter, or why there is none."""
+    """Return its interpreter, or why there is none."""
     BUILD.mkdir(exist_ok=True)
-    kept, program = _HOME / _LOCK.name, _HOME / "bin" / "python"
+    path, program = _HOME / _LOCK.name, _HOME / "bin" / "python"
     with (BUILD / "x402.lock").open("w") as guard:
         # processes that start together install it once
         fcntl.flock(guard, fcntl.LOCK_EX)
-        if kept.exists() and kept.read_bytes() == _LOCK.read_bytes():
+        if path.exists() and path.read_bytes() == _LOCK.read_bytes():
             return program
         shutil.rmtree(_HOME, ignore_errors=True)
         quiet = ("--quiet", "--disable-pip-version-check", "--require-hashes")
@@ -34,12 +34,12 @@ def python() -> Path | str:
         ):
             if fault := _run(*command):
                 return f"the x402 facilitator cannot be installed: {fault}"
-        shutil.copy(_LOCK, kept)
+        shutil.copy(_LOCK, path)
     return program
 
 
 def _run(*command: str) -> str | None:
-    """None, or why a command failed."""
+    """Run a command; return None, or why it failed."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=INSTALL_S, check=False

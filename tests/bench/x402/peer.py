@@ -1,7 +1,8 @@
-"""The x402 facilitator as a process: payments in on standard input, what became of them out.
+"""Run the x402 facilitator as a process: payments on standard input, results on standard output.
 
-Run by the interpreter of its own environment. Each line that comes is `{"do": "verify" or "settle",
-"threads": n, "payloads": […]}`, and is answered by a line `{"seconds", "cpu_s", "refused"}`.
+It runs with the interpreter of its own environment. Each input line is `{"do": "verify" or
+"settle", "threads": n, "payloads": […]}`, and is answered by a line `{"seconds", "cpu_s",
+"refused"}`.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from x402.mechanisms.evm.exact import register_exact_evm_facilitator
 from x402.schemas import PaymentPayload
 
 
-def _did(facilitator: Any, asked: dict[str, Any]) -> dict[str, Any]:
-    payloads = [PaymentPayload.model_validate(one) for one in asked["payloads"]]
-    settles = asked["do"] == "settle"
+def _did(facilitator: Any, request: dict[str, Any]) -> dict[str, Any]:
+    payloads = [PaymentPayload.model_validate(payload) for payload in request["payloads"]]
+    settles = request["do"] == "settle"
 
     def one(payload: PaymentPayload) -> str:
-        """Why it was refused, or nothing."""
+        """Return the reason of a refusal, or nothing."""
         if settles:
             settled = facilitator.settle(payload, payload.accepted)
             return "" if settled.success else str(settled.error_reason)
@@ -31,14 +32,14 @@ def _did(facilitator: Any, asked: dict[str, Any]) -> dict[str, Any]:
         return "" if verified.is_valid else str(verified.invalid_reason)
 
     cpu_s, started = time.process_time(), time.perf_counter()
-    with ThreadPoolExecutor(asked["threads"]) as pool:
+    with ThreadPoolExecutor(request["threads"]) as pool:
         refused = [why for why in pool.map(one, payloads) if why]
     seconds = time.perf_counter() - started
     return {"seconds": seconds, "cpu_s": time.process_time() - cpu_s, "refused": refused[:1]}
 
 
 def main(url: str, key: str, network: str) -> None:
-    """Answers until its input ends."""
+    """Answer until the input ends."""
     facilitator = x402FacilitatorSync()
     register_exact_evm_facilitator(facilitator, FacilitatorWeb3Signer(key, url), network)
     for line in sys.stdin:

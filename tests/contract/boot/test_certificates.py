@@ -1,4 +1,4 @@
-"""Certificates in files: what is wrong with them is told, and only good ones are taken."""
+"""Test certificate files: problems are reported, and only valid certificates are loaded."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
-from florin_server.boot.home import Refused
+from florin_server.boot.home import SetupError
 from florin_server.boot.servers.addresses import check_bind
-from florin_server.boot.servers.certificates import WARN_DAYS, Certificates
-from florin_server.boot.servers.public_address import conditions, problem, unreachable
+from florin_server.boot.servers.certificates import WARN_DAYS, CertificateStore
+from florin_server.boot.servers.public_address import (
+    check_reachable,
+    find_link_problem,
+    list_conditions,
+)
 from florin_server.config import Settings
 from florin_server.domain.conditions import ConditionName
 
-from tests.support.authority import SINCE, Authority
+from tests.support.authority import SINCE, CertificateAuthority
 
 NOW = SINCE + timedelta(days=100)
 NAME = "pay.example"
@@ -25,25 +29,25 @@ EXPIRED, EXPIRING = ConditionName.CERTIFICATE_EXPIRED, ConditionName.CERTIFICATE
 
 
 @pytest.fixture(scope="module")
-def theirs(tmp_path_factory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("pem"), "theirs")
+def theirs(tmp_path_factory) -> CertificateAuthority:
+    return CertificateAuthority(tmp_path_factory.mktemp("pem"), "theirs")
 
 
 class Shop:
-    """Certificates of one name, and the files that they are read from."""
+    """Certificates for one name, and the files that hold them."""
 
     def __init__(self, folder: Path) -> None:
-        self.authority, self.now = Authority(folder, "ours"), NOW
+        self.authority, self.now = CertificateAuthority(folder, "ours"), NOW
         self.certificate, self.key = self.authority.issue(NAME)
 
     def settings(self, **more: Any) -> Settings:
         named = {"tls_certificate": self.certificate, "tls_key": self.key}
         return Settings(home=self.certificate.parent / "home", **{**named, **more})
 
-    def read(self, **more: Any) -> Certificates:
-        found = Certificates.of(self.settings(**more), lambda: self.now)
-        assert found is not None
-        return found
+    def read(self, **more: Any) -> CertificateStore:
+        certificates = CertificateStore.from_settings(self.settings(**more), lambda: self.now)
+        assert certificates is not None
+        return certificates
 
     def renew(self, *, until: datetime = NOW + timedelta(days=90)) -> None:
         self.authority.issue(NAME, until=until)
@@ -55,8 +59,11 @@ def shop(tmp_path) -> Shop:
 
 
 def test_without_a_certificate_there_is_none(tmp_path):
-    assert Certificates.of(Settings(home=tmp_path)) is None
-    assert Certificates.of(Settings(home=tmp_path, proxy_header="proxy-protocol")) is None
+    assert CertificateStore.from_settings(Settings(home=tmp_path)) is None
+    assert (
+        CertificateStore.from_settings(Settings(home=tmp_path, proxy_header="proxy-protocol"))
+        is None
+    )
 
 
 def test_parts_of_it_are_refused(shop):
@@ -64,9 +71,9 @@ def test_parts_of_it_are_refused(shop):
         ({"tls_key": None}, "needs its key"),
         ({"tls_certificate": None}, "needs its key"),
         ({"tls_certificate": None, "tls_key": None, "grpc_client_ca": shop.key}, "GRPC_CLIENT_CA"),
-        ({"proxy_header": "proxy-protocol"}, "in front of plain text only"),
+        ({"proxy_header": "proxy-protocol"}, "works with plain text only"),
     ):
-        with pytest.raises(Refused, match=why):
+        with pytest.raises(SetupError, match=why):
             shop.read(**more)
 
 
@@ -86,10 +93,10 @@ def _cut(shop: Shop) -> None:
 
 
 FAULTS = [
-    (_no_key, r"ours-pay\.example\.key holds no private key in PEM"),
+    (_no_key, r"ours-pay\.example\.key contains no private key in PEM"),
     (_encrypted, r"ours-pay\.example\.key is encrypted"),
-    (_cut, r"ours-pay\.example\.pem holds no certificate in PEM"),
-    (lambda shop: shop.key.chmod(0o604), r"others can read .*\.key: chmod o= .*\.key"),
+    (_cut, r"ours-pay\.example\.pem contains no certificate in PEM"),
+    (lambda shop: shop.key.chmod(0o604), r"other users can read .*\.key: chmod o= .*\.key"),
     (lambda shop: shop.key.unlink(), r"\.key cannot be read: No such file"),
     (lambda shop: shop.certificate.unlink(), r"\.pem cannot be read: No such file"),
     (lambda shop: (shop.key.unlink(), shop.key.mkdir()), r"\.key cannot be read: Is a directory"),
@@ -97,104 +104,106 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("breaks", "why"), FAULTS)
-def test_what_is_wrong_with_a_file_is_told_at_the_start(shop, breaks, why):
+def test_unusable_certificate_file_is_refused_at_startup(shop, breaks, why):
     breaks(shop)
-    with pytest.raises(Refused, match=why):
+    with pytest.raises(SetupError, match=why):
         shop.read()
 
 
-def test_a_key_of_another_certificate_is_told(shop, theirs):
+def test_key_of_another_certificate_is_refused_at_startup(shop, theirs):
     _, other = theirs.issue(NAME)
-    with pytest.raises(Refused, match=r"theirs-.*\.key is not the key of .*ours-.*\.pem"):
+    with pytest.raises(SetupError, match=r"theirs-.*\.key is not the key of .*ours-.*\.pem"):
         shop.read(tls_key=other)
-    with pytest.raises(Refused, match="no certificate in PEM"):
+    with pytest.raises(SetupError, match="no certificate in PEM"):
         shop.read(grpc_client_ca=other)
 
 
 def test_a_group_may_read_the_key(shop):
-    # as secrets of a cluster are mounted
+    # the permissions with which clusters mount secrets
     shop.key.chmod(0o440)
     assert shop.read().pair.names == (NAME,)
 
 
-def test_an_expired_one_is_shown_and_told(shop, caplog):
+def test_expired_certificate_is_served_and_reported(shop, caplog):
     shop.renew(until=NOW - timedelta(days=3))
-    told = f"the certificate of {NAME} expired on 2026-04-08 00:00 UTC"
-    found = shop.read()
-    assert told in caplog.text
-    assert found.conditions() == {EXPIRED: told, EXPIRING: ""}
+    output = f"the certificate of {NAME} expired on 2026-04-08 00:00 UTC"
+    result = shop.read()
+    assert output in caplog.text
+    assert result.list_conditions() == {EXPIRED: output, EXPIRING: ""}
     shop.renew()
-    assert found.look()
-    assert found.conditions() == {EXPIRED: "", EXPIRING: ""}
+    assert result.reload_if_changed()
+    assert result.list_conditions() == {EXPIRED: "", EXPIRING: ""}
     shop.now = SINCE - timedelta(days=1)
-    assert "is not valid before 2026-01-01" in found.conditions()[EXPIRED]
+    assert "is not valid before 2026-01-01" in result.list_conditions()[EXPIRED]
 
 
-def test_days_that_are_left_are_told(shop):
+def test_days_left_of_a_certificate_are_reported(shop):
     shop.renew(until=NOW + timedelta(days=WARN_DAYS))
-    found = shop.read()
-    assert found.pair.days(NOW) == WARN_DAYS
-    assert not any(found.conditions().values())
+    result = shop.read()
+    assert result.pair.count_days_left(NOW) == WARN_DAYS
+    assert not any(result.list_conditions().values())
     shop.now += timedelta(hours=1)
-    told = f"{WARN_DAYS - 1} days are left of the certificate of {NAME}"
-    assert found.conditions() == {EXPIRED: "", EXPIRING: told}
+    output = f"{WARN_DAYS - 1} days are left until the certificate expires: {NAME}"
+    assert result.list_conditions() == {EXPIRED: "", EXPIRING: output}
 
 
-def test_a_new_one_is_taken_once(shop, caplog):
+def test_renewed_certificate_is_loaded_once(shop, caplog):
     caplog.set_level(logging.INFO)
-    found = shop.read()
-    before = found.pair
-    assert not found.look()
+    result = shop.read()
+    before = result.pair
+    assert not result.reload_if_changed()
     shop.renew()
-    assert found.look()
-    assert found.pair.chain == shop.certificate.read_bytes() != before.chain
-    assert found.pair.context is not before.context
-    assert "new connections get the certificate of pay.example until 2026-07-10" in caplog.text
-    assert not found.look()
-    # written again, and the same
+    assert result.reload_if_changed()
+    assert result.pair.chain == shop.certificate.read_bytes() != before.chain
+    assert result.pair.context is not before.context
+    assert (
+        "new connections use the certificate of pay.example, valid until 2026-07-10" in caplog.text
+    )
+    assert not result.reload_if_changed()
+    # rewritten with the same content
     shop.certificate.write_bytes(shop.certificate.read_bytes())
-    assert not found.look()
+    assert not result.reload_if_changed()
 
 
 @pytest.mark.parametrize(("breaks", "why"), FAULTS)
-def test_one_that_cannot_be_used_changes_nothing(shop, breaks, why, caplog):
-    found = shop.read()
-    before = found.pair
+def test_unusable_renewal_leaves_the_current_certificate_in_use(shop, breaks, why, caplog):
+    result = shop.read()
+    before = result.pair
     breaks(shop)
     for _ in range(3):
-        assert not found.look()
-    assert found.pair is before
-    assert caplog.text.count("the certificate from before is still shown") == 1
-    assert found.conditions()[EXPIRING]
+        assert not result.reload_if_changed()
+    assert result.pair is before
+    assert caplog.text.count("Florin still uses the former certificate") == 1
+    assert result.list_conditions()[EXPIRING]
     if shop.key.is_dir():
         shop.key.rmdir()
     shop.renew()
-    assert found.look()
-    assert found.conditions()[EXPIRING] == ""
+    assert result.reload_if_changed()
+    assert result.list_conditions()[EXPIRING] == ""
 
 
 def test_half_of_a_renewal_is_waited_out(shop, caplog):
-    found = shop.read()
+    result = shop.read()
     old = shop.key.read_bytes()
     shop.renew()
     new = shop.key.read_bytes()
     shop.key.write_bytes(old)
-    assert not found.look()
+    assert not result.reload_if_changed()
     assert "is not the key of" in caplog.text
     shop.key.write_bytes(new)
-    assert found.look()
+    assert result.reload_if_changed()
 
 
-def test_an_expired_one_does_not_take_the_place_of_a_good_one(shop, caplog):
-    found = shop.read()
+def test_expired_renewal_does_not_replace_a_valid_certificate(shop, caplog):
+    result = shop.read()
     shop.renew(until=NOW - timedelta(days=1))
-    assert not found.look()
-    assert "still shown: the certificate of pay.example expired on 2026-04-10" in caplog.text
+    assert not result.reload_if_changed()
+    assert "former certificate: the certificate of pay.example expired on 2026-04-10" in caplog.text
 
 
-def test_only_a_certificate_lets_others_reach_the_listeners(shop, tmp_path):
+def test_public_bind_requires_a_certificate(shop, tmp_path):
     check_bind(shop.settings(host="0.0.0.0"))
-    with pytest.raises(Refused, match="FLORIN_TLS_CERTIFICATE"):
+    with pytest.raises(SetupError, match="FLORIN_TLS_CERTIFICATE"):
         check_bind(Settings(home=tmp_path, host="0.0.0.0"))
 
 
@@ -203,7 +212,7 @@ def test_old_versions_of_tls_are_not_spoken(shop):
     assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
 
 
-# the address of links
+# the base address of links
 
 
 @pytest.mark.parametrize(
@@ -211,7 +220,7 @@ def test_old_versions_of_tls_are_not_spoken(shop):
     [
         ("https://pay.shop.com", ""),
         ("https://93.184.216.34:8443", ""),
-        ("http://pay.shop.com", "others on the way can change"),
+        ("http://pay.shop.com", "anyone on the network path can change"),
         ("https://127.0.0.1:8080", "cannot reach"),
         ("https://localhost", "cannot reach"),
         ("https://pay.localhost", "cannot reach"),
@@ -221,16 +230,16 @@ def test_old_versions_of_tls_are_not_spoken(shop):
         ("https://0.0.0.0", "cannot reach"),
     ],
 )
-def test_links_of_live_payments_are_for_others(links, why):
-    assert why in problem(links)
-    assert bool(problem(links)) is bool(why)
+def test_live_payment_links_must_be_reachable_by_buyers(links, why):
+    assert why in find_link_problem(links)
+    assert bool(find_link_problem(links)) is bool(why)
 
 
 def test_without_a_live_chain_links_may_lead_here(tmp_path):
-    told = conditions(Settings(home=tmp_path), "http://127.0.0.1:8080", None)
-    assert told == {ConditionName.PAY_URL_LOCAL: ""}
+    conditions = list_conditions(Settings(home=tmp_path), "http://127.0.0.1:8080", None)
+    assert conditions == {ConditionName.PAY_URL_LOCAL: ""}
 
 
-async def test_a_name_that_nobody_knows_is_told():
-    assert "the name pay.invalid is not found" in await unreachable("https://pay.invalid")
-    assert "is not reached from this machine" in await unreachable("http://127.0.0.1:1")
+async def test_unresolvable_name_is_reported():
+    assert "the name pay.invalid is not found" in await check_reachable("https://pay.invalid")
+    assert "cannot be reached from this machine" in await check_reachable("http://127.0.0.1:1")

@@ -1,4 +1,4 @@
-"""Keystores: who signs is who the settings say, and nobody else can read the key."""
+"""Test keystores: the signer matches the settings, and other users cannot read the key."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import pytest
 from eth_account import Account
 from florin_server.boot.chains import connected
 from florin_server.boot.chains.keys import (
-    Keyring,
-    address_in,
+    ChainKeyring,
+    find_keystore_address,
     open_keystore,
     write_evm_keystore,
     write_solana_keystore,
 )
-from florin_server.boot.home import Home, Refused
+from florin_server.boot.home import SetupError, StateFolder
 from florin_server.config import Settings
-from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.solana.sending.signer import SolanaSigner
-from florin_server.rails.solana.settings import SolanaChain
+from florin_server.rails.solana.settings import SolanaChainSettings
 
 PASSWORD = "correct horse battery staple"
 KEY, OTHER = b"\x11" * 32, b"\x22" * 32
@@ -29,7 +29,7 @@ SETTLER = "0x" + "ab" * 20
 
 
 def quick(path, secret=KEY):
-    """A keystore as other programs make it, only quicker to open."""
+    """Write a keystore as other programs do, with a cheaper key derivation."""
     path.write_text(json.dumps(Account.encrypt(secret, PASSWORD, kdf="scrypt", iterations=2)))
     return path
 
@@ -48,7 +48,7 @@ def evm(**changes):
         "treasury": TREASURY,
         "rpc_url": "http://127.0.0.1:1",
     }
-    return EvmChain(**{**values, **changes})
+    return EvmChainSettings(**{**values, **changes})
 
 
 def solana(**changes):
@@ -58,21 +58,21 @@ def solana(**changes):
         "treasury": SolanaSigner(OTHER).address,
         "rpc_url": "http://127.0.0.1:1",
     }
-    return SolanaChain(**{**values, **changes})
+    return SolanaChainSettings(**{**values, **changes})
 
 
 @pytest.fixture
 def kept(tmp_path):
-    return Home(tmp_path / "home").open().secrets()
+    return StateFolder(tmp_path / "home").open().get_or_create_secrets()
 
 
 @pytest.fixture
 def keys(tmp_path, kept):
-    return Keyring(Settings(home=tmp_path / "home", keystore_password=PASSWORD), kept)
+    return ChainKeyring(Settings(home=tmp_path / "home", keystore_password=PASSWORD), kept)
 
 
 def refusal(call, *arguments) -> str:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(SetupError) as caught:
         call(*arguments)
     return str(caught.value)
 
@@ -81,7 +81,7 @@ def test_a_new_keystore_is_its_owners_and_any_wallet_opens_it(tmp_path):
     path = tmp_path / "keys" / "relayer.json"
     address = write_evm_keystore(path, KEY, PASSWORD)
     assert address == Account.from_key(KEY).address
-    assert address_in(path) == address.lower()
+    assert find_keystore_address(path) == address.lower()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     stored = json.loads(path.read_text())
     assert (stored["version"], stored["crypto"]["kdfparams"]["n"]) == (3, 2**18)
@@ -91,42 +91,42 @@ def test_a_new_keystore_is_its_owners_and_any_wallet_opens_it(tmp_path):
     assert open_keystore(path, PASSWORD) == KEY
 
 
-def test_a_solana_seed_is_kept_in_the_same_way(tmp_path, keys):
+def test_solana_seed_is_stored_in_the_same_keystore_format(tmp_path, keys):
     path = tmp_path / "solana.json"
     address = write_solana_keystore(path, KEY, PASSWORD)
-    assert address == address_in(path) == SolanaSigner(KEY).address
-    (signer,) = keys.solana_relayers(solana(relayer_keystores=(path,)))
+    assert address == find_keystore_address(path) == SolanaSigner(KEY).address
+    (signer,) = keys.get_solana_relayers(solana(relayer_keystores=(path,)))
     assert signer.address == address
 
 
 def test_the_installations_own_key_signs_without_a_keystore(tmp_path, kept):
-    keys = Keyring(Settings(home=tmp_path / "home"), kept)
+    keys = ChainKeyring(Settings(home=tmp_path / "home"), kept)
     own = Account.from_key(kept.relayer_key).address.lower()
-    assert [one.address for one in keys.relayers(evm())] == [own]
-    (signer,) = keys.solana_relayers(solana())
+    assert [each_signer.address for each_signer in keys.get_relayers(evm())] == [own]
+    (signer,) = keys.get_solana_relayers(solana())
     assert signer.address == SolanaSigner(kept.solana_relayer_seed).address
-    assert keys.treasury(evm()) is None
-    assert keys.solana_treasury(solana()) is None
+    assert keys.find_treasury(evm()) is None
+    assert keys.find_solana_treasury(solana()) is None
 
 
 def test_several_relayers_and_the_treasury_are_read_in_order(tmp_path, keys):
     third = b"\x33" * 32
     paths = (quick(tmp_path / "a.json"), quick(tmp_path / "b.json", third))
     chain = evm(relayer_keystores=paths, treasury_keystore=quick(tmp_path / "c.json", OTHER))
-    own = [one.address for one in keys.relayers(chain)]
+    own = [item.address for item in keys.get_relayers(chain)]
     assert own == [ADDRESS, Account.from_key(third).address.lower()]
-    assert keys.treasury(chain).address == TREASURY
+    assert keys.find_treasury(chain).address == TREASURY
 
 
 def test_the_password_may_be_in_a_file(tmp_path, kept):
     path = quick(tmp_path / "a.json")
     file = tmp_path / "password"
     file.write_text(PASSWORD + "\n")
-    keys = Keyring(Settings(home=tmp_path / "home", keystore_password_file=file), kept)
-    assert keys.relayers(evm(relayer_keystores=(path,)))[0].address == ADDRESS
+    keys = ChainKeyring(Settings(home=tmp_path / "home", keystore_password_file=file), kept)
+    assert keys.get_relayers(evm(relayer_keystores=(path,)))[0].address == ADDRESS
     file.write_text("")
-    keys = Keyring(Settings(home=tmp_path / "home", keystore_password_file=file), kept)
-    assert "need a password" in refusal(keys.relayers, evm(relayer_keystores=(path,)))
+    keys = ChainKeyring(Settings(home=tmp_path / "home", keystore_password_file=file), kept)
+    assert "need a password" in refusal(keys.get_relayers, evm(relayer_keystores=(path,)))
 
 
 def test_the_password_is_never_shown(tmp_path):
@@ -137,64 +137,64 @@ def test_the_password_is_never_shown(tmp_path):
 def test_a_keystore_that_cannot_be_used_is_named(tmp_path, kept, keys):
     path = quick(tmp_path / "a.json")
     chain = evm(relayer_keystores=(path,))
-    without = Keyring(Settings(home=tmp_path / "home"), kept)
-    assert "FLORIN_KEYSTORE_PASSWORD" in refusal(without.relayers, chain)
-    wrong = Keyring(Settings(home=tmp_path / "home", keystore_password="no"), kept)
-    assert refusal(wrong.relayers, chain).endswith("its password is another one")
+    without = ChainKeyring(Settings(home=tmp_path / "home"), kept)
+    assert "FLORIN_KEYSTORE_PASSWORD" in refusal(without.get_relayers, chain)
+    wrong = ChainKeyring(Settings(home=tmp_path / "home", keystore_password="no"), kept)
+    assert refusal(wrong.get_relayers, chain).endswith("the password is wrong")
     stored = json.loads(path.read_text())
     del stored["crypto"]["cipherparams"]
     for content, why in (
         (json.dumps(stored), "it is damaged"),
-        ("{}", "no keystore of version 3"),
-        ("nonsense", "no keystore of version 3"),
-        (" " * 20_000, "is no keystore"),
+        ("{}", "not a keystore of version 3"),
+        ("nonsense", "not a keystore of version 3"),
+        (" " * 20_000, "is not a keystore"),
     ):
         path.write_text(content)
-        told = refusal(keys.relayers, chain)
-        assert why in told
-        assert str(path) in told
+        output = refusal(keys.get_relayers, chain)
+        assert why in output
+        assert str(path) in output
     path.unlink()
-    assert "No such file" in refusal(keys.relayers, chain)
+    assert "No such file" in refusal(keys.get_relayers, chain)
 
 
 def test_no_key_serves_two_kinds_of_signature(tmp_path, keys):
     path = quick(tmp_path / "a.json")
     assert "no key of a Solana account" in refusal(
-        keys.solana_relayers, solana(relayer_keystores=(path,))
+        keys.get_solana_relayers, solana(relayer_keystores=(path,))
     )
 
 
 def test_a_treasury_keystore_of_another_account_is_refused(tmp_path, keys):
     path = quick(tmp_path / "a.json")
-    told = refusal(connected.rail_of, evm(treasury_keystore=path), keys)
-    assert told == f"Base: the treasury is {TREASURY}, but the keystore {path} is of {ADDRESS}"
+    output = refusal(connected.build_rail, evm(treasury_keystore=path), keys)
+    assert output == f"Base: the treasury is {TREASURY}, but the keystore {path} is of {ADDRESS}"
     path = quick_solana(tmp_path / "b.json")
-    told = refusal(connected.rail_of, solana(treasury_keystore=path), keys)
-    assert f"the keystore {path} is of {SolanaSigner(KEY).address}" in told
+    output = refusal(connected.build_rail, solana(treasury_keystore=path), keys)
+    assert f"the keystore {path} is of {SolanaSigner(KEY).address}" in output
 
 
 def test_a_relayer_is_never_the_treasury(tmp_path, keys):
     path = quick(tmp_path / "a.json", OTHER)
-    told = refusal(connected.rail_of, evm(relayer_keystores=(path,)), keys)
-    assert "must not be the relayer's account" in told
-    own = keys.relayers(evm())[0].address
-    assert "must not be" in refusal(connected.rail_of, evm(treasury=own), keys)
+    output = refusal(connected.build_rail, evm(relayer_keystores=(path,)), keys)
+    assert "must not be the relayer's account" in output
+    own = keys.get_relayers(evm())[0].address
+    assert "must not be" in refusal(connected.build_rail, evm(treasury=own), keys)
 
 
 def test_the_same_key_twice_is_refused(tmp_path, keys):
     paths = (quick(tmp_path / "a.json"), quick(tmp_path / "b.json"))
-    assert "the same relayer key" in refusal(keys.relayers, evm(relayer_keystores=paths))
+    assert "the same relayer key" in refusal(keys.get_relayers, evm(relayer_keystores=paths))
 
 
 async def test_the_rail_signs_with_the_keystores_keys(tmp_path, keys):
     third = b"\x33" * 32
     paths = (quick(tmp_path / "a.json"), quick(tmp_path / "b.json", third))
-    rail = connected.rail_of(evm(relayer_keystores=paths), keys)
+    rail = connected.build_rail(evm(relayer_keystores=paths), keys)
     assert list(rail.senders) == [ADDRESS, Account.from_key(third).address.lower()]
     await rail.close()
 
 
-def test_one_key_co_signs_on_solana(tmp_path, keys):
+def test_several_relayer_keys_on_solana_are_refused(tmp_path, keys):
     paths = (quick_solana(tmp_path / "a.json"), quick_solana(tmp_path / "b.json", b"\x33" * 32))
-    told = refusal(connected.rail_of, solana(relayer_keystores=paths), keys)
-    assert told.endswith("one relayer key co-signs on Solana, not several")
+    output = refusal(connected.build_rail, solana(relayer_keystores=paths), keys)
+    assert output.endswith("only one relayer key is supported")

@@ -1,4 +1,4 @@
-"""Tests that are skipped under profiles: all of them exist, and each has one reason."""
+"""Test that all tests skipped under profiles exist, each with one reason."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def list_named(skipped: Mapping[str, Mapping[str, tuple[str, ...]]]) -> list[tup
     ]
 
 
-def test_skipped_tests_exist_and_have_one_reason():
+def test_skipped_tests_exist_and_have_a_single_reason():
     always = list_named(SKIPPED)
     named = list(always)
     for profile, skipped in SKIPPED_UNDER.items():
@@ -33,6 +33,8 @@ def test_skipped_tests_exist_and_have_one_reason():
     for path in {path for path, _ in named}:
         tree = ast.parse((SUITES / path).read_text())
         defined = {
-            one.name for one in tree.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+            stmt.name
+            for stmt in tree.body
+            if isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef)
         }
         assert {name for place, name in named if place == path} <= defined

@@ -1,4 +1,4 @@
-"""The Python client against a server that fails on purpose: what is asked again, and how."""
+"""Test the Python client against a failing server: which calls it retries, and how."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ import pytest
 from florin.v1 import listing_pb2, merchant_pb2, merchant_pb2_grpc, payment_pb2, refund_pb2
 from florin_client import DeadlineError, RateLimitedError, Retries, UnavailableError
 from florin_client.aio import AsyncMerchant, AsyncTransport
-from florin_client.setup import Setup
-from florin_client.sync import Merchant, Transport
-from florin_server.domain.errors import Code, FlorinError
-from florin_server.rpc.server.errors import abort, status_of
+from florin_client.setup import ClientConfig
+from florin_client.sync import Merchant, SyncTransport
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.rpc.server.errors import abort, to_grpc_status
 
-from tests.support.authority import Authority
+from tests.support.authority import CertificateAuthority
 
 ORDER: Any = {"amount": ("iso4217/USD", 1250)}
-DOWN = FlorinError(Code.INTERNAL_ERROR, unavailable=True)
+DOWN = ApiError(ErrorCode.INTERNAL_ERROR, unavailable=True)
 SUCCEEDED = payment_pb2.PAYMENT_STATUS_SUCCEEDED
 
 
 def state(version: int, *, final: bool = False) -> payment_pb2.WatchPaymentResponse:
     status = SUCCEEDED if final else payment_pb2.PAYMENT_STATUS_PROCESSING
-    told = payment_pb2.GetPaymentStatusResponse(status=status, is_final=final)
-    return payment_pb2.WatchPaymentResponse(version=version, payment=told)
+    status_response = payment_pb2.GetPaymentStatusResponse(status=status, is_final=final)
+    return payment_pb2.WatchPaymentResponse(version=version, payment=status_response)
 
 
 @dataclass
 class Failing:
-    """A server that says what it is told to, in turn: a refusal, an answer, or the end."""
+    """A server that plays a list in order: an error, a response, or a closed connection."""
 
     says: list[Any]
     sent: list[dict[str, str]] = field(default_factory=list)
@@ -47,30 +47,30 @@ class Failing:
     async def stream(self, request: Any, context: Any) -> AsyncIterator[Any]:
         self.note(request, context)
         while self.says:
-            said = self.says.pop(0)
-            if said is StopIteration:
+            text = self.says.pop(0)
+            if text is StopIteration:
                 return
-            yield await self.say(said, context)
+            yield await self.say(text, context)
 
     def note(self, request: Any, context: Any) -> None:
         self.asked.append(request)
         self.sent.append(dict(context.invocation_metadata()))
 
-    async def say(self, said: Any, context: Any) -> Any:
-        if isinstance(said, FlorinError):
-            await abort(context, status_of(said), ())
-        if said is asyncio.Future:
+    async def say(self, text: Any, context: Any) -> Any:
+        if isinstance(text, ApiError):
+            await abort(context, to_grpc_status(text), ())
+        if text is asyncio.Future:
             await asyncio.Future()
-        return said
+        return text
 
 
 @dataclass
 class Lab:
-    """One client of either kind; waiting costs no time and is written down."""
+    """A client of either kind; its waits are recorded and cost no time."""
 
     server: Failing
     kind: str
-    setup: Setup
+    setup: ClientConfig
     waited: list[float] = field(default_factory=list)
 
     def wait(self, seconds: float) -> None:
@@ -80,21 +80,21 @@ class Lab:
         self.waited.append(seconds)
 
     async def ask(self, name: str, *args: Any, **given: Any) -> Any:
-        """What a call of the merchant's answers; all that a stream or a list tells."""
+        """Call a merchant method; return its response, or all items of a stream or list."""
         if self.kind == "sync":
             return await asyncio.to_thread(self._ask, name, args, given)
         transport = AsyncTransport(self.setup, self.await_)
         try:
-            found = getattr(AsyncMerchant(transport), name)(*args, **given)
-            return [one async for one in found] if hasattr(found, "__aiter__") else await found
+            result = getattr(AsyncMerchant(transport), name)(*args, **given)
+            return [item async for item in result] if hasattr(result, "__aiter__") else await result
         finally:
             await transport.close()
 
-    def _ask(self, name: str, args: Any, given: Any) -> Any:
-        transport = Transport(self.setup, self.wait)
+    def _ask(self, name: str, args: Any, value: Any) -> Any:
+        transport = SyncTransport(self.setup, self.wait)
         try:
-            found = getattr(Merchant(transport), name)(*args, **given)
-            return list(found) if hasattr(found, "__iter__") else found
+            result = getattr(Merchant(transport), name)(*args, **value)
+            return list(result) if hasattr(result, "__iter__") else result
         finally:
             transport.close()
 
@@ -133,131 +133,133 @@ async def lab(request) -> AsyncIterator[Callable[..., Lab]]:
 
         def made(*says: Any, **more: Any) -> Lab:
             failing.says = list(says)
-            given = {"timeout_s": 30.0, "retries": Retries(), **more}
-            return Lab(failing, request.param, Setup(target, {"api-key": "k"}, True, None, **given))
+            values = {"timeout_s": 30.0, "retries": Retries(), **more}
+            return Lab(
+                failing, request.param, ClientConfig(target, {"api-key": "k"}, True, None, **values)
+            )
 
         yield made
 
 
-async def test_a_create_is_asked_again_under_its_own_key(lab):
+async def test_create_payment_is_retried_with_the_same_idempotency_key(lab):
     created = merchant_pb2.CreatePaymentResponse(payment_id="pay_1")
-    one = lab(DOWN, DOWN, created)
-    assert await one.ask("create_payment", **ORDER) == created
-    assert len(one.server.sent) == 3
-    (key,) = {sent["idempotency-key"] for sent in one.server.sent}
-    (request_id,) = {sent["request-id"] for sent in one.server.sent}
+    item = lab(DOWN, DOWN, created)
+    assert await item.ask("create_payment", **ORDER) == created
+    assert len(item.server.sent) == 3
+    (key,) = {sent["idempotency-key"] for sent in item.server.sent}
+    (request_id,) = {sent["request-id"] for sent in item.server.sent}
     assert key
     assert request_id
-    assert [sent["api-key"] for sent in one.server.sent] == ["k"] * 3
-    assert 0 < one.waited[0] <= 0.2 < sum(one.waited) <= 0.6
+    assert [sent["api-key"] for sent in item.server.sent] == ["k"] * 3
+    assert 0 < item.waited[0] <= 0.2 < sum(item.waited) <= 0.6
     again = lab(created)
     await again.ask("create_payment", **ORDER)
     assert again.server.sent[-1]["idempotency-key"] != key
 
 
 async def test_the_servers_own_time_is_waited_for(lab):
-    one = lab(
-        FlorinError(Code.RATE_LIMITED, retry_after_s=7),
+    item = lab(
+        ApiError(ErrorCode.RATE_LIMITED, retry_after_s=7),
         merchant_pb2.PaymentDetail(payment_id="pay_1"),
     )
-    assert (await one.ask("get_payment", "pay_1")).payment_id == "pay_1"
-    assert one.waited == [7]
-    assert "idempotency-key" not in one.server.sent[0]
+    assert (await item.ask("get_payment", "pay_1")).payment_id == "pay_1"
+    assert item.waited == [7]
+    assert "idempotency-key" not in item.server.sent[0]
 
 
-async def test_it_is_told_when_there_is_no_time_for_that(lab):
-    one = lab(FlorinError(Code.RATE_LIMITED, retry_after_s=7))
+async def test_rate_limited_is_raised_when_the_timeout_leaves_no_retry(lab):
+    item = lab(ApiError(ErrorCode.RATE_LIMITED, retry_after_s=7))
     with pytest.raises(RateLimitedError) as caught:
-        await one.ask("get_payment", "pay_1", timeout=5)
+        await item.ask("get_payment", "pay_1", timeout=5)
     assert (caught.value.code, caught.value.retry_after_s) == ("rate_limited", 7)
-    assert one.waited == []
+    assert item.waited == []
 
 
-async def test_a_refusal_is_told_at_once(lab):
-    one = lab(FlorinError(Code.PAYMENT_NOT_FOUND))
+async def test_refusal_is_raised_without_a_retry(lab):
+    item = lab(ApiError(ErrorCode.PAYMENT_NOT_FOUND))
     with pytest.raises(Exception, match="Payment not found") as caught:
-        await one.ask("get_payment", "pay_1")
+        await item.ask("get_payment", "pay_1")
     assert type(caught.value).__name__ == "NotFoundError"
-    assert (len(one.server.asked), one.waited) == (1, [])
+    assert (len(item.server.asked), item.waited) == (1, [])
 
 
-async def test_a_server_that_stays_down_is_told_with_the_key(lab):
-    one = lab(*[DOWN] * 3, retries=Retries(patience_s=0))
+async def test_unavailable_server_error_carries_the_idempotency_key(lab):
+    item = lab(*[DOWN] * 3, retries=Retries(patience_s=0))
     with pytest.raises(UnavailableError) as caught:
-        await one.ask("create_payment", **ORDER)
-    assert caught.value.idempotency_key == one.server.sent[0]["idempotency-key"]
-    assert len(one.server.asked) == 1
+        await item.ask("create_payment", **ORDER)
+    assert caught.value.idempotency_key == item.server.sent[0]["idempotency-key"]
+    assert len(item.server.asked) == 1
 
 
 async def test_no_answer_ends_with_the_timeout(lab):
-    one = lab(asyncio.Future)
+    item = lab(asyncio.Future)
     with pytest.raises(DeadlineError) as caught:
-        await one.ask("create_payment", **ORDER, timeout=0.1)
+        await item.ask("create_payment", **ORDER, timeout=0.1)
     assert caught.value.idempotency_key
     assert caught.value.request_id
 
 
-async def test_a_stream_goes_on_where_it_was_and_tells_each_change_once(lab):
-    one = lab(state(0), state(1), DOWN, state(1), DOWN, state(2, final=True), StopIteration)
-    told = await one.ask("watch_payment", "pay_1")
-    assert [update.version for update in told] == [0, 1, 2]
-    asked = [(r.HasField("after_version"), r.after_version) for r in one.server.asked]
-    assert asked == [(False, 0), (True, 1), (True, 1)]
+async def test_stream_resumes_after_the_last_version_and_yields_each_change_once(lab):
+    item = lab(state(0), state(1), DOWN, state(1), DOWN, state(2, final=True), StopIteration)
+    result = await item.ask("watch_payment", "pay_1")
+    assert [update.version for update in result] == [0, 1, 2]
+    requests = [(r.HasField("after_version"), r.after_version) for r in item.server.asked]
+    assert requests == [(False, 0), (True, 1), (True, 1)]
 
 
 async def test_a_stream_that_is_lost_after_the_final_state_is_over(lab):
-    one = lab(state(0), state(1, final=True), DOWN)
-    assert len(await one.ask("watch_payment", "pay_1")) == 2
-    assert (len(one.server.asked), one.waited) == (1, [])
+    item = lab(state(0), state(1, final=True), DOWN)
+    assert len(await item.ask("watch_payment", "pay_1")) == 2
+    assert (len(item.server.asked), item.waited) == (1, [])
 
 
 async def test_a_stream_that_ends_too_early_is_taken_up(lab):
-    one = lab(state(0), StopIteration, StopIteration, state(1, final=True), StopIteration)
-    told = await one.ask("watch_payment", "pay_1")
-    assert [update.version for update in told] == [0, 1]
-    assert Counter(one.waited) == {0.2: 2}
+    item = lab(state(0), StopIteration, StopIteration, state(1, final=True), StopIteration)
+    result = await item.ask("watch_payment", "pay_1")
+    assert [update.version for update in result] == [0, 1]
+    assert Counter(item.waited) == {0.2: 2}
 
 
 async def test_the_final_status_is_waited_for(lab):
-    one = lab(state(0), DOWN, state(1, final=True), StopIteration)
-    assert (await one.ask("wait_final", "pay_1")).status == SUCCEEDED
+    item = lab(state(0), DOWN, state(1, final=True), StopIteration)
+    assert (await item.ask("wait_final", "pay_1")).status == SUCCEEDED
     with pytest.raises(DeadlineError):
         await lab(state(0), asyncio.Future).ask("wait_final", "pay_1", timeout=0.1)
 
 
-async def test_one_client_waits_for_payments_of_several_merchants(lab):
-    one = lab(state(0), DOWN, state(1, final=True), StopIteration)
-    given = {"merchant_id": "mrch_2", "timeout": 20}
-    assert (await one.ask("wait_final", "pay_1", **given)).status == SUCCEEDED
-    assert [sent["merchant-id"] for sent in one.server.sent] == ["mrch_2"] * 2
+async def test_client_waits_for_payments_of_several_merchants(lab):
+    item = lab(state(0), DOWN, state(1, final=True), StopIteration)
+    values = {"merchant_id": "mrch_2", "timeout": 20}
+    assert (await item.ask("wait_final", "pay_1", **values)).status == SUCCEEDED
+    assert [sent["merchant-id"] for sent in item.server.sent] == ["mrch_2"] * 2
     paid = refund_pb2.Refund(status=refund_pb2.REFUND_STATUS_SUCCEEDED)
-    one = lab(refund_pb2.WatchRefundResponse(refund=paid), StopIteration)
-    assert (await one.ask("wait_refund_final", "pay_1", **given)).status == paid.status
-    assert one.server.sent[-1]["merchant-id"] == "mrch_2"
+    item = lab(refund_pb2.WatchRefundResponse(refund=paid), StopIteration)
+    assert (await item.ask("wait_refund_final", "pay_1", **values)).status == paid.status
+    assert item.server.sent[-1]["merchant-id"] == "mrch_2"
 
 
 def page(*ids: str, **more: Any) -> listing_pb2.ListPaymentsResponse:
-    rows = [listing_pb2.PaymentRow(payment_id=one) for one in ids]
+    rows = [listing_pb2.PaymentRow(payment_id=text) for text in ids]
     return listing_pb2.ListPaymentsResponse(data=rows, **more)
 
 
 async def test_a_list_is_read_page_by_page(lab):
-    one = lab(page("a", "b", next_cursor="2"), DOWN, page("c"))
-    rows = await one.ask("list_merchant_payments", limit=2)
+    item = lab(page("a", "b", next_cursor="2"), DOWN, page("c"))
+    rows = await item.ask("list_merchant_payments", limit=2)
     assert [row.payment_id for row in rows] == ["a", "b", "c"]
-    assert [request.cursor for request in one.server.asked] == ["", "2", "2"]
+    assert [request.cursor for request in item.server.asked] == ["", "2", "2"]
 
 
 @pytest.mark.parametrize("kind", ["sync", "aio"])
 async def test_it_speaks_tls_to_whom_its_authority_vouches_for(tmp_path, kind):
-    ours, theirs = (Authority(tmp_path, name) for name in ("ours", "theirs"))
+    ours, theirs = (CertificateAuthority(tmp_path, name) for name in ("ours", "theirs"))
     certificate, key = ours.issue("127.0.0.1")
     credentials = grpc.ssl_server_credentials([(key.read_bytes(), certificate.read_bytes())])
     detail = merchant_pb2.PaymentDetail(payment_id="pay_1")
     once = {"timeout_s": 10.0, "retries": Retries(patience_s=0)}
     async with served(Failing([detail]), credentials) as target:
         for authority in (theirs, ours):
-            setup = Setup(target, {"api-key": "k"}, False, authority.ca.read_bytes(), **once)
+            setup = ClientConfig(target, {"api-key": "k"}, False, authority.ca.read_bytes(), **once)
             asking = Lab(Failing([]), kind, setup).ask("get_payment", "pay_1")
             if authority is ours:
                 assert await asking == detail

@@ -1,16 +1,16 @@
-"""What Florin signs, a library in Node that others wrote takes; and nothing that was changed."""
+"""Test that a third-party Node library accepts Florin's signatures and rejects altered messages."""
 
 from __future__ import annotations
 
 import time
 
 from florin_server.domain.webhooks import signing
-from florin_server.domain.webhooks.signing import Keys
+from florin_server.domain.webhooks.signing import WebhookKeys
 
-from tests.support.javascript import run
+from tests.support.javascript import run_script
 
 BODY = b'{"type":"payment.succeeded","data":{"referenceId":"\xc3\xa9"}}'
-# told: what each verification answers, or that it refused
+# prints what each verification returns, or that it refused
 SCRIPT = """
 import { readFileSync } from "node:fs";
 import { Webhook } from "standardwebhooks";
@@ -22,21 +22,21 @@ console.log(JSON.stringify(told));
 """
 
 
-def test_a_library_in_node_verifies_what_is_signed():
-    old, new = Keys(b"o" * 32, b"p" * 32), Keys(b"n" * 32, b"m" * 32)
+def test_node_library_verifies_signed_webhooks_and_refuses_changes():
+    old, new = WebhookKeys(b"o" * 32, b"p" * 32), WebhookKeys(b"n" * 32, b"m" * 32)
     now = int(time.time())
     body = BODY.decode()
 
     def message(keys, at=now, sent=body):
-        return {"body": sent, "headers": signing.headers(keys, "evt_1_0", at, BODY)}
+        return {"body": sent, "headers": signing.build_headers(keys, "evt_1_0", at, BODY)}
 
     messages = [
         message([new]),
-        # while secrets overlap, whoever has either takes it
+        # while secrets overlap, a receiver with either secret accepts it
         message([old, new]),
         message([new], sent=body.replace("succeeded", "failed")),
         message([old]),
         message([new], at=now - 600),
     ]
-    told = run(SCRIPT, {"secret": new.secret, "messages": messages})
-    assert told == ["payment.succeeded"] * 2 + ["refused"] * 3
+    result = run_script(SCRIPT, {"secret": new.secret, "messages": messages})
+    assert result == ["payment.succeeded"] * 2 + ["refused"] * 3

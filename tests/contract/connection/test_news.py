@@ -1,4 +1,4 @@
-"""New blocks are looked for when they are announced, and without announcements all the same."""
+"""Test that new blocks are read when announced, and by polling without announcements."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import pytest
 from aiohttp import web
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.devnet.solana import SolanaDevChain, SolanaDevSettings
-from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
+from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 from florin_server.rails.connection.new_blocks import (
-    BEFORE_BLOCK,
+    EARLY_FACTOR,
     FASTEST_S,
     MISSED_MAX,
-    REPEATED,
+    REPEAT_FACTOR,
     REPEATS_MAX,
-    News,
-    Waiter,
+    BlockNotifier,
+    BlockWaiter,
 )
-from florin_server.rails.connection.subscription import Subscription
-from florin_server.rails.evm.family import NEW_BLOCKS, block_mark
+from florin_server.rails.connection.subscription import BlockSubscription
+from florin_server.rails.evm.family import NEW_BLOCKS, parse_head_mark
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.solana.family import NEW_BLOCKS as NEW_SLOTS
-from florin_server.rails.solana.family import slot_mark
+from florin_server.rails.solana.family import parse_slot_mark
 
-from tests.support.evm_lab import RELAYER, open_lab, settings
-from tests.support.until import until
+from tests.support.evm_lab import RELAYER, make_chain_settings, open_lab
+from tests.support.until import wait_until
 
 NEVER_S = 3600.0
-SOON_S = 10.0  # what a loaded machine may need for what takes a millisecond
+SOON_S = 10.0  # time that a loaded machine may need for a millisecond's work
 
 
 async def soon(awaitable):
@@ -39,8 +39,8 @@ async def soon(awaitable):
         return await awaitable
 
 
-class Announcing(News):
-    """Tells when announcements are expected, or not any more."""
+class Announcing(BlockNotifier):
+    """A notifier that signals when announcements are expected, or no longer expected."""
 
     def __init__(self, poll_s=NEVER_S):
         self.turned = {True: asyncio.Event(), False: asyncio.Event()}
@@ -52,11 +52,11 @@ class Announcing(News):
         super().announce()
 
     @property
-    def announced(self):
+    def has_announcements(self):
         return self._announced
 
-    @announced.setter
-    def announced(self, value):
+    @has_announcements.setter
+    def has_announcements(self, value):
         self._announced = value
         self.turned[value].set()
         self.turned[not value].clear()
@@ -70,16 +70,16 @@ async def evm():
     chain = await EvmDevChain.open(None, EvmDevSettings())
     port = await chain.serve_http()
     try:
-        yield JsonRpc(LocalTransport(chain.handle)), port
+        yield JsonRpcClient(LocalTransport(chain.handle)), port
     finally:
         await chain.close()
 
 
 @asynccontextmanager
-async def subscribed(port, call=NEW_BLOCKS, mark=block_mark, news=None):
+async def subscribed(port, call=NEW_BLOCKS, mark=parse_head_mark, news=None):
     news = news or Announcing()
     url = f"ws://127.0.0.1:{port}/"
-    subscription = Subscription(url, call, mark, news, retry_s=0.001)
+    subscription = BlockSubscription(url, call, mark, news, retry_s=0.001)
     subscription.start()
     try:
         yield news
@@ -91,74 +91,74 @@ async def subscribed(port, call=NEW_BLOCKS, mark=block_mark, news=None):
 
 
 async def test_an_announcement_ends_the_wait():
-    news = News(NEVER_S)
-    waits = asyncio.create_task(news.wait())
+    news = BlockNotifier(NEVER_S)
+    waits = asyncio.create_task(news.wait_for_block())
     news.announce()
     await soon(waits)
 
 
 async def test_an_announcement_during_a_look_is_not_lost():
-    news = News(NEVER_S)
+    news = BlockNotifier(NEVER_S)
     news.announce()
-    await soon(news.wait())
+    await soon(news.wait_for_block())
     news.announce()  # while the settler looks
-    await soon(news.wait())
+    await soon(news.wait_for_block())
 
 
-async def test_everybody_who_waits_hears_of_an_announcement():
-    news = News(NEVER_S)
-    waits = [asyncio.create_task(news.wait(name)) for name in ("", "payouts")]
+async def test_every_waiter_receives_an_announcement():
+    news = BlockNotifier(NEVER_S)
+    waits = [asyncio.create_task(news.wait_for_block(name)) for name in ("", "payouts")]
     await asyncio.sleep(0)
     news.announce()
-    for one in waits:
-        await soon(one)
-    # one of them looks, while the other is away
+    for task in waits:
+        await soon(task)
+    # one waiter looks at the chain while the other is busy
     news.announce()
-    await soon(news.wait())
-    await soon(news.wait("payouts"))
+    await soon(news.wait_for_block())
+    await soon(news.wait_for_block("payouts"))
 
 
-async def test_a_second_look_does_not_hide_what_polling_alone_found():
-    news = News(0.001, announced=True)
+async def test_second_waiter_does_not_hide_blocks_detected_only_by_polling():
+    news = BlockNotifier(0.001, has_announcements=True)
     for head in range(1, MISSED_MAX + 1):
-        assert not news.silent.is_set()
+        assert not news.silence_event.is_set()
         for name in ("", "payouts"):
-            await news.wait(name)
-            news.saw(head)
-    assert news.silent.is_set()
+            await news.wait_for_block(name)
+            news.record_head(head)
+    assert news.silence_event.is_set()
 
 
 async def test_without_announcements_the_clock_ends_the_wait():
-    await soon(News(0.001).wait())
-    await soon(News(0.001, announced=True).wait())
+    await soon(BlockNotifier(0.001).wait_for_block())
+    await soon(BlockNotifier(0.001, has_announcements=True).wait_for_block())
 
 
-async def test_blocks_that_only_polling_found_speak_against_announcements():
-    news = News(0.001, announced=True)
+async def test_blocks_detected_only_by_polling_mark_announcements_as_silent():
+    news = BlockNotifier(0.001, has_announcements=True)
     for head in range(1, MISSED_MAX + 1):
-        assert not news.silent.is_set()
-        await news.wait()
-        news.saw(head)
-    assert news.silent.is_set()
+        assert not news.silence_event.is_set()
+        await news.wait_for_block()
+        news.record_head(head)
+    assert news.silence_event.is_set()
 
 
 async def test_a_chain_without_new_blocks_is_not_silent():
-    news = News(0.001, announced=True)
+    news = BlockNotifier(0.001, has_announcements=True)
     for _ in range(3 * MISSED_MAX):
-        await news.wait()
-        news.saw(7)
-    assert not news.silent.is_set()
+        await news.wait_for_block()
+        news.record_head(7)
+    assert not news.silence_event.is_set()
 
 
 async def test_an_announcement_makes_up_for_a_block_that_was_missed():
-    news = News(0.001, announced=True)
+    news = BlockNotifier(0.001, has_announcements=True)
     for head in range(1, 10):
-        await news.wait()
-        news.saw(2 * head)
+        await news.wait_for_block()
+        news.record_head(2 * head)
         news.announce()
-        await news.wait()
-        news.saw(2 * head + 1)
-    assert not news.silent.is_set()
+        await news.wait_for_block()
+        news.record_head(2 * head + 1)
+    assert not news.silence_event.is_set()
 
 
 # over a socket
@@ -167,7 +167,7 @@ async def test_an_announcement_makes_up_for_a_block_that_was_missed():
 async def test_a_new_block_is_announced():
     async with evm() as (control, port), subscribed(port) as news:
         await news.until(True)
-        waits = asyncio.create_task(news.wait())
+        waits = asyncio.create_task(news.wait_for_block())
         await control.call("evm_mine")
         await soon(waits)
 
@@ -175,14 +175,14 @@ async def test_a_new_block_is_announced():
 async def test_new_final_slots_are_announced():
     chain = await SolanaDevChain.open(None, SolanaDevSettings(slot_s=0.02, finalized_slots=2))
     port = await chain.serve_http()
-    async with subscribed(port, NEW_SLOTS, slot_mark) as news:
+    async with subscribed(port, NEW_SLOTS, parse_slot_mark) as news:
         await news.until(True)
         for _ in range(3):
-            await soon(news.wait())
+            await soon(news.wait_for_block())
     await chain.close()
 
 
-async def test_a_lost_connection_is_made_again():
+async def test_lost_connection_is_reestablished():
     async with evm() as (_, port):
         sockets = []
         news = Announcing()
@@ -226,8 +226,8 @@ def answering(text, *then):
         await socket.prepare(request)
         await socket.receive()
         await socket.send_str(text)
-        for one in then:
-            await socket.send_str(one)
+        for item in then:
+            await socket.send_str(item)
         await socket.receive()
         return socket
 
@@ -239,21 +239,21 @@ def answering(text, *then):
     ['{"id": 1, "error": {"code": -32601, "message": "no"}}', "<html>", "[]", '{"id": 9}'],
 )
 async def test_a_node_that_does_not_subscribe_us_is_left(answer, caplog):
-    asked = asyncio.Semaphore(0)
+    semaphore = asyncio.Semaphore(0)
     handle = answering(answer)
 
     async def counted(request):
-        asked.release()
+        semaphore.release()
         return await handle(request)
 
     async with serving(counted) as port, subscribed(port) as news:
-        for _ in range(3):  # it is tried again
-            await soon(asked.acquire())
-        assert not news.announced
+        for _ in range(3):  # the subscription is retried
+            await soon(semaphore.acquire())
+        assert not news.has_announcements
     assert "127.0.0.1 does not announce blocks" in caplog.text
 
 
-async def test_a_silent_socket_is_left_for_a_new_one():
+async def test_silent_socket_is_replaced_by_a_new_connection():
     connections = asyncio.Semaphore(0)
     handle = answering('{"id": 1, "result": "0x1"}')
 
@@ -267,24 +267,24 @@ async def test_a_silent_socket_is_left_for_a_new_one():
             await soon(connections.acquire())
             await news.until(True)
             head = 0
-            while connections.locked():  # polling sees progress, and hears nothing
+            while connections.locked():  # polling sees progress but hears no announcement
                 head += 1
-                await news.wait()
-                news.saw(head)
+                await news.wait_for_block()
+                news.record_head(head)
 
 
-async def test_what_cannot_be_read_announces_nothing():
+async def test_unreadable_message_announces_nothing():
     odd = '{"method": "eth_subscription", "params": {"result": 7}}'
     good = '{"method": "eth_subscription", "params": {"result": {"hash": "0xb1"}}}'
     async with serving(answering('{"id": 1, "result": "0x1"}', odd, odd, good)) as port:
         marks = []
 
-        def mark(told):
-            marks.append(block_mark(told))
+        def mark(result):
+            marks.append(parse_head_mark(result))
             return marks[-1]
 
         async with subscribed(port, mark=mark) as news:
-            await until(lambda: marks, [None, None, "0xb1"])
+            await wait_until(lambda: marks, [None, None, "0xb1"])
             assert news.announcements == 1
 
 
@@ -292,15 +292,15 @@ async def test_we_are_not_sent_elsewhere(caplog):
     async def elsewhere(request):
         raise web.HTTPTemporaryRedirect("/inside")
 
-    asked = asyncio.Semaphore(0)
+    semaphore = asyncio.Semaphore(0)
 
     async def counted(request):
-        asked.release()
+        semaphore.release()
         return await elsewhere(request)
 
     async with serving(counted) as port, subscribed(port):
         for _ in range(2):
-            await soon(asked.acquire())
+            await soon(semaphore.acquire())
     assert "sends us elsewhere" in caplog.text
 
 
@@ -311,7 +311,7 @@ async def told(socket):
     return await soon(socket.receive_json())
 
 
-async def test_the_embedded_chain_tells_each_new_head_once():
+async def test_embedded_chain_announces_each_new_head_once():
     async with (
         evm() as (control, port),
         aiohttp.ClientSession() as session,
@@ -327,7 +327,7 @@ async def test_the_embedded_chain_tells_each_new_head_once():
         assert [int(head["number"], 16) for head in heads] == [1, 2, 3, 4]
         for below, above in itertools.pairwise(heads):
             assert above["parentHash"] == below["hash"]
-        # blocks that replace others are new
+        # blocks that replace others count as new
         await control.call("florin_fault", {"kind": "reorg", "depth": 2})
         again = [(await told(socket))["params"]["result"] for _ in range(3)]
         assert [int(head["number"], 16) for head in again] == [3, 4, 5]
@@ -336,7 +336,7 @@ async def test_the_embedded_chain_tells_each_new_head_once():
         await socket.send_json({"id": 2, "method": "eth_unsubscribe", "params": [name]})
         assert (await told(socket))["result"] is True
         await control.call("evm_mine")
-        # the next that comes is an answer: calls work here too
+        # the next message is the response: the socket also accepts calls
         await socket.send_json({"id": 3, "method": "eth_blockNumber"})
         assert await told(socket) == {"jsonrpc": "2.0", "id": 3, "result": "0x6"}
 
@@ -354,12 +354,12 @@ async def test_the_embedded_chain_knows_no_other_subscriptions():
 async def test_a_rail_hears_of_new_blocks_where_its_settings_say():
     lab = await open_lab()
     port = await lab.chain.serve_http()
-    chosen = settings(
+    chosen = make_chain_settings(
         rpc_url=f"http://127.0.0.1:{port}", ws_url=f"ws://127.0.0.1:{port}", poll_ms=600_000
     )
     rail = EvmRail(chosen, RELAYER)
     waits = asyncio.create_task(rail.nodes.wait_for_block())
-    await until(lambda: rail.nodes.news.announced)
+    await wait_until(lambda: rail.nodes.block_notifier.has_announcements)
     await lab.mine()
     await soon(waits)
     await rail.close()
@@ -368,35 +368,35 @@ async def test_a_rail_hears_of_new_blocks_where_its_settings_say():
 
 
 async def test_looks_follow_the_pace_within_bounds():
-    news = News(1.0)
+    news = BlockNotifier(1.0)
     for claimed, looked_s in ((0.001, FASTEST_S), (0.5, 0.5), (12.0, 1.0), (None, 1.0)):
         news.follow_pace(claimed)
         assert news.poll_s == looked_s
 
 
-def pauses_s(news: News, heads: list[int]) -> list[float]:
-    """How long somebody waits after each of these heads."""
-    found, waiter = [], Waiter()
+def pauses_s(news: BlockNotifier, heads: list[int]) -> list[float]:
+    """Return how long a waiter pauses after each of these heads."""
+    results, waiter = [], BlockWaiter()
     for head in heads:
-        news.saw(head)
-        found.append(news.pause_s(waiter))
-    return found
+        news.record_head(head)
+        results.append(news.get_pause_s(waiter))
+    return results
 
 
 async def test_look_that_finds_no_block_is_repeated_soon_and_not_for_ever():
-    news = News(1.0)
+    news = BlockNotifier(1.0)
     news.follow_pace(0.5)
-    before, repeated = 0.5 * BEFORE_BLOCK, 0.5 * REPEATED
+    before, repeated = 0.5 * EARLY_FACTOR, 0.5 * REPEAT_FACTOR
     assert pauses_s(news, [1, 2, 2, 3]) == [before, before, repeated, before]
     stalled = pauses_s(news, [7] * (REPEATS_MAX + 3))
     assert stalled == [before] + [repeated] * REPEATS_MAX + [0.5, 0.5]
 
 
 async def test_slow_or_announced_chains_are_looked_at_as_the_settings_say():
-    news = News(1.0)
+    news = BlockNotifier(1.0)
     for block_s in (None, 12.0):
         news.follow_pace(block_s)
         assert pauses_s(news, [1, 1, 2]) == [1.0, 1.0, 1.0]
-    news = News(1.0, announced=True)
+    news = BlockNotifier(1.0, has_announcements=True)
     news.follow_pace(0.5)
     assert pauses_s(news, [1, 1, 2]) == [5.0, 5.0, 5.0]

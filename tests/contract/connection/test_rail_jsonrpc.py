@@ -1,4 +1,4 @@
-"""The JSON-RPC client: what a node may answer, and what is believed of it."""
+"""Test the JSON-RPC client: which responses it accepts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestServer
 from florin_server.rails.connection.jsonrpc import (
     AnswerTooLarge,
     HttpTransport,
-    JsonRpc,
+    JsonRpcClient,
     LocalTransport,
     RpcError,
 )
@@ -23,17 +23,17 @@ from hypothesis import strategies as st
 
 
 def node(answer, **options):
-    """A client of a node that answers with what the function makes of the question."""
-    asked = []
+    """Return a client whose node responds with `answer(question)`."""
+    requests = []
 
     async def handle(payload):
         question = json.loads(payload)
-        asked.append(question)
-        made = answer(question)
-        return made if isinstance(made, bytes) else json.dumps(made).encode()
+        requests.append(question)
+        created = answer(question)
+        return created if isinstance(created, bytes) else json.dumps(created).encode()
 
-    rpc = JsonRpc(LocalTransport(handle), **options)
-    return rpc, asked
+    rpc = JsonRpcClient(LocalTransport(handle), **options)
+    return rpc, requests
 
 
 def result(question, value):
@@ -46,20 +46,20 @@ def refusal(question, code, message, **more):
 
 
 async def test_a_call_returns_its_result():
-    rpc, asked = node(lambda one: result(one, "0x1"))
+    rpc, request = node(lambda item: result(item, "0x1"))
     assert await rpc.call("eth_getCode", "0xab", "latest") == "0x1"
-    assert asked == [
+    assert request == [
         {"jsonrpc": "2.0", "id": 1, "method": "eth_getCode", "params": ["0xab", "latest"]}
     ]
 
 
 async def test_null_is_a_result():
-    rpc, _ = node(lambda one: result(one, None))
+    rpc, _ = node(lambda item: result(item, None))
     assert await rpc.call("eth_getTransactionReceipt", "0x") is None
 
 
 async def test_a_refused_call_raises_the_nodes_words():
-    rpc, _ = node(lambda one: refusal(one, 3, "execution reverted: no", data="0x08"))
+    rpc, _ = node(lambda item: refusal(item, 3, "execution reverted: no", data="0x08"))
     with pytest.raises(RpcError) as caught:
         await rpc.call("eth_call")
     assert (caught.value.code, caught.value.message) == (3, "execution reverted: no")
@@ -83,21 +83,21 @@ async def test_a_refused_call_raises_the_nodes_words():
         (-32005, "limit exceeded", False),
     ],
 )
-def test_reverts_are_told_from_other_refusals(code, message, is_revert):
+def test_revert_is_distinguished_from_other_errors(code, message, is_revert):
     assert RpcError(code, message).is_revert is is_revert
 
 
-async def test_a_batch_is_one_payload_answered_in_any_order():
+async def test_batch_is_a_single_payload_answered_in_any_order():
     def backwards(questions):
-        return [result(one, one["method"]) for one in reversed(questions)]
+        return [result(question, question["method"]) for question in reversed(questions)]
 
-    rpc, asked = node(backwards)
+    rpc, request = node(backwards)
     assert await rpc.batch([("a", []), ("b", []), ("c", [])]) == ["a", "b", "c"]
-    assert len(asked) == 1
-    assert (rpc.calls, rpc.requests) == (3, 1)
+    assert len(request) == 1
+    assert (rpc.call_count, rpc.request_count) == (3, 1)
 
 
-async def test_a_refused_call_leaves_the_others_of_its_batch_alone():
+async def test_refused_call_does_not_affect_the_rest_of_its_batch():
     def second_fails(questions):
         return [result(questions[0], 1), refusal(questions[1], -32000, "no")]
 
@@ -108,15 +108,17 @@ async def test_a_refused_call_leaves_the_others_of_its_batch_alone():
 
 
 async def test_no_calls_are_no_question():
-    rpc, asked = node(lambda one: None)
+    rpc, request = node(lambda item: None)
     assert await rpc.batch([]) == []
-    assert asked == []
+    assert request == []
 
 
 async def test_a_long_batch_travels_in_parts():
-    rpc, asked = node(lambda many: [result(one, one["params"][0]) for one in many], batch_max=4)
+    rpc, request = node(
+        lambda many: [result(item, item["params"][0]) for item in many], batch_max=4
+    )
     assert await rpc.batch([("a", [n]) for n in range(10)]) == list(range(10))
-    assert [len(part) for part in asked] == [4, 4, 2]
+    assert [len(part) for part in request] == [4, 4, 2]
 
 
 NONSENSE = [
@@ -137,7 +139,7 @@ NONSENSE = [
 
 
 @pytest.mark.parametrize("answer", NONSENSE)
-async def test_nonsense_tells_nothing(answer):
+async def test_malformed_response_raises_rail_unavailable(answer):
     rpc, _ = node(lambda _: answer)
     with pytest.raises(RailUnavailable):
         await rpc.call("eth_chainId")
@@ -146,14 +148,14 @@ async def test_nonsense_tells_nothing(answer):
 @pytest.mark.parametrize(
     "answer", [*NONSENSE, b'[{"id":1,"result":1}]', b"[1,2]", b"[null]", b'[{"id":[]},{"id":{}}]']
 )
-async def test_nonsense_for_a_batch_tells_nothing(answer):
+async def test_malformed_batch_response_raises_rail_unavailable(answer):
     rpc, _ = node(lambda _: answer)
     with pytest.raises(RailUnavailable):
         await rpc.batch([("a", []), ("b", [])])
 
 
 def no_batches(how):
-    """A node that answers single calls, and refuses lists in some way."""
+    """Return a node that answers single calls and refuses batches."""
     return lambda question: how if isinstance(question, list) else result(question, "0x1")
 
 
@@ -170,44 +172,44 @@ REFUSED = {"code": -32600, "message": "invalid request"}
     ],
     ids=["object", "list", "page", "nothing"],
 )
-async def test_node_without_batches_is_asked_call_by_call(how):
-    rpc, asked = node(no_batches(how))
+async def test_node_without_batch_support_is_called_request_by_request(how):
+    rpc, request = node(no_batches(how))
     calls = [("a", [n]) for n in range(9)]
     assert await rpc.batch(calls) == ["0x1"] * 9
-    refused = sum(isinstance(one, list) for one in asked)
+    refused = sum(isinstance(item, list) for item in request)
     assert refused <= 4
-    asked.clear()
+    request.clear()
     assert await rpc.batch(calls) == ["0x1"] * 9
-    assert [one["params"] for one in asked] == [[n] for n in range(9)]
+    assert [item["params"] for item in request] == [[n] for n in range(9)]
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 5, 8])
-async def test_node_with_small_batches_is_asked_in_the_size_it_takes(most):
+async def test_node_with_a_small_batch_limit_gets_batches_of_that_size(most):
     def answer(question):
         if not isinstance(question, list):
             return result(question, "0x1")
         if len(question) > most:
             return refusal({"id": None}, -32600, "invalid request")
-        return [result(one, one["params"][0]) for one in question]
+        return [result(item, item["params"][0]) for item in question]
 
-    rpc, asked = node(answer)
+    rpc, request = node(answer)
     calls = [("a", [n]) for n in range(20)]
     expected = ["0x1"] * 20 if most == 1 else list(range(20))
     for _ in range(2):
-        asked.clear()
+        request.clear()
         assert len(await rpc.batch(calls)) == 20
     assert await rpc.batch(calls) == expected or most == 1
-    assert all(not isinstance(one, list) or len(one) <= most for one in asked)
+    assert all(not isinstance(item, list) or len(item) <= most for item in request)
 
 
-async def test_node_that_is_busy_is_not_asked_in_smaller_batches():
-    rpc, asked = node(lambda _: refusal({"id": None}, -32005, "too many requests"))
+async def test_busy_node_is_not_called_with_smaller_batches():
+    rpc, request = node(lambda _: refusal({"id": None}, -32005, "too many requests"))
     with pytest.raises(RailUnavailable, match="too many requests"):
         await rpc.batch([("a", [n]) for n in range(20)])
-    assert len(asked) == 1
+    assert len(request) == 1
 
 
-async def test_a_batch_refused_as_a_whole_tells_nothing():
+async def test_batch_refused_as_a_whole_raises_rail_unavailable():
     rpc, _ = node(lambda _: {"jsonrpc": "2.0", "id": None, "error": {"message": "too many"}})
     with pytest.raises(RailUnavailable, match="too many"):
         await rpc.batch([("a", []), ("b", [])])
@@ -237,7 +239,7 @@ def test_any_json_is_a_result_a_refusal_or_nothing(answer):
 
 
 async def test_an_answer_above_the_limit_is_not_read():
-    rpc, _ = node(lambda one: result(one, "x" * 2000), answer_bytes_max=1000)
+    rpc, _ = node(lambda item: result(item, "x" * 2000), answer_bytes_max=1000)
     with pytest.raises(AnswerTooLarge):
         await rpc.call("eth_getLogs")
 
@@ -246,7 +248,7 @@ async def test_a_silent_node_is_not_waited_for():
     async def never(_):
         await asyncio.Event().wait()
 
-    rpc = JsonRpc(LocalTransport(never), timeout_s=0.01)
+    rpc = JsonRpcClient(LocalTransport(never), timeout_s=0.01)
     with pytest.raises(RailUnavailable, match="in time"):
         await rpc.call("eth_chainId")
 
@@ -266,7 +268,7 @@ async def asked_over_http(handler, path="/", **options):
     server = await served(handler)
     transport = HttpTransport(str(server.make_url(path)), **options)
     try:
-        return await JsonRpc(transport).call("eth_chainId")
+        return await JsonRpcClient(transport).call("eth_chainId")
     finally:
         await transport.close()
         await server.close()
@@ -284,7 +286,7 @@ async def test_answers_are_read_over_http(status):
 
 
 @pytest.mark.parametrize("status", [204, 301, 401, 403, 429, 500, 502, 503])
-async def test_other_statuses_tell_nothing(status):
+async def test_unexpected_http_status_raises_rail_unavailable(status):
     async def handle(request):
         answer = result(json.loads(await request.read()), "0x1")
         return web.json_response(answer, status=status) if denied else web.Response(status=status)
@@ -330,21 +332,21 @@ async def test_a_slow_server_is_not_waited_for():
     await server.close()
 
 
-async def test_the_access_key_in_an_address_is_never_told():
+async def test_access_key_in_an_address_is_never_shown():
     async def handle(request):
         return web.Response(status=500)
 
-    with pytest.raises(RailUnavailable) as told:
+    with pytest.raises(RailUnavailable) as exception_info:
         await asked_over_http(handle, path="/v2/secret-access-key")
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(exception_info.value)
     with socket.socket() as silent:
-        # bound, so that nobody else has the port, but listening to nobody
+        # bound, so that no other process takes the port, but not listening
         silent.bind(("127.0.0.1", 0))
         nobody = HttpTransport(f"http://127.0.0.1:{silent.getsockname()[1]}/v2/secret-access-key")
-        with pytest.raises(RailUnavailable) as told:
+        with pytest.raises(RailUnavailable) as exception_info:
             await nobody.send(b"{}")
         await nobody.close()
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(exception_info.value)
 
 
 @pytest.mark.parametrize("url", ["", "ftp://node", "node:8545", "http://", "file:///etc/passwd"])

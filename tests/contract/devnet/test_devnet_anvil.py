@@ -1,4 +1,4 @@
-"""The embedded chain does with every kind of payment what anvil does, to the last unit of gas."""
+"""Test that the embedded chain handles every kind of payment like anvil, to the exact gas."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 from eth_account.signers.local import LocalAccount
 from florin_server.chains.evm.typed_data import PERMIT2
 from florin_server.devnet.evm import DEVNET
-from florin_server.domain.payments.payment import Option
-from florin_server.domain.settlement.chain_txs import Accepted
+from florin_server.domain.payments.payment import PaymentOption
+from florin_server.domain.settlement.chain_txs import SettlementItem
 from florin_server.rails.connection.jsonrpc import RpcError
-from florin_server.rails.evm.settings import EvmCoin
-from florin_server.rails.types import Payable, Split
+from florin_server.rails.evm.settings import EvmCoinSettings
+from florin_server.rails.types import PayableAsset, Split
 
 from tests.support import chains
 from tests.support.evm_lab import (
@@ -26,15 +26,15 @@ from tests.support.evm_lab import (
     MERCHANT,
     PRICE,
     TOKEN,
-    Lab,
-    accept,
-    account_of,
-    asset,
-    buyer,
-    euro,
-    new_payment,
+    EvmChainHarness,
+    make_asset,
+    make_buyer,
+    make_euro_asset,
+    make_payment,
+    make_settlement_item,
     open_lab,
-    signed,
+    sign_option,
+    to_account,
 )
 
 ETHER = f"{CHAIN}/slip44:60"
@@ -44,9 +44,9 @@ NOBODY_SIGNED = '"0x' + "5a" * 65 + '"'
 
 @dataclass
 class Script:
-    """Transactions on one chain, and what came of each: success, gas, events."""
+    """Transactions on one chain with their success, gas and events."""
 
-    lab: Lab
+    lab: EvmChainHarness
     told: dict[str, tuple[str, int, list[Any]]] = field(default_factory=dict)
 
     async def note(self, name: str, tx_hash: str) -> None:
@@ -61,24 +61,24 @@ class Script:
         asset_id: str,
         approvals: tuple[int, ...] = (),
         method: str | None = None,
-    ) -> Option:
-        split = Split(account_of(MERCHANT), account_of(FEES), FEE, settled=True)
-        account, token = account_of(payer), self.lab.rail.assets[asset_id]
-        means = Payable(account, asset_id, approvals, method)
-        return self.lab.rail.offers.offer(
-            new_payment(number), account, means, token, PRICE, split, 0
+    ) -> PaymentOption:
+        split = Split(to_account(MERCHANT), to_account(FEES), FEE, settled=True)
+        account, token = to_account(payer), self.lab.rail.assets[asset_id]
+        means = PayableAsset(account, asset_id, approvals, method)
+        return self.lab.rail.offers.build_option(
+            make_payment(number), account, means, token, PRICE, split, 0
         )
 
-    def item(self, payer: LocalAccount, asset_id: str, number: int) -> Accepted:
+    def item(self, payer: LocalAccount, asset_id: str, number: int) -> SettlementItem:
         option = self.option(payer, number, asset_id)
-        return accept(new_payment(number), option, signed(payer, option))
+        return make_settlement_item(make_payment(number), option, sign_option(payer, option))
 
-    async def settle(self, name: str, *items: Accepted) -> None:
+    async def settle(self, name: str, *items: SettlementItem) -> None:
         await self.note(name, (await self.lab.settle(*items)).hash)
 
     async def perform(self, name: str, payer: LocalAccount, *how: Any) -> None:
-        """What a wallet sends by itself."""
-        issued = await self.lab.rail.offers.build(self.option(payer, *how), (), 0)
+        """Send the calls that a wallet sends on its own."""
+        issued = await self.lab.rail.offers.resolve_build(self.option(payer, *how), (), 0)
         assert issued is not None
         for n, action in enumerate(issued.actions):
             await self.note(f"{name} {n}", (await self.lab.perform(payer, action)).strip('"'))
@@ -90,24 +90,28 @@ class Script:
 
 
 async def play(script: Script) -> None:
-    """Every way to pay."""
+    """Pay in every way."""
     lab = script.lab
-    wallets = [buyer(n) for n in range(1, 12)]
-    accounts = [account_of(one) for one in wallets]
+    wallets = [make_buyer(n) for n in range(1, 12)]
+    accounts = [to_account(wallet) for wallet in wallets]
     prices = {TOKEN: PRICE, EURO: PRICE, ETHER: PRICE}
     assert len(await lab.payable(accounts, prices)) == 3 * len(wallets)
-    one, two, many = wallets[0], wallets[1], wallets[2:7]
+    local_account, two, many = wallets[0], wallets[1], wallets[2:7]
 
-    item = script.item(one, TOKEN, 1)
+    item = script.item(local_account, TOKEN, 1)
     await script.settle("to receivers that had nothing", item)
-    await script.settle("to receivers that had some", script.item(one, TOKEN, 2))
+    await script.settle("to receivers that had some", script.item(local_account, TOKEN, 2))
     await script.settle("together", *(script.item(each, TOKEN, 3) for each in many))
     await script.settle("one of them is used", item, script.item(two, TOKEN, 4))
 
     approve = "095ea7b3" + PERMIT2[2:].rjust(64, "0") + f"{2 * PRICE:064x}"
-    await script.call("approval", one, DEVNET.euro.address, approve)
-    await script.settle("by Permit2", script.item(one, EURO, 5))
-    mixed = (script.item(one, EURO, 6), script.item(two, TOKEN, 7), script.item(two, EURO, 8))
+    await script.call("approval", local_account, DEVNET.euro.address, approve)
+    await script.settle("by Permit2", script.item(local_account, EURO, 5))
+    mixed = (
+        script.item(local_account, EURO, 6),
+        script.item(two, TOKEN, 7),
+        script.item(two, EURO, 8),
+    )
     await script.settle("both kinds, and one without an allowance", *mixed)
 
     await script.perform("by itself", two, 9, TOKEN, (PRICE,), "direct")
@@ -117,30 +121,30 @@ async def play(script: Script) -> None:
     contract = await lab.deploy(ACCEPTS_ALL)
     await lab.send_tokens(contract, PRICE)
     option = script.option(contract, 12, TOKEN)
-    await script.settle("a contract", accept(new_payment(12), option, NOBODY_SIGNED))
+    await script.settle("a contract", make_settlement_item(make_payment(12), option, NOBODY_SIGNED))
     await lab.delegate(two, ACCEPTS_ALL)
     await script.settle("a key with code", script.item(two, TOKEN, 13))
     await lab.delegate(two, "00")
     await script.settle("a key with code that is mute", script.item(two, TOKEN, 14))
     await lab.delegate(two, "5b600056")
-    burning = (script.item(two, TOKEN, 15), script.item(one, TOKEN, 16))
+    burning = (script.item(two, TOKEN, 15), script.item(local_account, TOKEN, 16))
     await script.settle("a key with code that burns gas", *burning)
 
 
 @pytest.fixture(scope="module")
 def evm():
-    """What the embedded chain is compared with."""
-    with chains.opened("anvil") as opened:
+    """Start anvil, the reference chain."""
+    with chains.open_chains("anvil") as opened:
         yield opened
 
 
 @pytest.fixture
 async def both(evm):
-    """The embedded chain, and anvil."""
-    coin = EvmCoin(name="Test Ether", symbol="tETH")
+    """Run the script on the embedded chain and on anvil."""
+    coin = EvmCoinSettings(name="Test Ether", symbol="tETH")
     labs = [
-        await open_lab(evm=one, assets=(asset(), euro()), coin=coin)
-        for one in (chains.OwnChain(), evm)
+        await open_lab(evm=item, assets=(make_asset(), make_euro_asset()), coin=coin)
+        for item in (chains.EmbeddedChains(), evm)
     ]
     yield labs
     for lab in labs:
@@ -167,7 +171,7 @@ async def test_every_payment_does_the_same_on_both_and_costs_the_same(both):
     ids=["constant", "storage", "floor", "creation"],
 )
 async def test_a_call_needs_the_same_gas_on_both(both, call):
-    async def works(lab: Lab, gas: int) -> bool:
+    async def works(lab: EvmChainHarness, gas: int) -> bool:
         try:
             await lab.control.call("eth_call", {**call, "gas": hex(gas)}, "latest")
         except RpcError:
@@ -186,18 +190,18 @@ async def test_a_call_needs_the_same_gas_on_both(both, call):
     assert estimates[0] == estimates[1]
 
 
-# what anvil tells of blobs, and of times that the block tells too
+# members that only anvil returns: blob prices, and times that the block also has
 ITS_OWN = {"blobGasPrice", "blockTimestamp"}
 
 
 def spelled(value: Any) -> Any:
-    """How a value is written down, whatever it is."""
+    """Normalize a value to its form, whatever its content."""
     if isinstance(value, dict):
-        told = {name: spelled(one) for name, one in value.items() if name not in ITS_OWN}
-        # numbers that are as long as a hash, unless they begin with zeros
-        return {**told, **{name: "number" for name in ("r", "s") if name in told}}
+        result = {name: spelled(item) for name, item in value.items() if name not in ITS_OWN}
+        # these numbers are as long as a hash, unless they start with zeros
+        return {**result, **{name: "number" for name in ("r", "s") if name in result}}
     if isinstance(value, list):
-        return [spelled(one) for one in value]
+        return [spelled(item) for item in value]
     if not isinstance(value, str):
         return value
     assert value.startswith("0x")
@@ -207,7 +211,7 @@ def spelled(value: Any) -> Any:
 
 
 async def test_blocks_transactions_and_receipts_are_spelled_alike(both):
-    async def newest(lab: Lab) -> Any:
+    async def newest(lab: EvmChainHarness) -> Any:
         block = await lab.control.call("eth_getBlockByNumber", "latest", True)
         (transaction,) = block["transactions"]
         return spelled(
@@ -220,10 +224,10 @@ async def test_blocks_transactions_and_receipts_are_spelled_alike(both):
             ]
         )
 
-    async def told(lab: Lab) -> list[Any]:
-        await lab.delegate(buyer(1), "00")
+    async def told(lab: EvmChainHarness) -> list[Any]:
+        await lab.delegate(make_buyer(1), "00")
         delegated = await newest(lab)
-        await lab.settle(await lab.sold(1))
+        await lab.settle(await lab.create_verified_item(1))
         return [delegated, await newest(lab)]
 
     own, other = [await told(lab) for lab in both]

@@ -1,4 +1,4 @@
-"""The compiled contracts are those of the sources."""
+"""Test that the compiled contracts match their sources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import florin_server.devnet
 import florin_server.rails.evm.setup
 import pytest
 from florin_server.devnet.evm import DEVNET
-from florin_server.devnet.genesis import artifact
+from florin_server.devnet.genesis import load_artifact
 
 from tests.support import npm
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 CONTRACTS = Path(florin_server.devnet.__file__).parent / "contracts"
 CARRIED = Path(florin_server.rails.evm.setup.__file__).parent / "bytecode.json"
-# a folder of its own: `make contracts` leaves its manifests behind if it is interrupted
+# a separate folder: an interrupted `make contracts` leaves its manifests behind
 TOOLS = npm.BUILD / "recompiled"
 
 
@@ -28,7 +28,7 @@ def committed() -> dict:
     return json.loads((CONTRACTS / "artifacts.json").read_text())
 
 
-def test_the_artifacts_name_the_sources_they_were_made_from():
+def test_artifacts_match_the_digests_of_their_sources():
     digests = {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in CONTRACTS.glob("*.sol")
     }
@@ -47,16 +47,18 @@ def test_the_sources_compile_to_the_artifacts(tmp_path):
 
 def test_the_rails_carry_the_code_that_was_compiled():
     for name, code in json.loads(CARRIED.read_text()).items():
-        made = committed()["contracts"][name]
-        assert code == {part: made[part] for part in ("bytecode", "runtime")}, "run: make contracts"
+        contract = committed()["contracts"][name]
+        assert code == {part: contract[part] for part in ("bytecode", "runtime")}, (
+            "run: make contracts"
+        )
 
 
-def test_a_known_interface_is_all_there_is():
-    """What deployed payments rely on; later kinds of payment come beside it."""
+def test_contract_interface_is_complete():
+    """Deployed payments rely on these functions; later kinds of payment only add to them."""
     settler = {
-        f"{one['name']}({','.join(kind(each) for each in one['inputs'])})"
-        for one in artifact("PaySettler").abi
-        if one["type"] in ("function", "event")
+        f"{item['name']}({','.join(kind(each) for each in item['inputs'])})"
+        for item in load_artifact("PaySettler").abi
+        if item["type"] in ("function", "event")
     }
     pay = "(address,address,uint256,uint256,uint256,address,address,uint256,bytes32,uint256,bytes)"
     assert settler == {
@@ -72,11 +74,11 @@ def test_a_known_interface_is_all_there_is():
         "Paid(bytes32,address,address,address,uint256,address,uint256,bytes32)",
         "Failed(bytes32,bytes)",
     }
-    names = {one.get("name") for one in artifact("TestDollar").abi}
+    names = {item.get("name") for item in load_artifact("TestDollar").abi}
     assert {"receiveWithAuthorization", "transferWithAuthorization", "permit"} <= names
-    assert DEVNET.token.name.encode() in artifact("TestDollar").runtime
-    assert DEVNET.euro.name.encode() in artifact("TestEuro").runtime
-    assert bytes.fromhex(DEVNET.permit2[2:].lstrip("0")) in artifact("PaySettler").runtime
+    assert DEVNET.token.name.encode() in load_artifact("TestDollar").runtime
+    assert DEVNET.euro.name.encode() in load_artifact("TestEuro").runtime
+    assert bytes.fromhex(DEVNET.permit2[2:].lstrip("0")) in load_artifact("PaySettler").runtime
 
 
 def kind(field: dict) -> str:
@@ -87,7 +89,7 @@ def kind(field: dict) -> str:
 
 
 def solc() -> Path:
-    """The folder with the compiler, installed from the lock file if it is not there."""
+    """Return the folder with the compiler; install it from the lock file if it is missing."""
     if (fault := npm.install(CONTRACTS, TOOLS)) is not None:
         missing = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
         missing(f"THE CONTRACTS WERE NOT RECOMPILED: {fault}")

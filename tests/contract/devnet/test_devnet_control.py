@@ -1,4 +1,4 @@
-"""What only a development chain can do: test money, reorganisations, faults, snapshots."""
+"""Test the controls of a development chain: test money, reorganizations, faults, snapshots."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from florin_server.clock import TestClock
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.evm.control import SNAPSHOTS_MAX
-from florin_server.devnet.faults import FAULTS_MAX, TOLD_BYTES_MAX
+from florin_server.devnet.faults import FAULTS_MAX, RESULT_BYTES_MAX
 
 from tests.support.devnet_kit import (
     ETHER,
@@ -16,22 +16,22 @@ from tests.support.devnet_kit import (
     GWEI,
     MERCHANT,
     START_S,
-    NodeError,
-    account,
-    call_data,
-    opened,
-    payment,
-    signed,
+    EvmNodeError,
+    encode_call,
+    make_account,
+    make_payment,
+    open_node,
+    sign_transaction,
 )
 
-RELAYER = account(2)
-BUYER = account(4)
+RELAYER = make_account(2)
+BUYER = make_account(4)
 GIFT = 10_000_000_000
 
 
 @pytest.fixture
 async def node():
-    async with opened() as node:
+    async with open_node() as node:
         await node.fund(RELAYER.address)
         yield node
 
@@ -50,38 +50,38 @@ async def fault(node, kind: str, **options):
 async def test_the_faucet_gives_once_and_in_a_block_at_once(node):
     await fault(node, "mining", paused=True)
     accounts = [BUYER.address, MERCHANT]
-    given = await node.ask("florin_faucet", {"accounts": accounts})
-    assert given["blockNumber"] == hex(await node.number())
-    assert len(given["transactions"]) == 4
-    for one in accounts:
-        assert (await coin(node, one), await node.tokens(one)) == (ETHER, GIFT)
-    for one in given["transactions"]:
-        assert (await node.receipt(one))["status"] == "0x1"
+    value = await node.ask("florin_faucet", {"accounts": accounts})
+    assert value["blockNumber"] == hex(await node.number())
+    assert len(value["transactions"]) == 4
+    for account in accounts:
+        assert (await coin(node, account), await node.tokens(account)) == (ETHER, GIFT)
+    for account in value["transactions"]:
+        assert (await node.receipt(account))["status"] == "0x1"
     again = await node.ask("florin_faucet", {"accounts": accounts})
     assert again == {"transactions": [], "blockNumber": None}
 
 
 async def test_the_faucet_gives_again_when_half_is_spent(node):
     await node.fund(BUYER.address)
-    await node.settle(RELAYER, payment(BUYER, 1, value=GIFT // 2))
+    await node.settle(RELAYER, make_payment(BUYER, 1, value=GIFT // 2))
     await node.fund(BUYER.address)
     assert await node.tokens(BUYER.address) == GIFT // 2
-    await node.settle(RELAYER, payment(BUYER, 2, value=1))
+    await node.settle(RELAYER, make_payment(BUYER, 2, value=1))
     await node.fund(BUYER.address)
     assert await node.tokens(BUYER.address) == GIFT
 
 
-async def test_the_faucet_tops_up_to_what_is_asked(node):
-    asked = {"accounts": [BUYER.address], "nativeWei": "0x0", "tokenUnits": hex(GIFT + 5)}
+async def test_faucet_tops_up_to_the_requested_amount(node):
+    request = {"accounts": [BUYER.address], "nativeWei": "0x0", "tokenUnits": hex(GIFT + 5)}
     await node.fund(BUYER.address)
-    await node.ask("florin_faucet", asked)
+    await node.ask("florin_faucet", request)
     assert await node.tokens(BUYER.address) == GIFT + 5
     only_coin = {"accounts": [MERCHANT], "tokens": [], "nativeWei": "0x7"}
     await node.ask("florin_faucet", only_coin)
     assert (await coin(node, MERCHANT), await node.tokens(MERCHANT)) == (7, 0)
 
 
-async def test_the_faucet_leaves_others_transactions_where_they_are(node):
+async def test_faucet_leaves_pending_transactions_of_other_senders(node):
     await fault(node, "mining", paused=True)
     waiting = await node.send(RELAYER, MERCHANT, "0x")
     await node.fund(BUYER.address)
@@ -100,23 +100,23 @@ async def test_the_faucet_leaves_others_transactions_where_they_are(node):
     ],
 )
 async def test_the_faucet_refuses_nonsense(node, options):
-    with pytest.raises(NodeError) as refused:
+    with pytest.raises(EvmNodeError) as refused:
         await node.ask("florin_faucet", options)
     assert refused.value.code == -32602
 
 
 async def test_a_faucet_that_cannot_mint_says_so(node):
-    await node.run(FAUCET, DEVNET.token.address, call_data("pause()"))
-    with pytest.raises(NodeError, match="refused to mint"):
+    await node.run(FAUCET, DEVNET.token.address, encode_call("pause()"))
+    with pytest.raises(EvmNodeError, match="refused to mint"):
         await node.fund(BUYER.address)
 
 
-# ---- reorganisations
+# ---- reorganizations
 
 
 async def test_a_reorg_replaces_blocks_and_keeps_transactions(node):
     await node.fund(BUYER.address)
-    first = await node.settle(RELAYER, payment(BUYER, 1))
+    first = await node.settle(RELAYER, make_payment(BUYER, 1))
     head = await node.number()
     done = await fault(node, "reorg", depth=1)
     assert done["number"] == hex(head + 1)
@@ -131,14 +131,14 @@ async def test_a_reorg_replaces_blocks_and_keeps_transactions(node):
 
 async def test_a_reorg_can_lose_a_transaction_for_good(node):
     await node.fund(BUYER.address)
-    lost = await node.settle(RELAYER, payment(BUYER, 1))
+    lost = await node.settle(RELAYER, make_payment(BUYER, 1))
     await node.mine(2)
     await fault(node, "reorg", depth=3, drop=[lost["transactionHash"]])
     assert await node.ask("eth_getTransactionReceipt", lost["transactionHash"]) is None
     assert await node.ask("eth_getTransactionByHash", lost["transactionHash"]) is None
     assert await node.tokens(MERCHANT) == 0
     assert await node.ask("eth_getTransactionCount", RELAYER.address) == "0x0"
-    assert (await node.settle(RELAYER, payment(BUYER, 1)))["status"] == "0x1"
+    assert (await node.settle(RELAYER, make_payment(BUYER, 1)))["status"] == "0x1"
 
 
 async def test_a_reorg_can_delay_transactions(node):
@@ -149,7 +149,7 @@ async def test_a_reorg_can_delay_transactions(node):
 
 
 async def test_the_first_block_cannot_be_replaced(node):
-    with pytest.raises(NodeError, match="cannot replace"):
+    with pytest.raises(EvmNodeError, match="cannot replace"):
         await fault(node, "reorg", depth=await node.number() + 1)
     assert await node.number() == 1
 
@@ -162,7 +162,7 @@ async def test_a_snapshot_brings_everything_back(node):
     waiting = await node.send(RELAYER, MERCHANT, "0x", value=1)
     before = await node.ask("eth_getBlockByNumber", "latest", False)
     snapshot = await node.ask("evm_snapshot")
-    await node.mine(200)  # more than a pruned node could go back
+    await node.mine(200)  # deeper than a pruned node could go back
     assert await coin(node, MERCHANT) == 1
     assert await node.ask("evm_revert", snapshot) is True
     assert await node.ask("eth_getBlockByNumber", "latest", False) == before
@@ -185,7 +185,7 @@ async def test_a_call_can_be_refused_a_number_of_times(node):
     options = {"method": "eth_blockNumber", "effect": "error", "times": 2}
     await fault(node, "answer", **options, message="busy", code=-32005)
     for _ in range(2):
-        with pytest.raises(NodeError, match="busy") as refused:
+        with pytest.raises(EvmNodeError, match="busy") as refused:
             await node.ask("eth_blockNumber")
         assert refused.value.code == -32005
     assert await node.number() == 1
@@ -193,7 +193,7 @@ async def test_a_call_can_be_refused_a_number_of_times(node):
 
 async def test_a_transaction_can_vanish_without_a_word(node):
     await fault(node, "answer", method="eth_sendRawTransaction", effect="drop")
-    raw = signed(RELAYER, {})
+    raw = sign_transaction(RELAYER, {})
     vanished = await node.ask("eth_sendRawTransaction", raw)
     assert await node.ask("eth_getTransactionByHash", vanished) is None
     assert await node.ask("eth_sendRawTransaction", raw) == vanished
@@ -202,7 +202,7 @@ async def test_a_transaction_can_vanish_without_a_word(node):
 
 async def test_a_transaction_can_be_taken_and_answered_with_an_error(node):
     await fault(node, "answer", method="eth_sendRawTransaction", effect="late_error")
-    with pytest.raises(NodeError, match="injected fault"):
+    with pytest.raises(EvmNodeError, match="injected fault"):
         await node.send(RELAYER, MERCHANT, "0x")
     assert await node.ask("eth_getTransactionCount", RELAYER.address) == "0x1"
 
@@ -214,7 +214,7 @@ async def test_a_receipt_can_be_hidden(node):
     assert await node.receipt(receipt["transactionHash"]) == receipt
 
 
-async def test_an_answer_can_be_late_while_others_are_not(node):
+async def test_delayed_response_does_not_delay_other_calls(node):
     await fault(node, "answer", method="eth_chainId", effect="delay", delayMs=5_000)
     late = asyncio.create_task(node.ask("eth_chainId"))
     await asyncio.sleep(0)
@@ -231,13 +231,13 @@ async def test_faults_happen_in_the_order_planned_and_can_be_cleared(node):
     await fault(node, "answer", method="eth_chainId", effect="null")
     await fault(node, "answer", method="eth_chainId", effect="error", times=9)
     assert await node.ask("eth_chainId") is None
-    with pytest.raises(NodeError):
+    with pytest.raises(EvmNodeError):
         await node.ask("eth_chainId")
     await fault(node, "clear")
     assert await node.ask("eth_chainId")
 
 
-async def test_what_is_armed_is_listed_and_cleared_by_kind(node):
+async def test_armed_faults_are_listed_and_cleared_by_kind(node):
     assert await fault(node, "list") == []
     await fault(node, "answer", method="eth_chainId", effect="null", times=3)
     await fault(node, "answer", method="eth_gasPrice", effect="error")
@@ -247,18 +247,18 @@ async def test_what_is_armed_is_listed_and_cleared_by_kind(node):
     await node.ask("eth_chainId")
     chain_id = {"kind": "answer", "method": "eth_chainId", "effect": "null", "times": 2}
     gas_price = {"kind": "answer", "method": "eth_gasPrice", "effect": "error", "times": 1}
-    others = {
+    remaining = {
         "lag": {"kind": "lag", "blocks": 1},
         "mining": {"kind": "mining", "paused": True},
         "revert": {"kind": "revert", "times": 2},
     }
-    assert await fault(node, "list") == [chain_id, gas_price, *others.values()]
+    assert await fault(node, "list") == [chain_id, gas_price, *remaining.values()]
     await fault(node, "clear", only="answer")
-    assert await fault(node, "list") == list(others.values())
-    for kind in list(others):
+    assert await fault(node, "list") == list(remaining.values())
+    for kind in list(remaining):
         await fault(node, "clear", only=kind)
-        del others[kind]
-        assert await fault(node, "list") == list(others.values())
+        del remaining[kind]
+        assert await fault(node, "list") == list(remaining.values())
     await fault(node, "answer", method="eth_chainId", effect="null")
     await fault(node, "lag", blocks=1)
     await fault(node, "clear")
@@ -269,20 +269,20 @@ async def test_what_is_armed_is_listed_and_cleared_by_kind(node):
 async def test_no_more_is_armed_than_can_be_looked_through(node):
     for number in range(FAULTS_MAX):
         await fault(node, "answer", method=f"eth_{number}", effect="null", times=1_000_000)
-    with pytest.raises(NodeError, match="256 faults are armed already"):
+    with pytest.raises(EvmNodeError, match="256 faults are already armed"):
         await fault(node, "answer", method="eth_chainId", effect="null")
     await fault(node, "clear", only="answer")
-    long = "x" * (TOLD_BYTES_MAX + 1)
-    for told in ({"effect": "lie", "result": long}, {"effect": "error", "message": long}):
-        with pytest.raises(NodeError, match="tells no more than"):
-            await fault(node, "answer", method="eth_chainId", **told)
+    long = "x" * (RESULT_BYTES_MAX + 1)
+    for result in ({"effect": "lie", "result": long}, {"effect": "error", "message": long}):
+        with pytest.raises(EvmNodeError, match="is limited to"):
+            await fault(node, "answer", method="eth_chainId", **result)
     assert await fault(node, "list") == []
 
 
-async def test_no_more_snapshots_are_kept_than_fit(node):
+async def test_snapshot_limit_is_enforced(node):
     for _ in range(SNAPSHOTS_MAX):
         last = await node.ask("evm_snapshot")
-    with pytest.raises(NodeError, match="snapshots are kept already"):
+    with pytest.raises(EvmNodeError, match="snapshots exist already"):
         await node.ask("evm_snapshot")
     assert await node.ask("evm_revert", last) is True
     assert await node.ask("evm_snapshot")
@@ -316,7 +316,7 @@ async def test_a_pause_holds_transactions_back_until_it_ends(node):
     ],
 )
 async def test_a_fault_that_makes_no_sense_is_refused(node, options):
-    with pytest.raises(NodeError) as refused:
+    with pytest.raises(EvmNodeError) as refused:
         await node.ask("florin_fault", options)
     assert refused.value.code == -32602
 
@@ -339,18 +339,18 @@ async def test_a_fault_that_makes_no_sense_is_refused(node, options):
         ),
     ],
 )
-async def test_a_value_that_a_fault_cannot_have_is_told_by_its_name(node, options, sentence):
-    with pytest.raises(NodeError) as refused:
+async def test_invalid_fault_value_is_refused_by_name(node, options, sentence):
+    with pytest.raises(EvmNodeError) as refused:
         await node.ask("florin_fault", options)
     assert str(refused.value).startswith(sentence)
     assert refused.value.code == -32602
 
 
-# ---- blocks in time
+# ---- block times
 
 
 async def mined_to(node, number: int) -> None:
-    """Lets the ticker do its work, which queues up with the questions."""
+    """Wait until the ticker has sealed the block; its work queues with the calls."""
     for _ in range(100):
         if await node.number() >= number:
             return
@@ -359,7 +359,7 @@ async def mined_to(node, number: int) -> None:
 
 async def test_blocks_come_at_their_interval():
     clock = TestClock(START_S * 1_000_000)
-    async with opened(clock=clock, block_interval_s=2) as node:
+    async with open_node(clock=clock, block_interval_s=2) as node:
         await node.fund(RELAYER.address)
         start = await node.number()
         sent = await node.send(RELAYER, MERCHANT, "0x", gas=21_000, maxFeePerGas=3 * GWEI)
@@ -372,13 +372,13 @@ async def test_blocks_come_at_their_interval():
 
 async def test_block_that_was_late_makes_no_later_block_late():
     clock = TestClock(START_S * 1_000_000)
-    async with opened(clock=clock, block_interval_s=2) as node:
+    async with open_node(clock=clock, block_interval_s=2) as node:
         assert await node.number() == 0
         clock.advance(2.5)
         await mined_to(node, 1)
         clock.advance(1.5)
         await mined_to(node, 2)
-        # blocks whose time went by are left out
+        # missed blocks are skipped
         clock.advance(7)
         await mined_to(node, 3)
         clock.advance(1)
@@ -392,13 +392,13 @@ async def test_block_that_was_late_makes_no_later_block_late():
 @pytest.mark.parametrize(("interval_s", "blocks"), [(0.25, 239), (1, 59), (4, 32)])
 async def test_idle_chain_slows_down_after_32_blocks_and_60_seconds(interval_s, blocks):
     clock = TestClock(START_S * 1_000_000)
-    async with opened(clock=clock, block_interval_s=interval_s) as node:
+    async with open_node(clock=clock, block_interval_s=interval_s) as node:
         assert await node.number() == 0
         for number in range(1, blocks + 1):
             clock.advance(interval_s)
             await mined_to(node, number)
         last = await node.ask("eth_getBlockByNumber", "latest", False)
-        # until a block is 15 seconds old, none comes
+        # no block comes until the last is 15 seconds old
         while clock.now_us() / 1_000_000 + interval_s < int(last["timestamp"], 16) + 15:
             clock.advance(interval_s)
             await node.number()
@@ -415,7 +415,7 @@ async def test_idle_chain_slows_down_after_32_blocks_and_60_seconds(interval_s, 
 
 async def test_the_next_transactions_fail_pay_their_gas_and_do_nothing(node):
     await fault(node, "revert", times=2)
-    await node.fund(BUYER.address)  # test money comes all the same
+    await node.fund(BUYER.address)  # test money still arrives
     assert await node.tokens(BUYER.address) == GIFT
     held = await coin(node, RELAYER.address)
     for _ in range(2):
@@ -424,19 +424,19 @@ async def test_the_next_transactions_fail_pay_their_gas_and_do_nothing(node):
     cost = int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16)
     assert await coin(node, MERCHANT) == 0
     assert 0 < held - await coin(node, RELAYER.address) <= 3 * cost
-    await node.settle(RELAYER, payment(BUYER, 3, value=1))
+    await node.settle(RELAYER, make_payment(BUYER, 3, value=1))
     assert await node.tokens(BUYER.address) == GIFT - 1
 
 
 async def test_a_settlement_that_fails_leaves_the_authorization_good(node):
     await node.fund(BUYER.address)
     await fault(node, "revert")
-    paid = payment(BUYER, 1, value=5)
+    paid = make_payment(BUYER, 1, value=5)
     assert (await node.settle(RELAYER, paid))["status"] == "0x0"
     assert (await node.settle(RELAYER, paid))["status"] == "0x1"
 
 
-async def test_a_node_that_lags_tells_only_older_blocks(node):
+async def test_lagging_node_returns_only_older_blocks(node):
     old = await node.ask("eth_getBlockByNumber", "latest", False)
     sent = await node.send(RELAYER, MERCHANT, "0x", value=7)
     new = await node.ask("eth_getBlockByNumber", "latest", False)
@@ -444,19 +444,19 @@ async def test_a_node_that_lags_tells_only_older_blocks(node):
     await fault(node, "lag", blocks=1)
     assert await node.number() == int(old["number"], 16)
     assert await node.ask("eth_getBlockByNumber", "latest", False) == old
-    for method, asked in (
+    for method, requests in (
         ("eth_getTransactionReceipt", [sent]),
         ("eth_getTransactionByHash", [sent]),
         ("eth_getBlockByNumber", [new["number"], False]),
         ("eth_getBlockByHash", [new["hash"], False]),
         ("eth_getBlockReceipts", [new["hash"]]),
     ):
-        assert await node.ask(method, *asked) is None
+        assert await node.ask(method, *requests) is None
     assert await coin(node, MERCHANT) == 0
     assert new["hash"] not in {
-        one["blockHash"] for one in await node.ask("eth_getLogs", everything)
+        item["blockHash"] for item in await node.ask("eth_getLogs", everything)
     }
-    # what is sent gets there
+    # what is sent arrives
     later = await node.send(RELAYER, MERCHANT, "0x", value=2, nonce=1)
     await fault(node, "clear")
     assert (await node.receipt(later))["status"] == "0x1"

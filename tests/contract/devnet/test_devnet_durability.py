@@ -1,4 +1,4 @@
-"""What the embedded chain answered is there after a restart, however it ended."""
+"""Test that everything the embedded chain confirmed survives a restart, however it ended."""
 
 from __future__ import annotations
 
@@ -13,14 +13,21 @@ import pytest
 from florin_server.clock import TestClock
 from florin_server.devnet.chainfile import ChainFile
 from florin_server.devnet.evm import DEVNET, DevChainError
-from florin_server.devnet.evm.chain import Chain
+from florin_server.devnet.evm.chain import EmbeddedEvmChain
 
-from tests.support.devnet_kit import MERCHANT, START_S, Node, account, opened, payment
+from tests.support.devnet_kit import (
+    MERCHANT,
+    START_S,
+    EvmNodeClient,
+    make_account,
+    make_payment,
+    open_node,
+)
 
-RELAYER = account(2)
-BUYER = account(4)
+RELAYER = make_account(2)
+BUYER = make_account(4)
 
-# Asks a chain to do something again and again, and tells what it was told.
+# Calls a chain repeatedly and prints what it answered.
 BUSY_CHILD = """
 import asyncio, json, pathlib, sys
 from florin_server.devnet.chainfile import ChainFile
@@ -38,33 +45,33 @@ asyncio.run(main())
 """
 
 
-async def everything(node: Node) -> list[object]:
-    """Blocks, transactions, receipts and balances."""
-    found: list[object] = []
+async def everything(node: EvmNodeClient) -> list[object]:
+    """Return blocks, transactions, receipts and balances."""
+    results: list[object] = []
     for number in range(await node.number() + 1):
-        found.append(await node.ask("eth_getBlockByNumber", hex(number), True))
-        found.append(await node.ask("eth_getBlockReceipts", hex(number)))
-    for one in (RELAYER.address, BUYER.address, MERCHANT, DEVNET.faucet):
-        found.append(await node.ask("eth_getBalance", one))
-        found.append(await node.ask("eth_getTransactionCount", one))
-        found.append(await node.tokens(one))
-    return found
+        results.append(await node.ask("eth_getBlockByNumber", hex(number), True))
+        results.append(await node.ask("eth_getBlockReceipts", hex(number)))
+    for text in (RELAYER.address, BUYER.address, MERCHANT, DEVNET.faucet):
+        results.append(await node.ask("eth_getBalance", text))
+        results.append(await node.ask("eth_getTransactionCount", text))
+        results.append(await node.tokens(text))
+    return results
 
 
-async def test_a_restarted_chain_is_the_same_and_goes_on(tmp_path):
+async def test_restarted_chain_has_the_same_state_and_continues(tmp_path):
     path, clock = tmp_path / "deeper" / "evm.db", TestClock(START_S * 1_000_000)
-    async with opened(path, clock) as node:
+    async with open_node(path, clock) as node:
         await node.fund(RELAYER.address, BUYER.address)
-        await node.settle(RELAYER, payment(BUYER, 1), payment(BUYER, 2))
+        await node.settle(RELAYER, make_payment(BUYER, 1), make_payment(BUYER, 2))
         await node.mine(2)
         await node.ask("florin_fault", {"kind": "reorg", "depth": 2})
         settled = await node.number()
         before = await everything(node)
     clock.advance(60)
-    async with opened(path, clock) as node:
+    async with open_node(path, clock) as node:
         assert await everything(node) == before
         assert await node.tokens(MERCHANT, hex(1)) == 0
-        receipt = await node.settle(RELAYER, payment(BUYER, 3))
+        receipt = await node.settle(RELAYER, make_payment(BUYER, 3))
         assert int(receipt["blockNumber"], 16) == settled + 1
         block = await node.ask("eth_getBlockByNumber", "latest", False)
         assert int(block["timestamp"], 16) == START_S + 60
@@ -72,21 +79,21 @@ async def test_a_restarted_chain_is_the_same_and_goes_on(tmp_path):
 
 async def test_blocks_from_before_a_restart_can_be_taken_back(tmp_path):
     path = tmp_path / "evm.db"
-    async with opened(path) as node:
+    async with open_node(path) as node:
         await node.fund(RELAYER.address, BUYER.address)
-        receipt = await node.settle(RELAYER, payment(BUYER, 1))
+        receipt = await node.settle(RELAYER, make_payment(BUYER, 1))
         await node.mine(3)
     drop = [receipt["transactionHash"]]
-    async with opened(path) as node:
+    async with open_node(path) as node:
         await node.ask("florin_fault", {"kind": "reorg", "depth": 4, "drop": drop})
         assert await node.tokens(MERCHANT) == 0
         branch = await everything(node)
-    async with opened(path) as node:
+    async with open_node(path) as node:
         assert await everything(node) == branch
-        assert (await node.settle(RELAYER, payment(BUYER, 1)))["status"] == "0x1"
+        assert (await node.settle(RELAYER, make_payment(BUYER, 1)))["status"] == "0x1"
 
 
-async def test_what_was_answered_survives_kill_9(tmp_path):
+async def test_answered_transactions_survive_kill_9(tmp_path):
     path = tmp_path / "evm.db"
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", BUSY_CHILD, str(path)),
@@ -98,7 +105,7 @@ async def test_what_was_answered_survives_kill_9(tmp_path):
     child.send_signal(signal.SIGKILL)
     answered += [line.split() for line in (await child.stdout.read()).decode().splitlines()]
     await child.wait()
-    async with opened(path) as node:
+    async with open_node(path) as node:
         assert len(answered) >= 20
         for number, transaction in (line for line in answered if len(line) == 2):
             assert (await node.receipt(transaction))["status"] == "0x1"
@@ -108,30 +115,30 @@ async def test_what_was_answered_survives_kill_9(tmp_path):
 
 async def test_waiting_transactions_are_lost_as_in_any_node(tmp_path):
     path = tmp_path / "evm.db"
-    async with opened(path) as node:
+    async with open_node(path) as node:
         await node.fund(RELAYER.address)
         await node.ask("florin_fault", {"kind": "mining", "paused": True})
         waiting = await node.send(RELAYER, MERCHANT, "0x")
-    async with opened(path) as node:
+    async with open_node(path) as node:
         assert await node.ask("eth_getTransactionByHash", waiting) is None
 
 
 async def test_two_chains_cannot_share_a_file(tmp_path):
     path = tmp_path / "evm.db"
-    async with opened(path) as node:
-        with pytest.raises(DevChainError, match="in use by another process"):
-            async with opened(path):
+    async with open_node(path) as node:
+        with pytest.raises(DevChainError, match="another process uses"):
+            async with open_node(path):
                 pass
         assert await node.number() == 0
 
 
 @pytest.mark.parametrize("change", [{"chain_id": 5}, {"seed": 5}])
-async def test_a_file_goes_on_only_with_what_it_began_with(tmp_path, change):
+async def test_chain_file_opens_only_with_its_original_parameters(tmp_path, change):
     path = tmp_path / "evm.db"
-    async with opened(path):
+    async with open_node(path):
         pass
     with pytest.raises(DevChainError, match="another chain id, seed or contracts"):
-        async with opened(path, **change):
+        async with open_node(path, **change):
             pass
 
 
@@ -139,13 +146,13 @@ async def test_a_file_of_something_else_is_left_alone(tmp_path):
     path = tmp_path / "evm.db"
     path.write_bytes(b"not a chain at all, but longer than a header" * 50)
     with pytest.raises(DevChainError, match="is not a chain"):
-        async with opened(path):
+        async with open_node(path):
             pass
     assert path.read_bytes().startswith(b"not a chain")
 
 
 async def test_a_chain_that_cannot_write_stops_answering(tmp_path, monkeypatch):
-    """Its memory is ahead of its file, so nothing that it would say is true."""
+    """Its memory is ahead of its file, so no answer could be trusted."""
     path, full = tmp_path / "evm.db", False
     commit = ChainFile.commit
 
@@ -155,7 +162,7 @@ async def test_a_chain_that_cannot_write_stops_answering(tmp_path, monkeypatch):
         commit(file)
 
     monkeypatch.setattr(ChainFile, "commit", committed)
-    async with opened(path) as node:
+    async with open_node(path) as node:
         await node.fund(RELAYER.address)
         before = await everything(node)
         full = True
@@ -164,24 +171,24 @@ async def test_a_chain_that_cannot_write_stops_answering(tmp_path, monkeypatch):
         with pytest.raises(DevChainError, match="cannot be written"):
             await node.number()
     full = False
-    async with opened(path) as node:
+    async with open_node(path) as node:
         assert await everything(node) == before
 
 
 async def test_a_start_runs_nothing_of_its_history_again(tmp_path, monkeypatch):
     path = tmp_path / "evm.db"
-    async with opened(path) as node:
+    async with open_node(path) as node:
         accounts = [f"0x{number:040x}" for number in range(1, 50)]
         await node.ask("florin_faucet", {"accounts": accounts, "nativeWei": "0x0"})
     again: list[object] = []
-    monkeypatch.setattr(Chain, "_execute", lambda _, fields, **__: again.append(fields))
-    async with opened(path) as node:
+    monkeypatch.setattr(EmbeddedEvmChain, "_execute", lambda _, fields, **__: again.append(fields))
+    async with open_node(path) as node:
         assert await node.tokens(accounts[-1]) == 10_000_000_000
     assert again == []
 
 
 def test_importing_the_package_is_cheap():
-    """py-evm comes with the first chain only."""
+    """Only the first chain imports py-evm."""
     import subprocess
 
     check = "import sys; import florin_server.devnet.evm; sys.exit('eth.vm' in sys.modules)"

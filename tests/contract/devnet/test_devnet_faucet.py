@@ -1,4 +1,4 @@
-"""No caller can have so much test money made that nothing is left for others."""
+"""Test that no caller can use up the faucet for others."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import pytest
 from eth_account import Account
 from florin_server.devnet.errors import RpcFault
 from florin_server.devnet.evm import DEVNET
-from florin_server.devnet.gifts import USUAL_A_DAY, Gift, Gifts, Kind
-from florin_server.devnet.solana import SOLNET
+from florin_server.devnet.gifts import USUAL_GIFTS_PER_DAY, FaucetGift, GiftBudgets, GiftKind
+from florin_server.devnet.solana import SOLANA_DEVNET
 from solders.keypair import Keypair
 
 from tests.support import devnet_kit, solana_kit
 
 DAY_NS = 86_400 * 10**9
-COIN = Kind("coins", 10, 1_000)
+COIN = GiftKind("coins", 10, 1_000)
 GIFT = 10_000 * 10**6
 
 
 class Evm:
-    """The same questions for either chain."""
+    """Faucet calls in the form of either chain."""
 
-    NodeError = devnet_kit.NodeError
-    opened = staticmethod(devnet_kit.opened)
+    NodeError = devnet_kit.EvmNodeError
+    opened = staticmethod(devnet_kit.open_node)
     tokens = tuple(token.address for token in DEVNET.tokens)
     account_coin, account_tokens = 10**22, 10**14
     supply_max = 2**256 - 1
@@ -40,9 +40,9 @@ class Evm:
 
 
 class Solana(Evm):
-    NodeError = solana_kit.NodeError
-    opened = staticmethod(solana_kit.opened)
-    tokens = tuple(token.address for token in SOLNET.tokens)
+    NodeError = solana_kit.SolanaNodeError
+    opened = staticmethod(solana_kit.open_node)
+    tokens = tuple(token.address for token in SOLANA_DEVNET.tokens)
     account_coin = 10**13
     supply_max = 2**64 - 1
     coin = "lamports"
@@ -63,11 +63,11 @@ def kind(request) -> Evm:
     return request.param()
 
 
-async def test_huge_prices_and_ever_new_accounts_leave_enough_for_others(kind):
+async def test_huge_amounts_and_many_accounts_do_not_exhaust_the_faucet(kind):
     async with kind.opened() as node:
-        for wanted in (kind.supply_max, kind.supply_max // 2, kind.account_tokens + 1):
+        for expected in (kind.supply_max, kind.supply_max // 2, kind.account_tokens + 1):
             for _ in range(3):
-                gift = {"accounts": [kind.stranger()], "tokenUnits": kind.amount(wanted)}
+                gift = {"accounts": [kind.stranger()], "tokenUnits": kind.amount(expected)}
                 with pytest.raises(kind.NodeError, match="fills no account up to more than"):
                     await node.ask("florin_faucet", gift)
         coin = {kind.coin: kind.amount(kind.account_coin + 1), "tokens": []}
@@ -77,19 +77,19 @@ async def test_huge_prices_and_ever_new_accounts_leave_enough_for_others(kind):
         many = [kind.stranger() for _ in range(3)]
         with pytest.raises(kind.NodeError, match="in one call"):
             await node.ask("florin_faucet", {"accounts": many, **dearest})
-        for _ in range(USUAL_A_DAY * GIFT // kind.account_tokens):
+        for _ in range(USUAL_GIFTS_PER_DAY * GIFT // kind.account_tokens):
             await node.ask("florin_faucet", {"accounts": [kind.stranger()], **dearest})
-        with pytest.raises(kind.NodeError, match="left for what is more than usual"):
+        with pytest.raises(kind.NodeError, match="left for larger gifts"):
             await node.ask("florin_faucet", {"accounts": [kind.stranger()], **dearest})
-        assert [await kind.held(node, one) for one in many] == [(0, 0)] * len(many)
-        # what everybody gets is not touched
+        assert [await kind.held(node, item) for item in many] == [(0, 0)] * len(many)
+        # the usual gift's budget is untouched
         buyer = kind.stranger()
         await node.ask("florin_faucet", {"accounts": [buyer], "tokens": kind.tokens})
         has_coin, has_tokens = await kind.held(node, buyer)
         assert (has_coin > 0, has_tokens) == (True, GIFT)
 
 
-async def test_what_is_refused_changes_nothing(kind):
+async def test_refused_faucet_request_changes_nothing(kind):
     async with kind.opened() as node:
         first, second = kind.stranger(), kind.stranger()
         too_much = {"tokenUnits": kind.amount(kind.account_tokens + 1)}
@@ -100,13 +100,13 @@ async def test_what_is_refused_changes_nothing(kind):
 
 async def test_an_airdrop_is_a_gift_too():
     most, who = 10_000 * 10**9, str(Keypair().pubkey())
-    async with solana_kit.opened() as node:
+    async with solana_kit.open_node() as node:
         await node.ask("requestAirdrop", who, most)
-        with pytest.raises(solana_kit.NodeError, match="fills no account"):
+        with pytest.raises(solana_kit.SolanaNodeError, match="fills no account"):
             await node.ask("requestAirdrop", who, 1)
         for _ in range(9):
             await node.ask("requestAirdrop", str(Keypair().pubkey()), most)
-        with pytest.raises(solana_kit.NodeError, match="left for what is more than usual"):
+        with pytest.raises(solana_kit.SolanaNodeError, match="left for larger gifts"):
             await node.ask("requestAirdrop", str(Keypair().pubkey()), most)
         await node.ask("requestAirdrop", str(Keypair().pubkey()), 10**9)
 
@@ -116,51 +116,51 @@ async def test_an_airdrop_is_a_gift_too():
 
 def test_a_days_budget_comes_back_in_a_day_and_not_at_once():
     now = [0]
-    gifts = Gifts(lambda: now[0])
-    usual = Gift(COIN, 10, 10)
-    a_tenth = [usual] * (USUAL_A_DAY // 10)
+    gifts = GiftBudgets(lambda: now[0])
+    usual = FaucetGift(COIN, 10, 10)
+    a_tenth = [usual] * (USUAL_GIFTS_PER_DAY // 10)
     for _ in range(10):
-        gifts.take(a_tenth)
+        gifts.take_gifts(a_tenth)
     with pytest.raises(RpcFault, match="0 minor units of coins left for usual gifts"):
-        gifts.take([usual])
-    # another budget, and another kind
-    gifts.take([Gift(COIN, 11, 11)])
-    gifts.take([Gift(Kind("tokens", 10, 1_000), 10, 10)])
-    now[0] += DAY_NS // USUAL_A_DAY
-    gifts.take([usual])
+        gifts.take_gifts([usual])
+    # another budget, and another kind of gift
+    gifts.take_gifts([FaucetGift(COIN, 11, 11)])
+    gifts.take_gifts([FaucetGift(GiftKind("tokens", 10, 1_000), 10, 10)])
+    now[0] += DAY_NS // USUAL_GIFTS_PER_DAY
+    gifts.take_gifts([usual])
     with pytest.raises(RpcFault):
-        gifts.take([usual])
+        gifts.take_gifts([usual])
     now[0] += DAY_NS // 10
-    gifts.take(a_tenth)
+    gifts.take_gifts(a_tenth)
     with pytest.raises(RpcFault):
-        gifts.take([usual])
+        gifts.take_gifts([usual])
     now[0] += 100 * DAY_NS
     for _ in range(10):
-        gifts.take(a_tenth)
+        gifts.take_gifts(a_tenth)
     with pytest.raises(RpcFault):
-        gifts.take([usual])
+        gifts.take_gifts([usual])
 
 
 def test_a_call_that_is_refused_takes_nothing():
-    gifts = Gifts(lambda: 0)
-    other = Kind("tokens", 10, 1_000)
-    share = [Gift(COIN, 10, 10)] * (USUAL_A_DAY // 10)
+    gifts = GiftBudgets(lambda: 0)
+    other = GiftKind("tokens", 10, 1_000)
+    share = [FaucetGift(COIN, 10, 10)] * (USUAL_GIFTS_PER_DAY // 10)
     for _ in range(9):
-        gifts.take(share)
+        gifts.take_gifts(share)
     with pytest.raises(RpcFault):
-        gifts.take([*share, Gift(other, 1_001, 1_001)])
-    gifts.take(share)
+        gifts.take_gifts([*share, FaucetGift(other, 1_001, 1_001)])
+    gifts.take_gifts(share)
 
 
-def test_what_a_faucet_gives_in_a_year_of_attacks_is_a_part_of_what_there_is():
+def test_faucet_supply_outlasts_a_year_of_attacks():
     from florin_server.devnet.evm import faucet as evm
     from florin_server.devnet.genesis import FAUCET_WEI
     from florin_server.devnet.solana import faucet as solana
     from florin_server.devnet.solana.genesis import FAUCET_LAMPORTS
 
     supplies = [(evm.COIN, FAUCET_WEI), (solana.COIN, FAUCET_LAMPORTS)]
-    supplies += [(one, 2**256) for one in evm.TOKENS.values()]
-    supplies += [(one, 2**64) for one in solana.TOKENS.values()]
+    supplies += [(each_kind, 2**256) for each_kind in evm.TOKENS.values()]
+    supplies += [(each_kind, 2**64) for each_kind in solana.TOKENS.values()]
     for kind, supply in supplies:
-        assert 2 * kind.a_day * 365 < supply
-        assert kind.account_max <= kind.a_call
+        assert 2 * kind.daily_budget * 365 < supply
+        assert kind.account_max <= kind.call_max

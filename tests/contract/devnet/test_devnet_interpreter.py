@@ -1,4 +1,4 @@
-"""The faster interpreter does exactly what py-evm does."""
+"""Test that the faster interpreter behaves exactly like py-evm."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from unittest.mock import patch
 import pytest
 from eth.vm.forks.prague.computation import PragueComputation
 from florin_server.clock import TestClock
-from florin_server.devnet.evm.chain import Chain, Moment
-from florin_server.devnet.evm.history import History
+from florin_server.devnet.evm.chain import EmbeddedEvmChain, ExecutionMoment
+from florin_server.devnet.evm.history import EvmHistory
 from florin_server.devnet.evm.interpreter import BINARY, GAS, DevComputation
 from florin_server.devnet.evm.state import DevState
 
-from tests.support.devnet_kit import START_S, account, call_data, opened, payment
+from tests.support.devnet_kit import START_S, encode_call, make_account, make_payment, open_node
 
 PLACE = b"\xee" * 20
 EDGES = (0, 1, 2, 31, 32, 255, 256, 2**128, 2**255, 2**256 - 1)
@@ -26,39 +26,39 @@ OTHERS = (
 
 
 @pytest.fixture(scope="module")
-def chain() -> Chain:
+def chain() -> EmbeddedEvmChain:
     clock = TestClock(START_S * 1_000_000)
-    return Chain(History(None), 31337, 0, lambda: clock.now_us() // 1_000_000, {})
+    return EmbeddedEvmChain(EvmHistory(None), 31337, 0, lambda: clock.now_us() // 1_000_000, {})
 
 
-def run(chain: Chain, rules: type[PragueComputation], code: bytes, gas: int) -> tuple:
-    """Everything that can be seen of a run."""
+def run(chain: EmbeddedEvmChain, rules: type[PragueComputation], code: bytes, gas: int) -> tuple:
+    """Run code; return everything observable about the run."""
     from eth.vm.message import Message
 
     head = chain.head
     with (
-        chain.machine(Moment(head, head.number, head.time)) as machine,
+        chain.open_machine(ExecutionMoment(head, head.number, head.time)) as machine,
         patch.object(DevState, "computation_class", rules),
     ):
         data = bytes(range(1, 101))
         message = Message(gas=gas, to=PLACE, sender=PLACE, value=0, data=data, code=code)
         context = machine.get_transaction_context_class()(gas_price=0, origin=PLACE)
-        made = rules.apply_message(machine, message, context)
+        computation_api = rules.apply_message(machine, message, context)
         return (
-            made.is_success,
-            made.is_error and made.error.burns_gas,
-            bytes(made.output),
-            made.get_gas_remaining(),
-            # py-evm shows neither in another way
-            [made.stack_pop1_int() for _ in range(len(made._stack.values))],  # noqa: SLF001
-            bytes(made._memory._bytes),  # noqa: SLF001
+            computation_api.is_success,
+            computation_api.is_error and computation_api.error.burns_gas,
+            bytes(computation_api.output),
+            computation_api.get_gas_remaining(),
+            # py-evm offers no other access to either
+            [computation_api.stack_pop1_int() for _ in range(len(computation_api._stack.values))],  # noqa: SLF001
+            bytes(computation_api._memory._bytes),  # noqa: SLF001
             {cell: value for cell, value in machine.flat.cells.items() if cell[0] == PLACE},
         )
 
 
-def same(chain: Chain, code: bytes, gas: int = 100_000) -> tuple:
+def same(chain: EmbeddedEvmChain, code: bytes, gas: int = 100_000) -> tuple:
     ours, theirs = run(chain, DevComputation, code, gas), run(chain, PragueComputation, code, gas)
-    # what a burnt computation leaves in its own memory and stack nobody can see
+    # nothing can observe the memory and stack that a failed computation leaves
     seen = slice(None) if not theirs[1] else slice(4)
     assert ours[seen] == theirs[seen], code.hex()
     return theirs
@@ -83,7 +83,7 @@ def test_random_programs_end_the_same(chain):
 
 
 def program(chance: random.Random) -> bytes:
-    """Some numbers to work on, then anything; all of it can be run to the end by good luck."""
+    """Return random code that starts with some pushes; it may run to its end."""
     code = bytearray()
     opcodes = [chance.choice(PUSHES) for _ in range(chance.randrange(4, 20))]
     later = (PUSHES if chance.random() < 0.55 else OTHERS for _ in range(chance.randrange(1, 40)))
@@ -91,7 +91,7 @@ def program(chance: random.Random) -> bytes:
     for opcode in opcodes:
         code.append(opcode)
         size = opcode - 0x5F if opcode in PUSHES else 0
-        # mostly small, for a great number as a place in memory ends everything
+        # mostly small: a large number as a memory offset ends the run
         number = chance.choice(EDGES) if chance.random() < 0.1 else chance.randrange(64)
         code += number.to_bytes(32, "big")[32 - size :]
     return bytes(code)
@@ -101,14 +101,14 @@ def program(chance: random.Random) -> bytes:
     "code",
     [
         "5b5f56",  # an endless loop
-        "60",  # a number cut off by the end
+        "60",  # a number cut off by the end of the code
         "600456005b60015b",  # a jump over a stop
         "6003565b",  # a jump to a jump destination
         "60045660605b",  # a jump into the number of a PUSH
         "5f515f5260205ff3",  # reads and writes fresh memory
         "7f" + "ff" * 32 + "51",  # more memory than there is gas for
         "5f" * 1025,  # one number too many
-        "5f" * 1024 + "80",  # the same by copying
+        "5f" * 1024 + "80",  # the same by DUP
         "50",
         "01",
         "90",
@@ -130,9 +130,11 @@ async def test_a_settlement_costs_the_same_gas():
     used = []
     for rules in (DevComputation, PragueComputation):
         with patch.object(DevState, "computation_class", rules):
-            async with opened() as node:
-                relayer, buyer = account(2), account(4)
+            async with open_node() as node:
+                relayer, buyer = make_account(2), make_account(4)
                 await node.fund(relayer.address, buyer.address)
-                receipt = await node.settle(relayer, payment(buyer, 1), payment(buyer, 2, fee=9))
-                used.append((receipt["gasUsed"], receipt["logs"][0]["data"], call_data("x()")))
+                receipt = await node.settle(
+                    relayer, make_payment(buyer, 1), make_payment(buyer, 2, fee=9)
+                )
+                used.append((receipt["gasUsed"], receipt["logs"][0]["data"], encode_call("x()")))
     assert used[0] == used[1]

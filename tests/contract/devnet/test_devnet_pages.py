@@ -1,4 +1,4 @@
-"""Web pages in a browser of this machine cannot use the embedded chains; programs can."""
+"""Test that programs can use the embedded chains, but web pages in a local browser cannot."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ SIMPLE = ("text/plain", "application/x-www-form-urlencoded", "multipart/form-dat
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def servers():
-    """The URLs of an EVM chain and a Solana cluster."""
-    async with devnet_kit.opened() as evm, solana_kit.opened() as solana:
+    """Return the URLs of an EVM chain and a Solana cluster."""
+    async with devnet_kit.open_node() as evm, solana_kit.open_node() as solana:
         nodes = {"evm": evm, "solana": solana}
         yield {
             kind: f"http://127.0.0.1:{await node.chain.serve_http()}/"
@@ -47,7 +47,7 @@ async def servers():
         ({"Origin": "evil://localhost"}, 403),
         ({"Origin": "http://127.0.0.1:8545", "Sec-Fetch-Site": "same-origin"}, 200),
         ({"Origin": "chrome-extension://nkbihfbeogaeaoehlefnkodbefgpgknn"}, 200),
-        *(({"Content-Type": one}, 415) for one in SIMPLE),
+        *(({"Content-Type": text}, 415) for text in SIMPLE),
         ({"Content-Type": "application/json; charset=utf-8"}, 200),
         ({"Host": "localhost:8545"}, 200),
         ({"Host": "chain.localhost"}, 200),
@@ -55,17 +55,17 @@ async def servers():
         ({}, 200),
     ],
 )
-async def test_embedded_chain_refuses_what_web_pages_can_send(servers, kind, headers, status):
+async def test_embedded_chain_refuses_requests_from_web_pages(servers, kind, headers, status):
     sent = {"Content-Type": "application/json", **headers}
     async with (
         aiohttp.ClientSession() as session,
         session.post(servers[kind], data=json.dumps(ASK), headers=sent) as answer,
     ):
-        told = await answer.json()
-    assert answer.status == status, told
+        result = await answer.json()
+    assert answer.status == status, result
     if status != 200:
-        assert "result" not in told
-        assert told["error"]["message"]
+        assert "result" not in result
+        assert result["error"]["message"]
 
 
 @pytest.mark.parametrize("kind", ["evm", "solana"])

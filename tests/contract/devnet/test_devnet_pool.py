@@ -1,25 +1,34 @@
-"""Waiting transactions, by geth's rules and in geth's words."""
+"""Test that pending transactions follow geth's rules and return geth's error texts."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.support.devnet_kit import ETHER, GWEI, NodeError, account, opened, signed
+from tests.support.devnet_kit import (
+    ETHER,
+    GWEI,
+    EvmNodeError,
+    make_account,
+    open_node,
+    sign_transaction,
+)
 
-SENDER = account(2)
+SENDER = make_account(2)
 
 
 @pytest.fixture
 async def node():
-    """A chain that seals blocks only when asked."""
-    async with opened() as node:
+    """Open a chain that seals blocks only on request."""
+    async with open_node() as node:
         await node.fund(SENDER.address)
         await node.ask("florin_fault", {"kind": "mining", "paused": True})
         yield node
 
 
 async def put(node, nonce: int, **changes) -> str:
-    return await node.ask("eth_sendRawTransaction", signed(SENDER, {"nonce": nonce} | changes))
+    return await node.ask(
+        "eth_sendRawTransaction", sign_transaction(SENDER, {"nonce": nonce} | changes)
+    )
 
 
 async def pending(node) -> int:
@@ -41,7 +50,7 @@ async def test_a_gap_in_the_nonces_is_waited_for(node):
 async def test_a_replacement_must_offer_a_tenth_more_of_both_fees(node):
     old = await put(node, 0, maxFeePerGas=10 * GWEI)
     for fee, tip in ((11, 1), (10, 2), (10.9, 1.1)):
-        with pytest.raises(NodeError, match=r"^replacement transaction underpriced$"):
+        with pytest.raises(EvmNodeError, match=r"^replacement transaction underpriced$"):
             await put(
                 node,
                 0,
@@ -54,12 +63,12 @@ async def test_a_replacement_must_offer_a_tenth_more_of_both_fees(node):
     assert await node.receipt(new)
 
 
-async def test_a_known_transaction_is_said_to_be_known_until_it_is_mined(node):
+async def test_pending_transaction_is_reported_as_duplicate_until_mined(node):
     await put(node, 0)
-    with pytest.raises(NodeError, match=r"^already known$"):
+    with pytest.raises(EvmNodeError, match=r"^already known$"):
         await put(node, 0)
     await node.mine()
-    with pytest.raises(NodeError, match=r"^nonce too low: next nonce 1, tx nonce 0$"):
+    with pytest.raises(EvmNodeError, match=r"^nonce too low: next nonce 1, tx nonce 0$"):
         await put(node, 0)
 
 
@@ -75,23 +84,23 @@ async def test_a_known_transaction_is_said_to_be_known_until_it_is_mined(node):
         ({"value": 2 * ETHER}, r"insufficient funds for gas \* price \+ value: balance"),
     ],
 )
-async def test_what_cannot_be_mined_is_refused(node, changes, message):
-    with pytest.raises(NodeError, match=message):
+async def test_unminable_transaction_is_refused(node, changes, message):
+    with pytest.raises(EvmNodeError, match=message):
         await put(node, 0, **changes)
     assert await pending(node) == 0
 
 
 async def test_waiting_transactions_share_the_balance(node):
     await put(node, 0, value=ETHER * 6 // 10)
-    with pytest.raises(NodeError, match="queued cost"):
+    with pytest.raises(EvmNodeError, match="queued cost"):
         await put(node, 1, value=ETHER * 6 // 10)
 
 
-async def test_one_that_can_no_longer_pay_is_evicted(node):
-    poor = account(9)
+async def test_transaction_that_can_no_longer_pay_is_evicted(node):
+    poor = make_account(9)
     gift = await put(node, 0, to=poor.address, value=ETHER // 2)
     await node.mine()
-    spent = await node.ask("eth_sendRawTransaction", signed(poor, {}))
+    spent = await node.ask("eth_sendRawTransaction", sign_transaction(poor, {}))
     await node.mine()
     assert await node.receipt(spent)
     await node.ask("florin_fault", {"kind": "reorg", "depth": 2, "drop": [gift]})
@@ -109,13 +118,13 @@ async def test_a_fee_below_the_base_fee_waits_for_better_times(node):
     assert await node.receipt(cheap)
 
 
-async def test_the_best_tip_goes_first_but_nobody_overtakes_himself(node):
-    generous = account(5)
+async def test_best_tip_is_mined_first_in_nonce_order_per_sender(node):
+    generous = make_account(5)
     await node.fund(generous.address)
     first = await put(node, 0)
     second = await put(node, 1, maxPriorityFeePerGas=9 * GWEI)
     better = await node.ask(
-        "eth_sendRawTransaction", signed(generous, {"maxPriorityFeePerGas": 5 * GWEI})
+        "eth_sendRawTransaction", sign_transaction(generous, {"maxPriorityFeePerGas": 5 * GWEI})
     )
     await node.mine()
     block = await node.ask("eth_getBlockByNumber", "latest", False)

@@ -1,4 +1,4 @@
-"""The embedded chain answers as an Ethereum node does."""
+"""Test that the embedded chain answers like an Ethereum node."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from eth_account import Account
 from florin_server.clock import TestClock
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.evm.block_rules import BlockRules
-from florin_server.devnet.genesis import artifact
+from florin_server.devnet.genesis import load_artifact
 from web3 import AsyncHTTPProvider, AsyncWeb3
 from web3.exceptions import ContractLogicError
 
@@ -19,35 +19,35 @@ from tests.support.devnet_kit import (
     GWEI,
     MERCHANT,
     START_S,
-    NodeError,
-    account,
-    call_data,
-    opened,
-    payment,
-    signed,
+    EvmNodeError,
+    encode_call,
+    make_account,
+    make_payment,
+    open_node,
+    sign_transaction,
 )
 
-RELAYER = account(2)
-BUYER = account(4)
+RELAYER = make_account(2)
+BUYER = make_account(4)
 TOKEN = DEVNET.token.address
 
 
 @pytest.fixture
 async def node():
-    async with opened() as node:
+    async with open_node() as node:
         yield node
 
 
 async def test_every_chain_begins_the_same():
-    async with opened() as one, opened() as other:
-        block = await one.ask("eth_getBlockByNumber", "earliest", False)
+    async with open_node() as this_node, open_node() as other:
+        block = await this_node.ask("eth_getBlockByNumber", "earliest", False)
         assert block == await other.ask("eth_getBlockByNumber", "earliest", False)
         assert block["timestamp"] == hex(START_S)
-        assert await one.ask("eth_chainId") == hex(DEVNET.chain_id)
-        assert await one.ask("eth_getCode", DEVNET.settler) == (
-            "0x" + artifact("PaySettler").runtime.hex()
+        assert await this_node.ask("eth_chainId") == hex(DEVNET.chain_id)
+        assert await this_node.ask("eth_getCode", DEVNET.settler) == (
+            "0x" + load_artifact("PaySettler").runtime.hex()
         )
-        assert one.chain.contracts() == {
+        assert this_node.chain.list_contracts() == {
             "settler": DEVNET.settler,
             "token": TOKEN,
             "euro": DEVNET.euro.address,
@@ -56,8 +56,8 @@ async def test_every_chain_begins_the_same():
         }
 
 
-async def test_contracts_stay_in_place_whatever_the_chain_id_and_seed():
-    async with opened(chain_id=84532, seed=9) as node, opened() as usual:
+async def test_contracts_have_fixed_addresses_for_any_chain_id_and_seed():
+    async with open_node(chain_id=84532, seed=9) as node, open_node() as usual:
         assert await node.ask("eth_chainId") == hex(84532)
         assert await node.ask("net_version") == "84532"
         assert len(await node.ask("eth_getCode", DEVNET.settler)) > 1000
@@ -65,10 +65,10 @@ async def test_contracts_stay_in_place_whatever_the_chain_id_and_seed():
         assert first["hash"] != (await usual.ask("eth_getBlockByNumber", "0x0", False))["hash"]
 
 
-async def test_the_token_tells_its_metadata(node):
+async def test_token_returns_its_metadata(node):
     token = DEVNET.token
     for call, expected in (("name()", token.name), ("symbol()", token.symbol), ("version()", "2")):
-        answer = await node.ask("eth_call", {"to": TOKEN, "data": call_data(call)}, "latest")
+        answer = await node.ask("eth_call", {"to": TOKEN, "data": encode_call(call)}, "latest")
         length = int(answer[66:130], 16)
         assert bytes.fromhex(answer[130 : 130 + 2 * length]).decode() == expected
     assert await node.read(TOKEN, "decimals()") == token.decimals
@@ -81,7 +81,7 @@ async def test_web3_works_over_http(node):
         assert await web3.is_connected()
         await node.fund(RELAYER.address)
         token = web3.eth.contract(
-            address=web3.to_checksum_address(TOKEN), abi=artifact("TestDollar").abi
+            address=web3.to_checksum_address(TOKEN), abi=load_artifact("TestDollar").abi
         )
         before = await token.functions.balanceOf(RELAYER.address).call()
         move = token.functions.transfer(web3.to_checksum_address(MERCHANT), 5)
@@ -100,7 +100,7 @@ async def test_web3_works_over_http(node):
         (log,) = token.events.Transfer().process_receipt(receipt)
         assert log.args.value == 5
         logs = await token.events.Transfer().get_logs(from_block=receipt.blockNumber)
-        assert [one.args.value for one in logs] == [5]
+        assert [each_log.args.value for each_log in logs] == [5]
         with pytest.raises(ContractLogicError, match="balance too small"):
             await token.functions.transfer(RELAYER.address, before).call({"from": RELAYER.address})
         assert len(await web3.eth.get_block_receipts("latest")) == 1
@@ -120,7 +120,7 @@ async def test_a_batch_is_answered_in_order_and_notifications_are_not(node):
         {"jsonrpc": "2.0", "id": 2, "method": "eth_nonsense", "params": []},
     ]
     answers = json.loads(await node.chain.handle(json.dumps(calls).encode()))
-    assert [one["id"] for one in answers] == ["a", 2]
+    assert [answer["id"] for answer in answers] == ["a", 2]
     assert answers[0]["result"] == hex(DEVNET.chain_id)
     assert answers[1]["error"]["code"] == -32601
     assert await node.chain.handle(json.dumps(calls[1]).encode()) == b""
@@ -183,7 +183,7 @@ async def test_blocks_form_a_chain_and_keep_the_clocks_time(node):
 async def test_recent_states_can_be_read_and_old_ones_are_pruned(node):
     await node.fund(BUYER.address)
     await node.fund(RELAYER.address)
-    item = payment(BUYER, 1)
+    item = make_payment(BUYER, 1)
     await node.mine(3)
     await node.settle(RELAYER, item)
     settled = await node.number()
@@ -197,7 +197,7 @@ async def test_recent_states_can_be_read_and_old_ones_are_pruned(node):
     assert await node.tokens(MERCHANT, {"blockHash": by_hash}) == 0
     assert await node.ask("eth_getBalance", RELAYER.address, "0x0") == "0x0"
     await node.mine(50)
-    with pytest.raises(NodeError, match=r"the state after block 0 is pruned"):
+    with pytest.raises(EvmNodeError, match=r"the state after block 0 is pruned"):
         await node.tokens(MERCHANT, "earliest")
     assert await node.tokens(MERCHANT) == 5_000_000
 
@@ -220,7 +220,7 @@ async def test_code_sees_the_block_it_is_called_at(node):
     assert await at("pending") == (2, 101)
 
 
-async def test_code_sees_what_gas_costs_and_what_is_left_of_it(node):
+async def test_code_reads_the_gas_price_and_the_remaining_balance(node):
     # returns GASPRICE and the ORIGIN's BALANCE
     meter = await node.deploy(bytes.fromhex("3a5f523231602052" + "60405ff3"))
     await node.fund(BUYER.address)
@@ -230,28 +230,28 @@ async def test_code_sees_what_gas_costs_and_what_is_left_of_it(node):
 
     async def seen(**fees: int) -> tuple[int, int]:
         call = {"from": BUYER.address, "to": meter, "gas": hex(100_000)}
-        told = {name: hex(fee) for name, fee in fees.items()}
-        answer = (await node.ask("eth_call", {**call, **told}, "pending"))[2:]
+        result = {name: hex(fee) for name, fee in fees.items()}
+        answer = (await node.ask("eth_call", {**call, **result}, "pending"))[2:]
         return int(answer[:64], 16), coin - int(answer[64:], 16)
 
     assert await seen() == (0, 0)
     price = base_fee + 7
     assert await seen(maxFeePerGas=2 * price, maxPriorityFeePerGas=7) == (price, 100_000 * price)
     assert await seen(gasPrice=price) == (price, 100_000 * price)
-    with pytest.raises(NodeError, match="less than block base fee"):
+    with pytest.raises(EvmNodeError, match="less than block base fee"):
         await seen(maxFeePerGas=base_fee - 1)
-    with pytest.raises(NodeError, match="higher than max fee"):
+    with pytest.raises(EvmNodeError, match="higher than max fee"):
         await seen(maxFeePerGas=base_fee, maxPriorityFeePerGas=base_fee + 1)
-    with pytest.raises(NodeError, match="insufficient funds for gas"):
+    with pytest.raises(EvmNodeError, match="insufficient funds for gas"):
         await seen(maxFeePerGas=coin)
-    with pytest.raises(NodeError, match="both gasPrice and"):
+    with pytest.raises(EvmNodeError, match="both gasPrice and"):
         await seen(gasPrice=price, maxFeePerGas=price)
 
 
 async def test_logs_are_filtered_by_block_address_and_topic(node):
     await node.fund(BUYER.address, RELAYER.address)
-    await node.settle(RELAYER, payment(BUYER, 1))
-    await node.settle(RELAYER, payment(BUYER, 2), payment(BUYER, 3))
+    await node.settle(RELAYER, make_payment(BUYER, 1))
+    await node.settle(RELAYER, make_payment(BUYER, 2), make_payment(BUYER, 3))
     head = await node.number()
     everything = await node.ask("eth_getLogs", {"fromBlock": "earliest", "toBlock": "latest"})
     settler = {"fromBlock": "0x0", "address": [DEVNET.settler]}
@@ -260,8 +260,8 @@ async def test_logs_are_filtered_by_block_address_and_topic(node):
     topic = paid[0]["topics"][0]
     assert len(await node.ask("eth_getLogs", settler | {"fromBlock": hex(head)})) == 2
     assert await node.ask("eth_getLogs", {"blockHash": paid[0]["blockHash"]})
-    wanted = [[topic], ["0x" + "00" * 31 + "02", "0x" + "00" * 31 + "03"]]
-    assert await node.ask("eth_getLogs", settler | {"topics": wanted}) == paid[1:]
+    expected = [[topic], ["0x" + "00" * 31 + "02", "0x" + "00" * 31 + "03"]]
+    assert await node.ask("eth_getLogs", settler | {"topics": expected}) == paid[1:]
     assert await node.ask("eth_getLogs", settler | {"topics": [None, None, None, None]}) == paid
     assert await node.ask("eth_getLogs", settler | {"topics": ["0x" + "00" * 32]}) == []
     assert await node.ask("eth_getLogs", {"fromBlock": hex(head + 1)}) == []
@@ -276,14 +276,18 @@ async def test_receipts_of_a_block_are_those_of_its_transactions(node):
     assert (await node.ask("eth_getTransactionByHash", hashes[0]))["blockHash"] is None
     await node.mine()
     receipts = await node.ask("eth_getBlockReceipts", "latest")
-    assert [one["transactionHash"] for one in receipts] == hashes
-    assert [int(one["cumulativeGasUsed"], 16) for one in receipts] == [21_000, 42_000, 63_000]
+    assert [receipt["transactionHash"] for receipt in receipts] == hashes
+    assert [int(receipt["cumulativeGasUsed"], 16) for receipt in receipts] == [
+        21_000,
+        42_000,
+        63_000,
+    ]
     block = await node.ask("eth_getBlockByNumber", "latest", True)
-    assert [one["hash"] for one in block["transactions"]] == hashes
+    assert [transaction["hash"] for transaction in block["transactions"]] == hashes
     assert await node.ask("eth_getTransactionByHash", hashes[1]) == block["transactions"][1]
 
 
-async def test_fee_history_tells_each_blocks_base_fee(node):
+async def test_fee_history_returns_the_base_fee_of_each_block(node):
     await node.mine(2)
     await node.ask("florin_fault", {"kind": "baseFee", "wei": hex(40 * GWEI)})
     await node.mine()
@@ -304,12 +308,12 @@ async def test_a_legacy_transaction_with_a_chain_id_is_taken(node):
     assert (view["type"], view["gasPrice"]) == ("0x0", hex(2 * GWEI))
     assert Account.recover_transaction(bytes(raw)) == FAUCET.address
     unprotected = FAUCET.sign_transaction(fields | {"nonce": 5}).raw_transaction
-    with pytest.raises(NodeError, match="replay-protected"):
+    with pytest.raises(EvmNodeError, match="replay-protected"):
         await node.ask("eth_sendRawTransaction", "0x" + bytes(unprotected).hex())
 
 
 async def test_an_account_can_delegate_to_code_and_undo_it(node):
-    """EIP-7702: from then on the token asks the code about signatures."""
+    """EIP-7702: from then on the token asks the code to verify signatures."""
     await node.fund(BUYER.address, RELAYER.address)
     for target, code in (
         (DEVNET.settler, "0xef0100" + DEVNET.settler[2:]),
@@ -319,7 +323,7 @@ async def test_an_account_can_delegate_to_code_and_undo_it(node):
         authorization = BUYER.sign_authorization(
             {"chainId": DEVNET.chain_id, "address": target, "nonce": nonce}
         )
-        raw = signed(
+        raw = sign_transaction(
             RELAYER,
             {
                 "to": BUYER.address,
@@ -335,11 +339,11 @@ async def test_an_account_can_delegate_to_code_and_undo_it(node):
         assert (await node.ask("eth_getCode", BUYER.address)).lower() == code
 
 
-async def test_deployless_calls_return_what_the_code_returns(node):
+async def test_deployless_call_returns_the_output_of_its_code(node):
     code = "0x" + bytes.fromhex("602a5f5260205ff3").hex()
     assert int(await node.ask("eth_call", {"data": code}), 16) == 42
     assert int(await node.ask("eth_estimateGas", {"data": code}), 16) > 53_000
-    with pytest.raises(NodeError, match="max initcode size exceeded"):
+    with pytest.raises(EvmNodeError, match="max initcode size exceeded"):
         await node.ask("eth_call", {"data": "0x" + "00" * 50_000})
 
 
@@ -354,18 +358,18 @@ async def test_deployless_calls_return_what_the_code_returns(node):
 )
 async def test_failing_code_gives_the_reason(node, code, message):
     place = await node.deploy(bytes.fromhex(code))
-    with pytest.raises(NodeError, match=message):
+    with pytest.raises(EvmNodeError, match=message):
         await node.ask("eth_call", {"to": place, "gas": "0x20000"})
 
 
 async def test_an_estimate_respects_the_gas_that_is_allowed(node):
-    call = {"to": TOKEN, "from": FAUCET.address, "data": call_data("pause()")}
+    call = {"to": TOKEN, "from": FAUCET.address, "data": encode_call("pause()")}
     assert int(await node.ask("eth_estimateGas", call), 16) < 60_000
-    with pytest.raises(NodeError, match=r"gas required exceeds allowance \(30000\)"):
+    with pytest.raises(EvmNodeError, match=r"gas required exceeds allowance \(30000\)"):
         await node.ask("eth_estimateGas", call | {"gas": hex(30_000)})
     plain = {"to": MERCHANT, "from": FAUCET.address, "value": "0x1"}
     assert await node.ask("eth_estimateGas", plain) == hex(21_000)
-    with pytest.raises(NodeError, match="insufficient funds for transfer"):
+    with pytest.raises(EvmNodeError, match="insufficient funds for transfer"):
         await node.ask("eth_estimateGas", plain | {"from": BUYER.address})
 
 
@@ -375,15 +379,15 @@ async def test_storage_can_be_read(node):
     assert supply == await node.read(TOKEN, "totalSupply()") > 0
 
 
-async def test_system_transactions_begin_each_block_and_are_made_anew_by_a_reorganization():
-    async with opened(rules=BlockRules(system_transactions=2)) as node:
+async def test_system_transactions_open_each_block_and_are_recreated_by_a_reorg():
+    async with open_node(rules=BlockRules(system_transactions=2)) as node:
         receipt = await node.run(FAUCET, BUYER.address, "0x", value=1)
         assert receipt["transactionIndex"] == "0x2"
         block = await node.ask("eth_getBlockByNumber", "latest", True)
-        kinds = [one["type"] for one in block["transactions"]]
+        kinds = [transaction["type"] for transaction in block["transactions"]]
         assert kinds == ["0x7e", "0x7e", "0x2"]
         receipts = await node.ask("eth_getBlockReceipts", "latest")
-        assert [one["type"] for one in receipts] == kinds
+        assert [each_receipt["type"] for each_receipt in receipts] == kinds
         assert receipts[-1] == receipt
         assert int(receipt["cumulativeGasUsed"], 16) == int(block["gasUsed"], 16)
         system = block["transactions"][0]
@@ -391,14 +395,14 @@ async def test_system_transactions_begin_each_block_and_are_made_anew_by_a_reorg
         await node.ask("florin_fault", {"kind": "reorg", "depth": 1})
         assert await node.ask("eth_getTransactionReceipt", receipt["transactionHash"])
         empty = await node.ask("eth_getBlockByNumber", "latest", True)
-        assert [one["type"] for one in empty["transactions"]] == ["0x7e", "0x7e"]
+        assert [transaction["type"] for transaction in empty["transactions"]] == ["0x7e", "0x7e"]
         assert empty["transactions"][0]["hash"] != system["hash"]
 
 
 async def test_blocks_share_timestamps_and_tags_follow_the_rules_of_the_chain():
     clock = TestClock(START_S * 1_000_000)
     rules = BlockRules(timestamp_s=4, safe_depth=1, final_depth=3)
-    async with opened(clock=clock, rules=rules) as node:
+    async with open_node(clock=clock, rules=rules) as node:
         stamps = []
         for _ in range(10):
             clock.advance(1)

@@ -1,4 +1,4 @@
-"""The embedded Solana chain, asked like any node of a cluster."""
+"""Test the embedded Solana chain through the RPC of a cluster's node."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from florin_server.chains.solana import spl
 from florin_server.chains.solana.limits import PACKET_BYTES, V1_BYTES
 from florin_server.clock import TestClock
-from florin_server.devnet.solana import SOLNET, DevChainError, params
+from florin_server.devnet.solana import SOLANA_DEVNET, DevChainError, params
 from solders.hash import Hash
 from solders.instruction import Instruction
 from solders.keypair import Keypair
@@ -22,21 +22,21 @@ from tests.support.solana_kit import (
     START_S,
     TOKEN,
     TOKEN_2022,
-    NodeError,
-    coin,
-    opened,
-    payment,
-    place,
-    wallet,
+    SolanaNodeError,
+    get_token_account,
+    make_coin_transfer,
+    make_payment,
+    make_wallet,
+    open_node,
 )
 
-BUYER, RELAYER, MERCHANT = wallet(1), wallet(2), wallet(3).pubkey()
+BUYER, RELAYER, MERCHANT = make_wallet(1), make_wallet(2), make_wallet(3).pubkey()
 SOL = spl.LAMPORTS_PER_SOL
 
 
 @pytest.fixture
 async def node():
-    async with opened() as node:
+    async with open_node() as node:
         await node.fund(BUYER, RELAYER)
         yield node
 
@@ -46,24 +46,32 @@ async def node():
 
 @pytest.mark.parametrize("token", [TOKEN, TOKEN_2022])
 async def test_a_token_is_paid_to_an_account_that_did_not_exist(node, token):
-    signature = await node.send(await node.made([BUYER], *payment(BUYER, MERCHANT, 5, token)))
+    signature = await node.send(
+        await node.make_transaction([BUYER], *make_payment(BUYER, MERCHANT, 5, token))
+    )
     assert await node.tokens(MERCHANT, token) == 5
     assert await node.tokens(BUYER.pubkey(), token) == GIFT - 5
-    told = await node.ask(
+    result = await node.ask(
         "getTransaction",
         signature,
         {"commitment": "confirmed", "maxSupportedTransactionVersion": 0},
     )
-    meta = told["meta"]
-    keys = told["transaction"]["message"]["accountKeys"]
+    meta = result["meta"]
+    keys = result["transaction"]["message"]["accountKeys"]
     spent = meta["preBalances"][0] - meta["postBalances"][0]
-    size = 165 if token is TOKEN else 170  # Token-2022 writes down that the owner stays
+    size = 165 if token is TOKEN else 170  # Token-2022 records that the owner cannot change
     rent = await node.ask("getMinimumBalanceForRentExemption", size)
     assert (meta["fee"], spent) == (5000, 5000 + rent)
-    before = {keys[one["accountIndex"]]: one for one in meta["preTokenBalances"]}
-    after = {keys[one["accountIndex"]]: one for one in meta["postTokenBalances"]}
-    assert str(place(MERCHANT, token)) not in before
-    got = after[str(place(MERCHANT, token))]
+    before = {
+        keys[pre_token_balance["accountIndex"]]: pre_token_balance
+        for pre_token_balance in meta["preTokenBalances"]
+    }
+    after = {
+        keys[post_token_balance["accountIndex"]]: post_token_balance
+        for post_token_balance in meta["postTokenBalances"]
+    }
+    assert str(get_token_account(MERCHANT, token)) not in before
+    got = after[str(get_token_account(MERCHANT, token))]
     assert (got["owner"], got["mint"], got["programId"]) == (
         str(MERCHANT),
         token.address,
@@ -81,12 +89,14 @@ async def test_the_faucet_gives_once_and_again_when_half_is_spent(node):
     assert await node.coin(BUYER.pubkey()) == SOL
     assert await node.tokens(BUYER.pubkey()) == GIFT
     assert (await node.fund(BUYER))["signatures"] == []
-    await node.send(await node.made([BUYER], *payment(BUYER, MERCHANT, GIFT // 2 + 1)))
+    await node.send(
+        await node.make_transaction([BUYER], *make_payment(BUYER, MERCHANT, GIFT // 2 + 1))
+    )
     assert len((await node.fund(BUYER))["signatures"]) == 1
     assert await node.tokens(BUYER.pubkey()) == GIFT
 
 
-async def test_the_faucet_gives_what_is_asked_for(node):
+async def test_faucet_gives_the_requested_amounts(node):
     await node.fund(BUYER, lamports=3 * SOL, tokens=[TOKEN_2022.address], tokenUnits=GIFT + 7)
     assert await node.coin(BUYER.pubkey()) == 3 * SOL
     assert await node.tokens(BUYER.pubkey()) == GIFT
@@ -109,7 +119,7 @@ async def test_the_faucet_gives_what_is_asked_for(node):
     ],
 )
 async def test_the_faucet_refuses_nonsense(node, options):
-    with pytest.raises(NodeError) as refused:
+    with pytest.raises(SolanaNodeError) as refused:
         await node.ask("florin_faucet", options)
     assert refused.value.code == -32602
 
@@ -118,11 +128,11 @@ async def test_the_faucet_refuses_nonsense(node, options):
 
 
 async def test_a_transaction_lands_once(node):
-    wire = await node.made([BUYER], coin(BUYER, MERCHANT, SOL // 2))
+    wire = await node.make_transaction([BUYER], make_coin_transfer(BUYER, MERCHANT, SOL // 2))
     signature = await node.send(wire)
-    with pytest.raises(NodeError, match="already been processed"):
+    with pytest.raises(SolanaNodeError, match="already been processed"):
         await node.send(wire)
-    # a node that does not try first takes it, and nothing happens
+    # with skipPreflight the node accepts it, and nothing happens
     assert await node.send(wire, skipPreflight=True) == signature
     assert await node.coin(MERCHANT) == SOL // 2
     outcome = await node.value("simulateTransaction", wire, {"encoding": "base64"})
@@ -130,13 +140,16 @@ async def test_a_transaction_lands_once(node):
 
 
 async def test_a_blockhash_is_good_for_150_slots(node):
-    wires = [await node.made([BUYER], coin(BUYER, MERCHANT, SOL // 4 + n)) for n in (1, 2)]
+    wires = [
+        await node.make_transaction([BUYER], make_coin_transfer(BUYER, MERCHANT, SOL // 4 + n))
+        for n in (1, 2)
+    ]
     blockhash = str(await node.blockhash())
     await node.fault("slots", slots=150)
     assert await node.value("isBlockhashValid", blockhash, {"commitment": "processed"})
     await node.send(wires[0])
     assert not await node.value("isBlockhashValid", blockhash, {"commitment": "processed"})
-    with pytest.raises(NodeError) as refused:
+    with pytest.raises(SolanaNodeError) as refused:
         await node.send(wires[1])
     assert refused.value.data["err"] == "BlockhashNotFound"
     await node.send(wires[1], skipPreflight=True)
@@ -144,7 +157,7 @@ async def test_a_blockhash_is_good_for_150_slots(node):
 
 
 async def test_the_first_blockhash_of_a_chain_is_good():
-    async with opened() as node:
+    async with open_node() as node:
         assert await node.ask("getSlot", {"commitment": "confirmed"}) == 0
         blockhash = str(await node.blockhash("confirmed"))
         assert await node.value("isBlockhashValid", blockhash, {"commitment": "processed"})
@@ -159,7 +172,7 @@ async def test_a_blockhash_is_unknown_to_older_states(node):
 
 
 async def test_unsigned_and_unreadable_transactions_are_refused(node):
-    wire = await node.made([BUYER], coin(BUYER, MERCHANT, 1))
+    wire = await node.make_transaction([BUYER], make_coin_transfer(BUYER, MERCHANT, 1))
     raw = base64.b64decode(wire)
     broken = bytearray(raw)
     broken[5] ^= 1
@@ -170,17 +183,17 @@ async def test_unsigned_and_unreadable_transactions_are_refused(node):
         ("@", -32602),
         (7, -32602),
     ]
-    for given, code in refusals:
-        with pytest.raises(NodeError) as refused:
-            await node.send(given)
+    for value, code in refusals:
+        with pytest.raises(SolanaNodeError) as refused:
+            await node.send(value)
         assert refused.value.code == code
     assert await node.coin(MERCHANT) == 0
 
 
-async def test_a_failure_is_told_before_sending_and_pays_if_sent_anyway(node):
-    wire = await node.made([BUYER], *payment(BUYER, RELAYER.pubkey(), GIFT + 1))
+async def test_failing_transaction_is_refused_in_preflight_and_pays_its_fee_if_sent(node):
+    wire = await node.make_transaction([BUYER], *make_payment(BUYER, RELAYER.pubkey(), GIFT + 1))
     error = {"InstructionError": [1, {"Custom": 1}]}
-    with pytest.raises(NodeError) as refused:
+    with pytest.raises(SolanaNodeError) as refused:
         await node.send(wire)
     assert (refused.value.code, refused.value.data["err"]) == (-32002, error)
     before = await node.coin(BUYER.pubkey())
@@ -190,30 +203,31 @@ async def test_a_failure_is_told_before_sending_and_pays_if_sent_anyway(node):
     assert await node.tokens(BUYER.pubkey()) == GIFT
 
 
-async def test_who_cannot_pay_the_fee_leaves_no_trace(node):
+async def test_sender_without_funds_for_the_fee_leaves_no_trace(node):
     poor = Keypair()
     signature = await node.send(
-        await node.made([poor], coin(poor, MERCHANT, 1)), skipPreflight=True
+        await node.make_transaction([poor], make_coin_transfer(poor, MERCHANT, 1)),
+        skipPreflight=True,
     )
     assert await node.status(signature) is None
 
 
 async def test_legacy_transactions_and_base58_are_taken_too(node):
     message = Message.new_with_blockhash(
-        [coin(BUYER, MERCHANT, SOL // 2)], BUYER.pubkey(), await node.blockhash()
+        [make_coin_transfer(BUYER, MERCHANT, SOL // 2)], BUYER.pubkey(), await node.blockhash()
     )
     raw = bytes(Transaction([BUYER], message, message.recent_blockhash))
-    text = str(Signature.default())  # any base58 of 64 bytes, to learn the alphabet's zero
+    text = str(Signature.default())  # any base58 of 64 bytes, to learn the zero digit
     assert text == "1" * 64
     signature = await node.ask("sendTransaction", base58(raw))
-    told = await node.ask("getTransaction", signature, {"commitment": "confirmed"})
-    assert told["version"] == "legacy"
-    assert told["transaction"]["signatures"] == [signature]
+    result = await node.ask("getTransaction", signature, {"commitment": "confirmed"})
+    assert result["version"] == "legacy"
+    assert result["transaction"]["signatures"] == [signature]
     assert await node.coin(MERCHANT) == SOL // 2
 
 
 def base58(raw: bytes) -> str:
-    """Written by a library: a key is 32 bytes, so longer texts are put together by hand."""
+    """The library that writes base58 only takes 32-byte keys; longer texts are joined here."""
     alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
     number, text = int.from_bytes(raw, "big"), ""
     while number:
@@ -222,30 +236,30 @@ def base58(raw: bytes) -> str:
     return "1" * (len(raw) - len(raw.lstrip(b"\0"))) + text
 
 
-# ---- trying out
+# ---- simulations
 
 
 async def test_a_trial_changes_nothing_and_shows_the_accounts_after_it(node):
-    wire = await node.made([BUYER], coin(BUYER, MERCHANT, SOL // 2))
+    wire = await node.make_transaction([BUYER], make_coin_transfer(BUYER, MERCHANT, SOL // 2))
     config = {
         "encoding": "base64",
         "sigVerify": True,
         "accounts": {"encoding": "base64", "addresses": [str(BUYER.pubkey()), str(MERCHANT)]},
     }
     answer = await node.ask("simulateTransaction", wire, config)
-    # the slot that it was asked for, as in every other answer
+    # the slot of the call, as in every other answer
     assert answer["context"]["slot"] == await node.ask("getSlot")
     outcome = answer["value"]
     assert outcome["err"] is None
     assert outcome["unitsConsumed"] == 150
-    lamports = [one["lamports"] for one in outcome["accounts"]]
+    lamports = [account["lamports"] for account in outcome["accounts"]]
     assert lamports == [SOL // 2 - 5000, SOL // 2]
     assert await node.coin(MERCHANT) == 0
 
 
 async def test_a_trial_can_do_without_signatures_and_blockhash(node):
     message = MessageV0.try_compile(
-        BUYER.pubkey(), [coin(BUYER, MERCHANT, SOL // 2)], [], Hash.new_unique()
+        BUYER.pubkey(), [make_coin_transfer(BUYER, MERCHANT, SOL // 2)], [], Hash.new_unique()
     )
     unsigned = VersionedTransaction.populate(message, [Signature.default()])
     wire = base64.b64encode(bytes(unsigned)).decode()
@@ -254,24 +268,26 @@ async def test_a_trial_can_do_without_signatures_and_blockhash(node):
     replaced = {**plain, "replaceRecentBlockhash": True}
     assert (await node.value("simulateTransaction", wire, replaced))["err"] is None
     for config, code in (({"sigVerify": True}, -32003), ({**replaced, "sigVerify": True}, -32602)):
-        with pytest.raises(NodeError) as refused:
+        with pytest.raises(SolanaNodeError) as refused:
             await node.ask("simulateTransaction", wire, {**plain, **config})
         assert refused.value.code == code
 
 
-# ---- how sure it is
+# ---- commitment
 
 
 async def test_a_transaction_gets_deeper_with_the_slots():
-    async with opened(slot_s=0.4, confirmed_slots=2, finalized_slots=5) as node:
+    async with open_node(slot_s=0.4, confirmed_slots=2, finalized_slots=5) as node:
         await node.fund(BUYER)
-        signature = await node.send(await node.made([BUYER], coin(BUYER, MERCHANT, SOL // 2)))
-        told = []
+        signature = await node.send(
+            await node.make_transaction([BUYER], make_coin_transfer(BUYER, MERCHANT, SOL // 2))
+        )
+        result = []
         for _ in range(6):
             status = await node.status(signature)
-            told.append((status["confirmationStatus"], status["confirmations"]))
+            result.append((status["confirmationStatus"], status["confirmations"]))
             node.clock.advance(0.4)
-        assert told == [
+        assert result == [
             ("processed", 0),
             ("processed", 1),
             ("confirmed", 2),
@@ -281,10 +297,12 @@ async def test_a_transaction_gets_deeper_with_the_slots():
         ]
 
 
-async def test_histories_tell_what_is_deep_enough():
-    async with opened(slot_s=0.4) as node:
+async def test_histories_return_only_sufficiently_deep_transactions():
+    async with open_node(slot_s=0.4) as node:
         await node.fund(BUYER)
-        wire = await node.made([BUYER], coin(BUYER, MERCHANT, SOL // 2), spl.memo("for tea"))
+        wire = await node.make_transaction(
+            [BUYER], make_coin_transfer(BUYER, MERCHANT, SOL // 2), spl.create_memo("for tea")
+        )
         signature = await node.send(wire)
         confirmed = {"commitment": "confirmed", "maxSupportedTransactionVersion": 0}
         final = {**confirmed, "commitment": "finalized", "encoding": "base64"}
@@ -297,15 +315,15 @@ async def test_histories_tell_what_is_deep_enough():
         assert (await node.ask("getTransaction", signature, final))["transaction"][0] == wire
         (listed,) = await node.ask("getSignaturesForAddress", str(MERCHANT))
         assert (listed["signature"], listed["memo"]) == (signature, "[7] for tea")
-        with pytest.raises(NodeError) as refused:
+        with pytest.raises(SolanaNodeError) as refused:
             await node.ask("getTransaction", signature, {"commitment": "finalized"})
         assert refused.value.code == -32015
 
 
 async def test_cluster_without_confirmed_refuses_it_wherever_it_can_be_named():
-    async with opened(confirmed_slots=None) as node:
+    async with open_node(confirmed_slots=None) as node:
         await node.fund(BUYER)
-        wire = await node.made([BUYER], coin(BUYER, MERCHANT, SOL // 2))
+        wire = await node.make_transaction([BUYER], make_coin_transfer(BUYER, MERCHANT, SOL // 2))
         name = str(MERCHANT)
         calls = [
             ("getSlot",),
@@ -321,10 +339,10 @@ async def test_cluster_without_confirmed_refuses_it_wherever_it_can_be_named():
             ("simulateTransaction", wire),
             ("requestAirdrop", name, SOL),
         ]
-        for method, *given in calls:
-            with pytest.raises(NodeError, match="unknown variant `confirmed`"):
-                await node.ask(method, *given, {"commitment": "confirmed"})
-        with pytest.raises(NodeError, match="unknown variant `confirmed`"):
+        for method, *values in calls:
+            with pytest.raises(SolanaNodeError, match="unknown variant `confirmed`"):
+                await node.ask(method, *values, {"commitment": "confirmed"})
+        with pytest.raises(SolanaNodeError, match="unknown variant `confirmed`"):
             await node.send(wire, preflightCommitment="confirmed")
         signature = await node.send(wire)
         depths = []
@@ -335,48 +353,54 @@ async def test_cluster_without_confirmed_refuses_it_wherever_it_can_be_named():
 
 
 async def filled(node, length: int) -> list[Instruction]:
-    """Notes that make a transaction of the buyer exactly so long."""
-    notes = [spl.memo("m" * 500) for _ in range(length // 600)]
-    rest = length - len(base64.b64decode(await node.made([BUYER], *notes, spl.memo(""))))
-    # the length of more than 127 bytes takes two
-    return [*notes, spl.memo("m" * (rest if rest < 128 else rest - 1))]
+    """Return memos that make a transaction of the buyer exactly this long."""
+    notes = [spl.create_memo("m" * 500) for _ in range(length // 600)]
+    rest = length - len(
+        base64.b64decode(await node.make_transaction([BUYER], *notes, spl.create_memo("")))
+    )
+    # a length above 127 bytes takes two bytes
+    return [*notes, spl.create_memo("m" * (rest if rest < 128 else rest - 1))]
 
 
 @pytest.mark.parametrize("encoding", ["base58", "base64"])
 async def test_cluster_takes_transactions_of_version_0_up_to_a_packet(node, encoding):
     await node.fund(BUYER)
     for length in (PACKET_BYTES, PACKET_BYTES + 1, V1_BYTES + 100):
-        wire = await node.made([BUYER], *await filled(node, length))
+        wire = await node.make_transaction([BUYER], *await filled(node, length))
         raw = base64.b64decode(wire)
         assert len(raw) == length
-        text = wire if encoding == "base64" else params.base58(raw)
+        text = wire if encoding == "base64" else params.encode_base58(raw)
         sent = node.ask("sendTransaction", text, {"encoding": encoding, "skipPreflight": True})
         if length == PACKET_BYTES:
             await sent
             continue
-        with pytest.raises(NodeError, match="too large") as refused:
+        with pytest.raises(SolanaNodeError, match="too large") as refused:
             await sent
         assert refused.value.code == -32602
 
 
 async def test_signatures_of_an_address_are_read_page_by_page(node):
-    made = [
-        await node.send(await node.made([BUYER], coin(BUYER, MERCHANT, SOL // 100 + n)))
+    created = [
+        await node.send(
+            await node.make_transaction(
+                [BUYER], make_coin_transfer(BUYER, MERCHANT, SOL // 100 + n)
+            )
+        )
         for n in range(5)
     ]
     await node.fault("slots", slots=32)
 
     async def page(**config) -> list[str]:
         listed = await node.ask("getSignaturesForAddress", str(MERCHANT), config)
-        return [one["signature"] for one in listed]
+        return [item["signature"] for item in listed]
 
-    assert await page() == made[::-1]
-    assert await page(limit=2, before=made[3]) == [made[2], made[1]]
-    assert await page(until=made[3]) == [made[4]]
+    assert await page() == created[::-1]
+    assert await page(limit=2, before=created[3]) == [created[2], created[1]]
+    assert await page(until=created[3]) == [created[4]]
 
 
 async def test_slots_pass_by_the_clock_and_on_demand():
-    async with opened(slot_s=0.4) as node:
+    async with open_node(slot_s=0.4) as node:
         assert await node.ask("getSlot", {"commitment": "processed"}) == 1
         assert await node.ask("getSlot") == 0
         node.clock.advance(40)
@@ -387,7 +411,7 @@ async def test_slots_pass_by_the_clock_and_on_demand():
         latest = await node.ask("getLatestBlockhash", {"commitment": "processed"})
         assert latest["context"]["slot"] == 110
         assert latest["value"]["lastValidBlockHeight"] == 260
-        with pytest.raises(NodeError) as refused:
+        with pytest.raises(SolanaNodeError) as refused:
             await node.ask("getSlot", {"commitment": "processed", "minContextSlot": 111})
         assert refused.value.code == -32016
 
@@ -398,39 +422,41 @@ async def test_slots_pass_by_the_clock_and_on_demand():
 async def test_accounts_are_read_together_and_missing_ones_are_null(node):
     mint = await node.value("getAccountInfo", TOKEN_2022.address, {"encoding": "base64"})
     assert mint["owner"] == TOKEN_2022.program
-    assert spl.mint_of(base64.b64decode(mint["data"][0])) == spl.Mint(6, frozenset())
-    asked = [str(BUYER.pubkey()), str(MERCHANT), str(place(BUYER.pubkey()))]
+    assert spl.parse_mint(base64.b64decode(mint["data"][0])) == spl.TokenMint(6, frozenset())
+    requests = [str(BUYER.pubkey()), str(MERCHANT), str(get_token_account(BUYER.pubkey()))]
     cut = {"encoding": "base64", "dataSlice": {"offset": 64, "length": 8}}
-    there, missing, held = await node.value("getMultipleAccounts", asked, cut)
+    there, missing, held = await node.value("getMultipleAccounts", requests, cut)
     assert (there["lamports"], missing) == (SOL, None)
     assert base64.b64decode(held["data"][0]) == GIFT.to_bytes(8, "little")
-    with pytest.raises(NodeError):
-        await node.ask("getMultipleAccounts", asked * 34)
-    balance = await node.value("getTokenAccountBalance", asked[2])
+    with pytest.raises(SolanaNodeError):
+        await node.ask("getMultipleAccounts", requests * 34)
+    balance = await node.value("getTokenAccountBalance", requests[2])
     assert balance["uiAmountString"] == "10000"
-    with pytest.raises(NodeError, match="could not find account"):
-        await node.ask("getTokenAccountBalance", str(place(MERCHANT)))
+    with pytest.raises(SolanaNodeError, match="could not find account"):
+        await node.ask("getTokenAccountBalance", str(get_token_account(MERCHANT)))
 
 
-async def test_an_owners_token_accounts_are_found(node):
+async def test_token_accounts_of_an_owner_are_returned(node):
     owner = str(BUYER.pubkey())
-    for wanted, found in (
-        ({"mint": TOKEN.address}, place(BUYER.pubkey())),
-        ({"programId": TOKEN_2022.program}, place(BUYER.pubkey(), TOKEN_2022)),
+    for expected, pubkey in (
+        ({"mint": TOKEN.address}, get_token_account(BUYER.pubkey())),
+        ({"programId": TOKEN_2022.program}, get_token_account(BUYER.pubkey(), TOKEN_2022)),
     ):
-        told = await node.value("getTokenAccountsByOwner", owner, wanted, {"encoding": "base64"})
-        assert [one["pubkey"] for one in told] == [str(found)]
+        result = await node.value(
+            "getTokenAccountsByOwner", owner, expected, {"encoding": "base64"}
+        )
+        assert [item["pubkey"] for item in result] == [str(pubkey)]
 
 
-async def test_a_node_says_what_it_is(node):
+async def test_node_reports_health_version_genesis_hash_and_block_time(node):
     assert await node.ask("getHealth") == "ok"
     assert (await node.ask("getVersion"))["solana-core"]
     genesis = await node.ask("getGenesisHash")
-    assert SOLNET.chain_id == f"solana:{genesis[:32]}"
+    assert SOLANA_DEVNET.chain_id == f"solana:{genesis[:32]}"
     assert await node.ask("getBlockTime", 1) == START_S
-    with pytest.raises(NodeError):
+    with pytest.raises(SolanaNodeError):
         await node.ask("getBlockTime", 10**6)
-    with pytest.raises(NodeError) as refused:
+    with pytest.raises(SolanaNodeError) as refused:
         await node.ask("getClusterNodes")
     assert refused.value.code == -32601
 
@@ -438,50 +464,54 @@ async def test_a_node_says_what_it_is(node):
 # ---- the file
 
 
-async def test_a_restarted_chain_is_the_same_and_goes_on(tmp_path):
+async def test_restarted_chain_has_the_same_state_and_continues(tmp_path):
     path, clock = tmp_path / "deeper" / "solana.db", TestClock(START_S * 1_000_000)
-    async with opened(path, clock, slot_s=0.4) as node:
+    async with open_node(path, clock, slot_s=0.4) as node:
         await node.fund(BUYER)
-        wire = await node.made([BUYER], *payment(BUYER, MERCHANT, 5, TOKEN_2022))
+        wire = await node.make_transaction([BUYER], *make_payment(BUYER, MERCHANT, 5, TOKEN_2022))
         signature = await node.send(wire)
         await node.fault("slots", slots=40)
         before = [await node.status(signature), await node.blockhash(), await node.ask("getSlot")]
-        # closing an account leaves nothing of it behind
+        # closing an account leaves nothing of it
         rest = await node.coin(BUYER.pubkey()) - 5000
-        await node.send(await node.made([BUYER], coin(BUYER, RELAYER.pubkey(), rest)))
-    async with opened(path, clock, slot_s=0.4) as node:
+        await node.send(
+            await node.make_transaction([BUYER], make_coin_transfer(BUYER, RELAYER.pubkey(), rest))
+        )
+    async with open_node(path, clock, slot_s=0.4) as node:
         after = [await node.status(signature), await node.blockhash(), await node.ask("getSlot")]
         assert after == before
         assert await node.tokens(MERCHANT, TOKEN_2022) == 5
         assert await node.coin(BUYER.pubkey()) == 0
-        with pytest.raises(NodeError, match="already been processed"):
+        with pytest.raises(SolanaNodeError, match="already been processed"):
             await node.send(wire)
-        again = await node.send(await node.made([RELAYER], coin(RELAYER, MERCHANT, SOL // 2)))
+        again = await node.send(
+            await node.make_transaction([RELAYER], make_coin_transfer(RELAYER, MERCHANT, SOL // 2))
+        )
         assert (await node.status(again))["err"] is None
 
 
 async def test_a_clock_that_was_set_back_does_not_turn_slots_back(tmp_path):
     path, clock = tmp_path / "solana.db", TestClock(START_S * 1_000_000)
-    async with opened(path, clock, slot_s=0.4) as node:
+    async with open_node(path, clock, slot_s=0.4) as node:
         clock.advance(400)
         await node.fund(BUYER)
         slot = await node.ask("getSlot", {"commitment": "processed"})
-    async with opened(path, TestClock(START_S * 1_000_000), slot_s=0.4) as node:
+    async with open_node(path, TestClock(START_S * 1_000_000), slot_s=0.4) as node:
         assert await node.ask("getSlot", {"commitment": "processed"}) == slot
         node.clock.advance(0.4)
         assert await node.fault("slots", slots=1) == slot + 2
 
 
-async def test_a_chain_has_one_process_and_a_file_of_its_own(tmp_path):
+async def test_chain_file_is_locked_and_foreign_file_is_refused(tmp_path):
     path = tmp_path / "solana.db"
-    async with opened(path):
-        with pytest.raises(DevChainError, match="in use"):
-            async with opened(path):
+    async with open_node(path):
+        with pytest.raises(DevChainError, match="another process uses"):
+            async with open_node(path):
                 pass
     other = tmp_path / "other.db"
     other.write_bytes(b"no chain at all, " * 100)
     with pytest.raises(DevChainError, match="is not a chain"):
-        async with opened(other):
+        async with open_node(other):
             pass
 
 
@@ -492,4 +522,4 @@ async def test_the_chain_answers_over_http(node):
         aiohttp.ClientSession() as session,
         session.post(f"http://127.0.0.1:{port}", json=calls) as answer,
     ):
-        assert [one["result"] for one in await answer.json()] == ["ok", "ok"]
+        assert [item["result"] for item in await answer.json()] == ["ok", "ok"]

@@ -1,4 +1,4 @@
-"""The embedded Solana chain, asked by the library behind the usual Python client."""
+"""Test the embedded Solana chain through the library behind the usual Python client."""
 
 from __future__ import annotations
 
@@ -16,24 +16,31 @@ from solders.rpc.config import (
 from solders.transaction import VersionedTransaction
 from solders.transaction_status import UiTransactionEncoding
 
-from tests.support.solana_kit import GIFT, TOKEN, coin, opened, place, wallet
+from tests.support.solana_kit import (
+    GIFT,
+    TOKEN,
+    get_token_account,
+    make_coin_transfer,
+    make_wallet,
+    open_node,
+)
 
-BUYER, MERCHANT = wallet(1), wallet(3).pubkey()
+BUYER, MERCHANT = make_wallet(1), make_wallet(3).pubkey()
 SOL = spl.LAMPORTS_PER_SOL
 
 
 @pytest.fixture
 async def node():
-    async with opened() as node:
+    async with open_node() as node:
         await node.fund(BUYER)
         yield node
 
 
-async def test_answers_are_what_client_libraries_read(node):
-    """Questions and answers as the library behind the usual Python client writes and reads them."""
-    wire = await node.made([BUYER], coin(BUYER, MERCHANT, SOL // 4))
+async def test_client_library_parses_every_response(node):
+    """The library behind the usual Python client writes the requests and parses the responses."""
+    wire = await node.make_transaction([BUYER], make_coin_transfer(BUYER, MERCHANT, SOL // 4))
     sent = VersionedTransaction.from_bytes(base64.b64decode(wire))
-    owner, held = BUYER.pubkey(), place(BUYER.pubkey())
+    owner, held = BUYER.pubkey(), get_token_account(BUYER.pubkey())
     config = RpcSendTransactionConfig(skip_preflight=True)
     signature = (await asked(node, requests.SendVersionedTransaction(sent, config))).value
     assert signature == sent.signatures[0]
@@ -43,8 +50,8 @@ async def test_answers_are_what_client_libraries_read(node):
     base64_form = RpcTransactionConfig(
         UiTransactionEncoding.Base64, max_supported_transaction_version=0
     )
-    found = (await asked(node, requests.GetTransaction(signature, base64_form))).value
-    assert found.transaction.transaction == sent
+    result = (await asked(node, requests.GetTransaction(signature, base64_form))).value
+    assert result.transaction.transaction == sent
     plain = RpcTransactionConfig(UiTransactionEncoding.Json, max_supported_transaction_version=0)
     read = (await asked(node, requests.GetTransaction(signature, plain))).value.transaction
     assert read.meta.fee == 5000
@@ -53,12 +60,12 @@ async def test_answers_are_what_client_libraries_read(node):
     assert listed.signature == signature
     balance = await asked(node, requests.GetTokenAccountBalance(held))
     assert balance.value.amount == str(GIFT)
-    by_mint = RpcTokenAccountsFilterMint(spl.pubkey(TOKEN.address))
+    by_mint = RpcTokenAccountsFilterMint(spl.parse_pubkey(TOKEN.address))
     (mine,) = (await asked(node, requests.GetTokenAccountsByOwner(owner, by_mint))).value
     assert (mine.pubkey, mine.account.owner) == (held, spl.TOKEN)
     assert (await asked(node, requests.GetAccountInfo(owner))).value.lamports < SOL
-    both = await asked(node, requests.GetMultipleAccounts([owner, wallet(99).pubkey()]))
-    assert [one is None for one in both.value] == [False, True]
+    both = await asked(node, requests.GetMultipleAccounts([owner, make_wallet(99).pubkey()]))
+    assert [item is None for item in both.value] == [False, True]
     latest = (await asked(node, requests.GetLatestBlockhash())).value
     assert (await asked(node, requests.IsBlockhashValid(latest.blockhash))).value
     trial = RpcSimulateTransactionConfig(sig_verify=True)
@@ -80,6 +87,6 @@ async def test_answers_are_what_client_libraries_read(node):
 async def asked(node, question):
     answer = await node.chain.handle(question.to_json().encode())
     kind = type(question).__name__.replace("Versioned", "")
-    found = getattr(responses, f"{kind}Resp").from_json(answer.decode())
-    assert not type(found).__name__.endswith("Message"), found
-    return found
+    result = getattr(responses, f"{kind}Resp").from_json(answer.decode())
+    assert not type(result).__name__.endswith("Message"), result
+    return result

@@ -1,4 +1,4 @@
-"""What goes wrong on the embedded Solana chain on purpose."""
+"""Test the planned faults of the embedded Solana chain."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ import asyncio
 import pytest
 from florin_server.chains.solana import spl
 
-from tests.support.solana_kit import NodeError, coin, opened, wallet
-from tests.support.until import until
+from tests.support.solana_kit import SolanaNodeError, make_coin_transfer, make_wallet, open_node
+from tests.support.until import wait_until
 
-BUYER, RELAYER, MERCHANT = wallet(1), wallet(2), wallet(3).pubkey()
+BUYER, RELAYER, MERCHANT = make_wallet(1), make_wallet(2), make_wallet(3).pubkey()
 SOL = spl.LAMPORTS_PER_SOL
 
 
 @pytest.fixture
 async def node():
-    async with opened() as node:
+    async with open_node() as node:
         await node.fund(BUYER, RELAYER)
         yield node
 
 
 async def test_faults_befall_the_calls_they_are_planned_for(node):
-    wire = await node.made([BUYER], coin(BUYER, MERCHANT, SOL // 2))
+    wire = await node.make_transaction([BUYER], make_coin_transfer(BUYER, MERCHANT, SOL // 2))
     await node.fault("answer", method="sendTransaction", effect="drop")
     signature = await node.send(wire)
     assert await node.status(signature) is None
     await node.fault(
         "answer", method="sendTransaction", effect="error", message="busy", code=-32005
     )
-    with pytest.raises(NodeError, match="busy"):
+    with pytest.raises(SolanaNodeError, match="busy"):
         await node.send(wire)
     assert await node.coin(MERCHANT) == 0
     await node.fault("answer", method="sendTransaction", effect="late_error")
-    with pytest.raises(NodeError, match="injected fault"):
+    with pytest.raises(SolanaNodeError, match="injected fault"):
         await node.send(wire)
     assert await node.coin(MERCHANT) == SOL // 2
     lie = {"context": {"slot": 1}, "value": [None]}
@@ -44,19 +44,23 @@ async def test_faults_befall_the_calls_they_are_planned_for(node):
 
 async def test_late_answers_wait_for_the_clock(node):
     await node.fault("answer", method="getSlot", effect="delay", delayMs=3000)
-    asked = asyncio.create_task(node.ask("getSlot"))
-    await until(lambda: node.clock.sleepers)
+    task = asyncio.create_task(node.ask("getSlot"))
+    await wait_until(lambda: node.clock.sleeper_count)
     assert await node.ask("getHealth") == "ok"
-    assert not asked.done()
+    assert not task.done()
     node.clock.advance(3)
-    assert isinstance(await asked, int)
+    assert isinstance(await task, int)
 
 
 async def test_while_nothing_lands_transactions_wait_or_lapse(node):
     await node.fault("landing", paused=True)
-    lapses = await node.send(await node.made([BUYER], coin(BUYER, MERCHANT, SOL // 3)))
+    lapses = await node.send(
+        await node.make_transaction([BUYER], make_coin_transfer(BUYER, MERCHANT, SOL // 3))
+    )
     await node.fault("slots", slots=151)
-    lands = await node.send(await node.made([BUYER], coin(BUYER, MERCHANT, SOL // 4)))
+    lands = await node.send(
+        await node.make_transaction([BUYER], make_coin_transfer(BUYER, MERCHANT, SOL // 4))
+    )
     assert await node.status(lands) is None
     await node.fault("clear")
     assert (await node.status(lands))["err"] is None
@@ -64,7 +68,7 @@ async def test_while_nothing_lands_transactions_wait_or_lapse(node):
     assert await node.coin(MERCHANT) == SOL // 4
 
 
-async def test_what_is_armed_is_listed_and_cleared_by_kind(node):
+async def test_armed_faults_are_listed_and_cleared_by_kind(node):
     await node.fault("answer", method="getSlot", effect="delay", times=2)
     await node.fault("landing", paused=True)
     planned = {"kind": "answer", "method": "getSlot", "effect": "delay", "times": 2}
@@ -79,7 +83,7 @@ async def test_what_is_armed_is_listed_and_cleared_by_kind(node):
 async def test_no_more_is_armed_than_can_be_looked_through(node):
     for _ in range(256):
         await node.fault("answer", method="getSlot", effect="null", times=1_000_000)
-    with pytest.raises(NodeError, match="256 faults are armed already"):
+    with pytest.raises(SolanaNodeError, match="256 faults are already armed"):
         await node.fault("answer", method="getHealth", effect="null")
     await node.fault("clear")
     assert await node.fault("list") == []
@@ -98,7 +102,7 @@ async def test_no_more_is_armed_than_can_be_looked_through(node):
     ],
 )
 async def test_faults_that_cannot_be_are_refused(node, options):
-    with pytest.raises(NodeError) as refused:
+    with pytest.raises(SolanaNodeError) as refused:
         await node.ask("florin_fault", options)
     assert refused.value.code == -32602
 
@@ -112,7 +116,7 @@ async def test_faults_that_cannot_be_are_refused(node, options):
         ({"kind": "landing", "paused": 1}, "paused: not true or false"),
     ],
 )
-async def test_a_value_that_a_fault_cannot_have_is_told_by_its_name(node, options, sentence):
-    with pytest.raises(NodeError) as refused:
+async def test_invalid_fault_value_is_refused_by_name(node, options, sentence):
+    with pytest.raises(SolanaNodeError) as refused:
         await node.ask("florin_fault", options)
     assert str(refused.value) == f"{sentence} (-32602)"

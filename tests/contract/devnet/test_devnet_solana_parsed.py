@@ -1,4 +1,4 @@
-"""The embedded Solana chain takes accounts and transactions apart as nodes do: `jsonParsed`."""
+"""Test that the embedded Solana chain parses accounts and transactions like nodes: `jsonParsed`."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from tests.support.solana_kit import (
     GIFT,
     TOKEN,
     TOKEN_2022,
-    NodeError,
-    coin,
-    opened,
-    payment,
-    place,
-    wallet,
+    SolanaNodeError,
+    get_token_account,
+    make_coin_transfer,
+    make_payment,
+    make_wallet,
+    open_node,
 )
 
 PARSED = {"encoding": "jsonParsed"}
-BUYER, MERCHANT = wallet(1), wallet(3).pubkey()
+BUYER, MERCHANT = make_wallet(1), make_wallet(3).pubkey()
 PAYER = str(BUYER.pubkey())
 PRICE = 12_500_000
 AMOUNT = {"amount": "12500000", "decimals": 6, "uiAmount": 12.5, "uiAmountString": "12.5"}
@@ -71,7 +71,7 @@ console.log(JSON.stringify({
 
 @pytest.fixture
 async def node():
-    async with opened() as node:
+    async with open_node() as node:
         await node.fund(BUYER)
         yield node
 
@@ -79,7 +79,7 @@ async def node():
 # accounts
 
 
-async def test_a_token_account_is_told_with_its_amount(node):
+async def test_parsed_token_account_shows_its_amount(node):
     owned = {
         "mint": TOKEN.address,
         "owner": PAYER,
@@ -92,30 +92,30 @@ async def test_a_token_account_is_told_with_its_amount(node):
         "state": "initialized",
         "isNative": False,
     }
-    told = await node.value("getAccountInfo", str(place(BUYER.pubkey())), PARSED)
-    assert told["data"] == {
+    result = await node.value("getAccountInfo", str(get_token_account(BUYER.pubkey())), PARSED)
+    assert result["data"] == {
         "program": "spl-token",
         "parsed": {"type": "account", "info": owned},
         "space": 165,
     }
-    assert (told["owner"], told["space"]) == (TOKEN.program, 165)
-    wanted = {"mint": TOKEN.address}
-    (listed,) = await node.value("getTokenAccountsByOwner", PAYER, wanted, PARSED)
-    assert listed == {"pubkey": str(place(BUYER.pubkey())), "account": told}
+    assert (result["owner"], result["space"]) == (TOKEN.program, 165)
+    expected = {"mint": TOKEN.address}
+    (listed,) = await node.value("getTokenAccountsByOwner", PAYER, expected, PARSED)
+    assert listed == {"pubkey": str(get_token_account(BUYER.pubkey())), "account": result}
     both = await node.value("getMultipleAccounts", [listed["pubkey"], PAYER], PARSED)
-    assert both[0] == told
-    # an account of a person holds no data to be taken apart
+    assert both[0] == result
+    # a person's account has no data to parse
     assert both[1]["data"] == ["", "base64"]
 
 
-async def test_an_account_of_the_newer_program_tells_what_it_was_given(node):
-    address = str(place(BUYER.pubkey(), TOKEN_2022))
-    told = (await node.value("getAccountInfo", address, PARSED))["data"]
-    assert (told["program"], told["space"]) == ("spl-token-2022", 170)
-    assert told["parsed"]["info"]["extensions"] == [{"extension": "immutableOwner"}]
+async def test_parsed_token_2022_account_shows_its_extensions(node):
+    address = str(get_token_account(BUYER.pubkey(), TOKEN_2022))
+    data = (await node.value("getAccountInfo", address, PARSED))["data"]
+    assert (data["program"], data["space"]) == ("spl-token-2022", 170)
+    assert data["parsed"]["info"]["extensions"] == [{"extension": "immutableOwner"}]
 
 
-async def test_a_mint_and_a_nonce_are_told(node):
+async def test_parsed_mint_and_nonce_show_their_fields(node):
     minted = (await node.value("getAccountInfo", TOKEN.address, PARSED))["data"]
     info = minted["parsed"]["info"]
     assert (minted["program"], minted["parsed"]["type"], minted["space"]) == (
@@ -127,33 +127,33 @@ async def test_a_mint_and_a_nonce_are_told(node):
     assert info["supply"] == str(GIFT)
     assert Pubkey.from_string(info["mintAuthority"])
     rent = await node.ask("getMinimumBalanceForRentExemption", spl.NONCE_BYTES)
-    made = spl.create_nonce(BUYER.pubkey(), "one", rent)
-    await node.send(await node.made([BUYER], *made))
-    address = spl.nonce_address(BUYER.pubkey(), "one")
-    told = (await node.value("getAccountInfo", str(address), PARSED))["data"]
-    assert (told["program"], told["space"], told["parsed"]["type"]) == ("nonce", 80, "initialized")
-    assert told["parsed"]["info"]["authority"] == PAYER
-    assert told["parsed"]["info"]["feeCalculator"] == {"lamportsPerSignature": "5000"}
-    assert Hash.from_string(told["parsed"]["info"]["blockhash"])
+    nonce = spl.create_nonce(BUYER.pubkey(), "one", rent)
+    await node.send(await node.make_transaction([BUYER], *nonce))
+    address = spl.derive_nonce_address(BUYER.pubkey(), "one")
+    data = (await node.value("getAccountInfo", str(address), PARSED))["data"]
+    assert (data["program"], data["space"], data["parsed"]["type"]) == ("nonce", 80, "initialized")
+    assert data["parsed"]["info"]["authority"] == PAYER
+    assert data["parsed"]["info"]["feeCalculator"] == {"lamportsPerSignature": "5000"}
+    assert Hash.from_string(data["parsed"]["info"]["blockhash"])
 
 
-def test_whatever_a_token_account_may_say_is_told():
-    mint, owner, other = (Pubkey([one] * 32) for one in (1, 2, 3))
-    some = b"\x01\0\0\0"
+def test_parsed_token_account_shows_every_optional_field():
+    mint, owner, other = (Pubkey([item] * 32) for item in (1, 2, 3))
+    items = b"\x01\0\0\0"
     data = bytes(mint) + bytes(owner) + struct.pack("<Q", 7)
-    data += some + bytes(other) + b"\x02" + some + struct.pack("<Q", 2_039_280)
-    data += struct.pack("<Q", 5) + some + bytes(owner)
-    found = parsed.account(Account(1, data, spl.TOKEN), lambda _: 2)
-    info = found["parsed"]["info"]
+    data += items + bytes(other) + b"\x02" + items + struct.pack("<Q", 2_039_280)
+    data += struct.pack("<Q", 5) + items + bytes(owner)
+    account = parsed.parse_account(Account(1, data, spl.TOKEN), lambda _: 2)
+    info = account["parsed"]["info"]
     assert (info["state"], info["isNative"]) == ("frozen", True)
     assert (info["delegate"], info["closeAuthority"]) == (str(other), str(owner))
     assert info["delegatedAmount"]["uiAmountString"] == "0.05"
     assert info["rentExemptReserve"]["amount"] == "2039280"
-    # without its mint nobody knows how much it holds
-    assert parsed.account(Account(1, data, spl.TOKEN), lambda _: None) is None
-    assert parsed.account(Account(1, b"\x01" * 165, Pubkey([9] * 32)), lambda _: 2) is None
-    # what no 64 bits count has no number beside its text
-    assert parsed.ui_amount(1, 20) == {
+    # without its mint its amount is unknown
+    assert parsed.parse_account(Account(1, data, spl.TOKEN), lambda _: None) is None
+    assert parsed.parse_account(Account(1, b"\x01" * 165, Pubkey([9] * 32)), lambda _: 2) is None
+    # an amount above 64 bits has no number next to its text
+    assert parsed.format_ui_amount(1, 20) == {
         "amount": "1",
         "decimals": 20,
         "uiAmount": None,
@@ -166,62 +166,66 @@ def test_whatever_a_token_account_may_say_is_told():
 
 @pytest.fixture
 async def told_twice(node):
-    """A payment's transaction, taken apart and as it was sent."""
+    """Return a payment's transaction, parsed and as it was sent."""
     steps = [
         set_compute_unit_price(1000),
-        *payment(BUYER, MERCHANT, PRICE),
-        coin(BUYER, MERCHANT, 10**8),
-        spl.memo("order-1001"),
+        *make_payment(BUYER, MERCHANT, PRICE),
+        make_coin_transfer(BUYER, MERCHANT, 10**8),
+        spl.create_memo("order-1001"),
     ]
-    signature = await node.send(await node.made([BUYER], *steps))
+    signature = await node.send(await node.make_transaction([BUYER], *steps))
     await node.fault("slots", slots=32)
     config = {**PARSED, "maxSupportedTransactionVersion": 0}
-    told = await node.ask("getTransaction", signature, config)
+    result = await node.ask("getTransaction", signature, config)
     raw = await node.ask("getTransaction", signature, {**config, "encoding": "json"})
-    assert told["transaction"]["signatures"] == [signature]
-    return told, raw
+    assert result["transaction"]["signatures"] == [signature]
+    return result, raw
 
 
-async def test_a_payment_is_told_with_its_accounts(told_twice):
-    told, raw = told_twice
-    message = told["transaction"]["message"]
-    source, dest = str(place(BUYER.pubkey())), str(place(MERCHANT))
-    kept = {key: value for key, value in raw["meta"].items() if key != "loadedAddresses"}
-    assert (told["meta"], told["version"]) == (kept, 0)
+async def test_parsed_payment_lists_its_accounts(told_twice):
+    result, raw = told_twice
+    message = result["transaction"]["message"]
+    source, dest = str(get_token_account(BUYER.pubkey())), str(get_token_account(MERCHANT))
+    stored = {key: value for key, value in raw["meta"].items() if key != "loadedAddresses"}
+    assert (result["meta"], result["version"]) == (stored, 0)
     assert set(message) == {
         "accountKeys",
         "recentBlockhash",
         "instructions",
         "addressTableLookups",
     }
-    assert [one["pubkey"] for one in message["accountKeys"]] == raw["transaction"]["message"][
-        "accountKeys"
-    ]
+    assert [account_key["pubkey"] for account_key in message["accountKeys"]] == raw["transaction"][
+        "message"
+    ]["accountKeys"]
     assert message["accountKeys"][0] == {
         "pubkey": PAYER,
         "writable": True,
         "signer": True,
         "source": "transaction",
     }
-    writable = {one["pubkey"] for one in message["accountKeys"] if one["writable"]}
+    writable = {
+        account_key["pubkey"] for account_key in message["accountKeys"] if account_key["writable"]
+    }
     assert writable == {PAYER, source, dest, str(MERCHANT)}
-    assert [one["pubkey"] for one in message["accountKeys"] if one["signer"]] == [PAYER]
+    assert [
+        account_key["pubkey"] for account_key in message["accountKeys"] if account_key["signer"]
+    ] == [PAYER]
 
 
-async def test_a_payment_is_told_instruction_by_instruction(told_twice):
-    told, raw = told_twice
-    source, dest = str(place(BUYER.pubkey())), str(place(MERCHANT))
-    price, made, paid, given, noted = told["transaction"]["message"]["instructions"]
-    # a program that nodes do not take apart
+async def test_parsed_payment_lists_each_instruction(told_twice):
+    result, raw = told_twice
+    source, dest = str(get_token_account(BUYER.pubkey())), str(get_token_account(MERCHANT))
+    price, created, paid, value, noted = result["transaction"]["message"]["instructions"]
+    # a program that nodes do not parse
     assert price == {
         "programId": str(spl.COMPUTE_BUDGET),
         "accounts": [],
         "data": raw["transaction"]["message"]["instructions"][0]["data"],
         "stackHeight": 1,
     }
-    assert made == {
+    assert created == {
         "program": "spl-associated-token-account",
-        "programId": str(spl.ASSOCIATED),
+        "programId": str(spl.ASSOCIATED_TOKEN),
         "parsed": {
             "type": "createIdempotent",
             "info": {
@@ -246,24 +250,31 @@ async def test_a_payment_is_told_instruction_by_instruction(told_twice):
         },
     }
     assert (paid["program"], paid["programId"]) == ("spl-token", TOKEN.program)
-    assert given["parsed"] == {
+    assert value["parsed"] == {
         "type": "transfer",
         "info": {"source": PAYER, "destination": str(MERCHANT), "lamports": 10**8},
     }
     assert (noted["program"], noted["parsed"]) == ("spl-memo", "order-1001")
 
 
-async def test_a_nonces_transactions_are_told(node):
-    nonce = spl.nonce_address(BUYER.pubkey(), "one")
+async def test_nonce_transactions_are_parsed(node):
+    nonce = spl.derive_nonce_address(BUYER.pubkey(), "one")
     rent = await node.ask("getMinimumBalanceForRentExemption", spl.NONCE_BYTES)
-    made = await node.send(await node.made([BUYER], *spl.create_nonce(BUYER.pubkey(), "one", rent)))
-    used = await node.send(await node.made([BUYER], spl.advance_nonce(nonce, BUYER.pubkey())))
+    created_created = await node.send(
+        await node.make_transaction([BUYER], *spl.create_nonce(BUYER.pubkey(), "one", rent))
+    )
+    used = await node.send(
+        await node.make_transaction([BUYER], spl.advance_nonce(nonce, BUYER.pubkey()))
+    )
     await node.fault("slots", slots=32)
     config = {**PARSED, "maxSupportedTransactionVersion": 0}
     kinds = []
-    for signature in (made, used):
-        told = await node.ask("getTransaction", signature, config)
-        kinds += [one["parsed"] for one in told["transaction"]["message"]["instructions"]]
+    for signature in (created_created, used):
+        result = await node.ask("getTransaction", signature, config)
+        kinds += [
+            instruction["parsed"]
+            for instruction in result["transaction"]["message"]["instructions"]
+        ]
     created, initialized, advanced = kinds
     assert created["type"] == "createAccountWithSeed"
     assert created["info"] == {
@@ -286,14 +297,14 @@ async def test_a_nonces_transactions_are_told(node):
 
 async def test_older_messages_have_no_tables(node):
     message = Message.new_with_blockhash(
-        [coin(BUYER, MERCHANT, 10**8)], BUYER.pubkey(), await node.blockhash()
+        [make_coin_transfer(BUYER, MERCHANT, 10**8)], BUYER.pubkey(), await node.blockhash()
     )
     signed = Transaction([BUYER], message, message.recent_blockhash)
     signature = await node.send(base64.b64encode(bytes(signed)).decode())
     await node.fault("slots", slots=32)
-    told = await node.ask("getTransaction", signature, "jsonParsed")
-    assert told["version"] == "legacy"
-    assert set(told["transaction"]["message"]) == {
+    result = await node.ask("getTransaction", signature, "jsonParsed")
+    assert result["version"] == "legacy"
+    assert set(result["transaction"]["message"]) == {
         "accountKeys",
         "recentBlockhash",
         "instructions",
@@ -303,9 +314,9 @@ async def test_older_messages_have_no_tables(node):
 KEYS = [Pubkey([number] * 32) for number in range(1, 6)]
 
 
-def test_several_signers_stand_for_one_authority():
-    told = parsed.instruction(spl.TOKEN, b"\x03" + struct.pack("<Q", 5), KEYS)
-    assert told["parsed"] == {
+def test_multisig_authority_is_parsed_with_its_signers():
+    instruction = parsed.parse_instruction(spl.TOKEN, b"\x03" + struct.pack("<Q", 5), KEYS)
+    assert instruction["parsed"] == {
         "type": "transfer",
         "info": {
             "source": str(KEYS[0]),
@@ -324,44 +335,44 @@ def test_several_signers_stand_for_one_authority():
         (spl.SYSTEM, b"\x02\0\0\0\x01", 2),
         (spl.SYSTEM, struct.pack("<IQ", 2, 1), 1),
         (spl.SYSTEM, struct.pack("<I", 99), 2),
-        # a length that is far beyond the data
+        # a length far beyond the data
         (spl.SYSTEM, struct.pack("<I32sQ", 3, bytes(32), 2**63) + bytes(9), 3),
         (spl.SYSTEM, struct.pack("<I32sQ", 3, bytes(32), 2) + b"\xff\xff" + bytes(48), 3),
         (spl.TOKEN, b"", 3),
         (spl.TOKEN, b"\x0c\x01", 4),
         (spl.TOKEN, b"\x0c" + bytes(9), 3),
         (spl.TOKEN_2022, b"\xff", 3),
-        (spl.ASSOCIATED, b"\x02", 6),
-        (spl.ASSOCIATED, b"\x01", 5),
+        (spl.ASSOCIATED_TOKEN, b"\x02", 6),
+        (spl.ASSOCIATED_TOKEN, b"\x01", 5),
         (spl.MEMO, b"\xff\xfe", 0),
         (spl.LIGHTHOUSE, b"\x01", 1),
     ],
 )
-def test_what_is_not_whole_or_not_known_is_told_as_it_is(program, data, accounts):
+def test_incomplete_or_unsupported_instruction_is_not_parsed(program, data, accounts):
     keys = [KEYS[0]] * accounts
-    assert parsed.instruction(program, data, keys) is None
+    assert parsed.parse_instruction(program, data, keys) is None
 
 
-async def test_a_failed_transaction_with_nonsense_in_it_is_told(node):
+async def test_failed_transaction_with_malformed_instruction_is_returned_unparsed(node):
     junk = Instruction(spl.TOKEN, b"\x0c\x01", [AccountMeta(BUYER.pubkey(), True, True)])
-    signature = await node.send(await node.made([BUYER], junk), skipPreflight=True)
+    signature = await node.send(await node.make_transaction([BUYER], junk), skipPreflight=True)
     await node.fault("slots", slots=32)
     config = {**PARSED, "maxSupportedTransactionVersion": 0}
-    told = await node.ask("getTransaction", signature, config)
-    assert told["meta"]["err"] is not None
-    (one,) = told["transaction"]["message"]["instructions"]
-    assert (one["programId"], one["accounts"]) == (str(spl.TOKEN), [PAYER])
+    result = await node.ask("getTransaction", signature, config)
+    assert result["meta"]["err"] is not None
+    (item,) = result["transaction"]["message"]["instructions"]
+    assert (item["programId"], item["accounts"]) == (str(spl.TOKEN), [PAYER])
 
 
-async def test_a_trial_tells_its_accounts_taken_apart_if_asked(node):
-    wire = await node.made([BUYER], *payment(BUYER, MERCHANT, PRICE))
-    accounts = {"addresses": [str(place(MERCHANT))], **PARSED}
-    told = await node.value(
+async def test_simulation_returns_parsed_accounts_on_request(node):
+    wire = await node.make_transaction([BUYER], *make_payment(BUYER, MERCHANT, PRICE))
+    accounts = {"addresses": [str(get_token_account(MERCHANT))], **PARSED}
+    result = await node.value(
         "simulateTransaction", wire, {"encoding": "base64", "accounts": accounts}
     )
-    assert told["accounts"][0]["data"]["parsed"]["info"]["tokenAmount"] == AMOUNT
+    assert result["accounts"][0]["data"]["parsed"]["info"]["tokenAmount"] == AMOUNT
     bad = {**accounts, "encoding": "base58"}
-    with pytest.raises(NodeError, match="encoding is one of"):
+    with pytest.raises(SolanaNodeError, match="encoding is one of"):
         await node.ask("simulateTransaction", wire, {"encoding": "base64", "accounts": bad})
 
 
@@ -369,17 +380,19 @@ async def test_a_trial_tells_its_accounts_taken_apart_if_asked(node):
 
 
 async def test_the_usual_python_library_reads_it(node):
-    signature = await node.send(await node.made([BUYER], *payment(BUYER, MERCHANT, PRICE)))
+    signature = await node.send(
+        await node.make_transaction([BUYER], *make_payment(BUYER, MERCHANT, PRICE))
+    )
     await node.fault("slots", slots=32)
 
     async def asked(question, kind):
         return kind.from_json((await node.chain.handle(question.to_json().encode())).decode())
 
     form = RpcAccountInfoConfig(UiAccountEncoding.JsonParsed)
-    held = place(BUYER.pubkey())
-    one = await asked(requests.GetAccountInfo(held, form), responses.GetAccountInfoJsonParsedResp)
-    assert one.value.data.parsed["type"] == "account"
-    by_mint = RpcTokenAccountsFilterMint(spl.pubkey(TOKEN.address))
+    held = get_token_account(BUYER.pubkey())
+    item = await asked(requests.GetAccountInfo(held, form), responses.GetAccountInfoJsonParsedResp)
+    assert item.value.data.parsed["type"] == "account"
+    by_mint = RpcTokenAccountsFilterMint(spl.parse_pubkey(TOKEN.address))
     listed = await asked(
         requests.GetTokenAccountsByOwner(BUYER.pubkey(), by_mint, form),
         responses.GetTokenAccountsByOwnerJsonParsedResp,
@@ -388,11 +401,11 @@ async def test_the_usual_python_library_reads_it(node):
     plain = RpcTransactionConfig(
         UiTransactionEncoding.JsonParsed, max_supported_transaction_version=0
     )
-    found = await asked(
+    result = await asked(
         requests.GetTransaction(Signature.from_string(signature), plain),
         responses.GetTransactionResp,
     )
-    steps = found.value.transaction.transaction.message.instructions
+    steps = result.value.transaction.transaction.message.instructions
     assert [step.parsed["type"] for step in steps] == [
         "createIdempotent",
         "transferChecked",
@@ -400,18 +413,22 @@ async def test_the_usual_python_library_reads_it(node):
 
 
 async def test_the_usual_javascript_library_reads_it(node):
-    steps = [set_compute_unit_price(1), *payment(BUYER, MERCHANT, PRICE), spl.memo("tea")]
-    signature = await node.send(await node.made([BUYER], *steps))
+    steps = [
+        set_compute_unit_price(1),
+        *make_payment(BUYER, MERCHANT, PRICE),
+        spl.create_memo("tea"),
+    ]
+    signature = await node.send(await node.make_transaction([BUYER], *steps))
     await node.fault("slots", slots=32)
-    given = {
+    values = {
         "url": f"http://127.0.0.1:{await node.chain.serve_http()}",
         "owner": PAYER,
         "mint": TOKEN.address,
-        "held": str(place(BUYER.pubkey())),
+        "held": str(get_token_account(BUYER.pubkey())),
         "signature": signature,
     }
-    told = await asyncio.to_thread(javascript.run, WEB3, given)
-    assert told == {
+    thread = await asyncio.to_thread(javascript.run_script, WEB3, values)
+    assert thread == {
         "listed": [str(GIFT - PRICE)],
         "account": "account",
         "minted": 6,

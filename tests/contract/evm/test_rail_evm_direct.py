@@ -1,4 +1,4 @@
-"""Accounts that cannot sign for a token send their payment themselves; the chain proves it."""
+"""Test direct payments of accounts that cannot sign for a token, and their proof on the chain."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 from florin_server.devnet.evm import DEVNET
-from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payments.payment import Build
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.payments.payment import BuildAction
 from florin_server.domain.settlement.chain_txs import PayerKind
-from florin_server.pricing.prices import Quote, Rate
-from florin_server.rails.evm.paying.signing import ask_passkeys
-from florin_server.rails.evm.paying.terms import Terms
+from florin_server.pricing.prices import PriceQuote, PriceRate
+from florin_server.rails.evm.paying.signing import build_passkey_call
+from florin_server.rails.evm.paying.terms import EvmOptionTerms
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.rails.evm.settings import EvmCoin
+from florin_server.rails.evm.settings import EvmCoinSettings
 from florin_server.rails.evm.settler import IS_PAID
-from florin_server.rails.types import Payable, RailUnavailable, Split
+from florin_server.rails.types import PayableAsset, RailUnavailable, Split
 
 from tests.support.evm_lab import (
     ACCEPTS_ALL,
@@ -29,27 +29,27 @@ from tests.support.evm_lab import (
     PRICE,
     RELAYER,
     TOKEN,
-    Lab,
-    accept,
-    account_of,
-    asset,
-    buyer,
-    euro,
-    new_payment,
+    EvmChainHarness,
+    make_asset,
+    make_buyer,
+    make_chain_settings,
+    make_euro_asset,
+    make_payment,
+    make_reply,
+    make_settlement_item,
     open_lab,
-    reply,
-    settings,
+    to_account,
 )
-from tests.support.smart import PASSKEY, PASSKEY_OWNED, by_passkey, of_many
+from tests.support.smart import PASSKEY, PASSKEY_OWNED, make_multisig_code, sign_by_passkey
 
 pytestmark = pytest.mark.both_chains
 
-WALLET = buyer(7)
-PAYER = account_of(WALLET)
-COIN = EvmCoin(name="Test Ether", symbol="tETH")
+WALLET = make_buyer(7)
+PAYER = to_account(WALLET)
+COIN = EvmCoinSettings(name="Test Ether", symbol="tETH")
 ETHER = f"{CHAIN}/slip44:60"
 BURNS = "5b600056"
-MUTE = "00"  # takes every call, and says nothing
+MUTE = "00"  # code that accepts every call and returns nothing
 SILENT_REFUSAL = "60006000fd"
 REFUSES_WITH_A_REASON = "60206000fd"
 UNKNOWN = "0x" + "77" * 32
@@ -57,44 +57,44 @@ UNKNOWN = "0x" + "77" * 32
 
 @pytest.fixture
 async def lab(evm):
-    lab = await open_lab(evm=evm, assets=(asset(), euro()), coin=COIN)
+    lab = await open_lab(evm=evm, assets=(make_asset(), make_euro_asset()), coin=COIN)
     await lab.fund(WALLET)
     yield lab
     await lab.rail.close()
     await lab.chain.close()
 
 
-async def way(lab: Lab, asset_id: str = TOKEN) -> Payable:
-    (found,) = await lab.payable([PAYER], {asset_id: PRICE})
-    return found
+async def way(lab: EvmChainHarness, asset_id: str = TOKEN) -> PayableAsset:
+    (payable,) = await lab.payable([PAYER], {asset_id: PRICE})
+    return payable
 
 
-def offer(lab: Lab, means: Payable, number: int = 1, ttl_s: int = 900) -> Any:
-    split = Split(account_of(MERCHANT), account_of(FEES), 15_000, settled=True)
+def offer(lab: EvmChainHarness, means: PayableAsset, number: int = 1, ttl_s: int = 900) -> Any:
+    split = Split(to_account(MERCHANT), to_account(FEES), 15_000, settled=True)
     token, now_us = lab.rail.assets[means.asset], lab.clock.now_us()
-    payment = new_payment(number, ttl_s)
-    return lab.rail.offers.offer(payment, PAYER, means, token, PRICE, split, now_us)
+    payment = make_payment(number, ttl_s)
+    return lab.rail.offers.build_option(payment, PAYER, means, token, PRICE, split, now_us)
 
 
-async def mute(lab: Lab, asset_id: str = TOKEN, **how: Any) -> Any:
-    """The option of a wallet whose account has code that does not sign, and its issue."""
+async def mute(lab: EvmChainHarness, asset_id: str = TOKEN, **how: Any) -> Any:
+    """Offer a payment to an account whose code cannot sign; return the option and its issue."""
     await lab.delegate(WALLET, MUTE)
     option = offer(lab, await way(lab, asset_id), **how)
-    issued = await lab.rail.offers.build(option, (), lab.clock.now_us())
+    issued = await lab.rail.offers.resolve_build(option, (), lab.clock.now_us())
     assert issued is not None
     return option, issued
 
 
-async def refusal(lab: Lab, option: Any, issued: Any, *outputs: str) -> str:
-    with pytest.raises(FlorinError) as caught:
+async def refusal(lab: EvmChainHarness, option: Any, issued: Any, *outputs: str) -> str:
+    with pytest.raises(ApiError) as caught:
         await lab.rail.verifier.verify(option, (issued,), outputs)
-    assert caught.value.code is Code.INVALID_PARAMS
+    assert caught.value.code is ErrorCode.INVALID_PARAMS
     return caught.value.details["reason"]
 
 
 def checks_passkeys(*, here: bool) -> Any:
-    """A chain that checks passkeys by itself, or one that does not."""
-    (question, _) = ask_passkeys()[1]
+    """Return a chain that verifies passkeys itself, or does not."""
+    (question, _) = build_passkey_call()[1]
 
     def change(params: list[Any], answer: dict[str, Any]) -> Any:
         if params[0].get("to") == question["to"]:
@@ -104,8 +104,8 @@ def checks_passkeys(*, here: bool) -> Any:
     return change
 
 
-BY_SIGNATURE = Payable(PAYER, TOKEN)
-BY_CALLS = Payable(PAYER, TOKEN, (PRICE,), "direct")
+BY_SIGNATURE = PayableAsset(PAYER, TOKEN)
+BY_CALLS = PayableAsset(PAYER, TOKEN, (PRICE,), "direct")
 
 
 @pytest.mark.parametrize("reads", ["batch", "deployless"])
@@ -120,27 +120,31 @@ BY_CALLS = Payable(PAYER, TOKEN, (PRICE,), "direct")
         (ACCEPTS_NONE, [BY_SIGNATURE]),
         (PASSKEY_OWNED, [BY_SIGNATURE]),
         (PASSKEY, [BY_SIGNATURE]),
-        # many owners: what they sign may take more gas than there is, or surely does
-        (of_many(1), [BY_SIGNATURE]),
-        (of_many(14), [BY_SIGNATURE]),
-        (of_many(15), [BY_SIGNATURE, BY_CALLS]),
-        (of_many(26), [BY_SIGNATURE, BY_CALLS]),
-        (of_many(27), [BY_CALLS]),
-        (of_many(10_000), [BY_CALLS]),
+        # many owners: their signatures may, or surely do, take more gas than the limit
+        (make_multisig_code(1), [BY_SIGNATURE]),
+        (make_multisig_code(14), [BY_SIGNATURE]),
+        (make_multisig_code(15), [BY_SIGNATURE, BY_CALLS]),
+        (make_multisig_code(26), [BY_SIGNATURE, BY_CALLS]),
+        (make_multisig_code(27), [BY_CALLS]),
+        (make_multisig_code(10_000), [BY_CALLS]),
     ],
 )
-async def test_who_cannot_sign_is_found_by_asking_for_a_signature(lab, code, ways, reads):
+async def test_account_that_cannot_sign_is_detected_by_a_signature_check(lab, code, ways, reads):
     lab.node.changes["eth_call"] = checks_passkeys(here=True)
-    rail = EvmRail(settings(assets=(asset(), euro()), reads=reads), RELAYER, lab.node)
+    rail = EvmRail(
+        make_chain_settings(assets=(make_asset(), make_euro_asset()), reads=reads),
+        RELAYER,
+        lab.node,
+    )
     await rail.start()
-    assert await rail.offers.payable([PAYER], {TOKEN: PRICE}) == [BY_SIGNATURE]
+    assert await rail.offers.list_payable([PAYER], {TOKEN: PRICE}) == [BY_SIGNATURE]
     await lab.delegate(WALLET, code)
-    assert await rail.offers.payable([PAYER], {TOKEN: PRICE}) == ways
-    without = [one for one in ways if one == BY_CALLS] or [BY_CALLS]
-    assert await rail.offers.payable([PAYER], {TOKEN: PRICE}, [PAYER]) == without
+    assert await rail.offers.list_payable([PAYER], {TOKEN: PRICE}) == ways
+    without = [each_way for each_way in ways if each_way == BY_CALLS] or [BY_CALLS]
+    assert await rail.offers.list_payable([PAYER], {TOKEN: PRICE}, [PAYER]) == without
 
 
-async def test_passkeys_are_not_asked_for_where_code_would_have_to_check_them(lab):
+async def test_passkeys_are_offered_only_where_the_chain_checks_them(lab):
     lab.node.changes["eth_call"] = checks_passkeys(here=False)
     await lab.rail.start()
     await lab.delegate(WALLET, PASSKEY_OWNED)
@@ -150,39 +154,41 @@ async def test_passkeys_are_not_asked_for_where_code_would_have_to_check_them(la
     assert await lab.payable([PAYER], {TOKEN: PRICE}) == [BY_SIGNATURE]
 
 
-async def test_the_chain_itself_tells_whether_it_checks_passkeys(lab):
-    question, _ = ask_passkeys()[1]
+async def test_passkey_support_is_read_from_the_chain(lab):
+    question, _ = build_passkey_call()[1]
     there = await lab.control.call("eth_call", question, "latest") == "0x" + "1".rjust(64, "0")
     await lab.delegate(WALLET, PASSKEY_OWNED)
-    found = await lab.payable([PAYER], {TOKEN: PRICE})
-    assert found == [BY_SIGNATURE if there else BY_CALLS]
+    result = await lab.payable([PAYER], {TOKEN: PRICE})
+    assert result == [BY_SIGNATURE if there else BY_CALLS]
     wrong = question | {"data": question["data"][:-1] + "6"}
     assert await lab.control.call("eth_call", wrong, "latest") == "0x"
 
 
-async def test_an_account_that_a_passkey_signs_for_pays_by_one_signature(lab):
-    """Its former verdict, two transactions of its own, came of a question in another form."""
+async def test_passkey_account_pays_with_a_single_signature(lab):
+    """A differently encoded question made this account pay by two transactions of its own."""
     lab.node.changes["eth_call"] = checks_passkeys(here=True)
     await lab.rail.start()
     address = await lab.deploy(PASSKEY_OWNED)
     await lab.fund(address)
-    (means,) = await lab.payable([account_of(address)], {TOKEN: PRICE})
+    (means,) = await lab.payable([to_account(address)], {TOKEN: PRICE})
     option = lab.offer(address)
     assert (means.method, means.approvals) == (None, ())
     output, wrong = (
-        json.dumps(by_passkey(json.loads(json.loads(one.actions[-1].params_json)[1])))
-        for one in (option, lab.offer(address, new_payment(2)))
+        json.dumps(sign_by_passkey(json.loads(json.loads(item.actions[-1].params_json)[1])))
+        for item in (option, lab.offer(address, make_payment(2)))
     )
     assert await lab.rail.verifier.verify(option, (), [output]) is PayerKind.CODE
-    with pytest.raises(FlorinError) as caught:
+    with pytest.raises(ApiError) as caught:
         await lab.rail.verifier.verify(option, (), [wrong])
     assert caught.value.details["reason"] == "signature_mismatch"
-    await lab.settle(accept(new_payment(), option, output))
-    (paid,) = await lab.rail.direct.paid([lab.rail.terms.reference(option)], 0)
+    await lab.settle(make_settlement_item(make_payment(), option, output))
+    (paid,) = await lab.rail.direct_settlement.list_settlement_events(
+        [lab.rail.terms.get_reference(option)], 0
+    )
     assert paid.payer == address
 
 
-async def test_an_account_that_is_asked_both_ways_can_go_either(lab):
+async def test_account_of_unclear_kind_is_offered_both_methods(lab):
     await lab.delegate(WALLET, SILENT_REFUSAL)
     signature, calls = await lab.payable([PAYER], {EURO: PRICE})
     assert (signature.method, signature.approvals) == (None, (PRICE,))
@@ -193,67 +199,69 @@ async def test_an_account_that_is_asked_both_ways_can_go_either(lab):
 
 
 async def test_asking_costs_a_second_question_and_only_then(lab):
-    others = [account_of(buyer(n)) for n in range(11, 21)]
-    await lab.fund(*map(buyer, range(11, 21)))
-    before = lab.rail.rpc.requests
-    await lab.payable([PAYER, *others], {TOKEN: PRICE})
-    assert lab.rail.rpc.requests - before == 1
+    remaining = [to_account(make_buyer(n)) for n in range(11, 21)]
+    await lab.fund(*map(make_buyer, range(11, 21)))
+    before = lab.rail.rpc.request_count
+    await lab.payable([PAYER, *remaining], {TOKEN: PRICE})
+    assert lab.rail.rpc.request_count - before == 1
     await lab.delegate(WALLET, MUTE)
-    before = lab.rail.rpc.requests
-    assert len(await lab.payable([PAYER, *others], {TOKEN: PRICE})) == 11
-    assert lab.rail.rpc.requests - before == 2
+    before = lab.rail.rpc.request_count
+    assert len(await lab.payable([PAYER, *remaining], {TOKEN: PRICE})) == 11
+    assert lab.rail.rpc.request_count - before == 2
 
 
 async def test_a_node_that_does_not_answer_is_no_verdict(lab):
     await lab.delegate(WALLET, MUTE)
-    lab.node.changes["eth_getCode"] = reply(None)
+    lab.node.changes["eth_getCode"] = make_reply(None)
     with pytest.raises(RailUnavailable):
         await way(lab)
 
 
-async def test_what_it_says_of_its_transaction_only_the_chain_can_judge(lab):
+async def test_direct_payment_hashes_need_a_chain_check(lab):
     option, issued = await mute(lab)
     hashes = [json.dumps(UNKNOWN)] * len(issued.actions)
-    assert lab.rail.verifier.plausible(option, (issued,), hashes) is None
-    assert lab.rail.verifier.plausible(option, (issued,), hashes[1:]) is False
-    assert lab.rail.verifier.plausible(option, (), hashes) is False
+    assert lab.rail.verifier.is_plausible(option, (issued,), hashes) is None
+    assert lab.rail.verifier.is_plausible(option, (issued,), hashes[1:]) is False
+    assert lab.rail.verifier.is_plausible(option, (), hashes) is False
 
 
-async def test_the_option_is_one_build_that_is_resolved_once(lab):
+async def test_direct_option_is_a_single_build_that_resolves_once(lab):
     option, issued = await mute(lab)
     (build,) = option.actions
-    assert isinstance(build, Build)
+    assert isinstance(build, BuildAction)
     assert len(build.data) == 32
     assert int(build.data, 16)
     assert option.method == "direct"
-    assert lab.rail.direct.is_direct(option)
-    assert not lab.rail.direct.is_direct(offer(lab, Payable(PAYER, TOKEN)))
+    assert lab.rail.direct_settlement.is_direct(option)
+    assert not lab.rail.direct_settlement.is_direct(offer(lab, PayableAsset(PAYER, TOKEN)))
     assert (issued.n, issued.expires_at) == (0, None)
-    assert issued.head == (await lab.rail.observer.head()).number
-    assert await lab.rail.offers.build(option, (issued,), lab.clock.now_us()) is None
+    assert issued.head == (await lab.rail.observer.get_head()).number
+    assert await lab.rail.offers.resolve_build(option, (issued,), lab.clock.now_us()) is None
     again = offer(lab, await way(lab))
     assert (again.id, again.actions) == (option.id, option.actions)
 
 
 @pytest.mark.parametrize(("asset_id", "token"), [(TOKEN, DEVNET.token), (EURO, DEVNET.euro)])
-async def test_what_it_sends_moves_the_money_and_is_proof(lab, asset_id, token):
+async def test_direct_payment_moves_the_money_and_is_proof(lab, asset_id, token):
     await lab.payable([PAYER], {asset_id: PRICE})
     option, issued = await mute(lab, asset_id)
     assert [action.method for action in issued.actions] == ["eth_sendTransaction"] * 2
-    assert await lab.rail.observer.evidence.spent_or_lapsed(option) is None
+    assert await lab.rail.observer.evidence.find_unpayable_reason(option) is None
     outputs = [await lab.perform(WALLET, action) for action in issued.actions]
     await lab.rail.verifier.verify(option, (issued,), outputs)
-    (paid,) = await lab.rail.direct.paid([lab.rail.terms.reference(option)], issued.head)
-    assert lab.rail.terms.proves(option, paid)
+    (paid,) = await lab.rail.direct_settlement.list_settlement_events(
+        [lab.rail.terms.get_reference(option)], issued.head
+    )
+    assert lab.rail.terms.is_proven(option, paid)
     assert paid.tx_hash == json.loads(outputs[-1])
     assert await lab.balance(MERCHANT, token.address) == PRICE - 15_000
     assert await lab.balance(FEES, token.address) == 15_000
-    assert not await lab.rail.direct.is_paid(option)
+    assert not await lab.rail.direct_settlement.is_paid(option)
     await lab.mine(3)
-    assert await lab.rail.direct.is_paid(option)
+    assert await lab.rail.direct_settlement.is_paid(option)
     lab.clock.advance(900 + 300)
     await lab.mine(3)
-    assert await lab.rail.observer.evidence.spent_or_lapsed(option) is None
+    assert await lab.rail.observer.evidence.find_unpayable_reason(option) is None
 
 
 async def test_a_short_allowance_goes_through_zero_where_the_token_wants_it(lab):
@@ -261,12 +269,12 @@ async def test_a_short_allowance_goes_through_zero_where_the_token_wants_it(lab)
     option, issued = await mute(lab, EURO)
     await lab.perform(WALLET, issued.actions[0])
     dear = await lab.payable([PAYER], {EURO: PRICE + 1})
-    assert dear == [Payable(PAYER, EURO, (0, PRICE + 1), "direct")]
-    assert await way(lab, EURO) == Payable(PAYER, EURO, (), "direct")
+    assert dear == [PayableAsset(PAYER, EURO, (0, PRICE + 1), "direct")]
+    assert await way(lab, EURO) == PayableAsset(PAYER, EURO, (), "direct")
     assert option.id != offer(lab, await way(lab, EURO)).id
 
 
-async def test_a_hash_that_nobody_knows_may_be_on_its_way(lab):
+async def test_unmined_transaction_hash_is_accepted(lab):
     option, issued = await mute(lab)
     await lab.rail.verifier.verify(option, (issued,), [json.dumps(UNKNOWN)] * 2)
 
@@ -274,7 +282,7 @@ async def test_a_hash_that_nobody_knows_may_be_on_its_way(lab):
 async def test_another_transaction_to_the_contract_is_refused(lab):
     option, issued = await mute(lab)
     other = offer(lab, await way(lab), 2)
-    second = await lab.rail.offers.build(other, (), 0)
+    second = await lab.rail.offers.resolve_build(other, (), 0)
     assert second is not None
     await lab.perform(WALLET, second.actions[0])
     wrong = await lab.perform(WALLET, second.actions[1])
@@ -299,27 +307,27 @@ async def test_a_transaction_that_failed_is_refused(lab):
         }
     ).raw_transaction
     sent = await lab.control.call("eth_sendRawTransaction", "0x" + bytes(raw).hex())
-    # nothing was approved
+    # without an approval
     assert await refusal(lab, option, issued, json.dumps(UNKNOWN), json.dumps(sent)) == (
         "transaction_mismatch"
     )
 
 
-async def test_what_a_wallet_wraps_its_call_into_is_not_judged(lab):
+async def test_transaction_wrapped_by_a_wallet_is_accepted(lab):
     option, issued = await mute(lab)
     receipt = await lab.send(key=bytes(WALLET.key), to=WALLET.address, data=b"a batch")
     sent = json.dumps(receipt["transactionHash"])
     await lab.rail.verifier.verify(option, (issued,), [sent, sent])
 
 
-async def carried(lab: Lab, key: bytes, suffix: bytes = b"") -> Any:
-    """An option of an account without code, its issue, and a transaction that holds its call."""
+async def carried(lab: EvmChainHarness, key: bytes, suffix: bytes = b"") -> Any:
+    """Return an option of an account without code, its issue, and a transaction with its call."""
     option = offer(lab, BY_CALLS)
-    issued = await lab.rail.offers.build(option, (), lab.clock.now_us())
+    issued = await lab.rail.offers.resolve_build(option, (), lab.clock.now_us())
     assert issued is not None
     (call,) = json.loads(issued.actions[-1].params_json)
     held = b"an operation" + bytes.fromhex(call["data"][2:]) + suffix
-    receipt = await lab.send(key=key, to=buyer(50).address, data=held)
+    receipt = await lab.send(key=key, to=make_buyer(50).address, data=held)
     return option, issued, json.dumps(receipt["transactionHash"])
 
 
@@ -329,11 +337,11 @@ async def test_operation_that_creates_its_account_is_not_refused_before_it_is_mi
 
 
 async def test_call_that_a_key_has_another_contract_make_is_refused(lab):
-    # the settlement contract pays out only what the buyer itself brings
+    # the settlement contract pays out only what this buyer brings
     await lab.send(to=WALLET.address, value=10**18)
     option, issued, sent = await carried(lab, bytes(WALLET.key))
-    told = await refusal(lab, option, issued, *[sent] * len(issued.actions))
-    assert told == "transaction_mismatch"
+    output = await refusal(lab, option, issued, *[sent] * len(issued.actions))
+    assert output == "transaction_mismatch"
 
 
 async def test_wrong_hash_of_a_payment_that_the_contract_knows_as_paid_is_accepted(lab):
@@ -342,141 +350,151 @@ async def test_wrong_hash_of_a_payment_that_the_contract_knows_as_paid_is_accept
     for action in issued.actions:
         await lab.perform(WALLET, action)
     await lab.rail.verifier.verify(option, (issued,), [sent] * len(issued.actions))
-    (paid,) = await lab.rail.direct.paid([lab.rail.terms.reference(option)], issued.head)
+    (paid,) = await lab.rail.direct_settlement.list_settlement_events(
+        [lab.rail.terms.get_reference(option)], issued.head
+    )
     assert paid.payer == WALLET.address.lower()
 
 
-async def test_one_output_for_each_action(lab):
+async def test_wrong_number_of_outputs_is_refused(lab):
     option, issued = await mute(lab)
     assert await refusal(lab, option, issued, json.dumps(UNKNOWN)) == "unreadable_output"
 
 
 async def test_it_lapses_at_its_time_and_not_before(lab):
     option, _ = await mute(lab, ttl_s=60)
-    assert Terms.of(option).last_second == 1_800_000_000 + 359
+    assert EvmOptionTerms.from_option(option).last_second == 1_800_000_000 + 359
     lab.clock.advance(359)
     await lab.mine(3)
-    assert await lab.rail.observer.evidence.spent_or_lapsed(option) is None
+    assert await lab.rail.observer.evidence.find_unpayable_reason(option) is None
     lab.clock.advance(1)
     await lab.mine(3)
-    assert "lapsed" in (await lab.rail.observer.evidence.spent_or_lapsed(option) or "")
+    assert "lapsed" in (await lab.rail.observer.evidence.find_unpayable_reason(option) or "")
 
 
-# the chain's own coin
+# the native coin
 
-QUOTE = Quote(Rate("2500", "settings", 5), 1_800_000_300)
+QUOTE = PriceQuote(PriceRate("2500", "settings", 5), 1_800_000_300)
 
 
-def coin_offer(lab: Lab, means: Payable, quote: Quote = QUOTE, number: int = 1) -> Any:
-    split = Split(account_of(MERCHANT), account_of(FEES), 15_000, settled=True)
+def coin_offer(
+    lab: EvmChainHarness, means: PayableAsset, quote: PriceQuote = QUOTE, number: int = 1
+) -> Any:
+    split = Split(to_account(MERCHANT), to_account(FEES), 15_000, settled=True)
     coin, now_us = lab.rail.assets[ETHER], lab.clock.now_us()
-    payment = new_payment(number)
-    return lab.rail.offers.offer(payment, PAYER, means, coin, PRICE, split, now_us, quote)
+    payment = make_payment(number)
+    return lab.rail.offers.build_option(payment, PAYER, means, coin, PRICE, split, now_us, quote)
 
 
-async def coin_held(lab: Lab, address: str) -> int:
+async def coin_held(lab: EvmChainHarness, address: str) -> int:
     return int(await lab.control.call("eth_getBalance", address, "latest"), 16)
 
 
 async def test_the_coin_is_an_asset_of_its_chain(lab):
-    assert await lab.rail.problems() == ()
+    assert await lab.rail.list_problems() == ()
     coin = lab.rail.assets[ETHER]
     assert (coin.symbol, coin.decimals, coin.peg, coin.method) == ("tETH", 18, None, "direct")
     assert lab.rail.native_asset == ETHER
-    plain = EvmRail(settings(), RELAYER, lab.node)
+    plain = EvmRail(make_chain_settings(), RELAYER, lab.node)
     await plain.start()
     assert ETHER not in plain.assets
 
 
-async def test_a_settlement_contract_that_takes_no_coin_is_told_of(lab):
+async def test_settlement_contract_without_coin_support_is_reported(lab):
     def older(params, answer):
         if params[0]["data"].startswith("0x" + IS_PAID.hex()):
             return {"id": answer["id"], "error": {"code": 3, "message": "execution reverted"}}
         return answer
 
     lab.node.changes["eth_call"] = older
-    (problem,) = await lab.rail.problems()
-    assert problem.endswith("does not take tETH")
+    (problem,) = await lab.rail.list_problems()
+    assert problem.endswith("does not accept tETH")
     assert set(lab.rail.assets) == {TOKEN, EURO}
 
 
-async def test_whoever_has_more_than_the_price_can_pay(lab):
+async def test_account_with_more_coin_than_the_price_can_pay(lab):
     held = await coin_held(lab, WALLET.address)
-    lab.node.lost = frozenset({"florin_faucet"})
-    assert await lab.payable([PAYER], {ETHER: held - 1}) == [Payable(PAYER, ETHER)]
+    lab.node.lost_methods = frozenset({"florin_faucet"})
+    assert await lab.payable([PAYER], {ETHER: held - 1}) == [PayableAsset(PAYER, ETHER)]
     assert await lab.payable([PAYER], {ETHER: held}) == []
     await lab.delegate(WALLET, MUTE)
-    assert await lab.payable([PAYER], {ETHER: PRICE}) == [Payable(PAYER, ETHER)]
+    assert await lab.payable([PAYER], {ETHER: PRICE}) == [PayableAsset(PAYER, ETHER)]
 
 
 async def test_the_faucet_gives_coin_up_to_the_price(lab):
     dear = {ETHER: 30 * 10**18, TOKEN: 10**14}
-    found = await lab.payable([PAYER], dear)
-    assert {means.asset for means in found} == {TOKEN, ETHER}
+    result = await lab.payable([PAYER], dear)
+    assert {means.asset for means in result} == {TOKEN, ETHER}
 
 
-async def test_the_one_call_is_told_with_the_option_for_those_who_read_it(lab):
-    option = coin_offer(lab, Payable(PAYER, ETHER))
+async def test_coin_option_states_its_single_call_in_the_build_data(lab):
+    option = coin_offer(lab, PayableAsset(PAYER, ETHER))
     (build,) = option.actions
-    issued = await lab.rail.offers.build(option, (), lab.clock.now_us())
+    issued = await lab.rail.offers.resolve_build(option, (), lab.clock.now_us())
     assert issued is not None
     (action,) = issued.actions
-    told = json.loads(bytes.fromhex(build.data))
-    assert told == {
+    result = json.loads(bytes.fromhex(build.data))
+    assert result == {
         "chain_id": CHAIN,
         "method": "eth_sendTransaction",
         "params": json.loads(action.params_json),
     }
-    (call,) = told["params"]
+    (call,) = result["params"]
     assert set(call) == {"from", "to", "value", "data"}
     assert (call["to"], call["value"]) == (DEVNET.settler, hex(PRICE))
-    terms = Terms.of(option)
+    terms = EvmOptionTerms.from_option(option)
     assert terms.route.ref.hex() in call["data"]
     assert f"{terms.route.valid_before:064x}" in call["data"]
 
 
 async def test_a_quote_is_part_of_its_option(lab):
-    option = coin_offer(lab, Payable(PAYER, ETHER))
+    option = coin_offer(lab, PayableAsset(PAYER, ETHER))
     assert option.expires_at == QUOTE.expires_at
     assert option.terms["quote"] == {"price": "2500", "source": "settings", "at_us": 5}
-    # the contract itself refuses what is sent later
-    assert Terms.of(option).route.valid_before == QUOTE.expires_at
-    same = coin_offer(lab, Payable(PAYER, ETHER), Quote(QUOTE.rate, QUOTE.expires_at))
-    later = coin_offer(lab, Payable(PAYER, ETHER), Quote(QUOTE.rate, QUOTE.expires_at + 1))
+    # the contract itself refuses a later transaction
+    assert EvmOptionTerms.from_option(option).route.valid_before == QUOTE.expires_at
+    same = coin_offer(lab, PayableAsset(PAYER, ETHER), PriceQuote(QUOTE.rate, QUOTE.expires_at))
+    later = coin_offer(
+        lab, PayableAsset(PAYER, ETHER), PriceQuote(QUOTE.rate, QUOTE.expires_at + 1)
+    )
     assert (same.id, later.id == option.id) == (option.id, False)
 
 
 async def test_coin_that_is_sent_moves_and_is_proof(lab):
-    option = coin_offer(lab, Payable(PAYER, ETHER))
-    issued = await lab.rail.offers.build(option, (), lab.clock.now_us())
+    option = coin_offer(lab, PayableAsset(PAYER, ETHER))
+    issued = await lab.rail.offers.resolve_build(option, (), lab.clock.now_us())
     assert issued is not None
     before = await coin_held(lab, FEES)
     output = await lab.perform(WALLET, issued.actions[0])
     await lab.rail.verifier.verify(option, (issued,), [output])
-    (paid,) = await lab.rail.direct.paid([lab.rail.terms.reference(option)], issued.head)
-    assert lab.rail.terms.proves(option, paid)
+    (paid,) = await lab.rail.direct_settlement.list_settlement_events(
+        [lab.rail.terms.get_reference(option)], issued.head
+    )
+    assert lab.rail.terms.is_proven(option, paid)
     assert await coin_held(lab, MERCHANT) == PRICE - 15_000
     assert await coin_held(lab, FEES) == before + 15_000
 
 
 @pytest.mark.parametrize("suffix", ["00", "62617365617070070080218021802180218021802180218021"])
 async def test_call_with_the_suffix_of_an_app_pays_and_is_confirmed(lab, suffix):
-    option = coin_offer(lab, Payable(PAYER, ETHER))
-    issued = await lab.rail.offers.build(option, (), lab.clock.now_us())
+    option = coin_offer(lab, PayableAsset(PAYER, ETHER))
+    issued = await lab.rail.offers.resolve_build(option, (), lab.clock.now_us())
     assert issued is not None
     (action,) = issued.actions
     (call,) = json.loads(action.params_json)
     call["data"] += suffix
     output = await lab.perform(WALLET, replace(action, params_json=json.dumps([call])))
     await lab.rail.verifier.verify(option, (issued,), [output])
-    (paid,) = await lab.rail.direct.paid([lab.rail.terms.reference(option)], issued.head)
-    assert lab.rail.terms.proves(option, paid)
+    (paid,) = await lab.rail.direct_settlement.list_settlement_events(
+        [lab.rail.terms.get_reference(option)], issued.head
+    )
+    assert lab.rail.terms.is_proven(option, paid)
 
 
 @pytest.mark.parametrize("field", ["value", "to", "data", "from"])
 async def test_another_transaction_is_refused(lab, field):
-    option = coin_offer(lab, Payable(PAYER, ETHER))
-    issued = await lab.rail.offers.build(option, (), lab.clock.now_us())
+    option = coin_offer(lab, PayableAsset(PAYER, ETHER))
+    issued = await lab.rail.offers.resolve_build(option, (), lab.clock.now_us())
     assert issued is not None
     output = await lab.perform(WALLET, issued.actions[0])
 
@@ -488,7 +506,7 @@ async def test_another_transaction_is_refused(lab, field):
 
     await lab.rail.verifier.verify(option, (issued,), [output])
     lab.node.changes["eth_getTransactionByHash"] = other
-    # what the contract knows as paid is not refused
+    # a payment that the contract reports as paid is not refused
     await lab.rail.verifier.verify(option, (issued,), [output])
-    lab.node.changes["eth_call"] = reply("0x" + "00" * 32)
+    lab.node.changes["eth_call"] = make_reply("0x" + "00" * 32)
     assert await refusal(lab, option, issued, output) == "transaction_mismatch"

@@ -1,4 +1,4 @@
-"""Test money is given in a step of its own: reading what accounts can pay moves nothing."""
+"""Test that giving test money is a separate step: reading what accounts can pay moves nothing."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 from florin_server.devnet.evm.faucet import GIFT_TOKENS, GIFT_WEI
-from florin_server.rails.evm.settings import EvmCoin
-from florin_server.rails.types import Payable, Split
+from florin_server.rails.evm.settings import EvmCoinSettings
+from florin_server.rails.types import PayableAsset, Split
 
 from tests.support.evm_lab import (
     CHAIN,
@@ -16,24 +16,24 @@ from tests.support.evm_lab import (
     MERCHANT,
     PRICE,
     TOKEN,
-    account_of,
-    asset,
-    buyer,
-    euro,
+    make_asset,
+    make_buyer,
+    make_euro_asset,
     open_lab,
+    to_account,
 )
 
 COIN = f"{CHAIN}/slip44:60"
-BUYER = buyer(7)
-PAYER = account_of(BUYER)
+BUYER = make_buyer(7)
+PAYER = to_account(BUYER)
 PRICES = {TOKEN: PRICE, EURO: PRICE, COIN: PRICE}
 USUAL = GIFT_TOKENS * 10**6
 
 
 @pytest.fixture
 async def lab():
-    coin = EvmCoin(name="Test Ether", symbol="tETH")
-    opened = await open_lab(assets=(asset(), euro()), coin=coin)
+    coin = EvmCoinSettings(name="Test Ether", symbol="tETH")
+    opened = await open_lab(assets=(make_asset(), make_euro_asset()), coin=coin)
     yield opened
     await opened.rail.close()
     await opened.chain.close()
@@ -47,43 +47,45 @@ async def test_reading_moves_nothing(lab):
     await lab.mine(lab.rail.confirmations)
     rail, before = lab.rail, await lab.control.call("eth_blockNumber")
     places = [(PAYER, TOKEN), (PAYER, COIN)]
-    split = Split(account_of(MERCHANT), account_of(FEES), 1, settled=True)
+    split = Split(to_account(MERCHANT), to_account(FEES), 1, settled=True)
     for _ in range(2):
-        assert await rail.offers.payable([PAYER], PRICES) == []
-        assert await rail.offers.payable([PAYER], PRICES, [PAYER]) == []
-        assert await rail.offers.obstacle(rail.assets[TOKEN], PRICE, split) is None
-        assert await rail.problems() == ()
-        assert await rail.observer.holdings(places, 0) == dict.fromkeys(places, 0)
-    assert "florin_faucet" not in lab.node.asked
+        assert await rail.offers.list_payable([PAYER], PRICES) == []
+        assert await rail.offers.list_payable([PAYER], PRICES, [PAYER]) == []
+        assert await rail.offers.check_receivable(rail.assets[TOKEN], PRICE, split) is None
+        assert await rail.list_problems() == ()
+        assert await rail.observer.read_holdings(places, 0) == dict.fromkeys(places, 0)
+    assert "florin_faucet" not in lab.node.methods
     assert await lab.control.call("eth_blockNumber") == before
     assert await lab.balance(BUYER.address) == 0
     assert await coin_of(lab) == 0
 
 
-async def test_who_asks_for_options_and_has_nothing_is_given_what_is_usual(lab):
-    found = await lab.payable([PAYER], PRICES)
-    assert {one.asset for one in found} == set(PRICES)
+async def test_account_without_funds_gets_the_usual_gift(lab):
+    result = await lab.payable([PAYER], PRICES)
+    assert {item.asset for item in result} == set(PRICES)
     assert await lab.balance(BUYER.address) == USUAL
     assert await coin_of(lab) == GIFT_WEI
-    # nobody who can pay is given more
-    lab.node.asked.clear()
-    assert await lab.payable([PAYER], PRICES) == found
-    assert "florin_faucet" not in lab.node.asked
+    # accounts that can pay get no more
+    lab.node.methods.clear()
+    assert await lab.payable([PAYER], PRICES) == result
+    assert "florin_faucet" not in lab.node.methods
 
 
-async def test_who_could_not_pay_with_what_is_usual_is_filled_up_to_the_price(lab):
+async def test_account_that_cannot_pay_is_topped_up_to_the_price(lab):
     dear = {TOKEN: 3 * USUAL, COIN: 2 * GIFT_WEI}
-    assert {one.asset for one in await lab.payable([PAYER], dear)} == set(dear)
+    assert {item.asset for item in await lab.payable([PAYER], dear)} == set(dear)
     assert await lab.balance(BUYER.address) == 3 * USUAL
-    # gas is paid with it too
+    # the coin also pays for gas
     assert await coin_of(lab) == 4 * GIFT_WEI
 
 
-async def test_what_was_read_before_a_gift_is_not_told_after_it(lab):
-    early = asyncio.create_task(lab.rail.offers.payable([PAYER], {TOKEN: PRICE}))
+async def test_balance_read_before_a_gift_is_not_reused_after_it(lab):
+    early = asyncio.create_task(lab.rail.offers.list_payable([PAYER], {TOKEN: PRICE}))
     await asyncio.sleep(0)
-    await lab.rail.faucet.give([PAYER], {TOKEN: PRICE})
-    assert await lab.rail.offers.payable([PAYER], {TOKEN: PRICE}) == [Payable(PAYER, TOKEN)]
+    await lab.rail.faucet.give_usual([PAYER], {TOKEN: PRICE})
+    assert await lab.rail.offers.list_payable([PAYER], {TOKEN: PRICE}) == [
+        PayableAsset(PAYER, TOKEN)
+    ]
     await early
 
 
@@ -91,6 +93,6 @@ async def test_a_chain_without_a_faucet_gives_nothing():
     lab = await open_lab(faucet=False)
     assert lab.rail.faucet is None
     assert await lab.payable([PAYER], {TOKEN: PRICE}) == []
-    assert "florin_faucet" not in lab.node.asked
+    assert "florin_faucet" not in lab.node.methods
     await lab.rail.close()
     await lab.chain.close()

@@ -1,4 +1,4 @@
-"""What the rail asks wallets to sign hashes the same in the library that most wallets use."""
+"""Test that the library most wallets use hashes the rail's signing requests to the same value."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import json
 
 import pytest
 from florin_server.chains.evm.typed_data import (
-    Domain,
+    Eip712Domain,
     PermitTransferFrom,
     ReceiveWithAuthorization,
-    permit2_domain,
-    sign_request,
+    build_permit2_domain,
+    format_sign_request,
 )
 
 from tests.support import javascript
@@ -35,7 +35,7 @@ console.log(JSON.stringify(answers));
 SIGNER = "0x1a642f0e3c3af545e7acbd38b07251b3990914f1"
 MESSAGES = [
     ReceiveWithAuthorization(
-        domain=Domain("USD Coin", "2", 8453, "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"),
+        domain=Eip712Domain("USD Coin", "2", 8453, "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"),
         payer="0x" + "11" * 20,
         payee="0x" + "22" * 20,
         value=0xF4240,
@@ -44,7 +44,7 @@ MESSAGES = [
         nonce=b"\xab" * 32,
     ),
     ReceiveWithAuthorization(
-        domain=Domain("Prüf-Dollar €", "1.0", 2**53 - 1, "0x" + "fe" * 20),
+        domain=Eip712Domain("Prüf-Dollar €", "1.0", 2**53 - 1, "0x" + "fe" * 20),
         payer=SIGNER,
         payee="0x" + "00" * 20,
         value=2**256 - 1,
@@ -53,7 +53,7 @@ MESSAGES = [
         nonce=bytes(32),
     ),
     PermitTransferFrom(
-        domain=permit2_domain(1),
+        domain=build_permit2_domain(1),
         token="0xdac17f958d2ee523a2206206994597c13d831ec7",
         amount=0x186A0,
         spender="0x" + "22" * 20,
@@ -65,27 +65,27 @@ MESSAGES = [
 
 @pytest.fixture(scope="module")
 def answers():
-    """What ethers makes of the requests."""
-    return javascript.run(
-        HASHES, [json.loads(sign_request(SIGNER, message)) for message in MESSAGES]
+    """Return the hashes that ethers computes for the requests."""
+    return javascript.run_script(
+        HASHES, [json.loads(format_sign_request(SIGNER, message)) for message in MESSAGES]
     )
 
 
 @pytest.mark.parametrize("index", range(len(MESSAGES)))
 def test_ethers_computes_the_same_digest(answers, index):
-    assert answers[index]["digest"] == "0x" + MESSAGES[index].digest().hex()
+    assert answers[index]["digest"] == "0x" + MESSAGES[index].compute_digest().hex()
 
 
 @pytest.mark.parametrize("index", range(len(MESSAGES)))
 def test_a_signature_by_ethers_recovers_to_its_wallet(answers, index):
-    from florin_server.chains.evm.signatures import canonical_signature, recover
+    from florin_server.chains.evm.signatures import parse_signature, recover_address
 
-    signature = canonical_signature(answers[index]["signature"])
-    assert recover(MESSAGES[index].digest(), signature) == SIGNER
+    signature = parse_signature(answers[index]["signature"])
+    assert recover_address(MESSAGES[index].compute_digest(), signature) == SIGNER
 
 
 def test_ethers_finds_the_same_primary_types(answers):
-    assert [one["primaryType"] for one in answers] == [
+    assert [answer["primaryType"] for answer in answers] == [
         "ReceiveWithAuthorization",
         "ReceiveWithAuthorization",
         "PermitTransferFrom",

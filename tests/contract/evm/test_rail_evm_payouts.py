@@ -1,34 +1,42 @@
-"""Transfers out of a treasury, as the EVM rail signs them, raises them and proves them."""
+"""Test how the EVM rail signs, fee-bumps and proves treasury transfers."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-from florin_server.domain.settlement.chain_txs import ChainTx, TxState, Variant
+from florin_server.domain.settlement.chain_txs import ChainTx, TransactionVariant, TxState
 from florin_server.rails.connection.jsonrpc import LocalTransport
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.rails.evm.sending.transactions import coin_of, fees_of
-from florin_server.rails.types import Effect, Signed, Transfer
+from florin_server.rails.evm.sending.transactions import parse_coin_transfer, parse_fees
+from florin_server.rails.types import SignedTransaction, TransferEffect, TreasuryTransfer
 
-from tests.support.evm_lab import CHAIN, ETHER, RELAYER, TOKEN, account_of, open_lab, settings
+from tests.support.evm_lab import (
+    CHAIN,
+    ETHER,
+    RELAYER,
+    TOKEN,
+    make_chain_settings,
+    open_lab,
+    to_account,
+)
 from tests.support.payout_lab import BUYER, TREASURY
 
-COIN = Transfer("pout_1", f"{CHAIN}/slip44:60", account_of(BUYER), 12345)
-DOLLARS = Transfer("pout_2", TOKEN, account_of(BUYER), 678)
+COIN = TreasuryTransfer("pout_1", f"{CHAIN}/slip44:60", to_account(BUYER), 12345)
+DOLLARS = TreasuryTransfer("pout_2", TOKEN, to_account(BUYER), 678)
 
 
 @pytest.fixture
 async def lab():
-    made = await open_lab(treasury=TREASURY)
-    await made.send(to=TREASURY.address, value=ETHER)
-    await made.send_tokens(TREASURY.address, 1000)
-    yield made
-    await made.rail.close()
-    await made.chain.close()
+    chain = await open_lab(treasury=TREASURY)
+    await chain.send(to=TREASURY.address, value=ETHER)
+    await chain.send_tokens(TREASURY.address, 1000)
+    yield chain
+    await chain.rail.close()
+    await chain.chain.close()
 
 
-def written(signed: Signed) -> ChainTx:
+def written(signed: SignedTransaction) -> ChainTx:
     return ChainTx(
         "tx_1",
         CHAIN,
@@ -46,46 +54,46 @@ def written(signed: Signed) -> ChainTx:
 async def test_a_raised_transfer_moves_the_same(lab, transfer):
     payouts = lab.rail.payouts
     tx = written(await payouts.sign(0, transfer))
-    raised = await lab.rail.account_nonces.bump(tx)
-    assert coin_of(raised.raw) == coin_of(tx.raw)
-    assert fees_of(raised.raw).max_fee > fees_of(tx.raw).max_fee
-    assert fees_of(raised.raw).tip > fees_of(tx.raw).tip
-    tx = replace(tx, bumps=(Variant(raised.raw, raised.hash),))
+    raised = await lab.rail.account_nonces.bump_fee(tx)
+    assert parse_coin_transfer(raised.raw) == parse_coin_transfer(tx.raw)
+    assert parse_fees(raised.raw).max_fee > parse_fees(tx.raw).max_fee
+    assert parse_fees(raised.raw).tip > parse_fees(tx.raw).tip
+    tx = replace(tx, bumps=(TransactionVariant(raised.raw, raised.hash),))
     await lab.rail.relay.broadcast(raised.raw)
-    assert await payouts.effect(tx, raised.hash, transfer) is Effect.EXACT
+    assert await payouts.read_effect(tx, raised.hash, transfer) is TransferEffect.EXACT
     for other in (
         replace(transfer, value=transfer.value + 1),
-        replace(transfer, account=account_of(RELAYER.address)),
+        replace(transfer, account=to_account(RELAYER.address)),
     ):
-        assert await payouts.effect(tx, raised.hash, other) is Effect.OTHER
+        assert await payouts.read_effect(tx, raised.hash, other) is TransferEffect.OTHER
     await lab.mine(3)
-    # its nonce was used by one of its own variants
+    # one of its own variants used its nonce
     assert not await payouts.cannot_be_mined(tx, None)
     assert await payouts.cannot_be_mined(replace(tx, bumps=()), None)
 
 
 async def test_a_gap_is_filled_with_nothing(lab):
     held = await lab.balance(TREASURY.address)
-    filler = await lab.rail.account_nonces.fill(TREASURY.address, 0)
+    filler = await lab.rail.account_nonces.sign_noop(TREASURY.address, 0)
     await lab.rail.relay.broadcast(filler.raw)
-    assert coin_of(filler.raw) == (TREASURY.address, 0)
-    assert await lab.rail.account_nonces.next_nonce(TREASURY.address) == 1
+    assert parse_coin_transfer(filler.raw) == (TREASURY.address, 0)
+    assert await lab.rail.account_nonces.get_next_nonce(TREASURY.address) == 1
     assert await lab.balance(TREASURY.address) == held
 
 
-async def test_what_would_go_through_meets_no_obstacle(lab):
+async def test_funded_payout_meets_no_obstacle(lab):
     payouts = lab.rail.payouts
     for transfer in (COIN, DOLLARS):
-        assert await payouts.obstacle(transfer, ()) is None
-    assert "lacks 34 minor units" in await payouts.obstacle(
+        assert await payouts.check_transfer(transfer, ()) is None
+    assert "lacks 34 minor units" in await payouts.check_transfer(
         replace(DOLLARS, value=1000), (replace(DOLLARS, value=34),)
     )
-    assert "lacks 5 wei" in await payouts.obstacle(
+    assert "lacks 5 wei" in await payouts.check_transfer(
         replace(COIN, value=ETHER), (replace(COIN, value=5),)
     )
 
 
 async def test_treasury_and_relayer_need_keys_of_their_own(lab):
     transport = LocalTransport(lab.chain.handle)
-    with pytest.raises(ValueError, match="keys of their own"):
-        EvmRail(settings(), RELAYER, transport, treasury=RELAYER)
+    with pytest.raises(ValueError, match="need different keys"):
+        EvmRail(make_chain_settings(), RELAYER, transport, treasury=RELAYER)

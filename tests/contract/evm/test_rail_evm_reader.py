@@ -1,4 +1,4 @@
-"""A chain is read in the way that its node does best, and in another one when that fails."""
+"""Test that the reader uses a node's best read strategy, and another when that fails."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import pytest
 from florin_server.devnet.evm import DEVNET
-from florin_server.devnet.genesis import artifact
+from florin_server.devnet.genesis import load_artifact
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.rails.evm.reading.reader import PROBE_PAUSE_S, WAYS, Reader
-from florin_server.rails.evm.reading.reads import Answer, Question
+from florin_server.rails.evm.reading.reader import PROBE_PAUSE_S, STRATEGY_NAMES, EvmReader
+from florin_server.rails.evm.reading.reads import ContractAnswer, ContractQuestion
 from florin_server.rails.evm.settings import MULTICALL3
 from florin_server.rails.types import RailUnavailable
 from pydantic import ValidationError
@@ -20,39 +20,41 @@ from tests.support.evm_lab import (
     PRICE,
     RELAYER,
     TOKEN,
-    account_of,
-    asset,
-    buyer,
-    euro,
+    make_asset,
+    make_buyer,
+    make_chain_settings,
+    make_euro_asset,
     open_lab,
-    settings,
+    to_account,
 )
-from tests.support.until import until
+from tests.support.until import wait_until
 
-PAYERS = [account_of(buyer(number)) for number in (1, 2)]
-ASKED = [Question(b"\x01" * 20, b"")]
-TRUE: list[Answer] = [(True, b"\x01")]
-FALSE: list[Answer] = [(True, b"\x02")]
+PAYERS = [to_account(make_buyer(number)) for number in (1, 2)]
+ASKED = [ContractQuestion(b"\x01" * 20, b"")]
+TRUE: list[ContractAnswer] = [(True, b"\x01")]
+FALSE: list[ContractAnswer] = [(True, b"\x02")]
 
 
 class Stage:
-    """Ways to read that take as long, and tell what, a test says."""
+    """Read strategies whose duration and answers a test sets."""
 
     def __init__(self, **takes: float) -> None:
         self.now = 0.0
         self.takes = takes
-        self.told = dict.fromkeys(WAYS, TRUE)
+        self.told = dict.fromkeys(STRATEGY_NAMES, TRUE)
         self.broken: set[str] = set()
         self.hanging: set[str] = set()
         self.asked: list[str] = []
-        self.ways = {name: self._way(name) for name in WAYS}
+        self.ways = {name: self._way(name) for name in STRATEGY_NAMES}
         self.reader = self.reader_of(pause_s=0)
 
-    def reader_of(self, **options) -> Reader:
-        return Reader(None, "chain", self.ways, timer=lambda: self.now, attempt_s=0.05, **options)
+    def reader_of(self, **options) -> EvmReader:
+        return EvmReader(
+            None, "chain", self.ways, timer=lambda: self.now, attempt_s=0.05, **options
+        )
 
     def _way(self, name: str):
-        async def way(node: object, questions: Sequence[Question]) -> list[Answer]:
+        async def way(node: object, questions: Sequence[ContractQuestion]) -> list[ContractAnswer]:
             self.asked.append(name)
             self.now += self.takes.get(name, 1.0)
             if name in self.hanging:
@@ -63,14 +65,14 @@ class Stage:
 
         return way
 
-    async def read(self) -> tuple[list[Answer], list[str]]:
-        """What was read, and the ways that were tried for it."""
+    async def read(self) -> tuple[list[ContractAnswer], list[str]]:
+        """Read; return the answers and the strategies that were tried."""
         self.asked.clear()
         answers = await self.reader.read(ASKED)
         return answers, list(self.asked)
 
     async def passed(self) -> None:
-        """Returns once whatever goes on in the background, and waits for nobody, is over."""
+        """Return once the background work that needs no waiting is done."""
         for _ in range(100):
             await asyncio.sleep(0)
 
@@ -85,59 +87,59 @@ class Stage:
         ({"batch": 1, "deployless": 1.3, "multicall3": 1.1}, ("multicall3", "batch", "deployless")),
     ],
 )
-async def test_the_fastest_is_taken_and_among_equals_the_one_with_fewest_calls(takes, order):
+async def test_fastest_read_method_is_chosen_and_ties_go_to_fewest_calls(takes, order):
     stage = Stage(**takes)
     await stage.reader.probe(ASKED)
-    assert stage.reader.order[0] == order[0]
-    assert set(stage.reader.order) == set(order)
+    assert stage.reader.strategy_order[0] == order[0]
+    assert set(stage.reader.strategy_order) == set(order)
     assert await stage.read() == (TRUE, [order[0]])
 
 
-async def test_before_anything_is_known_a_plain_batch_is_asked():
+async def test_plain_batch_is_used_before_probing():
     stage = Stage()
-    assert not stage.reader.probed
+    assert not stage.reader.is_probed
     assert await stage.read() == (TRUE, ["batch"])
 
 
-async def test_who_tells_something_else_than_plain_calls_is_not_believed():
+async def test_read_method_that_differs_from_plain_calls_is_excluded():
     stage = Stage(deployless=0.25)
     stage.told["deployless"] = FALSE
     await stage.reader.probe(ASKED)
-    assert stage.reader.order == ("multicall3", "batch")
+    assert stage.reader.strategy_order == ("multicall3", "batch")
 
 
-async def test_what_does_not_work_is_left_out():
+async def test_failing_read_method_is_excluded():
     stage = Stage(batch=9)
     stage.broken = {"deployless"}
     await stage.reader.probe(ASKED)
-    assert stage.reader.order == ("multicall3", "batch")
+    assert stage.reader.strategy_order == ("multicall3", "batch")
     stage.broken, stage.hanging = set(), {"batch", "multicall3"}
     await stage.reader.probe(ASKED)
-    assert stage.reader.order == ("deployless",)
+    assert stage.reader.strategy_order == ("deployless",)
 
 
 async def test_when_nothing_works_the_order_stays():
     stage = Stage()
     await stage.reader.probe(ASKED)
-    before = stage.reader.order
-    stage.broken = set(WAYS)
+    before = stage.reader.strategy_order
+    stage.broken = set(STRATEGY_NAMES)
     await stage.reader.probe(ASKED)
-    assert stage.reader.order == before
+    assert stage.reader.strategy_order == before
     with pytest.raises(RailUnavailable):
         await stage.read()
     await stage.reader.close()
 
 
 @pytest.mark.parametrize("how", ["broken", "hanging"])
-async def test_a_way_that_begins_to_fail_costs_nobody_their_answers(how):
+async def test_read_method_that_starts_to_fail_loses_no_results(how):
     stage = Stage(deployless=0.25, multicall3=0.5)
     await stage.reader.probe(ASKED)
     setattr(stage, how, {"deployless"})
     assert await stage.read() == (TRUE, ["deployless", "multicall3"])
-    # the next one does not even try
-    assert stage.reader.order == ("multicall3", "batch", "deployless")
-    # one that hangs is given up after a time
-    await until(lambda: "deployless" not in stage.reader.order)
+    # the next read does not try it
+    assert stage.reader.strategy_order == ("multicall3", "batch", "deployless")
+    # a hanging strategy is dropped after a timeout
+    await wait_until(lambda: "deployless" not in stage.reader.strategy_order)
     assert await stage.read() == (TRUE, ["multicall3"])
 
 
@@ -146,25 +148,25 @@ async def test_a_way_that_fails_for_an_account_that_anybody_named_keeps_its_plac
     await stage.reader.probe(ASKED)
     spoilt = stage.ways["deployless"]
 
-    async def spoils(node: object, questions: Sequence[Question]) -> list[Answer]:
-        if questions[0].of is not None:
+    async def spoils(node: object, questions: Sequence[ContractQuestion]) -> list[ContractAnswer]:
+        if questions[0].owner is not None:
             stage.asked.append("deployless")
             raise RailUnavailable("execution reverted")
         return await spoilt(node, questions)
 
     stage.ways["deployless"] = spoils
-    hostile = [Question(b"\x02" * 20, b"", of=b"\x02" * 20)]
+    hostile = [ContractQuestion(b"\x02" * 20, b"", owner=b"\x02" * 20)]
     stage.asked.clear()
     assert await stage.reader.read(hostile) == TRUE
     await stage.passed()
-    assert stage.reader.order[0] == "deployless"
-    # the sample was asked in the same way, which answered; nothing else is to be found out
+    assert stage.reader.strategy_order[0] == "deployless"
+    # the sample was asked with the same strategy and was answered, so no more is probed
     assert stage.asked == ["deployless", "multicall3", "deployless"]
-    # what fails for others too does lose its place
+    # a strategy that also fails for others loses its place
     stage.broken = {"deployless"}
     assert await stage.reader.read(hostile) == TRUE
     await stage.passed()
-    assert stage.reader.order[0] != "deployless"
+    assert stage.reader.strategy_order[0] != "deployless"
     await stage.reader.close()
 
 
@@ -176,7 +178,7 @@ async def test_a_way_that_works_again_is_taken_again():
     assert tried[0] == "deployless"
     stage.broken = set()
     await stage.passed()
-    assert stage.reader.order[0] == "deployless"
+    assert stage.reader.strategy_order[0] == "deployless"
 
 
 async def test_a_node_that_fails_often_is_probed_seldom():
@@ -189,16 +191,16 @@ async def test_a_node_that_fails_often_is_probed_seldom():
         await stage.reader.read(ASKED)
         await stage.passed()
     assert stage.asked == ["deployless", *["multicall3"] * 20]
-    assert stage.reader.order == ("multicall3", "batch", "deployless")
-    # it would be probed in an hour
+    assert stage.reader.strategy_order == ("multicall3", "batch", "deployless")
+    # the next probe is an hour away
     assert len(asyncio.all_tasks()) == 2
     await stage.reader.close()
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_a_way_that_the_operator_chose_is_the_only_one():
+async def test_configured_read_method_is_the_only_method():
     stage = Stage()
-    stage.reader = stage.reader_of(way="multicall3")
+    stage.reader = stage.reader_of(strategy="multicall3")
     await stage.reader.probe(ASKED)
     assert await stage.read() == (TRUE, ["multicall3"])
     stage.broken = {"multicall3"}
@@ -219,31 +221,33 @@ async def lab():
 
 
 async def rail_of(lab, now=time.monotonic, **changes) -> EvmRail:
-    chain = settings(**{"assets": (asset(), euro()), "reads": "auto", **changes})
+    chain = make_chain_settings(
+        **{"assets": (make_asset(), make_euro_asset()), "reads": "auto", **changes}
+    )
     rail = EvmRail(chain, RELAYER, lab.node, now=now)
     await rail.start()
     return rail
 
 
-async def test_a_chain_without_multicall_is_read_by_the_others(lab):
+async def test_chain_without_multicall_is_read_by_the_remaining_methods(lab):
     rail = await rail_of(lab)
-    assert set(rail.reader.order) == {"deployless", "batch"}
-    receipt = await lab.send(data=artifact("TestMulticall").bytecode, gas=2_000_000)
+    assert set(rail.reader.strategy_order) == {"deployless", "batch"}
+    receipt = await lab.send(data=load_artifact("TestMulticall").bytecode, gas=2_000_000)
     rail = await rail_of(lab, multicall3=receipt["contractAddress"])
-    assert set(rail.reader.order) == {"deployless", "multicall3", "batch"}
+    assert set(rail.reader.strategy_order) == {"deployless", "multicall3", "batch"}
 
 
 async def test_a_contract_that_is_no_multicall_is_not_used(lab):
     rail = await rail_of(lab, multicall3=DEVNET.settler)
-    assert set(rail.reader.order) == {"deployless", "batch"}
+    assert set(rail.reader.strategy_order) == {"deployless", "batch"}
 
 
 async def test_options_survive_a_node_that_stops_taking_creations(lab):
     await lab.payable(PAYERS, {TOKEN: PRICE})
     later = [0.0]
     rail = await rail_of(lab, now=lambda: time.monotonic() + later[0])
-    rail.reader.order = ("deployless", "batch")
-    # it may be probed again
+    rail.reader.strategy_order = ("deployless", "batch")
+    # a new probe is allowed
     later[0] += PROBE_PAUSE_S
 
     def no_creations(params, answer):
@@ -252,12 +256,12 @@ async def test_options_survive_a_node_that_stops_taking_creations(lab):
         return {"id": answer["id"], "error": {"code": -32602, "message": "missing to"}}
 
     lab.node.changes["eth_call"] = no_creations
-    assert len(await rail.offers.payable(PAYERS, {TOKEN: PRICE})) == 2
-    await until(lambda: rail.reader.order, ("batch",))
+    assert len(await rail.offers.list_payable(PAYERS, {TOKEN: PRICE})) == 2
+    await wait_until(lambda: rail.reader.strategy_order, ("batch",))
     await rail.close()
 
 
-async def test_a_node_that_lies_in_one_way_is_read_in_another(lab):
+async def test_read_method_with_false_results_is_replaced(lab):
     def lies(params, answer):
         if "to" in params[0] or "result" not in answer:
             return answer
@@ -265,31 +269,31 @@ async def test_a_node_that_lies_in_one_way_is_read_in_another(lab):
 
     lab.node.changes["eth_call"] = lies
     rail = await rail_of(lab)
-    assert rail.reader.order == ("batch",)
+    assert rail.reader.strategy_order == ("batch",)
 
 
 async def test_starting_without_assets_probes_nothing_and_the_next_check_does(lab):
     lab.node.changes["eth_chainId"] = lambda _, answer: answer | {"result": "0x1"}
     rail = await rail_of(lab)
-    assert not rail.reader.probed
+    assert not rail.reader.is_probed
     lab.node.changes.clear()
-    assert await rail.problems() == ()
-    assert rail.reader.probed
+    assert await rail.list_problems() == ()
+    assert rail.reader.is_probed
 
 
-async def test_equal_questions_at_the_same_time_are_asked_once(lab):
-    before = lab.rail.rpc.requests
-    found = await asyncio.gather(
+async def test_equal_concurrent_reads_are_sent_once(lab):
+    before = lab.rail.rpc.request_count
+    results = await asyncio.gather(
         *(lab.payable(PAYERS, {TOKEN: PRICE}) for _ in range(5)),
         lab.payable(PAYERS[:1], {TOKEN: PRICE}),
     )
-    assert [len(one) for one in found] == [2, 2, 2, 2, 2, 1]
-    # each of the two is asked, filled by the faucet, and asked again
-    assert lab.rail.rpc.requests - before <= 6
+    assert [len(item) for item in results] == [2, 2, 2, 2, 2, 1]
+    # both accounts are read, filled by the faucet, and read again
+    assert lab.rail.rpc.request_count - before <= 6
 
 
 def test_settings_name_a_way():
-    assert settings(reads="deployless").reads == "deployless"
-    assert settings().multicall3 == MULTICALL3
+    assert make_chain_settings(reads="deployless").reads == "deployless"
+    assert make_chain_settings().multicall3 == MULTICALL3
     with pytest.raises(ValidationError):
-        settings(reads="guess")
+        make_chain_settings(reads="guess")

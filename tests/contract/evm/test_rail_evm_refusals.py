@@ -1,4 +1,4 @@
-"""A token that refuses is told as that, never as a fault of the signature, and not offered."""
+"""Test that a token's refusal is reported as such, not as a bad signature, and is not offered."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from florin_server.chains.evm import abi
 from florin_server.devnet.evm import DEVNET
-from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.rails.types import Payable, Split
+from florin_server.rails.types import PayableAsset, Split
 
 from tests.support.evm_lab import (
     ACCEPTS_ALL,
@@ -22,28 +22,28 @@ from tests.support.evm_lab import (
     PRICE,
     RELAYER,
     TOKEN,
-    Lab,
-    account_of,
-    asset,
-    buyer,
-    euro,
-    new_payment,
+    EvmChainHarness,
+    make_asset,
+    make_buyer,
+    make_chain_settings,
+    make_euro_asset,
+    make_payment,
     open_lab,
-    settings,
-    signed,
+    sign_option,
+    to_account,
 )
 
 pytestmark = pytest.mark.both_chains
 
-WALLET, OTHER = buyer(7), buyer(8)
-PAYER = account_of(WALLET)
+WALLET, OTHER = make_buyer(7), make_buyer(8)
+PAYER = to_account(WALLET)
 PRICES = {TOKEN: PRICE, EURO: PRICE}
 PAUSED, FROZEN = "TestDollar: paused", "TestDollar: account is frozen"
 
 
 @pytest.fixture
 async def lab(evm):
-    lab = await open_lab(evm=evm, assets=(asset(), euro()))
+    lab = await open_lab(evm=evm, assets=(make_asset(), make_euro_asset()))
     await lab.fund(WALLET, OTHER)
     assert await lab.payable([PAYER], PRICES)
     yield lab
@@ -51,111 +51,127 @@ async def lab(evm):
     await lab.chain.close()
 
 
-async def tell(lab: Lab, call: str, account: str = "") -> None:
-    """What the token's owner decides."""
-    data = abi.selector(call) + (abi.address(account) if account else b"")
+async def tell(lab: EvmChainHarness, call: str, account: str = "") -> None:
+    """Execute a decision of the token's owner."""
+    data = abi.encode_selector(call) + (abi.encode_address(account) if account else b"")
     await lab.send(to=DEVNET.token.address, data=data)
 
 
-async def pause(lab: Lab) -> None:
+async def pause(lab: EvmChainHarness) -> None:
     await tell(lab, "pause()")
 
 
-async def freeze(lab: Lab, account: str) -> None:
+async def freeze(lab: EvmChainHarness, account: str) -> None:
     await tell(lab, "blacklist(address)", account)
 
 
-def hide(lab: Lab) -> None:
-    """The token answers nothing about whom it refuses, as many do."""
-    asked = [abi.selector(one).hex() for one in ("paused()", "isBlacklisted(address)")]
+def hide(lab: EvmChainHarness) -> None:
+    """Make the token hide whom it refuses, as many tokens do."""
+    requests = [abi.encode_selector(item).hex() for item in ("paused()", "isBlacklisted(address)")]
 
     def change(params: list[Any], answer: dict[str, Any]) -> Any:
-        if params[0]["data"][2:10] in asked:
+        if params[0]["data"][2:10] in requests:
             return {"id": answer["id"], "error": {"code": 3, "message": "execution reverted"}}
         return answer
 
     lab.node.changes["eth_call"] = change
 
 
-async def refusal(lab: Lab, option: Any, output: str) -> FlorinError:
-    with pytest.raises(FlorinError) as caught:
+async def refusal(lab: EvmChainHarness, option: Any, output: str) -> ApiError:
+    with pytest.raises(ApiError) as caught:
         await lab.rail.verifier.verify(option, (), [output])
-    assert caught.value.code is Code.INVALID_PARAMS
-    assert caught.value.http == 400
+    assert caught.value.code is ErrorCode.INVALID_PARAMS
+    assert caught.value.http_status == 400
     return caught.value
 
 
-# what is known is not offered
+# known refusals are not offered
 
 
 @pytest.mark.parametrize("reads", ["batch", "deployless"])
 async def test_a_paused_token_is_not_offered(lab, reads):
-    rail = EvmRail(settings(assets=(asset(), euro()), reads=reads), RELAYER, lab.node)
+    rail = EvmRail(
+        make_chain_settings(assets=(make_asset(), make_euro_asset()), reads=reads),
+        RELAYER,
+        lab.node,
+    )
     await rail.start()
-    assert [one.asset for one in await rail.offers.payable([PAYER], PRICES)] == [TOKEN, EURO]
+    assert [payable.asset for payable in await rail.offers.list_payable([PAYER], PRICES)] == [
+        TOKEN,
+        EURO,
+    ]
     await pause(lab)
-    assert [one.asset for one in await rail.offers.payable([PAYER], PRICES)] == [EURO]
-    (told,) = await rail.problems()
-    assert "is paused, and not offered until it is not" in told
+    assert [payable.asset for payable in await rail.offers.list_payable([PAYER], PRICES)] == [EURO]
+    (output,) = await rail.list_problems()
+    assert "is paused, so it is not offered" in output
     await tell(lab, "unpause()")
-    assert [one.asset for one in await rail.offers.payable([PAYER], PRICES)] == [TOKEN, EURO]
-    assert await rail.problems() == ()
+    assert [payable.asset for payable in await rail.offers.list_payable([PAYER], PRICES)] == [
+        TOKEN,
+        EURO,
+    ]
+    assert await rail.list_problems() == ()
 
 
 @pytest.mark.parametrize("reads", ["batch", "deployless"])
 async def test_a_payer_whom_the_token_refuses_is_offered_other_tokens(lab, reads):
-    rail = EvmRail(settings(assets=(asset(), euro()), reads=reads), RELAYER, lab.node)
+    rail = EvmRail(
+        make_chain_settings(assets=(make_asset(), make_euro_asset()), reads=reads),
+        RELAYER,
+        lab.node,
+    )
     await rail.start()
-    await lab.payable([account_of(OTHER)], PRICES)
+    await lab.payable([to_account(OTHER)], PRICES)
     await freeze(lab, WALLET.address)
-    found = await rail.offers.payable([PAYER, account_of(OTHER)], PRICES)
-    assert [one.asset for one in found if one.payer == PAYER] == [EURO]
-    assert [one.asset for one in found if one.payer != PAYER] == [TOKEN, EURO]
+    payables = await rail.offers.list_payable([PAYER, to_account(OTHER)], PRICES)
+    assert [payable.asset for payable in payables if payable.payer == PAYER] == [EURO]
+    assert [payable.asset for payable in payables if payable.payer != PAYER] == [TOKEN, EURO]
 
 
 @pytest.mark.parametrize("place", [MERCHANT, FEES])
 async def test_a_receiver_whom_the_token_refuses_is_an_obstacle_and_an_alarm(lab, place, caplog):
     now = [0.0]
-    rail = EvmRail(settings(), RELAYER, lab.node, now=lambda: now[0])
+    rail = EvmRail(make_chain_settings(), RELAYER, lab.node, now=lambda: now[0])
     await rail.start()
-    split = Split(account_of(MERCHANT), account_of(FEES), 15_000, settled=True)
+    split = Split(to_account(MERCHANT), to_account(FEES), 15_000, settled=True)
     token = rail.assets[TOKEN]
-    assert await rail.offers.obstacle(token, PRICE, split) is None
+    assert await rail.offers.check_receivable(token, PRICE, split) is None
     await freeze(lab, place)
     now[0] += 6
     with caplog.at_level(logging.ERROR):
         for _ in range(3):
-            assert place in (await rail.offers.obstacle(token, PRICE, split) or "")
+            assert place in (await rail.offers.check_receivable(token, PRICE, split) or "")
             now[0] += 6
-    assert [one.levelname for one in caplog.records if place in one.getMessage()] == ["ERROR"]
-    (told,) = await rail.problems()
-    assert (place in told, DEVNET.token.address in told) == (True, True)
-    # it is over once the token says so
+    assert [record.levelname for record in caplog.records if place in record.getMessage()] == [
+        "ERROR"
+    ]
+    (output,) = await rail.list_problems()
+    assert (place in output, DEVNET.token.address in output) == (True, True)
+    # the refusal ends once the token reports so
     await tell(lab, "unBlacklist(address)", place)
-    assert await rail.offers.obstacle(token, PRICE, split) is None
-    assert await rail.problems() == ()
+    assert await rail.offers.check_receivable(token, PRICE, split) is None
+    assert await rail.list_problems() == ()
 
 
-async def test_many_places_that_are_refused_are_told_briefly(lab):
+async def test_refused_receivers_are_reported_up_to_a_limit(lab):
     token = lab.rail.assets[TOKEN]
     places = [f"0x{n:040x}" for n in range(0x1000, 0x1000 + 30)]
     for place in places:
         await freeze(lab, place)
-        split = Split(account_of(place), None, 0, settled=True)
-        assert await lab.rail.offers.obstacle(token, PRICE, split)
-    told = await lab.rail.problems()
-    assert len(told) == 20
-    assert places[-1] in told[-1]
+        split = Split(to_account(place), None, 0, settled=True)
+        assert await lab.rail.offers.check_receivable(token, PRICE, split)
+    result = await lab.rail.list_problems()
+    assert len(result) == 20
+    assert places[-1] in result[-1]
 
 
 async def test_a_token_that_refuses_the_settlement_contract_is_not_taken(lab):
     await freeze(lab, DEVNET.settler)
-    (told,) = await lab.rail.problems()
-    assert "refuses the settlement contract" in told
+    (result,) = await lab.rail.list_problems()
+    assert "refuses the settlement contract" in result
     assert list(lab.rail.assets) == [EURO]
 
 
-# what is signed rightly is not called a wrong signature
+# a valid signature is not reported as a wrong signature
 
 
 @pytest.mark.parametrize("hidden", [False, True])
@@ -164,13 +180,13 @@ async def test_a_pause_is_no_fault_of_the_signature(lab, hidden):
     await pause(lab)
     if hidden:
         hide(lab)
-    told = await refusal(lab, option, signed(WALLET, option))
-    assert told.details == {
+    error = await refusal(lab, option, sign_option(WALLET, option))
+    assert error.details == {
         "reason": "token_refused",
         "refused": "payer" if hidden else "everybody",
         "revert": PAUSED,
     }
-    assert "signature" not in told.message
+    assert "signature" not in error.message
 
 
 @pytest.mark.parametrize(
@@ -182,33 +198,33 @@ async def test_a_pause_is_no_fault_of_the_signature(lab, hidden):
         (DEVNET.settler, "operator"),
     ],
 )
-async def test_who_is_refused_is_told(lab, address, what, caplog):
+async def test_token_refusal_names_the_refused_party(lab, address, what, caplog):
     option = lab.offer(WALLET, fee=15_000)
     await freeze(lab, address)
     hide(lab)
     with caplog.at_level(logging.WARNING):
-        told = await refusal(lab, option, signed(WALLET, option))
-    assert told.details == {"reason": "token_refused", "refused": what, "revert": FROZEN}
+        error = await refusal(lab, option, sign_option(WALLET, option))
+    assert error.details == {"reason": "token_refused", "refused": what, "revert": FROZEN}
     assert option.payment_id in caplog.text
     assert FROZEN in caplog.text
-    # what only one payer cannot do is no alarm
-    alarms = await lab.rail.problems()
-    assert [FROZEN in one for one in alarms] == ([] if what == "payer" else [True])
+    # a problem of a single payer raises no alarm
+    alarms = await lab.rail.list_problems()
+    assert [FROZEN in alarm for alarm in alarms] == ([] if what == "payer" else [True])
 
 
-async def test_a_token_without_signatures_of_its_own_tells_it_too(lab):
-    """Permit2 and the settlement contract hide what the token said."""
-    rail = EvmRail(settings(assets=(asset(method="permit2"),)), RELAYER, lab.node)
+async def test_permit2_token_refusal_is_reported_with_its_reason(lab):
+    """Permit2 and the settlement contract hide the token's error."""
+    rail = EvmRail(make_chain_settings(assets=(make_asset(method="permit2"),)), RELAYER, lab.node)
     await rail.start()
-    split = Split(account_of(MERCHANT), None, 0, settled=True)
-    (means,) = await rail.offers.payable([PAYER], {TOKEN: PRICE})
+    split = Split(to_account(MERCHANT), None, 0, settled=True)
+    (means,) = await rail.offers.list_payable([PAYER], {TOKEN: PRICE})
     token, now_us = rail.assets[TOKEN], lab.clock.now_us()
-    option = rail.offers.offer(new_payment(), PAYER, means, token, PRICE, split, now_us)
+    option = rail.offers.build_option(make_payment(), PAYER, means, token, PRICE, split, now_us)
     approve, _ = option.actions
     done = await lab.perform(WALLET, approve)
     await freeze(lab, MERCHANT)
-    with pytest.raises(FlorinError) as caught:
-        await rail.verifier.verify(option, (), [done, signed(WALLET, option)])
+    with pytest.raises(ApiError) as caught:
+        await rail.verifier.verify(option, (), [done, sign_option(WALLET, option)])
     assert caught.value.details == {
         "reason": "token_refused",
         "refused": "receiver",
@@ -216,26 +232,26 @@ async def test_a_token_without_signatures_of_its_own_tells_it_too(lab):
     }
 
 
-async def test_a_contract_account_is_told_as_well(lab):
+async def test_token_refusal_for_a_contract_account_is_reported(lab):
     address = await lab.deploy(ACCEPTS_ALL)
     await lab.fund(address)
     option = lab.offer(address)
     await freeze(lab, address)
-    told = await refusal(lab, option, json.dumps("0x" + "5a" * 65))
-    assert (told.details["reason"], told.details["refused"]) == ("token_refused", "payer")
+    error = await refusal(lab, option, json.dumps("0x" + "5a" * 65))
+    assert (error.details["reason"], error.details["refused"]) == ("token_refused", "payer")
 
 
-async def test_a_used_authorization_is_told_in_the_tokens_words(lab):
-    item = await lab.sold(1)
+async def test_used_authorization_is_reported_with_the_revert_of_the_token(lab):
+    item = await lab.create_verified_item(1)
     await lab.settle(item)
-    await lab.fund(buyer(1001))
-    told = await refusal(lab, item.option, item.confirmation.outputs[0])
-    assert told.details["reason"] == "signature_mismatch"
-    assert told.details["revert"].startswith("TestDollar: authorization")
+    await lab.fund(make_buyer(1001))
+    error = await refusal(lab, item.option, item.confirmation.outputs[0])
+    assert error.details["reason"] == "signature_mismatch"
+    assert error.details["revert"].startswith("TestDollar: authorization")
 
 
-# Accepts every signature and delivers nothing of what it moves: the settlement contract cannot
-# forward it, while everyone else's transfers go well.
+# Accepts every signature and delivers nothing of what it moves. The settlement contract cannot
+# forward it, while all other transfers succeed.
 TAKES_FEE = (
     "5f3560e01c806370a0823114603857"
     f"63a9059cbb143373{DEVNET.settler[2:]}1416604557"
@@ -245,12 +261,12 @@ TAKES_FEE = (
 )
 
 
-async def test_token_that_takes_a_fee_is_told_apart_from_a_wrong_signature(lab):
+async def test_token_that_takes_a_fee_is_distinguished_from_a_wrong_signature(lab):
     option = offer_of(lab, await lab.deploy(TAKES_FEE))
-    told = await refusal(lab, option, signed(WALLET, option))
-    assert told.details == {"reason": "token_takes_fee", "revert": "TransferFailed"}
-    assert "signature" not in told.message
-    assert (await refusal(lab, option, signed(OTHER, option))).details == {
+    error = await refusal(lab, option, sign_option(WALLET, option))
+    assert error.details == {"reason": "token_takes_fee", "revert": "TransferFailed"}
+    assert "signature" not in error.message
+    assert (await refusal(lab, option, sign_option(OTHER, option))).details == {
         "reason": "signature_mismatch"
     }
 
@@ -260,81 +276,81 @@ async def test_authorization_past_the_chains_time_is_no_fault_of_the_signature(l
     option = lab.offer(WALLET)
     lab.clock.advance(900 + 300 + ahead_s)
     await lab.mine()
-    told = await refusal(lab, option, signed(WALLET, option))
-    assert told.details == {"reason": "authorization_expired"}
-    assert "signature" not in told.message
-    assert (await refusal(lab, option, signed(OTHER, option))).details == {
+    error = await refusal(lab, option, sign_option(WALLET, option))
+    assert error.details == {"reason": "authorization_expired"}
+    assert "signature" not in error.message
+    assert (await refusal(lab, option, sign_option(OTHER, option))).details == {
         "reason": "signature_mismatch"
     }
 
 
-async def test_a_wrong_signature_stays_one_while_the_token_is_paused(lab):
+async def test_wrong_signature_is_reported_while_the_token_is_paused(lab):
     option = lab.offer(WALLET)
     await pause(lab)
-    told = await refusal(lab, option, signed(OTHER, option))
-    assert told.details == {"reason": "signature_mismatch"}
+    error = await refusal(lab, option, sign_option(OTHER, option))
+    assert error.details == {"reason": "signature_mismatch"}
 
 
-async def test_an_account_without_money_is_told_that_first(lab):
-    option = lab.offer(buyer(99))
+async def test_insufficient_funds_is_reported_before_token_refusal(lab):
+    option = lab.offer(make_buyer(99))
     await pause(lab)
-    told = await refusal(lab, option, signed(buyer(99), option))
-    assert told.details == {"reason": "insufficient_funds"}
+    error = await refusal(lab, option, sign_option(make_buyer(99), option))
+    assert error.details == {"reason": "insufficient_funds"}
 
 
 # gas
 
 
-# counts down from 12,000, for 26 gas each time, and accepts
+# counts down from 12,000 for 26 gas each time, then accepts
 SLOW = "612ee05b6001900380600357" + ACCEPTS_ALL
 
 
-async def test_an_account_that_needs_more_gas_than_there_is_is_told_so(lab):
+async def test_account_that_exceeds_the_gas_limit_gets_gas_limit(lab):
     address = await lab.deploy(SLOW)
     await lab.fund(address)
-    told = await refusal(lab, lab.offer(address), json.dumps("0x" + "5a" * 65))
-    assert told.details == {"reason": "gas_limit"}
-    assert "gas" in told.message
+    error = await refusal(lab, lab.offer(address), json.dumps("0x" + "5a" * 65))
+    assert error.details == {"reason": "gas_limit"}
+    assert "gas" in error.message
 
 
-def offer_of(lab: Lab, token_address: str) -> Any:
+def offer_of(lab: EvmChainHarness, token_address: str) -> Any:
     """Return the option of a token that was not inspected."""
     token = replace(lab.rail.assets[TOKEN], address=token_address)
-    split = Split(account_of(MERCHANT), None, 0, settled=True)
-    means, now_us = Payable(PAYER, TOKEN), lab.clock.now_us()
-    return lab.rail.offers.offer(new_payment(), PAYER, means, token, PRICE, split, now_us)
+    split = Split(to_account(MERCHANT), None, 0, settled=True)
+    means, now_us = PayableAsset(PAYER, TOKEN), lab.clock.now_us()
+    return lab.rail.offers.build_option(make_payment(), PAYER, means, token, PRICE, split, now_us)
 
 
-# once it is accepted
+# after it is accepted
 
 
-async def test_what_a_payment_waited_for_is_part_of_its_end(lab):
-    item = await lab.sold(1, fee=15_000)
+async def test_failure_reason_includes_the_token_refusal_that_blocked_settlement(lab):
+    item = await lab.create_verified_item(1, fee=15_000)
     await freeze(lab, MERCHANT)
     assert await lab.rail.relay.simulate([item]) == [False]
-    (alarm,) = await lab.rail.problems()
+    (alarm,) = await lab.rail.list_problems()
     assert MERCHANT in alarm
     lab.clock.advance(900 + 301)
     await lab.mine(3)
-    reason = await lab.rail.observer.unpayable_reason(item, ())
+    reason = await lab.rail.observer.find_unpayable_reason(item, ())
     assert reason is not None
     assert reason.startswith("The authorization lapsed before it was settled; the token")
     assert reason.endswith(f"refuses the merchant's account {MERCHANT}: {FROZEN}")
 
 
 async def test_a_process_that_began_later_finds_the_reason_too(lab):
-    item = await lab.sold(1)
+    item = await lab.create_verified_item(1)
     await freeze(lab, item.option.payer.rpartition(":")[2])
     lab.clock.advance(900 + 301)
     await lab.mine(3)
-    assert FROZEN in (await lab.rail.observer.unpayable_reason(item, ()) or "")
+    assert FROZEN in (await lab.rail.observer.find_unpayable_reason(item, ()) or "")
 
 
 async def test_an_end_needs_no_reason(lab):
-    item = await lab.sold(1)
+    item = await lab.create_verified_item(1)
     lab.clock.advance(900 + 301)
     await lab.mine(3)
     assert (
-        await lab.rail.observer.unpayable_reason(item, ())
+        await lab.rail.observer.find_unpayable_reason(item, ())
         == "The authorization lapsed before it was settled"
     )

@@ -1,11 +1,11 @@
-"""A store that exports are made of, and who makes payments in it."""
+"""Fixtures for exports: a store, and a builder that makes payments in it."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.support import store_kit
-from tests.support.exported import Shop
+from tests.support.exported import ExportStoreBuilder
 
 
 @pytest.fixture
@@ -15,10 +15,10 @@ def database(tmp_path):
 
 @pytest.fixture
 async def store(tmp_path):
-    async with store_kit.opened("sqlite", tmp_path) as opened:
+    async with store_kit.open_engine_store("sqlite", tmp_path) as opened:
         yield opened
 
 
 @pytest.fixture
 async def shop(store):
-    return Shop(await store_kit.leased(store))
+    return ExportStoreBuilder(await store_kit.acquire_lease(store))

@@ -1,4 +1,4 @@
-"""Servicers behave alike in process and behind a channel, whatever style they are written in."""
+"""Test that servicers of every style behave alike in process and over a channel."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 import grpc
 import pytest
 from florin.v1 import gateway_pb2, gateway_pb2_grpc, payment_pb2
-from florin_gateway import CallError, Local, Remote
+from florin_gateway import CallError, LocalBackend, RemoteBackend
 
 SERVICE = gateway_pb2.DESCRIPTOR.services_by_name["GatewayService"]
 STATUS = SERVICE.methods_by_name["GetPaymentStatus"]
@@ -27,7 +27,7 @@ def event(version: int) -> payment_pb2.WatchPaymentResponse:
 
 
 class Recording(grpc.aio.ServerInterceptor):
-    """Notes calls, names the caller for the servicer."""
+    """An interceptor that records calls and sets the caller for the servicer."""
 
     def __init__(self, name: str, log: list[str]) -> None:
         self.name, self.log = name, log
@@ -39,13 +39,13 @@ class Recording(grpc.aio.ServerInterceptor):
 
 
 class Bench:
-    """A back end of either kind around two handlers."""
+    """A back end of either kind with two handlers."""
 
     def __init__(self, kind: str, stack: AsyncExitStack) -> None:
         self.kind, self.stack = kind, stack
         self.log: list[str] = []
 
-    async def around(self, unary=None, stream=None) -> Local | Remote:
+    async def around(self, unary=None, stream=None) -> LocalBackend | RemoteBackend:
         handlers = {}
         if unary is not None:
             handlers["GetPaymentStatus"] = grpc.unary_unary_rpc_method_handler(
@@ -61,7 +61,7 @@ class Bench:
             )
         interceptors = [Recording("outer", self.log), Recording("inner", self.log)]
         if self.kind == "local":
-            local = Local(interceptors)
+            local = LocalBackend(interceptors)
             local.add_registered_method_handlers(SERVICE.full_name, handlers)
             return local
         server = grpc.aio.server(interceptors=interceptors)
@@ -70,7 +70,7 @@ class Bench:
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         self.stack.push_async_callback(server.stop, 0)
-        remote = Remote(f"127.0.0.1:{port}")
+        remote = RemoteBackend(f"127.0.0.1:{port}")
         self.stack.push_async_callback(remote.close)
         return remote
 
@@ -82,11 +82,11 @@ async def bench(request):
 
 
 async def call(backend, metadata=()):
-    return await backend.unary(STATUS)(ASK, metadata, 5.0, "ipv4:127.0.0.1:5")
+    return await backend.get_unary(STATUS)(ASK, metadata, 5.0, "ipv4:127.0.0.1:5")
 
 
 def watch(backend, metadata=(), request=LOOK):
-    return backend.stream(WATCH)(request, metadata, 5.0, "ipv4:127.0.0.1:5")
+    return backend.get_stream(WATCH)(request, metadata, 5.0, "ipv4:127.0.0.1:5")
 
 
 async def failure_of(awaitable) -> CallError:
@@ -99,7 +99,7 @@ async def test_an_answer_comes_with_initial_and_trailing_metadata(bench):
     async def status(request, context):
         assert request == ASK
         assert dict(context.invocation_metadata())["api-key"] == "k"
-        # on its way the deadline becomes a time from then on, rounded up to what the header holds
+        # the header turns the deadline into a duration, rounded up to the header's precision
         assert 0 < context.time_remaining() <= 5.1
         assert (context.code(), context.details(), context.trailing_metadata()) == (None, "", ())
         assert not context.cancelled()
@@ -114,7 +114,7 @@ async def test_an_answer_comes_with_initial_and_trailing_metadata(bench):
     assert bench.log == ["outer GetPaymentStatus", "inner GetPaymentStatus"]
 
 
-async def test_what_is_said_at_both_ends_of_a_stream_is_heard_once(bench):
+async def test_metadata_sent_at_both_ends_of_a_stream_is_received_once(bench):
     async def stream(request, context):
         await context.send_initial_metadata((("one", "1"),))
         yield event(1)
@@ -135,25 +135,25 @@ async def test_what_is_said_at_both_ends_of_a_stream_is_heard_once(bench):
 
 
 class Brief(gateway_pb2_grpc.GatewayServiceServicer):
-    """A server in threads of its own, whose streams end at once."""
+    """A server with its own threads, whose streams end at once."""
 
     def __init__(self) -> None:
         self.over = threading.Event()
 
     def WatchPayment(self, request, context):
         context.add_callback(self.over.set)
-        said = (("one", "1"),)
-        context.send_initial_metadata(said)
-        context.set_trailing_metadata(said)
+        text = (("one", "1"),)
+        context.send_initial_metadata(text)
+        context.set_trailing_metadata(text)
         return iter(())
 
 
-async def test_a_stream_that_ends_before_anybody_looks_keeps_what_was_said():
+async def test_stream_that_ends_early_keeps_its_trailing_metadata():
     brief = Brief()
     with ThreadPoolExecutor(1) as threads:
         server = grpc.server(threads)
         gateway_pb2_grpc.add_GatewayServiceServicer_to_server(brief, server)
-        remote = Remote(f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}")
+        remote = RemoteBackend(f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}")
         server.start()
         try:
             for _ in range(5):
@@ -162,7 +162,7 @@ async def test_a_stream_that_ends_before_anybody_looks_keeps_what_was_said():
                 end = asyncio.ensure_future(anext(messages, "ended"))
                 async with asyncio.timeout(5):
                     while not brief.over.is_set():
-                        # sent by the loop, which then sees nothing of the answer but its end
+                        # sent by the event loop, which then sees only the end of the answer
                         await asyncio.sleep(0)
                         brief.over.wait(0.02)
                     assert await end == "ended"
@@ -174,7 +174,7 @@ async def test_a_stream_that_ends_before_anybody_looks_keeps_what_was_said():
 
 
 def ours(metadata) -> list[tuple[str, str]]:
-    """What the servicers here said, without what gRPC adds."""
+    """Return the servicers' own metadata, without gRPC's additions."""
     return [(key, value) for key, value in metadata if key in {"one", "two"}]
 
 
@@ -262,10 +262,10 @@ async def test_an_unknown_method_is_unimplemented(bench):
     backend = await bench.around(status)
     if bench.kind == "local":
         with pytest.raises(KeyError):
-            backend.stream(WATCH)
+            backend.get_stream(WATCH)
         dropping = Recording("none", [])
         dropping.intercept_service = drop
-        backend = Local([dropping])
+        backend = LocalBackend([dropping])
         backend.add_registered_method_handlers(
             SERVICE.full_name, {"GetPaymentStatus": grpc.unary_unary_rpc_method_handler(status)}
         )
@@ -331,16 +331,16 @@ async def test_a_cancelled_call_is_cancelled_in_the_servicer(bench):
         await task
 
 
-async def test_whoever_asked_is_told_of_the_end(bench):
-    told = asyncio.Event()
+async def test_done_callback_runs_when_the_call_ends(bench):
+    reported_event = asyncio.Event()
 
     async def status(request, context):
-        context.add_done_callback(lambda _: told.set())
+        context.add_done_callback(lambda _: reported_event.set())
         return ANSWER
 
     await call(await bench.around(status))
     async with asyncio.timeout(5):
-        await told.wait()
+        await reported_event.wait()
 
 
 async def test_a_channel_knows_whether_its_server_is_there(bench):
@@ -348,7 +348,7 @@ async def test_a_channel_knows_whether_its_server_is_there(bench):
         return ANSWER
 
     if bench.kind == "remote":
-        assert await (await bench.around(status)).ready()
-        nowhere = Remote("127.0.0.1:1")
-        assert not await nowhere.ready(0.2)
+        assert await (await bench.around(status)).is_ready()
+        nowhere = RemoteBackend("127.0.0.1:1")
+        assert not await nowhere.is_ready(0.2)
         await nowhere.close()

@@ -1,4 +1,4 @@
-"""Calls through the gateway, the same in process and over a channel."""
+"""Test calls through the gateway, in process and over a channel."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import asyncio
 import itertools
 
 import pytest
-from florin_gateway import GatewaySettings, PlainAnswer, Profile
+from florin_gateway import GatewaySettings, JsonProfile, PlainResponse
 
-from tests.support.gateway_lab import KEY, lab
+from tests.support.gateway_lab import KEY, open_gateway
 
 pytestmark = pytest.mark.long
 
@@ -20,11 +20,11 @@ OUTPUTS = {"optionId": "o", "results": [{"type": "walletRpc", "data": ["0xab", {
 @pytest.fixture(params=["local", "remote"])
 async def running(request):
     settings = GatewaySettings(cors_paths=("/v1/gateway/*", "/versions"))
-    async with lab(request.param, settings) as started:
+    async with open_gateway(request.param, settings) as started:
         yield started
 
 
-async def test_a_status_is_told_as_json(running):
+async def test_status_is_returned_as_json(running):
     answer = await running.call("GET", STATUS)
     assert answer.status == 200
     assert answer.json() == {
@@ -130,13 +130,13 @@ async def test_an_error_of_the_service_keeps_code_status_and_details(running):
     assert answer.headers["pay-version"] == "2026-02-18"
 
 
-async def test_a_pause_is_told_in_whole_seconds(running):
+async def test_retry_after_is_sent_in_whole_seconds(running):
     answer = await running.call("GET", "/v1/gateway/payment/busy/status")
     assert (answer.status, answer.headers["retry-after"]) == (429, "2")
 
 
 @pytest.mark.parametrize(("payment", "status"), [("broken", 500), ("bare", 500), ("down", 503)])
-async def test_a_failure_without_a_code_tells_nothing(running, payment, status):
+async def test_failure_without_a_code_reveals_no_details(running, payment, status):
     answer = await running.call("GET", f"/v1/gateway/payment/{payment}/status")
     assert answer.status == status
     assert answer.json()["code"] == "internal_error"
@@ -152,14 +152,14 @@ async def test_a_late_answer_is_503(running):
 @pytest.mark.parametrize("kind", ["local", "remote"])
 async def test_the_log_says_which_call_was_late_and_not_that_a_client_was_in_a_hurry(kind, caplog):
     path = "/v1/gateway/payment/slow/status"
-    async with lab(kind, GatewaySettings(deadline_s=0.1)) as running:
+    async with open_gateway(kind, GatewaySettings(deadline_s=0.1)) as running:
         await running.call("GET", path, headers={**KEY, "Grpc-Timeout": "80m"})
         assert "took longer" not in caplog.text
         answer = await running.call("GET", path)
     assert answer.status == 503
-    (said,) = [one for one in caplog.records if "took longer" in one.message]
-    assert said.message == "GatewayService.GetPaymentStatus took longer than 0.1 s"
-    assert said.request_id == answer.headers["request-id"]
+    (text,) = [record for record in caplog.records if "took longer" in record.message]
+    assert text.message == "GatewayService.GetPaymentStatus took longer than 0.1 s"
+    assert text.request_id == answer.headers["request-id"]
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ async def test_a_fault_of_the_body_names_the_member(running, body, issue):
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"a":1,"a":2}', b'{"a":"\\u0000"}', b"NaN"])
-async def test_what_is_no_strict_json_object_is_refused(running, body):
+async def test_body_that_is_not_a_strict_json_object_is_refused(running, body):
     answer = await running.call("POST", CONFIRM, body)
     assert (answer.status, answer.json()["code"]) == (400, "params_validation")
 
@@ -247,12 +247,12 @@ async def test_a_malformed_escape_is_400(running):
 
 @pytest.mark.parametrize("name", ["Api-Key", "Merchant-Id", "Sdk-Name", "Idempotency-Key"])
 @pytest.mark.parametrize("value", ["schlüssel", "a\tb"])
-async def test_what_is_not_printable_ascii_is_refused_before_the_credential(running, name, value):
+async def test_non_ascii_header_is_refused_before_authentication(running, name, value):
     answer = await running.call("GET", STATUS, headers={name: value})
     assert (answer.status, answer.json()["code"]) == (400, "header_not_ascii")
 
 
-async def test_a_known_header_twice_is_refused(running):
+async def test_duplicate_reserved_header_is_refused(running):
     answer = await running.call("GET", STATUS, headers={"Api-Key": "a", "api-key": "a"})
     assert (answer.status, answer.json()["code"]) == (400, "invalid_params")
 
@@ -311,7 +311,7 @@ async def test_browsers_may_read_wallet_answers_and_errors_only(running, headers
 
 async def test_plain_routes_stand_beside_the_rpcs(running):
     async def spec(request):
-        return PlainAnswer.json({"version": request.variables["version"]}, 503)
+        return PlainResponse.from_json({"version": request.variables["version"]}, 503)
 
     running.gateway.add_route("GET", "/spec/{version}/openapi.json", spec, cors=True)
     answer = await running.call("GET", "/spec/2026-02-18/openapi.json", headers={})
@@ -335,7 +335,7 @@ async def test_a_confirm_runs_to_its_end_without_its_client(running):
     async with asyncio.timeout(5):
         await running.service.entered.wait()
         writer.transport.abort()
-        # by the time of another answer the gateway has seen the client leave
+        # after another answer the gateway has noticed that the client left
         await running.call("GET", STATUS)
         running.service.gate.set()
         await running.service.confirmed.wait()
@@ -344,7 +344,7 @@ async def test_a_confirm_runs_to_its_end_without_its_client(running):
 async def test_a_gateway_that_speaks_canonical_json_speaks_nothing_else():
     typed = {"type": "ACTION_RESULT_TYPE_WALLET_RPC", "data": ['"0xab"']}
     confirm = {"optionId": "o", "results": [typed]}
-    async with lab("local", GatewaySettings(profile=Profile.CANONICAL)) as running:
+    async with open_gateway("local", GatewaySettings(profile=JsonProfile.CANONICAL)) as running:
         for version in ({}, {"WCP-Version": "2026-02-18"}):
             answer = await running.call("GET", STATUS, headers={**KEY, **version})
             assert answer.json() == {

@@ -1,4 +1,4 @@
-"""A route that goes away: older header names are read there, and every answer names the successor.
+"""Test a deprecated route: it accepts older header names, and every answer names the successor.
 
 Run in process and over a channel.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.gateway_lab import KEY, lab
-from tests.support.raw import read_answer
+from tests.support.gateway_lab import KEY, open_gateway
+from tests.support.raw import parse_response
 
 PATH = "/v1/merchants/mrch_1/payments"
 OLD = {"X-Api-Key": "secret"}
@@ -17,7 +17,7 @@ LINK = '</v1/merchants/payments>; rel="successor-version"'
 
 @pytest.fixture(params=["local", "remote"])
 async def running(request):
-    async with lab(request.param) as started:
+    async with open_gateway(request.param) as started:
         yield started
 
 
@@ -43,11 +43,11 @@ async def test_refusals_at_the_door_name_it_too(running):
     for more, status in ((b"", 400), (b"Host: a\r\nHost: b\r\n", 400)):
         reader, writer = await running.connect()
         writer.write(b"GET %s HTTP/1.1\r\n%s\r\n" % (PATH.encode(), more))
-        check_told(read_answer(await reader.read()), status, "invalid_params")
+        check_told(parse_response(await reader.read()), status, "invalid_params")
     head = f"GET {PATH} HTTP/1.1\r\nHost: lab\r\nConnection: close\r\n".encode()
     reader, writer = await running.connect()
     writer.write(head + b"Api-Key: a\r\nApi-Key: a\r\n\r\n")
-    check_told(read_answer(await reader.read()), 400, "invalid_params")
+    check_told(parse_response(await reader.read()), 400, "invalid_params")
 
 
 async def test_other_routes_do_not(running):
@@ -66,7 +66,7 @@ async def test_the_older_header_is_read_there_only(running):
     assert elsewhere.json()["code"] == "missing_auth_headers"
 
 
-async def test_the_header_itself_wins(running):
+async def test_current_header_overrides_its_old_name(running):
     await running.call("GET", PATH, headers={**OLD, "Api-Key": "other"})
     assert running.service.seen[-1][2]["api-key"] == "other"
 
@@ -83,5 +83,5 @@ async def test_an_older_header_that_cannot_be_read(running, lines, code):
     reader, writer = await running.connect()
     head = f"GET {PATH} HTTP/1.1\r\nHost: lab\r\nConnection: close\r\n".encode()
     writer.write(head + lines + b"\r\n")
-    check_told(read_answer(await reader.read()), 400, code)
+    check_told(parse_response(await reader.read()), 400, code)
     assert not running.service.seen

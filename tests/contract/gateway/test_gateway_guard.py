@@ -1,4 +1,4 @@
-"""What reaches the gateway over a raw socket, and what is turned away at the door."""
+"""Test which raw requests the gateway accepts, and which it rejects before any call."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import socket
 import pytest
 from florin_gateway import GatewaySettings, GuardSettings, ServerSettings
 
-from tests.support.gateway_lab import lab
-from tests.support.raw import read_answer
+from tests.support.gateway_lab import open_gateway
+from tests.support.raw import parse_response
 
 pytestmark = pytest.mark.long
 
@@ -23,12 +23,14 @@ HASTE = ServerSettings(guard=GuardSettings(head_s_max=0.2, body_s_max=0.2))
 
 @pytest.fixture
 async def running():
-    async with lab("local", GatewaySettings(cors_paths=("/v1/gateway/*",)), HASTE) as started:
+    async with open_gateway(
+        "local", GatewaySettings(cors_paths=("/v1/gateway/*",)), HASTE
+    ) as started:
         yield started
 
 
 async def talk(running, *parts: bytes) -> bytes:
-    """Everything that comes back before the connection ends."""
+    """Send the parts; return everything received until the connection closes."""
     reader, writer = await running.connect()
     for part in parts:
         writer.write(part)
@@ -38,7 +40,7 @@ async def talk(running, *parts: bytes) -> bytes:
 
 
 def status_of(raw: bytes) -> int:
-    return read_answer(raw).status
+    return parse_response(raw).status
 
 
 async def test_a_good_request_keeps_the_connection(running):
@@ -47,7 +49,7 @@ async def test_a_good_request_keeps_the_connection(running):
         writer.write(GOOD)
         head = await reader.readuntil(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200")
-        length = int(read_answer(head).headers["content-length"])
+        length = int(parse_response(head).headers["content-length"])
         await reader.readexactly(length)
 
 
@@ -77,7 +79,7 @@ async def test_trailers_are_no_headers(running):
     [(b"1;", b"x" * 65_536), (b"0\r\n", b"X: y\r\n" * 100), (b"0\r\nX: ", b"y" * 65_536)],
     ids=["an extension", "trailers", "a trailer"],
 )
-async def test_what_frames_a_body_is_bounded(running, start, flood):
+async def test_body_framing_is_bounded(running, start, flood):
     reader, writer = await running.connect()
     writer.write(CHUNKED + start)
 
@@ -88,7 +90,7 @@ async def test_what_frames_a_body_is_bounded(running, start, flood):
 
     pouring = asyncio.create_task(pour())
     async with asyncio.timeout(10):
-        answer = read_answer(await reader.read())
+        answer = parse_response(await reader.read())
     pouring.cancel()
     assert (answer.status, answer.json()["code"]) == (400, "invalid_params")
     assert not running.service.seen
@@ -96,13 +98,13 @@ async def test_what_frames_a_body_is_bounded(running, start, flood):
 
 async def test_a_refusal_of_head_has_no_body(running):
     raw = await talk(running, b"HEAD" + LINE[3:] + b"Host: a\r\nHost: b\r\n\r\n")
-    answer = read_answer(raw)
+    answer = parse_response(raw)
     assert (answer.status, answer.body) == (400, b"")
     assert int(answer.headers["content-length"]) > 0
 
 
 async def test_a_body_that_is_not_read_is_not_late(running):
-    # more than the server takes in before the first answer is worked out
+    # more than the server buffers before it computes the first answer
     body = BODY.ljust(300_000)
     outputs = b'{"optionId":"slow","results":[]}'
     slow = POST.replace(b"payments", b"gateway/payment/pay_1/confirm")
@@ -118,7 +120,7 @@ async def test_a_body_that_is_not_read_is_not_late(running):
         assert status_of(await reader.read()) == 201
 
 
-async def test_a_body_is_asked_for_where_the_client_waits(running):
+async def test_expect_continue_is_answered_before_the_body(running):
     head = POST + b"Connection: close\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n"
     reader, writer = await running.connect()
     writer.write(head % len(BODY))
@@ -138,7 +140,7 @@ async def test_a_dripping_head_is_late_all_the_same(running):
 
     dripping = asyncio.create_task(drip())
     async with asyncio.timeout(5):
-        answer = read_answer(await reader.read())
+        answer = parse_response(await reader.read())
     dripping.cancel()
     assert answer.status == 408
     assert answer.headers["access-control-allow-origin"] == "*"
@@ -198,10 +200,12 @@ async def test_a_client_that_hangs_up_amid_a_body_calls_nothing(running):
     assert not running.service.seen
 
 
-async def test_the_server_uses_a_socket_it_is_given():
+async def test_server_uses_a_provided_socket():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        async with lab("local", server_settings=ServerSettings(), sock=listener) as running:
+        async with open_gateway(
+            "local", server_settings=ServerSettings(), sock=listener
+        ) as running:
             assert running.server.port == port
             assert status_of(
                 await talk(running, GOOD.replace(b"k\r\n", b"k\r\nConnection: close\r\n"))

@@ -1,4 +1,4 @@
-"""A gateway in front of a service elsewhere: who can listen, who is believed, who is down."""
+"""Test a gateway for a remote service: eavesdroppers, trusted callers and outages."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 import aiohttp
 import grpc
 import pytest
-from florin_gateway.forwarded import Proxies
-from florin_server.boot.home import Refused
+from florin_gateway.forwarded import TrustedProxies
+from florin_server.boot.home import SetupError
 from florin_server.boot.servers import gateway
-from florin_server.boot.servers.peers import Peers
-from florin_server.boot.servers.upstream import Link
+from florin_server.boot.servers.peers import CallerResolver
+from florin_server.boot.servers.upstream import UpstreamConnection
 
-from tests.support.authority import Authority
-from tests.support.gateway_lab import KEY, Service, register
-from tests.support.until import until
+from tests.support.authority import CertificateAuthority
+from tests.support.gateway_lab import KEY, StubPaymentService, register_service
+from tests.support.until import wait_until
 
 pytestmark = pytest.mark.long
 
@@ -26,22 +26,22 @@ TOKEN = "t" * 32
 
 
 @pytest.fixture(scope="module")
-def ours(tmp_path_factory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("pem"), "ours")
+def ours(tmp_path_factory) -> CertificateAuthority:
+    return CertificateAuthority(tmp_path_factory.mktemp("pem"), "ours")
 
 
 @pytest.fixture(scope="module")
-def theirs(tmp_path_factory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("pem"), "theirs")
+def theirs(tmp_path_factory) -> CertificateAuthority:
+    return CertificateAuthority(tmp_path_factory.mktemp("pem"), "theirs")
 
 
 @asynccontextmanager
 async def serving(
     credentials: grpc.ServerCredentials | None = None, port: int = 0, service: Any = None
 ):
-    """A service elsewhere; yields its port."""
+    """Start a remote service; yield its port."""
     server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-    register(service or Service(), server)
+    register_service(service or StubPaymentService(), server)
     address = f"127.0.0.1:{port}"
     bound = (
         server.add_insecure_port(address)
@@ -57,11 +57,13 @@ async def serving(
 
 @asynccontextmanager
 async def front(target: str, **chosen: Any):
-    """A gateway in front of it; yields what asks it."""
+    """Start a gateway for the service; yield a function that calls it."""
     async with AsyncExitStack() as stack:
-        listener = gateway.bind("127.0.0.1", 0)
+        listener = gateway.bind_socket("127.0.0.1", 0)
         stack.callback(listener.close)
-        url = await gateway.start_remote(target, listener, stack, link=Link(**chosen))
+        url = await gateway.start_remote_gateway(
+            target, listener, stack, connection=UpstreamConnection(**chosen)
+        )
         session = await stack.enter_async_context(aiohttp.ClientSession())
 
         async def ask(path: str) -> tuple[int, Any, Any]:
@@ -80,7 +82,9 @@ async def works(ask: Any) -> bool:
     return bool(status == 200)
 
 
-def certified(by: Authority, name: str, clients: Authority | None = None) -> Any:
+def certified(
+    by: CertificateAuthority, name: str, clients: CertificateAuthority | None = None
+) -> Any:
     certificate, key = by.issue(name)
     pair = [(key.read_bytes(), certificate.read_bytes())]
     roots = clients.ca.read_bytes() if clients else None
@@ -132,12 +136,12 @@ async def test_a_service_may_ask_for_a_client_certificate(ours, theirs):
         "",
     ],
 )
-async def test_plain_text_leaves_the_machine_only_if_it_is_told_to(target):
-    with pytest.raises(Refused, match="plain text would show API keys"):
+async def test_plaintext_to_a_remote_host_requires_the_insecure_setting(target):
+    with pytest.raises(SetupError, match="plain text would expose API keys"):
         async with front(target):
             pass
-    Link(insecure=True).check(target)
-    Link(tls=True).check(target)
+    UpstreamConnection(insecure=True).require_usable(target)
+    UpstreamConnection(tls=True).require_usable(target)
 
 
 @pytest.mark.parametrize(
@@ -153,8 +157,8 @@ async def test_plain_text_leaves_the_machine_only_if_it_is_told_to(target):
         "unix:/run/florin.sock",
     ],
 )
-def test_plain_text_is_good_enough_on_one_machine(target):
-    Link().check(target)
+def test_plaintext_is_accepted_on_the_local_machine(target):
+    UpstreamConnection().require_usable(target)
 
 
 def test_options_that_make_no_sense_are_refused(ours, theirs, tmp_path):
@@ -162,18 +166,18 @@ def test_options_that_make_no_sense_are_refused(ours, theirs, tmp_path):
     broken = tmp_path / "broken.pem"
     broken.write_text("-----BEGIN CERTIFICATE-----\nno\n")
     for wrong, why in (
-        ({"ca": ours.ca, "insecure": True}, "--insecure asks for plain text"),
+        ({"ca": ours.ca, "insecure": True}, "--insecure means plain text"),
         ({"certificate": certificate}, "needs its key"),
         ({"key": key}, "needs its key"),
         ({"ca": tmp_path / "missing.pem"}, "missing.pem cannot be used"),
         ({"ca": broken}, "broken.pem cannot be used"),
         ({"certificate": certificate, "key": theirs.issue("x")[1]}, "cannot be used"),
     ):
-        with pytest.raises(Refused, match=why):
-            Link(**wrong).check("127.0.0.1:1")
+        with pytest.raises(SetupError, match=why):
+            UpstreamConnection(**wrong).require_usable("127.0.0.1:1")
 
 
-async def test_a_service_that_does_not_answer_is_told_and_found_again(caplog):
+async def test_unavailable_upstream_is_reported_and_recovers(caplog):
     caplog.set_level(logging.INFO, "florin_server")
     async with serving() as port:
         pass
@@ -188,35 +192,35 @@ async def test_a_service_that_does_not_answer_is_told_and_found_again(caplog):
         assert (await ask("/healthz"))[0] == 200
         await logged(caplog, f"{target} does not answer")
         async with serving(port=port):
-            await until(lambda: works(ask))
+            await wait_until(lambda: works(ask))
             assert (await ask("/readyz"))[0] == 200
             await logged(caplog, f"connected to {target}")
 
 
 async def logged(caplog: Any, text: str) -> None:
-    """Returns once a line was written; nothing else tells of a connection."""
-    await until(lambda: text in caplog.text)
+    """Wait for a log line; nothing else reveals a connection."""
+    await wait_until(lambda: text in caplog.text)
 
 
-async def test_one_that_takes_connections_and_says_nothing_is_not_ready():
-    # the kernel takes connections for whoever listens
-    with gateway.bind("127.0.0.1", 0) as silent:
+async def test_upstream_that_accepts_connections_silently_is_not_ready():
+    # the kernel accepts connections for a process that listens
+    with gateway.bind_socket("127.0.0.1", 0) as silent:
         port = silent.getsockname()[1]
         async with front(f"127.0.0.1:{port}") as ask:
             assert (await ask("/readyz"))[0] == 503
 
 
-async def test_the_service_is_told_who_calls_only_by_a_gateway_with_a_token():
-    service = Service()
+async def test_caller_address_is_forwarded_only_by_a_gateway_with_a_token():
+    service = StubPaymentService()
     async with serving(service=service) as port:
         for token in ("", TOKEN):
             async with front(f"127.0.0.1:{port}", token=token) as ask:
                 assert await works(ask)
             _, _, metadata = service.seen[-1]
-            told = {key: value for key, value in metadata.items() if key in TOLD}
-            assert told.keys() == (TOLD if token else set())
-            assert told.get("gateway-token", "") == token
-            assert told.get("client-address", "ipv4:127.0.0.1:").startswith("ipv4:127.0.0.1:")
+            result = {key: value for key, value in metadata.items() if key in TOLD}
+            assert result.keys() == (TOLD if token else set())
+            assert result.get("gateway-token", "") == token
+            assert result.get("client-address", "ipv4:127.0.0.1:").startswith("ipv4:127.0.0.1:")
 
 
 TOLD = {"client-address", "gateway-token"}
@@ -233,15 +237,15 @@ PEER, NAMED = "ipv4:198.51.100.1:1", "ipv4:192.0.2.1:1"
         (TOKEN, [TOKEN, TOKEN], PEER),
         (TOKEN, ["guess", TOKEN], PEER),
         (TOKEN, ["é"], PEER),
-        # without a token nobody is believed
+        # without a token no gateway is trusted
         ("", [""], PEER),
     ],
 )
 def test_a_callers_word_about_its_address_counts_for_nothing(token, given, found):
-    entries = [("client-address", NAMED), *(("gateway-token", one) for one in given)]
-    peers = Peers(token, Proxies((ipaddress.ip_network("10.0.0.0/8"),)))
+    entries = [("client-address", NAMED), *(("gateway-token", item) for item in given)]
+    peers = CallerResolver(token, TrustedProxies((ipaddress.ip_network("10.0.0.0/8"),)))
     assert peers(entries, PEER) == found
     assert peers([*entries, ("x-forwarded-for", "203.0.113.1")], PEER) == found
-    # a trusted proxy says it of its own callers
+    # a trusted proxy reports its own callers
     forwarded = [("x-forwarded-for", "203.0.113.1, 10.1.1.1")]
     assert peers(forwarded, "ipv4:10.0.0.1:80") == "ipv4:203.0.113.1:0"

@@ -1,7 +1,7 @@
-"""Nothing that callers rely on changes unnoticed.
+"""Test that nothing in the public contract changes unnoticed.
 
-After a change that is meant, `python -m tools.public_contract --update` writes the record again,
-and its difference belongs to the change.
+After an intended change, run `python -m tools.public_contract --update` and commit the record with
+the change.
 """
 
 from __future__ import annotations
@@ -13,32 +13,38 @@ from typing import Any
 import pytest
 
 from tools import public_contract
-from tools.public_contract import ANSWERS, RECORD, differences, record, text_of
+from tools.public_contract import (
+    GOLDEN_FOLDER,
+    RECORD_FILE,
+    build_record,
+    format_record,
+    list_differences,
+)
 
-KEPT = json.loads(RECORD.read_text())
+KEPT = json.loads(RECORD_FILE.read_text())
 PAYMENT = "florin.v1.GetPaymentStatusResponse"
 
 
-def test_the_contract_is_what_it_was():
-    assert differences(KEPT, record()) == []
+def test_public_contract_matches_its_record():
+    assert list_differences(KEPT, build_record()) == []
 
 
 def test_the_record_is_written_as_the_tool_writes_it():
-    assert RECORD.read_text() == text_of(record())
+    assert RECORD_FILE.read_text() == format_record(build_record())
 
 
 def test_the_services_of_callers_are_in_the_record_and_the_operators_are_not():
     services = {name.rpartition(".")[0].rpartition(".")[2] for name in KEPT["rpcs"]}
     assert services == {"GatewayService", "MerchantService", "AdminService", "WebhookService"}
     assert "florin.v1.AdminService.CreateMerchant" in KEPT["rpcs"]
-    # what callers never see
+    # callers never see these
     assert "florin.v1.AdminService.CreatePartner" not in KEPT["rpcs"]
     assert not {"florin.v1.Partner", "florin.v1.Payout", "florin.v1.ApiKey"} & set(KEPT["messages"])
-    # what they are told inside of answers, and in texts
+    # these reach callers inside answers and texts
     assert {"florin.v1.AmountDisplay", "florin.v1.Refund"} <= set(KEPT["messages"])
     assert {"florin.v1.ErrorCode", "florin.v1.PaymentStatus"} <= set(KEPT["enums"])
     assert {"post /v1/payments", "schemas/Error", "document"} <= set(KEPT["openapi"])
-    assert set(KEPT["answers"]) == {file.name for file in ANSWERS.iterdir()}
+    assert set(KEPT["answers"]) == {file.name for file in GOLDEN_FOLDER.iterdir()}
 
 
 @pytest.mark.parametrize(
@@ -56,32 +62,34 @@ def test_the_services_of_callers_are_in_the_record_and_the_operators_are_not():
 def test_a_changed_part_is_named(section: str, name: str, member: str, value: Any):
     changed = copy.deepcopy(KEPT)
     changed[section][name][member] = value
-    (told,) = differences(KEPT, changed)
-    assert told.startswith(f"{section}: {name} was ")
+    (output,) = list_differences(KEPT, changed)
+    assert output.startswith(f"{section}: {name} was ")
 
 
-def test_what_went_and_what_came_is_named():
+def test_removed_and_new_contract_parts_are_reported_by_name():
     changed = copy.deepcopy(KEPT)
     del changed["answers"]["created.json"]
     changed["rpcs"]["florin.v1.GatewayService.Guess"] = {}
-    assert differences(KEPT, changed) == [
+    assert list_differences(KEPT, changed) == [
         "answers: created.json is gone",
         "rpcs: florin.v1.GatewayService.Guess is new",
     ]
 
 
 def test_another_document_is_noticed_in_whole_and_by_its_part(tmp_path, monkeypatch):
-    text = public_contract.DOCUMENT.read_text()
+    text = public_contract.DOCUMENT_PATH.read_text()
     document = tmp_path / "openapi.json"
-    monkeypatch.setattr(public_contract, "DOCUMENT", document)
+    monkeypatch.setattr(public_contract, "DOCUMENT_PATH", document)
     document.write_text(text + "\n")
-    assert [told.partition(" was ")[0] for told in differences(KEPT, record())] == [
-        "openapi: document"
-    ]
+    assert [
+        difference.partition(" was ")[0] for difference in list_differences(KEPT, build_record())
+    ] == ["openapi: document"]
     changed = json.loads(text)
     changed["paths"]["/v1/payments"]["post"]["summary"] = "Something else"
     document.write_text(json.dumps(changed, indent=1, ensure_ascii=False) + "\n")
-    assert [told.partition(" was ")[0] for told in differences(KEPT, record())] == [
+    assert [
+        difference.partition(" was ")[0] for difference in list_differences(KEPT, build_record())
+    ] == [
         "openapi: document",
         "openapi: post /v1/payments",
     ]

@@ -1,4 +1,4 @@
-"""Requests to addresses that others name: what is reached, and what every answer ends at."""
+"""Test requests to addresses that others choose: reachable targets and response limits."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import ssl
 import time
 
 import pytest
-from florin_server.outbound.outbound import AddressBusy, Fault, NoAnswer, Outbound
-from florin_server.outbound.reach import Reach
-from florin_server.outbound.resolver import DnsResolver, network_of
+from florin_server.outbound.outbound import AddressBusy, RequestFailed, RequestFault, SafeHttpClient
+from florin_server.outbound.reach import AddressPolicy
+from florin_server.outbound.resolver import DnsResolver, get_network
 
-from tests.support.answering import answering, answers, endless, never
-from tests.support.authority import Authority
+from tests.support.answering import hang, make_stub_response, send_endless_body, serve_stub
+from tests.support.authority import CertificateAuthority
 
-LOOPBACK = Reach.of(["127.0.0.0/8"])
+LOOPBACK = AddressPolicy.from_cidrs(["127.0.0.0/8"])
 
 
 class Names:
-    """Tells addresses as it is told to, and how often it was asked."""
+    """A resolver that returns the addresses a test sets, and counts its calls."""
 
     def __init__(self, **hosts: list[list[str]]) -> None:
-        self.hosts = {name.replace("_", "."): told for name, told in hosts.items()}
+        self.hosts = {name.replace("_", "."): host for name, host in hosts.items()}
         self.asked = 0
 
-    async def addresses(self, host):
+    async def resolve(self, host):
         self.asked += 1
-        told = self.hosts.get(host, [[]])
-        return told.pop(0) if len(told) > 1 else told[0]
+        result = self.hosts.get(host, [[]])
+        return result.pop(0) if len(result) > 1 else result[0]
 
     async def close(self):
         pass
@@ -42,44 +42,48 @@ async def ask(outbound, url, timeout_s=5.0, answer_bytes=100, body=b"{}"):
             headers={"x-one": "1"},
             body=body,
             timeout_s=timeout_s,
-            answer_bytes=answer_bytes,
+            response_bytes_max=answer_bytes,
         )
     finally:
         await outbound.close()
 
 
 async def fault_of(outbound, url, **options):
-    with pytest.raises(NoAnswer) as refused:
+    with pytest.raises(RequestFailed) as refused:
         await ask(outbound, url, **options)
     return refused.value
 
 
-async def test_an_answer_is_told_as_it_came():
-    async with answering(answers(418, b"short", content_type="text/plain")) as server:
-        answer = await ask(Outbound(LOOPBACK), f"http://127.0.0.1:{server.port}/in?a=1")
-    assert (answer.status, answer.body, answer.cut) == (418, b"short", False)
+async def test_response_is_returned_as_received():
+    async with serve_stub(make_stub_response(418, b"short", content_type="text/plain")) as server:
+        answer = await ask(SafeHttpClient(LOOPBACK), f"http://127.0.0.1:{server.port}/in?a=1")
+    assert (answer.status, answer.body, answer.is_truncated) == (418, b"short", False)
     assert answer.content_type == "text/plain"
-    (came,) = server.came
+    (came,) = server.requests
     assert (came.line, came.body) == ("POST /in?a=1 HTTP/1.1", b"{}")
     assert (came.headers["x-one"], came.headers["accept-encoding"]) == ("1", "identity")
 
 
-async def test_only_what_was_checked_is_connected_to():
-    """A name that leads elsewhere as soon as it was looked at: it is not asked a second time."""
-    async with answering(answers()) as server:
+async def test_only_the_checked_address_is_connected_to():
+    """The name resolves elsewhere after the check, so it must not be resolved a second time."""
+    async with serve_stub(make_stub_response()) as server:
         names = Names(shop_test=[["127.0.0.1"], ["127.0.0.2"]])
-        answer = await ask(Outbound(LOOPBACK, resolver=names), f"http://shop.test:{server.port}/")
+        answer = await ask(
+            SafeHttpClient(LOOPBACK, resolver=names), f"http://shop.test:{server.port}/"
+        )
     assert (answer.status, names.asked) == (200, 1)
-    assert server.came[0].headers["host"] == f"shop.test:{server.port}"
+    assert server.requests[0].headers["host"] == f"shop.test:{server.port}"
 
 
 @pytest.mark.parametrize(
     "told", [["127.0.0.1"], ["93.184.216.34", "127.0.0.1"], ["::ffff:127.0.0.1"], []]
 )
 async def test_a_name_with_any_address_that_is_not_public_is_refused(told):
-    """And one that leads nowhere in the same words, so that nobody learns which names there are."""
-    refused = await fault_of(Outbound(Reach(), resolver=Names(in_test=[told])), "https://in.test/")
-    assert refused.fault is Fault.NOT_ALLOWED
+    """Names that do not resolve get the same error, so that the error reveals no names."""
+    refused = await fault_of(
+        SafeHttpClient(AddressPolicy(), resolver=Names(in_test=[told])), "https://in.test/"
+    )
+    assert refused.fault is RequestFault.NOT_ALLOWED
     assert str(refused) == "the host has no public address, or the port is not allowed"
 
 
@@ -89,28 +93,30 @@ async def test_a_name_with_any_address_that_is_not_public_is_refused(told):
      "0177.0.0.1", "①②⑦.0.0.1", "127。0。0。1", "localhost.", "169.254.169.254"],
 )  # fmt: skip
 async def test_no_way_to_write_this_machine_reaches_it(host):
-    async with answering(answers()) as server:
+    async with serve_stub(make_stub_response()) as server:
         for scheme in ("http", "https"):
-            refused = await fault_of(Outbound(Reach()), f"{scheme}://{host}:{server.port}/")
-            assert refused.fault is Fault.NOT_ALLOWED
+            refused = await fault_of(
+                SafeHttpClient(AddressPolicy()), f"{scheme}://{host}:{server.port}/"
+            )
+            assert refused.fault is RequestFault.NOT_ALLOWED
     assert server.connections == 0
 
 
 @pytest.mark.parametrize(
     "url", ["file:///etc/passwd", "ftp://1.1.1.1/", "https://u:p@1.1.1.1/", "https://", "//[", ""]
 )
-async def test_what_is_no_web_address_is_refused(url):
-    assert (await fault_of(Outbound(LOOPBACK), url)).fault is Fault.NOT_ALLOWED
+async def test_invalid_web_address_is_refused(url):
+    assert (await fault_of(SafeHttpClient(LOOPBACK), url)).fault is RequestFault.NOT_ALLOWED
 
 
-async def test_names_of_one_address_share_its_requests():
-    """Wildcard names, and a name that adds an address of its own to a victim's."""
+async def test_hostnames_with_the_same_address_share_its_request_limit():
+    """Wildcard names, and a name that adds its own address to a victim's."""
     open_, came = asyncio.Event(), asyncio.Event()
 
     async def hold(request, out):
         came.set()
         await open_.wait()
-        await answers(204)(request, out)
+        await make_stub_response(204)(request, out)
 
     names = Names(
         a_test=[["127.0.0.1"]],
@@ -118,9 +124,9 @@ async def test_names_of_one_address_share_its_requests():
         c_test=[["::ffff:127.0.0.1"]],
         d_test=[["127.0.0.2"]],
     )
-    reach = Reach.of(["127.0.0.0/8", "::ffff:127.0.0.0/104"])
-    outbound = Outbound(reach, resolver=names, per_address=1)
-    async with answering(hold) as server:
+    reach = AddressPolicy.from_cidrs(["127.0.0.0/8", "::ffff:127.0.0.0/104"])
+    outbound = SafeHttpClient(reach, resolver=names, requests_per_address=1)
+    async with serve_stub(hold) as server:
 
         def send(host):
             return ask(outbound, f"http://{host}:{server.port}/")
@@ -130,13 +136,13 @@ async def test_names_of_one_address_share_its_requests():
         for host in ("a.test", "b.test", "c.test", "127.0.0.1"):
             with pytest.raises(AddressBusy):
                 await send(host)
-        # nobody else waits for it: this one finds no server there
-        with pytest.raises(NoAnswer):
+        # no other request waits for it: this one finds no server
+        with pytest.raises(RequestFailed):
             await send("d.test")
         open_.set()
         assert (await first).status == 204
         assert (await send("b.test")).status == 204
-    assert len(server.came) == 2
+    assert len(server.requests) == 2
 
 
 @pytest.mark.parametrize(
@@ -149,22 +155,22 @@ async def test_names_of_one_address_share_its_requests():
         ("fe80::1%eth0", "fe80::/64"),
     ],
 )
-def test_what_counts_as_one_receiver(address, network):
-    assert network_of(address) == network
+def test_address_is_grouped_into_its_receiver_network(address, network):
+    assert get_network(address) == network
 
 
 async def test_a_redirect_is_an_answer():
-    async with answering(answers()) as inner:
+    async with serve_stub(make_stub_response()) as inner:
         target = f"http://127.0.0.1:{inner.port}/"
-        async with answering(answers(302, location=target)) as server:
-            answer = await ask(Outbound(LOOPBACK), f"http://127.0.0.1:{server.port}/")
+        async with serve_stub(make_stub_response(302, location=target)) as server:
+            answer = await ask(SafeHttpClient(LOOPBACK), f"http://127.0.0.1:{server.port}/")
     assert (answer.status, inner.connections) == (302, 0)
 
 
 async def test_a_body_without_end_is_read_to_its_bound():
-    async with answering(endless) as server:
-        answer = await ask(Outbound(LOOPBACK), f"http://127.0.0.1:{server.port}/")
-    assert (answer.status, answer.body, answer.cut) == (200, b"x" * 100, True)
+    async with serve_stub(send_endless_body) as server:
+        answer = await ask(SafeHttpClient(LOOPBACK), f"http://127.0.0.1:{server.port}/")
+    assert (answer.status, answer.body, answer.is_truncated) == (200, b"x" * 100, True)
 
 
 async def test_a_body_that_stops_counts_as_far_as_it_came():
@@ -173,16 +179,16 @@ async def test_a_body_that_stops_counts_as_far_as_it_came():
         await out.drain()
         await asyncio.Event().wait()
 
-    async with answering(half) as server:
+    async with serve_stub(half) as server:
         address = f"http://127.0.0.1:{server.port}/"
-        answer = await ask(Outbound(LOOPBACK), address, timeout_s=1.0)
-    assert (answer.status, answer.body, answer.cut) == (200, b"half", True)
+        answer = await ask(SafeHttpClient(LOOPBACK), address, timeout_s=1.0)
+    assert (answer.status, answer.body, answer.is_truncated) == (200, b"half", True)
 
 
 async def test_a_compressed_body_is_not_unpacked():
     bomb = b"\x1f\x8b" + b"\0" * 40
-    async with answering(answers(200, bomb, content_encoding="gzip")) as server:
-        answer = await ask(Outbound(LOOPBACK), f"http://127.0.0.1:{server.port}/")
+    async with serve_stub(make_stub_response(200, bomb, content_encoding="gzip")) as server:
+        answer = await ask(SafeHttpClient(LOOPBACK), f"http://127.0.0.1:{server.port}/")
     assert answer.body == bomb
 
 
@@ -193,19 +199,19 @@ async def test_headers_have_an_end_too(headers):
         await out.drain()
         await asyncio.Event().wait()
 
-    async with answering(say) as server:
+    async with serve_stub(say) as server:
         begun = time.monotonic()
         address = f"http://127.0.0.1:{server.port}/"
-        refused = await fault_of(Outbound(LOOPBACK), address, timeout_s=1.0)
-        assert refused.fault in {Fault.TIMEOUT, Fault.NO_HTTP}
+        refused = await fault_of(SafeHttpClient(LOOPBACK), address, timeout_s=1.0)
+        assert refused.fault in {RequestFault.TIMEOUT, RequestFault.NO_HTTP}
         assert time.monotonic() - begun < 5
 
 
-async def test_who_never_answers_is_left():
-    async with answering(never) as server:
+async def test_unresponsive_server_times_out():
+    async with serve_stub(hang) as server:
         address = f"http://127.0.0.1:{server.port}/"
-        refused = await fault_of(Outbound(LOOPBACK), address, timeout_s=0.1)
-    assert (refused.fault, str(refused)) == (Fault.TIMEOUT, "no answer within 0.1 s")
+        refused = await fault_of(SafeHttpClient(LOOPBACK), address, timeout_s=0.1)
+    assert (refused.fault, str(refused)) == (RequestFault.TIMEOUT, "no answer within 0.1 s")
 
 
 async def test_a_name_server_that_never_answers_is_left():
@@ -213,36 +219,39 @@ async def test_a_name_server_that_never_answers_is_left():
         silent.bind(("127.0.0.1", 0))
         names = DnsResolver([f"127.0.0.1:{silent.getsockname()[1]}"])
         refused = await fault_of(
-            Outbound(LOOPBACK, resolver=names), "https://shop.example/", timeout_s=0.1
+            SafeHttpClient(LOOPBACK, resolver=names), "https://shop.example/", timeout_s=0.1
         )
-    assert refused.fault is Fault.TIMEOUT
+    assert refused.fault is RequestFault.TIMEOUT
 
 
-async def test_nobody_there_and_no_http_are_told_apart():
+async def test_unreachable_host_and_invalid_http_are_distinguished():
     async def garbage(_, out):
         out.write(b"\x00\x01 garbage\r\n\r\n")
 
-    async with answering(garbage) as server:
+    async with serve_stub(garbage) as server:
         address = f"http://127.0.0.1:{server.port}/"
-        assert (await fault_of(Outbound(LOOPBACK), address)).fault is Fault.NO_HTTP
-    assert (await fault_of(Outbound(LOOPBACK), address)).fault is Fault.UNREACHABLE
+        assert (await fault_of(SafeHttpClient(LOOPBACK), address)).fault is RequestFault.NO_HTTP
+    assert (await fault_of(SafeHttpClient(LOOPBACK), address)).fault is RequestFault.UNREACHABLE
 
 
 async def test_a_certificate_must_be_of_the_host_and_of_whom_is_trusted(tmp_path):
-    known, strange = Authority(tmp_path, "known"), Authority(tmp_path, "strange")
-    trust = ssl.create_default_context(cafile=str(known.ca))
+    certificate_authority, strange = (
+        CertificateAuthority(tmp_path, "known"),
+        CertificateAuthority(tmp_path, "strange"),
+    )
+    trust = ssl.create_default_context(cafile=str(certificate_authority.ca))
     names = {"shop_test": [["127.0.0.1"]]}
 
     async def asked(certificate):
-        async with answering(answers(204), certificate) as server:
-            outbound = Outbound(LOOPBACK, resolver=Names(**names), trust=trust)
+        async with serve_stub(make_stub_response(204), certificate) as server:
+            outbound = SafeHttpClient(LOOPBACK, resolver=Names(**names), ssl_context=trust)
             return await ask(outbound, f"https://shop.test:{server.port}/")
 
-    assert (await asked(known.issue("shop.test"))).status == 204
+    assert (await asked(certificate_authority.issue("shop.test"))).status == 204
     for certificate, why in (
-        (known.issue("other.test"), "mismatch"),
+        (certificate_authority.issue("other.test"), "mismatch"),
         (strange.issue("shop.test"), "unable to get local issuer"),
     ):
-        with pytest.raises(NoAnswer, match=why) as refused:
+        with pytest.raises(RequestFailed, match=why) as refused:
             await asked(certificate)
-        assert refused.value.fault is Fault.TLS
+        assert refused.value.fault is RequestFault.TLS

@@ -1,4 +1,4 @@
-"""The treasury's key has one user, who knows what its forerunners left."""
+"""Test that one process uses the treasury's key and knows what its predecessors left."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from florin_server.domain.conditions import ConditionName
-from florin_server.domain.errors import FlorinError
+from florin_server.domain.errors import ApiError
 from florin_server.domain.payouts.payout import PayoutStatus
 from florin_server.domain.settlement.chain_txs import TxState
 from florin_server.flows.operator import leases as operator
@@ -16,100 +16,104 @@ from florin_server.workers.payouts import pay_out
 from florin_server.workers.payouts.pay_out import PayoutWorker
 
 from tests.support.evm_lab import CHAIN
-from tests.support.payout_lab import BUYER, TREASURY, Office, office
-from tests.support.payout_steps import SEND, waits
+from tests.support.payout_lab import BUYER, TREASURY, PayoutHarness, open_payout_harness
+from tests.support.payout_steps import SEND, get_waiting_reason
 
 LEASE = f"relayer:{CHAIN}:{TREASURY.address}"
 S = 1_000_000
 COPIED_US = 1_800_000_000 * S
-PAUSED_FOR_A_COPY = "paused: what was paid out since 2027-01-15 08:00:00 UTC is not known"
+PAUSED_FOR_A_COPY = "paused: payouts since 2027-01-15 08:00:00 UTC are unknown"
 
 
 @pytest.fixture
 async def desk(tmp_path):
-    async with office(tmp_path) as running:
+    async with open_payout_harness(tmp_path) as running:
         yield running
 
 
-async def taken_over(desk: Office, seconds: int) -> None:
-    """Somebody else has the lease for so long."""
+async def taken_over(desk: PayoutHarness, seconds: int) -> None:
+    """Give the lease to another process for `seconds`."""
     now_us = desk.lab.clock.now_us()
     assert await desk.store.write(leases.acquire(LEASE, "they", now_us, seconds * S, steal=True))
 
 
 async def test_without_the_lease_nothing_is_sent_until_it_is_free(desk):
     await desk.lab.pause()
-    first = await desk.asked(150)
+    first = await desk.create_payout(150)
     await desk.turn()
     (sent,) = await desk.transactions()
     await taken_over(desk, 30)
     desk.lab.clock.advance(11)
-    second = await desk.asked(7)
+    second = await desk.create_payout(7)
     await desk.turn()
     health = desk.worker.health()
-    assert health.has(ConditionName.PAYOUTS_LEASED_ELSEWHERE)
-    assert health.problem == "payouts: another service has the lease"
+    assert health.has_condition(ConditionName.PAYOUTS_LEASED_ELSEWHERE)
+    assert health.problem == "payouts: another process has the lease"
     assert (health.head, health.open_transactions) == (desk.worker.head, 0)
     await desk.mine(4)
-    # it may not even conclude
-    assert (await desk.now(first)).status is PayoutStatus.SUBMITTED
-    assert await waits(desk, second) == ""
+    # it cannot even finalize the payout
+    assert (await desk.get_payout(first)).status is PayoutStatus.SUBMITTED
+    assert await get_waiting_reason(desk, second) == ""
     desk.lab.clock.advance(20)
-    # what is on its way is known again, and is not sent twice
-    assert (await desk.done(first)).tx_id == sent.hash
-    await desk.done(second)
+    # the pending transaction is known again, and is not sent twice
+    assert (await desk.wait_done(first)).tx_id == sent.hash
+    await desk.wait_done(second)
     assert desk.worker.health().problem == ""
     assert await desk.transfers() == [150, 7]
 
 
 async def test_lease_that_the_operator_released_is_left_and_taken_by_another(desk):
     await desk.lab.pause()
-    first = await desk.asked(150)
+    first = await desk.create_payout(150)
     await desk.turn()
-    (lease,) = [one for one in (await operator.list_leases(desk.app)).leases if one.name == LEASE]
+    (lease,) = [
+        each_lease
+        for each_lease in (await operator.list_leases(desk.app)).leases
+        if each_lease.name == LEASE
+    ]
     for name, holder in ((LEASE, "another"), ("relayer:none", lease.holder)):
-        with pytest.raises(FlorinError):
+        with pytest.raises(ApiError):
             await operator.release(desk.app, name, holder)
     released = await operator.release(desk.app, LEASE, lease.holder)
     assert (released.holder, released.epoch) == ("", lease.epoch + 1)
-    with pytest.raises(FlorinError, match="no process has it"):
+    with pytest.raises(ApiError, match="no process has it"):
         await operator.release(desk.app, LEASE, lease.holder)
-    # before the one that had it renews: what it signs by then is not written down, and not sent
+    # before the former holder renews: its next transactions are neither recorded nor sent
     now_us = desk.lab.clock.now_us()
     taken = leases.acquire(LEASE, "they", now_us, 25 * S, steal=False)
     assert await desk.store.write(taken) == lease.epoch + 2
-    second = await desk.asked(7)
+    second = await desk.create_payout(7)
     await desk.turn()
     assert len(await desk.transactions()) == 1
     await desk.turn()
-    assert await waits(desk, second) == ""
-    assert desk.worker.health().has(ConditionName.PAYOUTS_LEASED_ELSEWHERE)
+    assert await get_waiting_reason(desk, second) == ""
+    assert desk.worker.health().has_condition(ConditionName.PAYOUTS_LEASED_ELSEWHERE)
     desk.lab.clock.advance(26)
     await desk.mine(4)
-    await desk.done(first)
-    await desk.done(second)
+    await desk.wait_done(first)
+    await desk.wait_done(second)
 
 
-async def test_what_its_forerunner_wrote_down_is_sent_at_once(desk):
-    """The lease was another's for a moment, in which something was to be written."""
-    desk.lab.node.lost = frozenset({SEND})
-    first = await desk.asked(150)
+async def test_transaction_signed_by_the_previous_lease_owner_is_sent_at_once(desk):
+    """Another process had the lease for a moment, just when this worker had to record a write."""
+    desk.lab.node.lost_methods = frozenset({SEND})
+    first = await desk.create_payout(150)
     await desk.turn()
     (signed,) = await desk.transactions()
     assert signed.state is TxState.SIGNED
     await taken_over(desk, 0)
-    second = await desk.asked(7)
+    second = await desk.create_payout(7)
     await desk.turn()
     assert "lease" in desk.worker.health().problem
-    assert await waits(desk, second) == ""
-    desk.lab.node.lost = frozenset()
+    assert await get_waiting_reason(desk, second) == ""
+    desk.lab.node.lost_methods = frozenset()
     await desk.turn()
     assert await desk.transfers() == [150, 7]
     for payout in (first, second):
-        await desk.done(payout)
+        await desk.wait_done(payout)
 
 
-async def test_who_has_not_begun_says_so_and_is_the_one_to_pause(desk):
+async def test_worker_reports_starting_and_can_be_paused_before_it_starts(desk):
     rail, account = desk.lab.rail, f"{CHAIN}:{TREASURY.address}"
     treasury = rail.payouts
     new = PayoutWorker(desk.app, rail, treasury, "me")
@@ -120,26 +124,26 @@ async def test_who_has_not_begun_says_so_and_is_the_one_to_pause(desk):
     paused = PayoutWorker(desk.app, rail, treasury, "me", {account})
     assert paused.health().problem == "payouts: paused by the operator; payouts: starting"
     copied = PayoutWorker(desk.app, rail, treasury, "me", {account}, copied_at_us=COPIED_US)
-    told = copied.health().problem
-    assert told == f"payouts: {PAUSED_FOR_A_COPY}; payouts: starting"
+    problem = copied.health().problem
+    assert problem == f"payouts: {PAUSED_FOR_A_COPY}; payouts: starting"
     copied.sender.resume()
     assert copied.health().problem == "payouts: starting"
-    # once more is the operator's own
+    # a second pause is the operator's own
     copied.sender.pause()
     assert copied.health().problem.startswith("payouts: paused by the operator")
     other = PayoutWorker(desk.app, rail, treasury, "me", {f"{CHAIN}:0x"})
-    assert not other.sender.paused
+    assert not other.sender.is_paused
 
 
-async def test_a_problem_without_words_is_told_by_its_kind(desk, monkeypatch, caplog):
-    await desk.asked()
+async def test_error_without_a_message_is_reported_by_its_type(desk, monkeypatch, caplog):
+    await desk.create_payout()
     await desk.turn()
 
     async def silent() -> None:
         raise RailUnavailable
 
     with monkeypatch.context() as node:
-        node.setattr(desk.lab.rail.observer, "head", silent)
+        node.setattr(desk.lab.rail.observer, "get_head", silent)
         await desk.turn()
     assert desk.worker.health().problem == "payouts: RailUnavailable"
     assert f"payouts on {CHAIN} wait: RailUnavailable" in caplog.text
@@ -148,10 +152,10 @@ async def test_a_problem_without_words_is_told_by_its_kind(desk, monkeypatch, ca
 
 
 async def test_it_rests_until_a_block_comes_or_it_is_woken(desk, monkeypatch):
-    heard, never = [], asyncio.Event()
+    received, never = [], asyncio.Event()
 
     async def at_once(name: str = "") -> None:
-        heard.append(name)
+        received.append(name)
 
     async def not_yet(name: str = "") -> None:
         await never.wait()
@@ -160,20 +164,20 @@ async def test_it_rests_until_a_block_comes_or_it_is_woken(desk, monkeypatch):
         async with asyncio.timeout(20):
             await desk.worker.rest()
 
-    # there is nothing to do: others may ask for something, and tell or not
+    # nothing to do: others can request a payout, with or without a message
     monkeypatch.setattr(pay_out, "_IDLE_S", 3600.0)
     desk.worker.wake()
     await rest()
     monkeypatch.setattr(pay_out, "_IDLE_S", 0.0)
     await rest()
-    # something waits: a block may change that
-    desk.app.blocked.add([BUYER])
-    await desk.asked()
+    # a payout waits: a block can change that
+    desk.app.blocklist.add([BUYER])
+    await desk.create_payout()
     await desk.turn()
     monkeypatch.setattr(desk.lab.rail.nodes, "wait_for_block", at_once)
     await rest()
-    # the settler waits for blocks of the same chain, by a name of its own
-    assert heard[0]
+    # the settler waits for blocks of this chain under another name
+    assert received[0]
     monkeypatch.setattr(desk.lab.rail.nodes, "wait_for_block", not_yet)
     desk.worker.wake()
     await rest()

@@ -1,6 +1,7 @@
-"""Payouts that a reorganisation undoes after they were final: taken back, and paid only once.
+"""Test payouts that a reorganization undoes after finality: reversed, and paid only once.
 
-The status of a refund never changes once it succeeded; each test ends by asking chain and books.
+The status of a refund never changes after it succeeded. Each test ends by checking the chain and
+the books.
 """
 
 from __future__ import annotations
@@ -8,189 +9,189 @@ from __future__ import annotations
 import logging
 
 import pytest
-from florin_server.domain.errors import FlorinError
+from florin_server.domain.errors import ApiError
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
-from florin_server.domain.settlement.chain_txs import TxState, Watcher
+from florin_server.domain.settlement.chain_txs import ReorgWatcher, TxState
 from florin_server.flows.payouts import payouts as flows
 from florin_server.store.ledger import ledger
 from florin_server.store.settlement import reorg
 
-from tests.support.evm_lab import CHAIN, MERCHANT, TOKEN, account_of, refuse
-from tests.support.payout_lab import BUYER, SHOP, TREASURY_KEY, Office, office
-from tests.support.payout_steps import COIN, MOODY, SEND, send_first, waits
-from tests.support.settler_steps import DEAR
+from tests.support.evm_lab import CHAIN, MERCHANT, TOKEN, make_refusal, to_account
+from tests.support.payout_lab import BUYER, SHOP, TREASURY_KEY, PayoutHarness, open_payout_harness
+from tests.support.payout_steps import COIN, MOODY, SEND, get_waiting_reason, send_transaction_first
+from tests.support.settler_steps import HIGH_FEE
 
 CONFIRMATIONS = 3
 
 
 @pytest.fixture
 async def desk(tmp_path):
-    async with office(tmp_path) as running:
+    async with open_payout_harness(tmp_path) as running:
         yield running
 
 
-async def watched(desk: Office) -> list[str]:
-    found = await desk.store.read(reorg.watched(CHAIN, Watcher.PAYOUTS))
-    return [one.tx_hash for one in found]
+async def watched(desk: PayoutHarness) -> list[str]:
+    watched_txes = await desk.store.read(reorg.list_watched(CHAIN, ReorgWatcher.PAYOUTS))
+    return [watched_tx.tx_hash for watched_tx in watched_txes]
 
 
-async def owed(desk: Office) -> int:
-    """What the merchant owes, by the books."""
-    return await desk.store.read(ledger.balance(f"merchant:{SHOP}", TOKEN))
+async def owed(desk: PayoutHarness) -> int:
+    """Return what Florin owes the merchant, according to the books."""
+    return await desk.store.read(ledger.get_balance(f"merchant:{SHOP}", TOKEN))
 
 
-async def look(desk: Office) -> None:
-    """The time for a comparison has come."""
+async def look(desk: PayoutHarness) -> None:
+    """Advance the clock to the next comparison, and compare."""
     desk.lab.clock.advance(11)
     await desk.turn()
 
 
-async def undone(desk: Office, done: Payout) -> None:
-    """A payout's transaction vanishes."""
+async def undone(desk: PayoutHarness, done: Payout) -> None:
+    """Remove a payout's transaction from the chain."""
     assert done.tx_id is not None
     await desk.lab.reorg(await desk.lab.depth_of(done.tx_id), done.tx_id)
     assert await desk.transfers() == []
 
 
-async def failed(desk: Office) -> tuple[Payout, str, str]:
-    """A payout whose transfer failed on the chain, its transaction, and who refused it."""
+async def failed(desk: PayoutHarness) -> tuple[Payout, str, str]:
+    """Return a payout that failed on the chain, its transaction, and the refusing account."""
     moody = await desk.lab.deploy(MOODY)
-    payout = await desk.asked(1000, asset=COIN, account=account_of(moody))
+    payout = await desk.create_payout(1000, asset=COIN, account=to_account(moody))
     await desk.lab.pause()
     await desk.turn()
     (sent,) = await desk.transactions()
-    await send_first(desk, moody, DEAR)
+    await send_transaction_first(desk, moody, HIGH_FEE)
     await desk.mine(4)
-    assert "failed" in await waits(desk, payout)
+    assert "failed" in await get_waiting_reason(desk, payout)
     return payout, sent.hash, moody
 
 
-async def test_what_was_done_is_taken_back_told_and_paid_by_the_same_bytes(desk, caplog):
-    done = await desk.done(await desk.asked(150))
-    told = await desk.refund(done)
+async def test_reverted_payout_is_reported_and_resent_with_the_same_bytes(desk, caplog):
+    done = await desk.wait_done(await desk.create_payout(150))
+    result = await desk.refund(done)
     assert await watched(desk) == [done.tx_id]
     await undone(desk, done)
-    desk.lab.node.changes = {SEND: refuse(-32000, "not now")}
+    desk.lab.node.changes = {SEND: make_refusal(-32000, "not now")}
     with caplog.at_level(logging.ERROR):
         await look(desk)
     assert done.id in caplog.text
     assert done.tx_id in caplog.text
-    found = await desk.now(done)
-    assert (found.status, found.completed_at_us) == (PayoutStatus.SUBMITTED, None)
-    why = "a reorganisation undid its transaction, which is sent again"
-    assert await flows.problems(desk.app, CHAIN) == [f"payouts that wait: 1, because {why}"]
+    found_result = await desk.get_payout(done)
+    assert (found_result.status, found_result.completed_at_us) == (PayoutStatus.SUBMITTED, None)
+    why = "a reorganization undid its transaction; Florin sends it again"
+    assert await flows.list_problems(desk.app, CHAIN) == [f"payouts waiting: 1, because {why}"]
     assert await owed(desk) == 0
-    assert await desk.store.read(ledger.balance("expense:gas", COIN)) == 0
-    await desk.books()
-    # what was told as final stays so
-    assert await desk.refund(done) == told
+    assert await desk.store.read(ledger.get_balance("expense:gas", COIN)) == 0
+    await desk.check_books()
+    # a status reported as final stays
+    assert await desk.refund(done) == result
     desk.lab.node.changes = {}
-    again = await desk.done(done)
+    again = await desk.wait_done(done)
     assert again.tx_id == done.tx_id
-    assert await desk.refund(done) == told
+    assert await desk.refund(done) == result
     assert await desk.transfers() == [150]
     assert await owed(desk) == 150
-    assert await flows.problems(desk.app, CHAIN) == []
+    assert await flows.list_problems(desk.app, CHAIN) == []
     assert await watched(desk) == [done.tx_id]
 
 
 async def test_it_is_sent_again_at_once_even_if_no_block_comes(desk):
-    done = await desk.done(await desk.asked(150))
+    done = await desk.wait_done(await desk.create_payout(150))
     await undone(desk, done)
     await look(desk)
     assert await desk.transfers() == [150]
 
 
 async def test_a_process_that_dies_in_between_pays_once(desk):
-    done = await desk.done(await desk.asked(150))
+    done = await desk.wait_done(await desk.create_payout(150))
     await undone(desk, done)
-    desk.lab.node.lost = frozenset({SEND})
+    desk.lab.node.lost_methods = frozenset({SEND})
     await look(desk)
     await desk.restart()
-    desk.lab.node.lost = frozenset()
+    desk.lab.node.lost_methods = frozenset()
     await desk.restart()
-    assert (await desk.done(done)).tx_id == done.tx_id
+    assert (await desk.wait_done(done)).tx_id == done.tx_id
     assert await desk.transfers() == [150]
 
 
-async def test_a_reorganisation_while_nobody_looks_is_found_at_start(desk):
-    done = await desk.done(await desk.asked(150))
+async def test_reorg_during_downtime_is_detected_at_startup(desk):
+    done = await desk.wait_done(await desk.create_payout(150))
     await desk.stop()
     await undone(desk, done)
     await desk.start()
-    assert (await desk.now(done)).status is PayoutStatus.SUBMITTED
-    await desk.done(done)
+    assert (await desk.get_payout(done)).status is PayoutStatus.SUBMITTED
+    await desk.wait_done(done)
     assert await desk.transfers() == [150]
 
 
 async def test_a_payout_that_only_moves_is_booked_where_it_is_now(desk):
-    done = await desk.done(await desk.asked(150))
+    done = await desk.wait_done(await desk.create_payout(150))
     await desk.lab.reorg(await desk.lab.depth_of(done.tx_id or ""), delay=2)
     await look(desk)
-    assert (await desk.now(done)).status is PayoutStatus.SUBMITTED
+    assert (await desk.get_payout(done)).status is PayoutStatus.SUBMITTED
     assert await owed(desk) == 0
-    await desk.done(done)
+    await desk.wait_done(done)
     assert await desk.transfers() == [150]
     assert await owed(desk) == 150
 
 
-async def test_a_nonce_that_others_took_meanwhile_lets_it_be_paid_anew_and_told(desk):
-    done = await desk.done(await desk.asked(150))
-    told = await desk.refund(done)
+async def test_reverted_payout_with_a_taken_nonce_is_paid_by_a_new_transaction(desk):
+    done = await desk.wait_done(await desk.create_payout(150))
+    result = await desk.refund(done)
     await undone(desk, done)
-    desk.lab.node.lost = frozenset({SEND})
+    desk.lab.node.lost_methods = frozenset({SEND})
     await look(desk)
-    desk.lab.node.lost = frozenset()
-    # the same key in other hands
+    desk.lab.node.lost_methods = frozenset()
+    # another user of the same key
     await desk.lab.send(key=TREASURY_KEY, to=MERCHANT, value=1)
     await desk.mine(3)
     desk.lab.clock.advance(11)
     await desk.turn(2)
-    # what is told stays as it was until something else has paid
-    assert (await desk.now(done)).status is PayoutStatus.WAITING
+    # the reported state stays until another transaction has paid
+    assert (await desk.get_payout(done)).status is PayoutStatus.WAITING
     assert (await desk.refund(done)).tx_id == done.tx_id
     await desk.resume()
-    again = await desk.done(done)
+    again = await desk.wait_done(done)
     assert again.tx_id != done.tx_id
     refund = await desk.refund(done)
-    assert (refund.status, refund.completed_at_us) == ("succeeded", told.completed_at_us)
+    assert (refund.status, refund.completed_at_us) == ("succeeded", result.completed_at_us)
     assert refund.tx_id == again.tx_id
     assert await desk.transfers() == [150]
 
 
 async def test_a_refund_that_had_succeeded_is_not_called_off(desk):
-    done = await desk.done(await desk.asked(150))
+    done = await desk.wait_done(await desk.create_payout(150))
     await undone(desk, done)
-    desk.lab.node.lost = frozenset({SEND})
+    desk.lab.node.lost_methods = frozenset({SEND})
     await look(desk)
-    desk.lab.node.lost = frozenset()
+    desk.lab.node.lost_methods = frozenset()
     await desk.lab.send(key=TREASURY_KEY, to=MERCHANT, value=1)
     await desk.lab.mine(2)
-    desk.app.blocked.add([BUYER])
+    desk.app.blocklist.add([BUYER])
     desk.lab.clock.advance(11)
     await desk.turn(2)
-    assert (await desk.now(done)).status is PayoutStatus.WAITING
+    assert (await desk.get_payout(done)).status is PayoutStatus.WAITING
     assert (await desk.refund(done)).status == "succeeded"
-    with pytest.raises(FlorinError, match="succeeded before"):
+    with pytest.raises(ApiError, match="succeeded before"):
         await flows.refuse(desk.app, done.id)
-    assert (await desk.now(done)).status is PayoutStatus.WAITING
+    assert (await desk.get_payout(done)).status is PayoutStatus.WAITING
 
 
-async def test_a_failed_transfer_that_is_undone_is_followed_again_and_not_made_twice(desk):
+async def test_reverted_failed_transfer_is_followed_again_and_not_repeated(desk):
     payout, sent, _ = await failed(desk)
     await desk.lab.reorg(await desk.lab.depth_of(sent), delay=2)
     await look(desk)
-    found = await desk.now(payout)
-    assert (found.status, found.tx_id) == (PayoutStatus.SUBMITTED, sent)
+    result = await desk.get_payout(payout)
+    assert (result.status, result.tx_id) == (PayoutStatus.SUBMITTED, sent)
     refund = await desk.refund(payout)
     assert (refund.status, refund.tx_id) == ("processing", sent)
-    assert await desk.store.read(ledger.balance("expense:gas", COIN)) == 0
+    assert await desk.store.read(ledger.get_balance("expense:gas", COIN)) == 0
     (again,) = await desk.transactions()
     assert (again.hash, again.state in {TxState.SIGNED, TxState.SENT}) == (sent, True)
     await desk.mine(6)
-    assert await desk.store.read(ledger.balance("expense:gas", COIN)) > 0
-    assert "failed" in await waits(desk, payout)
-    await desk.books()
+    assert await desk.store.read(ledger.get_balance("expense:gas", COIN)) > 0
+    assert "failed" in await get_waiting_reason(desk, payout)
+    await desk.check_books()
 
 
 async def test_a_failed_transfer_whose_payout_was_called_off_is_not_sent_again(desk):
@@ -199,88 +200,91 @@ async def test_a_failed_transfer_whose_payout_was_called_off_is_not_sent_again(d
     await desk.lab.reorg(await desk.lab.depth_of(sent), sent)
     await look(desk)
     assert await desk.transactions() == []
-    assert (await desk.now(payout)).status is PayoutStatus.REFUSED
-    assert desk.lab.node.asked.count(SEND) == 1
+    assert (await desk.get_payout(payout)).status is PayoutStatus.REFUSED
+    assert desk.lab.node.methods.count(SEND) == 1
     assert await desk.lab.control.call("eth_getBalance", moody, "latest") == "0x0"
 
 
-async def test_the_nonce_of_what_must_not_pay_again_is_filled(desk):
+async def test_nonce_of_a_refused_payout_is_filled_after_a_reorg(desk):
     payout, sent, moody = await failed(desk)
     await flows.refuse(desk.app, payout.id)
     await desk.lab.reorg(await desk.lab.depth_of(sent), sent)
     await look(desk)
-    # what comes next waits for a nonce that the chain has not seen any more
-    await desk.done(await desk.asked(7))
+    # the next payout waits for a nonce that the chain no longer knows
+    await desk.wait_done(await desk.create_payout(7))
     assert await desk.transfers() == [7]
     assert await desk.lab.control.call("eth_getBalance", moody, "latest") == "0x0"
-    assert not await desk.lab.rail.relay.knows(sent)
+    assert not await desk.lab.rail.relay.has_transaction(sent)
 
 
-async def test_what_moved_and_is_deep_enough_is_done_without_another_block(desk):
-    done = await desk.done(await desk.asked(150))
+async def test_moved_transaction_that_is_final_completes_without_a_new_block(desk):
+    done = await desk.wait_done(await desk.create_payout(150))
     await desk.mine(2)
     await desk.lab.reorg(await desk.lab.depth_of(done.tx_id or ""))
-    # another one is in a block that is not final
-    other = await desk.asked(7)
+    # another transaction is in a block that is not final
+    other = await desk.create_payout(7)
     await desk.turn()
     assert await desk.transfers() == [150, 7]
     await look(desk)
-    assert (await desk.now(other)).status is PayoutStatus.SUBMITTED
-    assert (await desk.now(done)).status is PayoutStatus.SUBMITTED
+    assert (await desk.get_payout(other)).status is PayoutStatus.SUBMITTED
+    assert (await desk.get_payout(done)).status is PayoutStatus.SUBMITTED
     await desk.turn()
-    assert (await desk.now(done)).status is PayoutStatus.DONE
-    await desk.done(other)
+    assert (await desk.get_payout(done)).status is PayoutStatus.DONE
+    await desk.wait_done(other)
     assert await desk.transfers() == [150, 7]
 
 
 async def test_a_block_that_comes_while_it_looks_back_is_not_passed_over(desk, monkeypatch):
-    await desk.done(await desk.asked(150))
-    second = await desk.asked(7)
+    await desk.wait_done(await desk.create_payout(150))
+    second = await desk.create_payout(7)
     await desk.turn()
     await desk.mine(CONFIRMATIONS - 2)
-    head, asked = desk.lab.rail.observer.head, []
+    head, requests = desk.lab.rail.observer.get_head, []
 
     async def late():
-        asked.append(1)
-        if len(asked) == 2:
+        requests.append(1)
+        if len(requests) == 2:
             await desk.lab.mine()
         return await head()
 
     with monkeypatch.context() as node:
-        node.setattr(desk.lab.rail.observer, "head", late)
+        node.setattr(desk.lab.rail.observer, "get_head", late)
         await look(desk)
-    assert (len(asked) > 1, (await desk.now(second)).status) == (True, PayoutStatus.SUBMITTED)
+    assert (len(requests) > 1, (await desk.get_payout(second)).status) == (
+        True,
+        PayoutStatus.SUBMITTED,
+    )
     await desk.turn()
-    assert (await desk.now(second)).status is PayoutStatus.DONE
+    assert (await desk.get_payout(second)).status is PayoutStatus.DONE
 
 
-async def test_the_chain_is_compared_with_what_was_done_now_and_then(desk):
-    await desk.done(await desk.asked(150))
+async def test_completed_payouts_are_compared_with_the_chain_every_ten_seconds(desk):
+    await desk.wait_done(await desk.create_payout(150))
     for seconds, asks in ((10, True), (0, False), (9, False), (1, True)):
         desk.lab.clock.advance(seconds)
-        desk.lab.node.asked.clear()
+        desk.lab.node.methods.clear()
         await desk.turn()
-        assert bool(desk.lab.node.asked) is asks
+        assert bool(desk.lab.node.methods) is asks
 
 
-async def test_what_merchants_were_paid_is_taken_back_too(desk):
-    await desk.owe(500)
-    payout = await desk.asked(
-        500, id="pout_1", kind=PayoutKind.BALANCE, payment_id=None, account=account_of(MERCHANT)
+async def test_reverted_merchant_payout_is_unbooked(desk):
+    await desk.book_owed(500)
+    payout = await desk.create_payout(
+        500, id="pout_1", kind=PayoutKind.BALANCE, payment_id=None, account=to_account(MERCHANT)
     )
-    done = await desk.done(payout)
+    done = await desk.wait_done(payout)
     await undone(desk, done)
-    desk.lab.node.lost = frozenset({SEND})
+    desk.lab.node.lost_methods = frozenset({SEND})
     await look(desk)
     assert await owed(desk) == -500
-    desk.lab.node.lost = frozenset()
-    assert (await desk.done(payout)).tx_id == done.tx_id
+    desk.lab.node.lost_methods = frozenset()
+    assert (await desk.wait_done(payout)).tx_id == done.tx_id
     assert await owed(desk) == 0
     assert await desk.lab.balance(MERCHANT) == 500
 
 
-async def test_what_is_deep_enough_is_watched_no_longer(desk):
-    done = await desk.done(await desk.asked(150))
+async def test_payout_deep_enough_is_no_longer_watched(desk):
+    done = await desk.wait_done(await desk.create_payout(150))
     await desk.mine(2 * CONFIRMATIONS)
     await look(desk)
     assert await watched(desk) == [done.tx_id]

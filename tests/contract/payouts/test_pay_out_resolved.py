@@ -1,86 +1,89 @@
-"""Payouts that no chain proves, and what an operator's word does to them."""
+"""Test payouts that no chain proves, and how an operator resolves them."""
 
 from __future__ import annotations
 
 import logging
 
 import pytest
-from florin_server.boot.app import app_of, core_of
-from florin_server.domain.errors import FlorinError
+from florin_server.boot.app import build_app, build_core
+from florin_server.domain.errors import ApiError
 from florin_server.domain.payouts.payout import Payout, PayoutStatus
 from florin_server.flows.payouts import payouts as flows
 from florin_server.store.ledger import ledger
 
 from tests.support.evm_lab import CHAIN, TOKEN
-from tests.support.payout_lab import SHOP, Office, office
-from tests.support.payout_steps import RECEIPT, rings, with_logs
+from tests.support.payout_lab import SHOP, PayoutHarness, open_payout_harness
+from tests.support.payout_steps import RECEIPT, change_logs, is_notified
 
 
 @pytest.fixture
 async def desk(tmp_path):
-    async with office(tmp_path) as running:
+    async with open_payout_harness(tmp_path) as running:
         yield running
 
 
-async def stuck(desk: Office) -> Payout:
-    """A payout whose receipt does not tell what moved."""
-    payout = await desk.asked()
-    desk.lab.node.changes = {RECEIPT: with_logs(lambda _: [])}
+async def stuck(desk: PayoutHarness) -> Payout:
+    """Return a payout whose receipt does not show what moved."""
+    payout = await desk.create_payout()
+    desk.lab.node.changes = {RECEIPT: change_logs(lambda _: [])}
     await desk.turn()
     await desk.mine(4)
     desk.lab.node.changes = {}
-    found = await desk.now(payout)
-    assert (found.status, "not proven" in (found.problem or "")) == (PayoutStatus.SUBMITTED, True)
-    return found
+    found_payout = await desk.get_payout(payout)
+    assert (found_payout.status, "not proven" in (found_payout.problem or "")) == (
+        PayoutStatus.SUBMITTED,
+        True,
+    )
+    return found_payout
 
 
-async def charged(desk: Office) -> int:
-    return await desk.store.read(ledger.balance(f"merchant:{SHOP}", TOKEN))
+async def charged(desk: PayoutHarness) -> int:
+    return await desk.store.read(ledger.get_balance(f"merchant:{SHOP}", TOKEN))
 
 
-async def test_what_was_paid_is_done_booked_and_told(desk, caplog):
+async def test_payout_resolved_as_paid_is_completed_booked_and_reported(desk, caplog):
     payout = await stuck(desk)
     assert await charged(desk) == 0
     with caplog.at_level(logging.WARNING):
-        resolved = await flows.resolve(desk.app, payout.id, paid=True)
-    assert f"the operator told that {payout.tx_id} paid it" in caplog.text
-    assert await desk.now(payout) == resolved
+        resolved = await flows.resolve(desk.app, payout.id, is_paid=True)
+    assert f"the operator reported that {payout.tx_id} paid it" in caplog.text
+    assert await desk.get_payout(payout) == resolved
     assert (resolved.status, resolved.tx_id) == (PayoutStatus.DONE, payout.tx_id)
-    assert resolved.problem == f"the operator told that {payout.tx_id} paid it"
+    assert resolved.problem == f"the operator reported that {payout.tx_id} paid it"
     refund = await desk.refund(payout)
     assert (refund.status, refund.tx_id) == ("succeeded", payout.tx_id)
     assert refund.completed_at_us == resolved.completed_at_us == desk.lab.clock.now_us()
     assert await charged(desk) == 150
     treasury = f"wallet:{desk.lab.rail.treasury}"
-    assert await desk.store.read(ledger.balance(treasury, TOKEN)) == -150
-    assert await flows.problems(desk.app, CHAIN) == []
-    await desk.books()
-    with pytest.raises(FlorinError, match="Payout is done"):
-        await flows.resolve(desk.app, payout.id, paid=False)
+    assert await desk.store.read(ledger.get_balance(treasury, TOKEN)) == -150
+    assert await flows.list_problems(desk.app, CHAIN) == []
+    await desk.check_books()
+    with pytest.raises(ApiError, match=f"Payout {payout.id} is done"):
+        await flows.resolve(desk.app, payout.id, is_paid=False)
     desk.lab.clock.advance(61)
     await desk.mine(4)
     assert await desk.transfers() == [150]
 
 
-async def test_what_was_not_paid_is_paid_by_another_transaction(desk):
+async def test_payout_resolved_as_unpaid_is_paid_by_a_new_transaction(desk):
     payout = await stuck(desk)
-    assert await rings(desk, payout.id, flows.resolve(desk.app, payout.id, paid=False))
-    resolved = await desk.now(payout)
+    assert await is_notified(desk, payout.id, flows.resolve(desk.app, payout.id, is_paid=False))
+    resolved = await desk.get_payout(payout)
     assert (resolved.status, resolved.tx_id) == (PayoutStatus.WAITING, None)
-    assert resolved.problem == f"the operator told that {payout.tx_id} moved nothing"
+    assert resolved.problem == f"the operator reported that {payout.tx_id} moved nothing"
     assert (await desk.refund(payout)).status == "pending"
     assert await charged(desk) == 0
-    done = await desk.done(payout)
+    done = await desk.wait_done(payout)
     assert done.tx_id != payout.tx_id
     assert (await desk.refund(payout)).status == "succeeded"
-    # the operator's word was wrong here
+    # the operator's resolution was wrong here
     assert await desk.transfers() == [150, 150]
     assert await charged(desk) == 150
 
 
-async def test_what_was_not_paid_can_be_called_off(desk):
+async def test_payout_resolved_as_unpaid_can_be_refused(desk):
     payout = await stuck(desk)
-    await flows.resolve(desk.app, payout.id, paid=False)
+    await flows.resolve(desk.app, payout.id, is_paid=False)
     assert (await flows.refuse(desk.app, payout.id)).status is PayoutStatus.REFUSED
     assert (await desk.refund(payout)).status == "failed"
     await desk.mine(4)
@@ -88,37 +91,37 @@ async def test_what_was_not_paid_can_be_called_off(desk):
 
 
 @pytest.mark.parametrize("paid", [True, False])
-async def test_the_operator_does_not_end_what_the_chain_may_still_tell(desk, paid):
+async def test_operator_cannot_resolve_a_payout_that_the_chain_may_still_prove(desk, paid):
     await desk.lab.pause()
-    payout = await desk.asked()
+    payout = await desk.create_payout()
     for status in ("waiting", "submitted"):
-        assert (await desk.now(payout)).status == status
-        with pytest.raises(FlorinError, match=f"Payout is {status}"):
-            await flows.resolve(desk.app, payout.id, paid=paid)
+        assert (await desk.get_payout(payout)).status == status
+        with pytest.raises(ApiError, match=f"Payout {payout.id} is {status}"):
+            await flows.resolve(desk.app, payout.id, is_paid=paid)
         await desk.turn()
     assert await charged(desk) == 0
-    await desk.done(payout)
+    await desk.wait_done(payout)
     assert await desk.transfers() == [150]
 
 
 async def test_a_word_about_a_chain_that_is_not_served_or_an_unknown_payout_is_refused(desk):
     payout = await stuck(desk)
-    with pytest.raises(FlorinError, match="not found"):
-        await flows.resolve(desk.app, "pout_unknown", paid=True)
-    nowhere = app_of(core_of(desk.app.settings, desk.store, desk.lab.clock, ()))
-    with pytest.raises(FlorinError, match="not served"):
-        await flows.resolve(nowhere, payout.id, paid=True)
-    assert await desk.now(payout) == payout
+    with pytest.raises(ApiError, match="not found"):
+        await flows.resolve(desk.app, "pout_unknown", is_paid=True)
+    nowhere = build_app(build_core(desk.app.settings, desk.store, desk.lab.clock, ()))
+    with pytest.raises(ApiError, match="not in the settings"):
+        await flows.resolve(nowhere, payout.id, is_paid=True)
+    assert await desk.get_payout(payout) == payout
 
 
 async def test_a_word_is_taken_back_by_a_deep_reorganisation(desk):
     payout = await stuck(desk)
-    await flows.resolve(desk.app, payout.id, paid=True)
+    await flows.resolve(desk.app, payout.id, is_paid=True)
     await desk.lab.reorg(6, payout.tx_id or "")
     desk.lab.clock.advance(11)
     await desk.turn()
-    assert (await desk.now(payout)).status is PayoutStatus.SUBMITTED
+    assert (await desk.get_payout(payout)).status is PayoutStatus.SUBMITTED
     assert await charged(desk) == 0
-    await desk.done(payout)
+    await desk.wait_done(payout)
     assert await desk.transfers() == [150]
     assert await charged(desk) == 150

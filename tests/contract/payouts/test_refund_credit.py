@@ -1,4 +1,4 @@
-"""What merchants may owe for refunds: each, those of one partner together, and all."""
+"""Test merchants' refund credit: for each, for a partner's merchants together, and for all."""
 
 from __future__ import annotations
 
@@ -12,54 +12,59 @@ from florin_server.store.payouts import payouts
 from pydantic import ValidationError
 
 from tests.support.evm_lab import TOKEN
-from tests.support.payout_lab import SHOP, office
-from tests.support.payout_steps import waits
+from tests.support.payout_lab import SHOP, open_payout_harness
+from tests.support.payout_steps import get_waiting_reason
 
 
-async def test_a_merchant_may_owe_for_refunds_what_the_operator_lets_it(tmp_path):
-    async with office(tmp_path, refund_credit={TOKEN: 100}) as desk:
-        first, second = await desk.asked(60, live=True), await desk.asked(60, live=True)
-        await desk.done(first)
-        assert "lack 20 minor units" in await waits(desk, second)
-        balance = await desk.asked(1, id="pout_1", kind=PayoutKind.BALANCE, live=True)
+async def test_merchant_refunds_up_to_its_configured_credit(tmp_path):
+    async with open_payout_harness(tmp_path, refund_credit={TOKEN: 100}) as desk:
+        first, second = (
+            await desk.create_payout(60, live=True),
+            await desk.create_payout(60, live=True),
+        )
+        await desk.wait_done(first)
+        assert "lack 20 minor units" in await get_waiting_reason(desk, second)
+        balance = await desk.create_payout(1, id="pout_1", kind=PayoutKind.BALANCE, live=True)
         await desk.turn()
-        # credit is for refunds alone
-        assert "lack 61 minor units" in await waits(desk, balance)
-        assert await desk.store.read(ledger.balance(f"merchant:{SHOP}", TOKEN)) == 60
+        # credit applies to refunds only
+        assert "lack 61 minor units" in await get_waiting_reason(desk, balance)
+        assert await desk.store.read(ledger.get_balance(f"merchant:{SHOP}", TOKEN)) == 60
         assert await desk.store.read(ledger.check()) == []
 
 
-async def test_merchants_of_one_partner_share_its_refund_credit(tmp_path):
-    """A partner creates merchants freely: four of them owe no more than one may."""
+async def test_merchants_of_a_partner_share_its_refund_credit(tmp_path):
+    """A partner creates merchants freely, so four of them together owe no more than one could."""
     credit = {"partner": 100, "merchant": 60, "total": 130}
-    async with office(tmp_path, refund_credit={TOKEN: credit}) as desk:
+    async with open_payout_harness(tmp_path, refund_credit={TOKEN: credit}) as desk:
         for number, partner in enumerate(("prtn_one", "prtn_one", "prtn_one", "prtn_two")):
             name = f"mrch_{number}"
             shop = Merchant(name, partner, "Shop", "a@b.example", None, "active", True, 0)
             await desk.store.write(merchants.create(shop))
-        refused = await desk.asked(61, live=True, merchant_id="mrch_0")
+        refused = await desk.create_payout(61, live=True, merchant_id="mrch_0")
         await desk.turn()
-        assert "merchant's balance and credit lack 1 minor units" in await waits(desk, refused)
+        assert "merchant's balance and credit lack 1 minor units" in await get_waiting_reason(
+            desk, refused
+        )
         await desk.store.write(payouts.refuse(refused.id, 0))
-        first = await desk.asked(60, live=True, merchant_id="mrch_0")
+        first = await desk.create_payout(60, live=True, merchant_id="mrch_0")
         await desk.turn()
-        second = await desk.asked(60, live=True, merchant_id="mrch_1")
+        second = await desk.create_payout(60, live=True, merchant_id="mrch_1")
         await desk.turn()
-        assert "partner's merchants lack 20 minor units" in await waits(desk, second)
-        await desk.done(first)
+        assert "partner's merchants lack 20 minor units" in await get_waiting_reason(desk, second)
+        await desk.wait_done(first)
         desk.lab.clock.advance(61)
         await desk.turn(2)
-        assert "partner's merchants lack 20 minor units" in await waits(desk, second)
-        third = await desk.asked(40, live=True, merchant_id="mrch_2")
-        await desk.done(third)
-        other = await desk.asked(31, live=True, merchant_id="mrch_3")
+        assert "partner's merchants lack 20 minor units" in await get_waiting_reason(desk, second)
+        third = await desk.create_payout(40, live=True, merchant_id="mrch_2")
+        await desk.wait_done(third)
+        other = await desk.create_payout(31, live=True, merchant_id="mrch_3")
         await desk.turn()
-        assert "credit of all partners lack 1 minor units" in await waits(desk, other)
+        assert "credit of all partners lack 1 minor units" in await get_waiting_reason(desk, other)
         assert sum(await desk.transfers()) == 100
-        # money that a merchant is owed gives room again
-        await desk.owe(60, merchant="mrch_0")
+        # money owed to a merchant frees credit
+        await desk.book_owed(60, merchant="mrch_0")
         desk.lab.clock.advance(61)
-        await desk.done(second)
+        await desk.wait_done(second)
         assert await desk.store.read(ledger.check()) == []
 
 

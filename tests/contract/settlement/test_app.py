@@ -1,4 +1,4 @@
-"""Who works in a service is known when it is put together, and nobody is added later."""
+"""Test that all workers of a service are created when it is assembled, and none later."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 import pytest
-from florin_server.boot.app import app_of, core_of
+from florin_server.boot.app import build_app, build_core
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.flows.app import App
@@ -18,7 +18,7 @@ from florin_server.workers.settlement.settle import ChainSettler
 
 from tests.support.evm_lab import CHAIN, RELAYER, open_lab
 from tests.support.payout_lab import TREASURY
-from tests.support.service import running
+from tests.support.service import run_service
 
 REGISTRIES = ("rails", "chains", "settlers", "payout_workers", "executors")
 TOUCHED: tuple[Any, ...] = (
@@ -45,12 +45,12 @@ async def store(tmp_path):
 
 
 def put_together(tmp_path, store, rail) -> App:
-    core = core_of(Settings(home=tmp_path), store, SystemClock(), [rail])
+    core = build_core(Settings(home=tmp_path), store, SystemClock(), [rail])
     payouts = PayoutWorker(core, rail, rail.payouts, "owner")
-    return app_of(core, [ChainSettler(core, rail, "owner")], [payouts])
+    return build_app(core, [ChainSettler(core, rail, "owner")], [payouts])
 
 
-async def test_an_app_knows_all_who_work_in_it(tmp_path, store, lab):
+async def test_app_registers_every_worker(tmp_path, store, lab):
     app = put_together(tmp_path, store, lab.rail)
     for registry in ("rails", "chains", "settlers", "payout_workers"):
         assert getattr(app, registry).keys() == {CHAIN}, registry
@@ -58,9 +58,13 @@ async def test_an_app_knows_all_who_work_in_it(tmp_path, store, lab):
     assert app.executors.keys() == {f"{CHAIN}:{address}" for address in senders}
 
 
-async def test_nobody_is_added_to_an_app_or_taken_out_of_it(tmp_path, store, lab):
+async def test_app_registries_cannot_be_changed(tmp_path, store, lab):
     app = put_together(tmp_path, store, lab.rail)
-    maps = {one.name for one in fields(app) if isinstance(getattr(app, one.name), MappingProxyType)}
+    maps = {
+        field.name
+        for field in fields(app)
+        if isinstance(getattr(app, field.name), MappingProxyType)
+    }
     assert maps == set(REGISTRIES)
     for registry in REGISTRIES:
         for touch in TOUCHED:
@@ -70,17 +74,17 @@ async def test_nobody_is_added_to_an_app_or_taken_out_of_it(tmp_path, store, lab
             setattr(cast("Any", app), registry, {})
 
 
-async def test_whoever_is_made_for_an_app_changes_nothing_of_it(tmp_path, store, lab):
+async def test_creating_workers_for_an_app_does_not_change_it(tmp_path, store, lab):
     app = put_together(tmp_path, store, lab.rail)
-    before = {one.name: repr(getattr(app, one.name)) for one in fields(app)}
+    before = {field.name: repr(getattr(app, field.name)) for field in fields(app)}
     ChainSettler(app, lab.rail, "another")
     PayoutWorker(app, lab.rail, lab.rail.payouts, "another")
     BookKeeper(app, lab.rail)
-    assert {one.name: repr(getattr(app, one.name)) for one in fields(app)} == before
+    assert {field.name: repr(getattr(app, field.name)) for field in fields(app)} == before
 
 
-async def test_without_workers_there_are_rails_and_nobody_else(tmp_path, store, lab):
-    app = app_of(core_of(Settings(home=tmp_path), store, SystemClock(), [lab.rail]))
+async def test_app_without_workers_has_only_rails(tmp_path, store, lab):
+    app = build_app(build_core(Settings(home=tmp_path), store, SystemClock(), [lab.rail]))
     assert app.rails.keys() == app.chains.keys() == {CHAIN}
     assert not app.settlers
     assert not app.payout_workers
@@ -88,9 +92,9 @@ async def test_without_workers_there_are_rails_and_nobody_else(tmp_path, store, 
 
 
 async def test_a_service_runs_a_settler_and_a_payout_worker_on_every_chain(tmp_path):
-    async with running(tmp_path) as service:
+    async with run_service(tmp_path) as service:
         app = service.app
         assert app.settlers.keys() == app.payout_workers.keys() == app.chains.keys()
-        senders = {f"{one.chain_id}:{key}" for one in app.rails.values() for key in one.senders}
-        treasuries = {one.treasury for one in app.rails.values()}
+        senders = {f"{rail.chain_id}:{key}" for rail in app.rails.values() for key in rail.senders}
+        treasuries = {rail.treasury for rail in app.rails.values()}
         assert app.executors.keys() == senders | treasuries

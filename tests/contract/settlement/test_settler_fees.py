@@ -1,6 +1,6 @@
-"""Transactions that wait: raised fees, lost ones, gaps, and several keys.
+"""Test transactions that wait: fee bumps, lost transactions, gaps, and several keys.
 
-Each test ends by asking the chain: the money moved once, and the gas is booked as it was paid.
+Each test ends by asking the chain. The money moved once, and the gas is booked as paid.
 """
 
 from __future__ import annotations
@@ -10,33 +10,33 @@ from itertools import pairwise
 import pytest
 from eth_account import Account
 from florin_server.domain.conditions import ConditionName
-from florin_server.flows.operator.executors import listed, pause, resume
-from florin_server.rails.evm.sending.transactions import fees_of
-from florin_server.rails.types import RailUnavailable, Shortage
+from florin_server.flows.operator.executors import list_executors, pause, resume
+from florin_server.rails.evm.sending.transactions import parse_fees
+from florin_server.rails.types import GasShortage, RailUnavailable
 from florin_server.store.engine.query import StoreUnavailable
 from florin_server.store.settlement import chain_txs, leases
 
-from tests.support.evm_lab import CHAIN, PRICE, RELAYER, buyer
-from tests.support.fee_steps import SECOND, booked_gas, senders, spent
-from tests.support.settler_lab import MERCHANT, Works, works
+from tests.support.evm_lab import CHAIN, PRICE, RELAYER, make_buyer
+from tests.support.fee_steps import SECOND, count_open_by_sender, get_booked_gas, get_spent
+from tests.support.settler_lab import MERCHANT, SettlementHarness, open_settlement_harness
 
 GWEI = 10**9
-WALLET = buyer(77)
+WALLET = make_buyer(77)
 
 
 @pytest.fixture
 async def shop(tmp_path):
-    async with works(tmp_path) as running:
+    async with open_settlement_harness(tmp_path) as running:
         yield running
 
 
-async def spike(shop: Works, times: int) -> None:
+async def spike(shop: SettlementHarness, times: int) -> None:
     await shop.base_fee(times * GWEI)
 
 
-async def stuck(shop: Works):
-    """A payment whose transaction the chain keeps and does not mine; it offers too little."""
-    payment = await shop.accepted(WALLET)
+async def stuck(shop: SettlementHarness):
+    """Create a payment whose transaction is pending because its fee is too low."""
+    payment = await shop.create_processing_payment(WALLET)
     await shop.lab.pause()
     await shop.turn()
     await spike(shop, 40)
@@ -44,10 +44,10 @@ async def stuck(shop: Works):
     return payment, tx
 
 
-# raised fees
+# fee bumps
 
 
-async def test_a_transaction_that_nobody_mines_offers_more_after_three_blocks(shop):
+async def test_unmined_transaction_raises_its_fee_after_three_blocks(shop):
     payment, first = await stuck(shop)
     await shop.mine(2)
     assert [tx.bumps for tx in await shop.transactions()] == [()]
@@ -55,26 +55,26 @@ async def test_a_transaction_that_nobody_mines_offers_more_after_three_blocks(sh
     (raised,) = await shop.transactions()
     assert (raised.id, raised.nonce, raised.hash) == (first.id, first.nonce, first.hash)
     (variant,) = raised.bumps
-    old, new = fees_of(first.raw), fees_of(variant.raw)
+    old, new = parse_fees(first.raw), parse_fees(variant.raw)
     assert new.max_fee >= 40 * GWEI
     assert (new.max_fee * 100, new.tip * 100) >= (old.max_fee * 115, old.tip * 115)
     assert new.tip * 100 >= old.tip * 115
-    ended = await shop.end(payment)
+    ended = await shop.run_to_end(payment)
     assert (ended.status, ended.tx_id) == ("succeeded", variant.hash)
     assert await shop.transactions() == []
     assert await shop.lab.balance(MERCHANT) == PRICE
-    assert await booked_gas(shop) == await spent(shop, RELAYER.address)
-    (done,) = await shop.store.read(chain_txs.at_nonce(CHAIN, RELAYER.address, first.nonce))
+    assert await get_booked_gas(shop) == await get_spent(shop, RELAYER.address)
+    (done,) = await shop.store.read(chain_txs.list_at_nonce(CHAIN, RELAYER.address, first.nonce))
     assert (done.state, done.final_hash) == ("final", variant.hash)
 
 
 async def test_blocks_that_are_read_late_raise_nothing(shop):
-    # a machine that slept: the chain went on, and its blocks are read some at a time
+    # a machine that slept: the chain grew meanwhile, and its blocks are read in parts
     await shop.lab.mine(200)
-    payment = await shop.accepted(WALLET)
+    payment = await shop.create_processing_payment(WALLET)
     await shop.lab.pause()
     await shop.turn(5)
-    assert shop.settler.health().head == (await shop.lab.rail.observer.head()).number
+    assert shop.settler.health().head == (await shop.lab.rail.observer.get_head()).number
     (tx,) = await shop.transactions()
     assert tx.bumps == ()
     await spike(shop, 40)
@@ -83,65 +83,65 @@ async def test_blocks_that_are_read_late_raise_nothing(shop):
     await shop.mine()
     (raised,) = await shop.transactions()
     assert len(raised.bumps) == 1
-    assert (await shop.end(payment)).status == "succeeded"
+    assert (await shop.run_to_end(payment)).status == "succeeded"
 
 
-async def test_the_first_variant_may_still_be_the_one_that_is_mined(shop):
+async def test_original_transaction_may_be_mined_after_a_fee_bump(shop):
     payment, first = await stuck(shop)
     await shop.mine(3)
     (raised,) = await shop.transactions()
     assert len(raised.bumps) == 1
-    # somebody's pool kept the first one
+    # another node's pool kept the first one
     await shop.fault(kind="evict", transactions=[raised.bumps[0].hash])
     await spike(shop, 1)
     await shop.lab.control.call("eth_sendRawTransaction", "0x" + first.raw.hex())
     await shop.mine()
-    ended = await shop.end(payment)
+    ended = await shop.run_to_end(payment)
     assert (ended.status, ended.tx_id) == ("succeeded", first.hash)
     assert await shop.transactions() == []
-    assert await booked_gas(shop) == await spent(shop, RELAYER.address)
+    assert await get_booked_gas(shop) == await get_spent(shop, RELAYER.address)
 
 
 async def test_fees_rise_again_and_again_but_never_above_the_limit(tmp_path):
     limit = 10 * GWEI
-    async with works(tmp_path, fee_max=limit) as shop:
-        payment = await shop.accepted(WALLET)
+    async with open_settlement_harness(tmp_path, fee_max=limit) as shop:
+        payment = await shop.create_processing_payment(WALLET)
         await shop.lab.pause()
         await shop.turn()
-        # below the limit for whoever looks, above what fits into the next block
+        # below the limit for a caller, above what fits into the next block
         node = shop.lab.node
         await shop.base_fee(50 * GWEI)
         node.changes["eth_getBlockByNumber"] = cheap
         await shop.mine(80)
         (tx,) = await shop.transactions()
-        offers = [fees_of(one.raw) for one in tx.variants]
+        offers = [parse_fees(variant.raw) for variant in tx.variants]
         assert 5 < len(offers) < 20
         for old, new in pairwise(offers):
             assert new.max_fee * 100 >= old.max_fee * 115
             assert new.tip * 100 >= old.tip * 115
         assert offers[-1].max_fee <= limit
         assert "as much as the limits allow" in shop.settler.health().problem
-        # it is broadcast all the same, and goes through when gas is cheaper
+        # it is still broadcast, and is mined when gas is cheaper
         await shop.fault(kind="evict", transactions=[tx.variants[-1].hash])
         await shop.mine()
-        assert await shop.lab.rail.relay.knows(tx.variants[-1].hash)
+        assert await shop.lab.rail.relay.has_transaction(tx.variants[-1].hash)
         del node.changes["eth_getBlockByNumber"]
         await shop.base_fee(GWEI)
-        assert (await shop.end(payment)).status == "succeeded"
+        assert (await shop.run_to_end(payment)).status == "succeeded"
         assert shop.settler.health().problem == ""
 
 
 def cheap(_, answer):
-    """A node that knows nothing of the price of the next block."""
+    """Return an answer of a node that does not know the next block's price."""
     if isinstance(answer.get("result"), dict):
         answer["result"]["baseFeePerGas"] = hex(GWEI)
     return answer
 
 
-async def test_what_waits_behind_another_is_not_raised(shop):
+async def test_only_the_transaction_with_the_lowest_nonce_is_bumped(shop):
     await shop.lab.pause()
     for n in range(3):
-        await shop.accepted(buyer(100 + n))
+        await shop.create_processing_payment(make_buyer(100 + n))
         await shop.turn()
     await spike(shop, 4000)
     shop.lab.node.changes["eth_getBlockByNumber"] = cheap
@@ -155,29 +155,29 @@ async def test_what_waits_behind_another_is_not_raised(shop):
     assert await shop.lab.balance(MERCHANT) == 3 * PRICE
 
 
-async def test_gas_above_the_limit_is_waited_for_and_told(tmp_path):
-    async with works(tmp_path, fee_max=10 * GWEI) as shop:
+async def test_gas_price_above_the_limit_delays_settlement_and_is_reported(tmp_path):
+    async with open_settlement_harness(tmp_path, fee_max=10 * GWEI) as shop:
         await shop.base_fee(50 * GWEI)
-        payment = await shop.accepted(WALLET)
+        payment = await shop.create_processing_payment(WALLET)
         await shop.mine(3)
         assert await shop.transactions() == []
         assert "gas costs more than the limit" in shop.settler.health().problem
         await shop.base_fee(GWEI)
-        assert (await shop.end(payment)).status == "succeeded"
+        assert (await shop.run_to_end(payment)).status == "succeeded"
         assert shop.settler.health().problem == ""
 
 
-async def test_what_is_on_its_way_is_looked_after_while_gas_is_above_the_limit(tmp_path):
-    async with works(tmp_path, fee_max=10 * GWEI) as shop:
+async def test_sent_transaction_is_rebroadcast_while_gas_is_above_the_limit(tmp_path):
+    async with open_settlement_harness(tmp_path, fee_max=10 * GWEI) as shop:
         await shop.lab.pause()
-        await shop.accepted(WALLET)
+        await shop.create_processing_payment(WALLET)
         await shop.turn()
         (sent,) = await shop.transactions()
         await shop.base_fee(50 * GWEI)
-        await shop.accepted(buyer(78))
+        await shop.create_processing_payment(make_buyer(78))
         await shop.fault(kind="evict", transactions=[sent.hash])
         await shop.mine(3)
-        assert await shop.lab.rail.relay.knows(sent.hash)
+        assert await shop.lab.rail.relay.has_transaction(sent.hash)
 
 
 # kill -9
@@ -186,7 +186,7 @@ async def test_what_is_on_its_way_is_looked_after_while_gas_is_above_the_limit(t
 async def test_killed_after_a_transaction_was_written_down_and_before_it_was_sent(
     shop, monkeypatch
 ):
-    payment = await shop.accepted(WALLET)
+    payment = await shop.create_processing_payment(WALLET)
 
     async def killed(_raw):
         raise RailUnavailable("the process is gone")
@@ -196,9 +196,9 @@ async def test_killed_after_a_transaction_was_written_down_and_before_it_was_sen
         await shop.turn()
     (written,) = await shop.transactions()
     assert (written.state, written.sent_block) == ("signed", None)
-    assert not await shop.lab.rail.relay.knows(written.hash)
+    assert not await shop.lab.rail.relay.has_transaction(written.hash)
     await shop.restart()
-    ended = await shop.end(payment)
+    ended = await shop.run_to_end(payment)
     assert (ended.status, ended.tx_id) == ("succeeded", written.hash)
     assert await shop.lab.balance(MERCHANT) == PRICE
 
@@ -214,34 +214,34 @@ async def test_killed_after_a_higher_fee_was_written_down_and_before_it_was_sent
         await shop.mine(3)
     (written,) = await shop.transactions()
     (variant,) = written.bumps
-    assert not await shop.lab.rail.relay.knows(variant.hash)
-    assert await shop.lab.rail.relay.knows(first.hash)
+    assert not await shop.lab.rail.relay.has_transaction(variant.hash)
+    assert await shop.lab.rail.relay.has_transaction(first.hash)
     await shop.restart()
-    assert await shop.lab.rail.relay.knows(variant.hash)
-    ended = await shop.end(payment)
+    assert await shop.lab.rail.relay.has_transaction(variant.hash)
+    ended = await shop.run_to_end(payment)
     assert (ended.status, ended.tx_id) == ("succeeded", variant.hash)
-    assert await booked_gas(shop) == await spent(shop, RELAYER.address)
+    assert await get_booked_gas(shop) == await get_spent(shop, RELAYER.address)
 
 
 async def test_a_higher_fee_that_could_not_be_written_down_is_never_sent(shop, monkeypatch):
     payment, _ = await stuck(shop)
     raised = []
-    bump = shop.lab.rail.account_nonces.bump
+    bump = shop.lab.rail.account_nonces.bump_fee
 
     async def lost(tx):
         raised.append(await bump(tx))
         raise StoreUnavailable("the disk is full")
 
     with monkeypatch.context() as dead:
-        dead.setattr(shop.lab.rail.account_nonces, "bump", lost)
+        dead.setattr(shop.lab.rail.account_nonces, "bump_fee", lost)
         await shop.mine(3)
     assert raised
-    assert not await shop.lab.rail.relay.knows(raised[0].hash)
+    assert not await shop.lab.rail.relay.has_transaction(raised[0].hash)
     assert (await shop.transactions())[0].bumps == ()
-    assert (await shop.end(payment)).status == "succeeded"
+    assert (await shop.run_to_end(payment)).status == "succeeded"
 
 
-async def test_nobody_raises_with_a_lease_that_was_taken_over(shop):
+async def test_fee_is_not_raised_with_a_lost_lease(shop):
     _, tx = await stuck(shop)
     lease = f"relayer:{CHAIN}:{RELAYER.address}"
     taken = leases.acquire(lease, "they", shop.lab.clock.now_us(), 5 * 10**8, steal=True)
@@ -250,39 +250,39 @@ async def test_nobody_raises_with_a_lease_that_was_taken_over(shop):
     (same,) = await shop.transactions()
     assert same.bumps == ()
     assert "another" in shop.settler.health().problem
-    assert await shop.lab.rail.relay.knows(tx.hash)
+    assert await shop.lab.rail.relay.has_transaction(tx.hash)
 
 
-# lost ones and gaps
+# lost transactions and gaps
 
 
 async def test_a_pool_that_lost_an_earlier_transaction_gets_it_again(shop):
     await shop.lab.pause()
     payments = []
     for n in range(3):
-        payments.append(await shop.accepted(buyer(100 + n)))
+        payments.append(await shop.create_processing_payment(make_buyer(100 + n)))
         await shop.turn()
     first, *rest = await shop.transactions()
     await shop.fault(kind="evict", transactions=[first.hash])
     await shop.mine(3)
-    assert await shop.lab.rail.relay.knows(first.hash)
+    assert await shop.lab.rail.relay.has_transaction(first.hash)
     for payment, tx in zip(payments, (first, *rest), strict=True):
-        assert (await shop.end(payment)).tx_id == tx.hash
+        assert (await shop.run_to_end(payment)).tx_id == tx.hash
 
 
-async def test_what_lapsed_is_sent_again_since_others_wait_behind_it(shop):
+async def test_lapsed_transaction_is_resent_when_later_transactions_wait_behind_it(shop):
     await shop.lab.pause()
-    short = await shop.accepted(buyer(100), ttl_s=60)
+    short = await shop.create_processing_payment(make_buyer(100), ttl_s=60)
     await shop.turn()
     (first,) = await shop.transactions()
-    long = await shop.accepted(buyer(101))
+    long = await shop.create_processing_payment(make_buyer(101))
     await shop.turn()
     await shop.fault(kind="evict", transactions=[first.hash])
     shop.lab.clock.advance(60 + 300)
     await shop.mine(3)
-    assert await shop.lab.rail.relay.knows(first.hash)
-    assert (await shop.end(long)).status == "succeeded"
-    assert (await shop.end(short)).status == "failed"
+    assert await shop.lab.rail.relay.has_transaction(first.hash)
+    assert (await shop.run_to_end(long)).status == "succeeded"
+    assert (await shop.run_to_end(short)).status == "failed"
 
 
 async def test_a_raised_transaction_that_was_lost_is_sent_again_as_it_was_raised(shop):
@@ -295,14 +295,14 @@ async def test_a_raised_transaction_that_was_lost_is_sent_again_as_it_was_raised
     await shop.mine(3)
     (again,) = await shop.transactions()
     assert again.bumps == raised.bumps
-    assert await shop.lab.rail.relay.knows(newest)
+    assert await shop.lab.rail.relay.has_transaction(newest)
     await spike(shop, 1)
-    ended = await shop.end(payment)
+    ended = await shop.run_to_end(payment)
     assert ended.tx_id in {newest, first.hash}
 
 
-async def test_a_gap_that_somebody_left_is_filled(shop):
-    """The key was used elsewhere, what was sent there counted as pending, and then it was lost."""
+async def test_nonce_gap_left_by_an_outside_transaction_is_filled(shop):
+    """Another user's transaction with the key counted as pending, and was then lost."""
     await shop.lab.pause()
     rival = Account.sign_transaction(
         {
@@ -319,18 +319,18 @@ async def test_a_gap_that_somebody_left_is_filled(shop):
     raw = "0x" + bytes(rival.raw_transaction).hex()
     tx_hash = await shop.lab.control.call("eth_sendRawTransaction", raw)
     await shop.restart()
-    payment = await shop.accepted(WALLET)
+    payment = await shop.create_processing_payment(WALLET)
     await shop.turn()
     (sent,) = await shop.transactions()
     assert sent.nonce == 1
     await shop.fault(kind="evict", transactions=[tx_hash])
     await shop.mine(4)
-    ended = await shop.end(payment)
+    ended = await shop.run_to_end(payment)
     assert (ended.status, ended.tx_id) == ("succeeded", sent.hash)
     assert await shop.transactions() == []
-    (filler,) = await shop.store.read(chain_txs.at_nonce(CHAIN, RELAYER.address, 0))
+    (filler,) = await shop.store.read(chain_txs.list_at_nonce(CHAIN, RELAYER.address, 0))
     assert (filler.item_ids, filler.state) == ((), "final")
-    assert await booked_gas(shop) == await spent(shop, RELAYER.address)
+    assert await get_booked_gas(shop) == await get_spent(shop, RELAYER.address)
 
 
 # several keys
@@ -338,8 +338,8 @@ async def test_a_gap_that_somebody_left_is_filled(shop):
 
 @pytest.fixture
 async def wide(tmp_path):
-    """A settler with two keys."""
-    async with works(tmp_path, more=[SECOND]) as running:
+    """Open a settler with two keys."""
+    async with open_settlement_harness(tmp_path, more=[SECOND]) as running:
         yield running
 
 
@@ -347,45 +347,45 @@ async def test_keys_take_turns(wide):
     await wide.lab.pause()
     payments = []
     for n in range(4):
-        payments.append(await wide.accepted(buyer(100 + n)))
+        payments.append(await wide.create_processing_payment(make_buyer(100 + n)))
         await wide.turn()
-    assert await senders(wide) == [2, 2]
-    assert [one.open_transactions for one in await listed(wide.app)] == [2, 2]
-    ended = [await wide.end(payment) for payment in payments]
-    assert {one.status for one in ended} == {"succeeded"}
-    assert await booked_gas(wide) == await spent(wide, RELAYER.address, SECOND.address)
+    assert await count_open_by_sender(wide) == [2, 2]
+    assert [executor.open_transactions for executor in await list_executors(wide.app)] == [2, 2]
+    ended = [await wide.run_to_end(payment) for payment in payments]
+    assert {item.status for item in ended} == {"succeeded"}
+    assert await get_booked_gas(wide) == await get_spent(wide, RELAYER.address, SECOND.address)
 
 
 async def test_a_key_never_has_more_than_sixteen_transactions_waiting(wide):
     await wide.lab.pause()
     payments = []
     for n in range(34):
-        payments.append(await wide.accepted(buyer(100 + n)))
+        payments.append(await wide.create_processing_payment(make_buyer(100 + n)))
         await wide.turn()
-    assert await senders(wide) == [16, 16]
-    # what waits goes together once there is room
+    assert await count_open_by_sender(wide) == [16, 16]
+    # the waiting payments share a transaction when there is room
     await wide.mine()
     await wide.turn()
-    assert sum(await senders(wide)) == 33
+    assert sum(await count_open_by_sender(wide)) == 33
     for payment in payments:
-        assert (await wide.end(payment)).status == "succeeded"
+        assert (await wide.run_to_end(payment)).status == "succeeded"
 
 
 async def test_a_paused_key_is_left_out(wide):
     await pause(wide.app, f"{CHAIN}:{RELAYER.address}")
-    payments = [await wide.accepted(buyer(100 + n)) for n in range(2)]
+    payments = [await wide.create_processing_payment(make_buyer(100 + n)) for n in range(2)]
     await wide.turn()
-    assert await senders(wide) == [0, 1]
+    assert await count_open_by_sender(wide) == [0, 1]
     assert wide.settler.health().problem == f"paused by the operator: {RELAYER.address}"
     for payment in payments:
-        assert (await wide.end(payment)).status == "succeeded"
+        assert (await wide.run_to_end(payment)).status == "succeeded"
     await pause(wide.app, f"{CHAIN}:{SECOND.address}")
     assert wide.settler.health().problem == "paused by the operator"
-    last = await wide.accepted(WALLET)
+    last = await wide.create_processing_payment(WALLET)
     await wide.mine(2)
-    assert await senders(wide) == [0, 0]
+    assert await count_open_by_sender(wide) == [0, 0]
     await resume(wide.app, f"{CHAIN}:{RELAYER.address}")
-    assert (await wide.end(last)).status == "succeeded"
+    assert (await wide.run_to_end(last)).status == "succeeded"
 
 
 async def test_a_key_whose_lease_another_has_is_left_out(wide):
@@ -393,16 +393,16 @@ async def test_a_key_whose_lease_another_has_is_left_out(wide):
     taken = leases.acquire(lease, "they", wide.lab.clock.now_us(), 500 * 10**6, steal=True)
     await wide.store.write(taken)
     wide.lab.clock.advance(11)
-    payment = await wide.accepted(WALLET)
+    payment = await wide.create_processing_payment(WALLET)
     await wide.turn(2)
-    assert await senders(wide) == [0, 1]
+    assert await count_open_by_sender(wide) == [0, 1]
     assert f"the lease of {RELAYER.address}" in wide.settler.health().problem
-    assert (await wide.end(payment)).status == "succeeded"
+    assert (await wide.run_to_end(payment)).status == "succeeded"
 
 
 async def test_a_payment_whose_transaction_failed_goes_out_with_another_key(wide, monkeypatch):
-    """Its transaction is mined and moves nothing; the next one pays."""
-    payment = await wide.accepted(WALLET)
+    """Its transaction is mined but moves nothing; the next transaction pays."""
+    payment = await wide.create_processing_payment(WALLET)
     sign = wide.lab.rail.relay.sign
 
     async def starved(sender, nonce, items):
@@ -413,33 +413,33 @@ async def test_a_payment_whose_transaction_failed_goes_out_with_another_key(wide
         await wide.turn()
         await pause(wide.app, f"{CHAIN}:{RELAYER.address}")
     await wide.mine(3)
-    assert await senders(wide) == [0, 0]
+    assert await count_open_by_sender(wide) == [0, 0]
     wide.lab.clock.advance(11)
-    ended = await wide.end(payment)
+    ended = await wide.run_to_end(payment)
     assert ended.status == "succeeded"
-    (first,) = await wide.store.read(chain_txs.at_nonce(CHAIN, RELAYER.address, 0))
-    (second,) = await wide.store.read(chain_txs.at_nonce(CHAIN, SECOND.address, 0))
+    (first,) = await wide.store.read(chain_txs.list_at_nonce(CHAIN, RELAYER.address, 0))
+    (second,) = await wide.store.read(chain_txs.list_at_nonce(CHAIN, SECOND.address, 0))
     assert first.item_ids == second.item_ids == (payment.id,)
     assert ended.tx_id == second.hash
 
 
-async def test_both_keys_are_found_again_after_a_restart(wide):
+async def test_transactions_of_both_keys_are_recovered_after_a_restart(wide):
     await wide.lab.pause()
     payments = []
     for n in range(2):
-        payments.append(await wide.accepted(buyer(100 + n)))
+        payments.append(await wide.create_processing_payment(make_buyer(100 + n)))
         await wide.turn()
     await wide.restart()
-    assert await senders(wide) == [1, 1]
+    assert await count_open_by_sender(wide) == [1, 1]
     for payment in payments:
-        assert (await wide.end(payment)).status == "succeeded"
+        assert (await wide.run_to_end(payment)).status == "succeeded"
 
 
-# coin, and time
+# coin and time
 
 
-async def test_a_key_that_runs_out_of_coin_is_told(tmp_path):
-    async with works(tmp_path, gas_reserve=10_000) as shop:
+async def test_relayer_short_of_coin_is_reported(tmp_path):
+    async with open_settlement_harness(tmp_path, gas_reserve=10_000) as shop:
         assert shop.settler.health().problem == ""
         await shop.base_fee(100 * GWEI)
         await shop.mine()
@@ -448,11 +448,11 @@ async def test_a_key_that_runs_out_of_coin_is_told(tmp_path):
         problem = shop.settler.health().problem
         assert "too little coin to pay for gas" in problem
         assert RELAYER.address in problem
-        assert await shop.lab.rail.problems() == ()
-        # for one payment it has enough
-        assert await shop.lab.rail.relay.shortages() == (Shortage(problem, is_empty=False),)
-        assert shop.settler.health().has(ConditionName.RELAYER_FUNDS_LOW)
-        assert not shop.settler.health().has(ConditionName.RELAYER_EMPTY)
+        assert await shop.lab.rail.list_problems() == ()
+        # it has enough for one payment
+        assert await shop.lab.rail.relay.list_shortages() == (GasShortage(problem, is_empty=False),)
+        assert shop.settler.health().has_condition(ConditionName.RELAYER_FUNDS_LOW)
+        assert not shop.settler.health().has_condition(ConditionName.RELAYER_EMPTY)
         await shop.base_fee(GWEI)
         await shop.mine()
         shop.lab.clock.advance(11)
@@ -464,11 +464,11 @@ async def test_a_key_that_runs_out_of_coin_is_told(tmp_path):
     ("left_s", "quiet_s", "sent"), [(23, 0, False), (23.5, 0, True), (23, 12, False)]
 )
 async def test_nothing_is_sent_that_cannot_be_mined_in_time(shop, left_s, quiet_s, sent):
-    """The newest block may be some seconds old."""
+    """The newest block can be some seconds old."""
     await pause(shop.app, f"{CHAIN}:{RELAYER.address}")
-    payment = await shop.accepted(WALLET)
+    payment = await shop.create_processing_payment(WALLET)
     valid_until = payment.expires_at + 300 - 1
-    # a block every 12 seconds, until the end is near
+    # a block every 12 seconds until shortly before the end
     now_s = shop.lab.clock.now_us() // 1_000_000
     shop.lab.clock.advance(valid_until - left_s - quiet_s - now_s - 8 * 12)
     for _ in range(9):
@@ -477,13 +477,13 @@ async def test_nothing_is_sent_that_cannot_be_mined_in_time(shop, left_s, quiet_
     shop.lab.clock.advance(quiet_s - 12)
     await resume(shop.app, f"{CHAIN}:{RELAYER.address}")
     await shop.turn(2)
-    assert (shop.lab.node.asked.count("eth_sendRawTransaction") == 1) is sent
+    assert (shop.lab.node.methods.count("eth_sendRawTransaction") == 1) is sent
     assert await shop.status(payment) == "processing"
     if sent:
         return
     for _ in range(8):
         shop.lab.clock.advance(12)
         await shop.mine()
-    ended = await shop.now(payment)
+    ended = await shop.get_payment(payment)
     assert (ended.status, await shop.transactions()) == ("failed", [])
     await shop.check(ended)

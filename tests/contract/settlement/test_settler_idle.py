@@ -1,26 +1,28 @@
-"""A chain on which nothing is waited for: its blocks are not read, and nothing is missed."""
+"""Test a chain without pending payments: its blocks are not read, and nothing is missed."""
 
 from __future__ import annotations
 
 import pytest
-from florin_server.rails.evm.settings import EvmCoin
+from florin_server.rails.evm.settings import EvmCoinSettings
 
-from tests.support.block_chain import Chain, follower, mined, paid
-from tests.support.evm_lab import reply
-from tests.support.settler_lab import works
-from tests.support.settler_steps import coin, sent
+from tests.support.block_chain import InMemoryChain, follower, make_mined, make_paid
+from tests.support.evm_lab import make_reply
+from tests.support.settler_lab import open_settlement_harness
+from tests.support.settler_steps import make_coin_offer, send_payment
 
 
 @pytest.fixture
 def chain():
-    made = Chain()
-    made.grow(10)
-    return made
+    created_chain = InMemoryChain()
+    created_chain.grow(10)
+    return created_chain
 
 
 @pytest.fixture
 async def shop(tmp_path):
-    async with works(tmp_path, coin=EvmCoin(name="Test Ether", symbol="tETH")) as running:
+    async with open_settlement_harness(
+        tmp_path, coin=EvmCoinSettings(name="Test Ether", symbol="tETH")
+    ) as running:
         yield running
 
 
@@ -28,102 +30,102 @@ async def shop(tmp_path):
 async def test_blocks_without_events_are_not_read_while_nothing_is_waited_for(chain, count):
     blocks = await follower(chain)
     chain.grow(count)
-    assert await blocks.look(idle=True)
-    assert (blocks.head, blocks.rewinds) == (9 + count, 0)
-    assert not await blocks.look(idle=True)
+    assert await blocks.poll(is_idle=True)
+    assert (blocks.head, blocks.rewind_count) == (9 + count, 0)
+    assert not await blocks.poll(is_idle=True)
     assert chain.read == []
     assert (blocks.time, blocks.interval) == (chain.views[-1].time, 10)
-    # they are read again when they are final, and what was not final before them
-    assert blocks.doubtful == range(8, 10 + count)
+    # they are read again when they are final, together with the earlier non-final ones
+    assert blocks.doubtful_blocks == range(8, 10 + count)
     chain.grow()
-    await blocks.look()
+    await blocks.poll()
     assert chain.read == [10 + count]
-    assert (blocks.head, blocks.rewinds) == (10 + count, 0)
+    assert (blocks.head, blocks.rewind_count) == (10 + count, 0)
 
 
-async def test_what_was_read_again_stays_read(chain):
+async def test_block_reread_once_is_not_reread_again(chain):
     blocks = await follower(chain)
     chain.grow(10)
-    await blocks.look(idle=True)
-    blocks.doubtful = range(blocks.newest_final + 1, blocks.doubtful.stop)
+    await blocks.poll(is_idle=True)
+    blocks.doubtful_blocks = range(blocks.newest_final + 1, blocks.doubtful_blocks.stop)
     chain.grow(10)
-    await blocks.look(idle=True)
-    assert blocks.doubtful == range(18, 30)
+    await blocks.poll(is_idle=True)
+    assert blocks.doubtful_blocks == range(18, 30)
 
 
 async def test_blocks_with_an_event_are_read_and_then_all_that_follow(chain):
     blocks = await follower(chain)
     chain.grow(2)
-    chain.grow(1, 10, paid())
+    chain.grow(1, 10, make_paid())
     chain.grow()
-    assert await blocks.look(idle=True)
+    assert await blocks.poll(is_idle=True)
     assert chain.read == [10, 11, 12, 13]
-    assert [event.ref for event in blocks.evidence.fresh] == ["a"]
+    assert [event.ref for event in blocks.evidence.new_events] == ["a"]
     chain.grow(2)
-    await blocks.look(idle=True)
+    await blocks.poll(is_idle=True)
     assert chain.read[4:] == [14, 15]
-    assert not blocks.doubtful
+    assert not blocks.doubtful_blocks
 
 
 async def test_blocks_wait_for_a_look_that_asks_for_their_events(chain):
     blocks = await follower(chain)
-    chain.grow(1, 10, paid())
-    chain.unasked = True
-    assert not await blocks.look(idle=True)
+    chain.grow(1, 10, make_paid())
+    chain.is_attest_forbidden = True
+    assert not await blocks.poll(is_idle=True)
     assert (blocks.head, chain.read) == (9, [])
-    chain.unasked = False
-    assert await blocks.look(idle=True)
-    assert [event.ref for event in blocks.evidence.fresh] == ["a"]
+    chain.is_attest_forbidden = False
+    assert await blocks.poll(is_idle=True)
+    assert [event.ref for event in blocks.evidence.new_events] == ["a"]
 
 
 async def test_replaced_blocks_are_noticed_by_their_parent_without_being_waited_for(chain):
     blocks = await follower(chain)
     chain.cut(9)
     chain.grow(2)
-    await blocks.look(idle=True)
-    assert (blocks.head, blocks.rewinds) == (10, 1)
+    await blocks.poll(is_idle=True)
+    assert (blocks.head, blocks.rewind_count) == (10, 1)
     assert chain.read == [10, 9, 9, 10]
 
 
 async def test_a_chain_that_is_shorter_is_followed_back_without_being_waited_for(chain):
     blocks = await follower(chain)
     chain.grow(3)
-    await blocks.look()
+    await blocks.poll()
     chain.cut(11)
-    assert await blocks.look(idle=True)
-    assert (blocks.head, blocks.rewinds) == (10, 1)
+    assert await blocks.poll(is_idle=True)
+    assert (blocks.head, blocks.rewind_count) == (10, 1)
 
 
-async def test_of_what_blocks_that_were_not_read_may_replace_the_hash_is_asked_for(chain):
+async def test_hash_of_an_unread_replaced_block_is_requested(chain):
     blocks = await follower(chain)
     chain.cut(9)
     chain.grow(5)
-    await blocks.look(idle=True)
-    assert await blocks.hash_of(9) == chain.views[9].hash
+    await blocks.poll(is_idle=True)
+    assert await blocks.find_block_hash(9) == chain.views[9].hash
     assert chain.read == [9]
 
 
 async def test_all_that_was_not_read_is_read_once_it_may_be_replaced(chain):
     blocks = await follower(chain)
     chain.grow(8)
-    await blocks.look(idle=True)
+    await blocks.poll(is_idle=True)
     chain.cut(14)
-    chain.grow(1, 10, paid("moved"), mined())
+    chain.grow(1, 10, make_paid("moved"), make_mined())
     chain.grow(5)
     chain.read.clear()
-    assert await blocks.look()
-    assert (blocks.head, blocks.rewinds) == (19, 1)
-    assert [event.ref for event in blocks.evidence.fresh] == ["moved"]
-    assert blocks.evidence.mined.keys() == {"0xours"}
+    assert await blocks.poll()
+    assert (blocks.head, blocks.rewind_count) == (19, 1)
+    assert [event.ref for event in blocks.evidence.new_events] == ["moved"]
+    assert blocks.evidence.mined_transactions.keys() == {"0xours"}
     assert chain.read == [18, 17, *range(8, 20)]
 
 
-async def test_event_whose_log_was_late_is_found_when_its_block_is_final(shop):
-    payment, option = await coin(shop)
+async def test_event_with_a_late_log_is_detected_when_its_block_is_final(shop):
+    payment, option = await make_coin_offer(shop)
     await shop.turn()
-    shop.lab.node.changes["eth_getLogs"] = reply([])
-    tx_hash = await sent(shop, option)
-    # nothing else tells of it: its block is not read
+    shop.lab.node.changes["eth_getLogs"] = make_reply([])
+    tx_hash = await send_payment(shop, option)
+    # nothing else announces the payment, and its block is not read
     await shop.turn()
     assert await shop.status(payment) == "requires_action"
     del shop.lab.node.changes["eth_getLogs"]
@@ -131,16 +133,16 @@ async def test_event_whose_log_was_late_is_found_when_its_block_is_final(shop):
     assert await shop.status(payment) == "requires_action"
     shop.lab.clock.advance(10)
     await shop.turn(2)
-    ended = await shop.now(payment)
+    ended = await shop.get_payment(payment)
     assert (ended.status, ended.tx_id) == ("succeeded", tx_hash)
     await shop.check(ended)
 
 
-async def test_event_of_a_block_that_replaced_one_unnoticed_is_found(shop):
-    payment, option = await coin(shop)
+async def test_event_in_an_unnoticed_replacement_block_is_detected(shop):
+    payment, option = await make_coin_offer(shop)
     await shop.turn()
-    shop.lab.node.changes["eth_getLogs"] = reply([])
-    tx_hash = await sent(shop, option)
+    shop.lab.node.changes["eth_getLogs"] = make_reply([])
+    tx_hash = await send_payment(shop, option)
     await shop.turn()
     await shop.lab.reorg(1)
     del shop.lab.node.changes["eth_getLogs"]
@@ -148,6 +150,6 @@ async def test_event_of_a_block_that_replaced_one_unnoticed_is_found(shop):
     await shop.turn()
     shop.lab.clock.advance(10)
     await shop.turn(3)
-    ended = await shop.now(payment)
+    ended = await shop.get_payment(payment)
     assert (ended.status, ended.tx_id) == ("succeeded", tx_hash)
     await shop.check(ended)

@@ -1,4 +1,4 @@
-"""Transactions that are set aside: what else their key sends does not wait for them."""
+"""Test quarantined transactions: later transactions of their key do not wait for them."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from functools import partial
 
 import pytest
 from eth_account import Account
-from florin_server.domain.quarantine import ItemKind
+from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.store.settlement import chain_txs
 
-from tests.support.evm_lab import CHAIN, buyer
-from tests.support.settler_lab import Works, works
+from tests.support.evm_lab import CHAIN, make_buyer
+from tests.support.settler_lab import SettlementHarness, open_settlement_harness
 
 GWEI = 10**9
-WALLET = buyer(77)
+WALLET = make_buyer(77)
 
 
 @pytest.fixture
 async def shop(tmp_path):
-    async with works(tmp_path) as running:
+    async with open_settlement_harness(tmp_path) as running:
         yield running
 
 
-async def dead(shop: Works, monkeypatch):
-    """A transaction that is set aside, and whose nonce another one used."""
+async def dead(shop: SettlementHarness, monkeypatch):
+    """Return a quarantined transaction whose nonce another transaction used."""
     await shop.fault(kind="answer", method="eth_sendRawTransaction", effect="drop", times=1)
-    await shop.accepted(buyer(78))
+    await shop.create_processing_payment(make_buyer(78))
     await shop.turn()
     (lost,) = await shop.transactions()
     rival = {
@@ -48,7 +48,7 @@ async def dead(shop: Works, monkeypatch):
         await shop.mine(3)
         shop.lab.clock.advance(10)
         await shop.turn(2)
-    assert shop.app.quarantine.holds(ItemKind.TRANSACTION, CHAIN, lost.id)
+    assert shop.app.quarantine.contains(QuarantinedItemKind.TRANSACTION, CHAIN, lost.id)
     return lost
 
 
@@ -56,7 +56,7 @@ async def test_dead_transaction_that_is_set_aside_keeps_no_other_from_a_higher_f
     shop, monkeypatch
 ):
     lost = await dead(shop, monkeypatch)
-    payment = await shop.accepted(WALLET)
+    payment = await shop.create_processing_payment(WALLET)
     await shop.lab.pause()
     await shop.turn()
     await shop.base_fee(40 * GWEI)
@@ -64,24 +64,24 @@ async def test_dead_transaction_that_is_set_aside_keeps_no_other_from_a_higher_f
     left, raised = await shop.transactions()
     assert (left.id, left.bumps) == (lost.id, ())
     assert len(raised.bumps) == 1
-    assert (await shop.end(payment)).status == "succeeded"
+    assert (await shop.run_to_end(payment)).status == "succeeded"
 
 
 async def test_dead_transaction_that_is_set_aside_takes_no_room_of_its_key(shop, monkeypatch):
     await dead(shop, monkeypatch)
     monkeypatch.setattr(type(shop.lab.rail), "open_max", 1)
-    payment = await shop.accepted(WALLET)
+    payment = await shop.create_processing_payment(WALLET)
     await shop.turn(2)
-    assert (await shop.end(payment)).status == "succeeded"
+    assert (await shop.run_to_end(payment)).status == "succeeded"
 
 
-async def test_sender_prepares_again_once_what_it_prepared_is_set_aside(shop):
+async def test_sender_prepares_again_once_its_preparation_is_quarantined(shop):
     await shop.lab.pause()
     (sender,) = shop.settler.executors
-    fill = partial(shop.lab.rail.account_nonces.fill, sender.address)
+    fill = partial(shop.lab.rail.account_nonces.sign_noop, sender.address)
     await sender.send([], fill, lambda: chain_txs.claim(()))
-    assert sender.prepares
+    assert sender.has_preparatory
     (tx,) = await shop.transactions()
     error = ValueError("nobody expects that")
-    await shop.app.quarantine.set_aside(ItemKind.TRANSACTION, CHAIN, tx.id, "end", error)
-    assert not sender.prepares
+    await shop.app.quarantine.add(QuarantinedItemKind.TRANSACTION, CHAIN, tx.id, "end", error)
+    assert not sender.has_preparatory

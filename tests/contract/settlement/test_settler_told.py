@@ -1,4 +1,4 @@
-"""What a settler tells others of its work: pages, graphs, traces and receipts."""
+"""Test what a settler publishes of its work: pages, graphs, traces and receipts."""
 
 from __future__ import annotations
 
@@ -7,53 +7,55 @@ from typing import Any
 import pytest
 from florin_server.store.receipts import effects
 
-from tests.support.evm_lab import buyer
-from tests.support.settler_lab import CHAIN, works
+from tests.support.evm_lab import make_buyer
+from tests.support.settler_lab import CHAIN, open_settlement_harness
 
-WALLET = buyer(77)
+WALLET = make_buyer(77)
 
 pytestmark = pytest.mark.both_chains
 
 
 @pytest.fixture
 async def shop(tmp_path, evm):
-    async with works(tmp_path, evm=evm) as running:
+    async with open_settlement_harness(tmp_path, evm=evm) as running:
         yield running
 
 
-async def test_the_block_that_pays_is_told_before_it_is_final(shop):
-    payment = await shop.accepted(WALLET)
-    reference = shop.lab.rail.terms.reference((await shop.item(payment)).option)
+async def test_paying_block_is_shown_before_it_is_final(shop):
+    payment = await shop.create_processing_payment(WALLET)
+    reference = shop.lab.rail.terms.get_reference((await shop.get_item(payment)).option)
     await shop.turn(2)
-    (event,) = await shop.lab.rail.direct.paid([reference], 0)
-    assert shop.app.chains[CHAIN].paid_in == {payment.id: event.block_number}
-    await shop.end(payment)
+    (event,) = await shop.lab.rail.direct_settlement.list_settlement_events([reference], 0)
+    assert shop.app.chains[CHAIN].paying_blocks == {payment.id: event.block_number}
+    await shop.run_to_end(payment)
     await shop.mine()
-    assert shop.app.chains[CHAIN].paid_in == {}
+    assert shop.app.chains[CHAIN].paying_blocks == {}
 
 
-async def test_how_long_a_payment_took_and_what_proves_it_are_told(shop, monkeypatch):
+async def test_settlement_duration_and_proof_position_are_recorded(shop, monkeypatch):
     spans: list[tuple[Any, ...]] = []
     monkeypatch.setattr(
-        type(shop.app.traces), "step", lambda _, *told, **more: spans.append((*told, more))
+        type(shop.app.traces), "record_step", lambda _, *told, **more: spans.append((*told, more))
     )
-    payment = await shop.accepted(WALLET)
-    item = await shop.item(payment)
+    payment = await shop.create_processing_payment(WALLET)
+    item = await shop.get_item(payment)
     await shop.turn(2)
     shop.lab.clock.advance(7)
-    assert (await shop.end(payment)).status == "succeeded"
+    assert (await shop.run_to_end(payment)).status == "succeeded"
     began_us, ended_us = item.confirmation.at_us, shop.lab.clock.now_us()
     assert spans == [(payment.id, "settle", began_us, ended_us, {"chain": CHAIN})]
     labels = {"chain": CHAIN, "status": "succeeded"}
     count, seconds = (
         shop.app.meters.registry.get_sample_value(
-            f"florin_settlement_duration_seconds_{one}", labels
+            f"florin_settlement_duration_seconds_{each_item}", labels
         )
-        for one in ("count", "sum")
+        for each_item in ("count", "sum")
     )
     assert (count, seconds) == (1, (ended_us - began_us) / 1_000_000)
-    (event,) = await shop.lab.rail.direct.paid([shop.lab.rail.terms.reference(item.option)], 0)
-    effect = await shop.store.read(effects.get(payment.id))
+    (event,) = await shop.lab.rail.direct_settlement.list_settlement_events(
+        [shop.lab.rail.terms.get_reference(item.option)], 0
+    )
+    effect = await shop.store.read(effects.find(payment.id))
     assert effect.position == event.position
     assert event.position is not None
 

@@ -1,4 +1,4 @@
-"""What a settler does in one turn, and what it leaves to a later one."""
+"""Test what a settler does in one turn, and what it leaves to a later turn."""
 
 from __future__ import annotations
 
@@ -6,76 +6,76 @@ import pytest
 from florin_server.rails.types import RailUnavailable
 from florin_server.workers.settlement.direct_payments import DirectPayments
 
-from tests.support.evm_lab import buyer
+from tests.support.evm_lab import make_buyer
 from tests.support.fee_steps import SECOND
-from tests.support.settler_lab import CHAIN, works
+from tests.support.settler_lab import CHAIN, open_settlement_harness
 
 SEND = "eth_sendRawTransaction"
-WALLET = buyer(77)
+WALLET = make_buyer(77)
 
 
 @pytest.fixture
 async def shop(tmp_path):
-    async with works(tmp_path) as running:
+    async with open_settlement_harness(tmp_path) as running:
         yield running
 
 
 async def test_nothing_is_sent_before_the_books_begin(shop):
-    """What a wallet had before is compared with what is booked from then on."""
-    shop.app.chains[CHAIN].books_begun = False
-    payment = await shop.accepted(WALLET)
+    """The first balance is compared with what is booked from then on."""
+    shop.app.chains[CHAIN].has_opening_balances = False
+    payment = await shop.create_processing_payment(WALLET)
     await shop.turn(2)
-    assert shop.lab.node.asked.count(SEND) == 0
-    shop.app.chains[CHAIN].books_begun = True
+    assert shop.lab.node.methods.count(SEND) == 0
+    shop.app.chains[CHAIN].has_opening_balances = True
     await shop.turn()
-    assert shop.lab.node.asked.count(SEND) == 1
-    assert (await shop.end(payment)).status == "succeeded"
+    assert shop.lab.node.methods.count(SEND) == 1
+    assert (await shop.run_to_end(payment)).status == "succeeded"
 
 
 async def test_nothing_is_sent_while_blocks_are_not_understood(shop, monkeypatch):
-    """What waits may be paid already; nothing of it lapses soon."""
+    """Waiting payments may already be paid, and none of them lapses soon."""
 
     async def away(*_):
         raise RailUnavailable("the node is away")
 
-    payment = await shop.accepted(WALLET)
+    payment = await shop.create_processing_payment(WALLET)
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(DirectPayments, "adopt", away)
         await shop.mine()
-        assert shop.lab.node.asked.count(SEND) == 0
-    assert (await shop.end(payment)).status == "succeeded"
+        assert shop.lab.node.methods.count(SEND) == 0
+    assert (await shop.run_to_end(payment)).status == "succeeded"
 
 
 async def test_a_new_payment_is_left_to_the_blocks_until_the_comparison_after_next(
     shop, monkeypatch
 ):
-    """A busy service has many of them, and nearly all are over by then."""
-    asked: list[list[str]] = []
+    """A busy service has many of them, and nearly all have ended by then."""
+    requests: list[list[str]] = []
     observer = shop.lab.rail.observer
-    find = observer.find
+    find = observer.find_settlement_events
 
     async def found(items):
-        asked.append([one.payment.id for one in items])
+        requests.append([item.payment.id for item in items])
         return await find(items)
 
-    monkeypatch.setattr(type(observer), "find", lambda _, items: found(items))
+    monkeypatch.setattr(type(observer), "find_settlement_events", lambda _, items: found(items))
     await shop.lab.pause()
     shop.lab.clock.advance(10)
     await shop.turn()
-    old = await shop.accepted(buyer(5))
+    old = await shop.create_processing_payment(make_buyer(5))
     shop.lab.clock.advance(9)
-    new = await shop.accepted(buyer(6))
-    told: list[set[str]] = []
+    new = await shop.create_processing_payment(make_buyer(6))
+    result: list[set[str]] = []
     for _ in range(3):
-        asked.clear()
+        requests.clear()
         await shop.turn()
-        told.append({one for ids in asked for one in ids})
+        result.append({text for ids in requests for text in ids})
         shop.lab.clock.advance(10)
-    assert told == [set(), {old.id}, {old.id, new.id}]
+    assert result == [set(), {old.id}, {old.id, new.id}]
 
 
 async def test_a_key_that_comes_back_is_picked_up_where_it_was_left(tmp_path, monkeypatch):
-    async with works(tmp_path, more=[SECOND]) as shop:
+    async with open_settlement_harness(tmp_path, more=[SECOND]) as shop:
         first, second = shop.settler.executors
         begun: list[str] = []
         start = type(first).start
@@ -88,7 +88,7 @@ async def test_a_key_that_comes_back_is_picked_up_where_it_was_left(tmp_path, mo
         shop.lab.clock.advance(9)
         await shop.turn()
         assert begun == []
-        await first.give_back()
+        await first.release_lease()
         shop.lab.clock.advance(9)
         await shop.turn()
         assert begun == [first.address, second.address]

@@ -1,15 +1,15 @@
-"""Accounts that a token's issuer froze: told as that, and not offered."""
+"""Test that accounts frozen by a token's issuer are reported as frozen, and not offered."""
 
 from __future__ import annotations
 
 import base64
 
 import pytest
-from florin_server.domain.errors import FlorinError
+from florin_server.domain.errors import ApiError
 
-from tests.support.solana import ASSETS, SolanaWallet
-from tests.support.solana_kit import wallet
-from tests.support.solana_lab import PRICE, open_lab, outputs, signed, split
+from tests.support.solana import ASSETS, SolanaTestWallet
+from tests.support.solana_kit import make_wallet
+from tests.support.solana_lab import PRICE, make_outputs, make_split, open_lab, sign_build
 
 
 @pytest.fixture
@@ -19,36 +19,38 @@ async def lab():
 
 
 @pytest.fixture
-def buyer() -> SolanaWallet:
-    return SolanaWallet()
+def buyer() -> SolanaTestWallet:
+    return SolanaTestWallet()
 
 
 def changed(change):
-    """A change of the true result."""
+    """Return a fault that changes the true result."""
 
-    def answer(_params, told):
-        change(told["result"])
-        return told
+    def answer(_params, result):
+        change(result["result"])
+        return result
 
     return answer
 
 
 @pytest.mark.parametrize(("at", "what"), [(1, "payer"), (2, "receiver")])
 async def test_an_account_that_is_frozen_is_no_fault_of_the_transaction(lab, buyer, at, what):
-    await lab.node.fund(wallet(91))
+    await lab.node.fund(make_wallet(91))
     _, option = await lab.offer(buyer)
-    issued = await lab.issued(option)
+    issued = await lab.build_option(option)
 
     def freeze(result):
         held = result["value"][at]
         content = base64.b64decode(held["data"][0])
         held["data"][0] = base64.b64encode(content[:108] + b"\x02" + content[109:]).decode()
 
-    lab.between.changes["getMultipleAccounts"] = changed(freeze)
+    lab.transport.changes["getMultipleAccounts"] = changed(freeze)
     failed = {"err": {"InstructionError": [3, {"Custom": 17}]}}
-    lab.between.changes["simulateTransaction"] = changed(lambda told: told["value"].update(failed))
-    with pytest.raises(FlorinError) as caught:
-        await lab.rail.verifier.verify(option, [issued], outputs(signed(buyer, issued)))
+    lab.transport.changes["simulateTransaction"] = changed(
+        lambda result: result["value"].update(failed)
+    )
+    with pytest.raises(ApiError) as caught:
+        await lab.rail.verifier.verify(option, [issued], make_outputs(sign_build(buyer, issued)))
     assert caught.value.details == {
         "reason": "token_refused",
         "refused": what,
@@ -57,18 +59,18 @@ async def test_an_account_that_is_frozen_is_no_fault_of_the_transaction(lab, buy
 
 
 async def test_a_receiver_whose_account_is_frozen_is_offered_nothing(lab, buyer):
-    await lab.node.fund(wallet(91))
+    await lab.node.fund(make_wallet(91))
     token = lab.rail.assets[ASSETS[0]]
-    assert await lab.rail.offers.obstacle(token, PRICE, split()) is None
+    assert await lab.rail.offers.check_receivable(token, PRICE, make_split()) is None
 
     def freeze(result):
         for held in result["value"]:
             content = base64.b64decode(held["data"][0]) if held else b""
             if len(content) == 165:
-                whole = content[:108] + b"\x02" + content[109:]
-                held["data"][0] = base64.b64encode(whole).decode()
+                total = content[:108] + b"\x02" + content[109:]
+                held["data"][0] = base64.b64encode(total).decode()
 
-    lab.between.changes["getMultipleAccounts"] = changed(freeze)
-    told = await lab.rail.offers.obstacle(token, PRICE, split())
-    assert told is not None
-    assert "its account is frozen" in told
+    lab.transport.changes["getMultipleAccounts"] = changed(freeze)
+    reported_result = await lab.rail.offers.check_receivable(token, PRICE, make_split())
+    assert reported_result is not None
+    assert "its account is frozen" in reported_result

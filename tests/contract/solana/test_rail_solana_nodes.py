@@ -1,4 +1,4 @@
-"""A Solana rail on several nodes: failing ones, ones that lag, and ones that lie."""
+"""Test a Solana rail on several nodes: failing, lagging and lying ones."""
 
 from __future__ import annotations
 
@@ -7,43 +7,43 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
-from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.rails.connection.health import BACKOFF_MAX_S
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.types import RailUnavailable
-from florin_server.workers.settlement.blocks import follow
+from florin_server.workers.settlement.blocks import create_follower
 
 from tests.support import proxy as faults
-from tests.support.proxy import FaultyProxy
-from tests.support.solana import SolanaWallet
+from tests.support.proxy import FaultyNodeProxy
+from tests.support.solana import SolanaTestWallet
 from tests.support.solana_lab import (
     FINAL,
     RELAYER,
-    Lab,
+    SolanaRailHarness,
+    make_chain_settings,
+    make_outputs,
     open_lab,
-    outputs,
-    settings,
-    signed,
+    sign_build,
 )
 
 
 @dataclass
 class Nodes:
-    lab: Lab
-    proxies: tuple[FaultyProxy, FaultyProxy]
+    lab: SolanaRailHarness
+    proxies: tuple[FaultyNodeProxy, FaultyNodeProxy]
     rail: SolanaRail
     now: list[float]
 
     async def later(self, seconds):
-        """Time passes, and every node is looked at whose time has come."""
+        """Advance the time and check every node that is due."""
         self.now[0] += seconds
-        await self.rail.rpc.look()
+        await self.rail.rpc.probe_due()
 
     async def landed(self):
-        """A payment that is final, as the first node tells it."""
-        buyer = SolanaWallet()
-        item, issued = await self.lab.accepted(buyer)
-        tx = await self.lab.sent(item)
+        """Settle a payment to finality, as the first node reports it."""
+        buyer = SolanaTestWallet()
+        item, issued = await self.lab.create_item(buyer)
+        tx = await self.lab.submit_item(item)
         await self.lab.slots(FINAL + 1)
         return item, issued, tx
 
@@ -52,154 +52,167 @@ class Nodes:
 async def nodes():
     async with (
         open_lab() as lab,
-        FaultyProxy(lab.node.chain.handle) as first,
-        FaultyProxy(lab.node.chain.handle) as second,
+        FaultyNodeProxy(lab.node.chain.handle) as first,
+        FaultyNodeProxy(lab.node.chain.handle) as second,
     ):
         now = [1000.0]
         urls = (first.url, second.url.replace("127.0.0.1", "localhost"))
-        rail = SolanaRail(settings(rpc_url=urls), RELAYER, now=lambda: now[0])
-        found = Nodes(lab, (first, second), rail, now)
+        rail = SolanaRail(make_chain_settings(rpc_url=urls), RELAYER, now=lambda: now[0])
+        found_nodes = Nodes(lab, (first, second), rail, now)
         await rail.start()
-        await found.later(0)
-        yield found
+        await found_nodes.later(0)
+        yield found_nodes
         await rail.close()
 
 
 @pytest.mark.parametrize(
     "fault",
-    [faults.status(429), faults.html, faults.truncated, faults.error(-32005, "Node is behind")],
+    [
+        faults.make_status_fault(429),
+        faults.answer_html,
+        faults.truncate_response,
+        faults.make_error_fault(-32005, "Node is behind"),
+    ],
     ids=["429", "html", "truncated", "behind"],
 )
 async def test_a_node_that_fails_is_answered_for_by_the_other(fault):
-    async with nodes() as found:
-        head = await found.rail.observer.head()
-        found.proxies[0].fail(fault)
-        assert await found.rail.observer.head() == head
-        assert await found.rail.problems() == ()
+    async with nodes() as result:
+        head = await result.rail.observer.get_head()
+        result.proxies[0].fail(fault)
+        assert await result.rail.observer.get_head() == head
+        assert await result.rail.list_problems() == ()
 
 
-async def confirmed(found, slots=0):
-    """A payment whose transaction was issued and signed before so many slots passed."""
-    buyer = SolanaWallet()
-    _, option = await found.lab.offer(buyer)
-    issued = await found.lab.issued(option)
-    await found.lab.slots(slots)
-    await found.rail.verifier.verify(option, [issued], outputs(signed(buyer, issued)))
+async def confirmed(result, slots=0):
+    """Return a payment whose transaction was issued and signed `slots` slots ago."""
+    buyer = SolanaTestWallet()
+    _, option = await result.lab.offer(buyer)
+    issued = await result.lab.build_option(option)
+    await result.lab.slots(slots)
+    await result.rail.verifier.verify(option, [issued], make_outputs(sign_build(buyer, issued)))
 
 
-def _unknown(_params, told):
-    told["result"]["value"] |= {"err": "BlockhashNotFound", "accounts": None}
-    return told
+def _unknown(_params, result):
+    result["result"]["value"] |= {"err": "BlockhashNotFound", "accounts": None}
+    return result
 
 
-UNKNOWN = faults.change(_unknown, method="simulateTransaction")
+UNKNOWN = faults.make_change_fault(_unknown, method="simulateTransaction")
 
 
-async def test_blockhash_that_one_node_does_not_know_yet_is_tried_on_the_other():
-    async with nodes() as found:
-        found.proxies[0].fail(UNKNOWN)
-        await confirmed(found)
-        assert [one.problem for one in found.rail.nodes.states()] == ["", ""]
+async def test_blockhash_missing_on_a_node_is_tried_on_the_next_node():
+    async with nodes() as result:
+        result.proxies[0].fail(UNKNOWN)
+        await confirmed(result)
+        assert [item.problem for item in result.rail.nodes.list_states()] == ["", ""]
 
 
 async def test_blockhash_that_no_node_knows_yet_is_no_refusal():
-    async with nodes() as found:
-        for proxy in found.proxies:
+    async with nodes() as result:
+        for proxy in result.proxies:
             proxy.fail(UNKNOWN)
         with pytest.raises(RailUnavailable, match="no node knows the blockhash now"):
-            await confirmed(found)
+            await confirmed(result)
 
 
 async def test_blockhash_has_lapsed_only_if_no_node_is_behind_its_end():
-    async with nodes() as found:
-        with pytest.raises(FlorinError) as caught:
-            await confirmed(found, slots=160)
-        assert caught.value.code is Code.QUOTE_EXPIRED
+    async with nodes() as result:
+        with pytest.raises(ApiError) as caught:
+            await confirmed(result, slots=160)
+        assert caught.value.code is ErrorCode.QUOTE_EXPIRED
 
 
 async def test_node_that_claims_to_be_far_ahead_ends_no_blockhash_alone():
-    def ahead(params, told):
-        # a height is a number; all else that this node tells of transactions is unknown
-        if isinstance(told["result"], int) and params:
-            return {**told, "result": 10**9}
-        is_trial = isinstance(told["result"], dict) and "unitsConsumed" in str(told)
-        return _unknown(params, told) if is_trial else told
+    def ahead(params, result):
+        # only heights are numbers; in its simulations this node knows no blockhash
+        if isinstance(result["result"], int) and params:
+            return {**result, "result": 10**9}
+        is_trial = isinstance(result["result"], dict) and "unitsConsumed" in str(result)
+        return _unknown(params, result) if is_trial else result
 
-    async with nodes() as found:
-        buyer = SolanaWallet()
-        _, option = await found.lab.offer(buyer)
-        issued = await found.lab.issued(option)
-        first, second = found.proxies
-        first.fail(faults.change(ahead))
+    async with nodes() as found_result:
+        buyer = SolanaTestWallet()
+        _, option = await found_result.lab.offer(buyer)
+        issued = await found_result.lab.build_option(option)
+        first, second = found_result.proxies
+        first.fail(faults.make_change_fault(ahead))
         second.fail(UNKNOWN)
         with pytest.raises(RailUnavailable, match="no node knows"):
-            await found.rail.verifier.verify(option, [issued], outputs(signed(buyer, issued)))
+            await found_result.rail.verifier.verify(
+                option, [issued], make_outputs(sign_build(buyer, issued))
+            )
 
 
-async def test_witness_without_a_fee_agrees_and_one_without_token_balances_does_not_count():
-    async with nodes() as found:
-        item, _, tx = await found.landed()
-        facts = await found.rail.observer.find([item])
+async def test_node_without_the_fee_agrees_and_node_without_balances_does_not_count():
+    async with nodes() as result:
+        item, _, tx = await result.landed()
+        facts = await result.rail.observer.find_settlement_events([item])
 
         def without(*names):
-            def spoil(_params, told):
+            def spoil(_params, reported_result):
                 for name in names:
-                    del told["result"]["meta"][name]
-                return told
+                    del reported_result["result"]["meta"][name]
+                return reported_result
 
-            return faults.change(spoil, method="getTransaction")
+            return faults.make_change_fault(spoil, method="getTransaction")
 
-        found.proxies[1].fail(without("fee"))
-        assert await found.rail.observer.agreed(facts) == dict.fromkeys(facts, True)
-        found.proxies[1].heal()
-        found.proxies[1].fail(without("preTokenBalances"))
-        assert await found.rail.observer.agreed(facts) == {}
-        assert tx.hash not in found.rail.nodes.disagreement
+        result.proxies[1].fail(without("fee"))
+        assert await result.rail.observer.confirm_facts(facts) == dict.fromkeys(facts, True)
+        result.proxies[1].heal()
+        result.proxies[1].fail(without("preTokenBalances"))
+        assert await result.rail.observer.confirm_facts(facts) == {}
+        assert tx.hash not in result.rail.nodes.disagreement
 
 
-async def test_a_node_of_another_cluster_is_never_asked():
-    async with nodes() as found:
-        first, second = found.proxies
+async def test_node_of_another_cluster_is_never_called():
+    async with nodes() as result:
+        first, second = result.proxies
         genesis = "5" * 43
-        first.fail(faults.change(faults.replied(genesis), method="getGenesisHash"))
-        await found.later(BACKOFF_MAX_S)
-        (told, _) = found.rail.nodes.states()
-        assert told.problem.startswith(f"serves solana:{genesis[:32]}, not solana:")
-        first.asked.clear()
-        await found.rail.observer.head()
-        assert first.asked == []
-        assert "getSlot" in second.asked
+        first.fail(
+            faults.make_change_fault(faults.make_result_change(genesis), method="getGenesisHash")
+        )
+        await result.later(BACKOFF_MAX_S)
+        (reported_result, _) = result.rail.nodes.list_states()
+        assert reported_result.problem.startswith(f"serves solana:{genesis[:32]}, not solana:")
+        first.methods.clear()
+        await result.rail.observer.get_head()
+        assert first.methods == []
+        assert "getSlot" in second.methods
 
 
-async def test_a_slot_older_than_what_was_seen_is_not_believed():
-    async with nodes() as found:
-        await found.lab.slots(20)
-        head = await found.rail.observer.head()
-        found.proxies[0].fail(faults.change(faults.replied(head.number - 5), method="getSlot"))
-        assert await found.rail.observer.head() == head
-        found.proxies[1].down()
+async def test_slot_older_than_the_last_seen_slot_is_ignored():
+    async with nodes() as result:
+        await result.lab.slots(20)
+        head = await result.rail.observer.get_head()
+        result.proxies[0].fail(
+            faults.make_change_fault(faults.make_result_change(head.number - 5), method="getSlot")
+        )
+        assert await result.rail.observer.get_head() == head
+        result.proxies[1].down()
         with pytest.raises(RailUnavailable):
-            await found.rail.observer.head()
+            await result.rail.observer.get_head()
 
 
-async def test_what_both_nodes_tell_of_a_transaction_ends_it():
-    async with nodes() as found:
-        follower = follow(found.rail)
+async def test_payment_that_both_nodes_attest_is_settled():
+    async with nodes() as result:
+        follower = create_follower(result.rail)
         await follower.start()
-        item, _, tx = await found.landed()
-        await follower.look()
-        follower.evidence.mined.update(await found.rail.observer.mined([tx.hash]))
-        (paid,) = await found.rail.observer.find([item])
-        follower.evidence.add_paid(paid)
+        item, _, tx = await result.landed()
+        await follower.poll()
+        follower.evidence.mined_transactions.update(
+            await result.rail.observer.find_mined([tx.hash])
+        )
+        (paid,) = await result.rail.observer.find_settlement_events([item])
+        follower.evidence.add_event(paid)
         assert await follower.is_settled(paid)
 
 
-async def test_a_payment_that_one_node_made_up_ends_nothing():
-    async with nodes() as found:
-        follower = follow(found.rail)
+async def test_fabricated_payment_of_a_single_node_is_not_settled():
+    async with nodes() as result:
+        follower = create_follower(result.rail)
         await follower.start()
-        item, _, _ = await found.landed()
-        await follower.look()
+        item, _, _ = await result.landed()
+        await follower.poll()
 
         def poorer(_, answer):
             meta = answer["result"]["meta"]
@@ -207,41 +220,43 @@ async def test_a_payment_that_one_node_made_up_ends_nothing():
             meta["preBalances"][0] += 1
             return json.loads(json.dumps(answer))
 
-        found.proxies[1].fail(faults.change(poorer, method="getTransaction"))
-        (paid,) = await found.rail.observer.find([item])
-        follower.evidence.add_paid(paid)
+        result.proxies[1].fail(faults.make_change_fault(poorer, method="getTransaction"))
+        (paid,) = await result.rail.observer.find_settlement_events([item])
+        follower.evidence.add_event(paid)
         assert not await follower.is_settled(paid)
-        assert "differ" in found.rail.nodes.disagreement
-        # what is so is asked for again
-        assert follower.evidence.paid == {}
-        found.proxies[1].heal()
-        await follower.look()
-        (paid,) = await found.rail.observer.find([item])
-        follower.evidence.add_paid(paid)
+        assert "differ" in result.rail.nodes.disagreement
+        # a fact on which nodes disagree is dropped, and read again
+        assert follower.evidence.settlement_events == {}
+        result.proxies[1].heal()
+        await follower.poll()
+        (paid,) = await result.rail.observer.find_settlement_events([item])
+        follower.evidence.add_event(paid)
         assert await follower.is_settled(paid)
-        # nodes agree again about it
-        assert found.rail.nodes.disagreement == ""
+        # nodes agree on it again
+        assert result.rail.nodes.disagreement == ""
 
 
-async def test_a_payment_is_not_dead_because_one_node_says_so():
-    async with nodes() as found:
-        item, issued = await found.lab.accepted(SolanaWallet())
+async def test_false_height_from_a_single_node_does_not_fail_a_payment():
+    async with nodes() as result:
+        item, issued = await result.lab.create_item(SolanaTestWallet())
         lapsed = issued.terms["last_valid"] + 1
-        height = faults.change(faults.replied(lapsed), method="getBlockHeight")
-        found.proxies[0].fail(height)
-        assert await found.rail.observer.unpayable_reason(item, [issued]) is None
-        found.proxies[1].fail(height)
+        height = faults.make_change_fault(
+            faults.make_result_change(lapsed), method="getBlockHeight"
+        )
+        result.proxies[0].fail(height)
+        assert await result.rail.observer.find_unpayable_reason(item, [issued]) is None
+        result.proxies[1].fail(height)
         assert (
-            await found.rail.observer.unpayable_reason(item, [issued])
+            await result.rail.observer.find_unpayable_reason(item, [issued])
             == "The transaction lapsed before it landed"
         )
 
 
 async def test_pace_of_slots_is_measured_by_our_clock():
-    async with nodes() as found:
-        assert found.rail.pace.block_s is None
+    async with nodes() as result:
+        assert result.rail.pace.block_s is None
         for _ in range(6):
-            found.now[0] += 3.0
-            await found.lab.slots(14)
-            await found.rail.observer.head()
-        assert found.rail.pace.block_s == pytest.approx(3 / 14)
+            result.now[0] += 3.0
+            await result.lab.slots(14)
+            await result.rail.observer.get_head()
+        assert result.rail.pace.block_s == pytest.approx(3 / 14)

@@ -1,4 +1,4 @@
-"""What a wallet may change in the transaction that it signs, and what it may not."""
+"""Test which changes a wallet can make to the transaction that it signs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import base64
 import pytest
 from florin_server.chains.solana import spl
 from florin_server.chains.solana.limits import PACKET_BYTES, V1_BYTES, V1_FIRST_BYTE
-from florin_server.domain.errors import FlorinError
-from florin_server.rails.solana.paying.message import WalletBounds, acceptable, compile_message
+from florin_server.domain.errors import ApiError
+from florin_server.rails.solana.paying.message import WalletBounds, compile_message, is_acceptable
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.hash import Hash
 from solders.instruction import AccountMeta, Instruction
@@ -17,13 +17,15 @@ from solders.signature import Signature
 from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 
-from tests.support.solana import SolanaWallet, rebuilt, steps
-from tests.support.solana_guards import long_guard
-from tests.support.solana_kit import TOKEN, wallet
-from tests.support.solana_lab import message, open_lab, outputs, settings
+from tests.support.solana import SolanaTestWallet, list_instructions, rebuild_transaction
+from tests.support.solana_guards import make_long_guard
+from tests.support.solana_kit import TOKEN, make_wallet
+from tests.support.solana_lab import get_message, make_chain_settings, make_outputs, open_lab
 
 GUARD = Instruction(spl.LIGHTHOUSE, b"\x0e\x02", [])
-BOUNDS = WalletBounds(settings().compute_price_max, settings().compute_units_max)
+BOUNDS = WalletBounds(
+    make_chain_settings().compute_price_max, make_chain_settings().compute_units_max
+)
 
 
 @pytest.fixture
@@ -33,8 +35,8 @@ async def lab():
 
 
 @pytest.fixture
-def buyer() -> SolanaWallet:
-    return SolanaWallet()
+def buyer() -> SolanaTestWallet:
+    return SolanaTestWallet()
 
 
 def guards(count: int) -> list[Instruction]:
@@ -49,7 +51,7 @@ def units(limit: int, own) -> list[Instruction]:
     return [set_compute_unit_limit(limit), *own[1:]]
 
 
-STRANGER = wallet(1).pubkey()
+STRANGER = make_wallet(1).pubkey()
 
 
 CHANGES = {
@@ -111,11 +113,14 @@ CHANGES = {
     "another order": (False, lambda own, keys: own[::-1]),
     "no memo": (False, lambda own, keys: own[:-1]),
     "two memos": (False, lambda own, keys: [*own, own[-1]]),
-    "another memo": (False, lambda own, keys: [*own[:-1], spl.memo("mine")]),
+    "another memo": (False, lambda own, keys: [*own[:-1], spl.create_memo("mine")]),
     "a second transfer": (False, lambda own, keys: [*own, own[-2]]),
     "coin from the relayer": (False, lambda own, keys: [*own, gift(keys[0])]),
     "coin from the buyer": (False, lambda own, keys: [*own, gift(keys[1])]),
-    "another program": (False, lambda own, keys: [*own, Instruction(wallet(1).pubkey(), b"", [])]),
+    "another program": (
+        False,
+        lambda own, keys: [*own, Instruction(make_wallet(1).pubkey(), b"", [])],
+    ),
 }
 
 
@@ -124,45 +129,49 @@ def price(units: int) -> Instruction:
 
 
 def gift(sender) -> Instruction:
-    return transfer(TransferParams(from_pubkey=sender, to_pubkey=wallet(1).pubkey(), lamports=1))
+    return transfer(
+        TransferParams(from_pubkey=sender, to_pubkey=make_wallet(1).pubkey(), lamports=1)
+    )
 
 
 @pytest.mark.parametrize("change", CHANGES)
 async def test_wallets_may_guard_and_pay_more_and_nothing_else(lab, buyer, change):
     allowed, edit = CHANGES[change]
     _, option = await lab.offer(buyer, fee=3)
-    ours = message(await lab.issued(option))
-    got = rebuilt(ours, edit(steps(ours), ours.account_keys)).message
-    assert acceptable(ours, got, BOUNDS) is allowed
+    ours = get_message(await lab.build_option(option))
+    got = rebuild_transaction(ours, edit(list_instructions(ours), ours.account_keys)).message
+    assert is_acceptable(ours, got, BOUNDS) is allowed
 
 
 async def test_other_payers_signers_hashes_and_rights_are_not_ours(lab, buyer):
     _, option = await lab.offer(buyer)
-    ours = message(await lab.issued(option))
-    own, relayer = steps(ours), ours.account_keys[0]
+    ours = get_message(await lab.build_option(option))
+    own, relayer = list_instructions(ours), ours.account_keys[0]
     other_hash = MessageV0.try_compile(relayer, own, [], Hash.new_unique())
     other_payer = MessageV0.try_compile(ours.account_keys[1], own, [], ours.recent_blockhash)
-    third = Instruction(spl.LIGHTHOUSE, b"\x04", [AccountMeta(wallet(1).pubkey(), True, False)])
-    more_signers = rebuilt(ours, [*own, third]).message
-    mint = spl.pubkey(TOKEN.address)
+    third = Instruction(
+        spl.LIGHTHOUSE, b"\x04", [AccountMeta(make_wallet(1).pubkey(), True, False)]
+    )
+    more_signers = rebuild_transaction(ours, [*own, third]).message
+    mint = spl.parse_pubkey(TOKEN.address)
     writes = Instruction(spl.LIGHTHOUSE, b"\x04", [AccountMeta(mint, False, True)])
-    more_rights = rebuilt(ours, [*own, writes]).message
+    more_rights = rebuild_transaction(ours, [*own, writes]).message
     for got in (other_hash, other_payer, more_signers, more_rights):
-        assert not acceptable(ours, got, BOUNDS)
+        assert not is_acceptable(ours, got, BOUNDS)
 
 
 async def of_length(lab, buyer, length: int) -> tuple:
-    """An option, what was issued for it, and the same made exactly so long, signed."""
+    """Return an option, its issue, and the signed transaction at exactly this length."""
     _, option = await lab.offer(buyer)
-    issued = await lab.issued(option)
-    ours = message(issued)
-    own, left = steps(ours), length
+    issued = await lab.build_option(option)
+    ours = get_message(issued)
+    own, left = list_instructions(ours), length
     guards: list[Instruction] = []
-    # each guard says as often as fits that an account holds no less than nothing
-    while (left := length - len(bytes(rebuilt(ours, [*own, *guards])))) > 20:
-        guards.append(long_guard(ours.account_keys[1], min(50, (left - 20) // 10)))
-    transaction = rebuilt(ours, [*own, *guards])
-    return option, issued, outputs(buyer.sign(transaction)), len(bytes(transaction))
+    # each guard repeats, as often as fits, that an account has at least zero
+    while (left := length - len(bytes(rebuild_transaction(ours, [*own, *guards])))) > 20:
+        guards.append(make_long_guard(ours.account_keys[1], min(50, (left - 20) // 10)))
+    transaction = rebuild_transaction(ours, [*own, *guards])
+    return option, issued, make_outputs(buyer.sign(transaction)), len(bytes(transaction))
 
 
 async def test_transaction_that_fills_a_packet_pays(lab, buyer):
@@ -175,29 +184,36 @@ async def test_transaction_that_fills_a_packet_pays(lab, buyer):
 async def test_transaction_longer_than_its_version_allows_is_refused_without_the_chain(
     lab, buyer, length
 ):
-    """Only transactions of version 1 may have more bytes (SIMD-0385)."""
+    """Only transactions of version 1 can be longer (SIMD-0385)."""
     option, issued, output, size = await of_length(lab, buyer, length)
     assert size > PACKET_BYTES
-    before = lab.rail.rpc.requests
-    with pytest.raises(FlorinError) as caught:
+    before = lab.rail.rpc.request_count
+    with pytest.raises(ApiError) as caught:
         await lab.rail.verifier.verify(option, [issued], output)
     assert caught.value.details == {"reason": "unreadable_output"}
-    assert caught.value.message == f"The transaction has {size} bytes, and clusters take 1232"
-    assert lab.rail.rpc.requests == before
+    assert (
+        caught.value.message
+        == f"The transaction has {size} bytes, but clusters accept at most 1232"
+    )
+    assert lab.rail.rpc.request_count == before
 
 
 async def test_transaction_of_version_1_is_refused_with_the_version_that_was_issued(lab, buyer):
     _, option = await lab.offer(buyer)
-    issued = await lab.issued(option)
-    ours = message(issued)
-    other = MessageV1.try_compile(ours.account_keys[0], steps(ours)[2:], ours.recent_blockhash)
+    issued = await lab.build_option(option)
+    ours = get_message(issued)
+    other = MessageV1.try_compile(
+        ours.account_keys[0], list_instructions(ours)[2:], ours.recent_blockhash
+    )
     raw = bytes(VersionedTransaction.populate(other, [Signature.default()] * 2))
     assert raw[:1] == V1_FIRST_BYTE
-    before = lab.rail.rpc.requests
-    with pytest.raises(FlorinError, match="is of version 1, and .* is of version 0") as caught:
-        await lab.rail.verifier.verify(option, [issued], outputs(base64.b64encode(raw).decode()))
+    before = lab.rail.rpc.request_count
+    with pytest.raises(ApiError, match="has version 1, but .* has version 0") as caught:
+        await lab.rail.verifier.verify(
+            option, [issued], make_outputs(base64.b64encode(raw).decode())
+        )
     assert caught.value.details == {"reason": "transaction_mismatch"}
-    assert lab.rail.rpc.requests == before
+    assert lab.rail.rpc.request_count == before
 
 
 @pytest.mark.parametrize(("first", "most"), [(b"\x01", PACKET_BYTES), (V1_FIRST_BYTE, V1_BYTES)])
@@ -205,13 +221,13 @@ async def test_output_longer_than_any_transaction_is_refused_before_it_is_read(
     lab, buyer, first, most
 ):
     _, option = await lab.offer(buyer)
-    issued = await lab.issued(option)
+    issued = await lab.build_option(option)
     too_long = base64.b64encode(first + bytes(most)).decode()
-    with pytest.raises(FlorinError, match=f"has {most + 1} bytes, and clusters take {most}"):
-        await lab.rail.verifier.verify(option, [issued], outputs(too_long))
+    with pytest.raises(ApiError, match=f"has {most + 1} bytes, but clusters accept at most {most}"):
+        await lab.rail.verifier.verify(option, [issued], make_outputs(too_long))
 
 
 async def test_transaction_that_no_cluster_takes_is_not_built():
-    own = [spl.memo("m" * 500) for _ in range(3)]
+    own = [spl.create_memo("m" * 500) for _ in range(3)]
     with pytest.raises(ValueError, match="is longer than 1232"):
-        compile_message(wallet(1).pubkey(), own, Hash.new_unique())
+        compile_message(make_wallet(1).pubkey(), own, Hash.new_unique())

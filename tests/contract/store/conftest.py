@@ -1,13 +1,13 @@
-"""What tests of the store share."""
+"""Fixtures that tests of the store share."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.support.hooked import opened_shop
+from tests.support.hooked import add_merchant
 
 
 @pytest.fixture
 async def shop(store):
-    """A store with a merchant of a partner, for endpoints."""
-    return await opened_shop(store)
+    """Return a store with a partner's merchant, for endpoints."""
+    return await add_merchant(store)

@@ -1,6 +1,6 @@
-"""A store of a newer schema is used if that one allows it: a release back needs no backup then.
+"""Test that a release works on a newer schema which allows it, so a rollback needs no backup.
 
-And migrations since the last release only add, so that its processes work on while others roll.
+Migrations since the last release only add, so that its processes keep working during an upgrade.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 from florin_server.boot import copies
-from florin_server.boot.home import Refused
+from florin_server.boot.home import SetupError
 from florin_server.store.engine import migrating, schema
 from florin_server.store.engine.opening import open_store
 from florin_server.store.engine.query import StoreError
 
-from tests.support.migrated import moved, statements_between
+from tests.support.migrated import migrate_file, statements_between
 from tests.support.released import RELEASED_SCHEMA
-from tests.support.store_kit import beside, created, opened
+from tests.support.store_kit import create_payment, execute_beside, open_engine_store
 
-# statements that only add, or loosen what was refused
+# statements that only add, or loosen a constraint
 _EXPANDS = (
     r"CREATE TABLE ",
     r"CREATE (UNIQUE )?INDEX ",
@@ -28,7 +28,7 @@ _EXPANDS = (
     r"UPDATE alembic_version ",
     r"INSERT INTO installation ",
 )
-# what else there is since the last release, and why its processes do not mind
+# other statements since the last release, and why its processes do not mind
 _ALLOWED = {
     "UPDATE refund SET payment_value": "a column that they do not know",
     "UPDATE refund_event SET refund_id": "a column that they do not know",
@@ -38,26 +38,26 @@ _ALLOWED = {
 
 @pytest.fixture
 def place(store, tmp_path):
-    """Where the store is, for others that open it."""
-    return tmp_path / "florin.db" if store.exclusive else store._database  # noqa: SLF001
+    """Return where others can open the store."""
+    return tmp_path / "florin.db" if store.is_exclusive else store._database  # noqa: SLF001
 
 
 async def becomes_newer(store, folder: Path, compatible_from: str) -> None:
-    await beside(store, folder, "ALTER TABLE payment ADD COLUMN later TEXT")
+    await execute_beside(store, folder, "ALTER TABLE payment ADD COLUMN later TEXT")
     stamp = f"version_num = 'v9999', compatible_from = '{compatible_from}'"
-    await beside(store, folder, f"UPDATE alembic_version SET {stamp}")
+    await execute_beside(store, folder, f"UPDATE alembic_version SET {stamp}")
 
 
 async def test_newer_store_that_allows_it_is_used(store, place, tmp_path):
     await becomes_newer(store, tmp_path, schema.HEAD)
     await store.close()
     again = await open_store(place)
-    of = await created(again)
-    assert await again.reader.payment(of.id) == of
+    of = await create_payment(again)
+    assert await again.reader.find_payment(of.id) == of
     await again.close()
-    found = await asyncio.to_thread(migrating.standing, place)
-    assert (found.version, found.usable, found.is_newer) == ("v9999", True, True)
-    assert await asyncio.to_thread(migrating.preview, place) == []
+    status = await asyncio.to_thread(migrating.get_status, place)
+    assert (status.version, status.usable, status.is_newer) == ("v9999", True, True)
+    assert await asyncio.to_thread(migrating.list_statements, place) == []
 
 
 @pytest.mark.parametrize("compatible_from", ["", "v9998"])
@@ -68,43 +68,47 @@ async def test_newer_store_that_does_not_allow_it_is_refused(
     await store.close()
     with pytest.raises(StoreError, match="newer Florin"):
         await open_store(place)
-    assert not (await asyncio.to_thread(migrating.standing, place)).usable
+    assert not (await asyncio.to_thread(migrating.get_status, place)).usable
 
 
 async def test_newer_store_is_copied_by_newer_release_only(store, place, tmp_path):
     await becomes_newer(store, tmp_path, schema.HEAD)
     await store.close()
-    with pytest.raises(Refused, match="copy it with that one"):
+    with pytest.raises(SetupError, match="copy it with that release"):
         await asyncio.to_thread(copies.backup, place, tmp_path / "copy.db")
-    with pytest.raises(Refused, match="copy it with that one"):
+    with pytest.raises(SetupError, match="copy it with that release"):
         await copies.restore(place, tmp_path / "other.db")
     assert not (tmp_path / "copy.db").exists()
 
 
-async def test_migrated_store_allows_what_a_new_one_allows(tmp_path):
+async def test_migrated_store_has_the_same_compatibility_as_a_new_store(tmp_path):
     (tmp_path / "florin.db").touch(mode=0o600)
-    moved(tmp_path / "florin.db", RELEASED_SCHEMA)
-    async with opened("sqlite", tmp_path) as store:
-        stamp = await beside(store, tmp_path, "SELECT * FROM alembic_version")
+    migrate_file(tmp_path / "florin.db", RELEASED_SCHEMA)
+    async with open_engine_store("sqlite", tmp_path) as store:
+        stamp = await execute_beside(store, tmp_path, "SELECT * FROM alembic_version")
     assert stamp == [(schema.HEAD, schema.COMPATIBLE_FROM)]
 
 
 def test_migrations_since_the_last_release_only_add():
     statements = statements_between(RELEASED_SCHEMA, schema.HEAD)
     assert len(statements) > 10
-    tables = {found[1] for one in statements if (found := re.match(r"CREATE TABLE (\w+)", one))}
-    for one in statements:
-        if any(re.match(pattern, one) for pattern in _EXPANDS):
+    tables = {
+        match[1]
+        for each_statement in statements
+        if (match := re.match(r"CREATE TABLE (\w+)", each_statement))
+    }
+    for statement in statements:
+        if any(re.match(pattern, statement) for pattern in _EXPANDS):
             continue
-        if any(one.startswith(allowed) for allowed in _ALLOWED):
+        if any(statement.startswith(allowed) for allowed in _ALLOWED):
             continue
-        # tables that are new hold nothing that an older process reads
-        named = re.match(r"(?:UPDATE|INSERT INTO) (\w+)", one)
-        assert named is not None, one
-        assert named[1] in tables, one
+        # new tables contain nothing that an older process reads
+        named = re.match(r"(?:UPDATE|INSERT INTO) (\w+)", statement)
+        assert named is not None, statement
+        assert named[1] in tables, statement
 
 
 def test_every_allowed_statement_is_still_there():
     statements = statements_between(RELEASED_SCHEMA, schema.HEAD)
     for allowed in _ALLOWED:
-        assert any(one.startswith(allowed) for one in statements), allowed
+        assert any(statement.startswith(allowed) for statement in statements), allowed

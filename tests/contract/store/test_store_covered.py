@@ -1,4 +1,4 @@
-"""Final payouts settle the oldest payments that they cover, each once and to the unit."""
+"""Test that final payouts settle the oldest payments they cover, once each and to the unit."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from florin_server.store.ledger import ledger
 from florin_server.store.payouts import covered, payouts, refunds
 from florin_server.store.settlement import chain_txs
 from florin_server.store.webhooks import deliveries, events, replays
-from florin_server.store.webhooks.replays import Asked, Place
+from florin_server.store.webhooks.replays import ReplayPosition, ReplayRequest
 
-from tests.support.hooked import added, claim
+from tests.support.hooked import add_endpoint, claim_deliveries
 from tests.support.store_covered import ends, leaves, marked, owed
 from tests.support.store_kit import (
     ASSET,
     LATER_US,
     PAYER,
-    accepted,
-    submitted,
-    success,
+    create_chain_tx,
+    create_processing_payment,
+    make_success,
 )
 
 
@@ -33,17 +33,17 @@ async def paid_out(store, payout_id, value, at_us=LATER_US + 1):
 
 
 async def settlements(store, *of):
-    """The settlement of each payment: value, transaction; None for one that is not settled."""
-    found = []
-    for one in of:
-        known = [
+    """Return value and transaction of each payment's settlement, or None if it is not settled."""
+    results = []
+    for item in of:
+        existing = [
             event.settlement
-            for event in await store.read(events.history(one))
+            for event in await store.read(events.list_events(item))
             if event.settlement is not None
         ]
-        assert len(known) <= 1
-        found.append((known[0].value, known[0].tx_id) if known else None)
-    return found
+        assert len(existing) <= 1
+        results.append((existing[0].value, existing[0].tx_id) if existing else None)
+    return results
 
 
 async def test_a_payout_settles_the_oldest_payments_that_it_covers(shop):
@@ -54,21 +54,21 @@ async def test_a_payout_settles_the_oldest_payments_that_it_covers(shop):
         (20, "0xpout_1"),
         None,
     ]
-    # in parts: the one that makes it whole settles it
+    # in parts: the part that completes it settles it
     assert await paid_out(shop, "pout_2", 29) == 0
     assert await settlements(shop, third) == [None]
     assert await paid_out(shop, "pout_3", 1) == 1
     assert await settlements(shop, third) == [(30, "0xpout_3")]
 
 
-async def test_a_younger_payment_never_overtakes_an_older_one(shop):
+async def test_younger_payment_never_overtakes_an_older_payment(shop):
     old, young = await owed(shop, 50), await owed(shop, 1, LATER_US + 5)
     assert await paid_out(shop, "pout_1", 49) == 0
     assert await settlements(shop, old, young) == [None, None]
     assert await paid_out(shop, "pout_2", 2) == 2
 
 
-async def test_two_final_payouts_each_settle_what_they_cover_themselves(shop):
+async def test_two_final_payouts_each_settle_the_payments_they_cover(shop):
     first, second = await owed(shop, 10), await owed(shop, 20, LATER_US + 1)
     for n, value in enumerate((10, 20)):
         await leaves(shop, f"pout_{n}", value)
@@ -85,23 +85,23 @@ async def test_payouts_on_their_way_settle_nothing(shop):
     assert await marked(shop) == 0
     await ends(shop, "pout_1", LATER_US + 1)
     assert await shop.read(covered.has_payouts())
-    # a crash here loses nothing: what is to be marked is in the store
+    # a crash here loses nothing: the payments to mark are in the store
     assert await marked(shop) == 1
     assert await settlements(shop, of) == [(10, "0xpout_1")]
 
 
 async def test_a_payout_that_is_final_again_settles_nothing_twice(shop):
-    """A reorganization undid it, after or before its payments were marked."""
+    """A reorganization undid it, before or after its payments were marked."""
     first, second = await owed(shop, 10), await owed(shop, 10, LATER_US + 1)
     assert await paid_out(shop, "pout_1", 10) == 1
-    done = await shop.read(payouts.get("pout_1"))
+    done = await shop.read(payouts.find("pout_1"))
     await shop.write(payouts.reopen(done, "0xpout_1", LATER_US + 2))
     await ends(shop, "pout_1", LATER_US + 3)
     assert await marked(shop) == 0
     assert await settlements(shop, first, second) == [(10, "0xpout_1"), None]
     await leaves(shop, "pout_2", 10)
     await ends(shop, "pout_2", LATER_US + 4)
-    gone = await shop.read(payouts.get("pout_2"))
+    gone = await shop.read(payouts.find("pout_2"))
     await shop.write(payouts.reopen(gone, "0xpout_2", LATER_US + 5))
     assert await marked(shop) == 0
     await ends(shop, "pout_2", LATER_US + 6)
@@ -109,11 +109,11 @@ async def test_a_payout_that_is_final_again_settles_nothing_twice(shop):
 
 
 async def test_a_payment_that_a_reorganization_undid_is_not_covered(shop):
-    undone, kept = await owed(shop, 10), await owed(shop, 10, LATER_US + 1)
+    undone, stored = await owed(shop, 10), await owed(shop, 10, LATER_US + 1)
     await shop.write(ledger.reverse(f"settle:{undone.id}", LATER_US + 2))
     assert await paid_out(shop, "pout_1", 10) == 1
-    assert await settlements(shop, undone, kept) == [None, (10, "0xpout_1")]
-    await shop.write(ledger.repeat(f"settle:{undone.id}", LATER_US + 3))
+    assert await settlements(shop, undone, stored) == [None, (10, "0xpout_1")]
+    await shop.write(ledger.post_reversed_again(f"settle:{undone.id}", LATER_US + 3))
     assert await paid_out(shop, "pout_2", 10) == 1
     assert await settlements(shop, undone) == [(10, "0xpout_2")]
 
@@ -130,8 +130,8 @@ async def refunding(store, of, value):
 
 
 @pytest.mark.parametrize("is_final", [True, False])
-async def test_what_goes_back_to_buyers_is_received_by_the_merchant(shop, is_final):
-    """It pays its own share of refunds, whether they are final before the payout or not."""
+async def test_refund_to_a_buyer_counts_as_received_by_the_merchant(shop, is_final):
+    """The merchant pays its own share of refunds, final before the payout or not."""
     first, second = await owed(shop, 10), await owed(shop, 10, LATER_US + 1)
     await refunding(shop, first, 10)
     await leaves(shop, "rfnd_1", 10, PayoutKind.REFUND, first.id)
@@ -147,7 +147,7 @@ async def test_a_settlement_has_its_place_among_events_of_refunds(shop):
     await leaves(shop, "rfnd_1", 3, PayoutKind.REFUND, of.id)
     await paid_out(shop, "pout_1", 7)
     await ends(shop, "rfnd_1", LATER_US + 9)
-    history = await shop.read(events.history(of))
+    history = await shop.read(events.list_events(of))
     assert [(event.place, event.event_type) for event in history] == [
         (0, "payment.created"),
         (1, "payment.processing"),
@@ -159,39 +159,39 @@ async def test_a_settlement_has_its_place_among_events_of_refunds(shop):
     ]
 
 
-async def test_a_settlement_is_queued_and_found_by_its_time(shop):
-    endpoint = await added(shop)
+async def test_settlement_event_is_queued_and_listed_by_its_time(shop):
+    endpoint = await add_endpoint(shop)
     of = await owed(shop, 10)
-    (first,) = await claim(shop, LATER_US)
-    await shop.write(deliveries.told(first, 2, LATER_US, None, 1))
-    assert await claim(shop, LATER_US) == []
+    (first,) = await claim_deliveries(shop, LATER_US)
+    await shop.write(deliveries.record_delivered(first, 2, LATER_US, None, 1))
+    assert await claim_deliveries(shop, LATER_US) == []
     at_us = LATER_US + 1_000
     await paid_out(shop, "pout_1", 10, at_us)
-    (one,) = await claim(shop, at_us)
-    work = await shop.read(deliveries.work(one, at_us))
-    assert [event.event_type for event in work.happened] == ["payment.settled"]
-    await shop.write(deliveries.told(one, 3, at_us, None, 1))
-    # the payment itself is older than what is looked through
-    wanted = Asked(at_us, frozenset({"payment.settled"}), f"{of.id}~", narrow=True)
-    place, count = Place(wanted.oldest), 0
+    (delivery,) = await claim_deliveries(shop, at_us)
+    work = await shop.read(deliveries.find_delivery_data(delivery, at_us))
+    assert [event.event_type for event in work.pending_events] == ["payment.settled"]
+    await shop.write(deliveries.record_delivered(delivery, 3, at_us, None, 1))
+    # the payment itself is older than the range of the search
+    request = ReplayRequest(at_us, frozenset({"payment.settled"}), f"{of.id}~", is_filtered=True)
+    place, count = ReplayPosition(request.oldest_payment_id), 0
     while place is not None:
-        found, place = await shop.write(replays.page(endpoint, wanted, place, at_us))
-        count += found
+        result, place = await shop.write(replays.replay_page(endpoint, request, place, at_us))
+        count += result
     assert count == 1
-    (again,) = await claim(shop, at_us)
-    work = await shop.read(deliveries.work(again, at_us))
-    assert [event.place for event in work.happened] == [3]
+    (again,) = await claim_deliveries(shop, at_us)
+    work = await shop.read(deliveries.find_delivery_data(again, at_us))
+    assert [event.place for event in work.pending_events] == [3]
 
 
 async def test_a_success_with_the_money_at_the_merchant_is_settled_at_once(shop):
-    await added(shop)
-    of = await accepted(shop)
-    await submitted(shop, of)
-    (ended,) = await shop.write(chain_txs.conclude([success(of)], [], LATER_US))
+    await add_endpoint(shop)
+    of = await create_processing_payment(shop)
+    await create_chain_tx(shop, of)
+    (ended,) = await shop.write(chain_txs.finalize([make_success(of)], [], LATER_US))
     assert await settlements(shop, ended) == [(50_000_000, "0xpaid")]
-    (one,) = await claim(shop, LATER_US)
-    work = await shop.read(deliveries.work(one, LATER_US))
-    assert [(event.place, event.event_type) for event in work.happened] == [
+    (delivery,) = await claim_deliveries(shop, LATER_US)
+    work = await shop.read(deliveries.find_delivery_data(delivery, LATER_US))
+    assert [(event.place, event.event_type) for event in work.pending_events] == [
         (0, "payment.created"),
         (1, "payment.processing"),
         (2, "payment.succeeded"),
@@ -201,9 +201,9 @@ async def test_a_success_with_the_money_at_the_merchant_is_settled_at_once(shop)
 
 async def test_pages_and_processes_share_the_work(shop, monkeypatch):
     monkeypatch.setattr(covered, "PAGE", 3)
-    made = [await owed(shop, 1, LATER_US + n) for n in range(8)]
+    created = [await owed(shop, 1, LATER_US + n) for n in range(8)]
     await leaves(shop, "pout_1", 7)
     await ends(shop, "pout_1", LATER_US + 20)
     assert sum(await asyncio.gather(*(marked(shop) for _ in range(3)))) == 7
-    assert (await settlements(shop, *made)).count(None) == 1
-    assert (await settlements(shop, made[-1])) == [None]
+    assert (await settlements(shop, *created)).count(None) == 1
+    assert (await settlements(shop, created[-1])) == [None]

@@ -1,4 +1,4 @@
-"""Which errors of SQLite pass by, and which are mistakes of ours."""
+"""Test which SQLite errors are temporary, and which are bugs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from florin_server.store.engine.sqlite import to_store_error
 
 
 def failed(*commands: str) -> Exception:
-    """What the last command raises, as the store tells it."""
+    """Return the store's error for the last command."""
     *first, last = commands
     with closing(sqlite3.connect(":memory:")) as database:
         for command in first:
@@ -41,6 +41,6 @@ def test_our_own_mistakes_do_not_pass():
         assert type(failed(*commands)) is StoreError
 
 
-def test_other_errors_stay_what_they_are():
+def test_foreign_error_is_returned_unchanged():
     error = ValueError("no store's")
     assert to_store_error(error) is error

@@ -1,4 +1,4 @@
-"""What was written down of payments, held against the state table."""
+"""Test the recorded history of payments against the state table."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from florin_server.domain.payments.payment import CancelledReason
+from florin_server.domain.payments.payment import CancellationReason
 from florin_server.store.payments import history, payments
 
-from tests.support.store_kit import LATER_US, created, opened
+from tests.support.store_kit import LATER_US, create_payment, open_engine_store
 
 
 @pytest.fixture
 async def home(tmp_path):
-    """A file with a payment that was cancelled and one that waits."""
-    async with opened("sqlite", tmp_path) as store:
-        one, _ = await created(store), await created(store)
-        await store.write(payments.cancel(one.id, CancelledReason.BY_USER, LATER_US))
-    return tmp_path, one.id
+    """Create a store with a canceled payment and a waiting payment."""
+    async with open_engine_store("sqlite", tmp_path) as store:
+        payment, _ = await create_payment(store), await create_payment(store)
+        await store.write(payments.cancel(payment.id, CancellationReason.BY_USER, LATER_US))
+    return tmp_path, payment.id
 
 
 async def found(folder, *damage: str) -> list[str]:
@@ -26,8 +26,8 @@ async def found(folder, *damage: str) -> list[str]:
         for statement in damage:
             raw.execute(statement)
         raw.commit()
-    async with opened("sqlite", folder) as store:
-        return await store.survey(history.check())
+    async with open_engine_store("sqlite", folder) as store:
+        return await store.scan(history.check())
 
 
 async def test_payments_that_moved_as_they_may_are_no_problem(home):
@@ -52,21 +52,21 @@ async def test_payments_that_moved_as_they_may_are_no_problem(home):
         ),
         (
             "UPDATE payment_event SET version = 2 WHERE cause = 'cancel'",
-            "1 payments have a change that was not written down",
+            "1 payments have a change that was not recorded",
         ),
         (
             "UPDATE payment SET status = 'failed' WHERE status = 'cancelled'",
-            "1 payments have a status that no change tells of",
+            "1 payments have a status without a recorded change",
         ),
         (
             "UPDATE payment SET version = 7 WHERE status = 'cancelled'",
-            "1 payments have a status that no change tells of",
+            "1 payments have a status without a recorded change",
         ),
     ],
 )
-async def test_a_change_that_no_table_has_is_told_with_an_example(home, damage, problem):
+async def test_illegal_state_change_is_reported_with_an_example(home, damage, problem):
     folder, payment_id = home
-    told = await found(folder, damage)
-    assert any(one.startswith(problem) and "pay_" in one for one in told)
+    result = await found(folder, damage)
+    assert any(text.startswith(problem) and "pay_" in text for text in result)
     if " 1 payments" in problem:
-        assert any(payment_id in one for one in told)
+        assert any(payment_id in text for text in result)

@@ -1,4 +1,4 @@
-"""Leases as the operator sees them, and takes them away."""
+"""Test how the operator lists and revokes leases."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from florin_server.domain.settlement.lease import LEASE_S, Lease, name_holder
 from florin_server.store.settlement import chain_txs, leases
 
-from tests.support.store_kit import LATER_US, accepted, tx
+from tests.support.store_kit import LATER_US, create_processing_payment, make_chain_tx
 
 S = 1_000_000
 TTL_US = LEASE_S * S
@@ -28,18 +28,18 @@ async def test_leases_are_listed_by_name_with_holder_and_last_renewal(store):
 
 
 async def test_revoked_lease_fences_off_its_holder_before_another_takes_it(store):
-    """At no moment can two processes write transactions down."""
-    of = await accepted(store)
+    """Two processes can never record transactions at the same time."""
+    of = await create_processing_payment(store)
     epoch = await take(store, "one")
     revoked = await store.write(leases.revoke("relayer:a", "one"))
     assert revoked == Lease("relayer:a", "", 0, epoch + 1)
     assert revoked.renewed_at_us == 0
     assert not await store.write(leases.renew("relayer:a", "one", epoch, LATER_US, TTL_US))
-    sent = tx(of)
+    sent = make_chain_tx(of)
     with pytest.raises(chain_txs.LostLease):
         await store.write(chain_txs.append(sent, epoch, "relayer:a", chain_txs.claim([of.id])))
-    assert await store.read(chain_txs.open_txs(sent.chain_id, sent.sender)) == []
-    # at once, and the one that had it waits
+    assert await store.read(chain_txs.list_open(sent.chain_id, sent.sender)) == []
+    # at once, and the former holder waits
     taken = await take(store, "two")
     assert taken == epoch + 2
     assert await take(store, "one") is None

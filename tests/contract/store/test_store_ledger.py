@@ -1,4 +1,4 @@
-"""The books balance whatever is booked, and the check notices when they are not whole."""
+"""Test that the books balance after every booking, and that the check notices damage."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from florin_server.domain.ledger.accounts import Kind
+from florin_server.domain.ledger.accounts import LedgerAccountKind
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
-from florin_server.domain.settlement.chain_txs import Posting
+from florin_server.domain.settlement.chain_txs import LedgerPosting
 from florin_server.store.engine.query import Statement, StoreError, operation
 from florin_server.store.ledger import books, ledger
 from florin_server.store.payouts import payouts
@@ -28,13 +28,13 @@ from tests.support.store_kit import (
     NOW_US,
     PAYER,
     U256_MAX,
-    beside,
-    opened,
+    execute_beside,
+    open_engine_store,
 )
 
 ACCOUNTS = ("wallet:w", "external:a", "external:b", "expense:gas", "income:fee")
 POSTINGS = st.builds(
-    Posting,
+    LedgerPosting,
     st.sampled_from(ACCOUNTS),
     st.sampled_from(ACCOUNTS),
     st.sampled_from([ASSET, COIN]),
@@ -50,45 +50,49 @@ def book(key, *postings):
 
 
 async def is_not_booked(store, key):
-    with pytest.raises(ledger.NotBooked, match=f"{key} is to be reversed, and is not booked"):
+    with pytest.raises(
+        ledger.JournalNotBooked, match=f"{key} cannot be reversed, as it is not booked"
+    ):
         await store.write(ledger.reverse(key, NOW_US))
     assert not await store.write(ledger.reverse(key, NOW_US, missing_ok=True))
 
 
-async def test_what_is_taken_back_is_booked_the_other_way_round(store):
+async def test_reversed_journal_is_booked_the_opposite_way(store):
     postings = (
-        Posting("external:a", "external:b", ASSET, 5),
-        Posting("wallet:w", "income:fee", COIN, 7),
+        LedgerPosting("external:a", "external:b", ASSET, 5),
+        LedgerPosting("wallet:w", "income:fee", COIN, 7),
     )
     await is_not_booked(store, "a")
     await store.write(book("a", *postings))
     for _ in range(2):
-        assert await store.read(ledger.balance("external:a", ASSET)) == 5
+        assert await store.read(ledger.get_balance("external:a", ASSET)) == 5
         assert await store.write(ledger.reverse("a", NOW_US))
-        # once for each time that it was booked
+        # once for each booking
         await is_not_booked(store, "a")
-        assert await store.read(ledger.balance("external:a", ASSET)) == 0
-        assert await store.read(ledger.balance("income:fee", COIN)) == 0
+        assert await store.read(ledger.get_balance("external:a", ASSET)) == 0
+        assert await store.read(ledger.get_balance("income:fee", COIN)) == 0
         again = ledger.post_again("a", "test", None, None, postings, NOW_US)
         await store.write(again)
-    assert await store.read(ledger.balance("income:fee", COIN)) == -7
+    assert await store.read(ledger.get_balance("income:fee", COIN)) == -7
     assert await store.read(ledger.check()) == []
 
 
 async def books_balance(engine, journals):
     model, booked = Counter(), set()
     with tempfile.TemporaryDirectory() as folder:
-        async with opened(engine, Path(folder)) as store:
+        async with open_engine_store(engine, Path(folder)) as store:
             for key, postings in journals:
                 assert await store.write(book(key, *postings)) is (key not in booked)
                 if key in booked:
                     continue
                 booked.add(key)
-                for one in postings:
-                    model[one.debit, one.asset] += one.amount
-                    model[one.credit, one.asset] -= one.amount
+                for posting in postings:
+                    model[posting.debit, posting.asset] += posting.amount
+                    model[posting.credit, posting.asset] -= posting.amount
             for asset in (ASSET, COIN):
-                held = [await store.read(ledger.balance(account, asset)) for account in ACCOUNTS]
+                held = [
+                    await store.read(ledger.get_balance(account, asset)) for account in ACCOUNTS
+                ]
                 assert held == [model[account, asset] for account in ACCOUNTS]
                 assert sum(held) == 0
             assert await store.read(ledger.check()) == []
@@ -111,18 +115,18 @@ async def list_pages(store, limit, kind=None):
             return pages
 
 
-@pytest.mark.parametrize("kind", [None, Kind.EXTERNAL])
+@pytest.mark.parametrize("kind", [None, LedgerAccountKind.EXTERNAL])
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])
 async def test_pages_of_balances_have_every_balance_once_in_order(store, limit, kind):
     await store.write(
         book(
             "a",
-            Posting("wallet:w", "external:a", ASSET, 5),
-            Posting("wallet:w", "external:b", COIN, 7),
-            Posting("external:c", "external:d", ASSET, 3),
-            Posting("external:d", "external:c", ASSET, 3),
-            Posting("expense:gas", "wallet:w", COIN, 2),
-            Posting("external:b", "merchant:m", ASSET, 1),
+            LedgerPosting("wallet:w", "external:a", ASSET, 5),
+            LedgerPosting("wallet:w", "external:b", COIN, 7),
+            LedgerPosting("external:c", "external:d", ASSET, 3),
+            LedgerPosting("external:d", "external:c", ASSET, 3),
+            LedgerPosting("expense:gas", "wallet:w", COIN, 2),
+            LedgerPosting("external:b", "merchant:m", ASSET, 1),
         )
     )
     expected = [
@@ -143,7 +147,7 @@ async def test_pages_of_balances_have_every_balance_once_in_order(store, limit, 
 
 async def test_page_of_balances_is_bounded_with_zero_balances_too(store):
     even = [
-        Posting(*sides, ASSET, 1)
+        LedgerPosting(*sides, ASSET, 1)
         for number in range(5)
         for sides in ((f"external:{number}", "wallet:w"), ("wallet:w", f"external:{number}"))
     ]
@@ -152,29 +156,29 @@ async def test_page_of_balances_is_bounded_with_zero_balances_too(store):
 
 
 async def test_amounts_of_256_bits_add_up_exactly(store):
-    most = Posting("wallet:w", "external:a", ASSET, U256_MAX)
+    most = LedgerPosting("wallet:w", "external:a", ASSET, U256_MAX)
     for n in range(3):
         await store.write(book(f"k{n}", most))
-    assert await store.read(ledger.balance("wallet:w", ASSET)) == 3 * U256_MAX
-    assert await store.read(ledger.balance("external:a", ASSET)) == -3 * U256_MAX
-    assert await store.read(ledger.balance("wallet:w", COIN)) == 0
+    assert await store.read(ledger.get_balance("wallet:w", ASSET)) == 3 * U256_MAX
+    assert await store.read(ledger.get_balance("external:a", ASSET)) == -3 * U256_MAX
+    assert await store.read(ledger.get_balance("wallet:w", COIN)) == 0
 
 
 @pytest.mark.parametrize(
     "posting",
     [
-        Posting("wallet:w", "wallet:w", ASSET, 1),
-        Posting("wallet:w", "external:a", ASSET, 0),
-        Posting("wallet:w", "external:a", ASSET, -1),
-        Posting("wallet:w", "external:a", ASSET, U256_MAX + 1),
-        Posting("purse:w", "external:a", ASSET, 1),
+        LedgerPosting("wallet:w", "wallet:w", ASSET, 1),
+        LedgerPosting("wallet:w", "external:a", ASSET, 0),
+        LedgerPosting("wallet:w", "external:a", ASSET, -1),
+        LedgerPosting("wallet:w", "external:a", ASSET, U256_MAX + 1),
+        LedgerPosting("purse:w", "external:a", ASSET, 1),
     ],
 )
 async def test_a_posting_that_is_no_transfer_is_refused_with_its_whole_journal(store, posting):
-    good = Posting("wallet:w", "external:a", ASSET, 7)
+    good = LedgerPosting("wallet:w", "external:a", ASSET, 7)
     with pytest.raises(ValueError, match=r"\w+"):
         await store.write(book("k", good, posting))
-    assert await store.read(ledger.balance("wallet:w", ASSET)) == 0
+    assert await store.read(ledger.get_balance("wallet:w", ASSET)) == 0
     assert await store.write(book("k", good))
 
 
@@ -183,15 +187,15 @@ JOURNAL_ROWS = (
 )
 
 
-async def test_what_a_journal_is_about_stays_with_it_however_often_it_is_booked(store, tmp_path):
-    posting, later = Posting("wallet:w", "external:a", ASSET, 5), NOW_US + 1
+async def test_journal_keeps_its_subject_when_booked_again(store, tmp_path):
+    posting, later = LedgerPosting("wallet:w", "external:a", ASSET, 5), NOW_US + 1
     await store.write(ledger.post("a", "fee", "pay_1", "0x1", [posting], NOW_US, "by hand"))
     await store.write(ledger.reverse("a", later))
-    await store.write(ledger.repeat("a", later))
+    await store.write(ledger.post_reversed_again("a", later))
     await store.write(ledger.reverse("a", later))
     again = ledger.post_again("a", "fee", "pay_1", "0x2", [posting], later, "once more")
     await store.write(again)
-    assert await beside(store, tmp_path, JOURNAL_ROWS) == [
+    assert await execute_beside(store, tmp_path, JOURNAL_ROWS) == [
         ("a", "fee", "pay_1", "0x1", NOW_US, "by hand"),
         ("a#2", "fee", "pay_1", "0x1", later, None),
         ("a#3", "fee", "pay_1", "0x2", later, "once more"),
@@ -200,15 +204,17 @@ async def test_what_a_journal_is_about_stays_with_it_however_often_it_is_booked(
     ]
 
 
-async def test_a_journal_that_goes_on_on_the_next_page_is_checked_as_a_whole(
-    store, tmp_path, monkeypatch
-):
+async def test_journal_that_spans_pages_is_checked_as_a_whole(store, tmp_path, monkeypatch):
     monkeypatch.setattr(ledger, "_PAGE", 1)
-    await store.write(book("a", *(Posting("wallet:w", "external:a", ASSET, n) for n in (1, 2, 3))))
+    await store.write(
+        book("a", *(LedgerPosting("wallet:w", "external:a", ASSET, n) for n in (1, 2, 3)))
+    )
     assert await store.read(ledger.check()) == []
-    await beside(store, tmp_path, "UPDATE ledger_transfer SET debit = 'purse:w' WHERE n = 2")
-    told = await store.read(ledger.check())
-    assert told == ["transfer 2 of a: unknown kind of account: purse:w"]
+    await execute_beside(
+        store, tmp_path, "UPDATE ledger_transfer SET debit = 'purse:w' WHERE n = 2"
+    )
+    result = await store.read(ledger.check())
+    assert result == ["transfer 2 of a: unknown kind of account: purse:w"]
 
 
 async def test_a_journal_needs_a_posting(store):
@@ -216,10 +222,12 @@ async def test_a_journal_needs_a_posting(store):
         await store.write(book("k"))
 
 
-async def test_more_journals_than_one_page_are_checked(store, monkeypatch):
+async def test_journals_of_several_pages_are_checked(store, monkeypatch):
     monkeypatch.setattr(ledger, "_PAGE", 3)
     for n in range(10):
-        legs = [Posting("wallet:w", f"external:{leg}", ASSET, n + 1) for leg in range(n % 4 + 1)]
+        legs = [
+            LedgerPosting("wallet:w", f"external:{leg}", ASSET, n + 1) for leg in range(n % 4 + 1)
+        ]
         await store.write(book(f"k{n}", *legs))
     assert await store.read(ledger.check()) == []
 
@@ -235,48 +243,48 @@ async def test_more_journals_than_one_page_are_checked(store, monkeypatch):
 )
 async def test_damage_is_noticed(store, tmp_path, damage, told):
     for n in range(3):
-        await store.write(book(f"k{n}", Posting("wallet:w", "external:a", ASSET, 5)))
-    await beside(store, tmp_path, damage)
+        await store.write(book(f"k{n}", LedgerPosting("wallet:w", "external:a", ASSET, 5)))
+    await execute_beside(store, tmp_path, damage)
     (problem,) = await store.read(ledger.check())
     assert told in problem
 
 
-async def test_what_a_merchant_is_owed_is_not_damage(store):
-    await store.write(book("in", Posting("wallet:w", "merchant:m", ASSET, 10)))
-    assert await store.read(ledger.balance("merchant:m", ASSET)) == -10
-    await store.write(book("out", Posting("merchant:m", "external:a", ASSET, 10)))
+async def test_balance_owed_to_a_merchant_is_not_damage(store):
+    await store.write(book("in", LedgerPosting("wallet:w", "merchant:m", ASSET, 10)))
+    assert await store.read(ledger.get_balance("merchant:m", ASSET)) == -10
+    await store.write(book("out", LedgerPosting("merchant:m", "external:a", ASSET, 10)))
     assert await store.read(ledger.check()) == []
-    await store.write(book("too much", Posting("merchant:m", "external:a", ASSET, 1)))
+    await store.write(book("too much", LedgerPosting("merchant:m", "external:a", ASSET, 1)))
     assert await store.read(ledger.check()) == [f"merchant:m owes us 1 of {ASSET}"]
 
 
 async def test_of_held_money_no_more_leaves_than_came(store):
-    came = Posting("wallet:w", "held:a", ASSET, 10)
+    came = LedgerPosting("wallet:w", "held:a", ASSET, 10)
     await store.write(book("held:pay_1", came))
-    back = Posting("held:a", "wallet:w", ASSET, 10)
+    back = LedgerPosting("held:a", "wallet:w", ASSET, 10)
     await store.write(book("return:p", back))
     assert await store.read(ledger.check()) == []
-    # that it came was undone, and later it came after all
+    # its arrival was undone, and the money arrived later after all
     assert await store.write(ledger.reverse("held:pay_1", NOW_US))
-    assert await store.read(ledger.balance("held:a", ASSET)) == 10
+    assert await store.read(ledger.get_balance("held:a", ASSET)) == 10
     assert await store.read(ledger.check()) == []
-    await store.write(ledger.repeat("held:pay_1", NOW_US))
-    assert await store.read(ledger.balance("held:a", ASSET)) == 0
+    await store.write(ledger.post_reversed_again("held:pay_1", NOW_US))
+    assert await store.read(ledger.get_balance("held:a", ASSET)) == 0
     await store.write(book("return:q", replace(back, amount=11)))
     (problem,) = await store.read(ledger.check())
-    assert problem == f"held:a owes us 11 of {ASSET}, of which reorganisations explain 10"
+    assert problem == f"held:a owes us 11 of {ASSET}, of which reorganizations explain 10"
 
 
 async def test_a_merchant_owes_no_more_than_was_refunded_for_it(store):
-    await store.write(book("in", Posting("wallet:w", "merchant:m", ASSET, 10)))
-    await store.write(book("refund:r", Posting("merchant:m", "wallet:w", ASSET, 15)))
+    await store.write(book("in", LedgerPosting("wallet:w", "merchant:m", ASSET, 10)))
+    await store.write(book("refund:r", LedgerPosting("merchant:m", "wallet:w", ASSET, 15)))
     assert await store.read(ledger.check()) == []
-    # what else is paid out was owed before
-    await store.write(book("payout:p", Posting("merchant:m", "wallet:w", ASSET, 10)))
+    # any other payout was owed before
+    await store.write(book("payout:p", LedgerPosting("merchant:m", "wallet:w", ASSET, 10)))
     assert await store.read(ledger.check()) == []
-    await store.write(book("payout:q", Posting("merchant:m", "wallet:w", ASSET, 1)))
-    await store.write(book("refund:other", Posting("merchant:n", "wallet:w", ASSET, 15)))
-    await store.write(book("refund:coin", Posting("merchant:m", "wallet:w", COIN, 15)))
+    await store.write(book("payout:q", LedgerPosting("merchant:m", "wallet:w", ASSET, 1)))
+    await store.write(book("refund:other", LedgerPosting("merchant:n", "wallet:w", ASSET, 15)))
+    await store.write(book("refund:coin", LedgerPosting("merchant:m", "wallet:w", COIN, 15)))
     (problem,) = await store.read(ledger.check())
     assert problem == f"merchant:m owes us 16 of {ASSET}, of which refunds explain 15"
 
@@ -286,15 +294,15 @@ async def test_a_payout_that_is_done_is_in_the_books(store):
     await store.write(payouts.add(paid))
     assert await store.read(payouts.check()) == []
     await store.write(payouts.add(replace(paid, id="pout_2", status=PayoutStatus.DONE)))
-    assert await store.read(payouts.check()) == ["payout pout_2 is done and not booked"]
-    await store.write(book("payout:pout_2", Posting("merchant:m", "wallet:w", ASSET, 5)))
+    assert await store.read(payouts.check()) == ["payout pout_2 is done but not booked"]
+    await store.write(book("payout:pout_2", LedgerPosting("merchant:m", "wallet:w", ASSET, 5)))
     assert await store.read(payouts.check()) == []
 
 
-async def test_the_table_itself_refuses_one_account_on_both_sides(store, tmp_path):
-    await store.write(book("k", Posting("wallet:w", "external:a", ASSET, 5)))
+async def test_transfer_table_refuses_the_same_account_on_both_sides(store, tmp_path):
+    await store.write(book("k", LedgerPosting("wallet:w", "external:a", ASSET, 5)))
     with pytest.raises(Exception, match="two_accounts"):
-        await beside(store, tmp_path, "UPDATE ledger_transfer SET debit=credit")
+        await execute_beside(store, tmp_path, "UPDATE ledger_transfer SET debit=credit")
     with pytest.raises(StoreError, match="two_accounts"):
         await store.write(raw_transfer())
 

@@ -1,4 +1,4 @@
-"""Files of older releases are brought to the present schema with all that is in them."""
+"""Test that stores of older releases migrate to the present schema with all their data."""
 
 from __future__ import annotations
 
@@ -10,17 +10,24 @@ from florin_server.store.engine import schema
 from florin_server.store.settlement import chain_txs
 from florin_server.store.tables.tables import METADATA
 
-from tests.support.migrated import moved, upgrade_finished
-from tests.support.store_kit import CHAIN, SENDER, accepted, opened, submitted, tx
+from tests.support.migrated import migrate_file, upgrade_finished
+from tests.support.store_kit import (
+    CHAIN,
+    SENDER,
+    create_chain_tx,
+    create_processing_payment,
+    make_chain_tx,
+    open_engine_store,
+)
 
-# what a row has that nobody asks for here
+# columns that these tests do not check
 _FILLED = {"TEXT": "", "BIGINT": 0, "BLOB": b"", "BOOLEAN": False, "INTEGER": 0}
 _ITEMS = "SELECT tx_id, n, payment_id, payout_id, kind, gas FROM chain_tx_item ORDER BY tx_id, n"
 _OLD_ITEMS = "SELECT tx_id, n, payment_id, kind, gas FROM chain_tx_item ORDER BY tx_id, n"
 
 
 def put(raw: sqlite3.Connection, table: str, **values: object) -> None:
-    """Inserts a row; what must not be missing is filled."""
+    """Insert a row; fill the columns that must not be null."""
     columns = raw.execute(f"PRAGMA table_info({table})").fetchall()
     row = {
         name: _FILLED[kind]
@@ -39,10 +46,10 @@ def rows(path, sql: str) -> list[tuple]:
 
 @pytest.fixture
 def old(tmp_path):
-    """A file of v0012 with a settlement of two payments, a payout, and a refund's payout."""
+    """Create a v0012 store with a settlement of two payments, a payout, and a refund's payout."""
     path = tmp_path / "florin.db"
     path.touch(mode=0o600)
-    moved(path, "v0012")
+    migrate_file(path, "v0012")
     with closing(sqlite3.connect(path)) as raw, raw:
         for n, payment_id in enumerate(("pay_1", "pay_2")):
             put(raw, "payment", id=payment_id, status="processing", value=str(n))
@@ -81,20 +88,20 @@ async def test_payments_and_payouts_of_an_old_file_get_columns_of_their_own(old)
         ("tx_3", 0, None, "rfnd_1", None, 0),
     ]
     assert rows(path, "PRAGMA foreign_key_check") == []
-    async with opened("sqlite", path.parent) as store:
-        settled, *paid_out = await store.read(chain_txs.open_txs(CHAIN, SENDER))
+    async with open_engine_store("sqlite", path.parent) as store:
+        settled, *paid_out = await store.read(chain_txs.list_open(CHAIN, SENDER))
     assert (settled.payment_ids, settled.payout_ids) == (("pay_2", "pay_1"), ())
-    assert [share.gas for share in settled.shares] == [70_000, 90_000]
-    assert [one.payout_ids for one in paid_out] == [("pout_1",), ("rfnd_1",)]
-    assert {one.payment_ids for one in paid_out} == {()}
-    moved(path, "v0012", down=True)
+    assert [share.gas for share in settled.gas_shares] == [70_000, 90_000]
+    assert [tx.payout_ids for tx in paid_out] == [("pout_1",), ("rfnd_1",)]
+    assert {tx.payment_ids for tx in paid_out} == {()}
+    migrate_file(path, "v0012", down=True)
     assert rows(path, _OLD_ITEMS) == items
 
 
 async def test_a_transaction_is_for_payments_and_payouts_that_are_there(tmp_path):
-    async with opened("sqlite", tmp_path) as store:
-        of = await accepted(store)
-        await submitted(store, of)
+    async with open_engine_store("sqlite", tmp_path) as store:
+        of = await create_processing_payment(store)
+        await create_chain_tx(store, of)
         item = METADATA.tables["chain_tx_item"]
         assert len(rows(tmp_path / "florin.db", _ITEMS)) == 1
     with closing(sqlite3.connect(tmp_path / "florin.db")) as raw:
@@ -105,16 +112,16 @@ async def test_a_transaction_is_for_payments_and_payouts_that_are_there(tmp_path
             {"payment_id": of.id, "payout_id": of.id},
             {},
         ):
-            values = {"tx_id": tx(of).id, "n": 7, **wrong}
+            values = {"tx_id": make_chain_tx(of).id, "n": 7, **wrong}
             with pytest.raises(sqlite3.IntegrityError):
                 put(raw, item.name, **values)
 
 
-async def test_refunds_of_an_old_file_are_known_as_they_stand(tmp_path):
-    """What they went through before was not written down, and nobody is told of it."""
+async def test_refunds_of_an_old_file_migrate_with_their_current_status(tmp_path):
+    """Their earlier states were not recorded, and no event reports them."""
     path = tmp_path / "florin.db"
     path.touch(mode=0o600)
-    moved(path, "v0019")
+    migrate_file(path, "v0019")
     with closing(sqlite3.connect(path)) as raw, raw:
         for n, status in enumerate(("processing", "succeeded")):
             of = {"id": f"pay_{n}", "partner_id": "par_1", "live": True, "status": "succeeded"}
@@ -138,15 +145,15 @@ async def test_refunds_of_an_old_file_are_known_as_they_stand(tmp_path):
         ("rfnd_1",),
     ]
     assert rows(path, "SELECT newest, only_to, only_types FROM webhook_delivery") == [(1, -1, "")]
-    moved(path, "v0019", down=True)
+    migrate_file(path, "v0019", down=True)
     assert rows(path, "SELECT count(*) FROM refund") == [(2,)]
 
 
-async def test_settlements_of_an_old_file_follow_what_its_refunds_went_through(tmp_path):
-    """Events of refunds keep their places, and endpoints get the one format."""
+async def test_settlements_of_an_old_file_migrate_after_refund_events(tmp_path):
+    """Events of refunds keep their positions, and all endpoints get the single format."""
     path = tmp_path / "florin.db"
     path.touch(mode=0o600)
-    moved(path, "v0022")
+    migrate_file(path, "v0022")
     with closing(sqlite3.connect(path)) as raw, raw:
         paid = {"partner_id": "par_1", "status": "succeeded", "value": "9", "updated_at_us": 7}
         direct = {"option_unit": "caip19/a", "settled_value": "8", "tx_id": "0x1"}
@@ -158,12 +165,12 @@ async def test_settlements_of_an_old_file_follow_what_its_refunds_went_through(t
         put(raw, "partner", id="par_1", version_pin="2026-02-18", status="active")
         endpoint = {"id": "whe_1", "partner_id": "par_1", "version": "2026-02-18"}
         put(raw, "webhook_endpoint", **endpoint, state="active")
-    async with opened("sqlite", tmp_path) as store:
+    async with open_engine_store("sqlite", tmp_path) as store:
         await upgrade_finished(store)
     names = "payment_id, at_us, tx_id, unit, value, after_refunds, partner_id, live"
     assert rows(path, f"SELECT {names} FROM payment_settled") == [
         ("pay_direct", 7, "0x1", "caip19/a", "8", 2, "par_1", 0)
     ]
     assert rows(path, "SELECT version FROM webhook_endpoint") == [("2026-05-18",)]
-    moved(path, "v0022", down=True)
+    migrate_file(path, "v0022", down=True)
     assert rows(path, "SELECT version FROM webhook_endpoint") == [("2026-02-18",)]

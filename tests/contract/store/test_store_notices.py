@@ -1,4 +1,4 @@
-"""Notices of PostgreSQL: whoever listens is told, and everybody learns when that is over."""
+"""Test PostgreSQL notifications: listeners receive them, and learn when a connection ends."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from dataclasses import replace
 import pytest
 from florin_server.clock import TestClock
 from florin_server.domain.accounts.account import SCOPES, ApiKey, Partner, WalletApp
-from florin_server.domain.accounts.credentials import KeyKind
-from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.accounts.credentials import ApiKeyKind
+from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import Merchant
 from florin_server.domain.screening.blocklist import ScreeningList
 from florin_server.store.accounts import keys, merchants, pins
 from florin_server.store.engine.opening import open_store
-from florin_server.store.engine.postgres.notices import DatabaseNotices
+from florin_server.store.engine.postgres.notices import PostgresNotificationChannel
 from florin_server.store.engine.query import StoreError, StoreUnavailable, operation
-from florin_server.store.engine.where import Database
+from florin_server.store.engine.where import DatabaseConfig
 from florin_server.store.hints import generations
-from florin_server.store.hints.generations import Kind
+from florin_server.store.hints.generations import CacheKind
 from florin_server.store.operator import executors
 from florin_server.store.screening import blocklists
 
 from tests.support import postgres
-from tests.support.store_kit import LATER_US, NOW_US, opened
-from tests.support.until import until
+from tests.support.store_kit import LATER_US, NOW_US, open_engine_store
+from tests.support.until import wait_until
 
 needed = pytest.mark.skipif(
-    postgres.POSTGRES not in postgres.chosen(), reason="PostgreSQL was not asked for"
+    postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
 )
 CUT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{}'"
 
 
 class Listener:
-    """Collects what is heard."""
+    """A listener that records its messages."""
 
-    def __init__(self, notices: DatabaseNotices) -> None:
+    def __init__(self, notices: PostgresNotificationChannel) -> None:
         self.clock = TestClock(0)
         self.heard: asyncio.Queue[str] = asyncio.Queue()
         self.began = asyncio.Event()
@@ -45,35 +45,35 @@ class Listener:
 
 @pytest.fixture
 async def database(tmp_path):
-    yield postgres.of(tmp_path)
-    await postgres.forget(tmp_path)
+    yield postgres.get_database(tmp_path)
+    await postgres.drop_database(tmp_path)
 
 
 @pytest.fixture
 async def notices(database):
-    made = DatabaseNotices(database)
-    listener = Listener(made)
+    channel = PostgresNotificationChannel(database)
+    listener = Listener(channel)
     await listener.began.wait()
-    yield made, listener
+    yield channel, listener
     listener.task.cancel()
     await asyncio.gather(listener.task, return_exceptions=True)
-    await made.close()
+    await channel.close()
 
 
 @needed
-async def test_what_is_told_is_heard_in_its_order(notices):
-    made, listener = notices
+async def test_notifications_arrive_in_order(notices):
+    created, listener = notices
     for text in ("a", "b'c", "d" * 7999):
-        await made.tell(text)
+        await created.publish(text)
         assert await listener.heard.get() == text
 
 
 @needed
-async def test_a_text_that_is_too_long_is_refused_and_the_next_is_told(notices):
-    made, listener = notices
+async def test_oversized_notification_is_refused_and_the_next_is_sent(notices):
+    created, listener = notices
     with pytest.raises(StoreError):
-        await made.tell("d" * 8000)
-    await made.tell("short")
+        await created.publish("d" * 8000)
+    await created.publish("short")
     assert await listener.heard.get() == "short"
 
 
@@ -81,9 +81,9 @@ async def test_a_text_that_is_too_long_is_refused_and_the_next_is_told(notices):
 @pytest.mark.parametrize("asked", [False, True], ids=["told", "found"])
 async def test_a_listener_that_is_cut_off_ends(notices, database, asked):
     _, listener = notices
-    await postgres.commands(database.dsn, CUT.format("florin-listen"))
+    await postgres.run_commands(database.dsn, CUT.format("florin-listen"))
     if asked:
-        # the next look would find it too
+        # the next look would also find it
         listener.clock.advance(10)
     with pytest.raises(StoreUnavailable):
         await listener.task
@@ -91,57 +91,59 @@ async def test_a_listener_that_is_cut_off_ends(notices, database, asked):
 
 @needed
 async def test_a_listener_looks_whether_it_is_connected_still(notices, database):
-    """As one has to whom a network says nothing any more."""
+    """A network that silently drops a connection looks like this."""
     _, listener = notices
-    asked = "SELECT query FROM pg_stat_activity WHERE application_name = 'florin-listen'"
+    request = "SELECT query FROM pg_stat_activity WHERE application_name = 'florin-listen'"
     listener.clock.advance(10)
-    await until(lambda: postgres.rows(database.dsn, asked), [("SELECT 1",)])
+    await wait_until(lambda: postgres.list_rows(database.dsn, request), [("SELECT 1",)])
     assert not listener.task.done()
 
 
 @needed
-async def test_what_tells_connects_again(notices, database):
-    made, listener = notices
-    await made.tell("one")
-    await postgres.commands(database.dsn, CUT.format("florin-tell"))
+async def test_notifier_reconnects_after_a_lost_connection(notices, database):
+    created, listener = notices
+    await created.publish("one")
+    await postgres.run_commands(database.dsn, CUT.format("florin-tell"))
     with pytest.raises(StoreUnavailable):
-        await made.tell("two")
-    await made.tell("three")
+        await created.publish("two")
+    await created.publish("three")
     assert [await listener.heard.get() for _ in range(2)] == ["one", "three"]
 
 
 @needed
-async def test_where_nobody_is_both_are_refused(tmp_path):
-    made = DatabaseNotices(Database(f"postgresql://nobody@/none?host={tmp_path}"))
+async def test_notify_and_listen_fail_without_a_server(tmp_path):
+    channel = PostgresNotificationChannel(
+        DatabaseConfig(f"postgresql://nobody@/none?host={tmp_path}")
+    )
     with pytest.raises(StoreError):
-        await made.tell("text")
+        await channel.publish("text")
     with pytest.raises(StoreError):
-        await Listener(made).task
+        await Listener(channel).task
 
 
 @needed
 async def test_notices_can_be_switched_off(database):
     for notify in (True, False):
         store = await open_store(replace(database, notify=notify))
-        assert (store.notices is not None) is notify
+        assert (store.notification_channel is not None) is notify
         await store.close()
 
 
 async def test_a_file_has_none(tmp_path):
-    async with opened("sqlite", tmp_path) as store:
-        assert store.notices is None
+    async with open_engine_store("sqlite", tmp_path) as store:
+        assert store.notification_channel is None
 
 
 PARTNER = Partner("par_1", "Shop Ltd", "2026-01-01", "active", NOW_US)
 MERCHANT = Merchant("mer_1", "par_1", "Shop", "a@shop.example", None, "active", False, NOW_US, None)
 KEY = ApiKey(
-    "abcdefgh", KeyKind.WALLET, False, None, b"\x01" * 32, "9xYz", SCOPES, "2026-01-01", NOW_US
+    "abcdefgh", ApiKeyKind.WALLET, False, None, b"\x01" * 32, "9xYz", SCOPES, "2026-01-01", NOW_US
 )
 APP = WalletApp("app_1", "Wallet", None, False, "2026-01-01", NOW_US)
 LIST = ScreeningList("ofac", "00", None, NOW_US, 0)
 OWN = ("mer_1", "par_1")
 CHANGES = {
-    Kind.ACCOUNTS: (
+    CacheKind.ACCOUNTS: (
         merchants.put_partner(replace(PARTNER, status="suspended")),
         merchants.set_partner_status("par_1", "active"),
         merchants.put_merchant(replace(MERCHANT, name="Tea")),
@@ -160,33 +162,36 @@ CHANGES = {
         ),
         merchants.delete(*OWN, live=False, now_us=LATER_US),
     ),
-    Kind.SCREENING: (blocklists.replace(LIST, ()), blocklists.remove("ofac")),
-    Kind.EXECUTORS: (executors.pause("eip155:1:0xaa", NOW_US), executors.resume("eip155:1:0xaa")),
+    CacheKind.SCREENING: (blocklists.replace(LIST, ()), blocklists.remove("ofac")),
+    CacheKind.EXECUTORS: (
+        executors.pause("eip155:1:0xaa", NOW_US),
+        executors.resume("eip155:1:0xaa"),
+    ),
 }
 
 
-async def test_every_change_of_what_is_remembered_is_counted(store):
-    for made in (
+async def test_every_change_of_cached_rows_is_counted(store):
+    for op in (
         merchants.put_partner(PARTNER),
         merchants.put_merchant(MERCHANT),
         keys.put_app(APP),
         keys.put_key(KEY),
     ):
-        await store.write(made)
+        await store.write(op)
     for kind, changes in CHANGES.items():
         for number, change in enumerate(changes):
-            before = await store.read(generations.current())
+            before = await store.read(generations.get_versions())
             await store.write(change)
             counted = {**before, kind: before.get(kind, 0) + 1}
-            assert await store.read(generations.current()) == counted, (kind, number)
+            assert await store.read(generations.get_versions()) == counted, (kind, number)
 
 
 async def test_a_change_that_fails_is_not_counted(store):
     @operation
     def failing():
         yield from merchants.put_partner(PARTNER)
-        raise FlorinError(Code.PARTNER_NOT_FOUND)
+        raise ApiError(ErrorCode.PARTNER_NOT_FOUND)
 
-    with pytest.raises(FlorinError):
+    with pytest.raises(ApiError):
         await store.write(failing())
-    assert await store.read(generations.current()) == {}
+    assert await store.read(generations.get_versions()) == {}

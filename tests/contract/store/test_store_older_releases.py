@@ -1,6 +1,6 @@
-"""While processes of the release before are alive, nothing is written that they would misread.
+"""Test that a store shared with older processes has nothing that they would misread.
 
-What they write themselves is read as they mean it, and filled in once they have ended.
+Their own writes are read as they mean them, and completed after they have ended.
 """
 
 from __future__ import annotations
@@ -13,10 +13,16 @@ from florin_server.store.settlement import chain_txs
 from florin_server.store.upgrades import older_releases
 from florin_server.store.webhooks import events
 
-from tests.support.hooked import added, claim
+from tests.support.hooked import add_endpoint, claim_deliveries
 from tests.support.migrated import upgrade_finished
 from tests.support.store_covered import ends, leaves, marked, owed
-from tests.support.store_kit import LATER_US, accepted, beside, submitted, success
+from tests.support.store_kit import (
+    LATER_US,
+    create_chain_tx,
+    create_processing_payment,
+    execute_beside,
+    make_success,
+)
 from tests.support.store_refunds import (
     asked_for,
     claims,
@@ -28,36 +34,38 @@ OLDER_ENDS = "DELETE FROM process WHERE id = 'older'"
 
 
 async def migrated(store, since_us=0):
-    """Leaves the mark of a migration that was made while older processes ran."""
-    await store.write(installation.put("older_releases", f"{HEAD} {since_us}"))
+    """Leave the mark of a migration that ran beside older processes."""
+    await store.write(installation.put_value("older_releases", f"{HEAD} {since_us}"))
 
 
 async def succeeded(store):
-    of = await accepted(store)
-    await submitted(store, of)
-    (ended,) = await store.write(chain_txs.conclude([success(of)], [], LATER_US))
+    of = await create_processing_payment(store)
+    await create_chain_tx(store, of)
+    (ended,) = await store.write(chain_txs.finalize([make_success(of)], [], LATER_US))
     return ended
 
 
 async def settled(store, folder):
-    return await beside(store, folder, "SELECT payment_id, after_refunds FROM payment_settled")
+    return await execute_beside(
+        store, folder, "SELECT payment_id, after_refunds FROM payment_settled"
+    )
 
 
 async def test_older_process_holds_features_back_until_it_has_ended(store, tmp_path):
     assert not await store.write(older_releases.is_held())
     await migrated(store)
-    await beside(store, tmp_path, OLDER_IS_ALIVE)
+    await execute_beside(store, tmp_path, OLDER_IS_ALIVE)
     await store.write(sharing.exchange("new", 1, [], {}, []))
     assert await store.write(older_releases.is_held())
     assert not await store.write(older_releases.release(alone=False))
-    await beside(store, tmp_path, OLDER_ENDS)
+    await execute_beside(store, tmp_path, OLDER_ENDS)
     await upgrade_finished(store)
     assert not await store.write(older_releases.is_held())
 
 
 async def test_older_process_that_fell_silent_is_forgotten_after_a_minute(store, tmp_path):
     await migrated(store)
-    await beside(store, tmp_path, OLDER_IS_ALIVE)
+    await execute_beside(store, tmp_path, OLDER_IS_ALIVE)
     await store.write(sharing.exchange("new", 59_000_000, [], {}, []))
     assert not await store.write(older_releases.release(alone=False))
     await store.write(sharing.exchange("new", 61_000_000, [], {}, []))
@@ -65,18 +73,18 @@ async def test_older_process_that_fell_silent_is_forgotten_after_a_minute(store,
 
 
 async def test_settlement_waits_for_older_process_and_follows_its_refunds(shop, tmp_path):
-    await added(shop)
+    await add_endpoint(shop)
     await migrated(shop)
-    await beside(shop, tmp_path, OLDER_IS_ALIVE)
+    await execute_beside(shop, tmp_path, OLDER_IS_ALIVE)
     of = await succeeded(shop)
     assert await settled(shop, tmp_path) == []
     await asked_for(shop, of)
     # as an older process wrote it
-    await beside(shop, tmp_path, "UPDATE refund_event SET refund_id = ''")
+    await execute_beside(shop, tmp_path, "UPDATE refund_event SET refund_id = ''")
     kinds = [kind for _, kind, _ in await told(shop, LATER_US)]
     assert kinds[-2:] == ["payment.succeeded", "refund.pending"]
     assert "payment.settled" not in kinds
-    await beside(shop, tmp_path, OLDER_ENDS)
+    await execute_beside(shop, tmp_path, OLDER_ENDS)
     await upgrade_finished(shop)
     assert await settled(shop, tmp_path) == [(of.id, 1)]
     assert [kind for _, kind, _ in await told(shop, LATER_US)] == ["payment.settled"]
@@ -85,28 +93,28 @@ async def test_settlement_waits_for_older_process_and_follows_its_refunds(shop, 
 
 
 async def test_payments_of_before_the_migration_are_filled_in_without_events(shop, tmp_path):
-    await added(shop)
+    await add_endpoint(shop)
     await migrated(shop, since_us=LATER_US + 1)
     of = await succeeded(shop)
     await told(shop, LATER_US)
     await upgrade_finished(shop)
     assert await settled(shop, tmp_path) == [(of.id, 0)]
-    assert await claim(shop, LATER_US) == []
+    assert await claim_deliveries(shop, LATER_US) == []
 
 
-async def test_payouts_of_an_older_process_settle_what_they_cover(shop, tmp_path):
+async def test_payouts_of_an_older_process_settle_the_payments_they_cover(shop, tmp_path):
     await migrated(shop)
-    await beside(shop, tmp_path, OLDER_IS_ALIVE)
+    await execute_beside(shop, tmp_path, OLDER_IS_ALIVE)
     of = await owed(shop, 50)
     await leaves(shop, "po_1", 50)
     await ends(shop, "po_1", LATER_US + 1)
-    # an older process knows no such row
-    await beside(shop, tmp_path, "DELETE FROM covering_payout")
+    # an older process does not know this row
+    await execute_beside(shop, tmp_path, "DELETE FROM covering_payout")
     await leaves(shop, "po_2", 1)
     await ends(shop, "po_2", LATER_US + 2)
     assert await shop.write(covered.settle_covered()) is None
     assert await settled(shop, tmp_path) == []
-    await beside(shop, tmp_path, OLDER_ENDS)
+    await execute_beside(shop, tmp_path, OLDER_ENDS)
     await upgrade_finished(shop)
     await marked(shop)
     assert await settled(shop, tmp_path) == [(of.id, 0)]
@@ -122,33 +130,37 @@ async def test_refund_of_the_whole_by_an_older_process_has_its_amount(shop, tmp_
     await upgrade_finished(shop)
     (back,) = await shop.read(refunds.list_refunds(of.id))
     assert back.payment_value == of.value
-    (part,) = await beside(shop, tmp_path, "SELECT payment_value FROM refund WHERE id = 'rfnd_2'")
+    (part,) = await execute_beside(
+        shop, tmp_path, "SELECT payment_value FROM refund WHERE id = 'rfnd_2'"
+    )
     assert int(part[0]) == 0
 
 
 async def test_events_of_an_older_process_belong_to_the_first_refund(shop, tmp_path):
     of = await succeeded(shop)
     await asked_for(shop, of)
-    await beside(shop, tmp_path, "UPDATE refund_event SET refund_id = ''")
+    await execute_beside(shop, tmp_path, "UPDATE refund_event SET refund_id = ''")
     await asked_for(shop, of, "rfnd_2")
-    history = await shop.read(events.history(of))
+    history = await shop.read(events.list_events(of))
     backs = [event.refund.id for event in history if event.refund is not None]
     assert backs == ["rfnd_1", "rfnd_2"]
 
 
 async def test_endpoints_get_the_format_once_older_processes_have_ended(shop, tmp_path):
-    await added(shop)
+    await add_endpoint(shop)
     await migrated(shop)
-    await beside(shop, tmp_path, "UPDATE webhook_endpoint SET version = '2026-02-18'")
+    await execute_beside(shop, tmp_path, "UPDATE webhook_endpoint SET version = '2026-02-18'")
     await upgrade_finished(shop)
-    assert await beside(shop, tmp_path, "SELECT version FROM webhook_endpoint") == [("2026-05-18",)]
+    assert await execute_beside(shop, tmp_path, "SELECT version FROM webhook_endpoint") == [
+        ("2026-05-18",)
+    ]
 
 
 async def test_pages_fill_in_every_payment(shop, tmp_path, monkeypatch):
     monkeypatch.setattr(older_releases, "PAGE", 2)
     await migrated(shop)
-    await beside(shop, tmp_path, OLDER_IS_ALIVE)
+    await execute_beside(shop, tmp_path, OLDER_IS_ALIVE)
     ids = {(await succeeded(shop)).id for _ in range(5)}
-    await beside(shop, tmp_path, OLDER_ENDS)
+    await execute_beside(shop, tmp_path, OLDER_ENDS)
     await upgrade_finished(shop)
     assert {payment_id for payment_id, _ in await settled(shop, tmp_path)} == ids

@@ -1,4 +1,4 @@
-"""One server has a store at a time; the tables are what the migrations make of them."""
+"""Test that one server at a time has a store, and that the migrations make its tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from florin_server.store.capture import collected_data
 from florin_server.store.engine import schema
 from florin_server.store.engine.opening import open_store
 from florin_server.store.engine.query import Statement, StoreError
-from florin_server.store.engine.sqlite import Connection, StoreLocked
+from florin_server.store.engine.sqlite import SqliteConnection, StoreLocked
 from florin_server.store.exports import ledger as ledger_rows
 from florin_server.store.exports import money_out, transactions, watched
 from florin_server.store.exports import payments as payment_rows
@@ -49,7 +49,7 @@ from florin_server.store.webhooks import deliveries, endpoints, events, outbox, 
 from sqlalchemy import create_engine
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as postgresql
 
-from tests.support.store_kit import created, opened, pragma
+from tests.support.store_kit import create_payment, open_engine_store, run_pragma
 
 OPERATIONS = (
     collected_data,
@@ -87,12 +87,12 @@ OPERATIONS = (
 )
 EXPORTS = (ledger_rows, money_out, transactions, watched, payment_rows)
 STATEMENTS = {
-    f"{'exports_' if module in EXPORTS else ''}{module.__name__.rpartition('.')[2]}{name}": found
+    f"{'exports_' if module in EXPORTS else ''}{module.__name__.rpartition('.')[2]}{name}": result
     for module in (*OPERATIONS, *EXPORTS)
-    for name, found in inspect.getmembers(module)
-    if isinstance(found, Statement)
+    for name, result in inspect.getmembers(module)
+    if isinstance(result, Statement)
 }
-# small tables, and what is asked for seldom and looks at every row
+# small tables, and rare queries that read every row
 READS_ALL = {
     "books_BUSY",
     "books_ENTRIES",
@@ -103,16 +103,16 @@ READS_ALL = {
     "deliveries_FIGURES",
     "deliveries_FREE",
     "deliveries_PAUSED",
-    "endpoints_LISTED",
+    "endpoints_LIST",
     "executors_PAUSES",
     "generations_ALL",
     "held_money_ALL",
     "keys_APPS",
     "keys_KEYS",
-    "keys_LIVE",
+    "keys_HAS_LIVE_KEY",
     "key_turns_TAKE",
     "leases_FREE",
-    "leases_LISTED",
+    "leases_LIST",
     "ledger_JOURNALS",
     "ledger_TRANSFERS",
     "merchants_ANY_PARTNER",
@@ -121,7 +121,7 @@ READS_ALL = {
     "receipt_keys_LOCK",
     "sharing_PROCESSES",
     "blocklists_LISTS",
-    "destinations_GOING_TO",
+    "destinations_LIST_BY_ACCOUNTS",
 }
 
 
@@ -140,14 +140,14 @@ def old_file(path, *versions):
     raw.close()
 
 
-async def test_a_store_that_is_open_is_refused_to_others(tmp_path):
-    async with opened("sqlite", tmp_path) as store:
-        assert store.exclusive
+async def test_open_store_is_refused_to_a_second_server(tmp_path):
+    async with open_engine_store("sqlite", tmp_path) as store:
+        assert store.is_exclusive
         with pytest.raises(StoreLocked, match="another server"):
             await open_store(tmp_path / "florin.db")
-        of = await created(store)
-    async with opened("sqlite", tmp_path) as store:
-        assert await store.reader.payment(of.id) == of
+        of = await create_payment(store)
+    async with open_engine_store("sqlite", tmp_path) as store:
+        assert await store.reader.find_payment(of.id) == of
 
 
 def test_another_process_is_refused_too(tmp_path):
@@ -156,12 +156,12 @@ def test_another_process_is_refused_too(tmp_path):
             await open_store(tmp_path / "florin.db")
 
     async def main():
-        async with opened("sqlite", tmp_path):
+        async with open_engine_store("sqlite", tmp_path):
             if (child := os.fork()) == 0:
                 code = 1
                 try:
                     asyncio.set_event_loop(None)
-                    # a fork takes the loop along
+                    # a fork inherits the running loop
                     asyncio.events._set_running_loop(None)  # noqa: SLF001  (there is no other way)
                     asyncio.run(refused())
                     code = 0
@@ -180,28 +180,28 @@ async def test_a_store_that_could_not_be_opened_is_not_left_locked(tmp_path):
 
 
 async def test_a_new_store_is_its_owners_alone_and_loses_nothing_to_a_power_cut(tmp_path):
-    async with opened("sqlite", tmp_path) as store:
-        await created(store)
+    async with open_engine_store("sqlite", tmp_path) as store:
+        await create_payment(store)
         files = list(tmp_path.iterdir())
         assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
         assert {path.name for path in files} >= {"florin.db", "florin.db-wal"}
-        assert pragma(store, "synchronous") == [(2,)]
-        assert pragma(store, "journal_mode") == [("wal",)]
+        assert run_pragma(store, "synchronous") == [(2,)]
+        assert run_pragma(store, "journal_mode") == [("wal",)]
 
 
 async def test_a_new_file_needs_no_migration(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "florin_server.store.migrations", None)
     for _ in range(2):
-        async with opened("sqlite", tmp_path) as store:
-            await created(store)
+        async with open_engine_store("sqlite", tmp_path) as store:
+            await create_payment(store)
 
 
 async def test_migrations_make_the_same_tables_as_a_new_file_gets(tmp_path):
     schema.prepare(tmp_path / "new.db")
     schema.prepare(tmp_path / "new.db")
     old_file(tmp_path / "florin.db")
-    async with opened("sqlite", tmp_path) as store:
-        await created(store)
+    async with open_engine_store("sqlite", tmp_path) as store:
+        await create_payment(store)
     new, version = shape(tmp_path / "new.db")
     migrated, migrated_version = shape(tmp_path / "florin.db")
     new.pop("alembic_version")
@@ -210,7 +210,7 @@ async def test_migrations_make_the_same_tables_as_a_new_file_gets(tmp_path):
     assert migrated_version == version == [(schema.HEAD,)]
 
 
-# the test above compares the text of those
+# the test above compares their text
 @pytest.mark.filterwarnings("ignore:.*expression-based index")
 def test_the_models_have_no_change_without_a_migration(tmp_path):
     schema.prepare(tmp_path / "new.db")
@@ -229,8 +229,8 @@ def test_the_models_have_no_change_without_a_migration(tmp_path):
 async def test_any_path_will_do(tmp_path, folder):
     (tmp_path / folder).mkdir()
     old_file(tmp_path / folder / "florin.db")
-    async with opened("sqlite", tmp_path / folder) as store:
-        await created(store)
+    async with open_engine_store("sqlite", tmp_path / folder) as store:
+        await create_payment(store)
     assert {path.name for path in (tmp_path / folder).iterdir()} == {"florin.db", "florin.db.lock"}
 
 
@@ -240,7 +240,7 @@ async def test_a_file_of_a_newer_florin_is_left_alone(tmp_path):
         await open_store(tmp_path / "florin.db")
 
 
-async def test_a_database_of_somebody_else_is_left_alone(tmp_path):
+async def test_foreign_database_is_refused_unchanged(tmp_path):
     with sqlite3.connect(tmp_path / "florin.db") as raw:
         raw.execute("CREATE TABLE theirs (x)")
     raw.close()
@@ -252,7 +252,7 @@ async def test_a_database_of_somebody_else_is_left_alone(tmp_path):
 def plans(tmp_path_factory):
     path = tmp_path_factory.mktemp("plans") / "florin.db"
     schema.prepare(path)
-    raw = Connection(path, writes=False)
+    raw = SqliteConnection(path, writes=False)
     yield raw
     raw.close()
 
@@ -279,7 +279,7 @@ def test_no_operation_reads_a_whole_table(plans, name):
         *("replays_SETTLED", "books_DEBIT_PAGE", "books_CREDIT_PAGE"),
     ],
 )
-def test_what_comes_first_is_read_in_order(plans, name):
+def test_ordered_query_needs_no_sort(plans, name):
     sql = STATEMENTS[name].sqlite.sql
     rows = plans.command(f"EXPLAIN QUERY PLAN {sql}", [None] * sql.count("?")).fetchall()
     assert not [step for *_, step in rows if step == "USE TEMP B-TREE FOR ORDER BY"], rows
@@ -288,17 +288,17 @@ def test_what_comes_first_is_read_in_order(plans, name):
 def test_every_statement_is_postgresql_too():
     dialect = postgresql()
     assert len(STATEMENTS) > 40
-    for found in STATEMENTS.values():
-        said = str(found.clause.compile(dialect=dialect))
-        assert "json_each" not in said
-        assert "?" not in said
+    for statement in STATEMENTS.values():
+        text = str(statement.clause.compile(dialect=dialect))
+        assert "json_each" not in text
+        assert "?" not in text
 
 
-def test_nothing_changes_or_deletes_what_is_booked_or_has_happened():
-    for name, found in STATEMENTS.items():
-        verb, _, rest = found.sqlite.sql.partition(" ")
+def test_no_statement_changes_or_deletes_journal_or_event_rows():
+    for name, statement in STATEMENTS.items():
+        verb, _, rest = statement.sqlite.sql.partition(" ")
         table = rest.removeprefix("FROM ").split()[0]
         if verb in {"UPDATE", "DELETE"}:
-            kept = {"ledger_journal", "ledger_transfer", "payment_event", "refund_event"}
-            kept |= {"payment_settled"}
-            assert table not in kept, name
+            stored = {"ledger_journal", "ledger_transfer", "payment_event", "refund_event"}
+            stored |= {"payment_settled"}
+            assert table not in stored, name

@@ -1,4 +1,4 @@
-"""The store on PostgreSQL: groups, transactions that meet, connections that break, snapshots."""
+"""Test the PostgreSQL store: groups, conflicts, broken connections, snapshots."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from contextlib import suppress
 from functools import partial
 
 import pytest
-from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.store.engine.opening import open_store
-from florin_server.store.engine.postgres.pool import Pool
+from florin_server.store.engine.postgres.pool import ConnectionPool
 from florin_server.store.engine.query import (
     Statement,
     StoreError,
@@ -19,24 +19,30 @@ from florin_server.store.engine.query import (
 )
 from florin_server.store.operator import installation
 from florin_server.store.payments import payments
-from florin_server.store.payments.idempotency import Replay
+from florin_server.store.payments.idempotency import StoredResponse
 from florin_server.store.tables.tables import installation as kept
 from sqlalchemy import select
 
 from tests.support import postgres
-from tests.support.store_kit import claim, create_once, created, opened, payment
-from tests.support.until import until
+from tests.support.store_kit import (
+    create_once,
+    create_payment,
+    make_claim,
+    make_payment,
+    open_engine_store,
+)
+from tests.support.until import wait_until
 
 pytestmark = pytest.mark.skipif(
-    postgres.POSTGRES not in postgres.chosen(), reason="PostgreSQL was not asked for"
+    postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
 )
-ENGINES = [one for one in postgres.chosen() if one != postgres.SQLITE]
+ENGINES = [each_engine for each_engine in postgres.list_engines() if each_engine != postgres.SQLITE]
 
 _LOCK = Statement(select(kept.c.value).where(kept.c.name == param("which")).with_for_update())
 
 
 class Steps:
-    """Counts the durable steps, and does something at one of them."""
+    """A fault hook that counts the durable steps and acts at one of them."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -56,90 +62,97 @@ def steps():
 @pytest.fixture(params=ENGINES)
 async def engine(request, tmp_path):
     yield request.param
-    await postgres.forget(tmp_path)
+    await postgres.drop_database(tmp_path)
 
 
 @pytest.fixture
 async def store(engine, tmp_path, steps):
-    async with opened(engine, tmp_path, fault=steps) as made:
-        yield made
+    async with open_engine_store(engine, tmp_path, fault_hook=steps) as engine_store:
+        yield engine_store
 
 
 async def broken(folder, kind="write"):
-    """Ends every connection of a kind, as a server does that stops."""
+    """Close every connection of a kind, as a stopping server does."""
     sql = (
         "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
         f"WHERE datname = current_database() AND application_name = 'florin-{kind}'"
     )
-    return await postgres.rows(postgres.of(folder).dsn, sql)
+    return await postgres.list_rows(postgres.get_database(folder).dsn, sql)
 
 
 @operation
-def fails_after_writing(made):
-    yield from payments.create(made)
+def fails_after_writing(created):
+    yield from payments.create(created)
     raise ValueError("no")
 
 
 @operation
 def count(name):
-    """Adds one to a number that is kept, and locks it before."""
+    """Increment a stored number under a lock."""
     ((value,),) = yield _LOCK(which=name)
-    yield from installation.put(name, str(int(value) + 1))
+    yield from installation.put_value(name, str(int(value) + 1))
 
 
 async def test_many_at_once_share_transactions_and_each_gets_its_own_answer(
     engine, tmp_path, steps
 ):
-    # with one writer, no transaction meets another and is begun anew
-    store = await open_store(postgres.of(tmp_path, engine, writers=1), fault=steps)
+    # with one writer there are no conflicts and no retries
+    store = await open_store(postgres.get_database(tmp_path, engine, writers=1), fault_hook=steps)
     try:
-        made = [payment() for _ in range(200)]
-        found = await asyncio.gather(*(store.write(payments.create(one)) for one in made))
-        assert found == made
+        created_payments = [make_payment() for _ in range(200)]
+        found_payments = await asyncio.gather(
+            *(store.write(payments.create(payment)) for payment in created_payments)
+        )
+        assert found_payments == created_payments
         assert steps.seen.count("op") == 200
         assert steps.seen.count("commit") < 100
-        assert not store.exclusive
-        assert not store.busy
+        assert not store.is_exclusive
+        assert not store.is_busy
     finally:
         await store.close()
 
 
-async def test_an_operation_that_fails_leaves_no_trace_and_the_others_whole(store, steps):
-    made = [payment() for _ in range(40)]
+async def test_failed_operation_leaves_no_trace_and_the_rest_of_its_group_intact(store, steps):
+    created_payments = [make_payment() for _ in range(40)]
     works = [
-        fails_after_writing(one) if n % 7 == 3 else payments.create(one)
-        for n, one in enumerate(made)
+        fails_after_writing(payment) if n % 7 == 3 else payments.create(payment)
+        for n, payment in enumerate(created_payments)
     ]
-    found = await asyncio.gather(*map(store.write, works), return_exceptions=True)
-    bad = {made[n].id for n in range(40) if n % 7 == 3}
-    # they were begun anew, each by itself
+    results = await asyncio.gather(*map(store.write, works), return_exceptions=True)
+    bad = {created_payments[n].id for n in range(40) if n % 7 == 3}
+    # each was retried on its own
     assert steps.seen.count("retry") >= len(bad)
-    assert [str(one) for one in found if isinstance(one, Exception)] == ["no"] * len(bad)
+    assert [str(item) for item in results if isinstance(item, Exception)] == ["no"] * len(bad)
     assert (
-        set(await store.read(payments.get([one.id for one in made])))
-        == {one.id for one in made} - bad
+        set(await store.read(payments.find_many([payment.id for payment in created_payments])))
+        == {payment.id for payment in created_payments} - bad
     )
 
 
 async def test_equal_requests_at_once_are_done_once(store):
-    made = [payment() for _ in range(60)]
-    works = [create_once(one, claim("same"), one.id.encode()) for one in made]
-    found = await asyncio.gather(*map(store.write, works))
-    (first,) = [one for one in found if not isinstance(one, Replay)]
-    assert set(found) - {first} == {Replay(first.id.encode())}
-    assert set(await store.read(payments.get([one.id for one in made]))) == {first.id}
+    created_payments = [make_payment() for _ in range(60)]
+    works = [
+        create_once(payment, make_claim("same"), payment.id.encode())
+        for payment in created_payments
+    ]
+    results = await asyncio.gather(*map(store.write, works))
+    (first,) = [item for item in results if not isinstance(item, StoredResponse)]
+    assert set(results) - {first} == {StoredResponse(first.id.encode())}
+    assert set(
+        await store.read(payments.find_many([payment.id for payment in created_payments]))
+    ) == {first.id}
 
 
-async def test_what_decides_on_a_locked_row_adds_up(store):
-    await store.write(installation.put("n", "0"))
+async def test_concurrent_increments_of_a_locked_row_add_up(store):
+    await store.write(installation.put_value("n", "0"))
     await asyncio.gather(*(store.write(count("n")) for _ in range(120)))
-    assert await store.read(installation.get("n")) == "120"
+    assert await store.read(installation.find_value("n")) == "120"
 
 
-async def test_whoever_meets_others_is_begun_anew(store):
-    """Two that lock two rows in opposite orders: one of them is given up, and both are done."""
+async def test_deadlocked_transactions_are_retried(store):
+    """Two tasks lock two rows in opposite orders: one is rolled back, and both complete."""
     for name in ("a", "b"):
-        await store.write(installation.put(name, "0"))
+        await store.write(installation.put_value(name, "0"))
 
     @operation
     def both(first, second):
@@ -149,37 +162,40 @@ async def test_whoever_meets_others_is_begun_anew(store):
     # many groups on all connections
     works = [both("a", "b") if n % 2 else both("b", "a") for n in range(16)]
     await asyncio.gather(*map(store.write, works))
-    assert await store.read(installation.get("a")) == "16"
-    assert await store.read(installation.get("b")) == "16"
+    assert await store.read(installation.find_value("a")) == "16"
+    assert await store.read(installation.find_value("b")) == "16"
 
 
 async def test_a_connection_that_breaks_before_a_commit_costs_nothing(store, steps, tmp_path):
-    first = await created(store)
+    first = await create_payment(store)
     assert await broken(tmp_path)
-    made = await created(store)
-    assert set(await store.read(payments.get([first.id, made.id]))) == {first.id, made.id}
+    payment = await create_payment(store)
+    assert set(await store.read(payments.find_many([first.id, payment.id]))) == {
+        first.id,
+        payment.id,
+    }
 
 
-async def test_a_commit_whose_end_nobody_knows_is_told_as_such(store, steps, tmp_path):
-    made = payment()
-    await created(store)
-    steps.at["commit"] = lambda: postgres.at_once(lambda: broken(tmp_path))
-    with pytest.raises(StoreUnavailable, match="not known"):
-        await store.write(payments.create(made))
-    assert await store.read(payments.get([made.id])) == {}
-    await store.write(payments.create(made))
+async def test_commit_with_unknown_outcome_raises_store_unavailable(store, steps, tmp_path):
+    payment = make_payment()
+    await create_payment(store)
+    steps.at["commit"] = lambda: postgres.run_coroutine(lambda: broken(tmp_path))
+    with pytest.raises(StoreUnavailable, match="is unknown"):
+        await store.write(payments.create(payment))
+    assert await store.read(payments.find_many([payment.id])) == {}
+    await store.write(payments.create(payment))
 
 
 class Idle:
     """A connection that does nothing."""
 
-    usable = True
+    is_usable = True
 
     def drop(self) -> None:
         pass
 
 
-async def test_pool_tells_what_is_in_use_and_who_waits():
+async def test_pool_reports_connections_in_use_and_waiting():
     faults = [OSError("nobody listens")]
 
     async def connect():
@@ -187,51 +203,51 @@ async def test_pool_tells_what_is_in_use_and_who_waits():
             raise faults.pop()
         return Idle()
 
-    pool = Pool(connect, 1)
+    pool = ConnectionPool(connect, 1)
     with pytest.raises(StoreUnavailable):
-        await pool.take()
-    assert pool.use == (0, 1, 0)
-    first = await until(partial(taken, pool))
-    assert pool.use == (1, 1, 0)
-    others = [asyncio.create_task(pool.take()) for _ in range(2)]
-    await until(lambda: pool.use, (1, 1, 2))
-    pool.give_back(first)
-    second = await others[0]
-    assert pool.use == (1, 1, 1)
-    others[1].cancel()
-    await until(lambda: pool.use, (1, 1, 0))
-    pool.give_back(second)
-    assert pool.use == (0, 1, 0)
+        await pool.acquire()
+    assert pool.usage == (0, 1, 0)
+    first = await wait_until(partial(taken, pool))
+    assert pool.usage == (1, 1, 0)
+    tasks = [asyncio.create_task(pool.acquire()) for _ in range(2)]
+    await wait_until(lambda: pool.usage, (1, 1, 2))
+    pool.release(first)
+    second = await tasks[0]
+    assert pool.usage == (1, 1, 1)
+    tasks[1].cancel()
+    await wait_until(lambda: pool.usage, (1, 1, 0))
+    pool.release(second)
+    assert pool.usage == (0, 1, 0)
 
 
-async def taken(pool: Pool) -> Idle | None:
-    """A connection, once the pause after a failure is over."""
+async def taken(pool: ConnectionPool) -> Idle | None:
+    """Return a connection after the pause that follows a failure."""
     with suppress(StoreUnavailable):
-        return await pool.take()
+        return await pool.acquire()
     return None
 
 
-async def test_store_tells_the_use_of_its_connections(store):
-    await created(store)
+async def test_store_reports_the_use_of_its_connection_pools(store):
+    await create_payment(store)
     assert set(store.pools) == {"read", "survey", "write"}
     assert all(use.in_use == use.waiting == 0 < use.size for use in store.pools.values())
 
 
 async def test_a_read_asks_again_on_another_connection(store, tmp_path):
-    of = await created(store)
-    assert await store.reader.payment(of.id) == of
+    of = await create_payment(store)
+    assert await store.reader.find_payment(of.id) == of
     assert await broken(tmp_path, "read")
-    assert await store.reader.payment(of.id) == of
+    assert await store.reader.find_payment(of.id) == of
 
 
-async def test_a_read_of_several_questions_sees_one_state(store):
-    made, between = payment(), asyncio.Event()
+async def test_read_of_several_queries_sees_a_single_snapshot(store):
+    payment, between = make_payment(), asyncio.Event()
 
     @operation
     def slow():
         seen = set()
         for _ in range(50):
-            seen.add(bool((yield from payments.get([made.id]))))
+            seen.add(bool((yield from payments.find_many([payment.id]))))
             if len(seen) == 1:
                 between.set()
         return seen
@@ -240,20 +256,20 @@ async def test_a_read_of_several_questions_sees_one_state(store):
     between.clear()
     read = asyncio.ensure_future(store.read(slow()))
     await between.wait()
-    await store.write(payments.create(made))
+    await store.write(payments.create(payment))
     assert len(await read) == 1
     assert await store.read(slow()) == {True}
 
 
 async def test_a_read_cannot_write(store):
-    for ask in (store.read, store.survey):
+    for ask in (store.read, store.scan):
         with pytest.raises(StoreError, match="read-only"):
-            await ask(payments.create(payment()))
-    assert await store.read(payments.next_expiry()) is None
+            await ask(payments.create(make_payment()))
+    assert await store.read(payments.find_next_expiry()) is None
 
 
-async def test_a_mistake_of_ours_is_no_outage_and_tells_nothing_of_the_row(store):
-    of = await created(store, reference_id="personal")
+async def test_constraint_violation_is_no_outage_and_reveals_no_row_data(store):
+    of = await create_payment(store, reference_id="personal")
     with pytest.raises(StoreError, match="pk_payment") as caught:
         await store.write(payments.create(of))
     assert type(caught.value) is StoreError
@@ -264,52 +280,58 @@ async def test_a_mistake_of_ours_is_no_outage_and_tells_nothing_of_the_row(store
 async def test_a_queue_without_end_is_refused(store, monkeypatch):
     monkeypatch.setattr("florin_server.store.engine.postgres.writer._QUEUE", 3)
     outcomes = await asyncio.gather(
-        *(store.write(payments.create(payment())) for _ in range(5)), return_exceptions=True
+        *(store.write(payments.create(make_payment())) for _ in range(5)), return_exceptions=True
     )
-    refused = [found for found in outcomes if isinstance(found, FlorinError)]
-    assert [(one.code, one.http, one.retry_after_s) for one in refused] == [
-        (Code.INTERNAL_ERROR, 503, 1)
+    refused = [outcome for outcome in outcomes if isinstance(outcome, ApiError)]
+    assert [(error.code, error.http_status, error.retry_after_s) for error in refused] == [
+        (ErrorCode.INTERNAL_ERROR, 503, 1)
     ] * 2
 
 
-async def test_closing_commits_what_is_queued(store):
-    write = asyncio.ensure_future(store.write(payments.create(payment())))
+async def test_close_commits_queued_writes(store):
+    write = asyncio.ensure_future(store.write(payments.create(make_payment())))
     await asyncio.sleep(0)
     await store.close()
     assert (await write).version == 0
     for use in (store.write, store.read):
         with pytest.raises(StoreError, match="closed"):
-            await use(payments.next_expiry())
+            await use(payments.find_next_expiry())
 
 
-async def test_a_caller_that_gave_up_does_not_disturb_the_others(store):
-    made = [payment() for _ in range(3)]
-    writes = [asyncio.ensure_future(store.write(payments.create(one))) for one in made]
+async def test_canceled_caller_does_not_disturb_the_remaining_writes(store):
+    created_payments = [make_payment() for _ in range(3)]
+    writes = [
+        asyncio.ensure_future(store.write(payments.create(payment))) for payment in created_payments
+    ]
     await asyncio.sleep(0)
     writes[1].cancel()
-    assert await writes[0] == made[0]
-    assert await writes[2] == made[2]
+    assert await writes[0] == created_payments[0]
+    assert await writes[2] == created_payments[2]
 
 
-async def test_a_database_that_is_not_there_is_told_at_once_and_found_again(store, tmp_path):
-    of = await created(store)
-    dsn = postgres.of(tmp_path).dsn
-    name = postgres.name_of(dsn)
-    await postgres.commands(postgres.server(), f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+async def test_missing_database_is_reported_at_once_and_recovers(store, tmp_path):
+    of = await create_payment(store)
+    dsn = postgres.get_database(tmp_path).dsn
+    name = postgres.get_database_name(dsn)
+    await postgres.run_commands(
+        postgres.get_server_dsn(), f"ALTER DATABASE {name} ALLOW_CONNECTIONS false"
+    )
     try:
-        await postgres.rows(
-            postgres.server(),
+        await postgres.list_rows(
+            postgres.get_server_dsn(),
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
             f"WHERE datname = '{name}'",
         )
-        for use in (store.reader.payment(of.id), store.write(payments.create(payment()))):
+        for use in (store.reader.find_payment(of.id), store.write(payments.create(make_payment()))):
             with pytest.raises(StoreUnavailable):
                 await use
     finally:
-        await postgres.commands(postgres.server(), f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+        await postgres.run_commands(
+            postgres.get_server_dsn(), f"ALTER DATABASE {name} ALLOW_CONNECTIONS true"
+        )
 
     async def found():
         with suppress(StoreUnavailable):
-            return await store.reader.payment(of.id)
+            return await store.reader.find_payment(of.id)
 
-    await until(found, of)
+    await wait_until(found, of)

@@ -1,4 +1,4 @@
-"""Where merchants want their money: one place for an asset, however the asset is spelled."""
+"""Test merchants' destinations: one per asset, in any spelling of the asset."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ TOKEN = Destination("crypto_1", "mer_1", ASSET, PAYER)
 NATIVE = Destination("crypto_2", "mer_1", COIN, PAYER)
 
 
-async def test_a_merchant_has_one_destination_for_an_asset(store):
+async def test_merchant_has_a_single_destination_per_asset(store):
     for place in (TOKEN, NATIVE):
         await store.write(destinations.put_destination(place))
     moved = Destination("crypto_3", "mer_1", SHOUTED, OTHER)
     await store.write(destinations.put_destination(moved))
-    known = replace(moved, id="crypto_1")
-    assert await store.read(destinations.destination("mer_1", ASSET)) == known
-    assert await store.read(destinations.destination("mer_1", SHOUTED)) is None
-    assert await store.read(destinations.destination("mer_2", ASSET)) is None
-    assert await store.read(destinations.destinations("mer_1")) == [known, NATIVE]
+    destination = replace(moved, id="crypto_1")
+    assert await store.read(destinations.find_destination("mer_1", ASSET)) == destination
+    assert await store.read(destinations.find_destination("mer_1", SHOUTED)) is None
+    assert await store.read(destinations.find_destination("mer_2", ASSET)) is None
+    assert await store.read(destinations.list_destinations("mer_1")) == [destination, NATIVE]
 
 
-async def test_an_asset_that_has_a_place_gets_no_second_one(store):
+async def test_second_destination_for_an_asset_is_refused(store):
     assert await store.write(destinations.add(TOKEN))
     again = Destination("crypto_3", "mer_1", SHOUTED, OTHER)
     assert not await store.write(destinations.add(again))
-    assert await store.read(destinations.destinations("mer_1")) == [TOKEN]
-    # another merchant's assets are its own affair
+    assert await store.read(destinations.list_destinations("mer_1")) == [TOKEN]
+    # other merchants' assets are independent
     assert await store.write(destinations.add(replace(again, merchant_id="mer_2")))
 
 
-async def test_an_id_is_given_once(store):
+async def test_destination_id_is_unique(store):
     await store.write(destinations.add(TOKEN))
     with pytest.raises(StoreError, match="(?i)unique"):
         await store.write(destinations.add(replace(NATIVE, id=TOKEN.id)))
@@ -47,19 +47,19 @@ async def test_an_id_is_given_once(store):
 async def test_places_are_moved_and_forgotten_by_their_merchant_only(store):
     for place in (TOKEN, NATIVE):
         await store.write(destinations.add(place))
-    assert await store.read(destinations.one("mer_2", "crypto_1")) is None
+    assert await store.read(destinations.find("mer_2", "crypto_1")) is None
     assert await store.write(destinations.move("mer_2", "crypto_1", OTHER)) is None
     assert not await store.write(destinations.delete("mer_2", "crypto_1"))
-    assert await store.read(destinations.one("mer_1", "crypto_1")) == TOKEN
+    assert await store.read(destinations.find("mer_1", "crypto_1")) == TOKEN
 
     moved = replace(TOKEN, account=OTHER)
     assert await store.write(destinations.move("mer_1", "crypto_1", OTHER)) == moved
-    assert await store.read(destinations.destinations("mer_1")) == [moved, NATIVE]
+    assert await store.read(destinations.list_destinations("mer_1")) == [moved, NATIVE]
     assert await store.write(destinations.delete("mer_1", "crypto_1"))
     assert not await store.write(destinations.delete("mer_1", "crypto_1"))
     assert await store.write(destinations.move("mer_1", "crypto_1", OTHER)) is None
-    assert await store.read(destinations.destinations("mer_1")) == [NATIVE]
-    # what was forgotten leaves its asset free
+    assert await store.read(destinations.list_destinations("mer_1")) == [NATIVE]
+    # a removed destination frees its asset
     assert await store.write(destinations.add(replace(TOKEN, id="crypto_4")))
 
 
@@ -68,9 +68,14 @@ async def test_bank_accounts_stand_beside_the_chains(store):
     for bank in (*reversed(banks), BankAccount("fiat_0", "mer_2", "active", "ach")):
         await store.write(destinations.put_bank_account(bank))
     await store.write(destinations.add(TOKEN))
-    places = destinations.Settlements([TOKEN], banks)
-    assert await store.read(destinations.of_merchant("mer_1")) == places
+    places = destinations.MerchantDestinations([TOKEN], banks)
+    assert await store.read(destinations.get_merchant_destinations("mer_1")) == places
     verified = replace(banks[0], status="verified")
     await store.write(destinations.put_bank_account(verified))
-    assert (await store.read(destinations.of_merchant("mer_1"))).fiat == [verified, banks[1]]
-    assert await store.read(destinations.of_merchant("mer_3")) == destinations.Settlements([], [])
+    assert (await store.read(destinations.get_merchant_destinations("mer_1"))).fiat == [
+        verified,
+        banks[1],
+    ]
+    assert await store.read(
+        destinations.get_merchant_destinations("mer_3")
+    ) == destinations.MerchantDestinations([], [])

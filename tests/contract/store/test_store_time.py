@@ -1,4 +1,4 @@
-"""Times of several processes: they go by the database, and believe no time too far ahead."""
+"""Test the time of several processes: they follow the database, and reject times too far ahead."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import time
 
 import pytest
-from florin_server.boot.stores import reading
+from florin_server.boot.stores import open_reader
 from florin_server.clock import SystemClock
 from florin_server.store.engine.opening import open_store
 from florin_server.store.engine.times import PAUSE_MAX_US
@@ -14,29 +14,29 @@ from florin_server.store.settlement import chain_txs, leases
 from florin_server.workers.housekeeping.store_time import set_to_store_time
 
 from tests.support import postgres
-from tests.support.store_kit import CHAIN, LATER_US, accepted
+from tests.support.store_kit import CHAIN, LATER_US, create_processing_payment
 
 HOUR_US = 3_600_000_000
 
 
 @pytest.mark.parametrize("ahead_us", [-HOUR_US, HOUR_US, 24 * HOUR_US])
 async def test_processes_share_the_time_of_the_database(store, ahead_us):
-    """One machine's clock is wrong; nobody else has a file, so its clock stays the machine's."""
+    """One machine's clock is wrong; a file has no other users, so its clock stays the machine's."""
     clock = SystemClock(lambda: time.time_ns() // 1000 + ahead_us)
     await set_to_store_time(store, clock)
     off_us = clock.now_us() - time.time_ns() // 1000
-    expected_us = ahead_us if store.exclusive else 0
+    expected_us = ahead_us if store.is_exclusive else 0
     assert abs(off_us - expected_us) < 60_000_000
-    assert (abs(clock.machine_ahead_us) > 60_000_000) is not store.exclusive
+    assert (abs(clock.machine_offset_us) > 60_000_000) is not store.is_exclusive
 
 
 async def test_a_lease_of_a_clock_that_was_ahead_is_not_believed(store):
     now_us, ttl_us = LATER_US, 25_000_000
     ahead_us = now_us + HOUR_US
     assert await store.write(leases.acquire("relayer", "ahead", ahead_us, ttl_us, steal=False)) == 1
-    assert await store.read(leases.leased(["relayer"], now_us)) == frozenset()
+    assert await store.read(leases.filter_held(["relayer"], now_us)) == frozenset()
     assert await store.write(leases.acquire("relayer", "right", now_us, ttl_us, steal=False)) == 2
-    # within the pauses that there are it is
+    # it is right to within the existing pauses
     assert (
         await store.write(leases.acquire("relayer", "other", now_us, ttl_us, steal=False)) is None
     )
@@ -45,16 +45,16 @@ async def test_a_lease_of_a_clock_that_was_ahead_is_not_believed(store):
 
 @pytest.mark.parametrize(("ahead_us", "due"), [(PAUSE_MAX_US, False), (PAUSE_MAX_US + 1, True)])
 async def test_a_retry_that_is_too_far_ahead_is_due(store, ahead_us, due):
-    of = await accepted(store)
+    of = await create_processing_payment(store)
     await store.write(chain_txs.release([of.id], LATER_US + ahead_us))
-    found = await store.read(chain_txs.waiting(CHAIN, 10, LATER_US))
-    assert [one.payment.id for one in found] == ([of.id] if due else [])
+    result = await store.read(chain_txs.list_waiting(CHAIN, 10, LATER_US))
+    assert [item.payment.id for item in result] == ([of.id] if due else [])
 
 
 def test_export_goes_by_the_time_of_the_database(tmp_path, stores):
-    """The next export reads what changed since: a clock that is ahead would leave rows out."""
+    """The next export reads the changes since then: a clock ahead of time would skip rows."""
     for place, shared in stores:
-        reader = reading(place)
+        reader = open_reader(place)
         told_us = reader.time_us()
         reader.close()
         assert (told_us is not None) is shared
@@ -63,15 +63,15 @@ def test_export_goes_by_the_time_of_the_database(tmp_path, stores):
 
 @pytest.fixture
 def stores(tmp_path):
-    """A store of each kind that a reader opens, and whether other machines may have it."""
+    """Return a store of each kind that a reader opens, and whether other machines can share it."""
 
     async def made(place) -> None:
         await (await open_store(place)).close()
 
     places = [(tmp_path / "florin.db", False)]
-    if postgres.POSTGRES in postgres.chosen():
-        places.append((postgres.of(tmp_path), True))
+    if postgres.POSTGRES in postgres.list_engines():
+        places.append((postgres.get_database(tmp_path), True))
     for place, _ in places:
         asyncio.run(made(place))
     yield places
-    asyncio.run(postgres.forget(tmp_path))
+    asyncio.run(postgres.drop_database(tmp_path))

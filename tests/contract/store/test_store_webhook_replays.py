@@ -1,23 +1,23 @@
-"""Events since a time are told again: all of them, nothing else, a page at a time."""
+"""Test replays of events since a time: all of them, nothing else, a page at a time."""
 
 from __future__ import annotations
 
 import asyncio
 
 import pytest
-from florin_server.domain.ids import made_from
-from florin_server.domain.payments.payment import CancelledReason, Merchant, Refund, RefundStatus
-from florin_server.domain.payments.state import Event
+from florin_server.domain.ids import get_payment_id_floor
+from florin_server.domain.payments.payment import CancellationReason, Merchant, Refund, RefundStatus
+from florin_server.domain.payments.state import PaymentStateEvent
 from florin_server.domain.webhooks.endpoint import EVENT_TYPES
 from florin_server.store.accounts import merchants
 from florin_server.store.payments import payments, simulation
 from florin_server.store.payouts import refunds
 from florin_server.store.webhooks import deliveries, replays
-from florin_server.store.webhooks.replays import Asked, Place
+from florin_server.store.webhooks.replays import ReplayPosition, ReplayRequest
 
-from tests.support.hooked import added, claim, fail, tell
-from tests.support.store_asked import ASKED
-from tests.support.store_kit import NOW_US, PAYER, payment
+from tests.support.hooked import add_endpoint, claim_deliveries, record_delivered, record_failed
+from tests.support.store_asked import REQUESTED_AMOUNT
+from tests.support.store_kit import NOW_US, PAYER, make_payment
 
 pytestmark = pytest.mark.long
 
@@ -26,41 +26,48 @@ HOUR_US = 3_600_000_000
 
 
 def asked(since_us=NOW_US, types=ALL, oldest="", **options):
-    return Asked(since_us, frozenset(types), oldest, narrow=frozenset(types) != ALL, **options)
+    return ReplayRequest(
+        since_us, frozenset(types), oldest, is_filtered=frozenset(types) != ALL, **options
+    )
 
 
-async def again(store, endpoint, wanted, after=None, now_us=NOW_US):
-    """All pages; answers how many payments each had."""
-    counts, place = [], after or Place(wanted.oldest)
+async def again(store, endpoint, expected, after=None, now_us=NOW_US):
+    """Replay all pages; return the number of payments on each."""
+    counts, place = [], after or ReplayPosition(expected.oldest_payment_id)
     while place is not None:
-        count, place = await store.write(replays.page(endpoint, wanted, place, now_us))
+        count, place = await store.write(replays.replay_page(endpoint, expected, place, now_us))
         counts.append(count)
     return counts
 
 
 async def heard(store, now_us=NOW_US):
-    """All that is told, as an endpoint that hears everything would be: payment, place, type."""
-    found = []
-    while claimed := await claim(store, now_us):
-        for one in claimed:
-            work = await store.read(deliveries.work(one, now_us))
-            wanted = [
+    """Deliver everything; return payment, position and type of the events an endpoint wants."""
+    results = []
+    while claimed := await claim_deliveries(store, now_us):
+        for delivery in claimed:
+            work = await store.read(deliveries.find_delivery_data(delivery, now_us))
+            expected = [
                 event
-                for event in work.happened
-                if event.event_type and one.waiting.wants(event.place, event.event_type)
+                for event in work.pending_events
+                if event.event_type
+                and delivery.pending.includes_event(event.place, event.event_type)
             ]
-            found += [(one.waiting.payment_id, e.place, e.event_type) for e in wanted]
-            newest = one.waiting.newest
-            await store.write(deliveries.told(one, newest, now_us, None, 1))
-    return sorted(found)
+            results += [(delivery.pending.payment_id, e.place, e.event_type) for e in expected]
+            newest = delivery.pending.newest
+            await store.write(deliveries.record_delivered(delivery, newest, now_us, None, 1))
+    return sorted(results)
 
 
 async def paid_at(store, at_us, **changes):
-    """A payment that was made and paid at a time."""
-    made = payment(created_at_us=at_us, updated_at_us=at_us, **changes)
-    await store.write(payments.create(made))
-    await store.write(simulation.simulate(made.id, Event.SIMULATE_SUCCEEDED, ASKED, at_us + 1))
-    return made
+    """Create a payment that was made and paid at a time."""
+    payment = make_payment(created_at_us=at_us, updated_at_us=at_us, **changes)
+    await store.write(payments.create(payment))
+    await store.write(
+        simulation.simulate(
+            payment.id, PaymentStateEvent.SIMULATE_SUCCEEDED, REQUESTED_AMOUNT, at_us + 1
+        )
+    )
+    return payment
 
 
 async def refunded_at(store, of, at_us):
@@ -68,13 +75,13 @@ async def refunded_at(store, of, at_us):
     await store.write(refunds.create(back))
 
 
-async def test_events_since_a_time_are_told_again_and_no_others(shop):
-    endpoint = await added(shop)
+async def test_replay_sends_only_events_since_the_requested_time(shop):
+    endpoint = await add_endpoint(shop)
     early = await paid_at(shop, NOW_US - HOUR_US)
     late = await paid_at(shop, NOW_US)
-    across = payment(created_at_us=NOW_US - HOUR_US, updated_at_us=NOW_US - HOUR_US)
+    across = make_payment(created_at_us=NOW_US - HOUR_US, updated_at_us=NOW_US - HOUR_US)
     await shop.write(payments.create(across))
-    await shop.write(payments.cancel(across.id, CancelledReason.BY_USER, NOW_US))
+    await shop.write(payments.cancel(across.id, CancellationReason.BY_USER, NOW_US))
     await refunded_at(shop, early, NOW_US + 5)
     await heard(shop)
     assert sum(await again(shop, endpoint, asked())) == 3
@@ -88,33 +95,37 @@ async def test_events_since_a_time_are_told_again_and_no_others(shop):
     )
 
 
-async def test_only_types_that_are_asked_for_are_told_again(shop):
-    endpoint = await added(shop)
-    made = [await paid_at(shop, NOW_US) for _ in range(3)]
-    await refunded_at(shop, made[1], NOW_US)
+async def test_replay_sends_only_the_requested_event_types(shop):
+    endpoint = await add_endpoint(shop)
+    created = [await paid_at(shop, NOW_US) for _ in range(3)]
+    await refunded_at(shop, created[1], NOW_US)
     await heard(shop)
     types = {"payment.created", "refund.succeeded"}
     assert sum(await again(shop, endpoint, asked(types=types))) == 3
-    # what comes meanwhile is told as ever
-    await refunded_at(shop, made[2], NOW_US)
+    # new events are delivered as usual
+    await refunded_at(shop, created[2], NOW_US)
     assert await heard(shop) == sorted(
         [
-            *((one.id, 0, "payment.created") for one in made),
-            (made[1].id, 2, "refund.succeeded"),
-            (made[2].id, 2, "refund.succeeded"),
+            *((item.id, 0, "payment.created") for item in created),
+            (created[1].id, 2, "refund.succeeded"),
+            (created[2].id, 2, "refund.succeeded"),
         ]
     )
     assert sum(await again(shop, endpoint, asked(types={"payment.failed"}))) == 0
 
 
-async def test_what_was_not_told_yet_is_left_out_by_no_filter(shop):
-    endpoint = await added(shop)
-    made = payment()
-    await shop.write(payments.create(made))
-    (one,) = await claim(shop)
-    await tell(shop, one)
-    await shop.write(simulation.simulate(made.id, Event.SIMULATE_SUCCEEDED, ASKED, NOW_US))
-    # the second event waits, and the first is to come again
+async def test_replay_filter_does_not_drop_undelivered_events(shop):
+    endpoint = await add_endpoint(shop)
+    payment = make_payment()
+    await shop.write(payments.create(payment))
+    (delivery,) = await claim_deliveries(shop)
+    await record_delivered(shop, delivery)
+    await shop.write(
+        simulation.simulate(
+            payment.id, PaymentStateEvent.SIMULATE_SUCCEEDED, REQUESTED_AMOUNT, NOW_US
+        )
+    )
+    # the second event waits, and the first is to be delivered again
     await again(shop, endpoint, asked(types={"payment.created"}))
     assert [place for _, place, _ in await heard(shop)] == [0, 1]
 
@@ -129,7 +140,7 @@ async def test_what_was_not_told_yet_is_left_out_by_no_filter(shop):
     ids=["the same", "others", "all"],
 )
 async def test_a_second_replay_takes_nothing_from_the_first(shop, types, told):
-    endpoint = await added(shop)
+    endpoint = await add_endpoint(shop)
     await paid_at(shop, NOW_US)
     await heard(shop)
     await again(shop, endpoint, asked(types=["payment.created"]))
@@ -137,12 +148,12 @@ async def test_a_second_replay_takes_nothing_from_the_first(shop, types, told):
     assert [place for _, place, _ in await heard(shop)] == told
 
 
-async def test_nobody_hears_of_payments_that_are_not_its_own(shop):
-    ours = await added(shop)
-    everything = await added(shop, 2, merchant_id=None)
+async def test_endpoint_receives_only_events_of_its_own_payments(shop):
+    ours = await add_endpoint(shop)
+    everything = await add_endpoint(shop, 2, merchant_id=None)
     second = Merchant("mer_2", "par_1", "Shop", "a@b.c", None, "active", False, NOW_US)
     await shop.write(merchants.create(second))
-    # ids of merchants may be chosen: one that is a partner's
+    # callers can choose merchant IDs: this one is another partner's ID
     await paid_at(shop, NOW_US, partner_id="par_2", merchant_id="par_1")
     await paid_at(shop, NOW_US, partner_id="par_2", merchant_id="mer_1")
     await paid_at(shop, NOW_US, live=True)
@@ -151,73 +162,75 @@ async def test_nobody_hears_of_payments_that_are_not_its_own(shop):
     await heard(shop)
     assert sum(await again(shop, ours, asked())) == 0
     assert sum(await again(shop, everything, asked())) == 1
-    # nor by way of refunds of long ago
-    for one in (ours, everything):
-        wanted = asked(oldest=made_from(2**50))
-        counts = await again(shop, one, wanted, Place("", 0))
-        assert sum(counts) == (one is everything)
+    # nor through old refunds
+    for endpoint in (ours, everything):
+        expected = asked(oldest=get_payment_id_floor(2**50))
+        counts = await again(shop, endpoint, expected, ReplayPosition("", 0))
+        assert sum(counts) == (endpoint is everything)
 
 
 async def test_each_page_looks_at_so_many_payments_and_no_more(shop, monkeypatch):
-    endpoint = await added(shop)
-    made = [await paid_at(shop, NOW_US) for _ in range(5)]
-    for one in made:
-        await refunded_at(shop, one, NOW_US)
+    endpoint = await add_endpoint(shop)
+    created = [await paid_at(shop, NOW_US) for _ in range(5)]
+    for item in created:
+        await refunded_at(shop, item, NOW_US)
     await heard(shop)
     monkeypatch.setattr(replays, "PAGE", 2)
     counts = await again(shop, endpoint, asked())
-    old = await again(shop, endpoint, asked(oldest="pay_z"), Place("", 0))
-    # then the refunds of older ones, of which there are none
+    old = await again(shop, endpoint, asked(oldest="pay_z"), ReplayPosition("", 0))
+    # then the refunds of older payments, of which none exist
     assert [count for count in counts if count] == [2, 2, 1]
     assert max(counts) == 2
     assert [count for count in old if count] == [2, 2, 1]
     assert len({payment_id for payment_id, _, _ in await heard(shop)}) == 5
 
 
-async def test_where_a_page_ends_tells_nothing_of_others(shop, monkeypatch):
-    """Neither an id, which would show a payment, nor when and how often others pay back."""
-    endpoint = await added(shop)
+async def test_replay_page_position_reveals_nothing_of_foreign_payments(shop, monkeypatch):
+    """Neither an ID, which would reveal a payment, nor the times and number of others' refunds."""
+    endpoint = await add_endpoint(shop)
     for n in range(5):
-        made = await paid_at(shop, NOW_US, partner_id="par_2", merchant_id="mer_1")
-        await refunded_at(shop, made, NOW_US + n)
+        created = await paid_at(shop, NOW_US, partner_id="par_2", merchant_id="mer_1")
+        await refunded_at(shop, created, NOW_US + n)
     monkeypatch.setattr(replays, "PAGE", 2)
-    wanted = asked(oldest="pay_z")
-    assert await shop.write(replays.page(endpoint, wanted, Place("", 0), NOW_US)) == (0, None)
+    expected = asked(oldest="pay_z")
+    assert await shop.write(
+        replays.replay_page(endpoint, expected, ReplayPosition("", 0), NOW_US)
+    ) == (0, None)
 
 
-async def test_what_comes_while_all_is_told_again_is_lost_by_neither(shop):
-    ours, everything = await added(shop), await added(shop, 2, merchant_id=None)
-    made = [await paid_at(shop, NOW_US) for _ in range(20)]
+async def test_events_during_a_replay_are_lost_by_no_endpoint(shop):
+    ours, everything = await add_endpoint(shop), await add_endpoint(shop, 2, merchant_id=None)
+    created = [await paid_at(shop, NOW_US) for _ in range(20)]
     await heard(shop)
     await asyncio.gather(
-        *(refunded_at(shop, one, NOW_US) for one in reversed(made)),
-        *(again(shop, one, asked()) for one in (ours, everything) for _ in range(3)),
+        *(refunded_at(shop, item, NOW_US) for item in reversed(created)),
+        *(again(shop, endpoint, asked()) for endpoint in (ours, everything) for _ in range(3)),
     )
-    told = await heard(shop)
-    places = sorted((one.id, place) for one in made for place in range(3))
-    assert sorted({(payment_id, place) for payment_id, place, _ in told}) == places
-    assert sum(kind == "refund.succeeded" for _, _, kind in told) >= 2 * len(made)
+    result = await heard(shop)
+    places = sorted((item.id, place) for item in created for place in range(3))
+    assert sorted({(payment_id, place) for payment_id, place, _ in result}) == places
+    assert sum(kind == "refund.succeeded" for _, _, kind in result) >= 2 * len(created)
 
 
 async def test_so_much_waits_and_no_more(shop):
-    endpoint = await added(shop)
-    made = [payments.create(payment()) for _ in range(replays.WAITING_MAX)]
-    await asyncio.gather(*(shop.write(one) for one in made[1:]))
+    endpoint = await add_endpoint(shop)
+    ops = [payments.create(make_payment()) for _ in range(replays.WAITING_MAX)]
+    await asyncio.gather(*(shop.write(op) for op in ops[1:]))
     assert not await shop.read(replays.is_full(endpoint.id))
-    await shop.write(made[0])
+    await shop.write(ops[0])
     assert await shop.read(replays.is_full(endpoint.id))
 
 
-async def test_a_replay_goes_on_with_what_was_given_up_and_frees_what_is_claimed(shop):
-    endpoint = await added(shop)
-    made = payment()
-    await shop.write(payments.create(made))
-    (one,) = await claim(shop)
+async def test_replay_includes_abandoned_deliveries_and_releases_claims(shop):
+    endpoint = await add_endpoint(shop)
+    payment = make_payment()
+    await shop.write(payments.create(payment))
+    (delivery,) = await claim_deliveries(shop)
     await again(shop, endpoint, asked())
-    # whoever tried it then ends nothing more
-    assert not await tell(shop, one)
-    (two,) = await claim(shop)
-    await fail(shop, two, NOW_US + 30 * 24 * HOUR_US)
-    assert await claim(shop) == []
+    # the attempt from before the replay ends nothing
+    assert not await record_delivered(shop, delivery)
+    (two,) = await claim_deliveries(shop)
+    await record_failed(shop, two, NOW_US + 30 * 24 * HOUR_US)
+    assert await claim_deliveries(shop) == []
     await again(shop, endpoint, asked(), now_us=NOW_US)
-    assert await heard(shop) == [(made.id, 0, "payment.created")]
+    assert await heard(shop) == [(payment.id, 0, "payment.created")]

@@ -1,4 +1,4 @@
-"""demo.env: there once its keys work, and good from start to start."""
+"""demo.env: it appears once its keys work, and stays valid over restarts."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import socket
 from urllib.parse import urlsplit
 
 import pytest
-from florin_server.boot.demo_accounts import ensure_demo
-from florin_server.boot.home import Home
-from florin_server.boot.service import Service
-from florin_server.config import EmbeddedSolana
+from florin_server.boot.demo_accounts import ensure_demo_accounts
+from florin_server.boot.home import StateFolder
+from florin_server.boot.service import FlorinService
+from florin_server.config import EmbeddedSolanaSettings
 from florin_server.devnet.evm import EvmDevChain
 from florin_server.flows.accounts import demo
 
 from tests.support.api import RestApi
-from tests.support.service import running, settings
+from tests.support.service import make_settings, run_service
 
 ORDER = {"amount": {"unit": "iso4217/USD", "value": "1250"}}
 CHAINS = ("FLORIN_EVM_RPC_URL", "FLORIN_SOLANA_RPC_URL")
 
 
 def begun(home):
-    return running(home, solana=EmbeddedSolana())
+    return run_service(home, solana=EmbeddedSolanaSettings())
 
 
 async def test_the_embedded_chains_keep_their_addresses(tmp_path):
@@ -35,7 +35,7 @@ async def test_the_embedded_chains_keep_their_addresses(tmp_path):
     assert seen[0] == seen[1] == seen[2]
 
 
-async def test_an_address_that_somebody_else_has_by_now_is_given_up_and_told(tmp_path, caplog):
+async def test_demo_address_taken_by_another_program_is_replaced_and_reported(tmp_path, caplog):
     async with begun(tmp_path) as service:
         before = service.home.read_demo_env()
     with socket.create_server(("127.0.0.1", urlsplit(before[CHAINS[0]]).port)):
@@ -43,11 +43,13 @@ async def test_an_address_that_somebody_else_has_by_now_is_given_up_and_told(tmp
             after = service.home.read_demo_env()
     assert after[CHAINS[0]] != before[CHAINS[0]]
     assert after[CHAINS[1]] == before[CHAINS[1]]
-    (told,) = [one.message for one in caplog.records if "demo.env changes" in one.message]
-    assert "FLORIN_EVM_RPC_URL" in told
+    (result,) = [
+        record.message for record in caplog.records if "demo.env changes" in record.message
+    ]
+    assert "FLORIN_EVM_RPC_URL" in result
 
 
-async def test_nobody_can_take_the_port_while_the_chain_is_opened(tmp_path, monkeypatch):
+async def test_chain_port_is_reserved_while_the_chain_opens(tmp_path, monkeypatch):
     async with begun(tmp_path) as service:
         before = service.evm_rpc_url
     refusals = []
@@ -76,19 +78,19 @@ async def test_an_address_that_is_none_of_ours_is_no_port_of_ours(tmp_path, addr
 
 
 async def test_there_is_no_file_before_its_keys_work(tmp_path, session, monkeypatch):
-    home, stored = Home(tmp_path), asyncio.Event()
+    home, stored = StateFolder(tmp_path), asyncio.Event()
     store = demo.store
 
-    async def looked_at(app, made):
+    async def looked_at(app, created_created):
         assert home.read_demo_env() == {}
-        await store(app, made)
+        await store(app, created_created)
         assert home.read_demo_env() == {}
         stored.set()
 
     monkeypatch.setattr(demo, "store", looked_at)
-    # what an installation left that is not there any more
+    # left by an installation that no longer exists
     home.open().write_demo_env({"FLORIN_PARTNER_KEY": "old"})
-    async with running(tmp_path) as service:
+    async with run_service(tmp_path) as service:
         assert stored.is_set()
         env = service.home.read_demo_env()
         created = await RestApi(session, env["FLORIN_BASE_URL"], env).create(ORDER)
@@ -96,40 +98,38 @@ async def test_there_is_no_file_before_its_keys_work(tmp_path, session, monkeypa
 
 
 @pytest.mark.parametrize("died", ["before", "after"])
-async def test_a_start_that_died_on_the_way_leaves_no_keys_that_nobody_knows(
-    tmp_path, session, monkeypatch, died
-):
+async def test_interrupted_start_leaves_no_unusable_keys(tmp_path, session, monkeypatch, died):
     store = demo.store
 
-    async def dies(app, made):
+    async def dies(app, created_created):
         if died == "after":
-            await store(app, made)
+            await store(app, created_created)
         raise KeyboardInterrupt
 
-    home = Home(tmp_path)
-    service = await Service.start(settings(tmp_path))
+    home = StateFolder(tmp_path)
+    service = await FlorinService.start(make_settings(tmp_path))
     with monkeypatch.context() as changed:
         changed.setattr(demo, "store", dies)
         with pytest.raises(KeyboardInterrupt):
-            await ensure_demo(service)
-    assert not home.demo_env.exists()
+            await ensure_demo_accounts(service)
+    assert not home.demo_env_path.exists()
     await service.stop()
-    async with running(tmp_path) as service:
+    async with run_service(tmp_path) as service:
         env = service.home.read_demo_env()
         created = await RestApi(session, env["FLORIN_BASE_URL"], env).create(ORDER)
         assert created["status"] == "requires_action"
         assert service.evm_rpc_url == env["FLORIN_EVM_RPC_URL"]
-    assert [one.name for one in tmp_path.glob("demo.env*")] == ["demo.env"]
+    assert [item.name for item in tmp_path.glob("demo.env*")] == ["demo.env"]
 
 
 async def test_keys_that_were_never_stored_do_not_come_back(tmp_path):
-    """Left by a start that died, before somebody made accounts of his own."""
-    async with running(tmp_path) as service:
+    """A start that died left the keys before other accounts were created."""
+    async with run_service(tmp_path) as service:
         home, env = service.home, service.home.read_demo_env()
-    async with running(tmp_path / "other") as service:
+    async with run_service(tmp_path / "other") as service:
         foreign = service.home.read_demo_env()
     for partner_key in (foreign["FLORIN_PARTNER_KEY"], "nonsense", ""):
         home.prepare_demo_env({**env, "FLORIN_PARTNER_KEY": partner_key})
-        async with running(tmp_path):
+        async with run_service(tmp_path):
             assert home.read_demo_env() == {}
-        assert [one.name for one in tmp_path.glob("demo.env*")] == []
+        assert [item.name for item in tmp_path.glob("demo.env*")] == []

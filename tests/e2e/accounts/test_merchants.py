@@ -1,4 +1,4 @@
-"""A partner and its merchants, through REST and through gRPC."""
+"""A partner and its merchants, over REST and over gRPC."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 import pytest
 import pytest_asyncio
 
-from tests.support.accounts import CAFE, PROTOCOLS, Account, told
-from tests.support.desk import DEPLOYED, ORDER, SPEC, Tenant
+from tests.support.accounts import CAFE, PROTOCOLS, PartnerAccount, to_refusal
+from tests.support.desk import DEPLOYED, ORDER, SPEC, PartnerTenant
 
 UNKNOWN = (404, "merchant_not_found")
 WRONG = (400, "params_validation")
@@ -24,13 +24,13 @@ pytestmark = [
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def tenant(desk) -> Tenant:
+async def tenant(desk) -> PartnerTenant:
     return await desk.tenant()
 
 
 @pytest.fixture
-def account(tenant, protocol) -> Account:
-    return Account(tenant, protocol)
+def account(tenant, protocol) -> PartnerAccount:
+    return PartnerAccount(tenant, protocol)
 
 
 async def get(account, merchant):
@@ -38,18 +38,21 @@ async def get(account, merchant):
 
 
 async def test_a_created_merchant_is_the_callers_and_takes_payments(desk, account, tenant):
-    made = await account.create()
-    assert re.fullmatch(r"mrch_[0-9A-Za-z]{17}", made["id"])
-    assert made == {
-        "id": made["id"],
+    created = await account.create()
+    assert re.fullmatch(r"mrch_[0-9A-Za-z]{17}", created["id"])
+    assert created == {
+        "id": created["id"],
         "name": CAFE["merchantName"],
         "email": CAFE["merchantEmail"],
         "status": "active",
         "iconUrl": CAFE["iconUrl"],
         "createdAt": datetime.fromtimestamp(desk.now, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z"),
     }
-    assert await get(account, made["id"]) == {**made, "settlements": {"fiat": [], "crypto": []}}
-    headers = {"Api-Key": tenant.secret, "Merchant-Id": made["id"]}
+    assert await get(account, created["id"]) == {
+        **created,
+        "settlements": {"fiat": [], "crypto": []},
+    }
+    headers = {"Api-Key": tenant.secret, "Merchant-Id": created["id"]}
     payment = await desk.ask("POST", "/v1/payments", headers, ORDER)
     assert (payment.status, payment.body["live"]) == (201, False)
     info = await desk.rest.info(payment.body["paymentId"])
@@ -58,22 +61,22 @@ async def test_a_created_merchant_is_the_callers_and_takes_payments(desk, accoun
 
 async def test_a_live_key_creates_live_merchants(desk, protocol):
     tenant = await desk.tenant(live=True)
-    made = await Account(tenant, protocol).create()
-    headers = {"Api-Key": tenant.secret, "Merchant-Id": made["id"]}
+    created = await PartnerAccount(tenant, protocol).create()
+    headers = {"Api-Key": tenant.secret, "Merchant-Id": created["id"]}
     assert (await desk.ask("POST", "/v1/payments", headers, ORDER)).body["live"] is True
 
 
 @pytest.mark.parametrize("icon", [{"iconUrl": None}, {}])
 async def test_a_logo_is_not_needed(account, icon):
     body = {**CAFE, **icon} if icon else {k: v for k, v in CAFE.items() if k != "iconUrl"}
-    made = (await account.ask("CreateMerchant", body)).body["merchant"]
-    assert made["iconUrl"] is None
+    merchant = (await account.ask("CreateMerchant", body)).body["merchant"]
+    assert merchant["iconUrl"] is None
 
 
 @pytest.mark.parametrize("name", ["x", "名", "🍵", "x" * 256, "  Padded  ", "O'Neill & Söhne", "-"])
-async def test_names_are_kept_as_written(account, name):
-    made = await account.create(merchantName=name)
-    assert (await get(account, made["id"]))["name"] == name
+async def test_merchant_name_is_stored_as_written(account, name):
+    created = await account.create(merchantName=name)
+    assert (await get(account, created["id"]))["name"] == name
 
 
 @pytest.mark.parametrize(
@@ -115,22 +118,22 @@ async def test_addresses_of_every_script_will_do(account, email):
         ("iconUrl", "https://x.com/" + "x" * 2035),
     ],
 )
-async def test_what_no_merchant_can_have_is_refused(desk, account, field, value):
-    made = await account.create()
+async def test_invalid_merchant_field_is_refused(desk, account, field, value):
+    created = await account.create()
     before = desk.rows()
-    error = await account.refused("CreateMerchant", {**CAFE, field: value})
-    assert told(error) == WRONG
+    error = await account.get_refusal("CreateMerchant", {**CAFE, field: value})
+    assert to_refusal(error) == WRONG
     assert [issue["field"] for issue in error.issues] == [field]
     if value is not None and (field, value) != ("iconUrl", ""):
-        error = await account.refused("UpdateMerchant", {field: value}, merchant=made["id"])
-        assert told(error) == WRONG
+        error = await account.get_refusal("UpdateMerchant", {field: value}, merchant=created["id"])
+        assert to_refusal(error) == WRONG
         assert [issue["field"] for issue in error.issues] == [field]
     assert desk.rows() == before
-    assert (await get(account, made["id"]))["name"] == CAFE["merchantName"]
+    assert (await get(account, created["id"]))["name"] == CAFE["merchantName"]
 
 
-async def test_all_faults_are_told_at_once(account):
-    error = await account.refused(
+async def test_all_invalid_fields_are_reported_together(account):
+    error = await account.get_refusal(
         "CreateMerchant",
         {"merchantName": "\u200b", "merchantEmail": "shop", "iconUrl": "logo.png"},
     )
@@ -141,17 +144,17 @@ async def test_all_faults_are_told_at_once(account):
     ]
 
 
-async def test_a_repeated_creation_makes_one_merchant(desk, account):
+async def test_repeated_create_merchant_creates_a_single_merchant(desk, account):
     first = await account.ask("CreateMerchant", CAFE, key="one")
     assert not first.replayed
     before = desk.rows()
     desk.clock.advance(60)
     again = await account.ask("CreateMerchant", CAFE, key="one")
     assert (again.body, again.replayed) == (first.body, True)
-    error = await account.refused("CreateMerchant", {**CAFE, "merchantName": "X"}, key="one")
-    assert told(error) == CONFLICT
+    error = await account.get_refusal("CreateMerchant", {**CAFE, "merchantName": "X"}, key="one")
+    assert to_refusal(error) == CONFLICT
     assert desk.rows() == before
-    # what became of the merchant does not change the answer
+    # later changes of the merchant do not change the answer
     merchant = first.body["merchant"]["id"]
     await account.ask("DeleteMerchant", merchant=merchant)
     assert (await account.ask("CreateMerchant", CAFE, key="one")).body == first.body
@@ -170,8 +173,8 @@ async def test_a_creation_is_remembered_for_ever_a_change_for_days(desk, account
 
 
 async def test_both_protocols_share_keys(tenant, protocol):
-    here = Account(tenant, protocol)
-    there = Account(tenant, next(other for other in PROTOCOLS if other != protocol))
+    here = PartnerAccount(tenant, protocol)
+    there = PartnerAccount(tenant, next(other for other in PROTOCOLS if other != protocol))
     first = await here.ask("CreateMerchant", CAFE, key="shared")
     again = await there.ask("CreateMerchant", CAFE, key="shared")
     assert (again.body, again.replayed) == (first.body, True)
@@ -179,21 +182,21 @@ async def test_both_protocols_share_keys(tenant, protocol):
 
 async def test_a_key_is_its_partners_and_its_calls(desk, account, protocol):
     first = await account.create(key="one")
-    other = Account(await desk.tenant(), protocol)
+    other = PartnerAccount(await desk.tenant(), protocol)
     assert (await other.create(key="one"))["id"] != first["id"]
-    # the same key under another call or for another merchant is another request
+    # the same key for another call or another merchant is another request
     body = {"merchantName": "X"}
-    error = await account.refused("UpdateMerchant", body, merchant=first["id"], key="one")
-    assert told(error) == CONFLICT
+    error = await account.get_refusal("UpdateMerchant", body, merchant=first["id"], key="one")
+    assert to_refusal(error) == CONFLICT
 
 
 async def test_a_refused_creation_leaves_its_key_unused(account):
-    error = await account.refused("CreateMerchant", {**CAFE, "merchantName": " "}, key="one")
-    assert told(error) == WRONG
+    error = await account.get_refusal("CreateMerchant", {**CAFE, "merchantName": " "}, key="one")
+    assert to_refusal(error) == WRONG
     assert not (await account.ask("CreateMerchant", CAFE, key="one")).replayed
 
 
-async def test_requests_at_the_same_time_create_one_merchant(desk, account):
+async def test_concurrent_create_merchant_calls_create_a_single_merchant(desk, account):
     before = desk.rows()["merchant"]
     answers = await asyncio.gather(
         *(account.ask("CreateMerchant", CAFE, key="one") for _ in range(20))
@@ -219,38 +222,38 @@ async def test_requests_at_the_same_time_create_one_merchant(desk, account):
         ),
     ],
 )
-async def test_a_change_keeps_what_it_does_not_name(account, change, expected):
-    made = await account.create()
-    answer = await account.ask("UpdateMerchant", change, merchant=made["id"])
-    assert answer.body == {"merchant": {**made, **expected}}
-    assert (await get(account, made["id"])).items() >= {**made, **expected}.items()
+async def test_merchant_update_keeps_unnamed_fields(account, change, expected):
+    created = await account.create()
+    answer = await account.ask("UpdateMerchant", change, merchant=created["id"])
+    assert answer.body == {"merchant": {**created, **expected}}
+    assert (await get(account, created["id"])).items() >= {**created, **expected}.items()
 
 
 @pytest.mark.parametrize("change", [{}, {"merchantName": None}, {"unknown": 1, "status": "x"}])
 async def test_a_change_of_nothing_is_refused(account, change):
-    made = await account.create()
-    error = await account.refused("UpdateMerchant", change, merchant=made["id"])
-    assert told(error) == WRONG
+    created = await account.create()
+    error = await account.get_refusal("UpdateMerchant", change, merchant=created["id"])
+    assert to_refusal(error) == WRONG
     assert "merchantName" in error.message
-    # a fault of the body is told before the resource is looked for
-    assert told(await account.refused("UpdateMerchant", change, merchant=NEVER)) == WRONG
+    # a fault of the body is reported before the resource is looked up
+    assert to_refusal(await account.get_refusal("UpdateMerchant", change, merchant=NEVER)) == WRONG
 
 
 async def test_changes_at_the_same_time_all_count(account):
-    made = await account.create()
+    created = await account.create()
     changes = [
         {"merchantName": "Bar"},
         {"merchantEmail": "bar@bar.example"},
         {"iconUrl": None},
     ] * 5
     await asyncio.gather(
-        *(account.ask("UpdateMerchant", change, merchant=made["id"]) for change in changes)
+        *(account.ask("UpdateMerchant", change, merchant=created["id"]) for change in changes)
     )
-    seen = await get(account, made["id"])
+    seen = await get(account, created["id"])
     assert (seen["name"], seen["email"], seen["iconUrl"]) == ("Bar", "bar@bar.example", None)
 
 
-async def test_a_repeated_change_does_not_undo_a_later_one(account):
+async def test_repeated_update_does_not_undo_a_later_update(account):
     merchant = (await account.create())["id"]
     body = {"merchantName": "Bar"}
     first = await account.ask("UpdateMerchant", body, merchant=merchant, key="rename")
@@ -258,8 +261,8 @@ async def test_a_repeated_change_does_not_undo_a_later_one(account):
     again = await account.ask("UpdateMerchant", body, merchant=merchant, key="rename")
     assert (again.body, again.replayed) == (first.body, True)
     assert (await get(account, merchant))["name"] == "Pub"
-    error = await account.refused("UpdateMerchant", body, merchant=NEVER, key="rename")
-    assert told(error) == CONFLICT
+    error = await account.get_refusal("UpdateMerchant", body, merchant=NEVER, key="rename")
+    assert to_refusal(error) == CONFLICT
 
 
 async def test_buyers_see_a_new_name_at_once(desk, account, tenant):
@@ -284,14 +287,14 @@ async def test_a_suspended_merchant_can_be_looked_at_and_changed(account, tenant
 
 async def test_a_deleted_merchant_is_gone_but_for_its_payments(desk, account, tenant):
     merchant = tenant.merchant.id
-    made = await desk.ask("POST", "/v1/payments", tenant.headers, ORDER)
+    created = await desk.ask("POST", "/v1/payments", tenant.headers, ORDER)
     deletion = {"id": merchant, "deleted": True}
     for _ in range(3):
         assert (await account.ask("DeleteMerchant", merchant=merchant)).body == deletion
         desk.clock.advance(1)
     # no new payments from the very next call on
     answer = await desk.ask("POST", "/v1/payments", tenant.headers, ORDER)
-    assert answer.told == UNKNOWN
+    assert answer.refusal == UNKNOWN
     place = {"asset": "eip155:1/slip44:60", "destination": f"eip155:1:0x{'11' * 20}"}
     for name, body in (
         ("GetMerchant", None),
@@ -301,16 +304,19 @@ async def test_a_deleted_merchant_is_gone_but_for_its_payments(desk, account, te
         ("UpdateCryptoSettlement", {"destination": place["destination"]}),
         ("DeleteCryptoSettlement", None),
     ):
-        assert told(await account.refused(name, body, merchant=merchant, id="crypto_0")) == UNKNOWN
+        assert (
+            to_refusal(await account.get_refusal(name, body, merchant=merchant, id="crypto_0"))
+            == UNKNOWN
+        )
     assert (await account.ask("ListMerchants")).body == {
         "merchants": [],
         "totalCount": 0,
         "nextCursor": None,
     }
-    one = f"/v1/payments/{made.body['paymentId']}"
-    detail = await desk.ask("GET", one, tenant.headers)
+    text = f"/v1/payments/{created.body['paymentId']}"
+    detail = await desk.ask("GET", text, tenant.headers)
     assert detail.body["merchant"]["name"] == tenant.merchant.name
-    assert (await desk.ask("POST", f"{one}/cancel", tenant.headers)).status == 200
+    assert (await desk.ask("POST", f"{text}/cancel", tenant.headers)).status == 200
 
 
 async def test_a_deletion_with_a_key_is_repeated_as_it_was(account):
@@ -325,12 +331,12 @@ async def test_a_deletion_with_a_key_is_repeated_as_it_was(account):
 
 @pytest.mark.parametrize("profile", [SPEC, DEPLOYED, {}], ids=["spec", "deployed", "no header"])
 @pytest.mark.parametrize("live", [False, True], ids=["other partner", "other mode"])
-async def test_what_is_not_the_callers_never_was(desk, tenant, protocol, live, profile):
+async def test_foreign_merchant_is_refused_as_unknown(desk, tenant, protocol, live, profile):
     theirs = await desk.tenant(live=live)
     if live:
-        # the same partner, but its live side
+        # the same partner, but its live mode
         await theirs.change_merchant(partner_id=tenant.partner.id)
-    account = Account(tenant, protocol, **profile, **{"Request-Id": "same"})
+    account = PartnerAccount(tenant, protocol, **profile, **{"Request-Id": "same"})
     expected = (404, "not_found") if profile is DEPLOYED else UNKNOWN
     place = {"asset": "eip155:1/slip44:60", "destination": f"eip155:1:0x{'11' * 20}"}
     before = desk.rows()
@@ -344,10 +350,10 @@ async def test_what_is_not_the_callers_never_was(desk, tenant, protocol, live, p
         ("DeleteCryptoSettlement", None),
     ):
         errors = [
-            await account.refused(name, body, merchant=merchant, id="crypto_0", key=key)
+            await account.get_refusal(name, body, merchant=merchant, id="crypto_0", key=key)
             for merchant, key in ((theirs.merchant.id, "a"), (NEVER, "b"), ("../x y/%2F", "c"))
         ]
-        assert [told(error) for error in errors] == [expected] * 3
+        assert [to_refusal(error) for error in errors] == [expected] * 3
         assert len({str(error) for error in errors}) == 1
     assert desk.rows() == before
     page = (await account.ask("ListMerchants")).body

@@ -1,4 +1,4 @@
-"""Where a merchant wants its money, through REST and through gRPC, up to the money itself."""
+"""A merchant's destinations, over REST and over gRPC, up to the money itself."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest_asyncio
 from florin_server.domain.payments.payment import BankAccount
 from florin_server.store.accounts import destinations
 
-from tests.support.accounts import PROTOCOLS, Account, told
-from tests.support.api import Refused
-from tests.support.desk import DEPLOYED, ORDER, SPEC, Tenant
-from tests.support.wallet import Wallet
+from tests.support.accounts import PROTOCOLS, PartnerAccount, to_refusal
+from tests.support.api import ApiCallError
+from tests.support.desk import DEPLOYED, ORDER, SPEC, PartnerTenant
+from tests.support.wallet import EvmTestWallet
 
 USDC = "eip155:8453/erc20:0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
 ETHER = "eip155:1/slip44:60"
@@ -37,13 +37,13 @@ pytestmark = [
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def tenant(desk) -> Tenant:
+async def tenant(desk) -> PartnerTenant:
     return await desk.tenant()
 
 
 @pytest.fixture
 def shop(tenant, protocol) -> Shop:
-    return Shop(Account(tenant, protocol), tenant.merchant.id)
+    return Shop(PartnerAccount(tenant, protocol), tenant.merchant.id)
 
 
 class Shop:
@@ -73,7 +73,7 @@ class Shop:
 
 
 async def refused(call):
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiCallError) as caught:
         await call
     return caught.value
 
@@ -91,16 +91,16 @@ async def test_settlements_are_listed_as_they_were_written(shop):
             f"solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp:{KEY}",
         ),
     ]
-    made = await shop.add(*pairs)
-    assert [(one["asset"], one["destination"]) for one in made] == [
+    created = await shop.add(*pairs)
+    assert [(item["asset"], item["destination"]) for item in created] == [
         (asset.removeprefix("caip19/"), to) for asset, to in pairs
     ]
-    assert all(re.fullmatch(r"crypto_[0-9A-Za-z]{17}", one["id"]) for one in made)
-    assert all(set(one) == {"id", "asset", "destination"} for one in made)
+    assert all(re.fullmatch(r"crypto_[0-9A-Za-z]{17}", item["id"]) for item in created)
+    assert all(set(item) == {"id", "asset", "destination"} for item in created)
     listed = await shop.all()
     assert listed["fiat"] == []
-    assert sorted(listed["crypto"], key=str) == sorted(made, key=str)
-    assert [one["asset"] for one in listed["crypto"]] == sorted(one["asset"] for one in made)
+    assert sorted(listed["crypto"], key=str) == sorted(created, key=str)
+    assert [item["asset"] for item in listed["crypto"]] == sorted(item["asset"] for item in created)
     profile = (await shop.ask("GetMerchant")).body["merchant"]
     assert profile["settlements"] == listed
 
@@ -128,12 +128,12 @@ async def test_settlements_are_listed_as_they_were_written(shop):
 async def test_a_place_that_no_money_should_go_to_is_refused(desk, shop, asset, destination, field):
     before = desk.rows()
     error = await refused(shop.add((USDC, f"eip155:8453:{LOWER}"), (asset, destination)))
-    assert told(error) == WRONG
+    assert to_refusal(error) == WRONG
     assert fields(error) == [f"settlements[1].{field}"]
     assert desk.rows() == before
 
 
-async def test_all_faults_are_told_at_once(shop):
+async def test_all_invalid_destinations_are_reported_together(shop):
     error = await refused(shop.add(("x", "y"), (ETHER, f"eip155:2:{LOWER}")))
     assert fields(error) == [
         "settlements[0].asset",
@@ -143,26 +143,26 @@ async def test_all_faults_are_told_at_once(shop):
 
 
 @pytest.mark.parametrize("address", [CHECKED, LOWER, MIXED, "0x" + LOWER[2:].upper()])
-async def test_an_address_in_one_case_or_with_its_checksum(shop, address):
-    (made,) = await shop.add((ETHER, f"eip155:1:{address}"))
-    assert made["destination"] == f"eip155:1:{address}"
+async def test_address_is_accepted_in_a_single_case_or_with_its_checksum(shop, address):
+    (created,) = await shop.add((ETHER, f"eip155:1:{address}"))
+    assert created["destination"] == f"eip155:1:{address}"
 
 
 @pytest.mark.parametrize(("count", "status"), [(0, 400), (1, 201), (50, 201), (51, 400)])
-async def test_one_to_fifty_at_once(shop, count, status):
+async def test_up_to_fifty_destinations_are_added_at_once(shop, count, status):
     pairs = [(f"eip155:1/slip44:{n}", f"eip155:1:{LOWER}") for n in range(count)]
     if status == 201:
         assert len(await shop.add(*pairs)) == count
     else:
         error = await refused(shop.add(*pairs))
-        assert (told(error), fields(error)) == (WRONG, ["settlements"])
+        assert (to_refusal(error), fields(error)) == (WRONG, ["settlements"])
     assert len((await shop.all())["crypto"]) == (count if status == 201 else 0)
 
 
 @pytest.mark.parametrize("profile", [SPEC, DEPLOYED, {}], ids=["spec", "deployed", "no header"])
 async def test_an_asset_that_is_taken_lets_nothing_through(desk, tenant, protocol, profile):
-    shop = Shop(Account(tenant, protocol, **profile), tenant.merchant.id)
-    (known,) = await shop.add((USDC, f"eip155:8453:{LOWER}"))
+    shop = Shop(PartnerAccount(tenant, protocol, **profile), tenant.merchant.id)
+    (existing,) = await shop.add((USDC, f"eip155:8453:{LOWER}"))
     ether, other = (ETHER, f"eip155:1:{LOWER}"), f"eip155:8453:{CHECKED}"
     before = desk.rows()
     for pairs in (
@@ -175,82 +175,84 @@ async def test_an_asset_that_is_taken_lets_nothing_through(desk, tenant, protoco
     ):
         error = await refused(shop.add(*pairs, key="one"))
         code = "settlement_asset_conflict" if profile is DEPLOYED else "invalid_state"
-        assert told(error) == (409, code)
+        assert to_refusal(error) == (409, code)
         assert error.details == {"reason": "settlement_asset_conflict"}
     assert desk.rows() == before
-    assert (await shop.all())["crypto"] == [known]
-    # the key of what was refused is free
+    assert (await shop.all())["crypto"] == [existing]
+    # the key of a refused request is free again
     assert await shop.add(ether, key="one")
 
 
-async def test_of_many_at_the_same_time_one_gets_the_asset(shop):
+async def test_concurrent_additions_of_an_asset_have_a_single_winner(shop):
     answers = await asyncio.gather(
         *(shop.add((ETHER, f"eip155:1:{LOWER}")) for _ in range(10)), return_exceptions=True
     )
-    made = [answer for answer in answers if isinstance(answer, list)]
-    assert [told(answer) for answer in answers if isinstance(answer, Refused)] == [TAKEN] * 9
-    assert (await shop.all())["crypto"] == made[0]
+    created = [answer for answer in answers if isinstance(answer, list)]
+    assert [to_refusal(answer) for answer in answers if isinstance(answer, ApiCallError)] == [
+        TAKEN
+    ] * 9
+    assert (await shop.all())["crypto"] == created[0]
 
 
 async def test_a_destination_is_changed_on_its_own_chain(shop):
-    (made,) = await shop.add((ETHER, f"eip155:1:{LOWER}"))
-    moved = {**made, "destination": f"eip155:1:{MIXED}"}
-    assert (await shop.move(made, moved["destination"])).body == moved
+    (created,) = await shop.add((ETHER, f"eip155:1:{LOWER}"))
+    moved = {**created, "destination": f"eip155:1:{MIXED}"}
+    assert (await shop.move(created, moved["destination"])).body == moved
     assert (await shop.all())["crypto"] == [moved]
     for wrong in (f"eip155:2:{LOWER}", "", None, f"eip155:1:{SWAPPED}", f"eip155:1:{ZERO}", "x"):
-        error = await refused(shop.move(made, wrong))
-        assert (told(error), fields(error)) == (WRONG, ["destination"])
+        error = await refused(shop.move(created, wrong))
+        assert (to_refusal(error), fields(error)) == (WRONG, ["destination"])
     assert (await shop.all())["crypto"] == [moved]
-    # a fault of the body is told before the resource is looked for
-    assert told(await refused(shop.move({"id": "crypto_0"}, f"eip155:1:{ZERO}"))) == WRONG
+    # a fault of the body is reported before the resource is looked up
+    assert to_refusal(await refused(shop.move({"id": "crypto_0"}, f"eip155:1:{ZERO}"))) == WRONG
     unknown = await refused(shop.move({"id": "crypto_0"}, f"eip155:2:{LOWER}"))
-    assert told(unknown) == UNKNOWN
+    assert to_refusal(unknown) == UNKNOWN
 
 
 async def test_a_deleted_settlement_is_gone(shop):
-    (made,) = await shop.add((ETHER, f"eip155:1:{LOWER}"))
-    assert (await shop.delete(made)).body == {"id": made["id"], "deleted": True}
-    assert told(await refused(shop.delete(made))) == UNKNOWN
-    assert told(await refused(shop.move(made, made["destination"]))) == UNKNOWN
+    (created,) = await shop.add((ETHER, f"eip155:1:{LOWER}"))
+    assert (await shop.delete(created)).body == {"id": created["id"], "deleted": True}
+    assert to_refusal(await refused(shop.delete(created))) == UNKNOWN
+    assert to_refusal(await refused(shop.move(created, created["destination"]))) == UNKNOWN
     assert await shop.all() == {"fiat": [], "crypto": []}
     (again,) = await shop.add((ETHER, f"eip155:1:{LOWER}"))
-    assert again["id"] != made["id"]
+    assert again["id"] != created["id"]
 
 
 @pytest.mark.parametrize("profile", [SPEC, DEPLOYED, {}], ids=["spec", "deployed", "no header"])
 async def test_a_settlement_is_its_merchants(desk, tenant, protocol, profile):
-    account = Account(tenant, protocol, **profile, **{"Request-Id": "same"})
+    account = PartnerAccount(tenant, protocol, **profile, **{"Request-Id": "same"})
     shop, theirs = Shop(account, tenant.merchant.id), await desk.tenant()
     created = await account.ask(
         "CreateMerchant", {"merchantName": "Bar", "merchantEmail": "bar@bar.example"}
     )
     sister = Shop(account, created.body["merchant"]["id"])
-    foreign = Shop(Account(theirs, protocol), theirs.merchant.id)
+    foreign = Shop(PartnerAccount(theirs, protocol), theirs.merchant.id)
     pair = (ETHER, f"eip155:1:{LOWER}")
-    (own,), (hers,), (others,) = (
+    (own,), (hers,), (remaining,) = (
         await shop.add(pair),
         await sister.add(pair),
         await foreign.add(pair),
     )
     expected = (404, "not_found" if profile is DEPLOYED else "invalid_params")
     errors = []
-    for place in (hers, others, {"id": "crypto_0"}, {"id": "x/y z%2F"}):
+    for place in (hers, remaining, {"id": "crypto_0"}, {"id": "x/y z%2F"}):
         errors += [await refused(shop.move(place, pair[1])), await refused(shop.delete(place))]
-    assert [told(error) for error in errors] == [expected] * 8
+    assert [to_refusal(error) for error in errors] == [expected] * 8
     assert len({str(error) for error in errors}) == 1
-    for one, place in ((shop, own), (sister, hers), (foreign, others)):
-        assert (await one.all())["crypto"] == [place]
+    for each_shop, place in ((shop, own), (sister, hers), (foreign, remaining)):
+        assert (await each_shop.all())["crypto"] == [place]
 
 
-async def test_bank_accounts_are_told_beside_the_chains(desk, shop, tenant):
+async def test_bank_accounts_are_listed_beside_crypto_destinations(desk, shop, tenant):
     place = BankAccount(f"fiat_{shop.merchant}", shop.merchant, "pending_review", "sepa")
     await desk.service.app.store.write(destinations.put_bank_account(place))
     bank = {"id": place.id, "status": "pending_review", "bankType": "sepa"}
     assert await shop.all() == {"fiat": [bank], "crypto": []}
     profile = (await shop.ask("GetMerchant")).body["merchant"]
     assert profile["settlements"]["fiat"] == [bank]
-    # a bank account is none of the settlements that a partner changes
-    assert told(await refused(shop.delete(bank))) == UNKNOWN
+    # partners cannot change bank accounts through settlements
+    assert to_refusal(await refused(shop.delete(bank))) == UNKNOWN
 
 
 async def test_repeated_calls_with_a_key_are_done_once(shop):
@@ -261,8 +263,8 @@ async def test_repeated_calls_with_a_key_are_done_once(shop):
         ("UpdateCryptoSettlement", {"destination": f"eip155:1:{MIXED}"}, None),
         ("DeleteCryptoSettlement", None, None),
     ):
-        known = (await shop.all())["crypto"]
-        where = settlement if settlement is not None else known[0]["id"]
+        crypto = (await shop.all())["crypto"]
+        where = settlement if settlement is not None else crypto[0]["id"]
         first = await shop.ask(name, body, where, key=name)
         after = await shop.all()
         again = await shop.ask(name, body, where, key=name)
@@ -271,7 +273,7 @@ async def test_repeated_calls_with_a_key_are_done_once(shop):
         assert await shop.all() == after
     other = {"settlements": [{"asset": SOL, "destination": pair[1]}]}
     error = await refused(shop.ask("CreateCryptoSettlements", other, key="CreateCryptoSettlements"))
-    assert told(error) == (409, "idempotency_conflict")
+    assert to_refusal(error) == (409, "idempotency_conflict")
 
 
 # the money
@@ -285,37 +287,37 @@ class Till:
         self.tenant = tenant
 
     async def offer(self, payment_id=None, wallet=None):
-        wallet = wallet or Wallet()
+        wallet = wallet or EvmTestWallet()
         await self.desk.chain.fund(wallet.address)
         if payment_id is None:
-            made = await self.desk.ask("POST", "/v1/payments", self.tenant.headers, ORDER)
-            payment_id = made.body["paymentId"]
+            created = await self.desk.ask("POST", "/v1/payments", self.tenant.headers, ORDER)
+            payment_id = created.body["paymentId"]
         (option,) = (await self.desk.rest.options(payment_id, [wallet.account]))["options"]
         return payment_id, wallet, option
 
     async def pay(self, payment_id, wallet, option):
-        """Pays and gives the payment as its merchant sees it."""
+        """Pay; return the payment as its merchant sees it."""
         await self.desk.rest.confirm(payment_id, option["id"], wallet.execute_all(option))
-        assert (await self.desk.final(payment_id))["status"] == "succeeded"
+        assert (await self.desk.wait_final(payment_id))["status"] == "succeeded"
         headers = self.tenant.headers
         return (await self.desk.ask("GET", f"/v1/payments/{payment_id}", headers)).body
 
 
 @pytest.mark.both_chains
-async def test_money_goes_where_the_merchant_wanted_it_when_the_wallet_asked(desk, shop, tenant):
-    till, first, second = Till(desk, tenant), Wallet(), Wallet()
+async def test_payment_is_sent_to_the_destination_at_the_time_of_its_options(desk, shop, tenant):
+    till, first, second = Till(desk, tenant), EvmTestWallet(), EvmTestWallet()
     asset = desk.env["FLORIN_EVM_ASSET"]
     (place,) = await shop.add((f"caip19/{asset}", first.account))
-    known = await till.offer()
+    existing = await till.offer()
     paid = await till.pay(*await till.offer())
     assert await desk.chain.balance(first.address) == PRICE
     assert paid["settlement"]["successful"]["amount"]["value"] == str(PRICE)
 
     await shop.move(place, second.account)
-    # a wallet that asks again is told another option, but the one it knows keeps its way
-    _, _, other = await till.offer(known[0], known[1])
-    assert other["id"] != known[2]["id"]
-    await till.pay(*known)
+    # a wallet that asks again gets another option, but its first option keeps the old destination
+    _, _, other = await till.offer(existing[0], existing[1])
+    assert other["id"] != existing[2]["id"]
+    await till.pay(*existing)
     assert await desk.chain.balance(first.address) == 2 * PRICE
     assert await desk.chain.balance(second.address) == 0
     await till.pay(*await till.offer())

@@ -1,6 +1,6 @@
-"""The client in Node of the documents, run as it stands there.
+"""The Node client of the documents, run verbatim.
 
-Without Node the test is skipped, and says so; in CI (`CI=true`) it fails instead.
+Without Node the test is skipped with a reason; in CI (`CI=true`) it fails instead.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import npm
-from tests.support.documents import ROOT, blocks
+from tests.support.documents import ROOT, list_blocks
 
 PLACE = ("docs/clients.md", "Node", 0)
 WANTED = Path(npm.__file__).with_name("grpc_npm")
@@ -23,8 +23,8 @@ def test_it_follows_a_payment_to_its_end(up):
     if (fault := npm.install(WANTED, HOME)) is not None:
         missing = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
         missing(f"NOT TESTED with Node: {fault}")
-    (block,) = (one for one in blocks() if one.place == PLACE)
-    # modules are looked for where a script is, protos from where it is started
+    (block,) = (each_block for each_block in list_blocks() if each_block.place == PLACE)
+    # modules are looked up beside the script, protos from the working directory
     script = HOME / "client.mjs"
     script.write_text(block.text)
     done = subprocess.run(

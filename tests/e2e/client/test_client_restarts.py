@@ -1,4 +1,4 @@
-"""The server dies while the Python client waits: nothing is lost, and nothing is done twice."""
+"""The server dies while the Python client waits: nothing is lost or done twice."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from florin.v1.payment_pb2 import PAYMENT_STATUS_SUCCEEDED
 from florin_client import AsyncClient, Client, Retries
 from florin_client.wallet import Wallet
 
-from tests.support.command import Lasting
-from tests.support.relay import Relay
+from tests.support.command import RunningCommand
+from tests.support.relay import TcpRelay
 
 pytestmark = pytest.mark.long
 
@@ -27,24 +27,24 @@ ORDER: Any = {"amount": ("iso4217/USD", 1250), "reference_id": "killed-1001"}
 
 @pytest.fixture
 def up(tmp_path, forks):
-    """Starts `florin up`, and starts it again at the same address with the same state."""
-    begun: list[Lasting] = []
+    """Start `florin up`, and restart it at the same address with the same state."""
+    begun: list[RunningCommand] = []
 
-    def start() -> Lasting:
+    def start() -> RunningCommand:
         port = begun[0].env["FLORIN_GRPC_TARGET"].rpartition(":")[2] if begun else "0"
-        begun.append(forks.lasting("up", home=tmp_path / "home", FLORIN_GRPC_PORT=port))
+        begun.append(forks.start_lasting("up", home=tmp_path / "home", FLORIN_GRPC_PORT=port))
         return begun[-1]
 
     yield start
-    for one in begun:
-        if one.process.poll() is None:
-            one.tell(signal.SIGTERM)
-            assert one.ended().status == 0
+    for command in begun:
+        if command.process.poll() is None:
+            command.send_signal(signal.SIGTERM)
+            assert command.wait_ended().status == 0
 
 
-def die(florin: Lasting) -> None:
-    florin.tell(signal.SIGKILL)
-    florin.ended()
+def die(florin: RunningCommand) -> None:
+    florin.send_signal(signal.SIGKILL)
+    florin.wait_ended()
 
 
 def as_merchant(env: dict[str, str], target: str = "") -> dict[str, Any]:
@@ -68,35 +68,35 @@ def pay(env: dict[str, str], payment_id: str) -> None:
         client.gateway.confirm_payment(payment_id, option_id=option.id, outputs=outputs)
 
 
-def test_a_watch_goes_on_over_the_death_of_the_server(up):
+def test_watch_continues_after_the_server_is_killed(up):
     florin = up()
-    env, told = florin.env, []
+    env, result = florin.env, []
     with Client(**as_merchant(env)) as client:
         payment_id = client.merchant.create_payment(**ORDER).payment_id
         for update in client.merchant.watch_payment(payment_id, timeout=PATIENCE_S):
-            told.append((update.version, update.payment.is_final))
-            if len(told) == 1:
+            result.append((update.version, update.payment.is_final))
+            if len(result) == 1:
                 die(florin)
                 florin = up()
                 pay(florin.env, payment_id)
-            elif len(told) == 2:
+            elif len(result) == 2:
                 die(florin)
                 florin = up()
         final = client.merchant.wait_final(payment_id)
-    assert [version for version, _ in told] == sorted({version for version, _ in told})
-    assert [is_final for _, is_final in told].count(True) == 1
-    assert told[-1][1]
+    assert [version for version, _ in result] == sorted({version for version, _ in result})
+    assert [is_final for _, is_final in result].count(True) == 1
+    assert result[-1][1]
     assert final.status == PAYMENT_STATUS_SUCCEEDED
 
 
-async def test_a_wait_goes_on_too_when_the_server_is_stopped_in_good_order(up):
+async def test_wait_continues_after_the_server_is_stopped_gracefully(up):
     florin = await asyncio.to_thread(up)
     async with AsyncClient(**as_merchant(florin.env)) as client:
         payment_id = (await client.merchant.create_payment(**ORDER)).payment_id
         waiting = asyncio.create_task(client.merchant.wait_final(payment_id, timeout=PATIENCE_S))
         for _ in range(2):
-            florin.tell(signal.SIGTERM)
-            await asyncio.to_thread(florin.ended)
+            florin.send_signal(signal.SIGTERM)
+            await asyncio.to_thread(florin.wait_ended)
             assert not waiting.done()
             florin = await asyncio.to_thread(up)
         await asyncio.to_thread(pay, florin.env, payment_id)
@@ -105,24 +105,24 @@ async def test_a_wait_goes_on_too_when_the_server_is_stopped_in_good_order(up):
 
 @pytest.mark.parametrize("at", [b"killed-1001", b"pay_"], ids=["before", "after"])
 async def test_a_create_is_carried_out_once_when_the_server_dies_in_it(up, at):
-    """Before the request reaches it, and after it was carried out and the answer is on its way."""
+    """Before the request reaches it, and after the request was executed but not yet answered."""
     florin = await asyncio.to_thread(up)
     port = int(florin.env["FLORIN_GRPC_TARGET"].rpartition(":")[2])
-    async with Relay(port) as relay:
-        given = as_merchant(florin.env, f"127.0.0.1:{relay.port}")
-        async with AsyncClient(**given) as client:
+    async with TcpRelay(port) as relay:
+        values = as_merchant(florin.env, f"127.0.0.1:{relay.port}")
+        async with AsyncClient(**values) as client:
             mine = client.merchant.list_merchant_payments(reference_id="killed-1001")
             assert [row async for row in mine] == []
             died = asyncio.Event()
 
             def cut() -> None:
-                florin.tell(signal.SIGKILL)
+                florin.send_signal(signal.SIGKILL)
                 died.set()
 
             relay.cut(at, cut)
             creating = asyncio.create_task(client.merchant.create_payment(**ORDER))
             await died.wait()
-            await asyncio.to_thread(florin.ended)
+            await asyncio.to_thread(florin.wait_ended)
             await asyncio.to_thread(up)
             created = await creating
             assert [row.payment_id async for row in mine] == [created.payment_id]

@@ -1,7 +1,7 @@
-"""The client as a user has it: its wheel alone, in a fresh environment, with no repository around.
+"""The client as a user installs it: its wheel alone, in a fresh environment without a repository.
 
-It needs a package registry. Without one the test is skipped, and says so; in CI (`CI=true`) it
-fails instead.
+It needs a package registry. Without a registry the test is skipped with a reason; in CI (`CI=true`)
+it fails instead.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 INSTALL_S = 300
 RUN_S = 120
-# what a user gets with it, and nothing of the server
+# the dependencies of a user, and nothing of the server
 ALONE = {
     *("florin-client", "googleapis-common-protos", "grpcio", "protobuf"),
     *("types-grpcio", "types-protobuf", "typing-extensions"),
@@ -57,7 +57,7 @@ for currency, chain in (("USD", evm), ("EUR", evm), ("GBP", evm), ("USD", solana
     assert final.status == PAYMENT_STATUS_SUCCEEDED, final
     print(currency, *(action.wallet_rpc.method for action in actions))
 """
-# what is right of it says nothing, each line of what is wrong is an error
+# correct calls give no message, each incorrect line gives an error
 TYPED = """
 import grpc
 from florin.v1.merchant_pb2_grpc import MerchantServiceStub
@@ -100,7 +100,7 @@ WRONG = {
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory) -> Path:
-    """A fresh environment with the wheel that the sdist makes; the interpreter in it."""
+    """Make a fresh environment with the wheel that the sdist makes; return its interpreter."""
     folder = tmp_path_factory.mktemp("client")
     if not (ROOT / ".git").exists():
         pytest.skip("not a checkout")
@@ -115,9 +115,9 @@ def alone(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def shop(tmp_path, forks) -> Iterator[dict[str, str]]:
-    """What demo.env says of a Florin whose coin has a price in pounds."""
+    """Return the demo.env of a Florin whose coin has a price in pounds."""
     rates = json.dumps({"eip155:31337/slip44:60": {"GBP": "2500.00"}})
-    with forks.lasting("up", home=tmp_path / "home", FLORIN_RATES=rates) as florin:
+    with forks.start_lasting("up", home=tmp_path / "home", FLORIN_RATES=rates) as florin:
         yield florin.env
 
 
@@ -127,7 +127,7 @@ def built(source: Path, target: str, out: Path) -> None:
 
 
 def install(python: Path, *wanted: str) -> None:
-    """Fetches what is wanted; without a registry the test ends here."""
+    """Install packages; without a registry, skip the test or fail it in CI."""
     command = [sys.executable, "-m", "pip", "--python", python, "install", "-q", *wanted]
     done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S, check=False)
     if done.returncode != 0:
@@ -136,7 +136,7 @@ def install(python: Path, *wanted: str) -> None:
 
 
 def run(python: Path, *command: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
-    """A command of the environment, which knows no other."""
+    """Run a command of the environment, with no other on its path."""
     clean = {"PATH": os.environ["PATH"], "HOME": str(python.parents[2]), **env}
     return subprocess.run(
         [python, *command],
@@ -169,9 +169,9 @@ def test_the_wheel_alone_is_typed_complete_and_pays(alone, shop):
 
 
 def its_protos_load(python: Path) -> None:
-    """They lie beside their code, and what they import beyond protobuf's own comes with them."""
+    """The protos are beside their code, with their imports beyond protobuf's own."""
     (site,) = (python.parents[1] / "lib").glob("python*/site-packages")
-    protos = [str(one.relative_to(site)) for one in site.glob("florin/v1/*.proto")]
+    protos = [str(path.relative_to(site)) for path in site.glob("florin/v1/*.proto")]
     assert len(protos) > 10
     own = Path(protoc.__file__).parent / "_proto"
     out = f"--descriptor_set_out={python.parents[2] / 'image'}"
@@ -179,7 +179,7 @@ def its_protos_load(python: Path) -> None:
 
 
 def misspelt_is_an_error(python: Path) -> None:
-    """To a type checker that is as strict as it can be, and not told anything of Florin."""
+    """A strict type checker reports misspelt names without any setting for Florin."""
     folder = python.parents[2]
     (folder / "right.py").write_text(TYPED)
     wrong = folder / "wrong"
@@ -189,6 +189,6 @@ def misspelt_is_an_error(python: Path) -> None:
         (wrong / f"wrong_{number}.py").write_text(TYPED.replace(good, bad))
     right = run(python, "-m", "mypy", "--strict", "right.py")
     assert right.stdout.startswith("Success"), right.stdout
-    found = run(python, "-m", "mypy", "--strict", wrong).stdout
-    silent = [bad for number, bad in enumerate(WRONG) if f"wrong_{number}.py:" not in found]
+    stdout = run(python, "-m", "mypy", "--strict", wrong).stdout
+    silent = [bad for number, bad in enumerate(WRONG) if f"wrong_{number}.py:" not in stdout]
     assert silent == []

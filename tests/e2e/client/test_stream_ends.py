@@ -1,4 +1,4 @@
-"""A service is stopped by SIGTERM: streams end so that nobody takes their payment for final."""
+"""SIGTERM to a service ends streams so that clients do not take payments for final."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
 from tests.support.api import RestApi
-from tests.support.command import Lasting
+from tests.support.command import RunningCommand
 from tests.support.desk import ORDER
 
 pytestmark = pytest.mark.long
@@ -26,41 +26,41 @@ FINAL_S = 60
 
 @pytest.fixture
 def up(tmp_path, forks):
-    """Starts `florin up`, and starts it again at the same addresses with the same state."""
-    started: list[Lasting] = []
+    """Start `florin up`, and restart it at the same addresses with the same state."""
+    started: list[RunningCommand] = []
 
-    def start() -> Lasting:
+    def start() -> RunningCommand:
         ports = {"FLORIN_GRPC_PORT": "0", "FLORIN_HTTP_PORT": "0"}
         if started:
             env = started[0].env
             ports["FLORIN_GRPC_PORT"] = env["FLORIN_GRPC_TARGET"].rpartition(":")[2]
             ports["FLORIN_HTTP_PORT"] = env["FLORIN_BASE_URL"].rpartition(":")[2]
-        started.append(forks.lasting("up", home=tmp_path / "home", **ports))
+        started.append(forks.start_lasting("up", home=tmp_path / "home", **ports))
         return started[-1]
 
     yield start
     for command in started:
         if command.process.poll() is None:
-            command.tell(signal.SIGTERM)
-            assert command.ended().status == 0
+            command.send_signal(signal.SIGTERM)
+            assert command.wait_ended().status == 0
 
 
 @pytest.fixture
 def remote(tmp_path, forks):
-    """Starts a gateway in a process of its own, in front of a service."""
-    started: list[Lasting] = []
+    """Start a gateway in a process of its own, in front of a service."""
+    started: list[RunningCommand] = []
 
-    def start(florin: Lasting) -> str:
+    def start(florin: RunningCommand) -> str:
         target = florin.env["FLORIN_GRPC_TARGET"]
-        command = forks.lasting("gateway", "--upstream", target, home=tmp_path / "gateway")
+        command = forks.start_lasting("gateway", "--upstream", target, home=tmp_path / "gateway")
         started.append(command)
         (url,) = re.findall(r"http://\S+", command.out)
         return str(url).rstrip("/")
 
     yield start
     for command in started:
-        command.tell(signal.SIGTERM)
-        assert command.ended().status == 0
+        command.send_signal(signal.SIGTERM)
+        assert command.wait_ended().status == 0
 
 
 def metadata(env: dict[str, str]) -> tuple[tuple[str, str], ...]:
@@ -69,17 +69,17 @@ def metadata(env: dict[str, str]) -> tuple[tuple[str, str], ...]:
 
 async def events(stream: aiohttp.ClientResponse) -> list[tuple[int, dict[str, Any]]]:
     """Return the events of a stream up to its end, each with its id."""
-    found, event_id = [], -1
+    results, event_id = [], -1
     async for line in stream.content:
         if line.startswith(b"id:"):
             event_id = int(line[3:])
         elif line.startswith(b"data:"):
-            found.append((event_id, json.loads(line[5:])))
-    return found
+            results.append((event_id, json.loads(line[5:])))
+    return results
 
 
 async def read_to_end(call: Any) -> None:
-    """Read a stream of which messages were read before; AioRpcError unless it ends with OK."""
+    """Read the rest of a stream that was read before; AioRpcError unless it ends with OK."""
     while await call.read() is not grpc.aio.EOF:
         pass
 
@@ -116,7 +116,7 @@ async def test_streams_end_unavailable_at_sigterm_and_resume_after_their_version
         for call in calls:
             assert not (await call.read()).payment.is_final
         calls.append(merchant.WatchPayment(silent, metadata=metadata(env)))
-        # what a stream sends ahead tells that it is held
+        # the initial metadata shows that the stream is open
         await calls[-1].initial_metadata()
         streams, polls = [], []
         for base in (env["FLORIN_BASE_URL"], away):
@@ -134,20 +134,20 @@ async def test_streams_end_unavailable_at_sigterm_and_resume_after_their_version
         page = f"{env['FLORIN_BASE_URL']}/{payment_id}/events"
         streams.append(await stack.enter_async_context(session.get(page)))
         reading = [asyncio.create_task(events(stream)) for stream in streams]
-        florin.tell(signal.SIGTERM)
+        florin.send_signal(signal.SIGTERM)
         for call in calls:
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await read_to_end(call)
             assert_resumable(caught.value, "0")
-        for found in await asyncio.gather(*reading):
-            assert [(version, state["isFinal"]) for version, state in found] == [(0, False)]
+        for results in await asyncio.gather(*reading):
+            assert [(version, state["isFinal"]) for version, state in results] == [(0, False)]
         for poll in polls:
             answer = await asyncio.wait_for(poll, FINAL_S)
-            # held answers end with what was seen last, or are refused for a moment
+            # long polls end with the last state seen, or are refused with a retry delay
             assert answer.status in {200, 503}
             body = await answer.json()
             assert body.get("isFinal", False) is False
-        await asyncio.to_thread(florin.ended)
+        await asyncio.to_thread(florin.wait_ended)
         await asyncio.to_thread(up)
         await api.merchant_cancel(payment_id)
         stream = session.get(

@@ -1,4 +1,4 @@
-"""Every command is tried on a Florin that runs, and what it says with --json is JSON."""
+"""Every command on a running Florin: it works, and its --json output is JSON."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from typing import Any
 import pytest
 import typer
 from eth_account import Account
-from florin_server.cli.exits import Exit
+from florin_server.cli.exits import ExitStatus
 from florin_server.cli.main import app
 from florin_server.devnet.genesis import DEVNET
 from typer.core import TyperGroup
 
-from tests.support.command import Ended, Forks, Lasting
+from tests.support.command import CommandForks, CommandResult, RunningCommand
 
 pytestmark = pytest.mark.long
 
 NOBODY = "eip155:31337:0x" + "77" * 20
 PREVIEW = "2026-02-19.preview"
-# what they print is for a shell, or somebody else's
+# their output is for a shell, or comes from another program
 PLAIN = {"lab", "completion"}
 LASTING = {"up", "serve", "worker", "gateway", "listen"}
 
 
 def leaves(command: TyperGroup, path: str = "") -> Iterator[str]:
-    for name, found in command.commands.items():
+    for name, found_command in command.commands.items():
         full = f"{path} {name}".strip()
-        if isinstance(found, TyperGroup):
-            yield from leaves(found, full)
+        if isinstance(found_command, TyperGroup):
+            yield from leaves(found_command, full)
         else:
             yield full
 
@@ -42,18 +42,18 @@ COMMANDS = {*leaves(typer.main.get_command(app))}
 
 @dataclass
 class Stage:
-    """A Florin that runs, and what was made on it so far."""
+    """A running Florin, and the objects created on it so far."""
 
-    up: Lasting
-    forks: Forks
+    up: RunningCommand
+    forks: CommandForks
     folder: Path
     made: dict[str, Any] = field(default_factory=dict)
 
-    def run(self, *words: str, **changes: str) -> Ended:
+    def run(self, *words: str, **changes: str) -> CommandResult:
         return self.forks(*words, home=self.up.home.path, **changes)
 
     def told(self, *words: str, status: int = 0, **changes: str) -> list[Any]:
-        """The documents that a command told; its end is the one that was expected."""
+        """Return the documents that a command printed; assert its exit status."""
         done = self.run(*words, "--json", **changes)
         assert done.status == status, (words, done)
         return documents(done.out if status == 0 or done.out else done.err)
@@ -63,8 +63,8 @@ class Stage:
         return self.up.env
 
     def payment(self, *more: str) -> str:
-        (made,) = self.told("payments", "create", "12.50", "USD", *more)
-        return made["paymentId"]
+        (created,) = self.told("payments", "create", "12.50", "USD", *more)
+        return created["paymentId"]
 
     def paid(self) -> str:
         payment = self.payment()
@@ -73,7 +73,7 @@ class Stage:
 
 
 def documents(text: str) -> list[Any]:
-    """One document, or one on each line."""
+    """Return one document, or one per line."""
     try:
         return [json.loads(text)]
     except ValueError:
@@ -83,13 +83,13 @@ def documents(text: str) -> list[Any]:
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory, forks) -> Iterator[Stage]:
     folder = tmp_path_factory.mktemp("every")
-    with forks.lasting("up", home=folder / "home") as up:
+    with forks.start_lasting("up", home=folder / "home") as up:
         yield Stage(up, forks, folder)
-        up.tell(signal.SIGTERM)
-        assert up.ended().status == 0
+        up.send_signal(signal.SIGTERM)
+        assert up.wait_ended().status == 0
 
 
-# each of them, with what has to be in its answer
+# each command, with the member that its answer must have
 
 Try = Callable[[Stage], None]
 TRIES: dict[str, Try] = {}
@@ -97,8 +97,8 @@ TRIES: dict[str, Try] = {}
 
 def tries(*commands: str) -> Callable[[Try], Try]:
     def tried(work: Try) -> Try:
-        for one in commands:
-            TRIES[one] = work
+        for command in commands:
+            TRIES[command] = work
         return work
 
     return tried
@@ -106,55 +106,58 @@ def tries(*commands: str) -> Callable[[Try], Try]:
 
 @tries("partners create", "partners list", "partners suspend", "partners resume")
 def partners(stage: Stage) -> None:
-    (made,) = stage.told("partners", "create", "Tea & Co")
-    assert made["status"] == "active"
-    assert stage.told("partners", "suspend", made["id"])[0]["status"] == "suspended"
-    assert stage.told("partners", "resume", made["id"])[0]["status"] == "active"
-    (found,) = stage.told("partners", "list")
-    assert made["id"] in {one["id"] for one in found["partners"]}
-    (refused,) = stage.told("partners", "suspend", "prtn_1", status=Exit.NOT_FOUND)
+    (created,) = stage.told("partners", "create", "Tea & Co")
+    assert created["status"] == "active"
+    assert stage.told("partners", "suspend", created["id"])[0]["status"] == "suspended"
+    assert stage.told("partners", "resume", created["id"])[0]["status"] == "active"
+    (result,) = stage.told("partners", "list")
+    assert created["id"] in {partner["id"] for partner in result["partners"]}
+    (refused,) = stage.told("partners", "suspend", "prtn_1", status=ExitStatus.NOT_FOUND)
     assert refused["error"]["code"] == "partner_not_found"
 
 
 @tries("keys create", "keys list", "keys set", "keys revoke")
 def keys(stage: Stage) -> None:
     words = ("keys", "create", "wallet", "--name=Purse", "--scope", "read")
-    (made,) = stage.told(*words)
-    key_id = made["key"]["keyId"]
-    assert made["secret"].startswith("fl_test_wk_")
-    assert (made["key"]["name"], made["key"]["scopes"]) == ("Purse", ["read"])
+    (created,) = stage.told(*words)
+    key_id = created["key"]["keyId"]
+    assert created["secret"].startswith("fl_test_wk_")
+    assert (created["key"]["name"], created["key"]["scopes"]) == ("Purse", ["read"])
     (changed,) = stage.told("keys", "set", key_id, "--name=Till", "--scope=read,create")
     assert (changed["key"]["name"], changed["key"]["scopes"]) == ("Till", ["create", "read"])
-    assert stage.run("keys", "set", key_id).status == Exit.MISUSED
-    assert stage.run("keys", "set", key_id, "--scope=all").status == Exit.MISUSED
+    assert stage.run("keys", "set", key_id).status == ExitStatus.USAGE_ERROR
+    assert stage.run("keys", "set", key_id, "--scope=all").status == ExitStatus.USAGE_ERROR
     listed = stage.run("keys", "list").out
     assert "Till" in listed
-    assert made["secret"] not in listed
-    assert made["secret"] not in json.dumps(stage.told("keys", "list"))
+    assert created["secret"] not in listed
+    assert created["secret"] not in json.dumps(stage.told("keys", "list"))
     assert stage.told("keys", "revoke", key_id)[0]["key"]["revokedAt"]
-    (refused,) = stage.told("keys", "set", key_id, "--name=x", status=Exit.STATE)
+    (refused,) = stage.told("keys", "set", key_id, "--name=x", status=ExitStatus.WRONG_STATE)
     assert refused["error"]["code"] == "invalid_state"
 
 
 @tries("wallets register", "wallets list", "wallets revoke")
 def wallets(stage: Stage) -> None:
-    (made,) = stage.told("wallets", "register", "Purse")
-    assert made["appId"] in json.dumps(stage.told("wallets", "list"))
-    assert stage.told("wallets", "revoke", made["appId"])[0]["revokedAt"]
+    (created,) = stage.told("wallets", "register", "Purse")
+    assert created["appId"] in json.dumps(stage.told("wallets", "list"))
+    assert stage.told("wallets", "revoke", created["appId"])[0]["revokedAt"]
 
 
 @tries("merchants list", "merchants show", "merchants destinations")
 def merchants(stage: Stage) -> None:
     own = stage.env["FLORIN_MERCHANT_ID"]
-    assert own in {one["id"] for one in stage.told("merchants", "list")[0]["merchants"]}
+    assert own in {merchant["id"] for merchant in stage.told("merchants", "list")[0]["merchants"]}
     assert stage.told("merchants", "show")[0]["id"] == own
     (before,) = stage.told("merchants", "destinations", own)
     asset = f"eip155:31337/erc20:{DEVNET.euro.address}"
-    assert asset not in {one["asset"] for one in before["crypto"]}
+    assert asset not in {item["asset"] for item in before["crypto"]}
     words = ("merchants", "destinations", own, "--set", f"{asset}={NOBODY}")
-    assert stage.told(*words, status=Exit.MISUSED)[0]["error"]["exit"] == Exit.MISUSED
+    assert (
+        stage.told(*words, status=ExitStatus.USAGE_ERROR)[0]["error"]["exit"]
+        == ExitStatus.USAGE_ERROR
+    )
     (after,) = stage.told(*words, "--yes")
-    assert NOBODY in {one["destination"] for one in after["crypto"] if one["asset"] == asset}
+    assert NOBODY in {item["destination"] for item in after["crypto"] if item["asset"] == asset}
     (again,) = stage.told("merchants", "destinations", own, "--remove", asset, "--yes")
     assert again == before
 
@@ -163,8 +166,8 @@ def merchants(stage: Stage) -> None:
 def merchants_of_the_operator(stage: Stage) -> None:
     (partner,) = stage.told("partners", "create", "Of merchants")
     who = (f"--partner={partner['id']}", "--name=Tea", "--email=tea@house.example")
-    (made,) = stage.told("merchants", "import", "tea", *who)
-    assert made["merchant"]["id"] == "tea"
+    (created,) = stage.told("merchants", "import", "tea", *who)
+    assert created["merchant"]["id"] == "tea"
     (changed,) = stage.told("merchants", "status", "tea", "inactive")
     assert changed["merchant"]["status"] == "inactive"
     assert stage.told("merchants", "bank", "tea", "--type=iban")[0]["bankType"] == "iban"
@@ -175,17 +178,17 @@ def versions(stage: Stage) -> None:
     (partner,) = stage.told("partners", "create", "Pinned")
     words = ("versions", "pin", PREVIEW, f"--partner={partner['id']}")
     assert stage.told(*words)[0]["version"] == PREVIEW
-    (found,) = stage.told("versions", "list")
-    assert {"id", "version", "account"} <= found["pins"][0].keys()
-    assert PREVIEW in {one["version"] for one in found["versions"]}
+    (result,) = stage.told("versions", "list")
+    assert {"id", "version", "account"} <= result["pins"][0].keys()
+    assert PREVIEW in {version["version"] for version in result["versions"]}
 
 
 @tries("customers export", "customers erase")
 def customers(stage: Stage) -> None:
     payment = stage.paid()
     payer = stage.told("payments", "show", payment)[0]["buyer"]["accountCaip10"]
-    (kept,) = stage.told("customers", "export", payer)
-    assert [one["paymentId"] for one in kept["payments"]] == [payment]
+    (stored,) = stage.told("customers", "export", payer)
+    assert [each_payment["paymentId"] for each_payment in stored["payments"]] == [payment]
     assert stage.told("customers", "erase", payer)[0]["paymentsKept"] == 1
 
 
@@ -195,17 +198,17 @@ def payments(stage: Stage) -> None:
     (shown,) = stage.told("payments", "show", payment)
     assert (shown["referenceId"], shown["amount"]["value"]) == ("order-9", "1250")
     (listed,) = stage.told("payments", "list", "--reference", "order-9")
-    assert [one["paymentId"] for one in listed["payments"]] == [payment]
+    assert [each_payment["paymentId"] for each_payment in listed["payments"]] == [payment]
     assert listed["more"] is False
     stage.payment()
     (first,) = stage.told("payments", "list", "--limit", "1", "--status", "requires_action")
     assert (len(first["payments"]), first["more"]) == (1, True)
-    assert stage.told("payments", "cancel", payment, status=Exit.MISUSED)
+    assert stage.told("payments", "cancel", payment, status=ExitStatus.USAGE_ERROR)
     (done,) = stage.told("payments", "cancel", payment, "--yes")
     assert done["status"] == "cancelled"
-    # whoever repeats the command is told the same
+    # repeating the command gives the same result
     assert stage.told("payments", "cancel", payment, "--yes") == [done]
-    assert stage.told("payments", "show", "pay_1", status=Exit.NOT_FOUND)
+    assert stage.told("payments", "show", "pay_1", status=ExitStatus.NOT_FOUND)
 
 
 @tries("payments tail", "payments refund", "pay")
@@ -213,7 +216,7 @@ def payments_that_are_paid(stage: Stage) -> None:
     payment = stage.paid()
     (last,) = stage.told("payments", "tail", payment)
     assert (last["status"], last["version"]) == ("succeeded", 2)
-    # who knows it all is told nothing, and how it ended
+    # a caller that has the last version gets no updates, only the exit status
     assert stage.told("payments", "tail", payment, "--after-version", "2") == []
     updates = stage.told("payments", "refund", payment, "--yes", "--wait")
     assert updates[-1]["refund"]["status"] == "succeeded"
@@ -221,10 +224,10 @@ def payments_that_are_paid(stage: Stage) -> None:
     parts_of_a_payment(stage)
     cancelled = stage.payment()
     stage.told("payments", "cancel", cancelled, "--yes")
-    assert stage.told("payments", "tail", cancelled, status=Exit.UNPAID)[-1]["status"]
-    (refused,) = stage.told("payments", "refund", cancelled, "--yes", status=Exit.STATE)
+    assert stage.told("payments", "tail", cancelled, status=ExitStatus.UNPAID)[-1]["status"]
+    (refused,) = stage.told("payments", "refund", cancelled, "--yes", status=ExitStatus.WRONG_STATE)
     assert refused["error"]["code"] == "payment_not_succeeded"
-    assert stage.told("payments", "tail", "--after-version=1", status=Exit.MISUSED)
+    assert stage.told("payments", "tail", "--after-version=1", status=ExitStatus.USAGE_ERROR)
 
 
 def parts_of_a_payment(stage: Stage) -> None:
@@ -233,15 +236,15 @@ def parts_of_a_payment(stage: Stage) -> None:
     updates = stage.told(*refund, "--amount=5.00 USD", "--reason=a broken cup", "--wait")
     assert updates[-1]["refund"]["status"] == "succeeded"
     assert updates[-1]["refund"]["paymentAmount"]["value"] == "500"
-    # all of it cannot go back any more, and no more than the rest
+    # a full refund is no longer possible, nor more than the remaining amount
     for words in (refund, (*refund, "--amount=7.51 USD")):
-        (refused,) = stage.told(*words, status=Exit.STATE)
+        (refused,) = stage.told(*words, status=ExitStatus.WRONG_STATE)
         assert refused["error"]["code"] == "already_refunded"
         assert refused["error"]["details"]["refundable"] == "7500000"
     stage.told(*refund, "--amount=7.5 tUSD", "--wait")
     (shown,) = stage.told("payments", "show", payment)
-    assert [one["status"] for one in shown["refunds"]] == ["succeeded"] * 2
-    assert [one.get("reason") for one in shown["refunds"]] == ["a broken cup", None]
+    assert [each_refund["status"] for each_refund in shown["refunds"]] == ["succeeded"] * 2
+    assert [each_refund.get("reason") for each_refund in shown["refunds"]] == ["a broken cup", None]
     assert shown["refunded"]["refundable"]["value"] == "0"
     text = stage.run("payments", "show", payment).out
     assert "5.00" in text
@@ -253,16 +256,16 @@ def held(stage: Stage) -> None:
     assert stage.told("payments", "held")[0]["heldPayments"] == []
     for verdict in ("release", "return", "keep"):
         words = ("payments", verdict, "held_1", "--note=so")
-        assert stage.told(*words, status=Exit.REFUSED)[0]["error"]["code"] == "invalid_params"
+        assert stage.told(*words, status=ExitStatus.REFUSED)[0]["error"]["code"] == "invalid_params"
 
 
 @tries("quarantine list", "quarantine retry", "quarantine resolve")
 def quarantine(stage: Stage) -> None:
     assert stage.told("quarantine", "list", "--all")[0]["items"] == []
     assert stage.told("quarantine", "retry", "--all")[0]["items"] == []
-    assert stage.told("quarantine", "retry", status=Exit.MISUSED)
+    assert stage.told("quarantine", "retry", status=ExitStatus.USAGE_ERROR)
     for words in (("retry", "qitm_1"), ("resolve", "qitm_1", "--note=so")):
-        refused = stage.told("quarantine", *words, status=Exit.REFUSED)
+        refused = stage.told("quarantine", *words, status=ExitStatus.REFUSED)
         assert refused[0]["error"]["code"] == "invalid_params"
 
 
@@ -276,7 +279,7 @@ def payouts(stage: Stage) -> None:
         ("resolve", "payout_1", "--paid"),
     ):
         done = stage.run("payouts", *words, "--json")
-        assert done.status in {Exit.REFUSED, Exit.STATE}
+        assert done.status in {ExitStatus.REFUSED, ExitStatus.WRONG_STATE}
         assert documents(done.err)[0]["error"]["code"]
 
 
@@ -289,7 +292,7 @@ def ledger(stage: Stage) -> None:
     assert stage.told("ledger", "balances")[0]["balances"]
     wallet = checked["wallets"][0]
     words = ("ledger", "book", wallet["account"], wallet["asset"], "--note=nothing")
-    assert stage.told(*words, status=Exit.STATE)[0]["error"]["code"] == "invalid_state"
+    assert stage.told(*words, status=ExitStatus.WRONG_STATE)[0]["error"]["code"] == "invalid_state"
 
 
 @tries("sanctions import", "sanctions list", "sanctions check", "sanctions remove")
@@ -299,28 +302,28 @@ def sanctions(stage: Stage) -> None:
     (done,) = stage.told("sanctions", "import", str(file), "--name=own", "--published=2026-01-01")
     assert (done["list"]["name"], done["list"]["count"]) == ("own", 1)
     assert "own" in json.dumps(stage.told("sanctions", "list"))
-    (found,) = stage.told("sanctions", "check", "0x" + "88" * 20)
-    assert (found["blocked"], found["lists"]) == (True, ["own"])
+    (result,) = stage.told("sanctions", "check", "0x" + "88" * 20)
+    assert (result["blocked"], result["lists"]) == (True, ["own"])
     assert stage.told("sanctions", "remove", "own") == [{"name": "own", "removed": True}]
 
 
 @tries("leases list", "leases release")
 def leases(stage: Stage) -> None:
-    (found,) = stage.told("leases", "list")
-    first = found["leases"][0]
+    (result,) = stage.told("leases", "list")
+    first = result["leases"][0]
     assert (first["held"], bool(first["holder"])) == (True, True)
-    assert stage.told("leases", "release", first["name"], status=Exit.MISUSED)
-    assert stage.told("leases", "release", "relayer:none", "--yes", status=Exit.MISUSED)
+    assert stage.told("leases", "release", first["name"], status=ExitStatus.USAGE_ERROR)
+    assert stage.told("leases", "release", "relayer:none", "--yes", status=ExitStatus.USAGE_ERROR)
     (released,) = stage.told("leases", "release", first["name"], "--yes")
     assert int(released["epoch"]) > int(first["epoch"])
 
 
 @tries("executors list", "executors pause", "executors resume")
 def executors(stage: Stage) -> None:
-    one = stage.told("executors", "list")[0]["executors"][0]["id"]
-    assert stage.told("executors", "pause", one)[0]["paused"] is True
-    assert stage.told("executors", "resume", one)[0]["paused"] is False
-    assert stage.told("executors", "pause", "eip155:1:0x1", status=Exit.NOT_FOUND)
+    item = stage.told("executors", "list")[0]["executors"][0]["id"]
+    assert stage.told("executors", "pause", item)[0]["paused"] is True
+    assert stage.told("executors", "resume", item)[0]["paused"] is False
+    assert stage.told("executors", "pause", "eip155:1:0x1", status=ExitStatus.NOT_FOUND)
 
 
 @tries("faults list", "faults clear")
@@ -331,12 +334,12 @@ def faults(stage: Stage) -> None:
 
 @tries("doctor", "demo", "migrate")
 def service(stage: Stage) -> None:
-    (found,) = stage.told("doctor")
-    assert {one["problem"] for one in found["checks"]} == {None}
+    (result,) = stage.told("doctor")
+    assert {check["problem"] for check in result["checks"]} == {None}
     *_, last = stage.told("demo")
     assert last["status"] == "succeeded"
-    (found,) = stage.told("migrate", "--status")
-    assert found["schema"] == found["wanted"]
+    (result,) = stage.told("migrate", "--status")
+    assert result["schema"] == result["wanted"]
     assert stage.told("migrate", "--sql") == [{"statements": []}]
 
 
@@ -356,16 +359,16 @@ def files(stage: Stage) -> None:
         assert done.status == 0, done
         assert documents(done.out)[0]["tables"]["payment"] >= 0
     assert stage.told("chain", "list")[0]["chains"] == []
-    assert stage.told("chain", "remove", "base", status=Exit.REFUSED)[0]["error"]["message"]
+    assert stage.told("chain", "remove", "base", status=ExitStatus.REFUSED)[0]["error"]["message"]
 
 
 @tries("chain keystore", "chain add", "chain deploy")
 def chains(stage: Stage) -> None:
     password = {"FLORIN_KEYSTORE_PASSWORD": "so"}
-    (made,) = stage.told("chain", "keystore", str(stage.folder / "key.json"), **password)
+    (created,) = stage.told("chain", "keystore", str(stage.folder / "key.json"), **password)
     assert (
-        made["address"]
-        == Account.from_key(Account.decrypt(Path(made["file"]).read_text(), "so")).address
+        created["address"]
+        == Account.from_key(Account.decrypt(Path(created["file"]).read_text(), "so")).address
     )
     node = stage.env["FLORIN_EVM_RPC_URL"]
     home = stage.folder / "chains"
@@ -379,8 +382,8 @@ def chains(stage: Stage) -> None:
     assert done.status == 0, done
     assert documents(done.out)[0]["chain"] == "eip155:31337"
     done = stage.forks("chain", "deploy", "Own", "--json", home=home, FLORIN_DEMO="false")
-    assert done.status == Exit.REFUSED, done
-    assert "has nothing of the chain's coin" in documents(done.err)[0]["error"]["message"]
+    assert done.status == ExitStatus.REFUSED, done
+    assert "has no balance of the chain's coin" in documents(done.err)[0]["error"]["message"]
 
 
 @tries("simulate")
@@ -394,14 +397,14 @@ def simulated(stage: Stage) -> None:
 
 @tries("receipt-keys list", "receipt-keys rotate", "receipt-keys revoke", "verify-receipt")
 def receipts(stage: Stage) -> None:
-    (made,) = stage.told("receipt-keys", "rotate")
-    (found,) = stage.told("receipt-keys", "list")
-    assert made["keyId"] in {one["keyId"] for one in found["keys"]}
-    assert stage.told("receipt-keys", "revoke", made["keyId"])[0]["keyId"] == made["keyId"]
+    (created,) = stage.told("receipt-keys", "rotate")
+    (result,) = stage.told("receipt-keys", "list")
+    assert created["keyId"] in {key["keyId"] for key in result["keys"]}
+    assert stage.told("receipt-keys", "revoke", created["keyId"])[0]["keyId"] == created["keyId"]
     file = stage.folder / "no.jws"
     file.write_text("no receipt\n")
     node = f"--rpc-url={stage.env['FLORIN_EVM_RPC_URL']}"
-    (verdict,) = stage.told("verify-receipt", str(file), node, status=Exit.REFUSED)
+    (verdict,) = stage.told("verify-receipt", str(file), node, status=ExitStatus.REFUSED)
     assert verdict["outcome"] == "not_genuine"
 
 
@@ -412,20 +415,20 @@ def receipts(stage: Stage) -> None:
 def webhooks(stage: Stage) -> None:
     (partner,) = stage.told("partners", "create", "Hook & Co")
     words = ("webhooks", "create", "https://shop.example/hook", "--partner", partner["id"])
-    (made,) = stage.told(*words)
-    assert made["secret"].startswith("whsec_")
-    endpoint = made["endpoint"]["id"]
-    (found,) = stage.told("webhooks", "list")
-    assert endpoint in {one["endpoint"]["id"] for one in found["endpoints"]}
+    (created,) = stage.told(*words)
+    assert created["secret"].startswith("whsec_")
+    endpoint = created["endpoint"]["id"]
+    (result,) = stage.told("webhooks", "list")
+    assert endpoint in {each_endpoint["endpoint"]["id"] for each_endpoint in result["endpoints"]}
     assert stage.told("webhooks", "pause", endpoint)[0]["status"] == "paused"
     assert stage.told("webhooks", "resume", endpoint)[0]["status"] == "active"
-    assert stage.told("webhooks", "rotate", endpoint)[0]["secret"] != made["secret"]
+    assert stage.told("webhooks", "rotate", endpoint)[0]["secret"] != created["secret"]
     assert stage.told("webhooks", "attempts", endpoint)[0].get("attempts", []) == []
     (triggered,) = stage.told("trigger", "succeeded")
     assert stage.told("payments", "show", triggered["paymentId"])[0]["status"] == "succeeded"
-    # it is another partner's
+    # it belongs to another partner
     words = ("webhooks", "replay", endpoint, triggered["paymentId"])
-    (refused,) = stage.told(*words, status=Exit.NOT_FOUND)
+    (refused,) = stage.told(*words, status=ExitStatus.NOT_FOUND)
     assert refused["error"]["code"] == "payment_not_found"
     assert stage.told("webhooks", "delete", endpoint)[0] == {"id": endpoint, "deleted": True}
 
@@ -438,11 +441,11 @@ def test_every_command_is_tried():
 
 
 @pytest.mark.parametrize("work", dict.fromkeys(TRIES.values()), ids=lambda work: work.__name__)
-def test_a_command_tells_json(stage, work):
+def test_command_prints_json(stage, work):
     work(stage)
 
 
-def test_what_lasts_tells_where_it_is(tmp_path, stage):
+def test_long_running_command_prints_its_addresses(tmp_path, stage):
     for words in (
         ("serve",),
         ("worker",),
@@ -459,32 +462,36 @@ def test_what_lasts_tells_where_it_is(tmp_path, stage):
 
 def test_wrong_usage_is_json_too(stage):
     for words in (["payments", "nope"], ["payments", "list", "--bad"], ["payments", "create"]):
-        (told,) = stage.told(*words, status=Exit.MISUSED)
-        assert told["error"]["exit"] == Exit.MISUSED
+        (result,) = stage.told(*words, status=ExitStatus.USAGE_ERROR)
+        assert result["error"]["exit"] == ExitStatus.USAGE_ERROR
     done = stage.run("payments", "list", "--bad")
     assert (done.status, done.out) == (2, "")
     assert "No such option: --bad" in done.err
 
 
-def test_who_may_not_and_what_does_not_answer_have_statuses_of_their_own(stage, tmp_path):
-    (told,) = stage.told("payments", "list", status=Exit.FORBIDDEN, FLORIN_PARTNER_KEY="wrong")
-    assert told["error"]["code"] == "invalid_api_key"
+def test_forbidden_and_unreachable_have_their_own_exit_status(stage, tmp_path):
+    (result,) = stage.told(
+        "payments", "list", status=ExitStatus.FORBIDDEN, FLORIN_PARTNER_KEY="wrong"
+    )
+    assert result["error"]["code"] == "invalid_api_key"
     key = ["--api-key=a", "--merchant=b"]
-    (told,) = stage.told("payments", "list", "--server=127.0.0.1:1", *key, status=Exit.UNREACHABLE)
-    assert "127.0.0.1:1 does not answer" in told["error"]["message"]
+    (result,) = stage.told(
+        "payments", "list", "--server=127.0.0.1:1", *key, status=ExitStatus.UNREACHABLE
+    )
+    assert "127.0.0.1:1 does not answer" in result["error"]["message"]
     done = stage.forks("payments", "list", "--json", home=tmp_path / "home")
-    assert done.status == Exit.UNREACHABLE
-    assert "start one: florin up" in done.err
+    assert done.status == ExitStatus.UNREACHABLE
+    assert "run `florin up`" in done.err
 
 
 def test_credentials_of_the_sandbox_go_to_no_other_server(stage):
-    """Whoever names a server names its credentials too."""
+    """A command that names a server must name its credentials too."""
     for words in (["payments", "list"], ["pay", "pay_1"], ["merchants", "list"]):
-        (told,) = stage.told(*words, "--server=127.0.0.1:1", status=Exit.MISUSED)
-        assert "is not in the environment" in told["error"]["message"]
+        (result,) = stage.told(*words, "--server=127.0.0.1:1", status=ExitStatus.USAGE_ERROR)
+        assert "is not set" in result["error"]["message"]
 
 
 def test_a_key_is_not_sent_in_plain_text_to_another_machine(stage):
     key = ["--api-key=a", "--merchant=b"]
-    (told,) = stage.told("payments", "list", "--server=pay.example:443", *key, status=2)
-    assert "unencrypted" in told["error"]["message"]
+    (result,) = stage.told("payments", "list", "--server=pay.example:443", *key, status=2)
+    assert "unencrypted" in result["error"]["message"]

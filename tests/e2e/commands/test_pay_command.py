@@ -10,18 +10,18 @@ import aiohttp
 import pytest
 from eth_account import Account
 from florin_server.devnet.genesis import DEVNET
-from florin_server.devnet.solana import SOLNET
+from florin_server.devnet.solana import SOLANA_DEVNET
 from solders.keypair import Keypair
 
-from tests.support.chain import Chain
-from tests.support.wallet import MUTE, Wallet
+from tests.support.chain import ChainClient
+from tests.support.wallet import NON_SIGNING_ADDRESS, EvmTestWallet
 
 pytestmark = pytest.mark.long
 
 EVM = f"eip155:{DEVNET.chain_id}"
-ETHER, SOL = f"{EVM}/slip44:60", f"{SOLNET.chain_id}/slip44:501"
-TUSD, TEUR = (f"{EVM}/erc20:{one.address}" for one in DEVNET.tokens)
-ON_SOLANA = [f"{SOLNET.chain_id}/token:{one.address}" for one in SOLNET.tokens]
+ETHER, SOL = f"{EVM}/slip44:60", f"{SOLANA_DEVNET.chain_id}/slip44:501"
+TUSD, TEUR = (f"{EVM}/erc20:{token.address}" for token in DEVNET.tokens)
+ON_SOLANA = [f"{SOLANA_DEVNET.chain_id}/token:{token.address}" for token in SOLANA_DEVNET.tokens]
 PASSWORD = "correct horse"
 DATA = {
     "fullName": "Ada Marker",
@@ -34,26 +34,26 @@ DATA = {
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory, forks):
-    """A Florin that takes every kind of asset, and asks who pays 99 dollars or more."""
+    """Start a Florin that takes every kind of asset, and requires buyer data from 99 dollars on."""
     home = tmp_path_factory.mktemp("pay") / "home"
     settings = {
         "FLORIN_RATES": json.dumps({ETHER: {"GBP": "2000"}, SOL: {"GBP": "120"}}),
-        # a transaction is mined as soon as it is there
+        # transactions are mined at once
         "FLORIN_EMBEDDED__BLOCK_INTERVAL_S": "0",
         "FLORIN_EMBEDDED__CONFIRMATIONS": "1",
         "FLORIN_CAPTURE__ENABLED": "true",
         "FLORIN_CAPTURE__FROM_AMOUNT": json.dumps({"USD": 9900, "EUR": 9900, "GBP": 9900}),
     }
-    with forks.lasting("up", home=home, **settings) as command:
+    with forks.start_lasting("up", home=home, **settings) as command:
         yield command
-        command.tell(signal.SIGTERM)
-        done = command.ended()
+        command.send_signal(signal.SIGTERM)
+        done = command.wait_ended()
         assert (done.status, done.err) == (0, "")
 
 
 @pytest.fixture
 def link(up, forks):
-    """The link of a new payment."""
+    """Return the link of a new payment."""
 
     def link(*amount: str) -> str:
         done = forks("payments", "create", *amount, home=up.home.path)
@@ -65,7 +65,7 @@ def link(up, forks):
 
 @pytest.fixture
 def pay(up, forks):
-    """The command, with its steps as they were told."""
+    """Return the command, with its steps as they were printed."""
 
     def pay(link: str, *options: str, **changes: str) -> tuple[int, list[dict], str]:
         done = forks("pay", link, "--json", *options, home=up.home.path, **changes)
@@ -89,11 +89,11 @@ def pay(up, forks):
 def test_each_kind_of_option_is_paid(link, pay, amount, option, methods):
     status, steps, err = pay(link(amount), "--option", option)
     assert (status, err) == (0, "")
-    assert [one["method"] for one in steps if one["step"] == "sign"] == methods
+    assert [step["method"] for step in steps if step["step"] == "sign"] == methods
     last = steps[-1]["status"]
     assert (last["status"], last["isFinal"]) == ("succeeded", True)
     assert last["info"]["optionAmount"]["unit"] == f"caip19/{option}"
-    sent = [one["txId"] for one in steps if one["step"] == "send"]
+    sent = [step["txId"] for step in steps if step["step"] == "send"]
     assert len(sent) == methods.count("eth_sendTransaction")
 
 
@@ -102,22 +102,24 @@ def test_a_shell_that_has_read_demo_env_pays_too(up, link, pay):
     assert (status, err, steps[-1]["status"]["status"]) == (0, "", "succeeded")
 
 
-async def test_an_account_with_code_that_cannot_sign_pays_by_itself(up, link, pay, tmp_path):
+async def test_account_with_code_that_cannot_sign_pays_by_transactions(up, link, pay, tmp_path):
     key = Account.create()
     async with aiohttp.ClientSession() as session:
-        chain = Chain(session, up.env["FLORIN_EVM_RPC_URL"], DEVNET.token.address)
-        wallet = Wallet(key=bytes(key.key))
+        chain = ChainClient(session, up.env["FLORIN_EVM_RPC_URL"], DEVNET.token.address)
+        wallet = EvmTestWallet(key=bytes(key.key))
         await chain.fund(wallet.address)
-        await wallet.delegate(chain, MUTE)
+        await wallet.delegate(chain, NON_SIGNING_ADDRESS)
     options = keystore(tmp_path, bytes(key.key))
     status, steps, err = pay(link("12.50 USD"), *options, "--chain", EVM, "--yes")
     assert (status, err) == (0, "")
-    assert [one["method"] for one in steps if one["step"] == "sign"] == ["eth_sendTransaction"] * 2
+    assert [step["method"] for step in steps if step["step"] == "sign"] == [
+        "eth_sendTransaction"
+    ] * 2
     assert steps[-1]["status"]["status"] == "succeeded"
 
 
 def keystore(folder: Path, secret: bytes) -> list[str]:
-    """Options that name a keystore and its password."""
+    """Return options that name a keystore and its password."""
     file, password = folder / "key.json", folder / "password"
     file.write_text(json.dumps(Account.encrypt(secret, PASSWORD, iterations=2)))
     file.chmod(0o600)
@@ -125,38 +127,38 @@ def keystore(folder: Path, secret: bytes) -> list[str]:
     return ["--keystore", str(file), "--password-file", str(password)]
 
 
-def test_keys_of_files_pay_once_somebody_says_yes(link, pay, tmp_path):
+def test_keys_from_files_pay_only_with_yes(link, pay, tmp_path):
     options = keystore(tmp_path, bytes(Account.create().key))
     pair = tmp_path / "pair.json"
     pair.write_text(json.dumps([*bytes(Keypair())]))
     pair.chmod(0o600)
-    made = link("12.50 USD")
-    status, steps, err = pay(made, *options)
+    created = link("12.50 USD")
+    status, steps, err = pay(created, *options)
     assert status == 2
-    assert "say --yes" in json.loads(err)["error"]["message"]
+    assert "use --yes" in json.loads(err)["error"]["message"]
     # nothing was handed in
-    assert {one["step"] for one in steps} == {"payment", "options", "sign"}
-    status, steps, _ = pay(made, *options, "--yes")
+    assert {step["step"] for step in steps} == {"payment", "options", "sign"}
+    status, steps, _ = pay(created, *options, "--yes")
     assert (status, steps[-1]["status"]["status"]) == (0, "succeeded")
     status, steps, _ = pay(
-        link("12.50 USD"), "--keystore", str(pair), "--chain", SOLNET.chain_id, "--yes"
+        link("12.50 USD"), "--keystore", str(pair), "--chain", SOLANA_DEVNET.chain_id, "--yes"
     )
     assert (status, steps[-1]["status"]["status"]) == (0, "succeeded")
 
 
-def test_keys_that_cannot_be_used_are_told(link, pay, tmp_path):
+def test_unusable_key_file_is_reported(link, pay, tmp_path):
     _, file, _, password = options = keystore(tmp_path, bytes(Account.create().key))
-    made = link("12.50 USD")
+    created = link("12.50 USD")
 
     def why(*said: str) -> str:
-        status, _, err = pay(made, *said)
+        status, _, err = pay(created, *said)
         assert status == 1
         return json.loads(err)["error"]["message"]
 
     Path(password).write_text("wrong")
-    assert "its password is another one" in why(*options)
+    assert "the password is wrong" in why(*options)
     Path(file).chmod(0o644)
-    assert "others can read" in why(*options)
+    assert "other users can read" in why(*options)
     Path(file).chmod(0o600)
     for text in ("no json", "[1, 2]", '{"version": 3}', "{}"):
         Path(file).write_text(text)
@@ -179,39 +181,39 @@ def test_real_money_is_not_paid_by_new_keys(up, forks, pay):
     link = made("payments", "create", "12.50 USD", **live)
     app = made("wallets", "register", "Purse", "--live")
     status, steps, err = pay(link, FLORIN_APP_ID=app)
-    assert (status, [one["step"] for one in steps]) == (1, ["payment"])
+    assert (status, [step["step"] for step in steps]) == (1, ["payment"])
     assert "--keystore FILE" in json.loads(err)["error"]["message"]
     # a wallet for test data does not even see it
     status, steps, err = pay(link)
     assert (status, steps, json.loads(err)["error"]["code"]) == (3, [], "payment_not_found")
 
 
-def test_what_is_asked_about_the_buyer_comes_from_a_file(link, pay, tmp_path):
+def test_buyer_data_is_read_from_a_file(link, pay, tmp_path):
     file = tmp_path / "data.json"
-    made = link("99 USD")
-    status, _, err = pay(made)
+    created = link("99 USD")
+    status, _, err = pay(created)
     assert status == 2
     assert "fullName" in json.loads(err)["error"]["message"]
     for text in ("[]", "no json"):
         file.write_text(text)
-        assert pay(made, "--data", str(file))[0] == 2
+        assert pay(created, "--data", str(file))[0] == 2
     file.write_text(json.dumps(DATA))
-    status, steps, _ = pay(made, "--data", str(file))
+    status, steps, _ = pay(created, "--data", str(file))
     assert (status, steps[-1]["status"]["status"]) == (0, "succeeded")
 
 
-def test_an_option_that_is_not_there_and_a_payment_that_is_over_are_told(link, pay, up, forks):
-    made = link("12.50 USD")
+def test_missing_option_and_ended_payment_have_their_own_exit_status(link, pay, up, forks):
+    created = link("12.50 USD")
     for option in ("4", "0", "tDOGE", ETHER):
-        assert pay(made, "--option", option)[0] == 2
-    assert pay(made, "--chain", "eip155:1")[0] == 1
+        assert pay(created, "--option", option)[0] == 2
+    assert pay(created, "--chain", "eip155:1")[0] == 1
     assert pay("pay_nobodys")[0] == 3
-    payment = made.rpartition("/")[2]
+    payment = created.rpartition("/")[2]
     assert forks("payments", "cancel", payment, "--yes", home=up.home.path).status == 0
-    assert pay(made)[0] == 6
+    assert pay(created)[0] == 6
 
 
-def test_key_comes_from_a_file_and_one_on_the_command_line_is_hinted_at(up, forks, tmp_path):
+def test_key_from_a_file_is_accepted_and_key_on_the_command_line_gets_a_hint(up, forks, tmp_path):
     key = up.env["FLORIN_PARTNER_KEY"]
     file = tmp_path / "key"
     file.write_text(key + "\n")
@@ -235,6 +237,6 @@ def test_people_read_every_step(link, up, forks):
     assert option.startswith("  1  12.50 tEUR on Florin Devnet, about ")
     assert approves.startswith(f"eth_sendTransaction  lets {DEVNET.permit2} take 12.50 tEUR, ")
     assert signs.startswith(f"eth_signTypedData_v4  lets {DEVNET.settler} take 12.50 tEUR ")
-    assert fees == "fees  at most 0.01 of the chain's coin"
+    assert fees == "fees  at most 0.01 of the native coin"
     assert sent.startswith("sent  transaction 0x")
     assert last.startswith("succeeded  version 2  transaction 0x")

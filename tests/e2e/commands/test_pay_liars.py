@@ -1,4 +1,4 @@
-"""The attacks on `florin pay` by which a server or a node took more than was shown."""
+"""Attacks on `florin pay` by a server or a node that take more than is shown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.fuzz.liars import EVIL, Case
 from tests.fuzz.payer import ACCOUNTS, check, payer
-from tests.support.options import PRICE, TOKEN, honest_option
+from tests.support.options import PRICE, TOKEN, make_honest_option
 
 
 @pytest.fixture(scope="module")
@@ -18,11 +18,11 @@ def command(tmp_path_factory):
 
 
 def honest(kind):
-    return Case(kind, honest_option(kind, ACCOUNTS, int(time.time())))
+    return Case(kind, make_honest_option(kind, ACCOUNTS, int(time.time())))
 
 
 def refused(command, case, **options):
-    """Why nothing was signed."""
+    """Return why nothing was signed."""
     status, _ = command.attempt(case, **options)
     assert (case.outputs, case.raws) == ([], [])
     assert status in {1, 2}
@@ -34,18 +34,18 @@ def test_value_that_two_parsers_read_differently_is_not_sent(command):
     case = honest("coin")
     case.option["value"] = "1000000000000000"
     case.option["steps"][0]["params"][0]["value"] = "1000000000000000"
-    assert "is no number in hex" in refused(command, case, maximum="1 ETH")
+    assert "is not a minimal hex number" in refused(command, case, maximum="1 ETH")
 
 
 @pytest.mark.parametrize("times", [2, 3, 5])
-def test_several_signatures_of_the_price_are_not_made(command, times):
+def test_repeated_signature_steps_are_refused(command, times):
     for kind in ("eip3009", "permit2 allowed", "solana"):
         case = honest(kind)
         case.option["steps"] *= times
         assert "step" in refused(command, case)
 
 
-def test_allowance_beside_a_signature_is_not_given(command):
+def test_allowance_beside_a_signature_is_refused(command):
     case = honest("eip3009")
     approve = "0x095ea7b3" + EVIL[2:].rjust(64, "0") + f"{PRICE:064x}"
     call = {"from": ACCOUNTS["eip155:8453"], "to": TOKEN, "data": approve}
@@ -67,7 +67,7 @@ def test_symbol_of_the_server_is_not_believed(command):
     status, shown = command.attempt(case)
     assert status == 0
     check(case, shown)
-    (line,) = [one["what"] for one in shown if one["step"] == "sign"]
+    (line,) = [item["what"] for item in shown if item["step"] == "sign"]
     assert "12.50 USDC" in line
 
 
@@ -81,7 +81,7 @@ def test_decimals_of_an_unknown_token_are_read_from_the_chain(command):
     own = f"{PRICE} eip155:8453/erc20:{EVIL}"
     status, shown = command.attempt(unknown(), maximum=own)
     assert status == 0
-    # whoever deploys a token names it: the name that is shown is the address
+    # a token's deployer chooses its name: so the address is shown as the name
     assert f"12.50 of eip155:8453/erc20:{EVIL} ({PRICE} minor units)" in str(shown)
     assert "--max is in USDC" in refused(command, unknown(), maximum="1000 USDC")
     for answer in ("0x", None, "0x" + "f" * 64, 6):
@@ -90,11 +90,11 @@ def test_decimals_of_an_unknown_token_are_read_from_the_chain(command):
         assert "decimals" in refused(command, case, maximum=own)
     case = unknown()
     case.node["eth_chainId"] = "0x1"
-    assert "of another chain" in refused(command, case, maximum=own)
+    assert "does not serve" in refused(command, case, maximum=own)
 
 
 def test_yes_needs_a_maximum_for_real_money(command):
-    assert "say --max AMOUNT too" in refused(command, honest("eip3009"), maximum=None)
+    assert "add --max AMOUNT" in refused(command, honest("eip3009"), maximum=None)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_yes_needs_a_maximum_for_real_money(command):
         ("solana coin", "0.0124 SOL", False),
     ],
 )
-def test_maximum_bounds_what_is_paid(command, kind, maximum, fits):
+def test_payment_above_the_maximum_is_refused(command, kind, maximum, fits):
     case = honest(kind)
     if not fits:
         assert "--max" in refused(command, case, maximum=maximum)
@@ -136,7 +136,7 @@ def test_maximum_bounds_what_is_paid(command, kind, maximum, fits):
         ({"eth_getBlockByNumber": {"baseFeePerGas": hex(10**13)}}, "a fee of up to"),
         ({"eth_getBlockByNumber": {}, "eth_gasPrice": hex(10**15)}, "a fee of up to"),
         ({"eth_estimateGas": hex(10**8)}, "gas"),
-        ({"eth_chainId": "0x1"}, "of another chain"),
+        ({"eth_chainId": "0x1"}, "is not on chain"),
     ],
     ids=str,
 )
@@ -149,7 +149,7 @@ def test_lying_node_is_offered_no_huge_fee(command, answers, why):
 
 def test_fee_limit_can_be_chosen(command):
     assert "a fee of up to" in refused(command, honest("coin"), max_fee="0.00000001")
-    assert "--max-fee is an amount" in refused(command, honest("coin"), max_fee="much")
+    assert "is not an amount for --max-fee" in refused(command, honest("coin"), max_fee="much")
     case = honest("coin")
     case.node["eth_getBlockByNumber"] = {"baseFeePerGas": hex(10**13)}
     status, shown = command.attempt(case, max_fee="5 ETH")

@@ -1,4 +1,4 @@
-"""What a command loads before it works, how it completes, and what it says it is."""
+"""Modules that a command loads at its start, its completion, and its version text."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 from florin_server import __version__
 
-from tests.support.command import florin
+from tests.support.command import run_florin
 
-# what a command needs that asks a server: the command line, the client, and what JSON is made with
+# modules of a command that calls a server: the command line, the client, and the JSON encoder
 SLOW = (
     *("florin_server.rails", "florin_server.store", "florin_server.flows", "florin_server.config"),
     *("florin_server.devnet", "florin_server.rpc", "florin_server.web", "florin_server.workers"),
@@ -50,7 +50,7 @@ ASKING = [
 
 
 def look(*words: str, **changes: str) -> subprocess.Popen[str]:
-    """A command under way, which tells in the end what it loaded."""
+    """Start a command that reports its loaded modules at its end."""
     return subprocess.Popen(
         [sys.executable, "-c", LOOK, *words],
         stdout=subprocess.PIPE,
@@ -61,12 +61,14 @@ def look(*words: str, **changes: str) -> subprocess.Popen[str]:
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, set[str]]:
-    """How a command ended, and what of the slow it had loaded by then."""
+    """Return a command's exit status, and the slow modules that it had loaded by then."""
     _, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     status, modules = json.loads(err.splitlines()[-1])
-    found = {one for name in modules for one in SLOW if name == one or name.startswith(f"{one}.")}
-    return status, found
+    results = {
+        text for name in modules for text in SLOW if name == text or name.startswith(f"{text}.")
+    }
+    return status, results
 
 
 def loaded(*words: str, **changes: str) -> tuple[int, set[str]]:
@@ -75,24 +77,24 @@ def loaded(*words: str, **changes: str) -> tuple[int, set[str]]:
 
 @pytest.fixture(scope="module")
 def asking(tmp_path_factory) -> Iterator[dict[tuple[str, ...], subprocess.Popen[str]]]:
-    """All that ask a server which does not answer, for the seconds until each gives up."""
+    """Start all commands that call a server which never answers; each gives up after seconds."""
     out = tmp_path_factory.mktemp("exported") / "out"
     key = {"FLORIN_PARTNER_KEY": "a", "FLORIN_MERCHANT_ID": "b"}
     begun = {words[:2]: look(*words, *OF_A_MERCHANT) for words in ASKING}
     begun["export",] = look("export", "--to", str(out), SERVER, **key)
     yield begun
-    for one in begun.values():
-        one.kill()
-        one.communicate()
+    for popen in begun.values():
+        popen.kill()
+        popen.communicate()
 
 
 @pytest.mark.parametrize("words", ASKING, ids=" ".join)
-def test_what_only_asks_a_server_loads_nothing_of_one(asking, words):
+def test_client_command_loads_no_server_module(asking, words):
     assert ended(asking[words[:2]]) == (5, set())
 
 
 def test_an_export_from_a_server_loads_no_store(asking):
-    # of the flows those of exports alone, which know no store
+    # of the flows only those of exports, which need no store
     assert ended(asking["export",]) == (1, {"florin_server.flows"})
 
 
@@ -101,14 +103,14 @@ def test_help_loads_nothing_either():
     assert loaded("--version") == (0, set())
 
 
-def test_the_look_finds_what_is_loaded(tmp_path):
-    """Or it would find nothing above."""
-    _, found = loaded("doctor", "--home", str(tmp_path / "home"))
-    assert {"florin_server.store", "florin_server.rails", "sqlalchemy", "aiohttp"} <= found
+def test_loaded_server_modules_are_detected(tmp_path):
+    """Otherwise the tests above would find nothing."""
+    _, results = loaded("doctor", "--home", str(tmp_path / "home"))
+    assert {"florin_server.store", "florin_server.rails", "sqlalchemy", "aiohttp"} <= results
 
 
-def test_the_version_is_told(tmp_path):
-    assert florin("--version", home=tmp_path / "home").out == f"florin {__version__}\n"
+def test_version_is_printed(tmp_path):
+    assert run_florin("--version", home=tmp_path / "home").out == f"florin {__version__}\n"
 
 
 def completed(shell: str, typed: str) -> str:
@@ -130,7 +132,7 @@ def completed(shell: str, typed: str) -> str:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_commands_and_options_are_completed(shell, tmp_path):
-    script = florin("completion", shell, home=tmp_path / "home")
+    script = run_florin("completion", shell, home=tmp_path / "home")
     assert script.status == 0
     assert f"_FLORIN_COMPLETE=complete_{shell}" in script.out
     assert "payments" in completed(shell, "florin pay")
@@ -140,7 +142,7 @@ def test_commands_and_options_are_completed(shell, tmp_path):
     assert "--expires-in" in completed(shell, "florin payments create --ex")
 
 
-def test_an_unknown_shell_is_told(tmp_path):
-    done = florin("completion", "csh", home=tmp_path / "home")
+def test_unknown_shell_is_refused(tmp_path):
+    done = run_florin("completion", "csh", home=tmp_path / "home")
     assert (done.status, done.out) == (2, "")
     assert "bash, zsh, fish" in done.err

@@ -1,4 +1,4 @@
-"""The blocks about the command line."""
+"""Steps for the blocks about the command line."""
 
 from __future__ import annotations
 
@@ -6,53 +6,53 @@ import json
 import re
 
 from tests.e2e.documents.steps import step
-from tests.support.documents import Block
-from tests.support.newcomer import Walk
+from tests.support.documents import DocumentBlock
+from tests.support.newcomer import NewcomerWalk
 
 LINE = "docs/command-line.md"
 
 
 @step(LINE, "A payment, from order to refund", 0)
-async def from_order_to_refund(walk: Walk, block: Block) -> None:
-    said = await walk.shell.run(block.text)
+async def from_order_to_refund(walk: NewcomerWalk, block: DocumentBlock) -> None:
+    text = await walk.shell.run(block.text)
     link = await walk.shell.value("LINK")
     payment_id = link.rpartition("/")[2]
     assert payment_id.startswith("pay_")
-    assert "Corner Café asks for 12.50 USD, test data" in said
-    assert re.search(r"^succeeded  version 2  transaction 0x", said, re.MULTILINE)
-    assert re.search(rf"^Payment +{payment_id}$", said, re.MULTILINE)
-    # shown, followed, listed, and paid back
-    assert re.search(r"^version 2  succeeded  12.50 tUSD  0x", said, re.MULTILINE)
-    assert re.search(rf"^{payment_id}  succeeded  .*  order-2001$", said, re.MULTILINE)
-    assert re.search(r"^succeeded  12.50 tUSD  0x", said.splitlines()[-1])
+    assert "Corner Café asks for 12.50 USD, test data" in text
+    assert re.search(r"^succeeded  version 2  transaction 0x", text, re.MULTILINE)
+    assert re.search(rf"^Payment +{payment_id}$", text, re.MULTILINE)
+    # shown, followed, listed, and refunded
+    assert re.search(r"^version 2  succeeded  12.50 tUSD  0x", text, re.MULTILINE)
+    assert re.search(rf"^{payment_id}  succeeded  .*  order-2001$", text, re.MULTILINE)
+    assert re.search(r"^succeeded  12.50 tUSD  0x", text.splitlines()[-1])
 
 
 @step(LINE, "A payment, from order to refund", 1)
-async def refunds_of_parts(walk: Walk, block: Block) -> None:
-    said = await walk.shell.run(block.text)
-    assert re.search(r"^succeeded  5.00 tUSD  0x", said, re.MULTILINE)
-    assert re.search(r"^succeeded  0.75 tUSD  0x", said, re.MULTILINE)
-    shown = said.rpartition("Payment ")[2]
+async def refunds_of_parts(walk: NewcomerWalk, block: DocumentBlock) -> None:
+    text = await walk.shell.run(block.text)
+    assert re.search(r"^succeeded  5.00 tUSD  0x", text, re.MULTILINE)
+    assert re.search(r"^succeeded  0.75 tUSD  0x", text, re.MULTILINE)
+    shown = text.rpartition("Payment ")[2]
     assert re.search(r"^Left to refund +6.75 tUSD$", shown, re.MULTILINE)
     assert shown.count("a broken cup") == 1
 
 
-@step(LINE, "Keys that may do less", 0)
-async def keys_that_may_do_less(walk: Walk, block: Block) -> None:
-    said = await walk.shell.run(block.text)
+@step(LINE, "API keys with scopes", 0)
+async def keys_that_may_do_less(walk: NewcomerWalk, block: DocumentBlock) -> None:
+    text = await walk.shell.run(block.text)
     reader = await walk.shell.value("READER")
     assert reader.startswith("fl_test_pk_")
     key_id = reader.split("_")[3]
-    assert re.search(rf"^{key_id} .* read +- +Dashboard$", said, re.MULTILINE)
-    assert await walk.shell.value("FLORIN_MERCHANT_ID") in said
-    assert await walk.shell.value("FLORIN_MERCHANT_DESTINATION") in said
+    assert re.search(rf"^{key_id} .* read +- +Dashboard$", text, re.MULTILINE)
+    assert await walk.shell.value("FLORIN_MERCHANT_ID") in text
+    assert await walk.shell.value("FLORIN_MERCHANT_DESTINATION") in text
 
 
 @step(LINE, "Leases", 0)
-async def leases(walk: Walk, block: Block) -> None:
+async def leases(walk: NewcomerWalk, block: DocumentBlock) -> None:
     heading, *held = (await walk.shell.run(block.text)).splitlines()
     assert heading.split()[0] == "Lease"
-    # keys of chains that were there before have leases that nobody holds
+    # keys of former chains have leases that no process holds
     pattern = r"relayer:\S+ +held +\S+Z +\d+ s ago +\d+ +\S+:[0-9a-f]{16}$"
     assert any(re.match(pattern, line) for line in held), held
     for line in held:
@@ -60,7 +60,7 @@ async def leases(walk: Walk, block: Block) -> None:
 
 
 @step(LINE, "For scripts", 0)
-async def for_scripts(walk: Walk, block: Block) -> None:
+async def for_scripts(walk: NewcomerWalk, block: DocumentBlock) -> None:
     paid, why, ended = (await walk.shell.run(f"(\n{block.text}\n) 2>&1")).splitlines()
     assert ended == "ended with 3"
     assert json.loads(paid)["status"]["status"] == "succeeded"
@@ -68,8 +68,8 @@ async def for_scripts(walk: Walk, block: Block) -> None:
 
 
 @step(LINE, "Completion", 0)
-async def completion(walk: Walk, block: Block) -> None:
+async def completion(walk: NewcomerWalk, block: DocumentBlock) -> None:
     await walk.shell.run(block.text)
-    asked = "COMP_WORDS='florin pay' COMP_CWORD=1 _FLORIN_COMPLETE=complete_bash florin"
-    assert {"pay", "payments", "payouts"} <= {*(await walk.shell.run(asked)).split()}
+    request = "COMP_WORDS='florin pay' COMP_CWORD=1 _FLORIN_COMPLETE=complete_bash florin"
+    assert {"pay", "payments", "payouts"} <= {*(await walk.shell.run(request)).split()}
     assert "_florin_completion" in await walk.shell.run("complete -p florin; rm florin.bash")

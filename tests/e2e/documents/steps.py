@@ -1,18 +1,18 @@
-"""What is done with each block of the documents, by its place."""
+"""The steps for the blocks of the documents, by the block's place."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from tests.support.documents import Block
-from tests.support.newcomer import Walk
+from tests.support.documents import DocumentBlock
+from tests.support.newcomer import NewcomerWalk
 
-Step = Callable[[Walk, Block], Awaitable[None]]
+Step = Callable[[NewcomerWalk, DocumentBlock], Awaitable[None]]
 STEPS: dict[tuple[str, str, int], Step] = {}
 
 
 def step(document: str, section: str, number: int) -> Callable[[Step], Step]:
-    """Follows a block of a section."""
+    """Register a function that follows a block of a section."""
 
     def noted(follow: Step) -> Step:
         STEPS[document, section, number] = follow

@@ -1,8 +1,8 @@
 """CONTRIBUTING.md, followed from top to bottom in a clone: its three examples are made, and work.
 
-Files are written and changed as it says, and what it types is run, except that targets of make
-other than `gen` are expanded only (`make -n`): this test is part of one. The number of the newest
-migration, which moves on, is the one of today.
+Files are written and changed as it says, and its commands are run. Targets of make other than `gen`
+are expanded only (`make -n`): this test is part of one. The number of the newest migration is
+today's.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import shutil
 import pytest
 from florin_server.store.engine import schema
 
-from tests.support.documents import Block, blocks
-from tests.support.newcomer import Walk, setting_out
+from tests.support.documents import DocumentBlock, list_blocks
+from tests.support.newcomer import NewcomerWalk, start_walk
 
 BEFORE, NEXT = "v0023", "v0024"
 
@@ -25,17 +25,17 @@ pytestmark = [
 
 
 async def test_contributing_is_followed_from_top_to_bottom(tmp_path):
-    async with setting_out(tmp_path) as walk:
-        for block in blocks():
+    async with start_walk(tmp_path) as walk:
+        for block in list_blocks():
             if block.place[0] == "CONTRIBUTING.md":
                 await follow(walk, block)
-        # what was made is as it has to be; types are left out, as they take a minute
+        # the results pass the checks; types are left out, as they take a minute
         for command in (await walk.shell.run("make -n --no-print-directory verify")).splitlines():
             if not command.endswith("mypy"):
                 await walk.shell.run(f"{command} >&2")
 
 
-async def follow(walk: Walk, block: Block) -> None:
+async def follow(walk: NewcomerWalk, block: DocumentBlock) -> None:
     match block.kind:
         case "sh":
             await types(walk, block.lines)
@@ -52,7 +52,7 @@ async def follow(walk: Walk, block: Block) -> None:
             pytest.fail(f"nobody follows {block.place}")
 
 
-async def types(walk: Walk, lines: list[str]) -> None:
+async def types(walk: NewcomerWalk, lines: list[str]) -> None:
     for line in lines:
         command, _, rest = line.partition(" ")
         script = line if command != "make" or rest == "gen" else f"make -n {rest}"
@@ -60,7 +60,7 @@ async def types(walk: Walk, lines: list[str]) -> None:
 
 
 def changed(text: str, diff: str) -> str:
-    """What a file says after a change, each part of which fits at one place of it."""
+    """Return a file's text after a change, each part of which matches exactly one place."""
     for part in re.split(r"^@@\n", diff, flags=re.MULTILINE):
         lines = part.splitlines(keepends=True)
         before = "".join(line[1:] for line in lines if line[0] != "+")
@@ -74,16 +74,16 @@ def today(text: str) -> str:
     return text.replace(NEXT, f"v{newest + 1:04}").replace(BEFORE, f"v{newest:04}")
 
 
-def tree(walk: Walk, block: Block) -> None:
-    """Everything that the picture of the folders names is there."""
+def tree(walk: NewcomerWalk, block: DocumentBlock) -> None:
+    """Assert that every path in the picture of the folders exists."""
     above: list[tuple[int, str]] = []
     for line in block.text.splitlines():
         depth = len(line) - len(line.lstrip())
         name = re.split(r"\s{2,}", line.strip())[0]
-        above = [one for one in above if one[0] < depth]
-        parts = [one for _, one in above]
-        for one in name.split(", "):
-            # what only goes on with the line before begins far to the right
+        above = [item for item in above if item[0] < depth]
+        parts = [text for _, text in above]
+        for each_item in name.split(", "):
+            # a continuation of the line before begins far to the right
             if depth < 10:
-                assert walk.folder.joinpath(*parts, one).exists(), line
+                assert walk.folder.joinpath(*parts, each_item).exists(), line
         above.append((depth, name))

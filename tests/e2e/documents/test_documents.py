@@ -1,8 +1,9 @@
-"""The documents, followed from top to bottom as they stand there, in what a fresh clone would be.
+"""The documents, followed from top to bottom and verbatim, in the state of a fresh clone.
 
-Every block is run, saved or put where its document says; a block that nobody follows fails the
-test, unless it is only there to be looked at (`SHOWN`).
-What differs from a newcomer's day is this, and nothing else:
+Every block is run, saved or inserted where its document says; a block without a step fails the
+test, unless it is only an illustration (`SHOWN`).
+
+Only these points differ from a newcomer's day:
 
 - `.venv` is there already, with what `make setup` would install into it (nothing is fetched).
 - Ports are any that are free, by FLORIN_HTTP_PORT and FLORIN_GRPC_PORT.
@@ -34,18 +35,23 @@ from eth_utils import keccak
 from florin.v1 import refund_pb2
 from florin_server.config import Settings
 from florin_server.config.amounts import CurrencyAmounts
-from florin_server.devnet.genesis import artifact
+from florin_server.devnet.genesis import load_artifact
 from florin_server.rails.networks import chain_files
-from florin_server.rpc.server.validate import Validator
+from florin_server.rpc.server.validate import RequestValidator
 from google.protobuf import json_format
 
 from tests.e2e.documents import clients, commands, data, hooks, receipts  # noqa: F401  (their steps)
 from tests.e2e.documents.steps import STEPS, step
 from tests.support import foreign
-from tests.support.documents import Block, blocks, put_into, taken
-from tests.support.newcomer import PATIENCE_S, Walk, setting_out, typed, until
-from tests.support.screening import sdn
-from tests.support.until import until as so
+from tests.support.documents import (
+    DocumentBlock,
+    check_settings_taken,
+    insert_fragment,
+    list_blocks,
+)
+from tests.support.newcomer import PATIENCE_S, NewcomerWalk, run_typed, start_walk, wait_output
+from tests.support.screening import make_sdn_list
+from tests.support.until import wait_until as so
 
 REAL_CHAIN = ("@base-node.url", "/run/secrets/florin-keystores")
 SHOWN = {"text", "mermaid"}
@@ -72,21 +78,21 @@ pytestmark = [
 
 
 @pytest.fixture
-async def walk(tmp_path) -> AsyncIterator[Walk]:
-    async with setting_out(tmp_path) as walk:
+async def walk(tmp_path) -> AsyncIterator[NewcomerWalk]:
+    async with start_walk(tmp_path) as walk:
         yield walk
 
 
 async def test_the_documents_are_followed_from_top_to_bottom(walk):
-    for block in blocks():
+    for block in list_blocks():
         if block.place in STEPS:
             await STEPS[block.place](walk, block)
 
 
-def test_every_block_is_followed_and_every_step_has_one():
-    found = [block for block in blocks() if block.place[0] != ELSEWHERE]
-    places = {block.place for block in found}
-    shown = {block.place for block in found if block.kind in SHOWN}
+def test_every_documented_block_has_a_step_and_is_executed():
+    blocks = [block for block in list_blocks() if block.place[0] != ELSEWHERE]
+    places = {block.place for block in blocks}
+    shown = {block.place for block in blocks if block.kind in SHOWN}
     assert STEPS.keys() <= places
     assert places - shown <= STEPS.keys(), "nobody follows these"
 
@@ -95,7 +101,7 @@ def test_every_block_is_followed_and_every_step_has_one():
 
 
 @step("README.md", "Two commands", 0)
-async def two_commands(walk: Walk, block: Block) -> None:
+async def two_commands(walk: NewcomerWalk, block: DocumentBlock) -> None:
     assert block.lines == ["make demo", "make test"]
     make = await asyncio.create_subprocess_exec(
         *block.lines[0].split(),
@@ -105,50 +111,50 @@ async def two_commands(walk: Walk, block: Block) -> None:
         stderr=asyncio.subprocess.STDOUT,
         start_new_session=True,
     )
-    walk.upright.append(make)
-    said = await until(make, "Ctrl-C ends it.")
-    assert re.search(r"^succeeded  transaction 0x", said, re.MULTILINE)
+    walk.services.append(make)
+    text = await wait_output(make, "Ctrl-C ends it.")
+    assert re.search(r"^succeeded  transaction 0x", text, re.MULTILINE)
     await walk.shell.run("make -n test")
 
 
 @step("README.md", "Your first payment", 0)
-async def first_payment(walk: Walk, block: Block) -> None:
+async def first_payment(walk: NewcomerWalk, block: DocumentBlock) -> None:
     created, confirmed, *stream = (await walk.shell.run(block.text)).splitlines()
     assert json.loads(created)["status"] == "requires_action"
-    # it is as fast as the machine: what follows tells the rest
+    # the status depends on the machine's speed; the stream shows the end
     assert json.loads(confirmed)["status"] in {"processing", "succeeded"}
     states = [json.loads(line[5:]) for line in stream if line.startswith("data:")]
     assert (states[-1]["status"], states[-1]["isFinal"]) == ("succeeded", True)
 
 
 @step("docs/payments.md", "In Python, over gRPC", 0)
-async def merchants_side(walk: Walk, block: Block) -> None:
-    """It is run by the next block, which pays what it waits for."""
+async def merchants_side(walk: NewcomerWalk, block: DocumentBlock) -> None:
+    """The next block runs it, and pays the payment that it waits for."""
     (walk.folder / "merchant.py").write_text(block.text)
-    # it is nobody's source: `make test` does not judge it
+    # git ignores it, so `make test` does not check it
     assert "/merchant.py" in (walk.folder / ".gitignore").read_text().splitlines()
 
 
 @step("docs/payments.md", "In Python, over gRPC", 1)
-async def both_sides(walk: Walk, block: Block) -> None:
+async def both_sides(walk: NewcomerWalk, block: DocumentBlock) -> None:
     confirmed, *log = (await walk.shell.run(block.text)).splitlines()
-    # it is as fast as the machine: what follows tells the rest
+    # the status depends on the machine's speed; the log shows the end
     assert json.loads(confirmed)["status"] in {"processing", "succeeded"}
     payment_id = await walk.shell.value("WAITING")
-    asked, *told = [line for line in log if line]
-    assert asked == f"to be paid: {payment_id}"
+    request, *result = [line for line in log if line]
+    assert request == f"to be paid: {payment_id}"
     states = [
         "0 PAYMENT_STATUS_REQUIRES_ACTION",
         "1 PAYMENT_STATUS_PROCESSING",
         "2 PAYMENT_STATUS_SUCCEEDED",
     ]
-    # in their order; one that passed before it could be told is left out
-    assert told == [one for one in states if one in told]
-    assert told[-1] == states[-1]
+    # in their order; short-lived states may be skipped
+    assert result == [state for state in states if state in result]
+    assert result[-1] == states[-1]
 
 
 @step("docs/payments.md", "In a browser", 0)
-async def back_to_the_shop(walk: Walk, block: Block) -> None:
+async def back_to_the_shop(walk: NewcomerWalk, block: DocumentBlock) -> None:
     payment_id = json.loads(await walk.shell.run(block.text))["paymentId"]
     assert "shop.example" not in await walk.page(payment_id)
     await walk.shell.run(f"pay {payment_id}")
@@ -161,17 +167,17 @@ async def back_to_the_shop(walk: Walk, block: Block) -> None:
 
 
 @step("docs/payments.md", "In a notebook", 0)
-async def notebooks(walk: Walk, block: Block) -> None:
-    async with typed(walk, f"export BROWSER=true JUPYTER_PORT=0\n{block.text}") as lab:
-        said = await until(lab, "/lab?token=")
-        link = urlsplit(re.findall(r"http://\S+", said)[-1])
+async def notebooks(walk: NewcomerWalk, block: DocumentBlock) -> None:
+    async with run_typed(walk, f"export BROWSER=true JUPYTER_PORT=0\n{block.text}") as lab:
+        text = await wait_output(lab, "/lab?token=")
+        link = urlsplit(re.findall(r"http://\S+", text)[-1])
         url = f"http://127.0.0.1:{link.port}/api/contents?{link.query}"
 
         async def listed() -> set[str]:
-            # it tells where it is a moment before it listens
+            # it prints its address a moment before it listens
             with contextlib.suppress(aiohttp.ClientConnectorError):
                 async with walk.session.get(url) as answer:
-                    return {one["name"] for one in (await answer.json())["content"]}
+                    return {item["name"] for item in (await answer.json())["content"]}
             return set()
 
         names = await so(listed)
@@ -179,26 +185,26 @@ async def notebooks(walk: Walk, block: Block) -> None:
 
 
 @step("docs/sandbox.md", "", 0)
-async def every_outcome(walk: Walk, block: Block) -> None:
-    told = [json.loads(line) for line in (await walk.shell.run(block.text)).splitlines() if line]
-    succeeded, failed, moved, expired, reverts, fault = told
-    assert [one["status"] for one in (succeeded, failed, expired)] == [
+async def every_outcome(walk: NewcomerWalk, block: DocumentBlock) -> None:
+    result = [json.loads(line) for line in (await walk.shell.run(block.text)).splitlines() if line]
+    succeeded, failed, moved, expired, reverts, fault = result
+    assert [item["status"] for item in (succeeded, failed, expired)] == [
         "succeeded",
         "failed",
         "expired",
     ]
     assert moved["movable"] is True
     assert reverts["result"] is fault["result"] is True
-    # what was armed is for payments that come to it; the ones below should not
+    # armed faults hit the next payments; the ones below must not be hit
     assert "cleared" in await walk.shell.run("florin faults clear && echo cleared")
 
 
 @step("docs/sandbox.md", "Days of payments", 0)
-async def days_of_payments(walk: Walk, block: Block) -> None:
-    said = await walk.shell.run(block.text)
-    assert said.startswith("60 payments in 2 days")
-    assert "Checked: every payment ended as its buyer was told" in said
-    assert said.rstrip().endswith("the books are whole")
+async def days_of_payments(walk: NewcomerWalk, block: DocumentBlock) -> None:
+    text = await walk.shell.run(block.text)
+    assert text.startswith("60 payments in 2 days")
+    assert "Checked: every payment ended as its buyer expects" in text
+    assert text.rstrip().endswith("the ledger balances")
     # it was made beside the sources
     shutil.rmtree(walk.folder / "simulated")
 
@@ -208,10 +214,10 @@ async def days_of_payments(walk: Walk, block: Block) -> None:
 
 @step("docs/payment-methods.md", "Tokens", 0)
 @step("docs/payment-methods.md", "Accounts that do not exist yet", 0)
-@step("docs/payment-methods.md", "Coin", 0)
+@step("docs/payment-methods.md", "Native coin", 0)
 @step("docs/solana.md", "", 0)
 @step("docs/payments.md", "In a browser", 1)
-@step("docs/checkout.md", "What an operator can choose", 0)
+@step("docs/checkout.md", "Operator settings", 0)
 @step("docs/prices.md", "Sources", 0)
 @step("docs/nodes-and-relayers.md", "Nodes", 0)
 @step("docs/nodes-and-relayers.md", "Relayers", 0)
@@ -221,48 +227,54 @@ async def days_of_payments(walk: Walk, block: Block) -> None:
 @step("docs/deployment.md", "TLS", 0)
 @step("docs/deployment.md", "TLS", 1)
 @step("docs/monitoring.md", "Traces", 0)
-async def fragment(walk: Walk, block: Block) -> None:
-    """In florin.toml, beside the one whole chain of the documents; and in a chain's own file."""
-    (whole,) = [one.text for one in blocks() if "chain_id = 8453" in one.text]
-    base = whole + SOLANA
-    # the prices ask a feed of a chain that is in the settings
+async def fragment(walk: NewcomerWalk, block: DocumentBlock) -> None:
+    """Load the block in florin.toml, beside the documents' complete chain, and in a chain file."""
+    (total,) = [
+        each_block.text for each_block in list_blocks() if "chain_id = 8453" in each_block.text
+    ]
+    base = total + SOLANA
+    # the prices read a feed of a chain that must be in the settings
     if "eip155:1" in block.text:
         base = base.replace("chain_id = 8453", "chain_id = 1").replace('"USDC", "WETH"', '"USDC"')
-    text = base if block.text == whole else put_into(base, block.text)
+    text = base if block.text == total else insert_fragment(base, block.text)
     settings = loaded(walk.folder.parent / f"settings-{len(block.text)}", text)
-    said = tomllib.loads(text)
+    sent_text = tomllib.loads(text)
     for name in tomllib.loads(block.text):
         if name not in {"chains", "solana_chains"}:
-            taken(settings, {name: said[name]})
+            check_settings_taken(settings, {name: sent_text[name]})
     for name, kind in (("chains", "evm"), ("solana_chains", "solana")):
         (chain,) = getattr(settings, name)
-        assets = said[name][0].pop("assets", None)
-        taken(chain, said[name][0])
+        assets = sent_text[name][0].pop("assets", None)
+        check_settings_taken(chain, sent_text[name][0])
         if assets is not None:
-            taken(chain.assets[0], assets[0])
+            check_settings_taken(chain.assets[0], assets[0])
         own_file(text, name, kind, chain)
 
 
 @step("docs/chains.md", "When a payment is final", 0)
-async def larger_amounts(walk: Walk, block: Block) -> None:
-    (whole,) = [one.text for one in blocks() if "chain_id = 8453" in one.text]
-    own = whole.replace("[[chains]]", "[evm]") + block.text.replace("EURC", "WETH")
-    chain = chain_files.parse(own.encode(), Path("some.toml"), Path("/"))
-    usdc, _ = (one.address for one in chain.assets)
+async def larger_amounts(walk: NewcomerWalk, block: DocumentBlock) -> None:
+    (total,) = [
+        each_block.text for each_block in list_blocks() if "chain_id = 8453" in each_block.text
+    ]
+    own = total.replace("[[chains]]", "[evm]") + block.text.replace("EURC", "WETH")
+    chain = chain_files.parse_chain(own.encode(), Path("some.toml"), Path("/"))
+    usdc, _ = (token.address for token in chain.assets)
     amounts = (999_990_000, 1_000_000_000, 50_000_000_000)
-    assert [chain.final_after(usdc, one) for one in amounts] == [10, 60, 1800]
+    assert [chain.final_after(usdc, amount) for amount in amounts] == [10, 60, 1800]
 
 
 @step("docs/prices.md", "Bounds and fees in a currency", 0)
-async def bounds_in_currencies(walk: Walk, block: Block) -> None:
-    (whole,) = [one.text for one in blocks() if "chain_id = 8453" in one.text]
-    settings = loaded(walk.folder.parent / "settings-of-bounds", put_into(whole, block.text))
+async def bounds_in_currencies(walk: NewcomerWalk, block: DocumentBlock) -> None:
+    (total,) = [
+        each_block.text for each_block in list_blocks() if "chain_id = 8453" in each_block.text
+    ]
+    settings = loaded(walk.folder.parent / "settings-of-bounds", insert_fragment(total, block.text))
     assert settings.amount_min == CurrencyAmounts({"USD": 50})
     assert settings.fee_fixed == CurrencyAmounts({"USD": 30, "EUR": 25})
 
 
 def loaded(folder: Path, text: str) -> Settings:
-    """As a Florin that is started there has them."""
+    """Return the settings as a Florin that is started there has them."""
     folder.mkdir()
     (folder / "florin.toml").write_text(text)
     with pytest.MonkeyPatch.context() as changed:
@@ -274,13 +286,13 @@ def loaded(folder: Path, text: str) -> Settings:
 
 
 def own_file(text: str, name: str, kind: str, chain: Any) -> None:
-    """The same lines below `[evm]` or `[solana]` say the same."""
+    """Assert that the same lines below `[evm]` or `[solana]` have the same meaning."""
     table = rf"^\[\[{name}\]\].*?(?=^\[(?!\[{name}\.)|\Z)"
     (lines,) = re.findall(table, text, re.MULTILINE | re.DOTALL)
     more = re.findall(rf"^\[\[{name}\..*?(?=^\[|\Z)", text, re.MULTILINE | re.DOTALL)
-    own = "".join([lines, *(one for one in more if one not in lines)])
+    own = "".join([lines, *(item for item in more if item not in lines)])
     own = own.replace(f"[[{name}]]", f"[{kind}]").replace(f"[[{name}.", f"[[{kind}.")
-    read = chain_files.parse(own.encode(), Path("some.toml"), Path("/"))
+    read = chain_files.parse_chain(own.encode(), Path("some.toml"), Path("/"))
     assert read.model_dump(exclude={"name"}) == chain.model_dump(exclude={"name"})
 
 
@@ -288,8 +300,8 @@ def own_file(text: str, name: str, kind: str, chain: Any) -> None:
 
 
 def usd_coin() -> bytes:
-    """The test token by the name that Base's is registered under, which its signatures hold."""
-    code = artifact("TestDollar").runtime
+    """Return the test token's code with the name of Base's USDC, which its signatures include."""
+    code = load_artifact("TestDollar").runtime
     named = (b"\x60\x0b\x81\x52\x7fTest Dollar", b"\x60\x08\x81\x52\x7fUSD Coin\0\0\0")
     hashed = (keccak(b"Test Dollar"), keccak(b"USD Coin"))
     for former, changed in (named, hashed):
@@ -299,36 +311,36 @@ def usd_coin() -> bytes:
 
 
 @step("docs/real-chains.md", "Add one with a command", 0)
-async def real_chain(walk: Walk, block: Block) -> None:
+async def real_chain(walk: NewcomerWalk, block: DocumentBlock) -> None:
     password = walk.folder.parent / "password"
     password.write_text("correct horse")
-    there = {USDC: usd_coin(), EURC: artifact("TestDollar").runtime}
-    async with foreign.embedded(8453, there) as chain:
+    there = {USDC: usd_coin(), EURC: load_artifact("TestDollar").runtime}
+    async with foreign.open_embedded(8453, there) as chain:
         # more blocks than make one final, as on any real chain
         await chain.ask("evm_mine", {"blocks": 50})
         script = block.text
         for former, changed in zip(REAL_CHAIN, (chain.url, str(password)), strict=True):
             assert script.count(former) == 1
             script = script.replace(former, changed)
-        # what the comment asks for is done by hand, between two commands
+        # the comment asks for a manual step, between two commands
         before, comment, after = script.partition("# give the relayer some coin")
         assert comment
-        async with typed(walk, before) as shell:
-            said = (await asyncio.wait_for(shell.communicate(), PATIENCE_S))[0].decode()
-            assert shell.returncode == 0, said
-        (relayer,) = re.findall(r"^Relayer: (0x\w+)$", said, re.MULTILINE)
+        async with run_typed(walk, before) as shell:
+            text = (await asyncio.wait_for(shell.communicate(), PATIENCE_S))[0].decode()
+            assert shell.returncode == 0, text
+        (relayer,) = re.findall(r"^Relayer: (0x\w+)$", text, re.MULTILINE)
         await chain.fund(relayer)
         exports = "".join(line for line in before.splitlines(True) if line.startswith("export"))
-        async with typed(walk, exports + comment + after, answer="y\n") as shell:
-            said = await until(shell, "Ctrl-C ends it.")
-        assert "Base" in said
+        async with run_typed(walk, exports + comment + after, answer="y\n") as shell:
+            text = await wait_output(shell, "Ctrl-C ends it.")
+        assert "Base" in text
 
 
 # the operator
 
 
 @step("docs/merchants.md", "A partner of your own", 0)
-async def partner(walk: Walk, block: Block) -> None:
+async def partner(walk: NewcomerWalk, block: DocumentBlock) -> None:
     out = await walk.shell.run(block.text)
     places, bank, info = (line for line in out.splitlines() if line)
     (place,) = json.loads(places)["settlements"]
@@ -341,44 +353,46 @@ async def partner(walk: Walk, block: Block) -> None:
 
 
 @step("docs/payouts.md", "Refunds", 0)
-async def refund(walk: Walk, block: Block) -> None:
-    asked = json.loads(await walk.shell.run(block.text))
-    assert asked["refundId"].startswith("rfnd_")
+async def refund(walk: NewcomerWalk, block: DocumentBlock) -> None:
+    request = json.loads(await walk.shell.run(block.text))
+    assert request["refundId"].startswith("rfnd_")
     payment = "as_merchant $FLORIN_BASE_URL/v1/payments/$PAYMENT_ID"
 
     async def over() -> Any:
-        told = json.loads(await walk.shell.run(payment))["refund"]
-        return told if "completedAt" in told else None
+        reported_refund = json.loads(await walk.shell.run(payment))["refund"]
+        return reported_refund if "completedAt" in reported_refund else None
 
-    told = await so(over, patience_s=PATIENCE_S)
-    assert (told["status"], told["txId"][:2]) == ("succeeded", "0x")
+    result = await so(over, patience_s=PATIENCE_S)
+    assert (result["status"], result["txId"][:2]) == ("succeeded", "0x")
 
 
 @step("docs/payouts.md", "Refunds", 1)
-async def refund_request(walk: Walk, block: Block) -> None:
-    """The body of a request for a part, as far as anything but its payment decides."""
+async def refund_request(walk: NewcomerWalk, block: DocumentBlock) -> None:
+    """Build the body of a request for a partial refund, whose payment alone varies."""
     body = json_format.ParseDict(json.loads(block.text), refund_pb2.CreateRefundRequest())
     body.payment_id = "pay_" + "0" * 24
-    Validator(body.DESCRIPTOR)(body)
+    RequestValidator(body.DESCRIPTOR)(body)
     assert (body.amount.unit, body.amount.value, body.reason != "") == ("iso4217/USD", "500", True)
 
 
 @step("docs/payouts.md", "Payouts", 0)
-async def payouts(walk: Walk, block: Block) -> None:
-    """With a merchant whose money is in the treasury, and a treasury that pays nobody meanwhile."""
+async def payouts(walk: NewcomerWalk, block: DocumentBlock) -> None:
+    """Use a merchant with money in the treasury, while the treasury's executors are paused."""
     assert '"succeeded"' in (await walk.shell.run(OWED)).splitlines()[-1]
     executors = await walk.shell.run("florin executors list")
     treasuries = re.findall(r"^(eip155:\S+)", executors, re.MULTILINE)
-    await walk.shell.run("\n".join(f"florin executors pause {one}" for one in treasuries))
+    await walk.shell.run("\n".join(f"florin executors pause {treasury}" for treasury in treasuries))
     *_, resolve = block.text.splitlines()
     out = await walk.shell.run(block.text.removesuffix(resolve + "\n"))
     payout = await walk.shell.value("PAYOUT")
     assert re.search(rf"^{payout} .*waiting", out, re.MULTILINE)
     assert f"{payout} is refused." in out
-    status, out, err = await walk.shell.told(resolve)
+    status, out, err = await walk.shell.run_with_output(resolve)
     assert (status, out.strip()) == (6, "")
     assert "Not done: " in err
-    await walk.shell.run("\n".join(f"florin executors resume {one}" for one in treasuries))
+    await walk.shell.run(
+        "\n".join(f"florin executors resume {treasury}" for treasury in treasuries)
+    )
 
 
 OWED = """
@@ -397,18 +411,18 @@ late "$FLORIN_BASE_URL/v1/payments/$OWED/status?maxPollMs=25000"
 
 
 @step("docs/books.md", "", 0)
-async def the_books(walk: Walk, block: Block) -> None:
-    """With a relayer that was topped up."""
-    told = await walk.shell.run("florin ledger check")
-    wallet, *_ = re.findall(r"\b(eip155:31337:0x\w+)", told)
+async def the_books(walk: NewcomerWalk, block: DocumentBlock) -> None:
+    """Use a relayer that was topped up."""
+    output = await walk.shell.run("florin ledger check")
+    wallet, *_ = re.findall(r"\b(eip155:31337:0x\w+)", output)
     coin = "eip155:31337/slip44:60"
     have = int(await walk.ask_chain("eth_getBalance", wallet.rpartition(":")[2], "latest"), 16)
     gift = {"accounts": [wallet.rpartition(":")[2]], "nativeWei": hex(have + 10**18)}
     await walk.ask_chain("florin_faucet", {**gift, "tokenUnits": "0x0"})
-    # books are compared with what is final
+    # books are compared with final balances only
     await walk.ask_chain("evm_mine", {"blocks": 5})
     out = await walk.shell.run(f"WALLET={wallet} COIN={coin}\n{block.text}")
-    assert "✓ the books are whole" in out
+    assert "✓ the ledger balances" in out
     assert "unbooked" in out
 
 
@@ -416,30 +430,30 @@ async def the_books(walk: Walk, block: Block) -> None:
 
 
 @step("docs/screening.md", "Lists", 0)
-async def lists(walk: Walk, block: Block) -> None:
-    (walk.folder / "sdn_advanced.xml").write_text(sdn(("ETH", LISTED), day="2026-01-14"))
+async def lists(walk: NewcomerWalk, block: DocumentBlock) -> None:
+    (walk.folder / "sdn_advanced.xml").write_text(make_sdn_list(("ETH", LISTED), day="2026-01-14"))
     (walk.folder / "own.txt").write_text(f"# mine\n{OTHER}\n")
-    status, out, err = await walk.shell.told(block.text)
+    status, out, err = await walk.shell.run_with_output(block.text)
     assert status == 0, err
     assert out.split("\n")[:2] == ["sdn has 1 addresses.", "own has 1 addresses."]
-    assert "Served: it is on no list." in err
+    assert "Not blocked: it is on no list." in err
 
 
 @step("docs/screening.md", "Money of blocked payers", 0)
-async def verdicts(walk: Walk, block: Block) -> None:
-    """Nothing is held; what each of them does with money that is, is told by tests of their own."""
+async def verdicts(walk: NewcomerWalk, block: DocumentBlock) -> None:
+    """No money is held here; other tests cover the effect of each command on held money."""
     held, *decided = block.text.splitlines()
     await walk.shell.run(held)
     for line in decided:
-        status, out, err = await walk.shell.told(f"HELD=$PAYMENT_ID\n{line}")
+        status, out, err = await walk.shell.run_with_output(f"HELD=$PAYMENT_ID\n{line}")
         assert (status, out.strip()) == (1, ""), (line, out)
         assert "Not done: " in err, err
 
 
 @step("docs/deployment.md", "Backup", 0)
-async def backup(walk: Walk, block: Block) -> None:
-    """The lists of the step before are as old as they say, which the doctor minds."""
-    _, out, err = await walk.shell.told(block.text)
+async def backup(walk: NewcomerWalk, block: DocumentBlock) -> None:
+    """The lists of the step before are as old as they say, and the doctor reports that."""
+    _, out, err = await walk.shell.run_with_output(block.text)
     assert err == ""
     assert "✓ store opens: SQLite " in out
     assert "✓ ledger balances\n" in out
@@ -449,15 +463,15 @@ async def backup(walk: Walk, block: Block) -> None:
 
 
 @step("docs/alarms.md", "FlorinStandsStill", 0)
-async def set_aside(walk: Walk, block: Block) -> None:
-    """Nothing that the documents did was set aside: there is a heading, and nothing to retry."""
+async def set_aside(walk: NewcomerWalk, block: DocumentBlock) -> None:
+    """No item is quarantined: the output has a heading, and nothing to retry."""
     (heading,) = (await walk.shell.run(block.text)).splitlines()
     assert heading.split()[:2] == ["Item", "id"]
 
 
 @step("docs/deployment.md", "Alarms", 0)
-async def alarms(walk: Walk, block: Block) -> None:
-    """The coin that the books were not told of is the doctor's one complaint."""
-    ready, *told = (await walk.shell.run(block.text)).splitlines()
+async def alarms(walk: NewcomerWalk, block: DocumentBlock) -> None:
+    """The doctor's one complaint is the coin that the books do not know of."""
+    ready, *result = (await walk.shell.run(block.text)).splitlines()
     assert json.loads(ready) == {"status": "ready"}
-    assert told
+    assert result

@@ -1,4 +1,4 @@
-"""The way of a newcomer, in the environment of the tests; `make newcomer` goes it from nothing."""
+"""A newcomer's way, in the environment of the tests; `make newcomer` follows it from nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples, as who copies them runs them: what is paid, what is not, and who may be fooled."""
+"""The examples, run as their users would: accepted and refused payments, and attempted fraud."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from florin_client import Client
 from florin_client.wallet import WalletError
 from standardwebhooks import Webhook
 
-from tests.support.examples import Running, example, run
+from tests.support.examples import RunningExample, load_example, run_example
 
 pytestmark = pytest.mark.long
 
@@ -27,16 +27,16 @@ CHAIN, TOKEN = "eip155:31337", "0x" + "ab" * 20
 
 @pytest.fixture(scope="module")
 def florin(tmp_path_factory, forks):
-    """A Florin that may reach this machine."""
+    """Start a Florin that can reach this machine."""
     home = tmp_path_factory.mktemp("examples") / "home"
     local = '["127.0.0.0/8"]'
-    with forks.lasting("up", home=home, FLORIN_WEBHOOKS__NETWORKS=local) as up:
+    with forks.start_lasting("up", home=home, FLORIN_WEBHOOKS__NETWORKS=local) as up:
         yield up
 
 
 @pytest.fixture(scope="module")
 def merchant(florin):
-    """The merchant's own calls, to look at and to meddle with what an example does."""
+    """Return the merchant's own client, to inspect and to disturb an example's work."""
     env = florin.env
     with Client(
         env["FLORIN_GRPC_TARGET"],
@@ -48,21 +48,21 @@ def merchant(florin):
 
 
 class Shop:
-    """The example, the endpoint by which Florin tells it of changes, and its file."""
+    """The example, the endpoint at which Florin notifies it, and its file."""
 
     def __init__(self, process, url, secret, file, merchant):
         self.process, self.url, self.secret = process, url, secret
         self.file, self.merchant = file, merchant
 
     def order(self):
-        """An order of tea: its id, and the id of its payment."""
+        """Order tea; return the order's id, and the id of its payment."""
         status, text = post(self.url + "/orders", b'{"article": "tea"}')
         assert status == 201
-        made = json.loads(text)
-        return made["order"], urlsplit(made["pay"]).path.strip("/")
+        created = json.loads(text)
+        return created["order"], urlsplit(created["pay"]).path.strip("/")
 
     def tell(self, payment_id, *, secret=None, at=None, event_id="evt_test", kind="succeeded"):
-        """A webhook about a payment, signed; answers the status."""
+        """Send a signed webhook about a payment; return the status."""
         data = {"payment_id": payment_id}
         body = json.dumps({"id": event_id, "type": f"payment.{kind}", "data": data})
         at = at or dt.datetime.now(dt.UTC)
@@ -85,14 +85,14 @@ class Shop:
 
     def shipped(self, order_id):
         with sqlite3.connect(self.file) as store:
-            found = store.execute("SELECT shipped FROM orders WHERE id = ?", (order_id,))
-            return bool(found.fetchone()[0])
+            cursor = store.execute("SELECT shipped FROM orders WHERE id = ?", (order_id,))
+            return bool(cursor.fetchone()[0])
 
     def reconciled(self, env):
-        """What the job of the examples says of it."""
+        """Run the examples' reconcile job; return its result."""
         grace = {"GRACE_SECONDS": "0"}
         words = ("reconcile", str(self.file))
-        return run(*words, env={**env, **grace}, cwd=self.file.parent)
+        return run_example(*words, env={**env, **grace}, cwd=self.file.parent)
 
 
 def post(url, body, headers=()):
@@ -106,40 +106,44 @@ def post(url, body, headers=()):
 
 
 def stranger(merchant):
-    """The id of a merchant of the same partner."""
-    made = merchant.admin.create_merchant(merchant_name="Other", merchant_email="o@shop.example")
-    return made.merchant.id
+    """Return the id of a merchant of the same partner."""
+    created_merchant = merchant.admin.create_merchant(
+        merchant_name="Other", merchant_email="o@shop.example"
+    )
+    return created_merchant.merchant.id
 
 
 @pytest.fixture(scope="module")
 def shop(florin, merchant, tmp_path_factory):
-    """It is told of nothing but what tests tell it, until its endpoint is resumed."""
+    """Start the shop; only tests notify it, until its endpoint is resumed."""
     folder = tmp_path_factory.mktemp("shop")
-    made = merchant.webhook.create_webhook_endpoint(url="http://127.0.0.1:9/florin")
-    env = {**florin.env, "WEBHOOK_SECRET": made.secret, "SHOP_PORT": "0"}
-    with Running("shop", env=env, cwd=folder) as process:
-        url = process.until("http://").split()[-2]
-        merchant.webhook.update_webhook_endpoint(made.endpoint.id, url=url + "/florin", paused=True)
-        shop = Shop(process, url, made.secret, folder / "shop.db", merchant)
-        shop.endpoint_id = made.endpoint.id
+    webhook_endpoint = merchant.webhook.create_webhook_endpoint(url="http://127.0.0.1:9/florin")
+    env = {**florin.env, "WEBHOOK_SECRET": webhook_endpoint.secret, "SHOP_PORT": "0"}
+    with RunningExample("shop", env=env, cwd=folder) as process:
+        url = process.wait_output("http://").split()[-2]
+        merchant.webhook.update_webhook_endpoint(
+            webhook_endpoint.endpoint.id, url=url + "/florin", paused=True
+        )
+        shop = Shop(process, url, webhook_endpoint.secret, folder / "shop.db", merchant)
+        shop.endpoint_id = webhook_endpoint.endpoint.id
         yield shop
 
 
-def test_a_link_is_paid_by_the_wallet_and_shipped_when_florin_tells(shop, florin, merchant):
+def test_wallet_pays_a_link_and_the_shop_ships_after_the_webhook(shop, florin, merchant):
     order_id, payment_id = shop.order()
     link = f"{florin.env['FLORIN_BASE_URL']}/{payment_id}"
-    paid = run("wallet", link, env=florin.env, cwd=shop.file.parent, told="y\n")
+    paid = run_example("wallet", link, env=florin.env, cwd=shop.file.parent, told="y\n")
     assert paid.status == 0, paid
     assert "Corner Café asks for 4.50 USD" in paid.out
     try:
         merchant.webhook.update_webhook_endpoint(shop.endpoint_id, paused=False)
-        shop.process.until(f"ships tea for {order_id}")
+        shop.process.wait_output(f"ships tea for {order_id}")
     finally:
         merchant.webhook.update_webhook_endpoint(shop.endpoint_id, paused=True)
     assert order_id not in shop.reconciled(florin.env).out
 
 
-def test_what_somebody_else_signed_or_signed_long_ago_is_refused(shop):
+def test_webhook_with_a_foreign_or_old_signature_is_refused(shop):
     order_id, payment_id = shop.order()
     shop.pay(payment_id)
     long_ago = dt.datetime.now(dt.UTC) - dt.timedelta(minutes=6)
@@ -150,19 +154,19 @@ def test_what_somebody_else_signed_or_signed_long_ago_is_refused(shop):
     assert not shop.shipped(order_id)
 
 
-def test_one_that_comes_twice_ships_once(shop):
+def test_duplicate_webhook_ships_once(shop):
     order_id, payment_id = shop.order()
     shop.pay(payment_id)
-    # also at once, while the first is still being looked at
+    # also at once, while the first is still being processed
     with ThreadPoolExecutor() as threads:
-        told = [
+        futures = [
             threads.submit(shop.tell, payment_id, event_id=f"evt_{n % 2}_of_two") for n in range(6)
         ]
-        assert {one.result() for one in told} == {204}
+        assert {future.result() for future in futures} == {204}
     assert shop.tell(payment_id, event_id="evt_twice") == 204
-    shop.process.until(f"ships tea for {order_id}")
+    shop.process.wait_output(f"ships tea for {order_id}")
     shop.change("UPDATE orders SET shipped = 0 WHERE id = ?", order_id)
-    # its id alone tells that it was done
+    # its id alone shows that it was done
     assert shop.tell(payment_id, event_id="evt_twice") == 204
     assert not shop.shipped(order_id)
     shop.change("UPDATE orders SET shipped = 1 WHERE id = ?", order_id)
@@ -171,17 +175,17 @@ def test_one_that_comes_twice_ships_once(shop):
     other, second = shop.order()
     shop.pay(second)
     assert shop.tell(second, event_id="evt_last") == 204
-    before = shop.process.said
-    shop.process.until(f"ships tea for {other}")
-    assert order_id not in shop.process.said.removeprefix(before)
+    before = shop.process.output
+    shop.process.wait_output(f"ships tea for {other}")
+    assert order_id not in shop.process.output.removeprefix(before)
 
 
-def test_one_that_says_succeeded_ships_nothing_before_get_says_so(shop):
+def test_succeeded_webhook_ships_only_after_get_payment_confirms_it(shop):
     order_id, payment_id = shop.order()
     assert shop.tell(payment_id, event_id="evt_early") == 503
     assert not shop.shipped(order_id)
     shop.pay(payment_id)
-    # it was not remembered as done, and comes again
+    # it was not recorded as done, and is delivered again
     assert shop.tell(payment_id, event_id="evt_early") == 204
     assert shop.shipped(order_id)
 
@@ -207,12 +211,12 @@ def test_another_payment_or_another_price_ships_nothing(shop, florin, merchant):
     assert not shop.shipped(order_id)
     done = shop.reconciled(florin.env)
     assert done.status == 1
-    assert f"{cheap.payment_id} is paid, and no order has it" in done.out
-    assert f"{order_id}: paid by {payment_id}, and not shipped" in done.out
+    assert f"{cheap.payment_id} is paid, but belongs to no order" in done.out
+    assert f"{order_id}: paid by {payment_id}, but not shipped" in done.out
     assert "not for 9900 cents" in done.out
 
 
-def test_what_the_shop_does_not_sell_is_refused(shop):
+def test_unsold_article_is_refused(shop):
     for body in (b'{"article": "gold"}', b'{"article": ["tea"]}', b"[]", b"tea"):
         assert post(shop.url + "/orders", body)[0] == 400
 
@@ -229,11 +233,11 @@ def test_shipped_order_may_be_refunded_in_part_and_not_in_full(shop, florin, mer
     left = merchant.merchant.get_payment(payment_id).refunded.payment_refundable
     merchant.merchant.create_refund(payment_id, amount=(left.unit, int(left.value)))
     done = shop.reconciled(florin.env)
-    assert f"{order_id}: shipped, and {payment_id} is paid back" in done.out
+    assert f"{order_id}: shipped, but {payment_id} is refunded" in done.out
 
 
-def test_orders_that_disagree_with_florin_are_told_by_the_job(shop, florin, tmp_path):
-    done = run("reconcile", str(tmp_path / "none.db"), env=florin.env, cwd=tmp_path)
+def test_reconcile_reports_orders_that_differ_from_florin(shop, florin, tmp_path):
+    done = run_example("reconcile", str(tmp_path / "none.db"), env=florin.env, cwd=tmp_path)
     assert (done.status, "Not compared: unable to open" in done.err) == (2, True)
     order_id, payment_id = shop.order()
     shop.change("UPDATE orders SET shipped = 1 WHERE id = ?", order_id)
@@ -241,14 +245,14 @@ def test_orders_that_disagree_with_florin_are_told_by_the_job(shop, florin, tmp_
     shop.change(lost)
     done = shop.reconciled(florin.env)
     assert done.status == 1
-    assert f"{order_id}: shipped, and {payment_id} is PAYMENT_STATUS_REQUIRES_ACTION" in done.out
-    assert "shop-lost: there is no payment pay_lost" in done.out
-    # what changed just now is left to the next run
-    fresh = run("reconcile", str(shop.file), env=florin.env, cwd=tmp_path)
+    assert f"{order_id}: shipped, but {payment_id} is PAYMENT_STATUS_REQUIRES_ACTION" in done.out
+    assert "shop-lost: payment pay_lost does not exist" in done.out
+    # recent changes are left to the next run
+    fresh = run_example("reconcile", str(shop.file), env=florin.env, cwd=tmp_path)
     assert order_id not in fresh.out
 
 
-def test_a_shop_that_agrees_with_florin_is_told_so(florin, merchant, tmp_path):
+def test_reconcile_reports_success_for_a_matching_shop(florin, merchant, tmp_path):
     other = stranger(merchant)
     paid = merchant.merchant.create_payment(
         amount=("iso4217/USD", TEA), reference_id="shop-1", merchant_id=other
@@ -256,17 +260,17 @@ def test_a_shop_that_agrees_with_florin_is_told_so(florin, merchant, tmp_path):
     merchant.admin.simulate_payment(paid.payment_id, outcome=SIMULATED_OUTCOME_SUCCEEDED)
     file = tmp_path / "shop.db"
     with sqlite3.connect(file) as store:
-        store.executescript(example("shop").TABLES)
+        store.executescript(load_example("shop").TABLES)
         order = ("shop-1", "tea", TEA, paid.payment_id, 1)
         store.execute("INSERT INTO orders VALUES (?, ?, ?, ?, ?)", order)
     env = {**florin.env, "FLORIN_MERCHANT_ID": other, "GRACE_SECONDS": "0"}
-    done = run("reconcile", str(file), env=env, cwd=tmp_path)
+    done = run_example("reconcile", str(file), env=env, cwd=tmp_path)
     assert (done.status, done.err) == (0, "")
     assert done.out.startswith("1 orders, 1 paid, of which ")
 
 
-def test_money_that_came_short_or_went_back_is_told():
-    job = example("reconcile")
+def test_reconcile_reports_missing_or_refunded_money():
+    job = load_example("reconcile")
     row = job.PaymentRow(reference_id="shop-1", status=job.PAYMENT_STATUS_SUCCEEDED)
     row.fiat_amount.unit, row.fiat_amount.value = "iso4217/USD", "450"
     row.token_amount.value, row.fees.total.value = "4500000", "100000"
@@ -276,69 +280,69 @@ def test_money_that_came_short_or_went_back_is_told():
     row.settlement.amount.value = "4399999"
     row.refunds.add().amount.value = "4500000"
     assert list(job.differences(orders, {"pay_1": row})) == [
-        "shop-1: shipped, and pay_1 is paid back",
-        "shop-1: of 4500000 less 100000 came 4399999",
+        "shop-1: shipped, but pay_1 is refunded",
+        "shop-1: of 4500000 less 100000 arrived 4399999",
     ]
 
 
 def wallet_here(monkeypatch, env, answer="y"):
-    """The wallet in this process, whose owner says so."""
+    """Load the wallet in this process, with its owner's answer."""
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("builtins.input", lambda _: answer)
-    return example("wallet")
+    return load_example("wallet")
 
 
 def sale(florin, tmp_path, amount="4.50", seconds="60"):
     env = {**florin.env, "SALE_SECONDS": seconds}
-    return Running("terminal", amount, env=env, cwd=tmp_path)
+    return RunningExample("terminal", amount, env=env, cwd=tmp_path)
 
 
 def test_a_wallet_pays_with_no_token_that_it_does_not_know(florin, merchant, monkeypatch):
-    made = merchant.merchant.create_payment(amount=("iso4217/USD", TEA))
+    payment = merchant.merchant.create_payment(amount=("iso4217/USD", TEA))
     env = {**florin.env, "FLORIN_EVM_ASSET": f"{CHAIN}/erc20:{TOKEN}"}
     with pytest.raises(WalletError, match="pays for it"):
-        wallet_here(monkeypatch, env).main(made.gateway_url)
+        wallet_here(monkeypatch, env).main(payment.gateway_url)
 
 
 def test_a_code_is_shown_and_paid(florin, merchant, tmp_path, monkeypatch):
     with sale(florin, tmp_path) as terminal:
-        link = terminal.until("http://")
-        assert terminal.said.count("\n") > 10  # the code
+        link = terminal.wait_output("http://")
+        assert terminal.output.count("\n") > 10  # the code
         with pytest.raises(WalletError, match="nothing was signed"):
             wallet_here(monkeypatch, florin.env, answer="n").main(link)
         payment_id = link.rpartition("/")[2]
         merchant.admin.simulate_payment(payment_id, outcome=SIMULATED_OUTCOME_SUCCEEDED)
-        done = terminal.ended()
+        done = terminal.stop()
     assert (done.status, done.err) == (0, "")
     assert done.out.splitlines()[-1] == f"PAID {payment_id}"
 
 
 def test_a_sale_that_takes_too_long_is_called_off(florin, merchant, tmp_path, monkeypatch):
     with sale(florin, tmp_path, seconds="1") as terminal:
-        link = terminal.until("http://")
-        done = terminal.ended()
+        link = terminal.wait_output("http://")
+        done = terminal.stop()
     payment_id = link.rpartition("/")[2]
     assert (done.status, done.out.splitlines()[-1]) == (1, f"NOT PAID {payment_id}")
     assert merchant.merchant.get_payment(payment_id).status == PAYMENT_STATUS_CANCELLED
-    # who comes too late pays nothing
-    with pytest.raises(WalletError, match="PAYMENT_STATUS_CANCELLED already"):
+    # a buyer who is too late pays nothing
+    with pytest.raises(WalletError, match="already PAYMENT_STATUS_CANCELLED"):
         wallet_here(monkeypatch, florin.env).main(link)
 
 
 def test_a_sale_that_is_being_paid_is_not_over(florin, merchant, tmp_path):
     with sale(florin, tmp_path, seconds="1") as terminal:
-        payment_id = terminal.until("http://").rpartition("/")[2]
+        payment_id = terminal.wait_output("http://").rpartition("/")[2]
         merchant.admin.simulate_payment(payment_id, outcome=SIMULATED_OUTCOME_STALL)
-        terminal.until("it is being paid: wait")
+        terminal.wait_output("a wallet is paying: wait")
         merchant.admin.simulate_payment(payment_id, outcome=SIMULATED_OUTCOME_SUCCEEDED)
-        done = terminal.ended()
+        done = terminal.stop()
     assert (done.status, done.out.splitlines()[-1]) == (0, f"PAID {payment_id}")
 
 
-def test_what_is_no_amount_is_refused():
-    terminal = example("terminal")
+def test_invalid_amount_is_refused():
+    terminal = load_example("terminal")
     assert [terminal.cents_of(text) for text in ("4.50", "4", "0.01")] == [450, 400, 1]
     for text in ("", "tea", "-1", "0", "1.005", "nan", "inf"):
-        with pytest.raises(ValueError, match="no amount"):
+        with pytest.raises(ValueError, match="not an amount"):
             terminal.cents_of(text)

@@ -1,4 +1,4 @@
-"""What buyers really told a Florin is in no byte of its exports, unless it is asked for."""
+"""No byte of an export has data that buyers gave Florin, unless it is requested."""
 
 from __future__ import annotations
 
@@ -8,26 +8,28 @@ import json
 import pytest
 import pytest_asyncio
 
-from tests.support.capture import ASKED, DATA, hand_in, new_till
-from tests.support.desk import opened
-from tests.support.exported import lines
+from tests.support.capture import CAPTURE_SETTINGS, DATA, open_pos, submit_form
+from tests.support.desk import open_service
+from tests.support.exported import read_rows
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 
 TOLD = [value for value in DATA.values() if isinstance(value, str) and len(value) > 2]
-# as it is, and as JSON may have it
-WORDS = [form for one in TOLD for form in (one.encode(), json.dumps(one).strip('"').encode())]
+# plain, and escaped as JSON may have it
+WORDS = [form for text in TOLD for form in (text.encode(), json.dumps(text).strip('"').encode())]
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def desk(tmp_path_factory, evm):
-    async with opened(tmp_path_factory.mktemp("capture"), evm=evm, capture=ASKED) as desk:
+    async with open_service(
+        tmp_path_factory.mktemp("capture"), evm=evm, capture=CAPTURE_SETTINGS
+    ) as desk:
         yield desk
 
 
 async def test_captured_data_stays_in_the_store(desk, forks, tmp_path):
-    by_form, inline = await new_till(desk), await new_till(desk)
-    await hand_in(desk, await by_form.url())
+    by_form, inline = await open_pos(desk), await open_pos(desk)
+    await submit_form(desk, await by_form.url())
     await inline.answer()
     await inline.fetch(collected=DATA)
 
@@ -43,9 +45,9 @@ async def test_captured_data_stays_in_the_store(desk, forks, tmp_path):
     assert by_form.payment_id.encode() in written
     assert inline.payment_id.encode() in written
     assert [word for word in WORDS if word in written] == []
-    rows = lines(await export("personal", "--personal"), "buyer_data")
-    found = {row["payment_id"]: (row["source"].partition(":")[0], row["data"]) for row in rows}
-    assert {one: (way, json.loads(data)) for one, (way, data) in found.items()} == {
+    rows = read_rows(await export("personal", "--personal"), "buyer_data")
+    results = {row["payment_id"]: (row["source"].partition(":")[0], row["data"]) for row in rows}
+    assert {item: (way, json.loads(data)) for item, (way, data) in results.items()} == {
         by_form.payment_id: ("form", DATA),
         inline.payment_id: ("inline", DATA),
     }

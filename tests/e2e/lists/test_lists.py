@@ -1,4 +1,4 @@
-"""Lists of payments, as callers ask for them."""
+"""Lists of payments, as callers request them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from florin_server.flows.payments import lists
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.support.api import grpc_metadata
-from tests.support.api import refused as refusal
-from tests.support.desk import DEPLOYED, ORDER, SPEC, Desk, Tenant
-from tests.support.json import plain
+from tests.support.api import to_api_call_error as refusal
+from tests.support.desk import DEPLOYED, ORDER, SPEC, PartnerTenant, ServiceHarness
+from tests.support.json import to_json
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -25,14 +25,14 @@ OURS, PARTNERS = "/v1/merchants/payments", "/v1/payments"
 
 
 @dataclass
-class Shop(Tenant):
+class Shop(PartnerTenant):
     other: str
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shop(desk) -> Shop:
-    """A merchant with an order of each kind, a minute apart; the partner has another merchant."""
-    tenant: Tenant = await desk.tenant()
+    """Create a merchant with an order of each kind, a minute apart, and a second merchant."""
+    tenant: PartnerTenant = await desk.tenant()
     other = await desk.tenant()
     await other.change_merchant(partner_id=tenant.partner.id, name="Cake House")
     token = f"caip19/{desk.env['FLORIN_EVM_ASSET']}"
@@ -55,8 +55,10 @@ async def shop(desk) -> Shop:
     return Shop(**vars(tenant), other=other.merchant.id)
 
 
-async def told(desk: Desk, shop: Shop, query: str = "", path: str = PARTNERS) -> list[str]:
-    """The references of a list."""
+async def told(
+    desk: ServiceHarness, shop: Shop, query: str = "", path: str = PARTNERS
+) -> list[str]:
+    """Return the references of a list."""
     answer = await desk.ask("GET", f"{path}?{query}", shop.headers)
     assert answer.status == 200, answer.text
     assert answer.body["stats"]["totalTransactions"] >= len(answer.body["data"])
@@ -90,7 +92,7 @@ ALL = ["Cup", "cake_1", "cup 1000", "cup 100%"]
         ("unknown=1", ALL),
     ],
 )
-async def test_a_filter_lets_through_what_it_names(desk, shop, query, references):
+async def test_list_filter_returns_matching_payments(desk, shop, query, references):
     assert await told(desk, shop, query) == references
 
 
@@ -102,12 +104,12 @@ async def test_an_asset_is_named_in_either_way_and_any_case(desk, shop):
     assert await told(desk, shop, f"asset={quote(asset)}&token_symbol=ETH") == []
 
 
-async def test_times_are_a_half_open_range_of_what_is_shown(desk, shop):
+async def test_time_range_is_half_open(desk, shop):
     answer = await desk.ask("GET", PARTNERS, shop.headers)
     shown = {row["referenceId"]: row["createdAt"] for row in answer.body["data"]}
     first, last = shown["cup 1000"], shown["Cup"]
     assert await told(desk, shop, f"startTs={first}&endTs={last}") == ["cake_1", "cup 1000"]
-    # a plus that came as a blank
+    # a plus that was decoded as a blank
     offset = first.replace("Z", "+00:00")
     assert await told(desk, shop, f"startTs={offset}") == ALL[:3]
     assert await told(desk, shop, f"startTs={quote(offset)}") == ALL[:3]
@@ -118,11 +120,11 @@ async def test_a_merchant_sees_its_own_and_a_partner_all_of_them(desk, shop):
     assert await told(desk, shop, path=OURS) == ["Cup", "cup 1000", "cup 100%"]
     assert await told(desk, shop, f"merchantId={shop.other}") == ["cake_1"]
     assert await told(desk, shop, f"merchantId={shop.other}&merchantId={shop.merchant.id}") == ALL
-    # on the merchant's own path the parameter means nothing
+    # on the merchant's own path the parameter has no effect
     assert len(await told(desk, shop, f"merchantId={shop.other}", OURS)) == 3
 
 
-async def test_others_merchants_and_the_other_mode_find_nothing(desk, shop):
+async def test_foreign_merchant_or_mode_returns_no_payments(desk, shop):
     foreign = desk.env["FLORIN_MERCHANT_ID"]
     assert await told(desk, shop, f"merchantId={foreign}") == []
     assert await told(desk, shop, f"merchantId={foreign}&merchantId={shop.other}") == ["cake_1"]
@@ -167,27 +169,27 @@ async def test_a_parameter_that_cannot_be_is_refused(desk, shop, query, field):
     for path in (PARTNERS, OURS):
         for profile in (SPEC, DEPLOYED):
             answer = await desk.ask("GET", f"{path}?{query}", {**shop.headers, **profile})
-            assert answer.told == (400, "invalid_params"), answer.text
+            assert answer.refusal == (400, "invalid_params"), answer.text
             assert [issue["field"] for issue in answer.body["issues"]] == [field]
 
 
 async def test_a_walk_ends_with_null_and_may_change_the_size_of_pages(desk, shop):
-    found, query, sizes = [], {"sortBy": "amount"}, iter([1, 2, 9])
+    results, query, sizes = [], {"sortBy": "amount"}, iter([1, 2, 9])
     while True:
         path = f"{PARTNERS}?{urlencode({**query, 'limit': next(sizes)})}"
         body = (await desk.ask("GET", path, shop.headers)).body
-        found.append([row["referenceId"] for row in body["data"]])
+        results.append([row["referenceId"] for row in body["data"]])
         if body["nextCursor"] is None:
             break
         query["cursor"] = body["nextCursor"]
-    assert found == [["cup 100%"], ["Cup", "cup 1000"], ["cake_1"]]
+    assert results == [["cup 100%"], ["Cup", "cup 1000"], ["cake_1"]]
 
 
 async def test_a_cursor_belongs_to_its_filters_order_and_scope(desk, shop):
     page = (await desk.ask("GET", f"{PARTNERS}?limit=1", shop.headers)).body
     cursor = page["nextCursor"]
     assert await told(desk, shop, f"cursor={cursor}") == ALL[1:]
-    others = [
+    remaining = [
         (f"{PARTNERS}?status=cancelled&", shop.headers),
         (f"{PARTNERS}?sortDir=asc&", shop.headers),
         (f"{PARTNERS}?sortBy=amount&", shop.headers),
@@ -195,15 +197,17 @@ async def test_a_cursor_belongs_to_its_filters_order_and_scope(desk, shop):
         (f"{OURS}?", shop.headers),
         (f"{PARTNERS}?", desk.rest.merchant),
     ]
-    for path, headers in others:
+    for path, headers in remaining:
         answer = await desk.ask("GET", f"{path}cursor={cursor}", headers)
-        assert answer.told == (400, "invalid_params")
-        assert answer.body["message"] == "cursor belongs to other filters or another order"
+        assert answer.refusal == (400, "invalid_params")
+        assert answer.body["message"] == (
+            "cursor belongs to other filters or another order: repeat the filters of the first page"
+        )
     damaged = cursor[:-1] + ("A" if cursor[-1] != "A" else "B")
     answer = await desk.ask("GET", f"{PARTNERS}?cursor={damaged}", shop.headers)
-    assert (answer.told, answer.body["message"]) == (
+    assert (answer.refusal, answer.body["message"]) == (
         (400, "invalid_params"),
-        "cursor is damaged",
+        "cursor is damaged: start again from the first page",
     )
 
 
@@ -222,21 +226,21 @@ async def test_a_cursor_stays_good_in_another_range_of_times(desk, shop, path, o
         assert answer.status == 200, body
         return body["data"], body["next_cursor" if older else "nextCursor"]
 
-    made = "created_at" if older else "createdAt"
+    created = "created_at" if older else "createdAt"
     everything, _ = await page()
-    # a point of sale asks for what was made until now, with every page anew
+    # a point of sale sets the end of the range to now, anew for every page
     first, cursor = await page(**{end: time_text(desk.now), "limit": 1})
     assert (first, cursor is None) == (everything[:1], False)
     rest = everything[1:]
     later, _ = await page(**{end: time_text(desk.now + 7), "cursor": cursor})
     assert later == (await page(cursor=cursor))[0] == rest
-    # the range that is asked for counts, whatever it was when the cursor was told
-    bound = max(row[made] for row in rest)
+    # the requested range counts, not the range at the time of the cursor
+    bound = max(row[created] for row in rest)
     assert (await page(**{start: bound, "cursor": cursor}))[0] == [
-        row for row in rest if row[made] >= bound
+        row for row in rest if row[created] >= bound
     ]
     assert (await page(**{end: bound, "cursor": cursor}))[0] == [
-        row for row in rest if row[made] < bound
+        row for row in rest if row[created] < bound
     ]
 
 
@@ -270,15 +274,15 @@ async def test_later_pages_repeat_the_totals_for_a_minute_and_first_pages_never(
 
 async def test_a_page_that_only_follows_an_index_needs_no_thread(desk, shop, monkeypatch):
     surveyed = []
-    survey = desk.service.app.store.survey
+    survey = desk.service.app.store.scan
 
     async def counted(op: Any) -> Any:
         # a worker compares the books with the chains meanwhile
-        if op.steps.__name__ != "standing":
+        if op.steps.__name__ != "read_snapshot":
             surveyed.append(op)
         return await survey(op)
 
-    monkeypatch.setattr(type(desk.service.app.store), "survey", lambda _, op: counted(op))
+    monkeypatch.setattr(type(desk.service.app.store), "scan", lambda _, op: counted(op))
     for query, more in (("", 0), ("sortBy=amount&", 0), ("status=requires_action&", 1)):
         surveyed.clear()
         first = await desk.ask("GET", f"{PARTNERS}?{query}limit=1", shop.headers)
@@ -288,14 +292,14 @@ async def test_a_page_that_only_follows_an_index_needs_no_thread(desk, shop, mon
         assert len(surveyed) == 1 + more
 
 
-async def test_grpc_tells_the_same_and_refuses_the_same(desk, shop):
+async def test_grpc_list_matches_rest_and_refuses_the_same(desk, shop):
     stub = merchant_pb2_grpc.MerchantServiceStub(desk.channel)
     metadata = grpc_metadata(shop.headers)
     answer = await stub.ListPayments(
         listing_pb2.ListPaymentsRequest(limit=3), metadata=metadata, timeout=20
     )
     rest = (await desk.ask("GET", f"{PARTNERS}?limit=3", shop.headers)).body
-    assert plain(answer) == rest
+    assert to_json(answer) == rest
     wrong = [
         {"limit": 0},
         {"limit": 201},
@@ -333,7 +337,7 @@ async def test_the_older_list_has_its_own_names(desk, shop):
         assert len(answer.body["data"]) == count
 
 
-async def test_the_older_list_tells_no_revenue_as_zero_dollars(desk, shop):
+async def test_legacy_list_reports_no_revenue_as_zero_dollars(desk, shop):
     answer = await desk.ask("GET", legacy(shop.merchant.id), {"Api-Key": shop.secret})
     assert answer.body["stats"] == {
         "total_customers": 0,
@@ -342,19 +346,19 @@ async def test_the_older_list_tells_no_revenue_as_zero_dollars(desk, shop):
     }
 
 
-async def test_the_older_list_tells_the_currency_with_the_most_whole_units(desk):
+async def test_legacy_list_reports_the_currency_with_the_largest_revenue(desk):
     tenant = await desk.tenant()
     for unit, value in (("iso4217/USD", "9999"), ("iso4217/EUR", "10000"), (None, "5000000")):
         asset = f"caip19/{desk.env['FLORIN_EVM_ASSET']}"
         amount = {"unit": unit or asset, "value": value}
-        made = await desk.ask("POST", "/v1/payments", tenant.headers, {"amount": amount})
-        path = f"/v1/sandbox/payments/{made.body['paymentId']}/simulate"
+        created = await desk.ask("POST", "/v1/payments", tenant.headers, {"amount": amount})
+        path = f"/v1/sandbox/payments/{created.body['paymentId']}/simulate"
         answer = await desk.ask("POST", path, tenant.headers, {"outcome": "succeeded"})
         assert answer.status == 200, answer.text
     answer = await desk.ask("GET", legacy(tenant.merchant.id), {"Api-Key": tenant.secret})
     assert answer.body["stats"]["total_revenue"] == {"amount": 100.0, "currency": "EUR"}
     answer = await desk.ask("GET", PARTNERS, tenant.headers)
-    revenue = {one["currency"]: one["amount"] for one in answer.body["stats"]["totalRevenue"]}
+    revenue = {item["currency"]: item["amount"] for item in answer.body["stats"]["totalRevenue"]}
     assert revenue == {"USD": 99.99, "EUR": 100.0, "tUSD": 5.0}
 
 
@@ -379,7 +383,7 @@ async def test_the_older_list_knows_the_partners_own_merchants_only(desk, shop):
     ):
         for profile, code in ((SPEC, "merchant_not_found"), (DEPLOYED, "not_found")):
             answer = await desk.ask("GET", legacy(merchant_id), {"Api-Key": key, **profile})
-            assert answer.told == (404, code)
+            assert answer.refusal == (404, code)
 
 
 async def test_the_history_of_a_deleted_merchant_stays(desk):
@@ -398,7 +402,7 @@ async def test_the_history_of_a_deleted_merchant_stays(desk):
 async def test_looking_for_few_by_amount_changes_no_answer(desk, shop, monkeypatch):
     answers = []
     for few in (0, 1000):
-        monkeypatch.setattr(lists, "_FEW", few)
+        monkeypatch.setattr(lists, "_COUNTED_MAX", few)
         answer = await desk.ask("GET", f"{PARTNERS}?sortBy=amount&referenceId=cup", shop.headers)
         answers.append(answer.body["data"])
     assert answers[0] == answers[1] != []

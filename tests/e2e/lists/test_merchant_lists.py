@@ -1,4 +1,4 @@
-"""Lists of a partner's merchants, through REST and through gRPC."""
+"""Lists of a partner's merchants, over REST and over gRPC."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import asyncio
 import pytest
 import pytest_asyncio
 
-from tests.support.accounts import PROTOCOLS, Account, told
-from tests.support.desk import Tenant
+from tests.support.accounts import PROTOCOLS, PartnerAccount, to_refusal
+from tests.support.desk import PartnerTenant
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -17,17 +17,17 @@ pytestmark = [
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def tenant(desk) -> Tenant:
+async def tenant(desk) -> PartnerTenant:
     return await desk.tenant()
 
 
 @pytest.fixture
-def account(tenant, protocol) -> Account:
-    return Account(tenant, protocol)
+def account(tenant, protocol) -> PartnerAccount:
+    return PartnerAccount(tenant, protocol)
 
 
 async def walk(account, between=None, **query):
-    """The ids of all pages, and what each page said of the total."""
+    """Return the ids of all pages, and the total on each page."""
     pages, totals, cursor = [], [], {}
     while True:
         page = (await account.ask("ListMerchants", {**query, **cursor})).body
@@ -40,11 +40,11 @@ async def walk(account, between=None, **query):
             await between()
 
 
-async def test_a_walk_sees_each_merchant_once_whatever_comes_meanwhile(desk, account, tenant):
-    known = [tenant.merchant.id]
+async def test_pagination_returns_each_merchant_once_despite_new_merchants(desk, account, tenant):
+    existing = [tenant.merchant.id]
     for number in range(5):
         desk.clock.advance(0 if number == 3 else 0.001)  # two of one moment
-        known.insert(0, (await account.create(merchantName=f"Shop {number}"))["id"])
+        existing.insert(0, (await account.create(merchantName=f"Shop {number}"))["id"])
 
     async def another():
         desk.clock.advance(1)
@@ -53,28 +53,28 @@ async def test_a_walk_sees_each_merchant_once_whatever_comes_meanwhile(desk, acc
     pages, totals = await walk(account, limit=2)
     seen = [merchant for page in pages for merchant in page]
     assert [len(page) for page in pages] == [2, 2, 2]
-    assert seen[0] == known[0]
-    assert sorted(seen) == sorted(known)
+    assert seen[0] == existing[0]
+    assert sorted(seen) == sorted(existing)
     assert totals == [6, 6, 6]
     pages, totals = await walk(account, another, limit=2)
     assert [merchant for page in pages for merchant in page] == seen
     assert totals == [6, 7, 8]
 
 
-async def test_a_walk_goes_on_after_its_last_merchant_was_deleted(desk, account):
-    made = []
+async def test_pagination_continues_after_its_cursor_merchant_is_deleted(desk, account):
+    created = []
     for _ in range(4):
         desk.clock.advance(1)
-        made.insert(0, (await account.create())["id"])
+        created.insert(0, (await account.create())["id"])
     page = (await account.ask("ListMerchants", {"limit": 2})).body
-    await account.ask("DeleteMerchant", merchant=made[1])
+    await account.ask("DeleteMerchant", merchant=created[1])
     following = {"limit": 2, "cursor": page["nextCursor"]}
     page = (await account.ask("ListMerchants", following)).body
-    assert [merchant["id"] for merchant in page["merchants"]] == made[2:]
+    assert [merchant["id"] for merchant in page["merchants"]] == created[2:]
     assert page["totalCount"] == 4
 
 
-async def test_twenty_come_if_nobody_says_how_many(account):
+async def test_default_page_size_is_twenty(account):
     await asyncio.gather(*(account.create() for _ in range(21)))
     page = (await account.ask("ListMerchants")).body
     assert (len(page["merchants"]), page["totalCount"]) == (20, 22)
@@ -83,10 +83,10 @@ async def test_twenty_come_if_nobody_says_how_many(account):
 
 
 async def test_a_list_is_filtered_by_status(account, tenant):
-    made = await account.create()
+    created = await account.create()
     await tenant.change_merchant(status="suspended")
     for status, expected in (
-        ("active", [made["id"]]),
+        ("active", [created["id"]]),
         ("suspended", [tenant.merchant.id]),
         ("inactive", []),
     ):
@@ -118,10 +118,10 @@ async def test_a_search_knows_accents_and_no_wildcards(account, search, expected
 
 
 async def test_a_search_finds_parts_of_ids_in_any_case(account):
-    made, _ = await account.create(), await account.create()
-    for part in (made["id"], made["id"][5:].upper(), made["id"][8:].lower()):
+    created, _ = await account.create(), await account.create()
+    for part in (created["id"], created["id"][5:].upper(), created["id"][8:].lower()):
         page = (await account.ask("ListMerchants", {"search": part})).body
-        assert [merchant["id"] for merchant in page["merchants"]] == [made["id"]]
+        assert [merchant["id"] for merchant in page["merchants"]] == [created["id"]]
 
 
 async def test_a_cursor_belongs_to_its_filters_and_its_partner(desk, account, protocol):
@@ -130,7 +130,7 @@ async def test_a_cursor_belongs_to_its_filters_and_its_partner(desk, account, pr
     query = {"search": "zürich", "limit": 1}
     cursor = (await account.ask("ListMerchants", query)).body["nextCursor"]
     assert (await account.ask("ListMerchants", {**query, "limit": 2, "cursor": cursor})).body
-    other = Account(await desk.tenant(), protocol)
+    other = PartnerAccount(await desk.tenant(), protocol)
     for who, body in (
         (account, {"limit": 1, "cursor": cursor}),
         (account, {**query, "search": "Zürich", "cursor": cursor}),
@@ -139,7 +139,7 @@ async def test_a_cursor_belongs_to_its_filters_and_its_partner(desk, account, pr
         (account, {**query, "cursor": "nonsense"}),
         (other, {**query, "cursor": cursor}),
     ):
-        assert told(await who.refused("ListMerchants", body)) == (400, "invalid_params")
+        assert to_refusal(await who.get_refusal("ListMerchants", body)) == (400, "invalid_params")
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ async def test_a_cursor_belongs_to_its_filters_and_its_partner(desk, account, pr
         {"cursor": "x" * 513},
     ],
 )
-async def test_what_a_list_cannot_be_asked(account, query):
-    error = await account.refused("ListMerchants", query)
-    assert told(error) == (400, "invalid_params")
+async def test_invalid_list_query_is_refused(account, query):
+    error = await account.get_refusal("ListMerchants", query)
+    assert to_refusal(error) == (400, "invalid_params")
     assert [issue["field"] for issue in error.issues] == [*query]

@@ -1,4 +1,4 @@
-"""Accounts that the operator does not serve: told once, and nothing else about it."""
+"""Accounts that the operator does not serve: they are refused without any detail."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import pytest_asyncio
 from florin_server.config import Settings
 from pydantic import ValidationError
 
-from tests.support.api import Refused
-from tests.support.desk import DEPLOYED, SPEC, opened
-from tests.support.story import ORDER, follow
-from tests.support.wallet import Wallet
+from tests.support.api import ApiCallError
+from tests.support.desk import DEPLOYED, SPEC, open_service
+from tests.support.story import ORDER, follow_payment
+from tests.support.wallet import EvmTestWallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 # one in each spelling that a list may have
-BARE, ON_ANOTHER_CHAIN, LOWER = Wallet(), Wallet(), Wallet()
+BARE, ON_ANOTHER_CHAIN, LOWER = EvmTestWallet(), EvmTestWallet(), EvmTestWallet()
 LIST = (BARE.address, f"eip155:1:{ON_ANOTHER_CHAIN.address}", LOWER.address.lower())
 BLOCKED = (BARE, ON_ANOTHER_CHAIN, LOWER)
 
@@ -25,7 +25,7 @@ BLOCKED = (BARE, ON_ANOTHER_CHAIN, LOWER)
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def desk(tmp_path_factory):
     home = tmp_path_factory.mktemp("blocked")
-    async with opened(home, blocked_accounts=LIST) as desk:
+    async with open_service(home, blocked_accounts=LIST) as desk:
         yield desk
 
 
@@ -34,8 +34,8 @@ def side(request, desk):
     return getattr(desk, request.param)
 
 
-async def refusal(call) -> Refused:
-    with pytest.raises(Refused) as caught:
+async def refusal(call) -> ApiCallError:
+    with pytest.raises(ApiCallError) as caught:
         await call
     return caught.value
 
@@ -43,12 +43,12 @@ async def refusal(call) -> Refused:
 @pytest.mark.parametrize("wallet", BLOCKED, ids=["bare", "another chain", "lower case"])
 async def test_a_blocked_account_gets_no_options(desk, side, wallet):
     payment_id = (await side.create(ORDER))["paymentId"]
-    good = Wallet().account
+    good = EvmTestWallet().account
     for written in (
         wallet.account,
         wallet.account.lower(),
         f"eip155:31337:0x{wallet.address[2:].upper()}",
-        # not a checksum, but whose address it is cannot be mistaken
+        # not a valid checksum, but the address is unambiguous
         f"eip155:31337:{wallet.address.swapcase().replace('0X', '0x')}",
         f"eip155:8453:{wallet.address}",
     ):
@@ -57,18 +57,18 @@ async def test_a_blocked_account_gets_no_options(desk, side, wallet):
             assert (error.http, error.code) == (451, "sanctioned_user")
             assert error.message == "This account cannot be served"
             assert (error.details, error.issues) == ({}, [])
-    # the payment is as it was, and others can pay it
+    # the payment is unchanged, and other accounts can pay it
     assert (await side.detail(payment_id))["version"] == 0
     assert len((await side.options(payment_id, [good]))["options"]) == 1
 
 
-async def test_both_profiles_tell_it_alike(desk):
+async def test_sanctioned_user_is_refused_the_same_in_both_profiles(desk):
     payment_id = (await desk.rest.create(ORDER))["paymentId"]
     path = f"/v1/gateway/payment/{payment_id}/options"
     for profile in (SPEC, {}, DEPLOYED):
         headers = {**desk.rest.wallet, **profile}
         answer = await desk.ask("POST", path, headers, {"accounts": [BARE.account]})
-        assert answer.told == (451, "sanctioned_user")
+        assert answer.refusal == (451, "sanctioned_user")
         assert set(answer.body) == {"code", "message", "requestId"}
 
 
@@ -84,7 +84,7 @@ async def test_text_that_is_no_account_is_skipped(desk, side):
         f"solana:devnet:{BARE.address}",
         "eip155:31337:" + "x" * 128,
     ]
-    offered = await side.options(payment_id, [*noise, Wallet().account])
+    offered = await side.options(payment_id, [*noise, EvmTestWallet().account])
     assert len(offered["options"]) == 1
 
 
@@ -107,9 +107,9 @@ async def test_the_payment_is_looked_at_first(desk, side):
 
 @pytest.fixture
 def late(desk):
-    """A wallet that is blocked only after it was told its options."""
-    wallet = Wallet()
-    return wallet, lambda: desk.service.app.blocked.add([wallet.address])
+    """Return a wallet that is blocked only after it got its options."""
+    wallet = EvmTestWallet()
+    return wallet, lambda: desk.service.app.blocklist.add([wallet.address])
 
 
 async def test_a_blocked_payer_is_declined(desk, side, late):
@@ -126,17 +126,19 @@ async def test_a_blocked_payer_is_declined(desk, side, late):
         "info": None,
         "failureCode": "declined_user",
     }
-    # bound: the same content is a poll, any other comes too late
+    # bound: the same content is a poll, any other content comes too late
     assert await side.confirm(payment_id, option["id"], outputs) == answer
     error = await refusal(side.confirm(payment_id, option["id"], ["0x" + "11" * 65]))
     assert (error.http, error.code) == (400, "invalid_state")
     detail = await side.detail(payment_id)
     assert (detail["failureCode"], detail["buyer"], detail["version"]) == ("declined_user", None, 1)
-    assert [s["status"] for s in await asyncio.wait_for(follow(side, payment_id), 20)] == ["failed"]
+    assert [s["status"] for s in await asyncio.wait_for(follow_payment(side, payment_id), 20)] == [
+        "failed"
+    ]
     assert await desk.chain.balance(wallet.address) == held
 
 
-async def test_a_mismatch_is_told_before_the_payer_and_noise_after(desk, side, late):
+async def test_mismatched_output_of_a_blocked_payer_fails_and_noise_is_declined(desk, side, late):
     wallet, block = late
     offers = []
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""`florin chain` against chains that know nothing of Florin: what it adds, deploys and refuses."""
+"""`florin chain` on chains that know nothing of Florin: what it adds, deploys and refuses."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from functools import partial
 
 import pytest
 from eth_account import Account
-from florin_server.boot.chains.setup import opener_contract, settlement_contract
+from florin_server.boot.chains.setup import load_opener_contract, load_settlement_contract
 from florin_server.cli.main import app
 from florin_server.devnet.evm.token_fees import TokenFees
-from florin_server.devnet.genesis import DEVNET, artifact
-from florin_server.devnet.solana import SOLNET, SolanaDevChain, SolanaDevSettings
-from florin_server.domain.caip import checksum_address
-from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
+from florin_server.devnet.genesis import DEVNET, load_artifact
+from florin_server.devnet.solana import SOLANA_DEVNET, SolanaDevChain, SolanaDevSettings
+from florin_server.domain.caip import format_checksum_address
+from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 from florin_server.rails.evm.gas_money import FEE_MANAGER
 from florin_server.rails.evm.known_contracts import DEPLOYER
 from florin_server.rails.evm.setup.deployment import DEPLOYER_CODE
@@ -24,20 +24,20 @@ from florin_server.rails.networks import chain_files
 from typer.testing import CliRunner
 
 from tests.support import foreign
-from tests.support.anvil_node import by_faucet
+from tests.support.anvil_node import sign_faucet_transaction
 from tests.support.api import RestApi
-from tests.support.command import Ended, Forks
-from tests.support.solana import SolanaWallet
-from tests.support.wallet import Wallet
+from tests.support.command import CommandForks, CommandResult
+from tests.support.solana import SolanaTestWallet
+from tests.support.wallet import EvmTestWallet
 
 pytestmark = pytest.mark.long
 
 ORDER = {"amount": {"unit": "iso4217/USD", "value": "1250"}, "referenceId": "order-1001"}
 PRICE = 12_500_000
 TREASURY = Account.from_key(b"\x77" * 32).address
-SETTLER = checksum_address(settlement_contract().address)
-OPENER = checksum_address(opener_contract().address)
-OPENER_CODE = opener_contract().runtime
+SETTLER = format_checksum_address(load_settlement_contract().address)
+OPENER = format_checksum_address(load_opener_contract().address)
+OPENER_CODE = load_opener_contract().runtime
 PASSWORD = {"FLORIN_KEYSTORE_PASSWORD": "correct horse"}
 NO_CHAINS = {"FLORIN_EMBEDDED_SOLANA__ENABLED": "false"}
 BASE = 8453
@@ -53,8 +53,8 @@ def home(tmp_path):
 
 @pytest.fixture
 def run(home, forks):
-    async def command(*words: str, **changes: str) -> Ended:
-        """A command; the chain that it asks is served by this very loop."""
+    async def command(*words: str, **changes: str) -> CommandResult:
+        """Run a command; the chain that it calls is served by this very loop."""
         return await asyncio.to_thread(
             forks, "chain", *words, home=home, **{**NO_CHAINS, **PASSWORD, **changes}
         )
@@ -62,29 +62,33 @@ def run(home, forks):
     return command
 
 
-def wanted(chain: foreign.Foreign, *more: str) -> tuple[str, ...]:
+def wanted(chain: foreign.ForeignChain, *more: str) -> tuple[str, ...]:
     return ("add", "--rpc-url", chain.url, "--treasury", TREASURY, "--yes", *more)
 
 
-def refused(done: Ended) -> str:
-    """The last sentence of a command that could not do it."""
+def refused(done: CommandResult) -> str:
+    """Return the last sentence of a command that failed."""
     assert (done.status, done.out) == (1, ""), done
     return done.err.splitlines()[-1]
 
 
-def relayer_of(done: Ended) -> str:
+def relayer_of(done: CommandResult) -> str:
     (line,) = [line for line in done.err.splitlines() if line.startswith("Relayer: ")]
     return line.removeprefix("Relayer: ")
 
 
-async def paid(run, forks: Forks, home, session, name: str, wallet: Wallet | SolanaWallet) -> dict:
-    """A payment of a wallet, to its end, on a Florin that `florin up` runs."""
-    running = await asyncio.to_thread(forks.lasting, "up", home=home, **{**NO_CHAINS, **PASSWORD})
+async def paid(
+    run, forks: CommandForks, home, session, name: str, wallet: EvmTestWallet | SolanaTestWallet
+) -> dict:
+    """Return a wallet's final payment on a Florin that `florin up` runs."""
+    running = await asyncio.to_thread(
+        forks.start_lasting, "up", home=home, **{**NO_CHAINS, **PASSWORD}
+    )
     try:
         for word in ("deploy", "remove"):
-            assert "stop it first" in refused(await run(word, name))
+            assert "stop Florin first" in refused(await run(word, name))
         api = RestApi(session, running.env["FLORIN_BASE_URL"], running.env)
-        # one more is offered, and left alone
+        # another chain is offered, and not changed
         await api.options((await api.create(ORDER))["paymentId"], [wallet.account])
         payment_id = (await api.create(ORDER))["paymentId"]
         (option,) = (await api.options(payment_id, [wallet.account]))["options"]
@@ -99,11 +103,11 @@ async def paid(run, forks: Forks, home, session, name: str, wallet: Wallet | Sol
         await asyncio.to_thread(running.__exit__)
 
 
-async def gets_its_contracts(run, chain: foreign.Foreign, chain_id: int, relayer: str) -> None:
-    """Once the relayer can pay for them; each is put there once."""
-    assert "has nothing of the chain's coin" in refused(await run("deploy", "far-away", "--yes"))
+async def gets_its_contracts(run, chain: foreign.ForeignChain, chain_id: int, relayer: str) -> None:
+    """Deploy the contracts once the relayer can pay for them; each is deployed once."""
+    assert "has no balance of the chain's coin" in refused(await run("deploy", "far-away", "--yes"))
     await chain.fund(relayer, 10**14)
-    assert "and this may cost" in refused(await run("deploy", "far-away", "--yes"))
+    assert "but this can cost" in refused(await run("deploy", "far-away", "--yes"))
     await chain.fund(relayer)
     done = await run("deploy", "far-away", "--yes")
     assert (done.status, done.out) == (0, SETTLER + "\n"), done
@@ -111,7 +115,7 @@ async def gets_its_contracts(run, chain: foreign.Foreign, chain_id: int, relayer
     count = await chain.ask("eth_getTransactionCount", relayer, "latest")
     again = await run("deploy", f"eip155:{chain_id}", "--yes")
     assert (again.status, again.out) == (0, SETTLER + "\n")
-    assert "has the settlement contract already" in again.err
+    assert "already has Florin's settlement contract" in again.err
     assert await chain.ask("eth_getTransactionCount", relayer, "latest") == count == "0x1"
 
     both = await run("deploy", "far-away", "--opener", "--yes")
@@ -125,44 +129,51 @@ OWN = ("--chain", "eip155:424242", "--name", "Own", "--live", "--new-relayer")
 OLD_SETTLER = ("--settler", DEVNET.settler)
 
 
-async def test_contract_of_this_release_replaces_another_one_which_is_still_followed(run, home):
-    async with foreign.embedded(424242) as chain:
+async def test_new_contract_replaces_the_former_which_is_still_followed(run, home):
+    async with foreign.open_embedded(424242) as chain:
         added = await run(*wanted(chain, *OWN, "--token", f"{chain.token}:USD", *OLD_SETTLER))
         assert added.status == 0, added
         await chain.fund(relayer_of(added))
-        assert "With --replace new payments" in refused(await run("deploy", "Own", "--yes"))
+        assert "use --replace to settle new payments" in refused(
+            await run("deploy", "Own", "--yes")
+        )
         done = await run("deploy", "Own", "--replace", "--yes")
         assert (done.status, done.out) == (0, SETTLER + "\n"), done
         assert "Wrote settler and former_settlers to " in done.err
-        (found,) = chain_files.read_all(home).values()
-        assert (found.settler, found.former_settlers) == (SETTLER.lower(), (DEVNET.settler,))
-        # and again: it is there, and known
+        (found_chain,) = chain_files.read_all(home).values()
+        assert (found_chain.settler, found_chain.former_settlers) == (
+            SETTLER.lower(),
+            (DEVNET.settler,),
+        )
+        # and again: it is deployed, and known
         assert (await run("deploy", "Own", "--replace", "--yes")).out == SETTLER + "\n"
-        assert list(chain_files.read_all(home).values()) == [found]
+        assert list(chain_files.read_all(home).values()) == [found_chain]
 
 
 async def test_contract_of_another_version_is_not_replaced_while_it_may_be_used(run, home):
     code = {OPENER.lower(): OPENER_CODE}
-    async with foreign.embedded(424242, code) as chain:
+    async with foreign.open_embedded(424242, code) as chain:
         words = (*OWN, "--token", f"{chain.token}:USD", "--settler", OPENER)
         added = await run(*wanted(chain, *words))
         path = home / "chains" / "own.toml"
         assert path.exists(), added
         before = path.read_text()
-        told = refused(await run("deploy", "Own", "--replace", "--yes"))
-        assert "Wait until no payment is open" in told
+        output = refused(await run("deploy", "Own", "--replace", "--yes"))
+        assert "Wait until no payment is open" in output
         assert path.read_text() == before
 
 
 # the whole way
 
 
-# on a network that is known a payment is final after the network's seconds of blocks
-BLOCKS = partial(foreign.embedded, block_interval_s=0.5)
+# on a known network a payment is final after the network's seconds of blocks
+BLOCKS = partial(foreign.open_embedded, block_interval_s=0.5)
 
 
 @pytest.mark.parametrize(
-    ("opened", "chain_id"), [(BLOCKS, 84532), (foreign.on_anvil, 424242)], ids=["embedded", "anvil"]
+    ("opened", "chain_id"),
+    [(BLOCKS, 84532), (foreign.open_on_anvil, 424242)],
+    ids=["embedded", "anvil"],
 )
 async def test_a_chain_is_added_gets_its_contract_and_takes_money(
     opened, chain_id, run, home, session, forks
@@ -183,13 +194,13 @@ async def test_a_chain_is_added_gets_its_contract_and_takes_money(
         relayer = relayer_of(added)
         await gets_its_contracts(run, chain, chain_id, relayer)
 
-        # a token that is not what was written down costs nobody anything but itself
+        # a token that differs from its settings affects only itself
         with (home / "chains" / "far-away.toml").open("a") as file:
             file.write(f'[[evm.assets]]\naddress = "{DEPLOYER}"\nname = "x"\nsymbol = "X"\n')
             file.write('decimals = 6\npeg = "USD"\n')
         listed = await run("list")
         row = listed.out.splitlines()[1].split("  ")
-        assert [one.strip() for one in row if one.strip()] == [
+        assert [item.strip() for item in row if item.strip()] == [
             f"eip155:{chain_id}",
             "test",
             "1 wrong",
@@ -198,25 +209,25 @@ async def test_a_chain_is_added_gets_its_contract_and_takes_money(
             relayer,
             "Far Away",
         ]
-        assert f"X at {DEPLOYER} is no token" in listed.err
+        assert f"X at {DEPLOYER} is not a token" in listed.err
         doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
         assert doctor.status == 1
         assert (
-            f"eip155:{chain_id}: chain_unusable: Far Away: X at {DEPLOYER} is no token"
+            f"eip155:{chain_id}: chain_unusable: Far Away: X at {DEPLOYER} is not a token"
             in doctor.out
         )
 
-        wallet = Wallet(f"eip155:{chain_id}")
+        wallet = EvmTestWallet(f"eip155:{chain_id}")
         await chain.give(wallet.address, 100_000_000)
         final = await paid(run, forks, home, session, "far-away", wallet)
         assert final["status"] == "succeeded"
-        assert await foreign.balance(chain, TREASURY) == PRICE
-        assert await foreign.balance(chain, wallet.address) == 100_000_000 - PRICE
+        assert await foreign.get_balance(chain, TREASURY) == PRICE
+        assert await foreign.get_balance(chain, wallet.address) == 100_000_000 - PRICE
         receipt = await chain.ask("eth_getTransactionReceipt", final["info"]["txId"])
         assert (receipt["from"].lower(), receipt["to"].lower()) == (relayer, SETTLER.lower())
 
-        told = refused(await run("remove", "far-away"))
-        assert "has 1 payments that a buyer may still make; --force forgets them" in told
+        output = refused(await run("remove", "far-away"))
+        assert "has 1 payments that buyers can still pay: use --force" in output
         removed = await run("remove", "far-away", "--force")
         assert (removed.status, removed.out) == (0, "Far Away is removed.\n")
         assert not (home / "chains" / "far-away.toml").exists()
@@ -226,19 +237,19 @@ async def test_a_chain_is_added_gets_its_contract_and_takes_money(
 async def test_a_solana_cluster_is_added_and_takes_money(run, home, session, forks):
     chain = await SolanaDevChain.open(None, SolanaDevSettings(finalized_slots=1))
     try:
-        rpc = JsonRpc(LocalTransport(chain.handle))
-        token = SOLNET.tokens[0]
-        treasury = SolanaWallet()
+        rpc = JsonRpcClient(LocalTransport(chain.handle))
+        token = SOLANA_DEVNET.tokens[0]
+        treasury = SolanaTestWallet()
         added = await run(
             *("add", "--rpc-url", f"http://127.0.0.1:{await chain.serve_http()}"),
             *("--treasury", treasury.address, "--yes", "--new-relayer", "--poll-ms", "50"),
-            *("--chain", SOLNET.chain_id, "--name", "Own Cluster"),
+            *("--chain", SOLANA_DEVNET.chain_id, "--name", "Own Cluster"),
             *("--token", f"{token.address}:USD:tUSD", "--coin"),
         )
         assert added.status == 0, added
         assert "has too little coin" in added.err
         assert f"the treasury {treasury.address} has less than" in added.err
-        unpriced = f"the settings have no rate for {SOLNET.chain_id}/slip44:501"
+        unpriced = f"the settings have no rate for {SOLANA_DEVNET.chain_id}/slip44:501"
         assert f"SOL is not offered for prices in a currency: {unpriced}.\n" in added.err
         assert 'symbol = "SOL"' in (home / "chains" / "own-cluster.toml").read_text()
         gift = {"accounts": [relayer_of(added), treasury.address], "tokens": [], "lamports": 10**10}
@@ -248,12 +259,12 @@ async def test_a_solana_cluster_is_added_and_takes_money(run, home, session, for
         assert f"Own Cluster: SOL is not offered for prices in a currency: {unpriced}" in listed.err
         doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
         assert unpriced in doctor.out
-        rate = {f"{SOLNET.chain_id}/slip44:501": {"USD": "150"}}
+        rate = {f"{SOLANA_DEVNET.chain_id}/slip44:501": {"USD": "150"}}
         priced = await run("list", FLORIN_RATES=json.dumps(rate))
         assert (priced.status, "no rate" in priced.err) == (0, False)
         assert "needs no settlement contract" in refused(await run("deploy", "own-cluster"))
 
-        wallet = SolanaWallet()
+        wallet = SolanaTestWallet()
         await rpc.call("florin_faucet", {"accounts": [wallet.address], "tokens": [token.address]})
         final = await paid(run, forks, home, session, "own-cluster", wallet)
         assert final["status"] == "succeeded"
@@ -261,14 +272,14 @@ async def test_a_solana_cluster_is_added_and_takes_money(run, home, session, for
         await chain.close()
 
 
-# what is registered
+# registered networks
 
 
 @pytest.fixture
 async def base():
-    """A node of Base, as far as anybody can tell, with three tokens where the registry has some."""
-    dollar, euro = (artifact(name).runtime for name in ("TestDollar", "TestEuro"))
-    async with foreign.embedded(BASE, {EURC: dollar, USDC: dollar, WETH: euro}) as chain:
+    """Serve a node that looks like Base's, with three tokens where the registry has some."""
+    dollar, euro = (load_artifact(name).runtime for name in ("TestDollar", "TestEuro"))
+    async with foreign.open_embedded(BASE, {EURC: dollar, USDC: dollar, WETH: euro}) as chain:
         yield chain
 
 
@@ -276,11 +287,11 @@ async def test_registered_tokens_are_taken_if_they_are_as_registered(run, home, 
     done = await run(*wanted(base))
     assert done.status == 0, done
     assert "The node serves Base (eip155:8453)." in done.err
-    assert "cannot reach: set FLORIN_PAY_URL to the https address that buyers will see." in done.err
+    assert "cannot reach: set FLORIN_PAY_URL to the https URL that buyers will open." in done.err
     assert "EURC at 0x60a3E35Cc302bFA44Cb288Bc5a4F316Fdb1adb42: 'Test Dollar'" in done.err
     assert "signs as ('Test Dollar', '2'), not as ('USD Coin', '2')" in done.err
     assert f"WETH at {WETH} has 6 decimals, not 18" in done.err
-    assert "AUSD at 0x00000000eFE302BEAA2b3e6e1b18d08D69a9012a is no token" in done.err
+    assert "AUSD at 0x00000000eFE302BEAA2b3e6e1b18d08D69a9012a is not a token" in done.err
     written = (home / "chains" / "base.toml").read_text()
     assert 'domain_name = "Test Dollar"' in written
     assert 'peg = "EUR"' in written
@@ -292,20 +303,20 @@ async def test_registered_tokens_are_taken_if_they_are_as_registered(run, home, 
     [
         ("WETH", "has 6 decimals, not 18"),
         ("USDC", "signs as ('Test Dollar', '2'), not as ('USD Coin', '2')"),
-        ("AUSD", "is no token"),
-        ("DOGE", "neither a token's address nor registered for Base"),
+        ("AUSD", "is not a token"),
+        ("DOGE", "neither the address of a token nor registered for Base"),
         (f"{USDC}:EUR", "USDC is not worth one EUR"),
-        (DEPLOYER, "is no token"),
+        (DEPLOYER, "is not a token"),
     ],
 )
-async def test_a_token_that_was_asked_for_must_be_right(run, home, base, token, words):
-    told = refused(await run(*wanted(base, "--token", token)))
-    assert told.startswith("Not added: ")
-    assert words in told
+async def test_requested_token_must_match_the_chain(run, home, base, token, words):
+    output = refused(await run(*wanted(base, "--token", token)))
+    assert output.startswith("Not added: ")
+    assert words in output
     assert not (home / "chains").exists()
 
 
-# what cannot be
+# impossible requests
 
 
 async def test_a_node_that_is_none_or_serves_something_else_is_refused(run, home, base):
@@ -316,31 +327,31 @@ async def test_a_node_that_is_none_or_serves_something_else_is_refused(run, home
     assert "begins with http:// or https://" in await told("ftp://node")
     assert "the node cannot be used" in await told("http://127.0.0.1:1")
     assert "serves Base (eip155:8453), not eip155:1" in await told(base.url, "--chain", "eip155:1")
-    async with foreign.embedded(424242) as unknown:
+    async with foreign.open_embedded(424242) as unknown:
         sentence = await told(unknown.url)
-        assert "which is no registered network: say --chain eip155:424242" in sentence
+        assert "which is not in the registry: use --chain eip155:424242" in sentence
     assert not (home / "chains").exists()
 
 
 async def test_unsupported_network_is_refused_with_the_reason(run):
-    async with foreign.embedded(5042) as chain:
-        told = refused(await run(*wanted(chain, "--chain", "eip155:5042", "--name", "Arc")))
-    assert "Arc (eip155:5042) is not supported: it charges fees in the very balance" in told
+    async with foreign.open_embedded(5042) as chain:
+        output = refused(await run(*wanted(chain, "--chain", "eip155:5042", "--name", "Arc")))
+    assert "Arc (eip155:5042) is not supported: it charges fees in the balance" in output
 
 
 async def test_live_chain_without_a_finality_rule_is_named_by_add_and_doctor(run, home, forks):
-    async with foreign.embedded(424242) as chain:
+    async with foreign.open_embedded(424242) as chain:
         words = ("--chain", "eip155:424242", "--name", "Own", "--live", "--new-relayer")
         added = await run(*wanted(chain, *words, "--token", f"{chain.token}:USD"))
-        told = "Own: 12 blocks alone make a payment final"
-        assert told in added.err, added
+        output = "Own: 12 blocks alone make a payment final"
+        assert output in added.err, added
         doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
-        assert f"! {told}" in doctor.out
+        assert f"! {output}" in doctor.out
         path = home / "chains" / "own.toml"
         path.write_text(path.read_text().replace("[evm]\n", "[evm]\nfinal_after_s = 60\n"))
         doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
         assert "settings" in doctor.out
-        assert told not in doctor.out
+        assert output not in doctor.out
         amounts = '[[evm.larger_amounts]]\nfrom_amount = {{ {} = "1000" }}\nfinal_after_s = {}\n'
         written = path.read_text()
         path.write_text(written + amounts.format("tUSD", 60))
@@ -355,25 +366,29 @@ async def test_live_chain_without_a_finality_rule_is_named_by_add_and_doctor(run
 
 async def test_tempo_is_added_deployed_to_and_its_keys_choose_the_fee_token(run, home):
     path_usd = "0x20c0000000000000000000000000000000000000"
-    code = {path_usd: artifact("TestDollar").runtime}
+    code = {path_usd: load_artifact("TestDollar").runtime}
     fees = TokenFees(path_usd, slot=2, manager=FEE_MANAGER)
-    async with foreign.embedded(42431, code, fees=fees) as chain:
-        assert "has no coin" in refused(await run(*wanted(chain, "--coin", "--new-relayer")))
+    async with foreign.open_embedded(42431, code, fees=fees) as chain:
+        assert "has no native coin" in refused(await run(*wanted(chain, "--coin", "--new-relayer")))
         added = await run(*wanted(chain, "--token", "pathUSD"))
         assert added.status == 0, added
         relayer = relayer_of(added)
         assert f"some of the fee token {path_usd} for gas" in added.err
         assert "has too little of the fee token" in added.err
         poor = refused(await run("deploy", "tempo-moderato", "--yes"))
-        assert f"has nothing of the fee token {path_usd}" in poor
+        assert f"has no balance of the fee token {path_usd}" in poor
         data = bytes.fromhex(f"a9059cbb{relayer[2:].lower().rjust(64, '0')}{10**9:064x}")
         nonce = int(await chain.ask("eth_getTransactionCount", DEVNET.faucet, "latest"), 16)
-        raw = by_faucet(nonce, chainId=42431, to=bytes.fromhex(path_usd[2:]), data=data)
+        raw = sign_faucet_transaction(
+            nonce, chainId=42431, to=bytes.fromhex(path_usd[2:]), data=data
+        )
         await chain.ask("eth_sendRawTransaction", "0x" + raw.hex())
         done = await run("deploy", "tempo-moderato", "--yes")
         assert (done.status, done.out) == (0, SETTLER + "\n"), done
         assert f"of the fee token {path_usd} (" in done.err
-        assert f"Have {checksum_address(relayer)} pay fees in {path_usd}: at most 0." in done.err
+        assert (
+            f"Let {format_checksum_address(relayer)} pay fees in {path_usd}: at most 0." in done.err
+        )
         call = {
             "to": FEE_MANAGER,
             "data": "0x" + bytes(4).hex() + relayer[2:].lower().rjust(64, "0"),
@@ -386,32 +401,35 @@ async def test_tempo_is_added_deployed_to_and_its_keys_choose_the_fee_token(run,
 
 async def test_a_chain_is_there_once(run, base):
     assert (await run(*wanted(base))).status == 0
-    assert "Base (eip155:8453) is there already" in refused(await run(*wanted(base)))
+    assert "Base (eip155:8453) is already added" in refused(await run(*wanted(base)))
 
 
 async def test_other_code_where_the_contract_belongs_is_refused(run):
-    junk = {SETTLER.lower(): artifact("TestEuro").runtime}
-    async with foreign.embedded(84532, junk) as chain:
+    junk = {SETTLER.lower(): load_artifact("TestEuro").runtime}
+    async with foreign.open_embedded(84532, junk) as chain:
         done = await run(*wanted(chain, "--token", f"{chain.token}:USD"))
         assert done.status == 1
         assert f"the code at {SETTLER.lower()} is not Florin's" in done.err.splitlines()[-1]
-        told = refused(await run("deploy", "Base Sepolia", "--yes"))
-        assert f"the code at {SETTLER.lower()} is not Florin's" in told
+        output = refused(await run("deploy", "Base Sepolia", "--yes"))
+        assert f"the code at {SETTLER.lower()} is not Florin's" in output
 
 
 async def test_a_treasury_that_relays_or_is_elsewhere_is_refused(run, base, tmp_path):
     key = tmp_path / "key"
     key.write_text("0x" + "77" * 32)
     key.chmod(0o600)
-    told = refused(await run(*wanted(base, "--relayer-key-file", str(key))))
-    assert "must not be the relayer's account" in told
+    output = refused(await run(*wanted(base, "--relayer-key-file", str(key))))
+    assert "must not be the relayer's account" in output
     words = ("add", "--rpc-url", base.url, "--yes", "--treasury")
     assert "is on another chain" in refused(await run(*words, f"eip155:1:{TREASURY}"))
     done = await run("add", "--rpc-url", base.url, "--yes")
-    assert (done.status, done.err.splitlines()[-1]) == (2, "Not done: --treasury is missing")
+    assert (done.status, done.err.splitlines()[-1]) == (
+        2,
+        "Not done: --treasury is missing: add it, or leave out --yes",
+    )
 
 
-async def test_an_operator_is_asked_for_what_was_not_said(home, base):
+async def test_missing_options_are_prompted_for(home, base):
     answers = (base.url, "new", TREASURY, "EURC", "7", "90", "y", "y")
     commands = CliRunner()
     done = await asyncio.to_thread(
@@ -422,43 +440,43 @@ async def test_an_operator_is_asked_for_what_was_not_said(home, base):
         env=PASSWORD,
     )
     path = home / "chains" / "base.toml"
-    # nobody has given the new key coin
+    # the new key has no coin
     assert done.exit_code == 1
     assert str(path) in done.stdout
     *_, last = done.stderr.splitlines()
     assert "Added, but not deployed: Base: 0x" in last
     (chain,) = chain_files.read_all(home).values()
     assert (chain.confirmations, chain.fee_max) == (7, 90 * 10**9)
-    assert [one.symbol for one in chain.assets] == ["EURC"]
+    assert [token.symbol for token in chain.assets] == ["EURC"]
     assert chain.relayer_keystores == (home / "keys" / "base-relayer.json",)
 
 
-async def test_the_doctor_finds_files_that_others_can_read(run, home, base, forks):
+async def test_doctor_reports_chain_files_readable_by_other_users(run, home, base, forks):
     assert (await run(*wanted(base, "--new-relayer", "--token", "EURC"))).status == 0
     (home / "keys" / "base-relayer.json").chmod(0o640)
     (home / "chains" / "base.toml").chmod(0o604)
     doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
-    assert "base.toml, base-relayer.json could be read by others, and cannot now" in doctor.out
+    assert "other users could read base.toml, base-relayer.json; fixed" in doctor.out
     other = home.parent / "relayer.json"
     shutil.move(home / "keys" / "base-relayer.json", other)
     other.chmod(0o640)
     path = home / "chains" / "base.toml"
     path.write_text(path.read_text().replace("keys/base-relayer.json", str(other)))
     doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
-    assert f"others can read {other}: chmod go= {other}" in doctor.out
+    assert f"other users can read {other}: run `chmod go= {other}`" in doctor.out
 
 
 async def test_a_new_key_needs_a_password(run, base, home):
-    told = refused(await run(*wanted(base, "--new-relayer"), FLORIN_KEYSTORE_PASSWORD=""))
-    assert "keystores need a password" in told
+    output = refused(await run(*wanted(base, "--new-relayer"), FLORIN_KEYSTORE_PASSWORD=""))
+    assert "keystores need a password" in output
     assert not (home / "keys").exists()
 
 
 # the deployer itself
 
 
-async def test_a_missing_deployer_is_made_with_its_own_transaction(run):
-    async with foreign.on_anvil(424242, "--disable-default-create2-deployer") as chain:
+async def test_missing_deployer_is_created_by_its_own_transaction(run):
+    async with foreign.open_on_anvil(424242, "--disable-default-create2-deployer") as chain:
         assert await chain.ask("eth_getCode", DEPLOYER, "latest") == "0x"
         added = await run(
             *wanted(chain, "--chain", "eip155:424242", "--name", "Bare"),
@@ -467,14 +485,14 @@ async def test_a_missing_deployer_is_made_with_its_own_transaction(run):
         await chain.fund(relayer_of(added))
         done = await run("deploy", "bare", "--yes")
         assert (done.status, done.out) == (0, SETTLER + "\n"), done
-        assert "making it takes 0.010000 of the coin" in done.err
+        assert "creating it costs 0.010000 of the native coin" in done.err
         assert await chain.ask("eth_getCode", DEPLOYER, "latest") == "0x" + DEPLOYER_CODE.hex()
 
 
-async def test_a_node_that_does_not_take_that_transaction_is_told(run):
-    async with foreign.embedded(84532, deployer=False) as chain:
+async def test_node_that_refuses_the_deployer_transaction_is_reported(run):
+    async with foreign.open_embedded(84532, deployer=False) as chain:
         added = await run(*wanted(chain, "--token", f"{chain.token}:USD"))
         await chain.fund(relayer_of(added))
-        told = refused(await run("deploy", "base-sepolia", "--yes"))
-        assert "only replay-protected" in told
-        assert f"ask whoever runs the chain for the deployer at {DEPLOYER}" in told
+        output = refused(await run("deploy", "base-sepolia", "--yes"))
+        assert "only replay-protected" in output
+        assert f"ask the chain's operators for the deployer at {DEPLOYER}" in output

@@ -9,7 +9,7 @@ import pytest
 from eth_account import Account
 
 from tests.support import foreign
-from tests.support.command import Ended
+from tests.support.command import CommandResult
 
 pytestmark = pytest.mark.long
 
@@ -27,19 +27,19 @@ def home(tmp_path):
 
 @pytest.fixture
 def run(home, forks):
-    async def command(*words: str) -> Ended:
-        """Run a command; the chain that it asks is served by this very loop."""
+    async def command(*words: str) -> CommandResult:
+        """Run a command; the chain that it calls is served by this very loop."""
         return await asyncio.to_thread(forks, "chain", *words, home=home, **ENVIRONMENT)
 
     return command
 
 
-def _options(chain: foreign.Foreign, *more: str) -> tuple[str, ...]:
+def _options(chain: foreign.ForeignChain, *more: str) -> tuple[str, ...]:
     return ("add", "--rpc-url", chain.url, "--treasury", TREASURY, "--yes", *more)
 
 
 async def test_a_chain_with_several_nodes_is_added_and_each_is_listed(run, home):
-    async with foreign.embedded(424242) as chain:
+    async with foreign.open_embedded(424242) as chain:
         second = chain.url.replace("127.0.0.1", "localhost")
         words = ("--rpc-url", second, "--new-relayer", "--chain", "eip155:424242", "--name", "Two")
         added = await run(*_options(chain, *words, "--token", f"{chain.token}:USD"))
@@ -57,7 +57,7 @@ async def test_a_chain_with_several_nodes_is_added_and_each_is_listed(run, home)
 
 
 async def test_nodes_of_different_chains_are_not_added_together(run, home):
-    async with foreign.embedded(424242) as chain, foreign.embedded(424243) as other:
+    async with foreign.open_embedded(424242) as chain, foreign.open_embedded(424243) as other:
         words = ("--rpc-url", other.url, "--new-relayer", "--chain", "eip155:424242")
         done = await run(*_options(chain, *words, "--name", "Two"))
         assert done.status == 1

@@ -1,4 +1,4 @@
-"""`florin chain` does the whole of it: keys of both kinds, contracts, factories, and their ids."""
+"""`florin chain` sets up a whole chain: keys of both kinds, contracts, factories, and their ids."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import tomllib
 import pytest
 from eth_account import Account
 from florin_server.boot.chains.keys import open_keystore
-from florin_server.boot.chains.setup import opener_contract, settlement_contract
-from florin_server.boot.home import Home
-from florin_server.devnet.genesis import artifact
-from florin_server.devnet.solana import SOLNET, SolanaDevChain, SolanaDevSettings
-from florin_server.domain.caip import checksum_address
+from florin_server.boot.chains.setup import load_opener_contract, load_settlement_contract
+from florin_server.boot.home import StateFolder
+from florin_server.devnet.genesis import load_artifact
+from florin_server.devnet.solana import SOLANA_DEVNET, SolanaDevChain, SolanaDevSettings
+from florin_server.domain.caip import format_checksum_address
 from florin_server.domain.settlement.pace import ChainPace
 from florin_server.domain.settlement.settle_times import SettleTimes
 from florin_server.rails.networks import chain_files
@@ -22,18 +22,18 @@ from florin_server.store.operator import observed
 from solders.keypair import Keypair
 
 from tests.support import foreign
-from tests.support.command import Ended
+from tests.support.command import CommandResult
 
 pytestmark = pytest.mark.slow
 
 TREASURY = Account.from_key(b"\x77" * 32).address
-SETTLER = checksum_address(settlement_contract().address)
-OPENER = checksum_address(opener_contract().address)
+SETTLER = format_checksum_address(load_settlement_contract().address)
+OPENER = format_checksum_address(load_opener_contract().address)
 PASSWORD = "correct horse"
 CHAIN = "eip155:424242"
-FACTORY = checksum_address("0x" + "fa" * 20)
-OTHER = checksum_address("0x" + "fb" * 20)
-CODE = {one.lower(): artifact("DevWalletFactory").runtime for one in (FACTORY, OTHER)}
+FACTORY = format_checksum_address("0x" + "fa" * 20)
+OTHER = format_checksum_address("0x" + "fb" * 20)
+CODE = {text.lower(): load_artifact("DevWalletFactory").runtime for text in (FACTORY, OTHER)}
 SETTINGS = {
     "FLORIN_EMBEDDED_SOLANA__ENABLED": "false",
     "FLORIN_KEYSTORE_PASSWORD": PASSWORD,
@@ -47,8 +47,8 @@ def home(tmp_path):
 
 @pytest.fixture
 def run(home, forks):
-    async def command(*words: str, **changes: str) -> Ended:
-        """A command; the chain that it asks is served by this very loop."""
+    async def command(*words: str, **changes: str) -> CommandResult:
+        """Run a command; the chain that it calls is served by this very loop."""
         return await asyncio.to_thread(forks, *words, home=home, **{**SETTINGS, **changes})
 
     return command
@@ -56,21 +56,21 @@ def run(home, forks):
 
 @pytest.fixture
 async def chain():
-    async with foreign.embedded(424242, CODE) as opened:
+    async with foreign.open_embedded(424242, CODE) as opened:
         yield opened
 
 
-def add(chain: foreign.Foreign, *more: str) -> tuple[str, ...]:
+def add(chain: foreign.ForeignChain, *more: str) -> tuple[str, ...]:
     words = ("chain", "add", "--rpc-url", chain.url, "--chain", CHAIN, "--name", "Far Away")
     return (*words, "--token", f"{chain.token}:USD", "--yes", *more)
 
 
-def refused(done: Ended) -> str:
+def refused(done: CommandResult) -> str:
     assert (done.status, done.out) == (1, ""), done
     return done.err.splitlines()[-1]
 
 
-def line_of(done: Ended, beginning: str) -> str:
+def line_of(done: CommandResult, beginning: str) -> str:
     (line,) = [line for line in done.err.splitlines() if line.startswith(beginning)]
     return line.removeprefix(beginning)
 
@@ -82,7 +82,7 @@ def written(home) -> dict:
 # treasuries
 
 
-async def test_a_treasurys_key_is_made_with_its_chain_and_pays_out(run, home, chain, forks):
+async def test_new_treasury_key_is_created_with_its_chain_and_pays_out(run, home, chain, forks):
     added = await run(*add(chain, "--new-relayer", "--new-treasury"))
     assert added.status == 0, added
     treasury, path = line_of(added, "Treasury: "), home / "keys" / "far-away-treasury.json"
@@ -90,11 +90,11 @@ async def test_a_treasurys_key_is_made_with_its_chain_and_pays_out(run, home, ch
     assert written(home)["treasury_keystore"] == "keys/far-away-treasury.json"
     assert path.stat().st_mode & 0o777 == 0o600
     assert Account.from_key(open_keystore(path, PASSWORD)).address == treasury
-    assert f"The treasury's key is in {path}; keep a copy of it." in added.err
+    assert f"The treasury's key is in {path}. Keep a copy of it." in added.err
     assert treasury != line_of(added, "Relayer: ")
-    with await asyncio.to_thread(lambda: forks.lasting("up", home=home, **SETTINGS)):
+    with await asyncio.to_thread(lambda: forks.start_lasting("up", home=home, **SETTINGS)):
         listed = await run("executors", "list")
-    # it is there to send
+    # its purpose is to send
     assert treasury.lower() in listed.out.lower()
 
 
@@ -103,10 +103,11 @@ async def test_a_treasurys_key_comes_from_a_file_in_hex(run, home, chain, tmp_pa
     key.write_text("0x" + "77" * 32 + "\n")
     words = add(chain, "--treasury-key-file", str(key))
     key.chmod(0o640)
-    assert f"others can read {key}: as its owner, chmod go= {key}" in refused(await run(*words))
+    hint = f"run `chmod go= {key}` as its owner"
+    assert f"other users can read {key}: {hint}" in refused(await run(*words))
     key.chmod(0o600)
     other = refused(await run(*words, "--treasury", OTHER))
-    assert other.endswith(f"the treasury is {OTHER}, but its key is of {TREASURY}")
+    assert other.endswith(f"the treasury is {OTHER}, but the key belongs to {TREASURY}")
     assert not (home / "keys").exists()
     assert (await run(*words, "--treasury", TREASURY.lower())).status == 0
     assert open_keystore(home / "keys" / "far-away-treasury.json", PASSWORD) == b"\x77" * 32
@@ -116,8 +117,17 @@ async def test_a_treasury_on_solana_gets_its_key_too(run, home):
     cluster = await SolanaDevChain.open(None, SolanaDevSettings(finalized_slots=1))
     try:
         url = f"http://127.0.0.1:{await cluster.serve_http()}"
-        words = ("chain", "add", "--rpc-url", url, "--chain", SOLNET.chain_id, "--name", "Own")
-        token = SOLNET.tokens[0]
+        words = (
+            "chain",
+            "add",
+            "--rpc-url",
+            url,
+            "--chain",
+            SOLANA_DEVNET.chain_id,
+            "--name",
+            "Own",
+        )
+        token = SOLANA_DEVNET.tokens[0]
         more = ("--token", f"{token.address}:USD:tUSD", "--coin", "--new-relayer", "--yes")
         assert "no opener" in refused(await run(*words, *more, "--treasury", "1" * 32, "--opener"))
         added = await run(*words, *more, "--new-treasury")
@@ -125,8 +135,8 @@ async def test_a_treasury_on_solana_gets_its_key_too(run, home):
         treasury = line_of(added, "Treasury: ")
         seed = open_keystore(home / "keys" / "own-treasury.json", PASSWORD)
         assert str(Keypair.from_seed(seed).pubkey()) == treasury
-        assert f"tUSD is {SOLNET.chain_id}/token:{token.address}" in added.err
-        assert f"SOL is {SOLNET.chain_id}/slip44:501" in added.err
+        assert f"tUSD is {SOLANA_DEVNET.chain_id}/token:{token.address}" in added.err
+        assert f"SOL is {SOLANA_DEVNET.chain_id}/slip44:501" in added.err
     finally:
         await cluster.close()
 
@@ -141,53 +151,51 @@ async def test_keys_are_neither_overwritten_nor_of_another_kind(run, home, chain
 
 
 @pytest.mark.parametrize("kind", ["--solana", ""])
-async def test_a_keystore_is_made_by_itself(run, home, tmp_path, kind):
+async def test_keystore_command_creates_a_keystore(run, home, tmp_path, kind):
     path, key = tmp_path / "treasury.json", tmp_path / "key"
     key.write_text("77" * 32)
     key.chmod(0o600)
     options = [kind] if kind else []
     address = str(Keypair.from_seed(b"\x77" * 32).pubkey()) if kind else TREASURY
     words = ("chain", "keystore", str(path), *options)
-    made = await run(*words, "--key-file", str(key))
-    assert (made.status, made.out) == (0, f"{address}\n"), made
+    created = await run(*words, "--key-file", str(key))
+    assert (created.status, created.out) == (0, f"{address}\n"), created
     assert open_keystore(path, PASSWORD) == b"\x77" * 32
     assert path.stat().st_mode & 0o777 == 0o600
     assert "never overwritten" in refused(await run(*words))
     path.unlink()
-    assert (await run(*words)).out not in {"", made.out}
-    # a password that nobody has would lock the key up for good
+    assert (await run(*words)).out not in {"", created.out}
+    # a lost password would lock the key up permanently
     path.unlink()
     assert "need a password" in refused(await run(*words, FLORIN_KEYSTORE_PASSWORD=""))
     assert not path.exists()
     assert not home.exists()
 
 
-# what others can read
+# files that others can read
 
 
 @pytest.mark.parametrize("option", ["--relayer-keystore", "--treasury-keystore"])
-async def test_a_keystore_that_others_can_read_is_refused_at_once(
-    run, home, chain, tmp_path, option
-):
+async def test_keystore_readable_by_other_users_is_refused(run, home, chain, tmp_path, option):
     path = tmp_path / "key.json"
     address = (await run("chain", "keystore", str(path))).out.strip()
     treasury = TREASURY if option == "--relayer-keystore" else address
     words = add(chain, option, str(path), "--treasury", treasury)
     path.chmod(0o644)
-    assert refused(await run(*words)).endswith(f"as its owner, chmod go= {path}")
+    assert refused(await run(*words)).endswith(f"run `chmod go= {path}` as its owner")
     assert not (home / "chains").exists()
     path.chmod(0o600)
     assert (await run(*words)).status == 0
-    # what a secret store hands over later is told wherever it is opened, and stops nothing
+    # permissions that a secret store changes later cause a warning at each use, and no refusal
     path.chmod(0o440)
-    assert f"others can read the keystore {path}" in (await run("chain", "list")).err
+    assert f"other users can read the keystore {path}" in (await run("chain", "list")).err
 
 
 @pytest.mark.parametrize(
     "words", [("keys", "list"), ("chain", "list"), ("payouts", "list"), ("doctor",)], ids=" ".join
 )
 @pytest.mark.parametrize("runs", [False, True])
-async def test_a_home_that_others_can_read_is_mended_by_whoever_uses_it(
+async def test_home_readable_by_other_users_is_repaired_by_any_command(
     run, home, chain, words, runs, forks
 ):
     assert (await run(*add(chain, "--new-relayer", "--new-treasury"))).status == 0
@@ -197,15 +205,15 @@ async def test_a_home_that_others_can_read_is_mended_by_whoever_uses_it(
         for name in names:
             (home / name).chmod(0o644)
         done = await run(*words)
-        told = done.err if words != ("doctor",) else done.out
-        assert "others could read" in told or "could be read by others, and cannot now" in told
-        assert all(name.rpartition("/")[2] in told for name in names), done
+        err = done.err if words != ("doctor",) else done.out
+        assert "other users could read" in err or "could be read by others, and cannot now" in err
+        assert all(name.rpartition("/")[2] in err for name in names), done
         assert {(home / name).stat().st_mode & 0o777 for name in names} == {0o600}
 
     if not runs:
         await used()
         return
-    with await asyncio.to_thread(lambda: forks.lasting("up", home=home, **SETTINGS)):
+    with await asyncio.to_thread(lambda: forks.start_lasting("up", home=home, **SETTINGS)):
         await used()
 
 
@@ -217,9 +225,9 @@ async def test_opener_and_factories_are_written_when_a_chain_is_added(run, home,
     added = await run(*words)
     assert added.status == 0, added
     assert (written(home)["opener"], written(home)["factories"]) == (OPENER, [FACTORY])
-    assert "which puts there: settlement contract and opener." in added.err
+    assert "to deploy: settlement contract and opener." in added.err
     await chain.fund(line_of(added, "Relayer: "))
-    # the file says it: nothing has to be said again
+    # the file has it: no option is needed again
     done = await run("chain", "deploy", "far-away", "--yes")
     assert (done.status, done.out) == (0, f"{SETTLER}\n{OPENER}\n"), done
     assert "is not Florin's opener" not in (await run("chain", "list")).err
@@ -228,12 +236,12 @@ async def test_opener_and_factories_are_written_when_a_chain_is_added(run, home,
 @pytest.mark.parametrize(
     ("factory", "words"),
     [
-        ("0x" + "0a" * 20, "is no contract"),
-        ("0x12", "is no address"),
+        ("0x" + "0a" * 20, "is not a contract"),
+        ("0x12", "is not a valid address"),
         (FACTORY, "named twice"),
     ],
 )
-async def test_a_factory_that_cannot_be_one_is_refused(run, home, chain, factory, words):
+async def test_invalid_factory_is_refused(run, home, chain, factory, words):
     more = ("--factory", FACTORY, "--factory", factory)
     assert words in refused(await run(*add(chain, "--treasury", TREASURY, *more)))
     assert not (home / "chains").exists()
@@ -259,18 +267,18 @@ async def test_deploying_the_opener_writes_it_down(run, home, chain):
     ]
     assert set(mine.splitlines()) < set(lines)
 
-    # one more joins those that are there; nothing is written where nothing changes
+    # another one joins the existing ones; nothing is written where nothing changes
     again = await run("chain", "deploy", "far-away", "--opener", "--factory", OTHER, "--yes")
     assert written(home)["factories"] == [FACTORY, OTHER]
     assert again.out == done.out
     before = path.read_text()
     await run("chain", "deploy", "far-away", "--factory", OTHER, "--factory", FACTORY, "--yes")
     assert path.read_text() == before
-    (known,) = chain_files.read_all(home).values()
-    assert (known.opener, known.gas_reserve) == (OPENER.lower(), 7)
+    (known_chain,) = chain_files.read_all(home).values()
+    assert (known_chain.opener, known_chain.gas_reserve) == (OPENER.lower(), 7)
 
 
-async def test_what_is_written_by_hand_stays_there(run, home, chain, tmp_path):
+async def test_deploy_keeps_hand_written_chain_settings(run, home, chain, tmp_path):
     added = await run(*add(chain, "--new-relayer", "--treasury", TREASURY))
     await chain.fund(line_of(added, "Relayer: "))
     path = home / "chains" / "far-away.toml"
@@ -279,8 +287,8 @@ async def test_what_is_written_by_hand_stays_there(run, home, chain, tmp_path):
     done = await run("chain", "deploy", "far-away", "--factory", FACTORY, "--yes")
     assert done.status == 0, done
     assert f"Wrote opener and factories to {path}." in done.err
-    (known,) = chain_files.read_all(home).values()
-    assert (known.opener, known.factories) == (OPENER.lower(), (FACTORY.lower(),))
+    (known_chain,) = chain_files.read_all(home).values()
+    assert (known_chain.opener, known_chain.factories) == (OPENER.lower(), (FACTORY.lower(),))
     assert "[evm] # mine\n" in path.read_text()
     path.write_text(by_hand)
     # the same chain in florin.toml
@@ -292,13 +300,13 @@ async def test_what_is_written_by_hand_stays_there(run, home, chain, tmp_path):
     (tmp_path / "florin.toml").write_text(text.replace('["keys/', f'["{home}/keys/'))
     done = await run("chain", "deploy", CHAIN, "--factory", FACTORY, "--yes")
     assert done.status == 0, done
-    assert "Far Away is in your florin.toml. Write into its table yourself:" in done.err
+    assert "Far Away is in your florin.toml. Add these lines to its table:" in done.err
 
 
 # ids
 
 
-async def test_assets_are_told_by_their_ids(run, home, chain):
+async def test_assets_are_printed_with_their_ids(run, home, chain):
     more = ("--new-relayer", "--treasury", TREASURY, "--coin")
     added = await run(*add(chain, *more))
     token, coin = f"{CHAIN}/erc20:{chain.token}", f"{CHAIN}/slip44:60"
@@ -319,19 +327,19 @@ async def test_assets_are_told_by_their_ids(run, home, chain):
     ]
 
 
-async def test_pace_that_was_kept_is_listed_and_in_what_the_doctor_says(run, home, chain):
+async def test_stored_pace_is_shown_by_chain_list_and_doctor(run, home, chain):
     await run(*add(chain, "--new-relayer", "--treasury", TREASURY))
     (row,) = json.loads((await run("chain", "list", "--json")).out)["chains"]
     assert row["pace"] == "-"
-    store = await open_store(Home(home).database)
+    store = await open_store(StateFolder(home).database_path)
     pace, times = ChainPace(0.2, 2.0, at_us=1), SettleTimes()
     for n in range(5):
         times = times.add(10.4, f"payer {n}", f"merchant {n}")
-    await store.write(observed.keep(CHAIN, pace, times))
+    await store.write(observed.save(CHAIN, pace, times))
     await store.close()
     (row,) = json.loads((await run("chain", "list", "--json")).out)["chains"]
     assert row["pace"] == "0.2 s"
-    told = (
+    output = (
         f"{CHAIN}: a block every 0.2 s, usually 2 s; half of its payments are final within 10.4 s"
     )
-    assert told in (await run("doctor")).out
+    assert output in (await run("doctor")).out

@@ -1,4 +1,4 @@
-"""The `florin` command as people and their tools use it: what it prints, keeps and refuses."""
+"""The `florin` command for people and their tools: its output, its files and its refusals."""
 
 from __future__ import annotations
 
@@ -20,13 +20,20 @@ import grpc
 import pytest
 
 from tests.support import postgres
-from tests.support.api import GrpcApi, Refused, RestApi
-from tests.support.chain import Chain
-from tests.support.command import Ended, Lasting, begin, end, florin, told
-from tests.support.service import running
-from tests.support.story import ORDER, PRICE, follow
-from tests.support.until import until
-from tests.support.wallet import Wallet
+from tests.support.api import ApiCallError, GrpcApi, RestApi
+from tests.support.chain import ChainClient
+from tests.support.command import (
+    CommandResult,
+    RunningCommand,
+    get_refusal,
+    run_florin,
+    start_command,
+    wait_command,
+)
+from tests.support.service import run_service
+from tests.support.story import ORDER, PRICE, follow_payment
+from tests.support.until import wait_until
+from tests.support.wallet import EvmTestWallet
 
 pytestmark = pytest.mark.long
 
@@ -59,22 +66,22 @@ async def get(session, url: str) -> tuple[int, str]:
 
 
 async def pay(api, wallet) -> str:
-    """A payment, paid; its id."""
+    """Make and pay a payment; return its id."""
     payment_id = (await api.create(ORDER))["paymentId"]
     (option,) = (await api.options(payment_id, [wallet.account]))["options"]
     await api.confirm(payment_id, option["id"], wallet.execute_all(option))
-    states = await asyncio.wait_for(follow(api, payment_id), 30)
+    states = await asyncio.wait_for(follow_payment(api, payment_id), 30)
     assert states[-1]["status"] == "succeeded"
     return payment_id
 
 
-# what `up` gives
+# the output of `up`
 
 
 async def test_up_prints_where_everything_is_and_a_link_that_opens(up, session):
     assert up.out.startswith("Florin is up.")
-    assert f"Test accounts are in {up.home.demo_env}.\n" in up.out
-    link = re.search(r"A first payment waits for a wallet: (\S+)", up.out)[1]
+    assert f"Test accounts are in {up.home.demo_env_path}.\n" in up.out
+    link = re.search(r"A first payment is ready to pay: (\S+)", up.out)[1]
     assert link.startswith(up.env["FLORIN_BASE_URL"] + "/pay_")
     status, page = await get(session, link)
     assert (status, "12.50\u00a0USD" in page) == (200, True)
@@ -97,7 +104,7 @@ def test_the_demo_credentials_are_complete_and_private(up):
 def test_a_shell_reads_the_demo_credentials(up):
     script = 'set -a; . "$0"; set +a; env'
     done = subprocess.run(
-        ["sh", "-c", script, up.home.demo_env], capture_output=True, text=True, check=True
+        ["sh", "-c", script, up.home.demo_env_path], capture_output=True, text=True, check=True
     )
     assert {f"{name}={value}" for name, value in up.env.items()} <= set(done.stdout.splitlines())
 
@@ -106,7 +113,7 @@ def test_a_shell_reads_the_demo_credentials(up):
 
 
 def test_the_demo_pays_at_the_florin_that_runs(up):
-    done = florin("demo", home=up.home.path)
+    done = run_florin("demo", home=up.home.path)
     assert (done.status, done.err) == (0, "")
     states = re.findall(r"stream +version (\d): (\w+)", done.out)
     assert states == [("0", "requires_action"), ("1", "processing"), ("2", "succeeded")]
@@ -114,72 +121,72 @@ def test_the_demo_pays_at_the_florin_that_runs(up):
     assert re.search(r"succeeded  transaction 0x[0-9a-f]{64}\n", done.out)
 
 
-def test_the_demo_without_a_florin_says_what_to_do(tmp_path, forks):
+def test_demo_without_a_running_florin_prints_the_command_to_start_it(tmp_path, forks):
     done = forks("demo", home=tmp_path / "home")
     assert done.status == 1
-    assert told(done).endswith(
-        f"no Florin runs with its state in {tmp_path}/home; start one: florin up"
+    assert get_refusal(done).endswith(
+        f"no Florin runs with its state in {tmp_path}/home: run `florin up`"
     )
 
 
-# what is refused
+# refusals
 
 
 def test_a_second_service_on_the_same_state_is_refused(up, forks):
     done = forks("up", home=up.home.path)
     assert done.status == 1
-    assert "another server has this store open" in told(done)
+    assert "another server has this store open" in get_refusal(done)
     assert up.process.poll() is None
-    assert json.loads(up.home.running.read_text())["pid"] == up.process.pid
+    assert json.loads(up.home.running_path.read_text())["pid"] == up.process.pid
 
 
 def test_a_gateway_speaks_plain_text_on_its_machine_only(tmp_path, forks):
     done = forks("gateway", "--upstream=florin.example:50051", home=tmp_path / "home")
     assert done.status == 1
-    assert "florin.example:50051 is not on this machine" in told(done)
-    assert "--insecure" in told(done)
+    assert "florin.example:50051 is on another machine" in get_refusal(done)
+    assert "--insecure" in get_refusal(done)
     done = forks(
         "gateway", "--upstream=127.0.0.1:1", home=tmp_path / "home", FLORIN_GATEWAY_TOKEN="short"
     )
     assert done.status == 1
-    assert "the gateway token needs 32 printable ASCII characters or more" in told(done)
+    assert "the gateway token needs 32 printable ASCII characters or more" in get_refusal(done)
 
 
 @pytest.mark.parametrize("command", [["up"], ["gateway", "--upstream=127.0.0.1:1"]])
 def test_an_open_address_is_refused_without_consent(tmp_path, forks, command):
     done = forks(*command, home=tmp_path / "home", FLORIN_HOST="0.0.0.0")
     assert done.status == 1
-    assert "0.0.0.0 can be reached by others" in told(done)
-    assert "FLORIN_INSECURE_BIND=true" in told(done)
+    assert "0.0.0.0 can be reached from other machines" in get_refusal(done)
+    assert "FLORIN_INSECURE_BIND=true" in get_refusal(done)
 
 
-def test_a_setting_that_is_not_valid_is_told_by_its_name(tmp_path, forks):
+def test_invalid_setting_is_reported_by_name(tmp_path, forks):
     done = forks("up", home=tmp_path / "home", FLORIN_HTTP_PORT="eighty")
     assert done.status == 2
-    assert "FLORIN_HTTP_PORT: Input should be a valid integer" in told(done)
+    assert "FLORIN_HTTP_PORT: Input should be a valid integer" in get_refusal(done)
 
 
-def test_a_settings_file_that_is_not_valid_is_told(tmp_path, forks):
+def test_invalid_settings_file_is_reported(tmp_path, forks):
     (tmp_path / "florin.toml").write_text("http_port = ")
     done = forks("doctor", home=tmp_path / "home")
     assert done.status == 2
-    assert told(done).startswith("The settings are not valid: florin.toml: ")
+    assert get_refusal(done).startswith("The settings are not valid: florin.toml: ")
 
 
-def test_damaged_secrets_are_told(tmp_path, forks):
+def test_damaged_secrets_file_is_reported(tmp_path, forks):
     (tmp_path / "home").mkdir(0o700)
     (tmp_path / "home" / "secrets.json").write_text("{}")
     (tmp_path / "home" / "secrets.json").chmod(0o600)
     done = forks("up", home=tmp_path / "home")
     assert done.status == 1
-    assert "secrets.json is damaged" in told(done)
+    assert "secrets.json is damaged" in get_refusal(done)
 
 
 # state, signals, death
 
 
 async def hold(api: RestApi, session, env):
-    """A stream over REST, one over gRPC and a long poll, all held by the service."""
+    """Open a stream over REST, one over gRPC and a long poll, all waiting in the service."""
     payment_id = (await api.create(ORDER))["paymentId"]
     sse, channel = api.watch(payment_id), grpc.aio.insecure_channel(env["FLORIN_GRPC_TARGET"])
     watch = GrpcApi(channel, env).watch(payment_id)
@@ -187,7 +194,7 @@ async def hold(api: RestApi, session, env):
         assert (await anext(stream))["status"] == "requires_action"
     url = f"{api.base}/v1/gateway/payment/{payment_id}/status"
     async with aiohttp.ClientSession() as own:
-        # the connection is there and the poll is sent on it before the same question is answered
+        # the connection exists and the poll is sent on it before the same call is answered
         await (await own.get(url, headers=api.wallet)).read()
         poll = asyncio.create_task(own.get(f"{url}?maxPollMs=20000", headers=api.wallet))
         await api.status(payment_id)
@@ -197,7 +204,7 @@ async def hold(api: RestApi, session, env):
         assert (await answer.json())["status"] == "requires_action"
         assert answer.status == 200
     assert [state async for state in sse] == []
-    with pytest.raises(Refused) as stopped:
+    with pytest.raises(ApiCallError) as stopped:
         _ = [state async for state in watch]
     assert (stopped.value.http, stopped.value.details) == (503, {"afterVersion": "0"})
     await channel.close()
@@ -209,13 +216,13 @@ async def test_state_outlives_every_end(tmp_path, session):
     async def connect(command):
         env = command.env
         token = env["FLORIN_EVM_ASSET"].rpartition(":")[2]
-        chain = Chain(session, env["FLORIN_EVM_RPC_URL"], token)
+        chain = ChainClient(session, env["FLORIN_EVM_RPC_URL"], token)
         return env, RestApi(session, env["FLORIN_BASE_URL"], env), chain
 
     async def check(command):
-        """Credentials, payments and balances are what they were."""
+        """Assert that credentials, payments and balances are unchanged."""
         env, api, chain = await connect(command)
-        assert {name: env[name] for name in CREDENTIALS} == kept
+        assert {name: env[name] for name in CREDENTIALS} == stored
         assert (await api.detail(first))["status"] == "succeeded"
         merchant = env["FLORIN_MERCHANT_DESTINATION"].rpartition(":")[2]
         assert await chain.balance(merchant) == paid
@@ -224,49 +231,49 @@ async def test_state_outlives_every_end(tmp_path, session):
     async def end_while_held(command, signum):
         env, api, _ = await connect(command)
         async for held in hold(api, session, env):
-            command.tell(signum)
+            command.send_signal(signum)
             pending.append(held)
-        done = command.ended()
+        done = command.wait_ended()
         assert (done.status, done.out, done.err) == (0, "Stopping …\n", "")
-        assert not command.home.running.exists()
+        assert not command.home.running_path.exists()
 
     pending: list[str] = []
-    with Lasting("demo", "--up", home=home) as command:
+    with RunningCommand("demo", "--up", home=home) as command:
         env, api, _ = await connect(command)
-        kept = {name: env[name] for name in CREDENTIALS}
+        stored = {name: env[name] for name in CREDENTIALS}
         assert "Florin is up." in command.out.partition("succeeded  transaction")[2]
-        first, wallet = re.search(r"paymentId: (pay_\w+)", command.out)[1], Wallet()
+        first, wallet = re.search(r"paymentId: (pay_\w+)", command.out)[1], EvmTestWallet()
         await pay(api, wallet)
         paid = 2 * PRICE
         await end_while_held(command, signal.SIGINT)
-    with Lasting("up", home=home) as command:
+    with RunningCommand("up", home=home) as command:
         env, api = await check(command)
         assert "A first payment" not in command.out
         assert (await api.status(pending[0]))["status"] == "requires_action"
         await pay(api, wallet)
         paid += PRICE
         command.process.kill()
-        assert command.ended().status == -signal.SIGKILL
-    assert command.home.running.exists()
-    assert command.home.addresses() is None
-    with Lasting("up", home=home) as command:
+        assert command.wait_ended().status == -signal.SIGKILL
+    assert command.home.running_path.exists()
+    assert command.home.find_addresses() is None
+    with RunningCommand("up", home=home) as command:
         await check(command)
         await end_while_held(command, signal.SIGTERM)
 
 
 def test_a_signal_during_the_start_ends_it_too(tmp_path, stopped):
-    # a pipe in place of the secrets: it opens when the service reads them, and keeps it waiting
+    # a pipe instead of the secrets file: the open succeeds once the service reads, and blocks it
     home = tmp_path / "starting"
     home.mkdir(0o700)
     os.mkfifo(home / "secrets.json", 0o600)
-    process = begin("up", home=home)
+    process = start_command("up", home=home)
     give_up = threading.Timer(60, os.open, (home / "secrets.json", os.O_RDONLY | os.O_NONBLOCK))
     give_up.start()
     with (home / "secrets.json").open("w") as pipe:
         give_up.cancel()
         process.send_signal(signal.SIGINT)
         pipe.write((stopped / "secrets.json").read_text())
-    assert end(process) == Ended(0, "Stopping …\n", "")
+    assert wait_command(process) == CommandResult(0, "Stopping …\n", "")
     assert not (home / "running.json").exists()
 
 
@@ -280,50 +287,50 @@ def test_the_doctor_is_content_with_a_florin_that_runs(up, forks):
     assert re.search(r"✓ service \S+ is running\n✓ eip155:31337 at block \d+, relayer 0x", done.out)
 
 
-def test_the_doctor_is_content_with_one_that_is_stopped(stopped, forks):
+def test_doctor_accepts_a_stopped_florin(stopped, forks):
     done = forks("doctor", home=stopped)
     assert (done.status, done.err) == (0, "")
     lines = done.out.splitlines()
     # no asset of the sandbox pays in it
-    assert [line for line in lines if line[:2] != "✓ "] == [one for one in lines if "GBP" in one]
+    assert [line for line in lines if line[:2] != "✓ "] == [line for line in lines if "GBP" in line]
     engine = f"SQLite {sqlite3.sqlite_version}"
-    if postgres.used() != postgres.SQLITE:
+    if postgres.get_engine() != postgres.SQLITE:
         engine = "PostgreSQL "
     assert f"✓ service is not running\n✓ store opens: {engine}" in done.out
     assert "✓ ledger balances\n" in done.out
-    assert "✓ eip155:31337 was not compared with the books\n" in done.out
+    assert "✓ eip155:31337 was not compared with the ledger\n" in done.out
 
 
-def test_the_doctor_mends_secrets_that_others_can_read(stopped, forks):
+def test_doctor_repairs_secrets_readable_by_other_users(stopped, forks):
     (stopped / "secrets.json").chmod(0o644)
     done = forks("doctor", home=stopped)
     assert done.status == 1
     assert "✗" in done.out
-    assert "secrets.json could be read by others, and cannot now" in done.out
+    assert "other users could read secrets.json; fixed" in done.out
 
 
 # keys
 
 
 def listed(forks, home: Path) -> dict[str, list[str]]:
-    """The table's rows by key id."""
+    """Return the table's rows by key id."""
     done = forks("keys", "list", home=home)
     assert (done.status, done.err) == (0, "")
     _, *rows = [re.split(r" {2,}", line) for line in done.out.splitlines()]
     return {row[0]: row[1:] for row in rows}
 
 
-async def test_keys_are_made_and_revoked_while_florin_runs(up, forks, session):
-    made = forks("keys", "create", "wallet", home=up.home.path)
-    assert made.status == 0
-    assert KEY.fullmatch(made.out.strip())
-    key_id = made.out.split("_")[3]
-    assert f"Key id {key_id}." in made.err
+async def test_keys_are_created_and_revoked_while_florin_runs(up, forks, session):
+    created = forks("keys", "create", "wallet", home=up.home.path)
+    assert created.status == 0
+    assert KEY.fullmatch(created.out.strip())
+    key_id = created.out.split("_")[3]
+    assert f"Key id {key_id}." in created.err
     assert listed(forks, up.home.path)[key_id][-2] == "-"
 
     api = RestApi(session, up.env["FLORIN_BASE_URL"], up.env)
     payment_id = (await api.create(ORDER))["paymentId"]
-    headers, path = {"Api-Key": made.out.strip()}, f"/v1/gateway/payment/{payment_id}/status"
+    headers, path = {"Api-Key": created.out.strip()}, f"/v1/gateway/payment/{payment_id}/status"
     assert (await api.call("GET", path, headers))["status"] == "requires_action"
 
     assert forks("keys", "revoke", key_id, home=up.home.path).status == 0
@@ -336,24 +343,24 @@ async def test_keys_are_made_and_revoked_while_florin_runs(up, forks, session):
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\dZ", when)
 
 
-async def refusal(call, *arguments) -> Refused:
-    """What the call is refused with, as soon as it is."""
+async def refusal(call, *arguments) -> ApiCallError:
+    """Return the refusal of a call, as soon as it is refused."""
 
-    async def refused() -> Refused | None:
+    async def refused() -> ApiCallError | None:
         try:
             await call(*arguments)
-        except Refused as error:
+        except ApiCallError as error:
             return error
         return None
 
-    return await until(refused)
+    return await wait_until(refused)
 
 
-def test_keys_are_made_and_revoked_while_florin_is_stopped(stopped, forks):
+def test_keys_are_created_and_revoked_while_florin_is_stopped(stopped, forks):
     (partner,) = {row[2] for row in listed(forks, stopped).values()} - {"-"}
-    made = forks("keys", "create", "partner", f"--partner={partner}", home=stopped)
-    assert made.out.startswith("fl_test_pk_")
-    key_id = made.out.split("_")[3]
+    created = forks("keys", "create", "partner", f"--partner={partner}", home=stopped)
+    assert created.out.startswith("fl_test_pk_")
+    key_id = created.out.split("_")[3]
     done = forks("keys", "revoke", key_id, home=stopped)
     assert (done.status, done.out) == (0, f"{key_id} is revoked.\n")
     revoked = {name: row[-2] != "-" for name, row in listed(forks, stopped).items()}
@@ -365,16 +372,16 @@ def test_keys_are_made_and_revoked_while_florin_is_stopped(stopped, forks):
     ("arguments", "status", "why"),
     [
         (["create", "partner"], 2, "a partner key needs --partner ID"),
-        (["create", "wallet", "--partner=prtn_1"], 2, "a wallet key none"),
-        (["create", "master"], 2, "the kind is partner or wallet"),
+        (["create", "wallet", "--partner=prtn_1"], 2, "a wallet key does not take it"),
+        (["create", "master"], 2, "unknown kind 'master': use partner or wallet"),
         (["create", "partner", "--partner=prtn_1"], 3, "Partner not found"),
         (["revoke", "12345678"], 3, "Api key not found"),
     ],
 )
-def test_keys_that_cannot_be_are_told(up, forks, arguments, status, why):
+def test_invalid_key_arguments_are_reported(up, forks, arguments, status, why):
     done = forks("keys", *arguments, home=up.home.path)
     assert done.status == status
-    assert why in told(done)
+    assert why in get_refusal(done)
 
 
 # the gateway alone
@@ -382,24 +389,24 @@ def test_keys_that_cannot_be_are_told(up, forks, arguments, status, why):
 
 @pytest.fixture
 async def gateway(tmp_path, forks):
-    """`florin gateway` in front of a service that a test may end."""
+    """Start `florin gateway` in front of a service that a test can end."""
     async with AsyncExitStack() as stack:
-        service = await stack.enter_async_context(running(tmp_path / "home"))
+        service = await stack.enter_async_context(run_service(tmp_path / "home"))
         upstream = f"--upstream={service.grpc.target}"
-        # the service runs on this loop, which must go on
+        # the service runs on this loop, which must not block
         command = await asyncio.to_thread(
-            forks.lasting, "gateway", upstream, home=tmp_path / "gateway"
+            forks.start_lasting, "gateway", upstream, home=tmp_path / "gateway"
         )
         yield service, command, stack.aclose
-        command.tell(signal.SIGINT)
-        done = await asyncio.to_thread(command.ended)
+        command.send_signal(signal.SIGINT)
+        done = await asyncio.to_thread(command.wait_ended)
         assert (done.status, done.out) == (0, "Stopping …\n")
-        # another state folder, so another secret; it connects while it says so
-        (told,) = [line for line in done.err.splitlines() if " INFO " not in line][:1]
-        assert told.startswith("No FLORIN_GATEWAY_TOKEN: ")
-        connected, silent = [line for line in done.err.splitlines() if line != told]
+        # another state folder, so another secret; it is connected while it reports that
+        (result,) = [line for line in done.err.splitlines() if " INFO " not in line][:1]
+        assert result.startswith("FLORIN_GATEWAY_TOKEN is not set: ")
+        connected, silent = [line for line in done.err.splitlines() if line != result]
         assert "connected to" in connected
-        assert "does not answer: every call is refused with 503 until it does" in silent
+        assert "does not answer: the gateway refuses every call with 503 until it does" in silent
         assert not (tmp_path / "gateway" / "secrets.json").exists()
 
 
@@ -409,7 +416,7 @@ async def test_the_gateway_serves_the_same_payment(gateway, session, wallet):
     assert base != service.http_url
     assert (await get(session, f"{base}/readyz"))[0] == 200
     api = RestApi(session, base, service.home.read_demo_env())
-    (last,) = await follow(api, await pay(api, wallet))
+    (last,) = await follow_payment(api, await pay(api, wallet))
     assert last["status"] == "succeeded"
 
     await end_service()
@@ -418,7 +425,7 @@ async def test_the_gateway_serves_the_same_payment(gateway, session, wallet):
         answer = await get(session, f"{base}/readyz")
         return answer if answer[0] != 200 else None
 
-    answer = await until(unready)
+    answer = await wait_until(unready)
     assert answer[0] == 503
     gone = {"upstream": f"{service.grpc.target} does not answer"}
     assert json.loads(answer[1]) == {"status": "unready", "checks": gone}
@@ -430,7 +437,7 @@ async def test_the_gateway_serves_the_same_payment(gateway, session, wallet):
 
 def test_help_is_quick(tmp_path):
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = florin("--help", home=tmp_path / "home")
+    done = run_florin("--help", home=tmp_path / "home")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.status == 0
     for command in ("up", "demo", "doctor", "gateway", "keys", "partners", "customers"):

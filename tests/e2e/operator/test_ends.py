@@ -1,4 +1,4 @@
-"""A service that ends says so first, and answers until others have heard it."""
+"""A service that ends reports that first, and answers until others have noticed."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import asyncio
 import aiohttp
 import grpc
 import pytest
-from florin_server.boot.service import Service
+from florin_server.boot.service import FlorinService
 from florin_server.cli.service import up
 from florin_server.clock import TestClock
 from florin_server.flows.accounts import demo
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.support.desk import START_S
-from tests.support.service import settings
-from tests.support.until import until
+from tests.support.service import make_settings
+from tests.support.until import wait_until
 
 DRAIN_S = 5.0
 SERVING, NOT_SERVING = (
@@ -25,9 +25,9 @@ SERVING, NOT_SERVING = (
 
 
 @pytest.mark.asyncio
-async def test_health_tells_the_end_before_anything_ends(tmp_path):
+async def test_health_reports_shutdown_before_listeners_close(tmp_path):
     clock = TestClock(START_S * 1_000_000)
-    service = await Service.start(settings(tmp_path, drain_s=DRAIN_S), clock=clock)
+    service = await FlorinService.start(make_settings(tmp_path, drain_s=DRAIN_S), clock=clock)
     async with (
         aiohttp.ClientSession(service.http_url) as session,
         grpc.aio.insecure_channel(service.grpc.target) as channel,
@@ -43,9 +43,9 @@ async def test_health_tells_the_end_before_anything_ends(tmp_path):
 
         assert await health() == SERVING
         stop = asyncio.create_task(service.stop())
-        await until(health, NOT_SERVING)
+        await wait_until(health, NOT_SERVING)
         assert await ready() == (503, {"service": "ends"})
-        # it lives, and answers new connections too
+        # it is alive, and answers new connections too
         connector = aiohttp.TCPConnector(force_close=True)
         async with (
             aiohttp.ClientSession(service.http_url, connector=connector) as new,
@@ -64,8 +64,8 @@ async def test_health_tells_the_end_before_anything_ends(tmp_path):
 async def test_up_is_not_ready_before_its_files_are_there(tmp_path, monkeypatch):
     """Scripts wait for `/readyz`, then read demo.env."""
     seen: list[tuple[int, int]] = []
-    services: list[Service] = []
-    start, store = Service.start, demo.store
+    services: list[FlorinService] = []
+    start, store = FlorinService.start, demo.store
 
     async def noted_start(*args, **kwargs):
         services.append(await start(*args, **kwargs))
@@ -81,17 +81,17 @@ async def test_up_is_not_ready_before_its_files_are_there(tmp_path, monkeypatch)
             check = health_pb2_grpc.HealthStub(channel).Check
             seen.append((answer.status, (await check(health_pb2.HealthCheckRequest())).status))
 
-    async def looked_at(app, made):
-        assert not services[0].home.demo_env.exists()
+    async def looked_at(app, created):
+        assert not services[0].home.demo_env_path.exists()
         await look()
-        await store(app, made)
+        await store(app, created)
 
     async def beside(env):
         assert env == services[0].home.read_demo_env()
-        assert services[0].home.addresses()
+        assert services[0].home.find_addresses()
         await look()
 
-    monkeypatch.setattr(Service, "start", noted_start)
+    monkeypatch.setattr(FlorinService, "start", noted_start)
     monkeypatch.setattr(demo, "store", looked_at)
-    await up.run_service(settings(tmp_path), None, beside)
+    await up.run_with_tasks(make_settings(tmp_path), None, beside)
     assert seen == [(503, NOT_SERVING), (200, SERVING)]

@@ -1,4 +1,4 @@
-"""The operator stops what sends, looks at what waits, and lets it go on."""
+"""The operator pauses executors, inspects waiting payments, and resumes."""
 
 from __future__ import annotations
 
@@ -7,52 +7,52 @@ import asyncio
 import pytest
 from florin.v1 import condition_pb2, system_pb2
 
-from tests.support.api import Refused, RestApi
-from tests.support.chain import Chain
-from tests.support.installation import operator_of
-from tests.support.service import running
-from tests.support.story import ORDER, PRICE, follow
-from tests.support.until import until
-from tests.support.wallet import Wallet
+from tests.support.api import ApiCallError, RestApi
+from tests.support.chain import ChainClient
+from tests.support.installation import open_operator
+from tests.support.service import run_service
+from tests.support.story import ORDER, PRICE, follow_payment
+from tests.support.until import wait_until
+from tests.support.wallet import EvmTestWallet
 
 LIST = system_pb2.ListExecutorsRequest()
 
 
 async def executor_of(operator) -> system_pb2.Executor:
-    """The one that settles; the other one pays out."""
+    """Return the executor that settles; the other one pays out."""
     relayer = (await chain_of(operator)).relayer
-    found = (await operator.ask("ListExecutors", LIST)).executors
-    (executor,) = [one for one in found if one.id.endswith(relayer)]
-    assert len(found) == 2
+    executors = (await operator.call("ListExecutors", LIST)).executors
+    (executor,) = [item for item in executors if item.id.endswith(relayer)]
+    assert len(executors) == 2
     return executor
 
 
 async def pause(operator) -> system_pb2.Executor:
     request = system_pb2.PauseExecutorRequest(executor_id=(await executor_of(operator)).id)
-    return await operator.ask("PauseExecutor", request)
+    return await operator.call("PauseExecutor", request)
 
 
 async def resume(operator) -> system_pb2.Executor:
     request = system_pb2.ResumeExecutorRequest(executor_id=(await executor_of(operator)).id)
-    return await operator.ask("ResumeExecutor", request)
+    return await operator.call("ResumeExecutor", request)
 
 
 async def chain_of(operator) -> system_pb2.ChainStatus:
-    status = await operator.ask("GetSystemStatus", system_pb2.GetSystemStatusRequest())
+    status = await operator.call("GetSystemStatus", system_pb2.GetSystemStatusRequest())
     return status.chains[0]
 
 
 async def healthy(operator) -> bool:
-    """Once the settler has started."""
+    """Return True once the settler has started."""
 
     async def started() -> bool:
         return (await chain_of(operator)).problem != "starting"
 
-    await until(started)
+    await wait_until(started)
     return (await chain_of(operator)).healthy
 
 
-async def confirmed(api: RestApi, wallet: Wallet) -> str:
+async def confirmed(api: RestApi, wallet: EvmTestWallet) -> str:
     payment_id = (await api.create(ORDER))["paymentId"]
     (option,) = (await api.options(payment_id, [wallet.account]))["options"]
     answer = await api.confirm(payment_id, option["id"], wallet.execute_all(option))
@@ -60,8 +60,8 @@ async def confirmed(api: RestApi, wallet: Wallet) -> str:
     return payment_id
 
 
-async def test_an_executor_says_what_it_does(service):
-    async with operator_of(service) as operator:
+async def test_executor_reports_its_state(service):
+    async with open_operator(service) as operator:
         executor = await executor_of(operator)
         (rail,) = service.app.rails.values()
         assert executor.id == f"eip155:31337:{rail.senders[0]}"
@@ -74,7 +74,9 @@ async def test_an_executor_says_what_it_does(service):
         chain = await chain_of(operator)
         assert (chain.healthy, chain.problem) == (False, "paused by the operator")
         (wrong,) = [
-            one for one in chain.conditions if one.state != condition_pb2.CONDITION_STATE_OK
+            condition
+            for condition in chain.conditions
+            if condition.state != condition_pb2.CONDITION_STATE_OK
         ]
         assert wrong.state == condition_pb2.CONDITION_STATE_NOTICE
         assert (wrong.name, wrong.reason) == ("settlement_paused", "paused by the operator")
@@ -84,7 +86,7 @@ async def test_an_executor_says_what_it_does(service):
 
 
 async def test_accepted_payments_wait_while_their_executor_is_paused(service, rest, chain, wallet):
-    async with operator_of(service) as operator:
+    async with open_operator(service) as operator:
         await pause(operator)
         payment_id = await confirmed(rest, wallet)
         held = await chain.balance(wallet.address)
@@ -93,26 +95,28 @@ async def test_accepted_payments_wait_while_their_executor_is_paused(service, re
         # another wallet's options take blocks and turns of the settler, which sends nothing
         for _ in range(3):
             other = (await rest.create(ORDER))["paymentId"]
-            await rest.options(other, [Wallet().account])
+            await rest.options(other, [EvmTestWallet().account])
         assert (await rest.status(payment_id))["status"] == "processing"
         assert (await executor_of(operator)).open_transactions == 0
         assert await chain.ask("eth_getTransactionCount", relayer, "pending") == sent
-        watch = asyncio.create_task(follow(rest, payment_id))
+        watch = asyncio.create_task(follow_payment(rest, payment_id))
         await resume(operator)
         assert (await asyncio.wait_for(watch, 20))[-1]["status"] == "succeeded"
         assert await chain.balance(wallet.address) == held - PRICE
 
 
 async def test_a_pause_survives_a_restart(tmp_path, session):
-    wallet = Wallet()
-    async with running(tmp_path / "home") as service, operator_of(service) as operator:
+    wallet = EvmTestWallet()
+    async with run_service(tmp_path / "home") as service, open_operator(service) as operator:
         await pause(operator)
         env = service.home.read_demo_env()
         payment_id = await confirmed(RestApi(session, env["FLORIN_BASE_URL"], env), wallet)
-    async with running(tmp_path / "home") as service, operator_of(service) as operator:
+    async with run_service(tmp_path / "home") as service, open_operator(service) as operator:
         env = service.home.read_demo_env()
         api = RestApi(session, env["FLORIN_BASE_URL"], env)
-        chain = Chain(session, env["FLORIN_EVM_RPC_URL"], env["FLORIN_EVM_ASSET"].split(":")[-1])
+        chain = ChainClient(
+            session, env["FLORIN_EVM_RPC_URL"], env["FLORIN_EVM_ASSET"].split(":")[-1]
+        )
         held = await chain.balance(wallet.address)
         assert (await executor_of(operator)).paused
         assert not await healthy(operator)
@@ -120,7 +124,9 @@ async def test_a_pause_survives_a_restart(tmp_path, session):
         assert (await api.status(payment_id))["status"] == "processing"
         assert await chain.balance(wallet.address) == held
         await resume(operator)
-        assert (await asyncio.wait_for(follow(api, payment_id), 20))[-1]["status"] == "succeeded"
+        assert (await asyncio.wait_for(follow_payment(api, payment_id), 20))[-1][
+            "status"
+        ] == "succeeded"
         assert await chain.balance(wallet.address) == held - PRICE
 
 
@@ -133,8 +139,8 @@ async def test_an_executor_that_is_not_there(service, method, executor_id):
     request = getattr(system_pb2, f"{method}Request")(
         executor_id=executor_id.format(address=rail.senders[0])
     )
-    async with operator_of(service) as operator:
-        with pytest.raises(Refused) as caught:
-            await operator.ask(method, request)
+    async with open_operator(service) as operator:
+        with pytest.raises(ApiCallError) as caught:
+            await operator.call(method, request)
         assert (caught.value.http, caught.value.code) == (404, "executor_not_found")
         assert not (await executor_of(operator)).paused

@@ -1,4 +1,4 @@
-"""Another process locks the store's file: calls that only read are answered, writes wait aside."""
+"""Another process locks the store's file: reads are answered, writes wait in the background."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 from florin_server.store.engine import writer
 
 from tests.support import postgres
-from tests.support.desk import CREATE, ORDER, Desk, opened
+from tests.support.desk import CREATE, ORDER, ServiceHarness, open_service
 
 pytestmark = pytest.mark.skipif(
-    postgres.used() != postgres.SQLITE, reason="only a file can be locked by others"
+    postgres.get_engine() != postgres.SQLITE, reason="only a file can be locked by others"
 )
 HOLDER = (
     "import sqlite3, sys\n"
@@ -31,14 +31,14 @@ PROMPT_S = 1.0
 
 @pytest.fixture
 async def desk(tmp_path):
-    async with opened(tmp_path / "home") as made:
-        yield made
+    async with open_service(tmp_path / "home") as service:
+        yield service
 
 
 @contextmanager
-def write_lock(desk: Desk) -> Iterator[None]:
+def write_lock(desk: ServiceHarness) -> Iterator[None]:
     """Have another process hold the write lock of a service's store."""
-    command = [sys.executable, "-c", HOLDER, str(desk.service.home.database)]
+    command = [sys.executable, "-c", HOLDER, str(desk.service.home.database_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"locked\n"
@@ -48,19 +48,19 @@ def write_lock(desk: Desk) -> Iterator[None]:
         process.wait()
 
 
-async def seconds_of(desk: Desk, path: str, status: int = 200) -> float:
+async def seconds_of(desk: ServiceHarness, path: str, status: int = 200) -> float:
     started = time.monotonic()
     assert (await desk.ask("GET", path, desk.rest.merchant)).status == status
     return time.monotonic() - started
 
 
 async def test_reads_are_answered_while_another_process_has_the_write_lock(desk):
-    known = (await desk.rest.create(ORDER))["paymentId"]
+    payment_id = (await desk.rest.create(ORDER))["paymentId"]
     with write_lock(desk):
         create = asyncio.create_task(desk.ask("POST", CREATE, desk.rest.merchant, ORDER))
         for _ in range(10):
             assert await seconds_of(desk, "/healthz") < PROMPT_S
-            assert await seconds_of(desk, f"/v1/payments/{known}") < PROMPT_S
+            assert await seconds_of(desk, f"/v1/payments/{payment_id}") < PROMPT_S
         assert not create.done()
     assert (await create).status == 201
 
@@ -73,7 +73,7 @@ async def test_write_is_refused_in_time_and_succeeds_after_the_lock(desk, monkey
             answers = await asyncio.gather(
                 *(desk.ask("POST", CREATE, headers, ORDER) for _ in range(4))
             )
-            assert {answer.told for answer in answers} == {(503, "internal_error")}
+            assert {answer.refusal for answer in answers} == {(503, "internal_error")}
             assert await seconds_of(desk, "/healthz") < PROMPT_S
         before = desk.rows()["payment"]
     answer = await desk.ask("POST", CREATE, headers, ORDER)

@@ -1,6 +1,6 @@
-"""Two services on one database: what one changes the other learns of, with time standing still.
+"""Two services on one database: each learns of the other's changes while time is stopped.
 
-Sweeps and the look at counters wait for the clock, so that nothing but hints can tell.
+Sweeps and the polls of counters wait for the clock, so that only hints can notify.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from florin_server.boot.role import ANSWERS
-from florin_server.boot.service import Service
+from florin_server.boot.role import SERVER_ROLE
+from florin_server.boot.service import FlorinService
 from florin_server.flows.accounts import keys
 from florin_server.flows.operator import executors
 from florin_server.flows.screening import lists
@@ -23,15 +23,15 @@ from florin_server.store.engine.opening import open_store
 from tests.support import postgres
 from tests.support.desk import CREATE, ORDER
 from tests.support.own_chain import CHAIN
-from tests.support.pair import Pair, paired
-from tests.support.service import held
-from tests.support.until import PATIENCE_S, until
+from tests.support.pair import ServicePair, open_pair
+from tests.support.service import wait_open_responses
+from tests.support.until import PATIENCE_S, wait_until
 
 pytestmark = [
     pytest.mark.long,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.skipif(
-        postgres.POSTGRES not in postgres.chosen(), reason="PostgreSQL was not asked for"
+        postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
     ),
 ]
 
@@ -43,30 +43,34 @@ SWEEP_S, LOOK_S, AGAIN_S = 1.0, 0.5, 0.2
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def two(tmp_path_factory):
     folders = (tmp_path_factory.mktemp(name) for name in ("first", "second"))
-    async with paired(*folders) as pair:
-        await until(lambda: all(one.app.hints.listening for one in (pair.desk.service, pair.other)))
+    async with open_pair(*folders) as pair:
+        await wait_until(
+            lambda: all(
+                service.app.bus.is_listening for service in (pair.service.service, pair.other)
+            )
+        )
         yield pair
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def silent(tmp_path_factory):
-    """Two that use no notifications."""
+    """Open two services that use no notifications."""
     folders = (tmp_path_factory.mktemp(name) for name in ("first", "second"))
-    async with paired(*folders, database={"notify": False}) as pair:
+    async with open_pair(*folders, database={"notify": False}) as pair:
         yield pair
 
 
 @asynccontextmanager
-async def watching(pair: Pair) -> AsyncIterator[tuple[str, list[asyncio.Task[Any]]]]:
-    """A payment that somebody watches at the first service over REST, and somebody over gRPC."""
-    payment_id = (await pair.there.create(ORDER))["paymentId"]
+async def watching(pair: ServicePair) -> AsyncIterator[tuple[str, list[asyncio.Task[Any]]]]:
+    """Watch a payment at the first service, over REST and over gRPC."""
+    payment_id = (await pair.second_api.create(ORDER))["paymentId"]
 
     async def last(api: Any) -> str:
         return [state["status"] async for state in api.watch(payment_id)][-1]
 
-    tasks = [asyncio.create_task(last(api)) for api in (pair.desk.rest, pair.desk.grpc)]
+    tasks = [asyncio.create_task(last(api)) for api in (pair.service.rest, pair.service.grpc)]
     try:
-        await held(pair.desk.service, 2)
+        await wait_open_responses(pair.service.service, 2)
         yield payment_id, tasks
     finally:
         for task in tasks:
@@ -76,160 +80,166 @@ async def watching(pair: Pair) -> AsyncIterator[tuple[str, list[asyncio.Task[Any
 
 
 async def seen(watchers: list[asyncio.Task[Any]]) -> list[str]:
-    """What they saw last; nobody waits for ever for what is never told."""
+    """Return the last states that the watchers saw; fail after a timeout."""
     async with asyncio.timeout(PATIENCE_S):
         return await asyncio.gather(*watchers)
 
 
-async def sent(service: Service) -> float:
-    """How many hints it has sent or lost."""
-    told = service.app.meters.registry.get_sample_value
-    return sum(told("florin_hints_total", {"hint": one}) or 0 for one in ("sent", "dropped"))
+async def sent(service: FlorinService) -> float:
+    """Return how many hints it has sent or lost."""
+    get_sample_value = service.app.meters.registry.get_sample_value
+    return sum(
+        get_sample_value("florin_hints_total", {"hint": item}) or 0 for item in ("sent", "dropped")
+    )
 
 
-def ignored(service: Service) -> float:
+def ignored(service: FlorinService) -> float:
     return (
         service.app.meters.registry.get_sample_value("florin_hints_total", {"hint": "ignored"})
         or 0.0
     )
 
 
-async def test_whoever_watches_sees_what_the_other_changed(two):
+async def test_watchers_of_both_services_see_a_change(two):
     async with watching(two) as (payment_id, watchers):
-        await two.there.merchant_cancel(payment_id)
+        await two.second_api.merchant_cancel(payment_id)
         assert await seen(watchers) == ["cancelled", "cancelled"]
 
 
 async def test_without_notifications_a_sweep_finds_it(silent):
-    assert not silent.desk.service.app.hints.on
+    assert not silent.service.service.app.bus.is_enabled
     async with watching(silent) as (payment_id, watchers):
-        await silent.there.merchant_cancel(payment_id)
-        assert not any(one.done() for one in watchers)
-        silent.desk.clock.advance(SWEEP_S)
+        await silent.second_api.merchant_cancel(payment_id)
+        assert not any(task.done() for task in watchers)
+        silent.service.clock.advance(SWEEP_S)
         assert await seen(watchers) == ["cancelled", "cancelled"]
 
 
 async def test_a_listener_that_was_cut_off_looks_at_everything(two):
-    dsn, app = two.desk.service.settings.store.get_secret_value(), two.desk.service.app
+    dsn, app = two.service.service.settings.store.get_secret_value(), two.service.service.app
     async with watching(two) as (payment_id, watchers):
         cut = (
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             "WHERE application_name = 'florin-listen' AND datname = current_database()"
         )
-        await postgres.commands(dsn, cut)
-        await until(lambda: not app.hints.listening)
+        await postgres.run_commands(dsn, cut)
+        await wait_until(lambda: not app.bus.is_listening)
         before = await sent(two.other)
-        await two.there.merchant_cancel(payment_id)
-        # told while nobody listened
-        await until(lambda: sent(two.other), before + 1)
-        assert not any(one.done() for one in watchers)
+        await two.second_api.merchant_cancel(payment_id)
+        # sent while no service listened
+        await wait_until(lambda: sent(two.other), before + 1)
+        assert not any(task.done() for task in watchers)
         # less than until the next sweep
-        two.desk.clock.advance(AGAIN_S)
+        two.service.clock.advance(AGAIN_S)
         assert await seen(watchers) == ["cancelled", "cancelled"]
-    await until(lambda: app.hints.listening and two.other.app.hints.listening)
+    await wait_until(lambda: app.bus.is_listening and two.other.app.bus.is_listening)
 
 
-async def test_what_is_paused_here_is_paused_there(two):
-    account = two.desk.service.app.settlers[CHAIN].executors[0].account
+async def test_executor_paused_on_a_service_is_paused_on_its_peer(two):
+    account = two.service.service.app.settlers[CHAIN].executors[0].account
     there = two.other.app.executors[account]
-    assert not there.paused
-    await executors.pause(two.desk.service.app, account)
-    await until(lambda: there.paused)
-    await executors.resume(two.desk.service.app, account)
-    await until(lambda: not there.paused)
+    assert not there.is_paused
+    await executors.pause(two.service.service.app, account)
+    await wait_until(lambda: there.is_paused)
+    await executors.resume(two.service.service.app, account)
+    await wait_until(lambda: not there.is_paused)
 
 
-async def test_without_notifications_a_pause_is_found_in_half_a_second(silent):
-    account = silent.desk.service.app.settlers[CHAIN].executors[0].account
+async def test_pause_is_detected_within_half_a_second_without_notifications(silent):
+    account = silent.service.service.app.settlers[CHAIN].executors[0].account
     there = silent.other.app.executors[account]
-    await executors.pause(silent.desk.service.app, account)
-    assert not there.paused
-    silent.desk.clock.advance(LOOK_S)
-    await until(lambda: there.paused)
+    await executors.pause(silent.service.service.app, account)
+    assert not there.is_paused
+    silent.service.clock.advance(LOOK_S)
+    await wait_until(lambda: there.is_paused)
 
 
-async def test_the_settler_wakes_for_what_the_other_accepted(two, monkeypatch):
-    settler, woken = two.desk.service.app.settlers[CHAIN], asyncio.Event()
-    assert settler.executors[0].leads
+async def test_settler_wakes_for_a_payment_accepted_by_its_peer(two, monkeypatch):
+    settler, woken = two.service.service.app.settlers[CHAIN], asyncio.Event()
+    assert settler.executors[0].has_lease
     monkeypatch.setattr(settler, "wake", woken.set)
-    await two.confirmed()
+    await two.create_confirmed()
     await asyncio.wait_for(woken.wait(), PATIENCE_S)
 
 
-async def test_who_only_answers_wakes_the_settler_of_the_other(tmp_path, monkeypatch):
+async def test_server_role_wakes_the_settler_of_its_peer(tmp_path, monkeypatch):
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
-    async with paired(tmp_path / "one", tmp_path / "other", role=ANSWERS) as two:
-        await until(lambda: all(one.app.hints.listening for one in (two.desk.service, two.other)))
-        settler, woken = two.desk.service.app.settlers[CHAIN], asyncio.Event()
+    async with open_pair(tmp_path / "one", tmp_path / "other", role=SERVER_ROLE) as two:
+        await wait_until(
+            lambda: all(
+                service.app.bus.is_listening for service in (two.service.service, two.other)
+            )
+        )
+        settler, woken = two.service.service.app.settlers[CHAIN], asyncio.Event()
         wake = settler.wake
         monkeypatch.setattr(settler, "wake", lambda: (woken.set(), wake()))
-        watched = two.other.app.hub.watch(await two.confirmed())
+        watched = two.other.app.payment_feed.watch(await two.create_confirmed())
         await asyncio.wait_for(woken.wait(), PATIENCE_S)
         async with asyncio.timeout(PATIENCE_S):
             seen = [payment.status async for payment in watched]
         assert seen[-1] == "succeeded"
 
 
-async def knock(pair: Pair, secret: str, merchant: str) -> tuple[int, str]:
-    """What the second service makes of a key, and of a call with nothing in it."""
+async def knock(pair: ServicePair, secret: str, merchant: str) -> tuple[int, str]:
+    """Return the second service's answer to a key, for a call with an empty body."""
     headers = {"Api-Key": secret, "Merchant-Id": merchant, "Content-Type": "application/json"}
     url = f"{pair.other.http_url}/v1/payments"
-    async with pair.desk.session.post(url, data="{}", headers=headers) as answer:
+    async with pair.service.session.post(url, data="{}", headers=headers) as answer:
         return answer.status, (await answer.json())["code"]
 
 
 async def test_a_key_that_is_revoked_here_is_refused_there(two):
-    tenant = await two.desk.tenant()
+    tenant = await two.service.tenant()
     assert await knock(two, tenant.secret, tenant.merchant.id) == ADMITTED
-    await keys.revoke(two.desk.service.app, tenant.key_id)
-    await until(lambda: knock(two, tenant.secret, tenant.merchant.id), REVOKED)
+    await keys.revoke(two.service.service.app, tenant.key_id)
+    await wait_until(lambda: knock(two, tenant.secret, tenant.merchant.id), REVOKED)
 
 
 async def test_silent_stream_of_a_key_that_is_revoked_here_ends_there(two):
-    tenant = await two.desk.tenant()
-    answer = await two.desk.ask("POST", CREATE, tenant.headers, ORDER)
+    tenant = await two.service.tenant()
+    answer = await two.service.ask("POST", CREATE, tenant.headers, ORDER)
     url = f"{two.other.http_url}/v1/payments/{answer.body['paymentId']}/events"
-    async with two.desk.session.get(url, headers=tenant.headers) as stream:
+    async with two.service.session.get(url, headers=tenant.headers) as stream:
         assert stream.status == 200
         await stream.content.readuntil(b"data:")
-        await keys.revoke(two.desk.service.app, tenant.key_id)
+        await keys.revoke(two.service.service.app, tenant.key_id)
         async with asyncio.timeout(PATIENCE_S):
             assert b"data:" not in await stream.content.read()
-    async with two.desk.session.get(url, headers=tenant.headers) as again:
+    async with two.service.session.get(url, headers=tenant.headers) as again:
         assert again.status == 401
 
 
-async def test_what_no_service_changed_is_found_in_half_a_second(silent):
-    """As a command does that works on the store itself."""
-    tenant = await silent.desk.tenant()
+async def test_direct_store_change_is_detected_within_half_a_second(silent):
+    """A command that works on the store itself makes such changes."""
+    tenant = await silent.service.tenant()
     assert await knock(silent, tenant.secret, tenant.merchant.id) == ADMITTED
-    aside = await open_store(postgres.of(silent.desk.service.home.path))
+    aside = await open_store(postgres.get_database(silent.service.service.home.path))
     try:
         await aside.write(key_store.revoke_key(tenant.key_id, 1))
     finally:
         await aside.close()
     assert await knock(silent, tenant.secret, tenant.merchant.id) == ADMITTED
-    silent.desk.clock.advance(LOOK_S)
-    await until(lambda: knock(silent, tenant.secret, tenant.merchant.id), REVOKED)
+    silent.service.clock.advance(LOOK_S)
+    await wait_until(lambda: knock(silent, tenant.secret, tenant.merchant.id), REVOKED)
 
 
 async def test_a_list_that_is_imported_here_is_in_force_there(two):
     bad = f"{CHAIN}:0x{'66' * 20}"
-    assert not await two.other.app.screening.lists_account(bad)
-    begun = lists.Import()
-    source = lists.Source("ofac", "00" * 32, None)
-    app = two.desk.service.app
+    assert not await two.other.app.screening.is_listed(bad)
+    begun = lists.ScreeningImport()
+    source = lists.ScreeningListSource("ofac", "00" * 32, None)
+    app = two.service.service.app
     await lists.add_part(app, begun, source, 0, [bad.rpartition(":")[2]])
-    await lists.finish(app, begun, force=False)
-    await until(lambda: two.other.app.screening.lists_account(bad))
+    await lists.finish_import(app, begun, force=False)
+    await wait_until(lambda: two.other.app.screening.is_listed(bad))
 
 
-async def test_whoever_floods_keeps_nobody_from_anything(two):
-    """Somebody else with access to the database, who may read nothing."""
-    dsn = two.desk.service.settings.store.get_secret_value()
+async def test_flood_of_forged_notifications_disturbs_no_watcher(two):
+    """Another user of the database, which has no right to read anything."""
+    dsn = two.service.service.settings.store.get_secret_value()
     async with watching(two) as (payment_id, watchers):
-        before = ignored(two.desk.service)
+        before = ignored(two.service.service)
         lies = [
             "",
             "[" * 7999,
@@ -242,9 +252,9 @@ async def test_whoever_floods_keeps_nobody_from_anything(two):
             "1 0123456789abcdef s:eip155:1 r:solana:none o:pout_none",
             "1 0123456789abcdef " + " ".join(f"p:1:pay_{n:027}" for n in range(200)),
         ]
-        told = [f"NOTIFY florin, '{one}'" for one in lies + believable]
-        await postgres.commands(dsn, *told * 200)
-        await two.there.merchant_cancel(payment_id)
+        result = [f"NOTIFY florin, '{text}'" for text in lies + believable]
+        await postgres.run_commands(dsn, *result * 200)
+        await two.second_api.merchant_cancel(payment_id)
         assert await seen(watchers) == ["cancelled", "cancelled"]
-        await until(lambda: ignored(two.desk.service) - before >= 200 * len(lies))
-    assert await two.desk.service.workers.problems() == {}
+        await wait_until(lambda: ignored(two.service.service) - before >= 200 * len(lies))
+    assert await two.service.service.workers.find_problems() == {}

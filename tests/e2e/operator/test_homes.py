@@ -1,4 +1,4 @@
-"""State folders, ports and secrets as `florin` keeps them: not made by looking, told by name."""
+"""State folders, ports and secrets of `florin`: no check creates them, messages name them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 import uvloop
 from eth_account import Account
-from florin_server.boot.home import Home
-from florin_server.cli.exits import Exit
+from florin_server.boot.home import StateFolder
+from florin_server.cli.exits import ExitStatus
 from florin_server.domain.accounts.account import Partner
 from florin_server.domain.payments.payment import Destination, Merchant
 from florin_server.store.accounts import destinations, merchants
 from florin_server.store.engine.opening import open_store
 
-from tests.support.command import FLORIN, Lasting, environment, told
+from tests.support.command import FLORIN, RunningCommand, get_refusal, make_environment
 
 pytestmark = pytest.mark.long
 
@@ -44,7 +44,7 @@ LOOKING = (
     ["customers", "export", "eip155:1:0x" + "aa" * 20],
     ["faults", "list"],
     ["demo"],
-    # what can be done to nothing only
+    # commands that need no state
     ["keys", "revoke", "12345678"],
     ["payouts", "refuse", "pout_1"],
     ["partners", "suspend", "prtn_1"],
@@ -52,12 +52,12 @@ LOOKING = (
 
 
 def holder() -> str:
-    """How a message names this process, where the system tells; its name changes all the time."""
+    """Return this process's name in messages, where the system has it; the name changes often."""
     name = Path("/proc/self/comm")
     return f" by process {os.getpid()} ({name.read_text().strip()})" if name.exists() else ""
 
 
-# folders that are not there
+# missing folders
 
 
 @pytest.mark.parametrize("command", LOOKING, ids=" ".join)
@@ -67,8 +67,10 @@ def test_a_command_that_only_looks_makes_no_home(tmp_path, forks, command, made)
     if made:
         home.mkdir()
     done = forks(*command, home=home)
-    # what needs one that runs says that none does
-    assert done.status == (Exit.UNREACHABLE if command[0] == "executors" else Exit.REFUSED)
+    # commands that need a running Florin report that none runs
+    assert done.status == (
+        ExitStatus.UNREACHABLE if command[0] == "executors" else ExitStatus.REFUSED
+    )
     assert "florin up" in done.out + done.err
     assert str(home) in done.out + done.err
     assert home.exists() is made
@@ -78,10 +80,10 @@ def test_a_command_that_only_looks_makes_no_home(tmp_path, forks, command, made)
 @pytest.mark.parametrize(
     "command", [["partners", "create", "Tea"], ["wallets", "register", "Purse"]], ids=" ".join
 )
-def test_what_begins_an_installation_may_make_its_home(tmp_path, forks, command):
+def test_setup_command_creates_its_home(tmp_path, forks, command):
     home = tmp_path / "home"
     assert forks(*command, home=home).status == 0
-    assert Home(home).exposed() == []
+    assert StateFolder(home).list_exposed() == []
     assert forks("doctor", home=home).status == 0
 
 
@@ -93,36 +95,36 @@ def test_a_restored_home_is_mended_by_the_doctor_and_by_up(tmp_path, stopped, fo
     shutil.copytree(stopped, home)
 
     def restore() -> None:
-        for one in (home, *home.rglob("*")):
-            one.chmod(0o755 if one.is_dir() else 0o644)
+        for item in (home, *home.rglob("*")):
+            item.chmod(0o755 if item.is_dir() else 0o644)
 
     restore()
     doctor = forks("doctor", home=home)
     assert doctor.status == 1
-    (names,) = re.findall(rf"✗ state in {home}: (.*) could be read by others", doctor.out)
+    (names,) = re.findall(rf"✗ state in {home}: other users could read (.*); fixed", doctor.out)
     exposed = {"restored", "secrets.json", "demo.env", "florin.db", "evm.db"}
     assert exposed <= set(names.split(", "))
-    assert Home(home).exposed() == []
+    assert StateFolder(home).list_exposed() == []
     assert f"✓ state in {home}\n" in forks("doctor", home=home).out
     restore()
-    with forks.lasting("up", home=home) as command:
-        assert Home(home).exposed() == []
-        command.tell(signal.SIGTERM)
-        done = command.ended()
-    assert "others could read what only its owner may" in done.err
+    with forks.start_lasting("up", home=home) as command:
+        assert StateFolder(home).list_exposed() == []
+        command.send_signal(signal.SIGTERM)
+        done = command.wait_ended()
+    assert "other users could read files that only the owner should read" in done.err
     assert forks("doctor", home=home).status == 0
 
 
 def test_all_that_a_new_home_holds_is_private(up):
-    names = {one.name for one in up.home.path.iterdir()}
+    names = {item.name for item in up.home.path.iterdir()}
     assert {"secrets.json", "demo.env", "running.json", "florin.db", "evm.db"} <= names
-    assert [one for one in up.home.path.iterdir() if one.stat().st_mode & 0o077] == []
+    assert [item for item in up.home.path.iterdir() if item.stat().st_mode & 0o077] == []
 
 
 # settings
 
 
-def test_the_doctor_tells_which_settings_count(tmp_path, forks):
+def test_doctor_shows_which_settings_apply(tmp_path, forks):
     home, here = tmp_path / "home", tmp_path / "florin.toml"
     assert forks("partners", "create", "Tea", home=home).status == 0
     assert "✓ settings without a florin.toml\n" in forks("doctor", home=home).out
@@ -131,16 +133,16 @@ def test_the_doctor_tells_which_settings_count(tmp_path, forks):
     own = home / "florin.toml"
     own.write_text("[embedded]\nenabled = false\n[embedded_solana]\nenabled = false\n")
     own.chmod(0o600)
-    told = f"settings from {own}; {here} does not count"
-    assert f"✓ {told}\n" in forks("doctor", home=home).out
-    with forks.lasting("up", home=home) as running:
+    output = f"settings from {own}; {here} is ignored"
+    assert f"✓ {output}\n" in forks("doctor", home=home).out
+    with forks.start_lasting("up", home=home) as running:
         assert f"\nSettings  {own}\n" in running.out
-        assert running.home.addresses()["evm_rpc"] == ""
-        assert f"✓ {told}\n" in forks("doctor", home=home).out
+        assert running.home.find_addresses()["evm_rpc"] == ""
+        assert f"✓ {output}\n" in forks("doctor", home=home).out
         own.unlink()
         doctor = forks("doctor", home=home)
     assert doctor.status == 1
-    assert f"✗ settings from {here}: but Florin runs with those of {own}\n" in doctor.out
+    assert f"✗ settings from {here}: but the running Florin uses {own}\n" in doctor.out
 
 
 # ports
@@ -148,7 +150,7 @@ def test_the_doctor_tells_which_settings_count(tmp_path, forks):
 
 @pytest.fixture
 def busy():
-    """A port that somebody listens on."""
+    """Return a port that is in use."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         yield str(listener.getsockname()[1])
 
@@ -163,20 +165,20 @@ def busy():
         ("FLORIN_EMBEDDED_SOLANA__RPC_PORT", "", "The Solana test chain"),
     ],
 )
-def test_a_busy_port_is_told(tmp_path, forks, busy, setting, option, who):
+def test_busy_port_is_reported(tmp_path, forks, busy, setting, option, who):
     done = forks("up", home=tmp_path / "home", **{setting: busy})
     assert done.status == 1
-    assert told(done) == (
+    assert get_refusal(done) == (
         f"Florin does not start: {who} cannot listen on 127.0.0.1:{busy}: Address already in use"
         f"{holder()}; choose another port with {option}{setting} (0: any)"
     )
 
 
-def test_a_busy_port_is_told_by_the_gateway(tmp_path, forks, busy):
+def test_busy_port_is_reported_by_the_gateway(tmp_path, forks, busy):
     home = tmp_path / "home"
     done = forks("gateway", "--upstream=127.0.0.1:1", f"--http-port={busy}", home=home)
     assert done.status == 1
-    assert told(done) == (
+    assert get_refusal(done) == (
         f"The gateway does not start: REST cannot listen on 127.0.0.1:{busy}: "
         f"Address already in use{holder()}; choose another port with --http-port or "
         "FLORIN_HTTP_PORT (0: any)"
@@ -186,19 +188,21 @@ def test_a_busy_port_is_told_by_the_gateway(tmp_path, forks, busy):
 def test_an_address_that_is_not_ours_has_no_other_port(tmp_path, forks):
     done = forks("up", home=tmp_path / "home", FLORIN_HOST="192.0.2.1", FLORIN_INSECURE_BIND="1")
     assert done.status == 1
-    assert told(done).endswith("REST cannot listen on 192.0.2.1:0: Cannot assign requested address")
+    assert get_refusal(done).endswith(
+        "REST cannot listen on 192.0.2.1:0: Cannot assign requested address"
+    )
 
 
 # secrets
 
 
 def on_terminal(*command: str, home: Path, until: str, **changes: str) -> str:
-    """What a command tells a terminal, up to a sentence; it is ended then."""
+    """Return a command's output on a terminal, up to a sentence; then end it."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [FLORIN, *command],
         cwd=home.parent,
-        env=environment(home, changes),
+        env=make_environment(home, changes),
         stdin=subprocess.DEVNULL,
         stdout=theirs,
         stderr=subprocess.PIPE,
@@ -216,49 +220,49 @@ def on_terminal(*command: str, home: Path, until: str, **changes: str) -> str:
     return out.decode().replace("\r\n", "\n")
 
 
-# a colour that is forced makes no terminal
+# a forced color makes no terminal
 @pytest.mark.parametrize("command", [["up"], ["demo", "--up"]], ids=" ".join)
-def test_what_is_no_terminal_is_told_no_secret(tmp_path, command):
-    with Lasting(*command, home=tmp_path / "home", FORCE_COLOR="1") as running:
+def test_secrets_are_not_printed_without_a_terminal(tmp_path, command):
+    with RunningCommand(*command, home=tmp_path / "home", FORCE_COLOR="1") as running:
         env = running.env
-        running.tell(signal.SIGTERM)
-        done = running.ended()
-    kept = json.loads((running.home.path / "secrets.json").read_text())
+        running.send_signal(signal.SIGTERM)
+        done = running.wait_ended()
+    stored = json.loads((running.home.path / "secrets.json").read_text())
     secrets = [value for name, value in env.items() if name.endswith("_KEY")]
-    secrets += [kept[name] for name in ("pepper", "operator_token", "relayer_key")]
+    secrets += [stored[name] for name in ("pepper", "operator_token", "relayer_key")]
     assert len(secrets) == 5
     told_all = running.out + done.out + done.err
-    assert [one for one in secrets if one in told_all] == []
+    assert [secret for secret in secrets if secret in told_all] == []
     assert "FLORIN_" not in told_all
-    assert str(running.home.demo_env) in told_all
+    assert str(running.home.demo_env_path) in told_all
 
 
-def test_a_terminal_is_told_the_test_accounts_once(tmp_path):
+def test_test_accounts_are_printed_once_on_a_terminal(tmp_path):
     home = tmp_path / "home"
     out = on_terminal("up", home=home, until="Ctrl-C ends it.")
-    for name, value in Home(home).read_demo_env().items():
+    for name, value in StateFolder(home).read_demo_env().items():
         assert f"  {name}={value}\n" in out
     again = on_terminal("up", home=home, until="Ctrl-C ends it.")
     assert "FLORIN_" not in again
     assert f"Test accounts are in {home / 'demo.env'}.\n" in again
 
 
-# accounts of ours
+# Florin's own accounts
 
 
-def test_a_demo_merchant_that_would_be_one_of_us_is_refused(tmp_path, stopped, forks):
+def test_demo_destination_that_equals_a_relayer_is_refused(tmp_path, stopped, forks):
     home = tmp_path / "other"
-    Home(home).open()
-    kept = json.loads((stopped / "secrets.json").read_text())
-    kept["demo_destination_key"] = kept["relayer_key"]
-    (home / "secrets.json").write_text(json.dumps(kept))
+    StateFolder(home).open()
+    stored = json.loads((stopped / "secrets.json").read_text())
+    stored["demo_destination_key"] = stored["relayer_key"]
+    (home / "secrets.json").write_text(json.dumps(stored))
     done = forks("up", home=home)
     assert done.status == 1
     sentence = "demo_destination_key in secrets.json is the key of a relayer of this service"
     assert done.err.splitlines()[-1].endswith(sentence)
 
 
-def test_the_doctor_of_a_stopped_florin_tells_of_places_that_are_ours_now(stopped, forks):
+def test_doctor_reports_destinations_that_are_now_reserved(stopped, forks):
     treasury = Account.create().address
     chain = {"name": "Far", "chain_id": 424242, "rpc_url": "http://127.0.0.1:9"}
     chain |= {"settler": "0x" + "5e" * 20, "treasury": treasury}

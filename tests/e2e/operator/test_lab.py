@@ -15,11 +15,11 @@ from typing import Any
 import aiohttp
 import psutil
 import pytest
-from florin_server.boot.home import Home
+from florin_server.boot.home import StateFolder
 from florin_server.cli.service import lab
 
-from tests.support.command import PATIENCE_S, begin, florin, told
-from tests.support.until import until
+from tests.support.command import PATIENCE_S, get_refusal, run_florin, start_command
+from tests.support.until import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -29,13 +29,13 @@ ARGUMENTS = ("--no-browser", "--port=0")
 
 @contextmanager
 def opened(home: Path, *command: str, **changes: str) -> Iterator[tuple[Any, str, str]]:
-    """The process, the address of Jupyter's API and its token."""
-    process = begin("lab", *command, *ARGUMENTS, home=home, **changes)
+    """Yield the process, the address of Jupyter's API and its token."""
+    process = start_command("lab", *command, *ARGUMENTS, home=home, **changes)
     try:
         assert process.stderr is not None
         for line in process.stderr:
-            if found := LINK.search(line):
-                yield process, f"http://127.0.0.1:{found[1]}/api", found[2]
+            if match := LINK.search(line):
+                yield process, f"http://127.0.0.1:{match[1]}/api", match[2]
                 break
         else:
             raise AssertionError("Jupyter never told where it is")
@@ -53,20 +53,20 @@ async def test_notebooks_open_on_a_sandbox_that_ends_with_them(tmp_path):
         async with aiohttp.ClientSession() as session:
 
             async def listed() -> set[str]:
-                # it tells where it is a moment before it listens
+                # it prints its address a moment before it listens
                 with contextlib.suppress(aiohttp.ClientConnectorError):
                     async with session.get(f"{url}/contents?{token}") as answer:
-                        return {one["name"] for one in (await answer.json())["content"]}
+                        return {item["name"] for item in (await answer.json())["content"]}
                 return set()
 
-            names = await until(listed)
+            names = await wait_until(listed)
             async with session.get(f"{url}/contents") as answer:
                 assert answer.status == 403
         assert {"00_start_here.ipynb", "00_start_here.py", "charts.py", "lab.py"} <= names
         assert (folder / "lab.py").read_text() == "# mine"
-        # kernels inherit what Jupyter has
+        # kernels inherit Jupyter's environment
         (jupyter,) = psutil.Process(process.pid).children()
-        demo = Home(home).read_demo_env()
+        demo = StateFolder(home).read_demo_env()
         expected = {**demo, "FLORIN_HOME": str(home.resolve())}
         assert expected.items() <= jupyter.environ().items()
         async with aiohttp.ClientSession() as session:
@@ -76,39 +76,39 @@ async def test_notebooks_open_on_a_sandbox_that_ends_with_them(tmp_path):
                 assert a.status == 200
     assert process.returncode == 0
     assert not jupyter.is_running()
-    assert Home(home).addresses() is None
+    assert StateFolder(home).find_addresses() is None
 
 
-def test_another_target_starts_no_florin_and_jupyters_end_is_told(tmp_path):
+def test_lab_with_a_target_starts_no_florin_and_reports_the_exit_of_jupyter(tmp_path):
     """Its port is taken."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        done = florin(
+        done = run_florin(
             *("lab", str(tmp_path / "mine"), "--no-browser", f"--port={taken.getsockname()[1]}"),
             home=tmp_path / "home",
             FLORIN_TARGET="florin.example:443",
         )
     assert done.status == 1
-    assert done.out == "The notebooks talk to florin.example:443.\n"
-    assert done.err.splitlines()[-1] == "The lab does not open: Jupyter ended with status 1"
+    assert done.out == "The notebooks use the Florin at florin.example:443.\n"
+    assert done.err.splitlines()[-1] == "The lab failed: Jupyter ended with status 1"
     assert not (tmp_path / "home").exists()
 
 
 def test_there_is_no_sandbox_beside_live_chains(tmp_path):
-    done = florin("lab", str(tmp_path / "mine"), home=tmp_path / "home", FLORIN_DEMO="false")
+    done = run_florin("lab", str(tmp_path / "mine"), home=tmp_path / "home", FLORIN_DEMO="false")
     assert done.status == 1
-    assert told(done).startswith("The lab does not open: embedded chains and test accounts are off")
+    assert get_refusal(done).startswith("The lab failed: embedded chains and test accounts are off")
 
 
 def test_a_folder_that_cannot_be_is_refused(tmp_path):
     (tmp_path / "taken").write_text("")
-    done = florin("lab", str(tmp_path / "taken"), home=tmp_path / "home")
+    done = run_florin("lab", str(tmp_path / "taken"), home=tmp_path / "home")
     assert done.status == 1
-    assert told(done).startswith("The lab does not open: ")
-    assert "taken" in told(done)
+    assert get_refusal(done).startswith("The lab failed: ")
+    assert "taken" in get_refusal(done)
 
 
 @pytest.mark.parametrize("version", [None, "0.1"])
-def test_what_is_missing_is_named_with_how_to_install_it(monkeypatch, capsys, version):
+def test_missing_lab_extra_is_reported_with_its_install_command(monkeypatch, capsys, version):
     true = metadata.version
 
     def found(name: str) -> str:
@@ -120,11 +120,11 @@ def test_what_is_missing_is_named_with_how_to_install_it(monkeypatch, capsys, ve
 
     monkeypatch.setattr(metadata, "version", found)
     with pytest.raises(SystemExit) as ended:
-        lab.run({}, None, None, browser=False, yes=False)
+        lab.run_lab({}, None, None, opens_browser=False, yes=False)
     assert ended.value.code == 1
     assert capsys.readouterr().err == (
-        "The lab does not open: jupyterlab is missing: pip install 'florin-pay[notebooks]', or say "
-        "--yes to have it installed\n"
+        "The lab failed: missing packages: jupyterlab; run `pip install 'florin-pay[notebooks]'`, "
+        "or use --yes to install them\n"
     )
 
 
@@ -133,6 +133,6 @@ async def test_the_lab_uses_a_florin_that_runs(tmp_path, up):
         (jupyter,) = psutil.Process(process.pid).children()
         assert up.home.read_demo_env().items() <= jupyter.environ().items()
     assert process.returncode == 0
-    # it was there before
-    assert up.home.addresses() is not None
+    # it existed before
+    assert up.home.find_addresses() is not None
     assert up.process.poll() is None

@@ -1,32 +1,32 @@
-"""A home with a live chain: what was there for a first try is off, unless it is asked for."""
+"""A home with a live chain: features for a first try are off, unless they are enabled."""
 
 from __future__ import annotations
 
 import asyncio
 
 import pytest
-from florin_server.boot.service import Service
-from florin_server.config import EmbeddedSolana
+from florin_server.boot.service import FlorinService
+from florin_server.config import EmbeddedSolanaSettings
 from florin_server.domain.conditions import ConditionName
 from florin_server.flows.operator import health
 from florin_server.rails.networks import chain_files, chain_writer
 
-from tests.support.api import Refused, RestApi
-from tests.support.service import running, settings
-from tests.support.solana import AT_ONCE
+from tests.support.api import ApiCallError, RestApi
+from tests.support.service import make_settings, run_service
+from tests.support.solana import INSTANT_SOLANA
 
 pytestmark = pytest.mark.long
 
 ORDER = {"amount": {"unit": "iso4217/USD", "value": "1250"}}
 PLACES = {"settler": "0x" + "ab" * 20, "treasury": "0x" + "fe" * 20}
 NODE = {"rpc_url": "http://127.0.0.1:9"}
-BASE = chain_writer.text("evm", {"chain_id": 8453, **NODE, **PLACES})
-SEPOLIA = chain_writer.text("evm", {"chain_id": 84532, **NODE, **PLACES})
+BASE = chain_writer.format_file("evm", {"chain_id": 8453, **NODE, **PLACES})
+SEPOLIA = chain_writer.format_file("evm", {"chain_id": 84532, **NODE, **PLACES})
 CHAINS = {"eip155:31337", "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"}
 
 
 def put(home, text: str) -> None:
-    path = chain_files.folder(home) / "one.toml"
+    path = chain_files.get_folder(home) / "one.toml"
     path.parent.mkdir(mode=0o700, exist_ok=True)
     path.write_text(text)
     path.chmod(0o600)
@@ -34,21 +34,21 @@ def put(home, text: str) -> None:
 
 @pytest.fixture
 async def tried(tmp_path):
-    """A home in which somebody tried Florin, and the test accounts that are known since."""
+    """Make a home in which Florin was tried, with the test accounts known since."""
     home = tmp_path / "home"
-    async with running(home, solana=AT_ONCE) as service:
+    async with run_service(home, solana=INSTANT_SOLANA) as service:
         assert (home / "demo.env").exists()
         env = service.home.read_demo_env()
     return home, env
 
 
-async def start(home, **more) -> Service:
-    return await Service.start(settings(home, solana=AT_ONCE, **more))
+async def start(home, **more) -> FlorinService:
+    return await FlorinService.start(make_settings(home, solana=INSTANT_SOLANA, **more))
 
 
 async def refused(api: RestApi, env: dict[str, str]) -> list[tuple[int, str]]:
-    """How the partner's key, the wallet's and the app id are answered; empty where they work."""
-    found = []
+    """Return the refusals of the partner's key, the wallet's and the app id; empty if they work."""
+    results = []
     key = {"Api-Key": env["FLORIN_WALLET_KEY"]}
     for call in (
         api.create(ORDER),
@@ -57,13 +57,13 @@ async def refused(api: RestApi, env: dict[str, str]) -> list[tuple[int, str]]:
     ):
         try:
             await call
-        except Refused as error:
+        except ApiCallError as error:
             if error.code != "payment_not_found":
-                found.append((error.http, error.code))
-    return found
+                results.append((error.http, error.code))
+    return results
 
 
-async def test_a_live_chain_ends_what_was_there_for_a_try(tried, session, forks):
+async def test_live_chain_disables_embedded_chains_and_test_accounts(tried, session, forks):
     home, env = tried
     put(home, BASE)
     service = await start(home)
@@ -80,9 +80,7 @@ async def test_a_live_chain_ends_what_was_there_for_a_try(tried, session, forks)
 
 
 @pytest.mark.parametrize("chain", [BASE, SEPOLIA])
-async def test_they_are_on_where_they_are_asked_for_or_nothing_is_live(
-    tried, session, forks, chain
-):
+async def test_demo_stays_enabled_on_request_or_without_a_live_chain(tried, session, forks, chain):
     home, env = tried
     put(home, chain)
     service = await start(home, demo=True if chain is BASE else None)
@@ -91,21 +89,21 @@ async def test_they_are_on_where_they_are_asked_for_or_nothing_is_live(
         assert await refused(RestApi(session, service.http_url, env), env) == []
     finally:
         await service.stop()
-    told = forks("doctor", home=home, FLORIN_DEMO="true").out
-    assert "✓ embedded chains and test accounts are on\n" in told
+    out = forks("doctor", home=home, FLORIN_DEMO="true").out
+    assert "✓ embedded chains and test accounts are on\n" in out
     # of the sandbox; pounds are enabled, and nothing there has a price in them
-    said = "test payments can be asked for in USD, EUR"
-    assert f"✓ {said}\n" in told
-    assert f"! {said}; nothing can be paid in GBP: " in " ".join(told.split())
+    text = "test payments can be requested in USD, EUR"
+    assert f"✓ {text}\n" in out
+    assert f"! {text}; no asset can pay amounts in GBP: " in " ".join(out.split())
     # a chain without tokens and rates
-    assert ("live payments can be asked for in no currency\n" in told) is (chain is BASE)
+    assert ("live payments can be requested in no currency\n" in out) is (chain is BASE)
 
 
 @pytest.mark.parametrize(
     ("pay_url", "told"),
     [
         ("", "which buyers elsewhere cannot reach"),
-        ("http://pay.example", "others on the way can change"),
+        ("http://pay.example", "anyone on the network path can change"),
         ("https://pay.example", ""),
     ],
 )
@@ -113,22 +111,25 @@ async def test_links_of_live_payments_have_to_lead_somewhere(tmp_path, caplog, p
     home = tmp_path / "home"
     home.mkdir(0o700)
     put(home, BASE)
-    async with running(home, solana=EmbeddedSolana(), pay_url=pay_url) as service:
-        conditions = {one.name: one for one in await health.of_installation(service.app)}
+    async with run_service(home, solana=EmbeddedSolanaSettings(), pay_url=pay_url) as service:
+        conditions = {
+            condition.name: condition
+            for condition in await health.list_installation_conditions(service.app)
+        }
     reason = conditions[ConditionName.PAY_URL_LOCAL].reason
     assert (told in reason, bool(reason)) == (True, bool(told))
     assert ("set FLORIN_PAY_URL" in caplog.text) is bool(told)
 
 
-async def test_the_doctor_tells_where_links_of_live_payments_lead(tmp_path, forks):
+async def test_doctor_reports_where_live_payment_links_lead(tmp_path, forks):
     home = tmp_path / "home"
     home.mkdir(0o700)
     put(home, BASE)
-    async with running(home, solana=EmbeddedSolana()):
+    async with run_service(home, solana=EmbeddedSolanaSettings()):
         pass
     doctor = forks("doctor", home=home)
     assert "installation: pay_url_local: payment links begin with http://127.0.0.1" in doctor.out
-    alone = "! no trusted_proxies: whoever calls through a proxy in front counts as one address"
+    alone = "! trusted_proxies is not set: all callers behind a proxy count as one address"
     assert alone in doctor.out
     doctor = forks(
         "doctor",
@@ -137,13 +138,15 @@ async def test_the_doctor_tells_where_links_of_live_payments_lead(tmp_path, fork
         FLORIN_TRUSTED_PROXIES='["127.0.0.1/32"]',
     )
     assert alone not in doctor.out
-    # nobody answers there, whether Florin runs here or not
+    # the name does not resolve, whether Florin runs here or not
     stopped = "✗ payment links begin with https://pay.invalid: the name pay.invalid is not found"
     assert stopped in doctor.out
     assert doctor.status == 1
-    async with running(home, solana=EmbeddedSolana(), pay_url="https://pay.invalid") as service:
+    async with run_service(
+        home, solana=EmbeddedSolanaSettings(), pay_url="https://pay.invalid"
+    ) as service:
         addresses = {"http": service.http_url, "operator": service.grpc.operator_target}
-        with service.home.announced(addresses):
+        with service.home.announce(addresses):
             doctor = await asyncio.to_thread(
                 forks, "doctor", home=home, FLORIN_PAY_URL="https://pay.invalid"
             )
@@ -155,8 +158,8 @@ async def test_they_come_back_as_they_were(tried, session):
     for demo, works in ((False, False), (None, True)):
         service = await start(home, demo=demo)
         try:
-            told = await refused(RestApi(session, service.http_url, env), env)
-            assert (told == []) is works
+            result = await refused(RestApi(session, service.http_url, env), env)
+            assert (result == []) is works
         finally:
             await service.stop()
 
@@ -165,8 +168,8 @@ async def test_a_new_home_with_a_live_chain_never_has_them(tmp_path, forks):
     home = tmp_path / "home"
     home.mkdir(0o700)
     put(home, BASE)
-    async with running(home, solana=EmbeddedSolana()) as service:
+    async with run_service(home, solana=EmbeddedSolanaSettings()) as service:
         assert set(service.app.rails) == {"eip155:8453"}
     assert not (home / "demo.env").exists()
-    assert "there is a live chain or FLORIN_DEMO says so" in forks("demo", home=home).err
+    assert "because of a live chain or FLORIN_DEMO" in forks("demo", home=home).err
     assert forks("partners", "list", home=home).out.count("\n") == 1

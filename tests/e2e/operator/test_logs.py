@@ -1,4 +1,4 @@
-"""What a whole service logs while it is used, fails, and is told secrets."""
+"""Logs of a whole service in use: failures are logged, secrets are not."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from typing import Any
 import pytest
 from florin_server import logs
 
-from tests.support.desk import opened
+from tests.support.desk import open_service
 
 BUYER = {"fullName": "Ada Lovelace-Planted", "dob": "1815-12-10", "email": "ada@planted.example"}
 
 
 @pytest.fixture
 def lines() -> Iterator[io.StringIO]:
-    """What the whole process logs, from INFO on, as the service would write it."""
+    """Return all log lines of the process, from INFO on, as the service writes them."""
     written = io.StringIO()
-    made = logging.StreamHandler(written)
-    made.setFormatter(logs.JsonLines(logs.redactor))
+    stream_handler = logging.StreamHandler(written)
+    stream_handler.setFormatter(logs.JsonLogFormatter(logs.redactor))
     root = logging.getLogger()
     level = root.level
-    root.addHandler(made)
+    root.addHandler(stream_handler)
     root.setLevel(logging.INFO)
     yield written
     root.setLevel(level)
-    root.removeHandler(made)
+    root.removeHandler(stream_handler)
 
 
 def read(written: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in written.getvalue().splitlines()]
 
 
-async def test_what_fails_is_logged_with_its_request_and_without_secrets(tmp_path, lines):
+async def test_failure_is_logged_with_its_request_and_without_secrets(tmp_path, lines):
     armed = False
 
     def fault(step: str) -> None:
         if armed and step == "commit":
             raise sqlite3.OperationalError("disk I/O error")
 
-    async with opened(tmp_path, fault=fault) as desk:
+    async with open_service(tmp_path, fault=fault) as desk:
         offer = await desk.offer()
         armed = True
         answer = await desk.ask(
@@ -52,7 +52,7 @@ async def test_what_fails_is_logged_with_its_request_and_without_secrets(tmp_pat
             {**desk.rest.wallet, "Request-Id": "req-of-the-caller"},
             {
                 "optionId": offer.option_id,
-                "results": [{"type": "walletRpc", "data": [one]} for one in offer.outputs],
+                "results": [{"type": "walletRpc", "data": [output]} for output in offer.outputs],
                 "collectedData": BUYER,
             },
         )
@@ -60,8 +60,8 @@ async def test_what_fails_is_logged_with_its_request_and_without_secrets(tmp_pat
         assert answer.status in {500, 502, 503}
         secrets = desk.service.secrets
         env = desk.env
-    told = [one for one in read(lines) if one["logger"].startswith("florin")]
-    about = [one for one in told if one.get("request_id") == "req-of-the-caller"]
+    result = [item for item in read(lines) if item["logger"].startswith("florin")]
+    about = [item for item in result if item.get("request_id") == "req-of-the-caller"]
     assert about
     assert "disk I/O error" in about[0]["message"]
     everything = lines.getvalue()

@@ -1,4 +1,4 @@
-"""Prometheus reads how a running service is doing, on a listener that is the operator's."""
+"""Prometheus reads a running service's metrics, on a listener for the operator."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from contextlib import AsyncExitStack
 import pytest
 import pytest_asyncio
 from florin_server.boot.servers import gateway
-from florin_server.boot.servers.grpc_server import OPERATOR, PUBLIC
-from florin_server.boot.servers.metrics import start_counted
-from florin_server.boot.servers.observing import Seen, of_rest
-from florin_server.boot.service import Service
+from florin_server.boot.servers.grpc_server import OPERATOR_SERVICES, PUBLIC_SERVICES
+from florin_server.boot.servers.metrics import start_meters
+from florin_server.boot.servers.observing import RequestObservers, build_rest_observer
+from florin_server.boot.service import FlorinService
 from florin_server.config import LimitSettings
 from florin_server.meters import Meters
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_open
 from prometheus_client.parser import text_string_to_metric_families as read
 
-from tests.support.api import Refused
-from tests.support.desk import ORDER, Desk, opened
-from tests.support.service import settings
-from tests.support.until import until
+from tests.support.api import ApiCallError
+from tests.support.desk import ORDER, ServiceHarness, open_service
+from tests.support.service import make_settings
+from tests.support.until import wait_until
 
 GAS = "florin_gas_cost_minor_units_total"
 
@@ -29,12 +29,12 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def desk(tmp_path_factory):
-    async with opened(tmp_path_factory.mktemp("metrics"), metrics_port=0) as desk:
+    async with open_service(tmp_path_factory.mktemp("metrics"), metrics_port=0) as desk:
         yield desk
 
 
-async def told(desk: Desk) -> dict[tuple[str, ...], float]:
-    """Every value by its metric and labels."""
+async def told(desk: ServiceHarness) -> dict[tuple[str, ...], float]:
+    """Return every value by its metric and labels."""
     async with desk.session.get(desk.service.metrics_url) as answer:
         assert answer.status == 200
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
@@ -43,7 +43,7 @@ async def told(desk: Desk) -> dict[tuple[str, ...], float]:
     return {(s.name, *s.labels.values()): s.value for f in families for s in f.samples}
 
 
-def gas_of(desk: Desk) -> float:
+def gas_of(desk: ServiceHarness) -> float:
     counted = desk.service.app.meters.registry.collect()
     return sum(s.value for family in counted for s in family.samples if s.name == GAS)
 
@@ -58,7 +58,7 @@ async def test_the_state_of_a_running_service(desk):
         *desk.service.app.executors
     }
     assert values["florin_payments_processing",] == 0
-    # what this process knows by itself
+    # values that this process has without a call
     assert values["florin_home_free_bytes",] > 0
     assert {v for key, v in values.items() if key[0] == "florin_lease_held"} == {1}
     assert values["florin_node_calls_total", chain_id, "eth_getBlockByNumber"] > 0
@@ -69,8 +69,16 @@ async def test_the_state_of_a_running_service(desk):
 
 
 async def test_callers_choose_no_label(desk):
-    rpcs = {f"{service.name}.{one.name}" for service in PUBLIC for one in service.methods}
-    rpcs |= {f"{service.name}.{one.name}" for service in OPERATOR for one in service.methods}
+    rpcs = {
+        f"{service.name}.{method_descriptor.name}"
+        for service in PUBLIC_SERVICES
+        for method_descriptor in service.methods
+    }
+    rpcs |= {
+        f"{service.name}.{method_descriptor.name}"
+        for service in OPERATOR_SERVICES
+        for method_descriptor in service.methods
+    }
     before = await told(desk)
     for number in range(3):
         payment_id = (await desk.rest.create({**ORDER, "referenceId": f"r {number}"}))["paymentId"]
@@ -79,21 +87,21 @@ async def test_callers_choose_no_label(desk):
         await desk.ask("GET", f"/un/known/{number}/at/all")
         await desk.ask("POST", f"/v1/payments/{number}", {"Api-Key": f"key-{number}"})
         await desk.ask(f"BREW{number}", f"/v1/payments/{number}")
-        with pytest.raises(Refused):
+        with pytest.raises(ApiCallError):
             await desk.grpc.detail(f"pay_{number}")
     offer = await desk.offer()
     await desk.confirm(offer)
-    await desk.final(offer.payment_id)
+    await desk.wait_final(offer.payment_id)
     after = await told(desk)
     counted = {key[1:] for key in after if key[0].startswith("florin_request_")}
-    # what nodes are asked for the code chooses
+    # the code chooses the calls to nodes
     node_calls = {key for key in after if key[0] == "florin_node_calls_total"}
     new = {key for key in after if key not in before} - node_calls
     assert {key[0] for key in new} <= {
         *(f"florin_request_duration_seconds_{part}" for part in ("bucket", "count", "sum"))
     }
     methods = {key[-2] for key in counted}
-    pages = {one for one in methods - rpcs if one}
+    pages = {text for text in methods - rpcs if text}
     assert pages <= {"/{payment_id}", "/{payment_id}/state", "/{payment_id}/events"}
     assert {key[-1] for key in counted} == {"grpc", "rest"}
     assert all(re.fullmatch(r"[1-5]\d\d|[A-Z_]+", key[0]) for key in counted)
@@ -104,7 +112,7 @@ async def test_a_payment_is_counted_on_its_way(desk):
     before = await told(desk)
     offer = await desk.offer()
     await desk.confirm(offer)
-    await desk.final(offer.payment_id)
+    await desk.wait_final(offer.payment_id)
     after = await told(desk)
     (chain_id,) = desk.service.app.rails
 
@@ -115,14 +123,14 @@ async def test_a_payment_is_counted_on_its_way(desk):
         assert grown("florin_payment_changes_total", status) == 1
     assert grown("florin_payment_changes_total", "failed") == 0
     assert grown("florin_settlement_duration_seconds_count", chain_id, "succeeded") == 1
-    await until(lambda: gas_of(desk) > sum(v for k, v in before.items() if k[0] == GAS))
+    await wait_until(lambda: gas_of(desk) > sum(v for k, v in before.items() if k[0] == GAS))
     assert grown("florin_store_operations_total") > 0
     assert grown("florin_store_commit_duration_seconds_count") > 0
     called = ("201", "MerchantService.CreatePayment", "rest")
     assert grown("florin_request_duration_seconds_count", *called) == 1
 
 
-async def test_what_is_open_is_told_with_its_age(desk):
+async def test_open_payments_are_reported_with_their_age(desk):
     await desk.rest.create(ORDER)
     values = await told(desk)
     assert values["florin_payments", "requires_action"] >= 1
@@ -130,12 +138,12 @@ async def test_what_is_open_is_told_with_its_age(desk):
     assert values["florin_store_queue_operations",] == 0
     wallets = {key[1] for key in values if key[0] == "florin_wallet_balance_minor_units"}
     (rail,) = desk.service.app.rails.values()
-    assert {f"{rail.chain_id}:{one}" for one in rail.senders} <= wallets
+    assert {f"{rail.chain_id}:{sender}" for sender in rail.senders} <= wallets
 
 
 async def test_a_refusal_is_counted_by_its_limit(tmp_path):
     few = LimitSettings(key_per_minute=1, key_burst=1)
-    async with opened(tmp_path, metrics_port=0, limits=few) as desk:
+    async with open_service(tmp_path, metrics_port=0, limits=few) as desk:
         assert (await told(desk))["florin_limit_refusals_total", "key"] == 0
         for _ in range(3):
             await desk.ask("GET", "/v1/payments", desk.rest.merchant)
@@ -152,7 +160,7 @@ async def test_a_server_that_asks_for_openmetrics_gets_it(desk):
     assert "florin_chain_ok" in names
 
 
-async def test_the_listener_tells_metrics_and_nothing_else(desk):
+async def test_metrics_listener_serves_only_metrics(desk):
     assert desk.service.metrics_url.startswith("http://127.0.0.1:")
     base = desk.service.metrics_url.removesuffix("/metrics")
     for path in ("/", "/v1/payments", "/healthz", "/docs"):
@@ -160,7 +168,7 @@ async def test_the_listener_tells_metrics_and_nothing_else(desk):
             assert answer.status == 404
     async with desk.session.post(base + "/metrics") as answer:
         assert answer.status == 405
-    # nor are they told where callers are
+    # nor do callers' listeners serve metrics
     public = await desk.ask("GET", "/metrics")
     assert public.status == 404
     assert "florin_chain_ok" not in public.text
@@ -176,53 +184,53 @@ async def test_a_page_of_a_browser_reads_nothing_by_a_name_that_leads_here(desk,
         assert ("florin_" in await answer.text()) is (status == 200)
 
 
-async def test_a_gateway_alone_tells_what_it_is_asked(desk):
+async def test_gateway_alone_reports_its_request_metrics(desk):
     meters = Meters()
     async with AsyncExitStack() as stack:
-        url = await start_counted(meters, 0, stack)
-        gate = await gateway.start_remote(
+        url = await start_meters(meters, 0, stack)
+        gate = await gateway.start_remote_gateway(
             desk.service.grpc.target,
-            gateway.bind("127.0.0.1", 0),
+            gateway.bind_socket("127.0.0.1", 0),
             stack,
-            observe=of_rest(Seen(meters)),
+            observe=build_rest_observer(RequestObservers(meters)),
         )
         async with desk.session.get(f"{gate}/v1/gateway/payment/pay_x") as answer:
             assert answer.status == 401
         async with desk.session.get(url) as answer:
-            found = [s for f in read(await answer.text()) for s in f.samples]
-    (count,) = [s for s in found if s.name == "florin_request_duration_seconds_count"]
+            samples = [s for f in read(await answer.text()) for s in f.samples]
+    (count,) = [s for s in samples if s.name == "florin_request_duration_seconds_count"]
     called = {"protocol": "rest", "method": "GatewayService.GetPayment", "code": "401"}
     assert (count.labels, count.value) == (called, 1)
 
 
 async def test_a_call_that_is_left_is_counted_as_such(desk):
-    """A stream that its client leaves ended well; one that is refused tells its status."""
+    """A stream that its client leaves ended well; a refused stream reports its status."""
     before = await told(desk)
     payment_id = (await desk.rest.create(ORDER))["paymentId"]
     async for _ in desk.grpc.watch(payment_id):
         break
-    with pytest.raises(Refused):
+    with pytest.raises(ApiCallError):
         async for _ in desk.grpc.watch("pay_unknown"):
             pass
 
     async def streams() -> dict[str, float]:
         name = "florin_request_duration_seconds_count"
-        found = {
+        results = {
             key[1]: value - before.get(key, 0)
             for key, value in (await told(desk)).items()
             if key[0] == name and "Watch" in key[2] and key[3] == "grpc"
         }
-        return {code: grown for code, grown in found.items() if grown}
+        return {code: grown for code, grown in results.items() if grown}
 
-    await until(streams, {"OK": 1, "NOT_FOUND": 1})
+    await wait_until(streams, {"OK": 1, "NOT_FOUND": 1})
 
 
-async def test_unless_it_is_asked_for_nobody_listens(tmp_path):
-    async with opened(tmp_path) as desk:
+async def test_metrics_listener_is_off_by_default(tmp_path):
+    async with open_service(tmp_path) as desk:
         assert desk.service.metrics_url == ""
 
 
 async def test_a_port_that_is_taken_is_named(desk, tmp_path):
     port = int(desk.service.metrics_url.rpartition(":")[2].removesuffix("/metrics"))
     with pytest.raises(OSError, match="choose another port with FLORIN_METRICS_PORT"):
-        await Service.start(settings(tmp_path, metrics_port=port))
+        await FlorinService.start(make_settings(tmp_path, metrics_port=port))

@@ -1,4 +1,4 @@
-"""What the operator does to accounts, and what those who call with them see of it."""
+"""The operator's changes to accounts, and their effect on callers."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from florin.v1 import account_pb2, partner_pb2
-from florin_server.domain.versions import NEWEST_STABLE
+from florin_server.domain.versions import NEWEST_STABLE_VERSION
 from florin_server.store.accounts import merchants
 
-from tests.support.api import Refused
+from tests.support.api import ApiCallError
 from tests.support.desk import CREATE, ORDER
-from tests.support.installation import operator_of
+from tests.support.installation import open_operator
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -24,18 +24,18 @@ ACTIVE, SUSPENDED = partner_pb2.PARTNER_STATUS_ACTIVE, partner_pb2.PARTNER_STATU
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def operator(desk):
-    async with operator_of(desk.service) as operator:
+    async with open_operator(desk.service) as operator:
         yield operator
 
 
 @pytest.fixture
 def refusal(desk, operator):
-    """Why the operator is refused, with nothing left behind."""
+    """Return why the operator is refused; assert that nothing changed."""
 
-    async def refusal(method: str, request: Any) -> Refused:
+    async def refusal(method: str, request: Any) -> ApiCallError:
         before = desk.rows()
-        with pytest.raises(Refused) as caught:
-            await operator.ask(method, request)
+        with pytest.raises(ApiCallError) as caught:
+            await operator.call(method, request)
         assert desk.rows() == before
         return caught.value
 
@@ -55,9 +55,9 @@ def wallet(**changes: Any) -> partner_pb2.RegisterWalletRequest:
 
 
 def imported(partner_id: str, merchant_id: str, **changes: Any) -> Any:
-    given = {"name": "Tea House", "email": "tea@house.example", **changes}
+    values = {"name": "Tea House", "email": "tea@house.example", **changes}
     return partner_pb2.ImportMerchantRequest(
-        partner_id=partner_id, merchant_id=merchant_id, **given
+        partner_id=partner_id, merchant_id=merchant_id, **values
     )
 
 
@@ -65,13 +65,13 @@ def pin(version: str = PREVIEW, **account: str) -> partner_pb2.SetApiVersionRequ
     return partner_pb2.SetApiVersionRequest(version=version, **account)
 
 
-def told(error: Refused) -> tuple[int, str, list[str]]:
+def told(error: ApiCallError) -> tuple[int, str, list[str]]:
     return error.http, error.code, [issue["field"] for issue in error.issues]
 
 
 async def seen(desk, headers: dict[str, str], method="GET", path="/v1/gateway/payment/pay_none"):
-    """What a caller with these credentials is told about a payment that is not there."""
-    return (await desk.ask(method, path, headers)).told
+    """Return the answer to these credentials for a payment that does not exist."""
+    return (await desk.ask(method, path, headers)).refusal
 
 
 PASSED = (404, "payment_not_found")
@@ -80,20 +80,24 @@ PASSED = (404, "payment_not_found")
 # partners
 
 
-async def test_a_partner_is_made_active_and_pinned_to_the_newest_stable_version(desk, operator):
+async def test_partner_is_created_active_and_pinned_to_the_newest_stable_version(desk, operator):
     # newer than the demo's
     desk.clock.advance(1)
-    made = await operator.ask("CreatePartner", named("Tea & Co"))
-    assert re.fullmatch(r"prtn_[0-9A-Za-z]{17}", made.id)
-    assert (made.name, made.status, made.version_pin) == ("Tea & Co", ACTIVE, NEWEST_STABLE)
-    assert made.created_at.ToMicroseconds() == desk.clock.now_us()
+    created = await operator.call("CreatePartner", named("Tea & Co"))
+    assert re.fullmatch(r"prtn_[0-9A-Za-z]{17}", created.id)
+    assert (created.name, created.status, created.version_pin) == (
+        "Tea & Co",
+        ACTIVE,
+        NEWEST_STABLE_VERSION,
+    )
+    assert created.created_at.ToMicroseconds() == desk.clock.now_us()
     desk.clock.advance(1)
-    later = await operator.ask("CreatePartner", named("Later"))
-    assert list((await operator.ask("ListPartners", partners())).partners[:2]) == [later, made]
+    later = await operator.call("CreatePartner", named("Later"))
+    assert list((await operator.call("ListPartners", partners())).partners[:2]) == [later, created]
 
 
 @pytest.mark.parametrize("name", ["", "x" * 257, "a\nb", "\u3164"])
-async def test_a_partner_without_a_name_to_read_is_not_made(refusal, name):
+async def test_partner_without_a_readable_name_is_refused(refusal, name):
     error = await refusal("CreatePartner", named(name))
     assert told(error) == (400, "params_validation", ["name"])
 
@@ -104,14 +108,14 @@ async def test_a_suspended_partner_is_refused_at_once_until_it_is_resumed(desk, 
     for status, answer in ((SUSPENDED, (403, "forbidden")), (ACTIVE, PASSED)):
         request = partner_pb2.SetPartnerStatusRequest(partner_id=tenant.partner.id, status=status)
         for _ in range(2):
-            assert (await operator.ask("SetPartnerStatus", request)).status == status
+            assert (await operator.call("SetPartnerStatus", request)).status == status
         assert await seen(desk, tenant.headers) == answer
         assert await seen(desk, tenant.headers, "GET", "/v1/payments/pay_none") == answer
-    # nobody else is
+    # no other partner is changed
     assert await seen(desk, desk.rest.merchant) == PASSED
 
 
-async def test_the_status_of_a_partner_is_one_that_there_is(desk, refusal):
+async def test_invalid_partner_status_is_refused(desk, refusal):
     tenant = await desk.tenant()
     for status in (0, 9):
         request = partner_pb2.SetPartnerStatusRequest(partner_id=tenant.partner.id, status=status)
@@ -125,32 +129,36 @@ async def test_the_status_of_a_partner_is_one_that_there_is(desk, refusal):
 
 
 async def test_a_wallet_is_registered_used_and_revoked_for_good(desk, operator):
-    made = await operator.ask("RegisterWallet", wallet(icon_url=ICON))
-    assert re.fullmatch(r"app_[0-9A-Za-z]{17}", made.app_id)
-    assert (made.name, made.icon_url, made.live) == ("Purse", ICON, False)
-    assert (made.version_pin, made.HasField("revoked_at")) == (NEWEST_STABLE, False)
-    headers = {"App-Id": made.app_id, "Client-Id": "phone-1"}
+    created = await operator.call("RegisterWallet", wallet(icon_url=ICON))
+    assert re.fullmatch(r"app_[0-9A-Za-z]{17}", created.app_id)
+    assert (created.name, created.icon_url, created.live) == ("Purse", ICON, False)
+    assert (created.version_pin, created.HasField("revoked_at")) == (NEWEST_STABLE_VERSION, False)
+    headers = {"App-Id": created.app_id, "Client-Id": "phone-1"}
     assert await seen(desk, headers) == PASSED
 
-    request = partner_pb2.RevokeWalletRequest(app_id=made.app_id)
-    revoked = await operator.ask("RevokeWallet", request)
+    request = partner_pb2.RevokeWalletRequest(app_id=created.app_id)
+    revoked = await operator.call("RevokeWallet", request)
     assert revoked.revoked_at.ToMicroseconds() == desk.clock.now_us()
     assert await seen(desk, headers) == (401, "invalid_app_id")
     desk.clock.advance(1)
-    assert await operator.ask("RevokeWallet", request) == revoked
+    assert await operator.call("RevokeWallet", request) == revoked
 
-    later = await operator.ask("RegisterWallet", wallet(live=True))
+    later = await operator.call("RegisterWallet", wallet(live=True))
     assert (later.live, later.HasField("icon_url")) == (True, False)
-    listed = await operator.ask("ListWallets", partner_pb2.ListWalletsRequest())
-    # of those that others have registered at the same time, none is looked at
-    ours = [one for one in listed.wallets if one.app_id in {made.app_id, later.app_id}]
+    listed = await operator.call("ListWallets", partner_pb2.ListWalletsRequest())
+    # apps that were registered at the same time are ignored
+    ours = [
+        each_wallet
+        for each_wallet in listed.wallets
+        if each_wallet.app_id in {created.app_id, later.app_id}
+    ]
     assert ours == [later, revoked]
 
 
 async def test_a_live_wallet_sees_live_payments_only(desk, operator):
-    made = await operator.ask("RegisterWallet", wallet(live=True))
+    created = await operator.call("RegisterWallet", wallet(live=True))
     payment_id = (await desk.rest.create(ORDER))["paymentId"]
-    headers = {"App-Id": made.app_id, "Client-Id": "phone-1"}
+    headers = {"App-Id": created.app_id, "Client-Id": "phone-1"}
     path = f"/v1/gateway/payment/{payment_id}"
     assert await seen(desk, headers, "GET", path) == PASSED
     assert (await desk.ask("GET", path, desk.rest.wallet)).status == 200
@@ -182,7 +190,7 @@ async def test_a_wallet_that_is_not_there_is_not_revoked(refusal):
 
 
 async def accounts(desk) -> dict[str, tuple[str, dict[str, str]]]:
-    """An account of every kind that has a pin: its id and what it calls with."""
+    """Return an account of every kind that has a pin: its id and its credentials."""
     tenant, app = await desk.tenant(), await desk.wallet_app()
     key_id, secret = await desk.key(None)
     return {
@@ -192,12 +200,12 @@ async def accounts(desk) -> dict[str, tuple[str, dict[str, str]]]:
     }
 
 
-async def test_a_moved_pin_is_what_callers_get_and_the_least_they_may_ask_for(desk, operator):
+async def test_version_pin_is_the_default_and_the_minimum_for_callers(desk, operator):
     for kind, (id_, headers) in (await accounts(desk)).items():
-        old = {**headers, "Pay-Version": NEWEST_STABLE}
+        old = {**headers, "Pay-Version": NEWEST_STABLE_VERSION}
         assert await seen(desk, old) == PASSED
         for _ in range(2):
-            answer = await operator.ask("SetApiVersion", pin(**{kind: id_}))
+            answer = await operator.call("SetApiVersion", pin(**{kind: id_}))
             assert answer.version_pin == PREVIEW
         assert await seen(desk, old) == (400, "api_version_downgrade")
         assert await seen(desk, {**headers, "Pay-Version": PREVIEW}) == PASSED
@@ -207,24 +215,24 @@ async def test_a_moved_pin_is_what_callers_get_and_the_least_they_may_ask_for(de
 
 async def test_a_pin_never_moves_back(desk, operator, refusal):
     for kind, (id_, _) in (await accounts(desk)).items():
-        await operator.ask("SetApiVersion", pin(NEWEST_STABLE, **{kind: id_}))
-        await operator.ask("SetApiVersion", pin(**{kind: id_}))
-        error = await refusal("SetApiVersion", pin(NEWEST_STABLE, **{kind: id_}))
+        await operator.call("SetApiVersion", pin(NEWEST_STABLE_VERSION, **{kind: id_}))
+        await operator.call("SetApiVersion", pin(**{kind: id_}))
+        error = await refusal("SetApiVersion", pin(NEWEST_STABLE_VERSION, **{kind: id_}))
         assert told(error) == (400, "api_version_downgrade", [])
         assert error.details == {"pinned": PREVIEW}
 
 
-async def test_the_pins_are_told_with_the_accounts(desk, operator):
+async def test_version_pins_are_listed_with_the_accounts(desk, operator):
     mine = await accounts(desk)
     for kind, (id_, _) in mine.items():
-        await operator.ask("SetApiVersion", pin(**{kind: id_}))
-    found = (await operator.ask("ListPartners", partners())).partners
-    assert {one.version_pin for one in found if one.id == mine["partner_id"][0]} == {PREVIEW}
-    found = (await operator.ask("ListWallets", partner_pb2.ListWalletsRequest())).wallets
-    assert {one.version_pin for one in found if one.app_id == mine["app_id"][0]} == {PREVIEW}
-    found = (await operator.ask("ListApiKeys", partner_pb2.ListApiKeysRequest())).keys
-    assert {one.version_pin for one in found if one.key_id == mine["key_id"][0]} == {PREVIEW}
-    assert {one.version_pin for one in found if one.partner_id} == {""}
+        await operator.call("SetApiVersion", pin(**{kind: id_}))
+    wallets = (await operator.call("ListPartners", partners())).partners
+    assert {item.version_pin for item in wallets if item.id == mine["partner_id"][0]} == {PREVIEW}
+    wallets = (await operator.call("ListWallets", partner_pb2.ListWalletsRequest())).wallets
+    assert {item.version_pin for item in wallets if item.app_id == mine["app_id"][0]} == {PREVIEW}
+    wallets = (await operator.call("ListApiKeys", partner_pb2.ListApiKeysRequest())).keys
+    assert {item.version_pin for item in wallets if item.key_id == mine["key_id"][0]} == {PREVIEW}
+    assert {item.version_pin for item in wallets if item.partner_id} == {""}
 
 
 @pytest.mark.parametrize(
@@ -236,7 +244,7 @@ async def test_the_pins_are_told_with_the_accounts(desk, operator):
         ("2026-02-17", "unknown_api_version"),
     ],
 )
-async def test_nobody_is_pinned_to_what_was_never_published(desk, refusal, version, code):
+async def test_pin_to_an_unpublished_version_is_refused(desk, refusal, version, code):
     for kind, (id_, _) in (await accounts(desk)).items():
         error = await refusal("SetApiVersion", pin(version, **{kind: id_}))
         assert told(error) == (400, code, [])
@@ -254,7 +262,7 @@ async def test_nobody_is_pinned_to_what_was_never_published(desk, refusal, versi
         ({"key_id": "12345678", "version": ""}, (400, "params_validation", ["version"])),
     ],
 )
-async def test_a_pin_is_that_of_one_account(refusal, account, answer):
+async def test_version_pin_requires_a_single_account(refusal, account, answer):
     assert told(await refusal("SetApiVersion", pin(**account))) == answer
 
 
@@ -262,7 +270,7 @@ async def test_a_partner_key_has_the_pin_of_its_partner(desk, refusal):
     tenant = await desk.tenant()
     error = await refusal("SetApiVersion", pin(key_id=tenant.key_id))
     assert told(error) == (400, "params_validation", ["keyId"])
-    assert "its partner has the pin" in error.message
+    assert "set the version of its partner" in error.message
 
 
 # merchants
@@ -271,15 +279,15 @@ async def test_a_partner_key_has_the_pin_of_its_partner(desk, refusal):
 async def test_an_imported_merchant_takes_a_payment_under_its_id(desk, operator):
     tenant = await desk.tenant()
     request = imported(tenant.partner.id, "Tea-House_1", icon_url=ICON)
-    made = await operator.ask("ImportMerchant", request)
-    assert (made.partner_id, made.live) == (tenant.partner.id, False)
-    assert made.merchant == account_pb2.MerchantRecord(
+    created_created = await operator.call("ImportMerchant", request)
+    assert (created_created.partner_id, created_created.live) == (tenant.partner.id, False)
+    assert created_created.merchant == account_pb2.MerchantRecord(
         id="Tea-House_1",
         name="Tea House",
         email="tea@house.example",
         status=account_pb2.MERCHANT_STATUS_ACTIVE,
         icon_url=ICON,
-        created_at=made.merchant.created_at,
+        created_at=created_created.merchant.created_at,
     )
     headers = {**tenant.headers, "Merchant-Id": "Tea-House_1"}
     created = await desk.ask("POST", CREATE, headers, ORDER)
@@ -293,7 +301,7 @@ async def test_an_imported_merchant_takes_a_payment_under_its_id(desk, operator)
 
 async def test_an_id_that_anybody_has_is_not_imported_again(desk, operator, refusal):
     owner, other = await desk.tenant(), await desk.tenant()
-    live = await operator.ask("ImportMerchant", imported(owner.partner.id, "tea-live", live=True))
+    live = await operator.call("ImportMerchant", imported(owner.partner.id, "tea-live", live=True))
     assert live.live
     deleted = await desk.merchant(owner, deleted_at_us=desk.clock.now_us())
     for taken in (owner.merchant.id, "tea-live", deleted.id):
@@ -325,7 +333,7 @@ async def test_a_merchant_that_cannot_be_is_not_imported(
     assert told(error) == (400, "params_validation", [field])
 
 
-async def test_a_merchant_of_nobody_is_not_imported(refusal):
+async def test_import_of_a_merchant_without_a_partner_is_refused(refusal):
     error = await refusal("ImportMerchant", imported("prtn_1", "new"))
     assert told(error) == (404, "partner_not_found", [])
 
@@ -339,14 +347,14 @@ async def test_a_merchant_that_is_stopped_takes_no_new_payments(desk, operator):
     old = (await desk.ask("POST", CREATE, tenant.headers, ORDER)).body["paymentId"]
     for name in ("INACTIVE", "SUSPENDED", "ACTIVE"):
         status = account_pb2.MerchantStatus.Value(f"MERCHANT_STATUS_{name}")
-        changed = await operator.ask("SetMerchantStatus", status_of(tenant.merchant.id, status))
+        changed = await operator.call("SetMerchantStatus", status_of(tenant.merchant.id, status))
         assert (changed.merchant.status, changed.partner_id) == (status, tenant.partner.id)
         path = f"/v1/merchants/{tenant.merchant.id}"
         shown = (await desk.ask("GET", path, tenant.headers)).body["merchant"]
         assert shown["status"] == name.lower()
         answer = await desk.ask("POST", CREATE, tenant.headers, ORDER)
         assert answer.status == (201 if name == "ACTIVE" else 403)
-        # what it has is still its own
+        # it keeps its own objects
         assert (await desk.ask("GET", f"/v1/payments/{old}", tenant.headers)).status == 200
 
 
@@ -362,18 +370,18 @@ async def test_only_a_merchant_that_is_there_changes_its_status(desk, refusal):
 
 
 def bank(merchant_id: str, **changes: str) -> partner_pb2.AddFiatSettlementRequest:
-    given = {"status": "pending", "bank_type": "iban", **changes}
-    return partner_pb2.AddFiatSettlementRequest(merchant_id=merchant_id, **given)
+    values = {"status": "pending", "bank_type": "iban", **changes}
+    return partner_pb2.AddFiatSettlementRequest(merchant_id=merchant_id, **values)
 
 
-async def test_a_bank_account_is_one_of_the_settlements(desk, operator):
+async def test_bank_account_is_listed_among_the_settlements(desk, operator):
     tenant = await desk.tenant()
-    made = await operator.ask("AddFiatSettlement", bank(tenant.merchant.id))
-    assert re.fullmatch(r"fiat_[0-9A-Za-z]{17}", made.id)
-    assert (made.status, made.bank_type) == ("pending", "iban")
+    created = await operator.call("AddFiatSettlement", bank(tenant.merchant.id))
+    assert re.fullmatch(r"fiat_[0-9A-Za-z]{17}", created.id)
+    assert (created.status, created.bank_type) == ("pending", "iban")
     path = f"/v1/merchants/{tenant.merchant.id}/settlements"
     shown = (await desk.ask("GET", path, tenant.headers)).body["fiat"]
-    assert shown == [{"id": made.id, "status": "pending", "bankType": "iban"}]
+    assert shown == [{"id": created.id, "status": "pending", "bankType": "iban"}]
 
 
 async def test_only_a_merchant_that_is_there_has_a_bank_account(desk, refusal):
@@ -395,30 +403,33 @@ async def test_a_key_is_replaced_without_a_gap(desk, operator):
     request = partner_pb2.CreateApiKeyRequest(
         kind=partner_pb2.API_KEY_KIND_PARTNER, partner_id=tenant.partner.id
     )
-    second = await operator.ask("CreateApiKey", request)
+    second = await operator.call("CreateApiKey", request)
     new = {**tenant.headers, "Api-Key": second.secret}
     for headers in (tenant.headers, new):
         assert (await desk.ask("POST", CREATE, headers, ORDER)).status == 201
-    await operator.ask("RevokeApiKey", partner_pb2.RevokeApiKeyRequest(key_id=tenant.key_id))
-    assert (await desk.ask("POST", CREATE, tenant.headers, ORDER)).told == (401, "invalid_api_key")
+    await operator.call("RevokeApiKey", partner_pb2.RevokeApiKeyRequest(key_id=tenant.key_id))
+    assert (await desk.ask("POST", CREATE, tenant.headers, ORDER)).refusal == (
+        401,
+        "invalid_api_key",
+    )
     assert (await desk.ask("POST", CREATE, new, ORDER)).status == 201
 
 
 async def test_a_partner_key_is_for_a_partner_that_there_is(refusal):
-    wanted = partner_pb2.CreateApiKeyRequest
+    expected = partner_pb2.CreateApiKeyRequest
     kind = partner_pb2.API_KEY_KIND_PARTNER
-    error = await refusal("CreateApiKey", wanted(kind=kind, partner_id="prtn_1"))
+    error = await refusal("CreateApiKey", expected(kind=kind, partner_id="prtn_1"))
     assert told(error) == (404, "partner_not_found", [])
-    error = await refusal("CreateApiKey", wanted(kind=kind))
+    error = await refusal("CreateApiKey", expected(kind=kind))
     assert told(error) == (400, "params_validation", ["partnerId"])
-    error = await refusal("CreateApiKey", wanted())
+    error = await refusal("CreateApiKey", expected())
     assert told(error) == (400, "params_validation", ["kind"])
     request = partner_pb2.RevokeApiKeyRequest(key_id="12345678")
     assert told(await refusal("RevokeApiKey", request)) == (404, "api_key_not_found", [])
 
 
-async def test_what_another_process_changes_counts_within_five_seconds(desk):
-    """It tells nothing to this one, whose memory of keys has to end by itself."""
+async def test_change_by_another_process_applies_within_five_seconds(desk):
+    """The other process does not notify this one, so cached keys must expire."""
     tenant = await desk.tenant()
     assert await seen(desk, tenant.headers) == PASSED
     await desk.service.app.store.write(merchants.set_partner_status(tenant.partner.id, "suspended"))

@@ -1,4 +1,4 @@
-"""The operator's commands, on a Florin that runs and on one that is stopped."""
+"""The operator's commands, on a running Florin and on a stopped one."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ import pytest
 import uvloop
 from florin_server.domain.payments.payment import Destination, Merchant
 from florin_server.domain.payouts.held_money import HeldMoney
-from florin_server.domain.settlement.chain_txs import Posting
+from florin_server.domain.settlement.chain_txs import LedgerPosting
 from florin_server.store.accounts import destinations, merchants
 from florin_server.store.ledger import ledger
 from florin_server.store.payouts import held_money
 
 from tests.support.api import RestApi
-from tests.support.command import Ended, Forks, told
+from tests.support.command import CommandForks, CommandResult, get_refusal
 from tests.support.desk import ORDER
-from tests.support.service import running
-from tests.support.store_kit import created, opened
-from tests.support.wallet import Wallet
+from tests.support.service import run_service
+from tests.support.store_kit import create_payment, open_engine_store
+from tests.support.wallet import EvmTestWallet
 
 pytestmark = pytest.mark.long
 
@@ -35,14 +35,14 @@ STABLE, PREVIEW = "2026-02-18", "2026-02-19.preview"
 
 @pytest.fixture(params=["up", "stopped"])
 def home(request):
-    """The state of an installation that runs, or has run."""
+    """Return the state of an installation that runs, or has run."""
     if request.param == "up":
         return request.getfixturevalue("up").home.path
     return request.getfixturevalue("stopped")
 
 
-def asking(forks: Forks, home: Path) -> Callable[..., list[str]]:
-    """Runs commands that succeed; their lines."""
+def asking(forks: CommandForks, home: Path) -> Callable[..., list[str]]:
+    """Return a function that runs commands, asserts success and returns their lines."""
 
     def ask(*command: str) -> list[str]:
         done = forks(*command, home=home)
@@ -63,11 +63,11 @@ def ask_up(forks, up):
 
 
 def rows(lines: list[str]) -> dict[str, list[str]]:
-    """A table's rows by their first column; words are a blank apart, columns two at least."""
+    """Return a table's rows by their first column; at least two blanks separate columns."""
     return {first: rest for first, *rest in (re.split(r" {2,}", line) for line in lines)}
 
 
-def test_partners_are_made_listed_suspended_and_resumed(ask):
+def test_partners_are_created_listed_suspended_and_resumed(ask):
     # nothing in a name is taken for markup
     name = "Tea [bold]& Co :100: 茶"
     (partner_id,) = ask("partners", "create", name)
@@ -86,7 +86,7 @@ def test_wallets_are_registered_listed_and_revoked(ask):
     (plain,) = ask("wallets", "register", "Purse")
     icon = "--icon-url=https://purse.example/icon.png"
     (other,) = ask("wallets", "register", "Vault", icon, "--live")
-    assert all(re.fullmatch(r"app_\w{17}", one) for one in (plain, other))
+    assert all(re.fullmatch(r"app_\w{17}", item) for item in (plain, other))
     for _ in range(2):
         assert ask("wallets", "revoke", plain) == [f"{plain} is revoked."]
     listed = rows(ask("wallets", "list"))
@@ -97,7 +97,7 @@ def test_wallets_are_registered_listed_and_revoked(ask):
     assert (mode, pin, revoked, name) == ("live", STABLE, "-", "Vault")
 
 
-def test_merchants_are_imported_stopped_and_given_a_bank_account(ask):
+def test_merchants_are_imported_suspended_and_assigned_a_bank_account(ask):
     (partner_id,) = ask("partners", "create", "Tea & Co")
     who = (f"--partner={partner_id}", "--name=Tea House", "--email=tea@house.example")
     number = partner_id.removeprefix("prtn_")
@@ -124,7 +124,7 @@ def test_pins_are_listed_and_move_forward(ask, forks, home):
             assert answer == [f"{account} is pinned to {PREVIEW}."]
         done = forks("versions", "pin", STABLE, f"--{option}={account}", home=home)
         assert done.status == 6
-        assert told(done) == (
+        assert get_refusal(done) == (
             "Not done: Version is older than the account's pin (api_version_downgrade)"
         )
     published, pins = "\n".join(ask("versions", "list")).split("\n\n")
@@ -149,28 +149,34 @@ REFUSED = [
     ([*IMPORT, "--partner=prtn_1"], 3, "Partner not found"),
     (["merchants", "import", "a/b", *IMPORT[3:], "--partner=p"], 1, "merchantId: has the wrong"),
     (["merchants", "status", "mrch_1", "active"], 3, "Merchant not found"),
-    (["merchants", "status", "mrch_1", "rich"], 2, "the status is active, inactive or suspended"),
+    (
+        ["merchants", "status", "mrch_1", "rich"],
+        2,
+        "unknown status 'rich': use active, inactive or suspended",
+    ),
     (["merchants", "bank", "mrch_1", "--type=iban"], 3, "Merchant not found"),
     (["versions", "pin", "latest", "--partner=prtn_1"], 1, "Invalid api version"),
     (["versions", "pin", "2026-02-17", "--partner=prtn_1"], 1, "Unknown api version"),
     (["versions", "pin", STABLE, "--partner=prtn_1"], 3, "Partner not found"),
-    (["versions", "pin", STABLE], 2, "says whose pin"),
-    (["versions", "pin", STABLE, "--partner=a", "--key=b"], 2, "says whose pin"),
+    (["versions", "pin", STABLE], 2, "name one account"),
+    (["versions", "pin", STABLE, "--partner=a", "--key=b"], 2, "name one account"),
 ]
 
 
-def test_what_cannot_be_is_told_in_a_sentence(forks, home):
+def test_invalid_command_is_refused_in_a_sentence(forks, home):
     for command, status, why in REFUSED:
         done = forks(*command, home=home)
-        assert (done.status, why in told(done)) == (status, True), (command, done)
+        assert (done.status, why in get_refusal(done)) == (status, True), (command, done)
 
 
 def test_an_executor_is_listed_paused_and_resumed(ask_up, up, forks):
     listed = sorted(set(rows(ask_up("executors", "list"))) - {"Executor id"})
     # a relayer and a treasury each
     executor, _, *on_solana = listed
-    assert all(re.fullmatch(r"eip155:31337:0x[0-9a-fA-F]{40}", one) for one in listed[:2])
-    assert all(re.fullmatch(r"solana:[1-9A-Za-z]{32}:[1-9A-Za-z]{32,44}", one) for one in on_solana)
+    assert all(re.fullmatch(r"eip155:31337:0x[0-9a-fA-F]{40}", text) for text in listed[:2])
+    assert all(
+        re.fullmatch(r"solana:[1-9A-Za-z]{32}:[1-9A-Za-z]{32,44}", text) for text in on_solana
+    )
     assert len(on_solana) == 2
     for _ in range(2):
         assert ask_up("executors", "pause", executor) == [f"{executor} is paused."]
@@ -187,34 +193,37 @@ def test_an_executor_is_listed_paused_and_resumed(ask_up, up, forks):
     assert rows(ask_up("executors", "list"))[executor] == ["running", "-", "0"]
 
 
-def test_an_executor_that_is_not_there_is_told(forks, up):
+def test_unknown_executor_is_reported(forks, up):
     for command in ("pause", "resume"):
         done = forks("executors", command, "eip155:1:0x1", home=up.home.path)
-        assert (done.status, told(done)) == (3, "Not done: Executor not found (executor_not_found)")
+        assert (done.status, get_refusal(done)) == (
+            3,
+            "Not done: Executor not found (executor_not_found)",
+        )
 
 
 def test_executors_need_a_florin_that_runs(forks, stopped):
     for command in (["list"], ["pause", "eip155:1:0x1"], ["resume", "eip155:1:0x1"]):
         done = forks("executors", *command, home=stopped)
         why = f"no Florin runs with its state in {stopped}; start one: florin up"
-        assert done == Ended(5, "", f"Not done: {why}\n")
+        assert done == CommandResult(5, "", f"Not done: {why}\n")
 
 
 async def offered(env: dict[str, str]) -> tuple[str, str]:
-    """A payment and an account that was offered to pay it."""
+    """Return a payment and an account that was offered to pay it."""
     async with aiohttp.ClientSession() as session:
         api = RestApi(session, env["FLORIN_BASE_URL"], env)
-        payment_id, wallet = (await api.create(ORDER))["paymentId"], Wallet()
+        payment_id, wallet = (await api.create(ORDER))["paymentId"], EvmTestWallet()
         await api.options(payment_id, [wallet.account])
         return payment_id, wallet.account
 
 
 @pytest.fixture(params=["up", "stopped"])
 def customer(request, tmp_path):
-    """An installation, a payment, and an account that was offered to pay it."""
+    """Return an installation, a payment, and an account that was offered to pay it."""
 
     async def once() -> tuple[str, str]:
-        async with running(tmp_path / "home") as service:
+        async with run_service(tmp_path / "home") as service:
             return await offered(service.home.read_demo_env())
 
     if request.param == "up":
@@ -223,7 +232,7 @@ def customer(request, tmp_path):
     return tmp_path / "home", *uvloop.run(once())
 
 
-def test_what_is_kept_about_a_customer_is_shown_and_erased(forks, customer):
+def test_customer_data_is_exported_and_erased(forks, customer):
     home, payment_id, account = customer
     ask = asking(forks, home)
     shown = json.loads("\n".join(ask("customers", "export", account)))
@@ -239,21 +248,21 @@ def test_what_is_kept_about_a_customer_is_shown_and_erased(forks, customer):
     }
     assert ask("customers", "erase", account) == [
         "Erased: 1 offers, 0 wallet names, 0 sets of data about the buyer.",
-        "Kept, because money moved: 0 payments.",
+        "Kept: 0 payments, because their money moved.",
     ]
     for command in ("export", "erase"):
         done = forks("customers", command, account, home=home)
-        assert (done.status, told(done)) == (
+        assert (done.status, get_refusal(done)) == (
             3,
             "Not done: Customer not found (customer_not_found)",
         )
         done = forks("customers", command, "nobody", home=home)
         assert done.status == 1
-        assert told(done).startswith("Not done: Validation error: account: ")
-        assert told(done).endswith(" (params_validation)")
+        assert get_refusal(done).startswith("Not done: Validation error: account: ")
+        assert get_refusal(done).endswith(" (params_validation)")
 
 
-def test_payouts_are_begun_listed_and_refused(forks, stopped):
+def test_payouts_are_created_listed_and_refused(forks, stopped):
     ask = asking(forks, stopped)
     asset, place = f"eip155:1/erc20:0x{'aa' * 20}", f"eip155:1:0x{'bb' * 20}"
 
@@ -261,9 +270,9 @@ def test_payouts_are_begun_listed_and_refused(forks, stopped):
 
     async def owe() -> None:
         tea = Merchant(merchant_id, "prtn_1", "Tea", "t@tea.example", None, "active", True, 0)
-        came = Posting(f"wallet:{place}", f"merchant:{merchant_id}", asset, 100)
+        came = LedgerPosting(f"wallet:{place}", f"merchant:{merchant_id}", asset, 100)
         where = Destination("crypto_1", merchant_id, asset, place)
-        async with opened("sqlite", stopped) as store:
+        async with open_engine_store("sqlite", stopped) as store:
             await store.write(merchants.put_merchant(tea))
             await store.write(destinations.put_destination(where))
             await store.write(ledger.post("settle:1", "settle", None, None, (came,), 0))
@@ -272,7 +281,7 @@ def test_payouts_are_begun_listed_and_refused(forks, stopped):
     head, *none = ask("payouts", "list")
     assert (head.split("  ")[0], none) == ("Payout id", [])
     create = ("payouts", "create", merchant_id, asset)
-    # where nobody can be asked and nobody said so, nothing is sent
+    # without a terminal and without --yes, nothing is sent
     done = forks(*create, "--amount=30", home=stopped)
     assert done.status == 2
     assert "Sends        30 minor units" in done.err
@@ -281,22 +290,22 @@ def test_payouts_are_begun_listed_and_refused(forks, stopped):
     assert "Network fee  on top, paid by" in done.err
     assert list(rows(ask("payouts", "list"))) == ["Payout id"]
     done = forks(*create, "--amount=101", "--yes", home=stopped)
-    assert (done.status, "can be paid 100 minor units now" in told(done)) == (1, True)
-    # no chain is here that knows its symbol
+    assert (done.status, "at most 100 minor units can be paid" in get_refusal(done)) == (1, True)
+    # no chain here knows its symbol
     done = forks(*create, "--amount=1.5 USDC", "--yes", home=stopped)
-    assert (done.status, "give minor units" in told(done)) == (2, True)
+    assert (done.status, "write minor units" in get_refusal(done)) == (2, True)
     (part,) = ask(*create, "--amount=30", "--yes")
     (rest,) = ask(*create, "--yes")
     listed = rows(ask("payouts", "list"))
     assert re.fullmatch(r"pout_\w{17}", part)
-    assert [listed[one][0:2] for one in (part, rest)] == [["balance", "waiting"]] * 2
-    assert [listed[one][3:] for one in (part, rest)] == [
+    assert [listed[text][0:2] for text in (part, rest)] == [["balance", "waiting"]] * 2
+    assert [listed[text][3:] for text in (part, rest)] == [
         ["30", asset, place, "-"],
         ["70", asset, place, "-"],
     ]
     done = forks(*create, "--yes", home=stopped)
     assert done.status == 1
-    assert "the merchant can be paid 0 minor units now" in told(done)
+    assert "at most 0 minor units can be paid to the merchant now" in get_refusal(done)
     assert ask("payouts", "refuse", rest) == [f"{rest} is refused."]
     assert list(rows(ask("payouts", "list")))[1:] == [part]
     assert rows(ask("payouts", "list", "--all"))[rest][1] == "refused"
@@ -305,14 +314,14 @@ def test_payouts_are_begun_listed_and_refused(forks, stopped):
         done = forks(*create, f"--amount={amount}", "--yes", home=stopped)
         assert done.status == 2
     done = forks("payouts", "refuse", "pout_unknown", home=stopped)
-    assert told(done) == "Not done: Payout not found (invalid_params)"
+    assert get_refusal(done) == "Not done: Payout pout_unknown not found (invalid_params)"
 
 
-def test_the_books_of_a_stopped_florin_are_proven_and_its_chains_are_told_to_rest(forks, stopped):
+def test_ledger_check_of_a_stopped_florin_proves_the_books_only(forks, stopped):
     done = forks("ledger", "check", home=stopped)
     assert done.status == 0
     assert "eip155:31337 was not compared: it is not running here" in done.err
-    assert "✓ the books are whole" in done.out
+    assert "✓ the ledger balances" in done.out
     planted = "('settle:x', 0, 'wallet:w', 'external:e', 'a', '5')"
     with closing(sqlite3.connect(stopped / "florin.db")) as database, database:
         database.execute(f"INSERT INTO ledger_transfer VALUES {planted}")
@@ -323,7 +332,7 @@ def test_the_books_of_a_stopped_florin_are_proven_and_its_chains_are_told_to_res
 
 def test_the_books_are_compared_and_listed_while_florin_runs(ask_up, forks, up):
     lines = ask_up("ledger", "check")
-    assert lines[-1] == "✓ the books are whole"
+    assert lines[-1] == "✓ the ledger balances"
     wallets = [re.split(r" {2,}", line) for line in lines[1:-1]]
     assert {words[0] for words in wallets} == {"exact"}
     assert {words[3] for words in wallets} == {"+0"}
@@ -332,7 +341,10 @@ def test_the_books_are_compared_and_listed_while_florin_runs(ask_up, forks, up):
     assert len(ask_up("ledger", "entries", "pay_unknown")) == 1
     account, asset = wallets[0][5], wallets[0][4]
     done = forks("ledger", "book", account, asset, "--note=nothing", home=up.home.path)
-    assert (done.status, told(done)) == (6, "Not done: There is no difference (invalid_state)")
+    assert (done.status, get_refusal(done)) == (
+        6,
+        "Not done: The ledger agrees with the chain: there is nothing to adjust (invalid_state)",
+    )
 
 
 def test_held_payments_are_listed_and_decided(forks, stopped):
@@ -355,8 +367,8 @@ def test_held_payments_are_listed_and_decided(forks, stopped):
     )
 
     async def came() -> str:
-        async with opened("sqlite", stopped) as store:
-            of = await created(store)
+        async with open_engine_store("sqlite", stopped) as store:
+            of = await create_payment(store)
             await store.write(held_money.put(replace(late, payment_id=of.id)))
             return of.id
 
@@ -373,22 +385,27 @@ def test_held_payments_are_listed_and_decided(forks, stopped):
         payer,
         "blocked by screening list sdn",
     ]
-    problem = "payments held because their payers are blocked: 1, see `florin payments held`"
+    problem = (
+        "payments held because their payers are blocked: 1; list them with `florin payments held`"
+    )
     assert f"eip155:31337: payments_held: {problem}" in forks("doctor", home=stopped).out
     done = forks("payments", "keep", "held_1", "--note=so", home=stopped)
     assert done.status == 5
-    assert "no Florin runs" in told(done)
+    assert "no Florin runs" in get_refusal(done)
     done = forks("payments", "keep", "held_1", home=stopped)
     assert done.status == 2
 
-    with forks.lasting("up", home=stopped):
+    with forks.start_lasting("up", home=stopped):
         done = forks("payments", "release", "held_1", "--note=no", home=stopped)
-        assert (done.status, told(done)) == (
+        assert (done.status, get_refusal(done)) == (
             6,
-            "Not done: The money came late: it pays for nothing (invalid_state)",
+            (
+                "Not done: The money arrived late and pays for nothing: "
+                "return it or keep it (invalid_state)"
+            ),
         )
-        kept = ask("payments", "keep", "held_1", "--note=the authority asks for it")
-        assert kept == ["held_1 is kept."]
+        stored = ask("payments", "keep", "held_1", "--note=the authority asks for it")
+        assert stored == ["held_1 is kept."]
         listed = rows(ask("payments", "held"))
         assert (listed["held_1"][1], listed["held_1"][-1]) == (
             "kept, late",
@@ -396,6 +413,6 @@ def test_held_payments_are_listed_and_decided(forks, stopped):
         )
         done = forks("payments", "return", "held_1", "--note=free", home=stopped)
         assert (done.status, done.out) == (0, "held_1 is returned.\n")
-        assert re.search(r"Payout pout_\w{17} takes 3 minor units to " + payer, done.err)
+        assert re.search(r"Payout pout_\w{17} sends 3 minor units to " + payer, done.err)
         assert list(rows(ask("payments", "held"))) == ["Held id"]
         assert rows(ask("payments", "held", "--all"))["held_1"][1] == "returned, late"

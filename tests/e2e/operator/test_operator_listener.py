@@ -1,4 +1,4 @@
-"""The operator is answered on its own listener, with its token, and nobody else is there."""
+"""The operator's listener: it requires the operator's token, and has no other services."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import grpc
 import pytest
 import pytest_asyncio
 from florin.v1 import merchant_pb2
-from florin_server.boot.servers.grpc_server import OPERATOR, PUBLIC
+from florin_server.boot.servers.grpc_server import OPERATOR_SERVICES, PUBLIC_SERVICES
 from florin_server.rpc.server.auth import Authenticator
-from florin_server.rpc.server.guarded import Guarded
-from florin_server.rpc.server.idempotency import Guards
-from florin_server.rpc.server.interceptors import Gate
+from florin_server.rpc.server.guarded import GuardedMethods
+from florin_server.rpc.server.idempotency import IdempotencyLocks
+from florin_server.rpc.server.interceptors import AuthInterceptor
 from google.protobuf.message_factory import GetMessageClass
 
-from tests.support.api import refused
+from tests.support.api import to_api_call_error
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-OPERATORS = [method for service in OPERATOR for method in service.methods]
-OTHERS = [method for service in PUBLIC for method in service.methods]
+OPERATORS = [method for service in OPERATOR_SERVICES for method in service.methods]
+OTHERS = [method for service in PUBLIC_SERVICES for method in service.methods]
 
 
 async def refusal(channel, method, *metadata, service: str | None = None) -> grpc.aio.AioRpcError:
-    """What an empty request is refused with; `service` is asked in place of the method's own."""
+    """Return the refusal of an empty request; `service` replaces the method's own."""
     path = f"/{service or method.containing_service.full_name}/{method.name}"
     kind = channel.unary_stream if method.server_streaming else channel.unary_unary
     call = kind(
@@ -54,8 +54,8 @@ async def test_no_rpc_of_the_operator_is_answered_without_its_token(desk, listen
     for method in OPERATORS:
         for metadata in wrong:
             error = await refusal(listener, method, *metadata)
-            told = refused(error)
-            assert (told.http, told.code) == (401, "unauthorized"), method.name
+            api_call_error = to_api_call_error(error)
+            assert (api_call_error.http, api_call_error.code) == (401, "unauthorized"), method.name
             assert error.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
@@ -72,17 +72,17 @@ async def test_no_rpc_of_partners_and_wallets_is_answered_to_the_operator(desk, 
     for method in OTHERS:
         error = await refusal(listener, method, token, key, merchant)
         assert error.code() is grpc.StatusCode.UNIMPLEMENTED, method.name
-    # they are, where they belong
+    # they are, on their own listener
     get = merchant_pb2.DESCRIPTOR.services_by_name["MerchantService"].methods_by_name["GetPayment"]
     error = await refusal(desk.channel, get, key, merchant)
-    assert refused(error).code == "payment_not_found"
+    assert to_api_call_error(error).code == "payment_not_found"
 
 
-async def test_what_is_registered_without_access_rules_is_not_answered(desk, token):
-    app, kept = desk.service.app, desk.service.secrets
-    auth = Authenticator(app, kept.pepper, kept.operator_token)
+async def test_service_without_access_rules_is_unimplemented(desk, token):
+    app, stored = desk.service.app, desk.service.secrets
+    auth = Authenticator(app, stored.pepper, stored.operator_token)
     server = grpc.aio.server()
-    guarded = Guarded(Gate(app, auth, OPERATOR, Guards(app)))
+    guarded = GuardedMethods(AuthInterceptor(app, auth, OPERATOR_SERVICES, IdempotencyLocks(app)))
     # by mistake
     desk.service.grpc.register(guarded)
     server.add_generic_rpc_handlers((guarded,))

@@ -1,4 +1,4 @@
-"""The release before and this one work on one store at once, under load, and nothing is lost."""
+"""The previous release and this one work on one store at once, under load, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import pytest
 
 from tests.chaos.customers import Told, customers, while_they_pay, wrong
 from tests.support import postgres
-from tests.support.answering import answering, answers
+from tests.support.answering import make_stub_response, serve_stub
 from tests.support.migrated import move_database
-from tests.support.processes import installed
+from tests.support.processes import open_installation
 from tests.support.released import RELEASED, RELEASED_SCHEMA, unpack_code
 from tests.support.rolling import BalancedApi, Balancer, Roll
-from tests.support.until import until
+from tests.support.until import wait_until
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
-        postgres.POSTGRES not in postgres.chosen(), reason="PostgreSQL was not asked for"
+        postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
     ),
 ]
 
@@ -36,8 +36,8 @@ PENDING = "SELECT name FROM installation WHERE name IN ('older_releases', 'filli
 
 
 async def test_rolling_upgrade_under_load_fails_no_call_and_loses_nothing(tmp_path):
-    told, ends = Told(), asyncio.Event()
-    async with installed(tmp_path) as at, answering(answers(204)) as back_end:
+    result, ends = Told(), asyncio.Event()
+    async with open_installation(tmp_path) as at, serve_stub(make_stub_response(204)) as back_end:
         await move_database(at.env["FLORIN_STORE"], RELEASED_SCHEMA, down=True)
         balancer = Balancer()
         roll = Roll(at, balancer, unpack_code(RELEASED[-1], tmp_path))
@@ -45,24 +45,26 @@ async def test_rolling_upgrade_under_load_fails_no_call_and_loses_nothing(tmp_pa
         async with balancer.running(), aiohttp.ClientSession(connector=connector) as session:
             first = await roll.start("first", older=True, **HOOKS)
             second = await roll.start("second", older=True, **HOOKS)
-            await until(lambda: len(balancer.ready) == 2)
+            await wait_until(lambda: len(balancer.ready) == 2)
             api = BalancedApi(session, balancer, at.accounts)
             hook = {"url": f"http://127.0.0.1:{back_end.port}/hooks", "events": ENDS}
             key = {"Api-Key": api.merchant["Api-Key"]}
             await api.call("POST", "/v1/webhook-endpoints", key, hook)
-            people = await customers(at, api, told, SEED)
-            runs = [asyncio.create_task(one.run(ends)) for one in people]
+            people = await customers(at, api, result, SEED)
+            runs = [asyncio.create_task(customer.run(ends)) for customer in people]
 
             async def more_stories() -> None:
-                wanted = sum(one.stories for one in people) + STORIES
-                await while_they_pay(runs, lambda: sum(one.stories for one in people) >= wanted)
+                expected = sum(customer.stories for customer in people) + STORIES
+                await while_they_pay(
+                    runs, lambda: sum(customer.stories for customer in people) >= expected
+                )
 
             await more_stories()
             # it migrates while the others are under load
             tried = await roll.start("tried", **HOOKS)
             await more_stories()
             assert HELD in tried.log.read_text()
-            # the upgrade is taken back: the older release goes on, on the newer schema
+            # the upgrade is rolled back: the older release continues, on the newer schema
             await roll.end(tried)
             await more_stories()
             third = await roll.start("third", **HOOKS)
@@ -70,30 +72,30 @@ async def test_rolling_upgrade_under_load_fails_no_call_and_loses_nothing(tmp_pa
             await more_stories()
             fourth = await roll.start("fourth", **HOOKS)
             await roll.end(second)
-            await until(lambda: postgres.rows(at.env["FLORIN_STORE"], PENDING), [])
+            await wait_until(lambda: postgres.list_rows(at.env["FLORIN_STORE"], PENDING), [])
             await more_stories()
             ends.set()
             await asyncio.gather(*runs)
-            bad = await wrong(at, session, told)
-            # what a process was sending when it ended is free again after its lease
-            await until(lambda: _missing(told, back_end.came), {}, patience_s=WAITS_S)
+            bad = await wrong(at, session, result)
+            # a transaction in progress at a process's end is free again after the lease
+            await wait_until(lambda: _missing(result, back_end.requests), {}, patience_s=WAITS_S)
             for node in (third, fourth):
                 assert "ERROR" not in node.log.read_text()
             await roll.end_all()
     assert bad == []
-    # a process that ends also ends its streams, which clients take up elsewhere
-    assert set(told.disturbed) <= {"stream"}
+    # a process that ends also ends its streams, which clients resume elsewhere
+    assert set(result.disturbed) <= {"stream"}
 
 
-def _missing(told: Told, came) -> dict[str, list[str]]:
-    """Which ends of payments the endpoint has not received."""
+def _missing(result: Told, came) -> dict[str, list[str]]:
+    """Return the ends of payments that the endpoint has not received."""
     received = defaultdict(set)
     for request in came:
         payment_id = "pay_" + request.headers["webhook-id"].split("_")[1]
         received[payment_id].add(json.loads(request.body)["type"])
-    wanted = {payment_id: {"payment.succeeded"} for payment_id in told.confirmed}
-    wanted |= {payment_id: {"payment.cancelled"} for payment_id in told.cancelled}
-    for payment_id in told.refunds:
-        wanted[payment_id].add("refund.succeeded")
-    lacking = {one: sorted(types - received[one]) for one, types in wanted.items()}
-    return {one: types for one, types in lacking.items() if types}
+    expected = {payment_id: {"payment.succeeded"} for payment_id in result.confirmed}
+    expected |= {payment_id: {"payment.cancelled"} for payment_id in result.cancelled}
+    for payment_id in result.refunds:
+        expected[payment_id].add("refund.succeeded")
+    lacking = {text: sorted(types - received[text]) for text, types in expected.items()}
+    return {text: types for text, types in lacking.items() if types}

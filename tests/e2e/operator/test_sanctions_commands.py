@@ -1,4 +1,4 @@
-"""`florin sanctions`, on a Florin that runs and on one that is stopped."""
+"""`florin sanctions`, on a running Florin and on a stopped one."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import aiohttp
 import pytest
 import uvloop
 
-from tests.support.api import Refused, RestApi
-from tests.support.command import Lasting, told
+from tests.support.api import ApiCallError, RestApi
+from tests.support.command import RunningCommand, get_refusal
 from tests.support.desk import ORDER
-from tests.support.screening import sdn
-from tests.support.service import running
-from tests.support.wallet import Wallet
+from tests.support.screening import make_sdn_list
+from tests.support.service import run_service
+from tests.support.wallet import EvmTestWallet
 
 pytestmark = pytest.mark.long
 
@@ -31,7 +31,7 @@ def home(request):
 
 @pytest.fixture
 def file(tmp_path):
-    """Writes a file of a list."""
+    """Return a function that writes a file of a list."""
 
     def write(content: str, name: str = "sdn.xml") -> str:
         path = tmp_path / name
@@ -41,36 +41,38 @@ def file(tmp_path):
     return write
 
 
-async def serves(env: dict[str, str], wallet: Wallet) -> bool:
-    """Whether a wallet is offered anything."""
+async def serves(env: dict[str, str], wallet: EvmTestWallet) -> bool:
+    """Return whether a wallet gets any option."""
     async with aiohttp.ClientSession() as session:
         api = RestApi(session, env["FLORIN_BASE_URL"], env)
         payment_id = (await api.create(ORDER))["paymentId"]
         try:
             return bool((await api.options(payment_id, [wallet.account]))["options"])
-        except Refused as refused:
+        except ApiCallError as refused:
             if refused.code != "sanctioned_user":
                 raise
             return False
 
 
-def served(request, home: Path, wallet: Wallet) -> bool:
+def served(request, home: Path, wallet: EvmTestWallet) -> bool:
     async def once() -> bool:
-        async with running(home) as service:
+        async with run_service(home) as service:
             return await serves(service.home.read_demo_env(), wallet)
 
     if request.node.callspec.params["home"] == "up":
-        up: Lasting = request.getfixturevalue("up")
+        up: RunningCommand = request.getfixturevalue("up")
         return uvloop.run(serves(up.env, wallet))
     return uvloop.run(once())
 
 
 def test_lists_are_imported_listed_checked_replaced_and_removed(request, home, forks, file):
-    first, second = Wallet(), Wallet()
-    content = sdn(("ETH", first.address), ("SOL", SOLANA), ("XBT", BITCOIN), day="2024-09-27")
+    first, second = EvmTestWallet(), EvmTestWallet()
+    content = make_sdn_list(
+        ("ETH", first.address), ("SOL", SOLANA), ("XBT", BITCOIN), day="2024-09-27"
+    )
     done = forks("sanctions", "import", file(content), home=home)
     assert (done.status, done.out) == (0, "sdn has 2 addresses.\n")
-    left = "Left out, because they are of chains that Florin does not serve: 1.\n"
+    left = "Skipped addresses of chains that Florin does not support: 1.\n"
     assert done.err == left
     lines = forks("sanctions", "list", home=home).out.splitlines()
     assert lines[0].split() == ["Name", "Addresses", "Published", "Imported", "SHA-256"]
@@ -78,9 +80,9 @@ def test_lists_are_imported_listed_checked_replaced_and_removed(request, home, f
     assert re.fullmatch(pattern, lines[1])
     for account in (first.address, f"eip155:1:{first.address.lower()}", SOLANA):
         done = forks("sanctions", "check", account, home=home)
-        assert (done.status, done.out, done.err) == (0, "sdn\n", "Not served.\n")
+        assert (done.status, done.out, done.err) == (0, "sdn\n", "Blocked.\n")
     done = forks("sanctions", "check", second.address, home=home)
-    assert (done.out, done.err) == ("", "Served: it is on no list.\n")
+    assert (done.out, done.err) == ("", "Not blocked: it is on no list.\n")
     assert not served(request, home, first)
     assert served(request, home, second)
 
@@ -92,7 +94,7 @@ def test_lists_are_imported_listed_checked_replaced_and_removed(request, home, f
 
     plain = file(f"# mine\n{second.address}\n", "sdn.txt")
     done = forks("sanctions", "import", plain, "--published", "2024-09-28", home=home)
-    assert (done.status, done.out) == (0, "sdn has 1 addresses, 2 until now.\n")
+    assert (done.status, done.out) == (0, "sdn has 1 addresses, 2 before.\n")
     assert served(request, home, first)
     assert not served(request, home, second)
 
@@ -102,7 +104,7 @@ def test_lists_are_imported_listed_checked_replaced_and_removed(request, home, f
     assert forks("doctor", home=home).status == 0
 
 
-def test_a_list_of_many_parts_is_one(home, forks, file):
+def test_list_imported_in_many_parts_is_a_single_list(home, forks, file):
     many = "\n".join(f"0x{number:040x}" for number in range(1, 25_002))
     done = forks("sanctions", "import", file(many, "many.txt"), home=home)
     assert (done.status, done.out, done.err) == (0, "many has 25001 addresses.\n", "")
@@ -111,29 +113,32 @@ def test_a_list_of_many_parts_is_one(home, forks, file):
     few = file("\n".join(f"0x{number:040x}" for number in range(1, 12_000)), "few.txt")
     done = forks("sanctions", "import", few, "--name", "many", home=home)
     assert (done.status, done.out) == (1, "")
-    assert "has 11999 addresses, and 25001 until now" in told(done)
+    assert "has 11999 addresses, and the current list has 25001" in get_refusal(done)
     assert forks("sanctions", "check", f"0x{25_001:040x}", home=home).out == "many\n"
     done = forks("sanctions", "import", few, "--name", "many", "--force", home=home)
-    assert done.out == "many has 11999 addresses, 25001 until now.\n"
+    assert done.out == "many has 11999 addresses, 25001 before.\n"
     forks("sanctions", "remove", "many", home=home)
 
 
 def test_a_file_that_is_no_list_is_refused(stopped, forks, file):
     before = forks("sanctions", "list", home=stopped).out
     for content, name, status, why in (
-        ("<html></html>", "sdn.xml", 1, "sdn.xml was not read: the XML is about 'html'"),
+        ("<html></html>", "sdn.xml", 1, "sdn.xml was not imported: the XML is about 'html'"),
         ("<!DOCTYPE x><x/>", "sdn.xml", 1, "document type"),
-        (sdn(("ETH", Wallet().address))[:-9], "sdn.xml", 1, "damaged XML"),
-        (f"{BITCOIN}\n", "btc.txt", 1, "no address that could be screened"),
+        (make_sdn_list(("ETH", EvmTestWallet().address))[:-9], "sdn.xml", 1, "damaged XML"),
+        (f"{BITCOIN}\n", "btc.txt", 1, "no address that Florin can screen"),
         ("0x11 0x12", "two.txt", 1, "more than an address"),
-        ("0x" + "11" * 20, "with blank.txt", 2, "a list is named with"),
+        ("0x" + "11" * 20, "with blank.txt", 2, "is not a name of a list"),
     ):
         done = forks("sanctions", "import", file(content, name), home=stopped)
         assert done.status == status
-        assert why in told(done)
+        assert why in get_refusal(done)
     done = forks("sanctions", "import", str(stopped / "missing.xml"), home=stopped)
-    assert (done.status, told(done).startswith("missing.xml was not read: ")) == (1, True)
-    dated = file(sdn(("ETH", Wallet().address), day="2024-09-27"))
+    assert (done.status, get_refusal(done).startswith("missing.xml was not imported: ")) == (
+        1,
+        True,
+    )
+    dated = file(make_sdn_list(("ETH", EvmTestWallet().address), day="2024-09-27"))
     done = forks("sanctions", "import", dated, "--published", "2024-09-28", home=stopped)
-    assert (done.status, "published on 2024-09-27" in told(done)) == (2, True)
+    assert (done.status, "published on 2024-09-27" in get_refusal(done)) == (2, True)
     assert forks("sanctions", "list", home=stopped).out == before

@@ -1,93 +1,97 @@
-"""Conditions are the store's: two services answer alike, and a restart keeps their times."""
+"""Conditions are in the store: two services report the same, and a restart keeps their times."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 
 import pytest
-from florin_server.boot.service import Service
-from florin_server.domain.conditions import Condition, ConditionName, State
-from florin_server.domain.quarantine import ItemKind, ItemState, QuarantinedItem
+from florin_server.boot.service import FlorinService
+from florin_server.domain.conditions import Condition, ConditionName, ConditionState
+from florin_server.domain.quarantine import (
+    QuarantinedItem,
+    QuarantinedItemKind,
+    QuarantinedItemState,
+)
 from florin_server.flows.operator import conditions
-from florin_server.rails.types import Shortage
+from florin_server.rails.types import GasShortage
 from florin_server.store.quarantine import items
-from florin_server.workers.housekeeping.report_conditions import ConditionReporter
+from florin_server.workers.housekeeping.report_conditions import ConditionReportWorker
 
 from tests.support import postgres
 from tests.support.own_chain import CHAIN
-from tests.support.pair import Pair, paired
-from tests.support.service import running
-from tests.support.until import until
+from tests.support.pair import ServicePair, open_pair
+from tests.support.service import run_service
+from tests.support.until import wait_until
 
 pytestmark = pytest.mark.long
 needs_postgres = pytest.mark.skipif(
-    postgres.POSTGRES not in postgres.chosen(), reason="PostgreSQL was not asked for"
+    postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
 )
 FUNDS, LEASED = ConditionName.RELAYER_FUNDS_LOW, ConditionName.SETTLEMENT_LEASED_ELSEWHERE
 POOR = "the relayer holds 1 wei"
 
 
-async def answered(service: Service) -> dict[tuple[str, ConditionName], Condition]:
-    """What is wrong, as a service answers it."""
-    found = await conditions.answer(service.app)
+async def answered(service: FlorinService) -> dict[tuple[str, ConditionName], Condition]:
+    """Return the conditions that a service reports."""
+    found_conditions = await conditions.list_conditions(service.app)
     return {
-        (subject, one.name): one
-        for subject, stated in found.items()
-        for one in stated
-        if one.state is not State.OK
+        (subject, condition.name): condition
+        for subject, stated in found_conditions.items()
+        for condition in stated
+        if condition.state is not ConditionState.OK
     }
 
 
 @pytest.fixture
 async def two(tmp_path_factory):
     folders = (tmp_path_factory.mktemp(name) for name in ("first", "second"))
-    async with paired(*folders) as pair:
+    async with open_pair(*folders) as pair:
         yield pair
 
 
-def starve(monkeypatch, service: Service) -> None:
-    """Has the settler of a service find that its relayer has no money."""
+def starve(monkeypatch, service: FlorinService) -> None:
+    """Make a service's settler find that its relayer has no money."""
 
-    async def shortages() -> tuple[Shortage, ...]:
-        return (Shortage(POOR, is_empty=False),)
+    async def shortages() -> tuple[GasShortage, ...]:
+        return (GasShortage(POOR, is_empty=False),)
 
-    monkeypatch.setattr(service.app.rails[CHAIN].relay, "shortages", shortages)
+    monkeypatch.setattr(service.app.rails[CHAIN].relay, "list_shortages", shortages)
 
 
-async def alike(two: Pair) -> dict[tuple[str, ConditionName], Condition] | None:
-    """What both answer, once it is the same and the settler has found what it is to find."""
-    here, there = await answered(two.desk.service), await answered(two.other)
+async def alike(two: ServicePair) -> dict[tuple[str, ConditionName], Condition] | None:
+    """Return both services' conditions, once they agree and the settler has found its problem."""
+    here, there = await answered(two.service.service), await answered(two.other)
     is_found = (CHAIN, FUNDS) in here and here[CHAIN, FUNDS].reason == POOR
     return here if is_found and here == there else None
 
 
 @needs_postgres
-async def test_what_the_lease_holder_alone_knows_is_answered_alike_and_survives_its_death(
-    two, monkeypatch
-):
+async def test_conditions_of_the_lease_holder_are_shared_and_survive_its_death(two, monkeypatch):
     async def passing() -> None:
-        two.desk.clock.advance(1)
+        two.service.clock.advance(1)
 
-    leader, other = two.desk.service, two.other
+    leader, other = two.service.service, two.other
     assert leader.app.settlers[CHAIN].leases
     assert not other.app.settlers[CHAIN].leases
     starve(monkeypatch, leader)
-    before = await until(lambda: alike(two), meanwhile=passing)
-    # what is about one process names it
-    named = f"process {other.app.process.label}: another settler has the lease"
+    before = await wait_until(lambda: alike(two), meanwhile=passing)
+    # conditions of one process name it
+    named = f"process {other.app.process_name.label}: another process has the lease"
     assert before[CHAIN, LEASED].reason == named
 
-    # as a killed process leaves it: nothing is given back
+    # as a killed process leaves it: no lease is released
     for task in leader.workers.tasks:
         task.cancel()
         with suppress(BaseException):
             await task
     assert (await answered(other))[CHAIN, FUNDS] == before[CHAIN, FUNDS]
     starve(monkeypatch, other)
-    await until(lambda: other.app.settlers[CHAIN].leases, meanwhile=passing)
-    two.desk.clock.advance(60)
-    await until(lambda: not other.app.settlers[CHAIN].health().has(LEASED), meanwhile=passing)
-    await ConditionReporter(other.app).report()
+    await wait_until(lambda: other.app.settlers[CHAIN].leases, meanwhile=passing)
+    two.service.clock.advance(60)
+    await wait_until(
+        lambda: not other.app.settlers[CHAIN].health().has_condition(LEASED), meanwhile=passing
+    )
+    await ConditionReportWorker(other.app).report()
     assert (await answered(other))[CHAIN, FUNDS] == before[CHAIN, FUNDS]
 
     # the next holder rewrites them
@@ -96,28 +100,28 @@ async def test_what_the_lease_holder_alone_knows_is_answered_alike_and_survives_
     async def is_well() -> bool:
         return (CHAIN, FUNDS) not in await answered(other)
 
-    await until(is_well, meanwhile=passing)
+    await wait_until(is_well, meanwhile=passing)
 
 
 async def test_condition_lasts_since_the_same_time_over_a_restart(tmp_path):
     item = QuarantinedItem(
         id="qitm_1",
-        kind=ItemKind.PAYMENT,
+        kind=QuarantinedItemKind.PAYMENT,
         chain_id="",
         subject="pay_1",
         step="conclude",
         reason="ValueError: no",
-        state=ItemState.SET_ASIDE,
+        state=QuarantinedItemState.SET_ASIDE,
         attempts=1,
         first_at_us=1,
         last_at_us=1,
     )
     key = conditions.INSTALLATION, ConditionName.ITEM_SET_ASIDE
-    async with running(tmp_path / "home") as service:
+    async with run_service(tmp_path / "home") as service:
         await service.app.store.write(items.put(item))
-        await ConditionReporter(service.app).report()
+        await ConditionReportWorker(service.app).report()
         before = (await answered(service))[key]
-    async with running(tmp_path / "home") as service:
+    async with run_service(tmp_path / "home") as service:
         assert (await answered(service))[key] == before
-        await ConditionReporter(service.app).report()
+        await ConditionReportWorker(service.app).report()
         assert (await answered(service))[key] == before

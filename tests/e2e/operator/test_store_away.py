@@ -1,4 +1,4 @@
-"""While its database is away a process says so everywhere, and goes on by itself afterwards."""
+"""Without its database a process reports that everywhere, and recovers automatically."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from prometheus_client.parser import text_string_to_metric_families as read
 from pydantic import SecretStr
 
 from tests.support import postgres
-from tests.support.desk import Desk, opened
-from tests.support.relay import Relay
-from tests.support.until import until
+from tests.support.desk import ServiceHarness, open_service
+from tests.support.relay import TcpRelay
+from tests.support.until import wait_until
 
 pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(
-        postgres.POSTGRES not in postgres.chosen(), reason="PostgreSQL was not asked for"
+        postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
     ),
 ]
 
 
 @pytest.fixture
 async def relay(tmp_path):
-    async with Relay(postgres.behind()) as relay:
+    async with TcpRelay(postgres.get_server_address()) as relay:
         yield relay
 
 
 @pytest.fixture
 async def dsn(tmp_path, relay):
-    yield postgres.through(postgres.of(tmp_path).dsn, relay.port)
-    await postgres.forget(tmp_path)
+    yield postgres.to_relay_dsn(postgres.get_database(tmp_path).dsn, relay.port)
+    await postgres.drop_database(tmp_path)
 
 
 @pytest.fixture
 async def desk(tmp_path, dsn, relay):
-    async with opened(tmp_path / "home", store=SecretStr(dsn), metrics_port=0) as desk:
+    async with open_service(tmp_path / "home", store=SecretStr(dsn), metrics_port=0) as desk:
         yield desk
         relay.heal()
 
 
-async def metrics(desk: Desk) -> dict[tuple[str, ...], float]:
+async def metrics(desk: ServiceHarness) -> dict[tuple[str, ...], float]:
     async with desk.session.get(desk.service.metrics_url) as answer:
         assert answer.status == 200
         families = list(read(await answer.text()))
@@ -71,13 +71,13 @@ async def test_database_that_is_away_is_reported_by_metrics_readyz_and_doctor(
         relay.refuse()
     else:
         relay.silent = True
-    await until(store_up, 0, meanwhile=passing)
+    await wait_until(store_up, 0, meanwhile=passing)
 
     values = await metrics(desk)
     assert "florin_payments_processing" not in {key[0] for key in values}
     assert any(key[0] == "florin_request_duration_seconds_count" for key in values)
-    await until(ready, 503, meanwhile=passing)
-    await until(health, health_pb2.HealthCheckResponse.NOT_SERVING, meanwhile=passing)
+    await wait_until(ready, 503, meanwhile=passing)
+    await wait_until(health, health_pb2.HealthCheckResponse.NOT_SERVING, meanwhile=passing)
     values = await metrics(desk)
     assert values["florin_condition", "store_unreachable"] == 3
     assert place in (await desk.ask("GET", "/readyz")).body["checks"]["store"]
@@ -85,17 +85,17 @@ async def test_database_that_is_away_is_reported_by_metrics_readyz_and_doctor(
 
     service = desk.service
     addresses = {"http": service.http_url, "operator": service.grpc.operator_target}
-    with service.home.announced(addresses):
+    with service.home.announce(addresses):
         home = service.home.path
         doctor = await asyncio.to_thread(forks, "doctor", home=home, FLORIN_STORE=dsn)
-    said = " ".join((doctor.out + doctor.err).split())
+    text = " ".join((doctor.out + doctor.err).split())
     assert doctor.status == 1
-    assert "✗ installation: store_unreachable since" in said
-    assert f"{place}{service.app.store.place.rpartition(' ')[2]}" in said
-    assert "Traceback" not in said
-    assert "internal_error" not in said
+    assert "✗ installation: store_unreachable since" in text
+    assert f"{place}{service.app.store.location.rpartition(' ')[2]}" in text
+    assert "Traceback" not in text
+    assert "internal_error" not in text
 
     relay.heal()
-    await until(ready, 200, meanwhile=passing)
-    await until(health, health_pb2.HealthCheckResponse.SERVING, meanwhile=passing)
-    await until(store_up, 1, meanwhile=passing)
+    await wait_until(ready, 200, meanwhile=passing)
+    await wait_until(health, health_pb2.HealthCheckResponse.SERVING, meanwhile=passing)
+    await wait_until(store_up, 1, meanwhile=passing)

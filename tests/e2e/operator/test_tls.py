@@ -1,4 +1,4 @@
-"""TLS without a proxy: one certificate for REST and gRPC, and a new one without interruption."""
+"""TLS without a proxy: one certificate for REST and gRPC, and renewal without interruption."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ import grpc
 import pytest
 from cryptography import x509
 from florin.v1 import gateway_pb2_grpc, payment_pb2
-from florin_server.boot.home import Refused
+from florin_server.boot.home import SetupError
 from florin_server.boot.servers import gateway
-from florin_server.boot.servers.certificates import Certificates
-from florin_server.boot.servers.public_address import unreachable
-from florin_server.boot.service import Service
+from florin_server.boot.servers.certificates import CertificateStore
+from florin_server.boot.servers.public_address import check_reachable
+from florin_server.boot.service import FlorinService
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.support.api import grpc_metadata
-from tests.support.authority import Authority
+from tests.support.authority import CertificateAuthority
 from tests.support.desk import ORDER
-from tests.support.raw import read_one
-from tests.support.service import running, settings
-from tests.support.until import until
+from tests.support.raw import read_response
+from tests.support.service import make_settings, run_service
+from tests.support.until import wait_until
 
 HOST = "127.0.0.1"
 
@@ -37,9 +37,9 @@ pytestmark = pytest.mark.long
 
 
 class Guarded:
-    """A service that speaks TLS, and what connects to it."""
+    """A service with TLS, and its clients."""
 
-    def __init__(self, service: Service, authority: Authority) -> None:
+    def __init__(self, service: FlorinService, authority: CertificateAuthority) -> None:
         self.service, self.authority = service, authority
         self.env = service.home.read_demo_env()
         self.wallet = {name: self.env[f"FLORIN_{name}".upper().replace("-", "_")]
@@ -55,14 +55,14 @@ class Guarded:
         return grpc.ssl_channel_credentials(self.authority.ca.read_bytes(), *pair)
 
     def channel(self, client: tuple[Path, Path] | None = None) -> grpc.aio.Channel:
-        # a connection of its own, and none that others made
+        # a connection of its own, shared with no other call
         own = (("grpc.use_local_subchannel_pool", 1),)
         return grpc.aio.secure_channel(
             self.env["FLORIN_GRPC_TARGET"], self.credentials(client), options=own
         )
 
     async def shown(self, target: str) -> int:
-        """The number of the certificate that a new connection is shown."""
+        """Return the number of the certificate that a new connection gets."""
         host, _, port = target.removeprefix("https://").rpartition(":")
         _, writer = await asyncio.open_connection(host, int(port), ssl=self.trust)
         raw = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
@@ -79,9 +79,9 @@ class Guarded:
 
 @asynccontextmanager
 async def guarded(home: Path, **more: Any):
-    authority = Authority(home.parent, "ours")
+    authority = CertificateAuthority(home.parent, "ours")
     certificate, key = authority.issue(HOST)
-    async with running(home, tls_certificate=certificate, tls_key=key, **more) as service:
+    async with run_service(home, tls_certificate=certificate, tls_key=key, **more) as service:
         yield Guarded(service, authority)
 
 
@@ -102,15 +102,15 @@ async def test_both_protocols_speak_tls_and_nothing_else(tmp_path):
         async with aiohttp.ClientSession(connector=connector) as session:
             assert shop.base.startswith("https://127.0.0.1:")
             payment_id = await shop.created(session)
-            link = await shop.service.app.store.reader.payment(payment_id)
+            link = await shop.service.app.store.reader.find_payment(payment_id)
             assert link is not None
             async with session.get(f"{shop.base}/{payment_id}") as page:
                 assert page.status == 200
             # its own document knows that it came over TLS
             async with session.get(f"{shop.base}/spec/2026-02-18/openapi.json") as answer:
                 assert (await answer.json())["servers"] == [{"url": shop.base}]
-        # whoever does not know the authority is not reached
-        assert "certificate" in await unreachable(shop.base)
+        # clients that do not trust the authority do not connect
+        assert "certificate" in await check_reachable(shop.base)
         async with shop.channel() as channel:
             assert await healthy(channel)
         async with grpc.aio.insecure_channel(shop.env["FLORIN_GRPC_TARGET"]) as plain:
@@ -121,7 +121,7 @@ async def test_both_protocols_speak_tls_and_nothing_else(tmp_path):
         writer.write(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
         assert b"200" not in await reader.read()
         writer.close()
-        # of the operator's listener only this machine knows
+        # the operator's listener is local to this machine
         async with grpc.aio.insecure_channel(shop.service.grpc.operator_target) as operator:
             assert await healthy(operator)
 
@@ -137,14 +137,14 @@ async def test_a_connection_that_does_not_shake_hands_is_ended(tmp_path):
             writer.close()
 
 
-async def test_a_refusal_reaches_who_still_sends(tmp_path):
+async def test_refusal_reaches_a_client_that_is_still_sending(tmp_path):
     async with guarded(tmp_path / "home") as shop:
         host, _, port = shop.base.removeprefix("https://").rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port), ssl=shop.trust)
         writer.write(b"POST /v1/payments HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999\r\n\r\n")
         writer.write(b" " * 200_000)
         async with asyncio.timeout(10):
-            assert (await read_one(reader, b"POST")).status == 413
+            assert (await read_response(reader, b"POST")).status == 413
         writer.close()
 
 
@@ -152,7 +152,7 @@ async def test_a_new_certificate_is_shown_to_new_connections_and_ends_no_other(t
     async with guarded(tmp_path / "home") as shop:
         before = number(shop.service.settings.tls_certificate)
         places = shop.base, shop.env["FLORIN_GRPC_TARGET"]
-        assert [await shop.shown(one) for one in places] == [before] * 2
+        assert [await shop.shown(place) for place in places] == [before] * 2
         connector = aiohttp.TCPConnector(ssl=shop.trust)
         async with aiohttp.ClientSession(connector=connector) as session, shop.channel() as channel:
             payment_id = await shop.created(session)
@@ -166,28 +166,28 @@ async def test_a_new_certificate_is_shown_to_new_connections_and_ends_no_other(t
                 )
                 assert (await watch.read()).version == 0
                 shop.authority.issue(HOST)
-                assert shop.service.certificates.look()
+                assert shop.service.certificates.reload_if_changed()
                 after = number(shop.service.settings.tls_certificate)
                 assert after != before
-                assert [await shop.shown(one) for one in places] == [after] * 2
-                # what was there is told what happens now, over the connection that it has
+                assert [await shop.shown(place) for place in places] == [after] * 2
+                # existing clients get later events over their open connection
                 cancel = f"{shop.base}/v1/gateway/payment/{payment_id}/cancel"
                 async with session.post(cancel, json={}, headers=shop.wallet) as answer:
                     assert answer.status == 200
                 assert (await watch.read()).version == 1
-                told = [line async for line in stream.content if line.startswith(b"data:")]
-                assert json.loads(told[-1][5:])["status"] == "cancelled"
+                result = [line async for line in stream.content if line.startswith(b"data:")]
+                assert json.loads(result[-1][5:])["status"] == "cancelled"
 
 
-async def test_renewals_under_load_refuse_nobody(tmp_path):
-    """Also while only one of two files is written, or half of one."""
+async def test_certificate_renewal_under_load_refuses_no_request(tmp_path):
+    """Even while only one of two files is written, or half of one."""
     async with guarded(tmp_path / "home") as shop:
         certificates = shop.service.certificates
         paths = shop.service.settings.tls_certificate, shop.service.settings.tls_key
         renewing, answers = True, []
 
         async def asks() -> None:
-            """Over a new connection each time."""
+            """Call in a loop, over a new connection each time."""
             connector = aiohttp.TCPConnector(ssl=shop.trust, force_close=True)
             async with aiohttp.ClientSession(connector=connector) as session:
                 while renewing:
@@ -199,19 +199,24 @@ async def test_renewals_under_load_refuse_nobody(tmp_path):
                 async with shop.channel() as channel:
                     answers.append(200 if await healthy(channel) else 503)
 
-        tasks = [asyncio.create_task(one()) for one in (asks, asks, calls)]
-        kept = [one.read_bytes() for one in paths]
+        tasks = [asyncio.create_task(item()) for item in (asks, asks, calls)]
+        stored_new = [each_path.read_bytes() for each_path in paths]
         for _ in range(10):
             shop.authority.issue(HOST)
-            new = [one.read_bytes() for one in paths]
-            steps = ((kept[0][:100], kept[1]), (new[0], kept[1]), (new[0], new[1][:50]), new)
+            new = [each_path.read_bytes() for each_path in paths]
+            steps = (
+                (stored_new[0][:100], stored_new[1]),
+                (new[0], stored_new[1]),
+                (new[0], new[1][:50]),
+                new,
+            )
             for certificate, key in steps:
                 for path, text in zip(paths, (certificate, key), strict=True):
                     path.write_bytes(text)
-                taken, seen = certificates.look(), len(answers)
+                taken, seen = certificates.reload_if_changed(), len(answers)
                 assert taken is ((certificate, key) == tuple(new))
-                await until(lambda: len(answers) >= seen + 3)  # noqa: B023  (it is awaited here)
-            kept = new
+                await wait_until(lambda: len(answers) >= seen + 3)  # noqa: B023  (it is awaited here)
+            stored_new = new
         renewing = False
         await asyncio.gather(*tasks)
         assert set(answers) == {200}
@@ -219,10 +224,10 @@ async def test_renewals_under_load_refuse_nobody(tmp_path):
 
 
 async def test_clients_of_grpc_may_have_to_show_a_certificate(tmp_path):
-    theirs = Authority(tmp_path, "theirs")
+    theirs = CertificateAuthority(tmp_path, "theirs")
     async with guarded(tmp_path / "home", grpc_client_ca=theirs.ca) as shop:
-        async with shop.channel(theirs.issue("client")) as known:
-            assert await healthy(known)
+        async with shop.channel(theirs.issue("client")) as existing:
+            assert await healthy(existing)
         for other in (None, shop.authority.issue("stranger")):
             async with shop.channel(other) as unknown:
                 with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -235,14 +240,17 @@ async def test_clients_of_grpc_may_have_to_show_a_certificate(tmp_path):
 
 
 async def test_the_gateway_elsewhere_speaks_tls_too(tmp_path):
-    authority = Authority(tmp_path, "ours")
+    authority = CertificateAuthority(tmp_path, "ours")
     certificate, key = authority.issue(HOST)
-    async with running(tmp_path / "home") as service, AsyncExitStack() as stack:
+    async with run_service(tmp_path / "home") as service, AsyncExitStack() as stack:
         target = service.grpc.target
-        own = settings(tmp_path / "other", tls_certificate=certificate, tls_key=key)
-        certificates = Certificates.of(own)
-        url = await gateway.start_remote(
-            target, gateway.bind(HOST, 0), stack, gateway.server_settings(own, certificates)
+        own = make_settings(tmp_path / "other", tls_certificate=certificate, tls_key=key)
+        certificates = CertificateStore.from_settings(own)
+        url = await gateway.start_remote_gateway(
+            target,
+            gateway.bind_socket(HOST, 0),
+            stack,
+            gateway.build_server_settings(own, certificates),
         )
         assert url.startswith("https://")
         trust = ssl.create_default_context(cafile=authority.ca)
@@ -251,18 +259,18 @@ async def test_the_gateway_elsewhere_speaks_tls_too(tmp_path):
             session.get(f"{url}/readyz", ssl=trust) as answer,
         ):
             assert answer.status == 200
-        # links are looked at as buyers would
-        assert await unreachable(service.http_url) == ""
-        told = await unreachable(f"{service.http_url}/v1")
-        assert "/v1/healthz answers 404, and not as Florin does" in told
+        # links are checked as buyers would open them
+        assert await check_reachable(service.http_url) == ""
+        output = await check_reachable(f"{service.http_url}/v1")
+        assert "/v1/healthz answers 404, which is not Florin's answer" in output
 
 
 async def test_files_that_cannot_be_used_keep_it_from_starting(tmp_path):
-    certificate, key = Authority(tmp_path, "ours").issue(HOST)
+    certificate, key = CertificateAuthority(tmp_path, "ours").issue(HOST)
     key.chmod(0o644)
     home = tmp_path / "home"
-    with pytest.raises(Refused, match="others can read"):
-        await Service.start(settings(home, tls_certificate=certificate, tls_key=key))
+    with pytest.raises(SetupError, match="other users can read"):
+        await FlorinService.start(make_settings(home, tls_certificate=certificate, tls_key=key))
     assert not home.exists()
 
 
@@ -276,24 +284,24 @@ def shown(port: int, trust: ssl.SSLContext) -> int:
         return x509.load_der_x509_certificate(raw).serial_number
 
 
-async def test_a_signal_has_the_files_read_and_doctor_tells_the_days(tmp_path, forks):
-    authority, home = Authority(tmp_path, "ours"), tmp_path / "home"
+async def test_signal_reloads_the_certificate_and_doctor_reports_days_left(tmp_path, forks):
+    authority, home = CertificateAuthority(tmp_path, "ours"), tmp_path / "home"
     certificate, key = authority.issue(HOST, until=datetime.now(UTC) + timedelta(days=60.5))
     tls = {"FLORIN_TLS_CERTIFICATE": str(certificate), "FLORIN_TLS_KEY": str(key)}
     trust = ssl.create_default_context(cafile=authority.ca)
-    with forks.lasting("up", home=home, **tls) as up:
+    with forks.start_lasting("up", home=home, **tls) as up:
         port = int(up.env["FLORIN_BASE_URL"].rpartition(":")[2])
         assert shown(port, trust) == number(certificate)
         doctor = forks("doctor", home=home, **tls)
         assert (doctor.status, doctor.err) == (0, "")
         assert "certificate of 127.0.0.1: 60 days left, until" in doctor.out
         authority.issue(HOST, until=datetime.now(UTC) + timedelta(days=9.5))
-        up.tell(signal.SIGHUP)
-        await until(lambda: shown(port, trust) == number(certificate))
+        up.send_signal(signal.SIGHUP)
+        await wait_until(lambda: shown(port, trust) == number(certificate))
         doctor = forks("doctor", home=home, **tls)
         assert doctor.status == 1
         assert "certificate of 127.0.0.1: 9 days left, until" in doctor.out
         assert "installation: certificate_expiring since" in doctor.out
     doctor = forks("doctor", home=home, **tls | {"FLORIN_TLS_KEY": str(certificate)})
     assert doctor.status == 1
-    assert f"certificate: others can read {certificate}: chmod o= {certificate}" in doctor.out
+    assert f"certificate: other users can read {certificate}: chmod o= {certificate}" in doctor.out

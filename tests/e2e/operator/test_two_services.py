@@ -1,4 +1,4 @@
-"""Two services on one database: one signs, both answer, and one goes on for the other that died."""
+"""Two services on one database: one signs, both answer, and the other takes over after a death."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from contextlib import suppress
 import aiohttp
 import pytest
 import pytest_asyncio
-from florin_server.boot.service import Service
+from florin_server.boot.service import FlorinService
 
 from tests.support import postgres
-from tests.support.console import Person
+from tests.support.console import ConsoleUser
 from tests.support.own_chain import CHAIN
-from tests.support.pair import paired
-from tests.support.until import until
+from tests.support.pair import open_pair
+from tests.support.until import wait_until
 
 pytestmark = [
     pytest.mark.long,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.skipif(
-        postgres.POSTGRES not in postgres.chosen(), reason="PostgreSQL was not asked for"
+        postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
     ),
 ]
 
@@ -30,53 +30,55 @@ TAKEN_OVER_S = 30
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def two(tmp_path_factory):
     folders = (tmp_path_factory.mktemp(name) for name in ("first", "second"))
-    async with paired(*folders, console=True) as pair:
+    async with open_pair(*folders, console=True) as pair:
         yield pair
 
 
-async def status(service: Service, payment_id: str) -> str:
-    found = await service.app.store.reader.payment(payment_id)
-    return "" if found is None else str(found.status)
+async def status(service: FlorinService, payment_id: str) -> str:
+    payment = await service.app.store.reader.find_payment(payment_id)
+    return "" if payment is None else str(payment.status)
 
 
-async def test_who_signs_out_at_one_is_out_at_the_other_too(two):
-    tenant = await two.desk.tenant()
+async def test_sign_out_at_a_service_ends_the_session_at_its_peer(two):
+    tenant = await two.service.tenant()
     async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as bare:
-        here, there = (Person(bare, one.http_url) for one in (two.desk.service, two.other))
+        here, there = (
+            ConsoleUser(bare, item.http_url) for item in (two.service.service, two.other)
+        )
         await here.sign_in(tenant.secret)
         there.cookie, there.host = here.cookie, here.host
         assert (await there.get("/console")).status == 200
         await here.fill("/console", "/console/logout")
         out = await there.get("/console")
-        assert (out.status, out.place) == (303, "/console/login?back=%2Fconsole")
+        assert (out.status, out.location) == (303, "/console/login?back=%2Fconsole")
         # nor does a script see anything
         assert (await there.get("/console/payments/rows")).status == 401
 
 
-async def test_one_signs_what_the_other_accepted_until_it_dies_and_the_other_goes_on(two):
-    assert two.desk.service.app.settlers[CHAIN].executors[0].leads
-    assert not two.other.app.settlers[CHAIN].executors[0].leads
-    payment_id = await two.confirmed()
+async def test_peer_takes_over_signing_from_a_service_that_died(two):
+    assert two.service.service.app.settlers[CHAIN].executors[0].has_lease
+    assert not two.other.app.settlers[CHAIN].executors[0].has_lease
+    payment_id = await two.create_confirmed()
 
     async def ended() -> bool:
-        return await status(two.desk.service, payment_id) == "succeeded"
+        return await status(two.service.service, payment_id) == "succeeded"
 
     async def passing() -> None:
-        two.desk.clock.advance(1)
+        two.service.clock.advance(1)
 
-    await until(ended, meanwhile=passing)
+    await wait_until(ended, meanwhile=passing)
     assert await status(two.other, payment_id) == "succeeded"
     await _one_dies(two)
 
 
 async def _one_dies(two):
-    desk, other = two.desk, two.other
-    # as a killed process leaves it: nothing is given back
+    desk, other = two.service, two.other
+    # as a killed process leaves it: no lease is released
     for task in desk.service.workers.tasks:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
-    payment_id = await two.confirmed()
+    payment_id = await two.create_confirmed()
     assert await status(other, payment_id) == "processing"
     begin, sender = desk.clock.now_us(), other.app.settlers[CHAIN].executors[0]
 
@@ -86,6 +88,6 @@ async def _one_dies(two):
     async def passing() -> None:
         desk.clock.advance(1)
 
-    await until(lambda: sender.leads, meanwhile=passing)
+    await wait_until(lambda: sender.has_lease, meanwhile=passing)
     assert desk.clock.now_us() - begin <= TAKEN_OVER_S * 1_000_000
-    await until(ended, meanwhile=passing)
+    await wait_until(ended, meanwhile=passing)

@@ -1,4 +1,4 @@
-"""Until processes of an older release have ended, callers are refused what those would misread."""
+"""Until processes of an older release end, calls that they would misread are refused."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 from florin_server.store.engine.schema import HEAD
 from florin_server.store.operator import installation
 
-from tests.support.api import Refused
+from tests.support.api import ApiCallError
 from tests.support.desk import ORDER
-from tests.support.until import until
+from tests.support.until import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -20,28 +20,30 @@ async def test_second_refunds_and_endpoints_of_all_types_wait_for_the_end_of_an_
     rest, store = desk.rest, desk.service.app.store
     payment_id = (await rest.create(ORDER))["paymentId"]
     await rest.simulate(payment_id, "succeeded")
-    await store.write(installation.put("older_releases", f"{HEAD} 0"))
+    await store.write(installation.put_value("older_releases", f"{HEAD} 0"))
     part = {"unit": ORDER["amount"]["unit"], "value": "1"}
     await rest.refund(payment_id, amount=part)
-    with pytest.raises(Refused) as second:
+    with pytest.raises(ApiCallError) as second:
         await rest.refund(payment_id, amount=part)
     assert (second.value.http, second.value.code) == (503, "internal_error")
     key = {"Api-Key": rest.merchant["Api-Key"]}
-    with pytest.raises(Refused) as every:
+    with pytest.raises(ApiCallError) as every:
         await rest.call("POST", ENDPOINTS, key, {"url": HOOK, "events": ["*"]})
     assert every.value.http == 503
-    made = await rest.call("POST", ENDPOINTS, key, {"url": HOOK, "events": ["payment.succeeded"]})
-    path = f"{ENDPOINTS}/{made['endpoint']['id']}"
-    with pytest.raises(Refused) as changed:
+    created = await rest.call(
+        "POST", ENDPOINTS, key, {"url": HOOK, "events": ["payment.succeeded"]}
+    )
+    path = f"{ENDPOINTS}/{created['endpoint']['id']}"
+    with pytest.raises(ApiCallError) as changed:
         await rest.call("PATCH", path, key, {"events": {"types": ["*"]}})
     assert changed.value.http == 503
 
     async def finished() -> bool:
-        return await store.read(installation.get("older_releases")) is None
+        return await store.read(installation.find_value("older_releases")) is None
 
     async def passing() -> None:
         desk.clock.advance(10)
 
-    await until(finished, meanwhile=passing)
+    await wait_until(finished, meanwhile=passing)
     await rest.refund(payment_id, amount=part)
     await rest.call("PATCH", path, key, {"events": {"types": ["*"]}})

@@ -1,7 +1,7 @@
-"""Homes of released versions: this version goes on where they stopped.
+"""Homes of released versions: this version continues from their state.
 
 Each archive is a home that the version itself made, while its chain sealed no blocks: payments that
-are done, refunded, confirmed and open, a refund on its way, a receipt. `facts.json` says which.
+are done, refunded, confirmed and open, a refund on its way, a receipt. `facts.json` names them.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from typing import Any
 
 import pytest
 from florin_server.boot.chains import connected
-from florin_server.boot.chains.connected import embedded_chain
+from florin_server.boot.chains.connected import build_embedded_chain
 from florin_server.clock import TestClock
 from florin_server.config import Settings
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
-from florin_server.devnet.genesis import DEVNET, artifact
-from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
-from florin_server.rails.evm.sending.transactions import Signer
-from florin_server.rails.evm.settings import EvmChain
+from florin_server.devnet.genesis import DEVNET, load_artifact
+from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
+from florin_server.rails.evm.sending.transactions import EvmSigner
+from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.store.operator import executors
 
-from tests.support.anvil_node import by_faucet
-from tests.support.api import Refused
-from tests.support.books import SETTINGS, exact
-from tests.support.desk import START_S, Desk, opened
+from tests.support.anvil_node import sign_faucet_transaction
+from tests.support.api import ApiCallError
+from tests.support.books import SETTINGS, wait_exact
+from tests.support.desk import START_S, ServiceHarness, open_service
 from tests.support.payout_shop import PRICE
 from tests.support.released import RELEASED, unpack_home
-from tests.support.until import until
-from tests.support.wallet import Wallet
+from tests.support.until import wait_until
+from tests.support.wallet import EvmTestWallet
 
-# what the faucet gave each buyer
+# the faucet's gift to each buyer
 GIVEN = 10_000_000_000
 
 
@@ -41,9 +41,9 @@ def home(request, tmp_path) -> Path:
     return unpack_home(request.param, tmp_path)
 
 
-async def test_a_home_of_a_released_version_goes_on_under_this_one(home):
-    # an archive holds a file, on whatever store the other tests run
-    async with opened(home, **SETTINGS, store=None) as desk:
+async def test_home_of_a_released_version_continues_under_this_version(home):
+    # an archive holds a file, even if the other tests run on another store
+    async with open_service(home, **SETTINGS, store=None) as desk:
         facts = json.loads((home / "facts.json").read_text())
 
         async def as_offered(facts: dict[str, Any]) -> None:
@@ -52,28 +52,28 @@ async def test_a_home_of_a_released_version_goes_on_under_this_one(home):
 
         await goes_on(desk, facts, as_offered)
         wallet = facts["wallets"]["open"]
-        await until(lambda: desk.chain.balance(wallet), GIVEN - PRICE + 1)
-        await exact(desk)
+        await wait_until(lambda: desk.chain.balance(wallet), GIVEN - PRICE + 1)
+        await wait_exact(desk)
 
 
-async def test_settlements_through_the_former_contract_are_followed_beside_the_new_one(
+async def test_settlements_through_the_former_contract_are_followed_beside_the_new(
     home, monkeypatch
 ):
     new = await deploy_another(home)
 
-    def with_both(settings: Settings, treasury: Signer) -> EvmChain:
+    def with_both(settings: Settings, treasury: EvmSigner) -> EvmChainSettings:
         changed = {"settler": new, "former_settlers": (DEVNET.settler,)}
-        return embedded_chain(settings, treasury).model_copy(update=changed)
+        return build_embedded_chain(settings, treasury).model_copy(update=changed)
 
-    monkeypatch.setattr(connected, "embedded_chain", with_both)
-    async with opened(home, **SETTINGS, store=None) as desk:
+    monkeypatch.setattr(connected, "build_embedded_chain", with_both)
+    async with open_service(home, **SETTINGS, store=None) as desk:
         facts = json.loads((home / "facts.json").read_text())
 
         async def through_the_new_one(facts: dict[str, Any]) -> None:
             payment_id, option = facts["payments"]["open"], facts["open"]
-            with pytest.raises(Refused, match="quote_expired"):
+            with pytest.raises(ApiCallError, match="quote_expired"):
                 await desk.rest.confirm(payment_id, option["option"], option["outputs"])
-            wallet = Wallet()
+            wallet = EvmTestWallet()
             await desk.chain.fund(wallet.address)
             (again,) = (await desk.rest.options(payment_id, [wallet.account]))["options"]
             await desk.rest.confirm(payment_id, again["id"], wallet.execute_all(again))
@@ -82,9 +82,9 @@ async def test_settlements_through_the_former_contract_are_followed_beside_the_n
         offer = await desk.offer()
         await desk.chain.fund(offer.wallet.address)
         await desk.confirm(offer)
-        assert (await desk.ended(offer.payment_id))["status"] == "succeeded"
+        assert (await desk.wait_ended(offer.payment_id))["status"] == "succeeded"
         await desk.rest.refund(offer.payment_id)
-        assert (await desk.refunded(offer.payment_id))["status"] == "succeeded"
+        assert (await desk.wait_refunded(offer.payment_id))["status"] == "succeeded"
         for payment_id, headers, settler in (
             (facts["payments"]["done"], facts["headers"], DEVNET.settler),
             (facts["payments"]["confirmed"], facts["headers"], DEVNET.settler),
@@ -93,11 +93,11 @@ async def test_settlements_through_the_former_contract_are_followed_beside_the_n
         ):
             path = f"/v1/payments/{payment_id}"
             ((tx_id,),) = desk.select("SELECT tx_id FROM payment WHERE id = ?", payment_id)
-            told = await desk.chain.ask("eth_getTransactionReceipt", tx_id)
-            assert settler in {log["address"] for log in told["logs"]}
+            result = await desk.chain.ask("eth_getTransactionReceipt", tx_id)
+            assert settler in {log["address"] for log in result["logs"]}
             receipt = await desk.ask("GET", f"{path}/receipt", headers)
             assert receipt.status == 200
-        await exact(desk)
+        await wait_exact(desk)
 
 
 async def deploy_another(home: Path) -> str:
@@ -106,45 +106,45 @@ async def deploy_another(home: Path) -> str:
     settings = EvmDevSettings(chain_id=DEVNET.chain_id, clock=clock)
     chain = await EvmDevChain.open(home / "evm.db", settings)
     try:
-        rpc = JsonRpc(LocalTransport(chain.handle))
+        rpc = JsonRpcClient(LocalTransport(chain.handle))
         nonce = int(await rpc.call("eth_getTransactionCount", DEVNET.faucet, "latest"), 16)
-        code = artifact("PaySettler").bytecode
-        raw = by_faucet(nonce, chainId=DEVNET.chain_id, data=code, gas=3_000_000)
+        code = load_artifact("PaySettler").bytecode
+        raw = sign_faucet_transaction(nonce, chainId=DEVNET.chain_id, data=code, gas=3_000_000)
         tx_hash = await rpc.call("eth_sendRawTransaction", "0x" + raw.hex())
-        made = await rpc.call("eth_getTransactionReceipt", tx_hash)
-        return str(made["contractAddress"]).lower()
+        created = await rpc.call("eth_getTransactionReceipt", tx_hash)
+        return str(created["contractAddress"]).lower()
     finally:
         await chain.close()
 
 
 async def goes_on(
-    desk: Desk, facts: dict[str, Any], pays: Callable[[dict[str, Any]], Awaitable[None]]
+    desk: ServiceHarness, facts: dict[str, Any], pays: Callable[[dict[str, Any]], Awaitable[None]]
 ) -> None:
-    """What is in the home arrives at its end; `pays` pays what is open."""
+    """Bring everything in the home to its end; `pays` pays what is open."""
     ids, headers = facts["payments"], facts["headers"]
 
     async def detail(name: str) -> dict[str, Any]:
         path = f"/v1/payments/{ids[name]}"
         return await desk.rest.call("GET", path, headers)
 
-    assert await desk.service.app.store.read(executors.pauses()) == {}
-    # what was done stays so, and its receipt is the same
+    assert await desk.service.app.store.read(executors.list_pauses()) == {}
+    # finished payments stay finished, and their receipts are unchanged
     assert (await detail("done"))["status"] == "succeeded"
-    told = await desk.ask("GET", f"/v1/payments/{ids['done']}/receipt", headers)
-    assert told.text == facts["receipt"]
+    response = await desk.ask("GET", f"/v1/payments/{ids['done']}/receipt", headers)
+    assert response.text == facts["receipt"]
     before = facts["refund"]
     (refund,) = (await detail("refunded"))["refunds"]
     assert {key: refund[key] for key in before} == before
-    # what was on its way arrives
-    assert (await desk.ended(ids["confirmed"]))["status"] == "succeeded"
-    done = await desk.refunded(ids["refunding"], headers)
+    # payments in progress reach their end
+    assert (await desk.wait_ended(ids["confirmed"]))["status"] == "succeeded"
+    done = await desk.wait_refunded(ids["refunding"], headers)
     assert (done["refundId"], done["status"]) == (facts["refundAsked"]["refundId"], "succeeded")
     await pays(facts)
-    assert (await desk.ended(ids["open"]))["status"] == "succeeded"
-    # and is refunded in parts
+    assert (await desk.wait_ended(ids["open"]))["status"] == "succeeded"
+    # and are refunded in parts
     unit = done["amount"]["unit"]
     part = {"paymentId": ids["open"], "amount": {"unit": unit, "value": "1"}}
     await desk.rest.call("POST", "/v1/refunds", headers, part)
-    await desk.refunded(ids["open"], headers)
+    await desk.wait_refunded(ids["open"], headers)
     for name, more in {"refunding": 0, "confirmed": -PRICE}.items():
-        await until(lambda n=name: desk.chain.balance(facts["wallets"][n]), GIVEN + more)
+        await wait_until(lambda n=name: desk.chain.balance(facts["wallets"][n]), GIVEN + more)

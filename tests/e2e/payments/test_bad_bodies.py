@@ -1,6 +1,6 @@
-"""Requests refused before any rule of business.
+"""Requests refused before any business rule.
 
-Whatever is refused leaves no row behind.
+Refused requests leave no row.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.support.desk import CREATE, ORDER, Desk, Offer, refused
+from tests.support.desk import CREATE, ORDER, PaymentOffer, ServiceHarness, call_refused
 
 VALIDATION = (400, "params_validation")
 PARAMS = (400, "invalid_params")
@@ -21,19 +21,19 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def offer(desk) -> Offer:
+async def offer(desk) -> PaymentOffer:
     return await desk.offer()
 
 
-def path_of(call: str, offer: Offer) -> str:
+def path_of(call: str, offer: PaymentOffer) -> str:
     return CREATE if call == "create" else f"/v1/gateway/payment/{offer.payment_id}/{call}"
 
 
-def headers_of(desk: Desk, call: str) -> dict[str, str]:
+def headers_of(desk: ServiceHarness, call: str) -> dict[str, str]:
     return desk.rest.merchant if call == "create" else desk.rest.wallet
 
 
-def good_body(call: str, offer: Offer) -> dict[str, Any]:
+def good_body(call: str, offer: PaymentOffer) -> dict[str, Any]:
     return {
         "create": ORDER,
         "options": {"accounts": [offer.wallet.account]},
@@ -75,30 +75,32 @@ NOT_JSON = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_what_is_not_a_strict_json_object(desk, offer, call):
+async def test_body_that_is_not_a_strict_json_object_is_refused(desk, offer, call):
     for why, body in NOT_JSON.items():
-        answer = await refused(
+        answer = await call_refused(
             desk, "POST", path_of(call, offer), headers_of(desk, call), data=body
         )
-        assert answer.told == VALIDATION, why
+        assert answer.refusal == VALIDATION, why
 
 
 @pytest.mark.parametrize("call", CALLS)
 async def test_an_empty_body_is_an_empty_object(desk, offer, call):
     path, headers = path_of(call, offer), headers_of(desk, call)
     for body in (b"", b"{}"):
-        answer = await refused(desk, "POST", path, headers, data=body)
-        assert answer.told == VALIDATION
+        answer = await call_refused(desk, "POST", path, headers, data=body)
+        assert answer.refusal == VALIDATION
         assert answer.body["issues"], answer.text
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_duplicates_of_known_members(desk, offer, call):
+async def test_duplicate_members_are_refused(desk, offer, call):
     body = json.dumps(good_body(call, offer))
     name = next(iter(good_body(call, offer)))
     twice = body[:-1] + f', "{name}": ' + json.dumps(good_body(call, offer)[name]) + "}"
-    answer = await refused(desk, "POST", path_of(call, offer), headers_of(desk, call), data=twice)
-    assert answer.told == VALIDATION
+    answer = await call_refused(
+        desk, "POST", path_of(call, offer), headers_of(desk, call), data=twice
+    )
+    assert answer.refusal == VALIDATION
 
 
 MISTYPED = {
@@ -166,16 +168,16 @@ async def test_a_member_that_is_missing_mistyped_or_out_of_bounds(desk, offer, c
         path, headers = path_of(call, offer), headers_of(desk, call)
         if len(json.dumps(body)) > 65_536:
             continue
-        answer = await refused(desk, "POST", path, headers, body=body)
-        assert answer.told == VALIDATION, (field, why, answer.text)
+        answer = await call_refused(desk, "POST", path, headers, body=body)
+        assert answer.refusal == VALIDATION, (field, why, answer.text)
         assert field in [issue["field"] for issue in answer.body["issues"]], (why, answer.text)
         assert all(issue["message"] for issue in answer.body["issues"])
     assert (await desk.rest.status(offer.payment_id))["status"] == "requires_action"
 
 
-async def test_every_fault_of_a_body_is_told_at_once(desk):
+async def test_all_invalid_body_fields_are_reported_together(desk):
     body = {"amount": {"unit": 1}, "referenceId": 2, "expiresAt": "3"}
-    answer = await refused(desk, "POST", CREATE, desk.rest.merchant, body=body)
+    answer = await call_refused(desk, "POST", CREATE, desk.rest.merchant, body=body)
     fields = {issue["field"] for issue in answer.body["issues"]}
     assert fields == {"amount.unit", "amount.value", "referenceId", "expiresAt"}
 
@@ -196,17 +198,19 @@ async def test_every_fault_of_a_body_is_told_at_once(desk):
     ],
 )
 async def test_a_bad_query_of_every_call_that_waits(desk, offer, query):
-    side, one = f"/v1/gateway/payment/{offer.payment_id}", f"/v1/payments/{offer.payment_id}"
+    side, text = f"/v1/gateway/payment/{offer.payment_id}", f"/v1/payments/{offer.payment_id}"
     also = f"/v1/merchant/payment/{offer.payment_id}"
     for path, headers in (
         (f"{side}/status", desk.rest.wallet),
-        (f"{one}/status", desk.rest.merchant),
+        (f"{text}/status", desk.rest.merchant),
         (f"{also}/status", desk.rest.merchant),
     ):
-        assert (await refused(desk, "GET", f"{path}?{query}", headers)).told == PARAMS
+        assert (await call_refused(desk, "GET", f"{path}?{query}", headers)).refusal == PARAMS
     body = good_body("confirm", offer)
-    answer = await refused(desk, "POST", f"{side}/confirm?{query}", desk.rest.wallet, body=body)
-    assert answer.told == PARAMS
+    answer = await call_refused(
+        desk, "POST", f"{side}/confirm?{query}", desk.rest.wallet, body=body
+    )
+    assert answer.refusal == PARAMS
     assert (await desk.rest.status(offer.payment_id))["status"] == "requires_action"
 
 
@@ -233,14 +237,14 @@ async def test_the_query_wins_over_the_body(desk, offer):
         answer = await desk.ask("POST", path + query, desk.rest.wallet, body)
         assert ("info" in answer.body) is shown
     for query in ("=yes", "=1", "=", "=true&includePaymentInfo=true"):
-        answer = await refused(
+        answer = await call_refused(
             desk,
             "POST",
             f"{path}?includePaymentInfo{query}",
             desk.rest.wallet,
             body={"accounts": []},
         )
-        assert answer.told == PARAMS
+        assert answer.refusal == PARAMS
 
 
 async def test_the_contents_of_accounts_never_cause_an_error(desk, offer):
@@ -257,7 +261,7 @@ async def test_the_contents_of_accounts_never_cause_an_error(desk, offer):
     noise += ["solana:mainnet:abc", f"eip155:31337:0x{'00' * 20}", offer.wallet.account + " "]
     answer = await desk.ask("POST", path, desk.rest.wallet, {"accounts": [*noise, *noise]})
     assert (answer.status, answer.body["options"]) == (200, [])
-    # 256 are read, the rest is not looked at
+    # the first 256 are read, the rest is ignored
     many = ["x"] * 255 + [offer.wallet.account]
     answer = await desk.ask("POST", path, desk.rest.wallet, {"accounts": many})
     assert len(answer.body["options"]) == 1

@@ -1,7 +1,7 @@
-"""Options whose actions are told by fetch, and payments that a wallet sends by itself.
+"""Options whose actions come from fetch, and payments that a wallet sends itself.
 
-No asset needs either here, so the embedded chain's rail is made to: its signature comes in two
-steps, and what the wallet signed is submitted by somebody else.
+No asset needs either here, so the embedded chain's rail is changed: its signature comes in two
+steps, and a third party submits what the wallet signed.
 """
 
 from __future__ import annotations
@@ -19,39 +19,41 @@ from florin_server.domain.payments.payment import (
     Payment,
     ResolvedBuild,
 )
-from florin_server.domain.settlement.chain_txs import Accepted
+from florin_server.domain.settlement.chain_txs import SettlementItem
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.rails.evm.sending.transactions import Signer
+from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.store.accounts import keys
 from florin_server.store.engine.query import Op, Statement, operation, param
 from florin_server.store.payments import payments
 from florin_server.store.tables.tables import payment_option
 from sqlalchemy import update
 
-from tests.support.api import Refused
-from tests.support.builds import TOKEN, Building
-from tests.support.desk import ORDER, Desk, opened
-from tests.support.wallet import Wallet
+from tests.support.api import ApiCallError
+from tests.support.builds import TOKEN, BuildingRail
+from tests.support.desk import ORDER, ServiceHarness, open_service
+from tests.support.wallet import EvmTestWallet
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.both_chains]
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def desk(tmp_path_factory, evm):
-    async with opened(tmp_path_factory.mktemp("builds") / "home", evm=evm) as desk:
+    async with open_service(tmp_path_factory.mktemp("builds") / "home", evm=evm) as desk:
         yield desk
 
 
 @pytest.fixture
-def building(desk, monkeypatch) -> Building:
+def building(desk, monkeypatch) -> BuildingRail:
     (rail,) = desk.service.app.rails.values()
-    return Building(rail, monkeypatch)
+    return BuildingRail(rail, monkeypatch)
 
 
 class Till:
     """One payment and its one option."""
 
-    def __init__(self, desk: Desk, payment_id: str, option: dict[str, Any], wallet: Wallet) -> None:
+    def __init__(
+        self, desk: ServiceHarness, payment_id: str, option: dict[str, Any], wallet: EvmTestWallet
+    ) -> None:
         self.desk, self.payment_id, self.option, self.wallet = desk, payment_id, option, wallet
 
     async def fetch(self, data: str = "") -> list[dict[str, Any]]:
@@ -66,7 +68,7 @@ class Till:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def till(desk, building) -> Till:
-    wallet = Wallet()
+    wallet = EvmTestWallet()
     await desk.chain.fund(wallet.address)
     payment_id = (await desk.rest.create(ORDER))["paymentId"]
     (option,) = (await desk.rest.options(payment_id, [wallet.account]))["options"]
@@ -74,12 +76,12 @@ async def till(desk, building) -> Till:
 
 
 async def refusal(call: Any) -> tuple[int, str]:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiCallError) as caught:
         await call
     return caught.value.http, caught.value.code
 
 
-async def test_a_build_is_told_fetched_and_paid_through_both_protocols(desk, till, building):
+async def test_build_is_offered_fetched_and_paid_through_both_protocols(desk, till, building):
     assert till.option["actions"] == [{"type": "build", "data": {"data": TOKEN}}]
     (same,) = (await desk.grpc.options(till.payment_id, [till.wallet.account]))["options"]
     assert same["actions"] == till.option["actions"]
@@ -87,21 +89,21 @@ async def test_a_build_is_told_fetched_and_paid_through_both_protocols(desk, til
     fetched = await desk.grpc.fetch(till.payment_id, till.option["id"], TOKEN)
     assert fetched["actions"] == await till.fetch(TOKEN) == await till.fetch()
     await till.confirm(outputs)
-    assert (await desk.final(till.payment_id))["status"] == "succeeded"
+    assert (await desk.wait_final(till.payment_id))["status"] == "succeeded"
     (issued,) = building.verified[-1]
     assert issued.terms == {"turn": 0}
 
 
 async def test_nothing_is_issued_to_a_wallet_that_may_no_more(desk, till):
-    """Whatever this process remembers of it."""
+    """Cached data of this process does not change that."""
     wallet, payment = await desk.wallet_app(), f"/v1/gateway/payment/{till.payment_id}"
     body = {"optionId": till.option["id"], "data": TOKEN}
     assert (await desk.ask("GET", payment, wallet)).status == 200
     store = desk.service.app.store
     await store.write(keys.revoke_app(wallet["App-Id"], 1))
     answer = await desk.ask("POST", f"{payment}/fetch", wallet, body)
-    assert answer.told == (401, "invalid_app_id")
-    assert await store.read(payments.issued(till.payment_id, till.option["id"])) == []
+    assert answer.refusal == (401, "invalid_app_id")
+    assert await store.read(payments.list_resolved_builds(till.payment_id, till.option["id"])) == []
 
 
 FORGET_HEAD = Statement(
@@ -115,16 +117,16 @@ def forget_head(payment_id: str) -> Op[None]:
 
 
 @pytest.mark.parametrize("noted", [True, False])
-async def test_what_a_wallet_sends_is_looked_for_since_it_was_offered(desk, building, noted):
-    """Options of an older Florin tell no block: what was fetched for them does."""
+async def test_wallet_transaction_is_searched_from_the_block_of_its_offer(desk, building, noted):
+    """Options of an older Florin name no block: the block of their resolved build is used."""
     building.submitted = False
-    wallet = Wallet()
+    wallet = EvmTestWallet()
     await desk.chain.fund(wallet.address)
     await desk.chain.mine(5)
     payment_id = (await desk.rest.create(ORDER))["paymentId"]
     (option,) = (await desk.rest.options(payment_id, [wallet.account]))["options"]
     store = desk.service.app.store
-    offered_at = (await store.read(payments.option(payment_id, option["id"]))).head
+    offered_at = (await store.read(payments.find_option(payment_id, option["id"]))).head
     if not noted:
         await store.write(forget_head(payment_id))
     await desk.chain.mine(7)
@@ -136,7 +138,10 @@ async def test_what_a_wallet_sends_is_looked_for_since_it_was_offered(desk, buil
     await till.confirm(outputs)
     query = "SELECT from_block FROM confirm WHERE payment_id = ?"
     ((from_block,),) = desk.select(query, payment_id)
-    fetched_at = [one.head for one in await store.read(payments.issued(payment_id, option["id"]))]
+    fetched_at = [
+        item.head
+        for item in await store.read(payments.list_resolved_builds(payment_id, option["id"]))
+    ]
     assert offered_at < min(fetched_at) < max(fetched_at)
     first = offered_at if noted else min(fetched_at)
     assert from_block == first - building.rail.confirmations
@@ -148,7 +153,7 @@ async def test_data_of_another_build_is_refused(till):
 
 
 async def test_data_for_an_option_without_a_build_is_refused(desk):
-    wallet = Wallet()
+    wallet = EvmTestWallet()
     await desk.chain.fund(wallet.address)
     offer = await desk.offer(wallet)
     for data in (TOKEN, "00"):
@@ -166,7 +171,7 @@ async def test_a_build_must_be_fetched_before_it_is_confirmed(desk, till):
     assert (await till.confirm(too_many))["status"] == "failed"
 
 
-async def test_what_lapsed_is_issued_anew_and_all_of_it_is_verified_against(desk, till, building):
+async def test_lapsed_build_is_reissued_and_both_are_verified_against(desk, till, building):
     before = await till.fetch()
     desk.clock.advance(59)
     assert await till.fetch() == before
@@ -174,22 +179,24 @@ async def test_what_lapsed_is_issued_anew_and_all_of_it_is_verified_against(desk
     await till.fetch()
     await till.fetch()
     await till.confirm(await till.signed())
-    assert [one.terms["turn"] for one in building.verified[-1]] == [1, 0]
-    assert (await desk.final(till.payment_id))["status"] == "succeeded"
+    assert [item.terms["turn"] for item in building.verified[-1]] == [1, 0]
+    assert (await desk.wait_final(till.payment_id))["status"] == "succeeded"
 
 
-async def test_two_that_fetch_at_once_are_told_the_same(desk, till, building):
+async def test_concurrent_fetches_return_the_same_build(desk, till, building):
     turns = itertools.count()
-    build = building.rail.offers.build
+    build = building.rail.offers.resolve_build
 
     async def slow(*args: Any) -> ResolvedBuild | None:
-        made = await build(*args)
-        return made and replace(made, terms={"turn": next(turns)})
+        created = await build(*args)
+        return created and replace(created, terms={"turn": next(turns)})
 
-    building.rail.offers.build = slow
+    building.rail.offers.resolve_build = slow
     await asyncio.gather(*(till.fetch() for _ in range(5)))
-    stored = await desk.service.app.store.read(payments.issued(till.payment_id, till.option["id"]))
-    assert [one.n for one in stored] == [0]
+    stored = await desk.service.app.store.read(
+        payments.list_resolved_builds(till.payment_id, till.option["id"])
+    )
+    assert [item.n for item in stored] == [0]
 
 
 async def test_a_chain_that_does_not_answer_resolves_nothing(till, building):
@@ -199,22 +206,22 @@ async def test_a_chain_that_does_not_answer_resolves_nothing(till, building):
     assert await till.fetch()
 
 
-async def submitted(desk: Desk, till: Till, outputs: list[str]) -> str:
-    """Submits what a wallet signed as somebody else would; the hash of the transaction."""
+async def submitted(desk: ServiceHarness, till: Till, outputs: list[str]) -> str:
+    """Submit what a wallet signed, as a third party; return the hash of the transaction."""
     app = desk.service.app
     (rail,) = app.rails.values()
-    signer = Signer(b"\x77" * 32)
+    signer = EvmSigner(b"\x77" * 32)
     await desk.chain.fund(signer.address)
-    found = await app.store.read(payments.get([till.payment_id]))
-    payment: Payment = found[till.payment_id]
-    option = await app.store.read(payments.option(payment.id, till.option["id"]))
+    found_payments = await app.store.read(payments.find_many([till.payment_id]))
+    payment: Payment = found_payments[till.payment_id]
+    option = await app.store.read(payments.find_option(payment.id, till.option["id"]))
     content = Confirmation(payment.id, option.id, (json.dumps(outputs[0]),), b"", 0)
     urls = rail.chain.rpc_urls or (desk.service.evm_rpc_url,)
     other = EvmRail(rail.chain.model_copy(update={"rpc_url": urls}), signer)
     try:
         await other.start()
-        item = Accepted(payment, option, content, 0)
-        nonce = await other.relay.next_nonce(signer.address)
+        item = SettlementItem(payment, option, content, 0)
+        nonce = await other.relay.get_next_nonce(signer.address)
         transaction = await other.relay.sign(signer.address, nonce, [item])
         await other.relay.broadcast(transaction.raw)
     finally:
@@ -222,7 +229,7 @@ async def submitted(desk: Desk, till: Till, outputs: list[str]) -> str:
     return transaction.hash
 
 
-async def test_what_a_wallet_sends_after_its_confirm_is_found(desk, till, building):
+async def test_transaction_sent_after_the_confirm_is_detected(desk, till, building):
     building.submitted = False
     outputs = await till.signed()
     answer = await till.confirm(outputs)
@@ -230,32 +237,32 @@ async def test_what_a_wallet_sends_after_its_confirm_is_found(desk, till, buildi
     desk.clock.advance(600)
     assert (await desk.rest.status(till.payment_id))["status"] == "processing"
     tx_hash = await submitted(desk, till, outputs)
-    final = await asyncio.wait_for(desk.final(till.payment_id), 20)
+    final = await asyncio.wait_for(desk.wait_final(till.payment_id), 20)
     assert (final["status"], final["info"]["txId"]) == ("succeeded", tx_hash)
     assert desk.select("SELECT count(*) FROM chain_tx_item WHERE payment_id = ?", till.payment_id)[
         0
     ] == (0,)
 
 
-async def test_what_a_wallet_sent_long_before_its_confirm_is_found(
+async def test_transaction_sent_long_before_the_confirm_is_detected(
     desk, till, building, monkeypatch
 ):
     building.submitted = False
     outputs = await till.signed()
     tx_hash = await submitted(desk, till, outputs)
     await desk.chain.mine(5)
-    # the authorization is used, which is all that the rail would refuse here
+    # the authorization is used, and the rail would refuse here for no other reason
     monkeypatch.setattr(building.rail.verifier, "verify", lambda *_: asyncio.sleep(0))
     await till.confirm(outputs)
-    final = await asyncio.wait_for(desk.final(till.payment_id), 20)
+    final = await asyncio.wait_for(desk.wait_final(till.payment_id), 20)
     assert (final["status"], final["info"]["txId"]) == ("succeeded", tx_hash)
 
 
-async def test_what_a_wallet_never_sends_fails_once_it_cannot_come(desk, till, building):
+async def test_transaction_never_sent_fails_the_payment_once_it_lapses(desk, till, building):
     building.submitted = False
     created = (await desk.rest.info(till.payment_id))["expiresAt"]
     await till.confirm(await till.signed())
     desk.clock.advance(created + 300 - desk.now)
     await desk.chain.mine()
-    final = await asyncio.wait_for(desk.final(till.payment_id), 20)
+    final = await asyncio.wait_for(desk.wait_final(till.payment_id), 20)
     assert final["status"] == "failed"

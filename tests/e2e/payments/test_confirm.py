@@ -1,4 +1,4 @@
-"""What a confirm leaves behind: who confirmed, and why its payment failed."""
+"""Records of a confirm: which account confirmed, and why its payment failed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.api import Refused
+from tests.support.api import ApiCallError
 from tests.support.desk import SPEC
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -32,36 +32,36 @@ async def test_the_merchant_learns_which_wallet_paid(desk):
         }
         path = f"/v1/gateway/payment/{offer.payment_id}/confirm"
         assert (await desk.rest.call("POST", path, headers, body))["status"] == "processing"
-        await desk.final(offer.payment_id)
+        await desk.wait_final(offer.payment_id)
         buyer = (await detail(desk, offer.payment_id))["buyer"]
         assert (buyer["accountProviderName"], buyer.get("accountProviderIcon")) == (name, icon)
 
 
-async def test_whoever_settles_on_the_chain_is_told_of_what_was_accepted(desk, monkeypatch):
-    """Without that it would look with the next block, which may take long."""
-    told: list[str] = []
+async def test_accepted_payment_wakes_the_settler(desk, monkeypatch):
+    """Otherwise the settler would look with the next block, which can take long."""
+    result: list[str] = []
     wake = desk.service.app.wake_settler
     monkeypatch.setattr(
-        type(desk.service.app), "wake_settler", lambda _, chain: (told.append(chain), wake(chain))
+        type(desk.service.app), "wake_settler", lambda _, chain: (result.append(chain), wake(chain))
     )
     offer = await desk.offer()
     assert (await desk.confirm(offer))["status"] == "processing"
-    assert told == ["eip155:31337"]
-    await desk.final(offer.payment_id)
+    assert result == ["eip155:31337"]
+    await desk.wait_final(offer.payment_id)
 
 
 async def test_the_merchant_learns_why_a_confirm_ended_its_payment(desk):
     offer = await desk.offer()
-    told = await desk.rest.confirm(offer.payment_id, offer.option_id, [SIGNATURE] * 3)
-    assert (told["status"], told["failureCode"]) == ("failed", None)
-    found = await detail(desk, offer.payment_id)
-    assert found["failureReason"] == "results do not match the actions"
+    result = await desk.rest.confirm(offer.payment_id, offer.option_id, [SIGNATURE] * 3)
+    assert (result["status"], result["failureCode"]) == ("failed", None)
+    results = await detail(desk, offer.payment_id)
+    assert results["failureReason"] == "results do not match the actions"
 
 
 async def test_only_the_operator_can_see_that_a_payer_is_not_served(desk):
     offer = await desk.offer(referenceId="florin_test:declined")
-    told = await desk.confirm(offer)
-    assert (told["status"], told["failureCode"]) == ("failed", "declined_user")
+    result = await desk.confirm(offer)
+    assert (result["status"], result["failureCode"]) == ("failed", "declined_user")
     assert "failureReason" not in await detail(desk, offer.payment_id)
     query = "SELECT failure_detail FROM payment WHERE id = ?"
     assert desk.select(query, offer.payment_id) == [("payer is blocked",)]
@@ -70,7 +70,7 @@ async def test_only_the_operator_can_see_that_a_payer_is_not_served(desk):
 @pytest.mark.parametrize("api", ["rest", "grpc"])
 async def test_a_wallet_learns_which_output_cannot_be_read(desk, api):
     offer = await desk.offer()
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiCallError) as caught:
         await getattr(desk, api).confirm(offer.payment_id, offer.option_id, ["0x12"])
     assert caught.value.message == "Result is not the output of its action"
     assert caught.value.details == {"reason": "unreadable_output", "index": "0"}
@@ -78,7 +78,7 @@ async def test_a_wallet_learns_which_output_cannot_be_read(desk, api):
 
 async def test_an_option_of_another_payment_is_unknown(desk):
     offer, other = [await desk.offer() for _ in range(2)]
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiCallError) as caught:
         await desk.rest.confirm(offer.payment_id, other.option_id, offer.outputs)
     assert (caught.value.http, caught.value.code) == (400, "invalid_params")
     assert caught.value.message == "Unknown option"
@@ -86,15 +86,15 @@ async def test_an_option_of_another_payment_is_unknown(desk):
 
 async def test_a_price_that_lapsed_is_not_paid(desk, monkeypatch):
     (rail,) = desk.service.app.rails.values()
-    offered = rail.offers.offer
+    offered = rail.offers.build_option
     monkeypatch.setattr(
-        rail.offers, "offer", lambda *of: replace(offered(*of), expires_at=desk.now + 30)
+        rail.offers, "build_option", lambda *of: replace(offered(*of), expires_at=desk.now + 30)
     )
     offers = [await desk.offer() for _ in range(2)]
     desk.clock.advance(29)
     assert (await desk.confirm(offers[0]))["status"] == "processing"
     desk.clock.advance(1)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiCallError) as caught:
         await desk.confirm(offers[1])
     assert (caught.value.http, caught.value.code) == (409, "quote_expired")
-    await desk.final(offers[0].payment_id)
+    await desk.wait_final(offers[0].payment_id)

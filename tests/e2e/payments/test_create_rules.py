@@ -1,6 +1,6 @@
-"""What a merchant may ask for: amounts, times, references and links at their edges.
+"""Rules for new payments: amounts, times, references and links at their limits.
 
-Whatever is refused leaves no row behind.
+Refused requests leave no row.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 from florin.v1 import merchant_pb2, merchant_pb2_grpc
 
-from tests.support.api import refused as told
-from tests.support.desk import CREATE, ORDER, Offer, created, refused
+from tests.support.api import to_api_call_error as told
+from tests.support.desk import CREATE, ORDER, PaymentOffer, call_refused, create_payment
 
 VALIDATION = (400, "params_validation")
 USD = {"unit": "iso4217/USD", "value": "1250"}
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def offer(desk) -> Offer:
+async def offer(desk) -> PaymentOffer:
     return await desk.offer()
 
 
@@ -38,26 +38,26 @@ async def offer(desk) -> Offer:
 )
 async def test_a_value_of_the_wrong_form(desk, value):
     body = {"amount": {**USD, "value": value}}
-    answer = await refused(desk, "POST", CREATE, desk.rest.merchant, body=body)
-    assert answer.told == VALIDATION
+    answer = await call_refused(desk, "POST", CREATE, desk.rest.merchant, body=body)
+    assert answer.refusal == VALIDATION
     assert [issue["field"] for issue in answer.body["issues"]] == ["amount.value"]
 
 
 async def test_the_smallest_and_the_largest_value(desk):
-    answer = await refused(
+    answer = await call_refused(
         desk, "POST", CREATE, desk.rest.merchant, body={"amount": {**USD, "value": "0"}}
     )
-    assert answer.told == VALIDATION
+    assert answer.refusal == VALIDATION
     assert answer.body["message"] == "Amount must be at least 1 to cover fees"
     assert answer.body["details"] == {"minAmount": "1", "unit": "iso4217/USD"}
-    assert (await created(desk, {"amount": {**USD, "value": "1"}}))["amount"]["value"] == "1"
+    assert (await create_payment(desk, {"amount": {**USD, "value": "1"}}))["amount"]["value"] == "1"
 
     for value in ("1" + "0" * 77, str(10**10 + 1)):
         body = {"amount": {**USD, "value": value}}
-        answer = await refused(desk, "POST", CREATE, desk.rest.merchant, body=body)
-        assert answer.told == VALIDATION
+        answer = await call_refused(desk, "POST", CREATE, desk.rest.merchant, body=body)
+        assert answer.refusal == VALIDATION
         assert answer.body["details"] == {"maxAmount": str(10**10), "unit": "iso4217/USD"}
-    largest = await created(desk, {"amount": {**USD, "value": str(10**10)}})
+    largest = await create_payment(desk, {"amount": {**USD, "value": str(10**10)}})
     assert largest["amount"]["value"] == str(10**10)
 
 
@@ -73,45 +73,45 @@ async def test_the_smallest_and_the_largest_value(desk):
 )
 async def test_a_unit_that_is_not_enabled(desk, unit):
     body = {"amount": {"unit": unit, "value": "100"}}
-    answer = await refused(desk, "POST", CREATE, desk.rest.merchant, body=body)
-    assert answer.told == VALIDATION
+    answer = await call_refused(desk, "POST", CREATE, desk.rest.merchant, body=body)
+    assert answer.refusal == VALIDATION
     assert [issue["field"] for issue in answer.body["issues"]] == ["amount.unit"]
 
 
 @pytest.mark.parametrize("code", ["USD", "EUR"])
 async def test_the_default_currencies(desk, code):
-    made = await created(desk, {"amount": {"unit": f"iso4217/{code}", "value": "5"}})
-    assert made["amount"]["display"]["assetSymbol"] == code
-    assert made["amount"]["display"]["decimals"] == 2
+    payment = await create_payment(desk, {"amount": {"unit": f"iso4217/{code}", "value": "5"}})
+    assert payment["amount"]["display"]["assetSymbol"] == code
+    assert payment["amount"]["display"]["decimals"] == 2
 
 
-async def test_an_amount_of_one_token(desk):
+async def test_amount_in_a_token_offers_only_that_token(desk):
     """Only that asset is offered, and its amount is the payment's."""
     asset = f"caip19/{desk.env['FLORIN_EVM_ASSET']}"
     before, _, address = asset.rpartition("0x")
     for unit in (asset, f"{before}0x{address.upper()}"):
-        made = await created(desk, {"amount": {"unit": unit, "value": "7"}})
-        assert made["amount"]["unit"] == asset
-        assert made["amount"]["display"]["networkName"] == "Florin Devnet"
+        payment = await create_payment(desk, {"amount": {"unit": unit, "value": "7"}})
+        assert payment["amount"]["unit"] == asset
+        assert payment["amount"]["display"]["networkName"] == "Florin Devnet"
     offered = await desk.offer(amount={"unit": asset, "value": "7"})
     assert offered.option["amount"]["unit"] == asset
     assert offered.option["amount"]["value"] == "7"
     zero = {"amount": {"unit": asset, "value": "0"}}
-    answer = await refused(desk, "POST", CREATE, desk.rest.merchant, body=zero)
+    answer = await call_refused(desk, "POST", CREATE, desk.rest.merchant, body=zero)
     assert answer.body["details"]["minAmount"] == "1"
 
 
 async def test_an_amount_that_no_account_could_hold(desk, offer):
     asset = f"caip19/{desk.env['FLORIN_EVM_ASSET']}"
     most = str(2**256 - 1)
-    made = await created(desk, {"amount": {"unit": asset, "value": most}})
-    assert made["amount"]["value"] == most
-    answer = await desk.rest.options(made["paymentId"], [offer.wallet.account])
+    payment = await create_payment(desk, {"amount": {"unit": asset, "value": most}})
+    assert payment["amount"]["value"] == most
+    answer = await desk.rest.options(payment["paymentId"], [offer.wallet.account])
     assert answer["options"] == []
     for value in (str(2**256), "9" * 78):
         body = {"amount": {"unit": asset, "value": value}}
-        refusal = await refused(desk, "POST", CREATE, desk.rest.merchant, body=body)
-        assert refusal.told == VALIDATION
+        refusal = await call_refused(desk, "POST", CREATE, desk.rest.merchant, body=body)
+        assert refusal.refusal == VALIDATION
         assert refusal.body["details"] == {"maxAmount": most, "unit": asset}
 
 
@@ -122,13 +122,13 @@ async def test_the_bounds_of_expires_at(desk):
     now, most = desk.now, 30 * 86400
     for refused_at in (now, now - 1, 0, -1, -(2**63), now + most + 1, 2**63 - 1, now * 1000):
         body = {**ORDER, "expiresAt": refused_at}
-        answer = await refused(desk, "POST", CREATE, desk.rest.merchant, body=body)
-        assert answer.told == VALIDATION, refused_at
+        answer = await call_refused(desk, "POST", CREATE, desk.rest.merchant, body=body)
+        assert answer.refusal == VALIDATION, refused_at
         assert [issue["field"] for issue in answer.body["issues"]] == ["expiresAt"]
     for good in (now + 1, now + most):
-        assert (await created(desk, {**ORDER, "expiresAt": good}))["expiresAt"] == good
+        assert (await create_payment(desk, {**ORDER, "expiresAt": good}))["expiresAt"] == good
     for absent in (ORDER, {**ORDER, "expiresAt": None}):
-        assert (await created(desk, absent))["expiresAt"] == now + 900
+        assert (await create_payment(desk, absent))["expiresAt"] == now + 900
 
 
 # references
@@ -139,8 +139,8 @@ async def test_the_bounds_of_expires_at(desk):
 )
 async def test_a_reference_of_the_wrong_form(desk, reference):
     body = {"amount": USD, "referenceId": reference}
-    answer = await refused(desk, "POST", CREATE, desk.rest.merchant, body=body)
-    assert answer.told == VALIDATION
+    answer = await call_refused(desk, "POST", CREATE, desk.rest.merchant, body=body)
+    assert answer.refusal == VALIDATION
     assert [issue["field"] for issue in answer.body["issues"]] == ["referenceId"]
 
 
@@ -148,18 +148,18 @@ async def test_a_reference_of_the_wrong_form(desk, reference):
     "reference",
     ["x", " ", "x" * 255, "😀" * 255, " padded ", "<b>&amp;</b>", "e\u0301", "\u200f", "'--"],
 )
-async def test_a_reference_is_kept_verbatim(desk, reference):
-    assert (await created(desk, {"amount": USD, "referenceId": reference}))[
+async def test_reference_id_is_stored_verbatim(desk, reference):
+    assert (await create_payment(desk, {"amount": USD, "referenceId": reference}))[
         "referenceId"
     ] == reference
 
 
 async def test_no_reference_at_all(desk):
     for body in ({"amount": USD}, {"amount": USD, "referenceId": None}):
-        assert (await created(desk, body))["referenceId"] == ""
+        assert (await create_payment(desk, body))["referenceId"] == ""
 
 
-# where the buyer goes afterwards
+# the buyer's return address
 
 GOOD = "https://shop.example/done"
 
@@ -205,7 +205,7 @@ GOOD = "https://shop.example/done"
     ],
 )
 async def test_half_or_invalid_links_turn_the_redirect_off(desk, checkout):
-    assert (await created(desk, {"amount": USD, "checkout": checkout}))["checkout"] is None
+    assert (await create_payment(desk, {"amount": USD, "checkout": checkout}))["checkout"] is None
 
 
 @pytest.mark.parametrize(
@@ -220,17 +220,19 @@ async def test_half_or_invalid_links_turn_the_redirect_off(desk, checkout):
         "https://shop.example/" + "x" * (2048 - len("https://shop.example/")),
     ],
 )
-async def test_two_valid_links_are_kept_as_they_are(desk, url):
+async def test_valid_checkout_urls_are_stored_verbatim(desk, url):
     checkout = {"successUrl": url, "errorUrl": GOOD}
-    assert (await created(desk, {"amount": USD, "checkout": checkout}))["checkout"] == checkout
+    assert (await create_payment(desk, {"amount": USD, "checkout": checkout}))[
+        "checkout"
+    ] == checkout
 
 
 async def test_links_beyond_ascii_are_converted(desk):
     checkout = {"successUrl": "https://bücher.example/danke?für=dich", "errorUrl": GOOD}
     body = {"amount": USD, "checkout": checkout}
-    made = await desk.rest.call("POST", CREATE, desk.rest.merchant, body)
-    assert "checkoutProblem" not in made
-    assert (await created(desk, {"amount": USD, "checkout": checkout}))["checkout"] == {
+    created = await desk.rest.call("POST", CREATE, desk.rest.merchant, body)
+    assert "checkoutProblem" not in created
+    assert (await create_payment(desk, {"amount": USD, "checkout": checkout}))["checkout"] == {
         "successUrl": "https://xn--bcher-kva.example/danke?f%C3%BCr=dich",
         "errorUrl": GOOD,
     }
@@ -248,11 +250,11 @@ async def test_links_beyond_ascii_are_converted(desk):
 )
 async def test_a_redirect_that_is_off_has_its_reason(desk, checkout, problem):
     body = {"amount": USD, "checkout": checkout}
-    made = await desk.rest.call("POST", CREATE, desk.rest.merchant, body)
+    created = await desk.rest.call("POST", CREATE, desk.rest.merchant, body)
     if problem is None:
-        assert "checkoutProblem" not in made
+        assert "checkoutProblem" not in created
     else:
-        assert made["checkoutProblem"].startswith(f"the redirect is off: {problem}")
+        assert created["checkoutProblem"].startswith(f"the redirect is off: {problem}")
 
 
 # the same bounds over gRPC

@@ -1,4 +1,4 @@
-"""Callers whose time is up or who leave: reads end with them, what was begun is finished."""
+"""Callers whose deadline passes or who leave: reads end with them, started changes are finished."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import pytest
 from florin.v1 import gateway_pb2, gateway_pb2_grpc, merchant_pb2, merchant_pb2_grpc
 
 from tests.support.api import grpc_metadata
-from tests.support.desk import ORDER, Desk, Offer, Tenant
-from tests.support.wallet import Wallet
+from tests.support.desk import ORDER, PartnerTenant, PaymentOffer, ServiceHarness
+from tests.support.wallet import EvmTestWallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-# long enough to get to what holds a call, on a busy machine too
+# long enough to reach the point where the call is stopped, on a busy machine too
 SOON_MS = 1000
 
 
 class Held:
-    """Something that answers when it is let, and notes how waiting for it ended."""
+    """An operation that answers when it is released, and records how the wait for it ended."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
@@ -50,28 +50,28 @@ def rail(desk) -> Any:
     return rail
 
 
-def options_by_grpc(desk: Desk, payment_id: str, seconds: float | None = None) -> Any:
+def options_by_grpc(desk: ServiceHarness, payment_id: str, seconds: float | None = None) -> Any:
     request = gateway_pb2.GetPaymentOptionsRequest(
-        payment_id=payment_id, accounts=[Wallet().account]
+        payment_id=payment_id, accounts=[EvmTestWallet().account]
     )
     stub = gateway_pb2_grpc.GatewayServiceStub(desk.channel)
     return stub.GetPaymentOptions(request, metadata=desk.grpc.wallet, timeout=seconds)
 
 
-def create_by_grpc(desk: Desk, tenant: Tenant, seconds: float) -> Any:
+def create_by_grpc(desk: ServiceHarness, tenant: PartnerTenant, seconds: float) -> Any:
     stub = merchant_pb2_grpc.MerchantServiceStub(desk.channel)
     request = merchant_pb2.CreatePaymentRequest(amount=ORDER["amount"])
     metadata = grpc_metadata(tenant.headers)
     return stub.CreatePayment(request, metadata=metadata, timeout=seconds)
 
 
-async def created(desk: Desk) -> str:
+async def created(desk: ServiceHarness) -> str:
     return str((await desk.rest.create(ORDER))["paymentId"])
 
 
 async def test_a_read_past_its_deadline_ends_over_grpc(desk, rail, monkeypatch):
     payment_id = await created(desk)
-    held = hold(monkeypatch, rail.offers, "payable")
+    held = hold(monkeypatch, rail.offers, "list_payable")
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await options_by_grpc(desk, payment_id, SOON_MS / 1000)
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
@@ -80,16 +80,16 @@ async def test_a_read_past_its_deadline_ends_over_grpc(desk, rail, monkeypatch):
 
 async def test_a_read_past_its_deadline_ends_over_rest(desk, rail, monkeypatch):
     path = f"/v1/gateway/payment/{await created(desk)}/options"
-    held = hold(monkeypatch, rail.offers, "payable")
+    held = hold(monkeypatch, rail.offers, "list_payable")
     headers = {**desk.rest.wallet, "grpc-timeout": f"{SOON_MS}m"}
-    answer = await desk.ask("POST", path, headers, {"accounts": [Wallet().account]})
-    assert answer.told == (503, "internal_error")
+    answer = await desk.ask("POST", path, headers, {"accounts": [EvmTestWallet().account]})
+    assert answer.refusal == (503, "internal_error")
     await asyncio.wait_for(held.left.wait(), 10)
 
 
 async def test_a_read_ends_when_its_caller_leaves_over_grpc(desk, rail, monkeypatch):
     payment_id = await created(desk)
-    held = hold(monkeypatch, rail.offers, "payable")
+    held = hold(monkeypatch, rail.offers, "list_payable")
     call = options_by_grpc(desk, payment_id)
     await held.asked.wait()
     call.cancel()
@@ -98,7 +98,7 @@ async def test_a_read_ends_when_its_caller_leaves_over_grpc(desk, rail, monkeypa
 
 async def test_a_read_ends_when_its_caller_leaves_over_rest(desk, monkeypatch):
     path = f"/v1/gateway/payment/{await created(desk)}"
-    held = hold(monkeypatch, desk.service.app.store.reader, "payment")
+    held = hold(monkeypatch, desk.service.app.store.reader, "find_payment")
     call = asyncio.create_task(desk.ask("GET", path, desk.rest.wallet))
     await held.asked.wait()
     call.cancel()
@@ -109,7 +109,7 @@ async def test_a_call_whose_deadline_has_passed_changes_nothing_over_rest(desk):
     before = desk.rows()
     headers = {**desk.rest.merchant, "grpc-timeout": "0m", "Idempotency-Key": "late"}
     answer = await desk.ask("POST", "/v1/payments", headers, ORDER)
-    assert answer.told == (503, "internal_error")
+    assert answer.refusal == (503, "internal_error")
     assert desk.rows() == before
     # the key is unused
     del headers["grpc-timeout"]
@@ -118,7 +118,7 @@ async def test_a_call_whose_deadline_has_passed_changes_nothing_over_rest(desk):
 
 
 async def test_a_call_whose_deadline_has_passed_changes_nothing_over_grpc(desk, monkeypatch):
-    """Its credential is still being looked up when its time is over."""
+    """Its deadline passes while its credential is still being looked up."""
     tenant = await desk.tenant()
     before = desk.rows()
     held = hold(monkeypatch, desk.service.app.store, "read")
@@ -130,14 +130,14 @@ async def test_a_call_whose_deadline_has_passed_changes_nothing_over_grpc(desk, 
     assert desk.rows() == before
 
 
-def confirm_request(offer: Offer) -> dict[str, Any]:
+def confirm_request(offer: PaymentOffer) -> dict[str, Any]:
     results = [{"type": "walletRpc", "data": offer.outputs}]
     return {"optionId": offer.option_id, "results": results}
 
 
 @pytest.mark.parametrize("key", [{}, {"Idempotency-Key": "a"}])
 @pytest.mark.parametrize("how", ["rest leaves", "grpc leaves", "rest is late", "grpc is late"])
-async def test_a_confirm_is_finished_whoever_left(desk, rail, monkeypatch, how, key):
+async def test_confirm_completes_after_its_caller_leaves(desk, rail, monkeypatch, how, key):
     offer = await desk.offer()
     held = hold(monkeypatch, rail.verifier, "verify")
     path = f"/v1/gateway/payment/{offer.payment_id}/confirm"
@@ -167,16 +167,16 @@ async def test_a_confirm_is_finished_whoever_left(desk, rail, monkeypatch, how, 
     if "leaves" in how:
         call.cancel()
     elif how.startswith("rest"):
-        assert (await call).told == (503, "internal_error")
+        assert (await call).refusal == (503, "internal_error")
     else:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call
         assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     held.let.set()
-    state = await asyncio.wait_for(desk.final(offer.payment_id), 20)
+    state = await asyncio.wait_for(desk.wait_final(offer.payment_id), 20)
     assert state["status"] == "succeeded"
     assert not held.left.is_set()
     if key:
-        # what was done under the key is known
+        # the result under the key is known
         answer = await desk.ask("POST", path, headers, {**confirm_request(offer), "optionId": "x"})
         assert answer.body["details"] == {"reason": "different_body"}

@@ -1,4 +1,4 @@
-"""Payments while the embedded EVM chain fails them on purpose, as a merchant's own tests let it."""
+"""Payments while the embedded EVM chain has injected faults, as merchants' own tests can cause."""
 
 from __future__ import annotations
 
@@ -6,41 +6,43 @@ import pytest
 import pytest_asyncio
 from florin_server.domain.settlement.chain_txs import TxState
 
-from tests.support.desk import Desk, opened
-from tests.support.evm_till import EUR, PRICE, USD, Till
-from tests.support.until import until
+from tests.support.desk import ServiceHarness, open_service
+from tests.support.evm_till import EUR, PRICE, USD, EvmPos
+from tests.support.until import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def desk(tmp_path_factory):
-    async with opened(tmp_path_factory.mktemp("faults") / "home") as desk:
+    async with open_service(tmp_path_factory.mktemp("faults") / "home") as desk:
         yield desk
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def till(desk: Desk):
-    till = Till(desk, await desk.tenant())
+async def till(desk: ServiceHarness):
+    till = EvmPos(desk, await desk.tenant())
     await desk.chain.fund(till.wallet.address)
     yield till
     await desk.chain.ask("florin_fault", {"kind": "clear"})
 
 
-async def status(desk: Desk, tx_hash: str) -> str:
+async def status(desk: ServiceHarness, tx_hash: str) -> str:
     receipt = await desk.chain.ask("eth_getTransactionReceipt", tx_hash)
     return str(receipt["status"])
 
 
 @pytest.mark.parametrize("amount", [USD, EUR])
-async def test_a_payment_whose_settlement_fails_is_settled_by_a_later_one(desk, till, amount):
+async def test_payment_with_a_failed_settlement_is_settled_by_a_later_transaction(
+    desk, till, amount
+):
     payment_id, option = await till.offer(amount)
     token = option["amount"]["unit"].rpartition(":")[2]
     outputs = await till.perform(option)
     held = await desk.chain.balance(till.wallet.address, token)
     await desk.chain.ask("florin_fault", {"kind": "revert", "times": 1})
     await till.confirm(payment_id, option, outputs)
-    payment = await desk.ended(payment_id)
+    payment = await desk.wait_ended(payment_id)
     assert payment["status"] == "succeeded"
     sent = desk.select(
         "SELECT t.hash, t.state FROM chain_tx t JOIN chain_tx_item i ON i.tx_id = t.id"
@@ -49,7 +51,7 @@ async def test_a_payment_whose_settlement_fails_is_settled_by_a_later_one(desk, 
     )
     (failed, first), (settled, second) = sent
     assert (first, second) == (TxState.FINAL, TxState.FINAL)
-    assert [await status(desk, one) for one in (failed, settled)] == ["0x0", "0x1"]
+    assert [await status(desk, item) for item in (failed, settled)] == ["0x0", "0x1"]
     assert held - await desk.chain.balance(till.wallet.address, token) == PRICE
 
 
@@ -64,13 +66,13 @@ async def test_a_payment_waits_for_a_node_that_lags_and_is_settled_once(desk, ti
         "SELECT t.hash FROM chain_tx t JOIN chain_tx_item i ON i.tx_id = t.id"
         " WHERE i.payment_id = ? AND t.state = ?"
     )
-    hashes = await until(lambda: desk.select(sent, payment_id, TxState.SENT))
-    # it is mined already, two blocks further than anybody is told
+    hashes = await wait_until(lambda: desk.select(sent, payment_id, TxState.SENT))
+    # it is mined already, two blocks ahead of what the node reports
     for _ in range(5):
         desk.clock.advance(11)
         assert (await desk.rest.status(payment_id))["status"] == "processing"
     assert await desk.chain.ask("eth_getTransactionReceipt", hashes[0][0]) is None
     await desk.chain.ask("florin_fault", {"kind": "clear"})
-    assert (await desk.ended(payment_id))["status"] == "succeeded"
+    assert (await desk.wait_ended(payment_id))["status"] == "succeeded"
     assert await status(desk, hashes[0][0]) == "0x1"
     assert held - await desk.chain.balance(till.wallet.address) == PRICE

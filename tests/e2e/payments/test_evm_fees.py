@@ -1,4 +1,4 @@
-"""Who gets how much of a payment on an EVM chain, for every way to pay."""
+"""The shares of a payment on an EVM chain, for every way to pay."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from florin_server.domain.payments.payment import Destination
 from florin_server.store.accounts import destinations
 from florin_server.store.ledger import ledger
 
-from tests.support.desk import Desk, Tenant, opened
-from tests.support.wallet import Wallet
+from tests.support.desk import PartnerTenant, ServiceHarness, open_service
+from tests.support.wallet import EvmTestWallet
 
 CHAIN = f"eip155:{DEVNET.chain_id}"
 ETHER = f"{CHAIN}/slip44:60"
@@ -42,14 +42,14 @@ pytestmark = [
 async def desk(tmp_path_factory, evm):
     home = tmp_path_factory.mktemp("fees") / "home"
     fees = {"fee_fixed": MILLIONTHS, "fee_basis_points": 100}
-    async with opened(home, evm=evm, rates={ETHER: {"GBP": "2500.00"}}, **fees) as desk:
+    async with open_service(home, evm=evm, rates={ETHER: {"GBP": "2500.00"}}, **fees) as desk:
         yield desk
 
 
 @dataclass
 class Till:
-    desk: Desk
-    tenant: Tenant
+    desk: ServiceHarness
+    tenant: PartnerTenant
     asset: str
 
     @property
@@ -59,27 +59,31 @@ class Till:
         return treasury.rpartition(":")[2]
 
     async def held(self, address: str) -> int:
-        """What an address holds of the asset."""
+        """Return an address's balance of the asset."""
         if self.asset == ETHER:
             return await self.desk.chain.coin(address)
         return await self.desk.chain.balance(address, self.asset.rpartition(":")[2])
 
     async def booked(self, account: str) -> int:
-        balance: int = await self.desk.service.app.store.read(ledger.balance(account, self.asset))
+        balance: int = await self.desk.service.app.store.read(
+            ledger.get_balance(account, self.asset)
+        )
         return balance
 
     async def pay(self, currency: str) -> dict[str, Any]:
-        """The option that a new buyer has paid."""
-        desk, wallet = self.desk, Wallet()
+        """Return the option that a new buyer has paid."""
+        desk, wallet = self.desk, EvmTestWallet()
         await desk.chain.fund(wallet.address)
         amount = {"unit": f"iso4217/{currency}", "value": "1250"}
-        made = await desk.rest.call("POST", "/v1/payments", self.tenant.headers, {"amount": amount})
-        payment_id = made["paymentId"]
+        created = await desk.rest.call(
+            "POST", "/v1/payments", self.tenant.headers, {"amount": amount}
+        )
+        payment_id = created["paymentId"]
         (option,) = (await desk.rest.options(payment_id, [wallet.account]))["options"]
         actions = (await desk.rest.fetch(payment_id, option["id"]))["actions"]
         outputs = await wallet.perform(desk.chain, actions)
         await desk.rest.confirm(payment_id, option["id"], outputs)
-        assert (await desk.final(payment_id))["status"] == "succeeded"
+        assert (await desk.wait_final(payment_id))["status"] == "succeeded"
         assert await desk.service.app.store.read(ledger.check()) == []
         return option
 
@@ -90,7 +94,7 @@ async def till(desk, asset) -> Till:
 
 
 def fee_of(asset: str, price: int) -> int:
-    """The fixed fee, which is the same value in every asset, and the share."""
+    """Return the fixed fee, of equal value in every asset, plus the share."""
     return (WEI_OF_MILLIONTHS if asset == ETHER else MILLIONTHS) + price // 100
 
 
@@ -111,7 +115,7 @@ async def test_a_fee_goes_to_the_operator_in_the_same_transaction(till, currency
     assert await till.booked("income:fee") == booked - fee
 
 
-async def test_the_treasury_holds_what_has_no_other_destination(till, currency, asset, price):
+async def test_treasury_holds_payments_without_a_merchant_destination(till, currency, asset, price):
     held = await till.held(till.treasury)
     await till.pay(currency)
     assert await till.held(till.treasury) == held + price

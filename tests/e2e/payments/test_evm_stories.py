@@ -1,4 +1,4 @@
-"""The other ways to pay on an EVM chain, each told through REST and ended in balances."""
+"""The other ways to pay on an EVM chain, each run over REST and checked by final balances."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from florin_server.devnet.evm import DEVNET
 from florin_server.domain.payments.payment import Destination
 from florin_server.store.accounts import destinations
 
-from tests.support.api import Refused
-from tests.support.desk import CREATE, opened
-from tests.support.evm_till import EUR, PRICE, USD, Till
-from tests.support.wallet import MUTE, Wallet, params_of, typed_data_of
+from tests.support.api import ApiCallError
+from tests.support.desk import CREATE, open_service
+from tests.support.evm_till import EUR, PRICE, USD, EvmPos
+from tests.support.wallet import NON_SIGNING_ADDRESS, EvmTestWallet, get_params, get_typed_data
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.both_chains]
 
@@ -28,12 +28,12 @@ MISMATCH = "transaction_mismatch"
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def desk(tmp_path_factory, evm):
     home = tmp_path_factory.mktemp("stories") / "home"
-    async with opened(home, evm=evm, rates={ETHER: {"GBP": "2500.00"}}) as desk:
+    async with open_service(home, evm=evm, rates={ETHER: {"GBP": "2500.00"}}) as desk:
         yield desk
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def till(desk) -> Till:
+async def till(desk) -> EvmPos:
     tenant = await desk.tenant()
     chain = f"eip155:{DEVNET.chain_id}"
     assets = (f"erc20:{EURO}", f"erc20:{DEVNET.token.address}", "slip44:60")
@@ -45,7 +45,7 @@ async def till(desk) -> Till:
             f"{chain}:{MERCHANT}",
         )
         await desk.service.app.store.write(destinations.put_destination(place))
-    till = Till(desk, tenant)
+    till = EvmPos(desk, tenant)
     await desk.chain.fund(till.wallet.address)
     return till
 
@@ -65,7 +65,7 @@ async def test_a_buyer_approves_once_and_pays_by_permit2(desk, till):
 
     answer = await till.confirm(payment_id, option, await till.perform(option))
     assert answer["status"] == "processing"
-    final = await desk.final(payment_id)
+    final = await desk.wait_final(payment_id)
     assert final["status"] == "succeeded"
     assert final["info"]["optionAmount"]["value"] == str(PRICE)
     assert await desk.chain.balance(MERCHANT, EURO) == before + PRICE
@@ -82,10 +82,10 @@ async def test_an_allowance_that_is_short_goes_through_zero(desk, till):
     payment_id, option = await till.offer(EUR)
     await till.wallet.send(desk.chain, option["actions"][0])
     dear_id, dear = await till.offer({"unit": "iso4217/EUR", "value": "2000"})
-    amounts = [int(params_of(one)[0]["data"][-64:], 16) for one in dear["actions"][:-1]]
+    amounts = [int(get_params(item)[0]["data"][-64:], 16) for item in dear["actions"][:-1]]
     assert amounts == [0, 20_000_000]
     await till.confirm(dear_id, dear, await till.perform(dear))
-    assert (await desk.final(dear_id))["status"] == "succeeded"
+    assert (await desk.wait_final(dear_id))["status"] == "succeeded"
     assert await desk.chain.balance(MERCHANT, EURO) >= 20_000_000
     assert (await desk.rest.status(payment_id))["status"] == "requires_action"
 
@@ -95,9 +95,9 @@ async def test_an_allowance_that_is_there_asks_for_a_signature_only(desk, till):
     await till.wallet.send(desk.chain, option["actions"][0])
     payment_id, small = await till.offer(EUR)
     (action,) = small["actions"]
-    assert typed_data_of(action)["primaryType"] == "PermitTransferFrom"
+    assert get_typed_data(action)["primaryType"] == "PermitTransferFrom"
     await till.confirm(payment_id, small, await till.perform(small))
-    assert (await desk.final(payment_id))["status"] == "succeeded"
+    assert (await desk.wait_final(payment_id))["status"] == "succeeded"
 
 
 async def test_a_confirm_may_come_before_the_approval_is_mined(desk, till):
@@ -109,7 +109,7 @@ async def test_a_confirm_may_come_before_the_approval_is_mined(desk, till):
     desk.clock.advance(6)
     assert (await desk.rest.status(payment_id))["status"] == "processing"
     await till.wallet.send(desk.chain, approve)
-    assert (await desk.ended(payment_id))["status"] == "succeeded"
+    assert (await desk.wait_ended(payment_id))["status"] == "succeeded"
 
 
 async def test_an_approval_that_never_comes_fails_once_the_permit_lapses(desk, till):
@@ -117,7 +117,7 @@ async def test_an_approval_that_never_comes_fails_once_the_permit_lapses(desk, t
     payment_id, option = await till.offer(EUR)
     outputs = ["0x" + "11" * 32, till.wallet.execute(option["actions"][1])]
     await till.confirm(payment_id, option, outputs)
-    final = await desk.lapse(payment_id)
+    final = await desk.wait_lapsed(payment_id)
     assert (final["status"], final["info"]) == ("failed", None)
     assert await desk.chain.balance(till.wallet.address, EURO) >= before
 
@@ -133,7 +133,7 @@ async def test_results_of_other_kinds_or_number_fail_the_payment(desk, till):
 async def test_a_bad_permit_leaves_the_payment_payable(desk, till):
     payment_id, option = await till.offer(EUR)
     hash_ = "0x" + "11" * 32
-    theirs = Wallet().sign(typed_data_of(option["actions"][1]))
+    theirs = EvmTestWallet().sign(get_typed_data(option["actions"][1]))
     for outputs, reason in (
         ([hash_, theirs], "signature_mismatch"),
         ([hash_, "0x" + "22" * 65], "signature_mismatch"),
@@ -143,14 +143,14 @@ async def test_a_bad_permit_leaves_the_payment_payable(desk, till):
         refused = await till.refusal(payment_id, option, outputs)
         assert refused == (400, reason, "requires_action")
     await till.confirm(payment_id, option, await till.perform(option))
-    assert (await desk.final(payment_id))["status"] == "succeeded"
+    assert (await desk.wait_final(payment_id))["status"] == "succeeded"
 
 
 async def test_a_blocked_payer_is_declined(desk, till):
     payment_id, option = await till.offer(EUR)
     outputs = await till.perform(option)
     before = await desk.chain.balance(till.wallet.address, EURO)
-    desk.service.app.blocked.add([till.wallet.account])
+    desk.service.app.blocklist.add([till.wallet.account])
     answer = await till.confirm(payment_id, option, outputs)
     assert (answer["status"], answer["failureCode"]) == ("failed", "declined_user")
     assert await desk.chain.balance(till.wallet.address, EURO) == before
@@ -160,53 +160,53 @@ async def test_a_blocked_payer_is_declined(desk, till):
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def mute(till) -> Till:
-    """A wallet whose account has the code of a contract that knows nothing of signatures."""
-    await till.wallet.delegate(till.desk.chain, MUTE)
+async def mute(till) -> EvmPos:
+    """Return a wallet whose account has the code of a contract that knows nothing of signatures."""
+    await till.wallet.delegate(till.desk.chain, NON_SIGNING_ADDRESS)
     return till
 
 
-async def test_an_account_that_cannot_sign_pays_by_itself(desk, mute):
+async def test_account_that_cannot_sign_pays_by_transactions(desk, mute):
     before = await desk.chain.balance(MERCHANT)
     payment_id, option = await mute.offer(USD)
     held = await desk.chain.balance(mute.wallet.address)
     actions = await mute.fetch(payment_id, option)
     assert await mute.fetch(payment_id, option) == actions
-    assert [one["data"]["method"] for one in actions] == ["eth_sendTransaction"] * 2
+    assert [action["data"]["method"] for action in actions] == ["eth_sendTransaction"] * 2
     outputs = await mute.wallet.perform(desk.chain, actions)
     assert await desk.chain.balance(mute.wallet.address) == held - PRICE
-    # it took its time, and the chain went on
+    # it took its time, and the chain continued
     await desk.chain.mine(30)
     await mute.confirm(payment_id, option, outputs)
-    final = await desk.final(payment_id)
+    final = await desk.wait_final(payment_id)
     assert (final["status"], final["info"]["txId"]) == ("succeeded", outputs[-1])
     assert await desk.chain.balance(MERCHANT) == before + PRICE
     detail = await desk.rest.call("GET", f"/v1/payments/{payment_id}", mute.tenant.headers)
     assert detail["settlement"]["successful"]["amount"]["value"] == str(PRICE)
 
 
-async def test_what_it_sends_after_its_confirm_counts_too(desk, mute):
+async def test_transactions_sent_after_the_confirm_count(desk, mute):
     payment_id, option = await mute.offer(USD)
     actions = await mute.fetch(payment_id, option)
     unknown = ["0x" + "11" * 32] * 2
     assert (await mute.confirm(payment_id, option, unknown))["status"] == "processing"
     (_, tx_hash) = await mute.wallet.perform(desk.chain, actions)
-    final = await desk.final(payment_id)
+    final = await desk.wait_final(payment_id)
     assert (final["status"], final["info"]["txId"]) == ("succeeded", tx_hash)
 
 
-async def test_what_it_never_sends_fails_at_its_time(desk, mute):
+async def test_transactions_never_sent_fail_the_payment_at_its_deadline(desk, mute):
     payment_id, option = await mute.offer(USD)
     await mute.fetch(payment_id, option)
     await mute.confirm(payment_id, option, ["0x" + "11" * 32] * 2)
-    final = await desk.lapse(payment_id)
+    final = await desk.wait_lapsed(payment_id)
     assert (final["status"], final["info"]) == ("failed", None)
 
 
-async def test_results_of_a_direct_payment_that_do_not_fit_are_told_apart(desk, mute):
+async def test_unfit_results_of_a_direct_payment_are_distinguished(desk, mute):
     hash_, signature = "0x" + "11" * 32, "0x" + "22" * 65
     payment_id, option = await mute.offer(USD)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiCallError) as caught:
         await mute.confirm(payment_id, option, [hash_, hash_])
     assert (caught.value.http, caught.value.code) == (400, "invalid_params")
     actions = await mute.fetch(payment_id, option)
@@ -218,7 +218,7 @@ async def test_results_of_a_direct_payment_that_do_not_fit_are_told_apart(desk, 
         refused = await mute.refusal(payment_id, option, outputs)
         assert refused == (400, reason, "requires_action")
     await mute.confirm(payment_id, option, await mute.wallet.perform(desk.chain, actions))
-    assert (await desk.final(payment_id))["status"] == "succeeded"
+    assert (await desk.wait_final(payment_id))["status"] == "succeeded"
     for outputs in ([hash_], [hash_, signature], [hash_] * 3):
         payment_id, option = await mute.offer(USD)
         await mute.fetch(payment_id, option)
@@ -226,15 +226,15 @@ async def test_results_of_a_direct_payment_that_do_not_fit_are_told_apart(desk, 
         assert (answer["status"], answer["failureCode"]) == ("failed", None)
 
 
-async def test_a_blocked_account_that_pays_by_itself_is_declined(desk, mute):
+async def test_blocked_account_that_pays_directly_is_declined(desk, mute):
     payment_id, option = await mute.offer(USD)
     await mute.fetch(payment_id, option)
-    desk.service.app.blocked.add([mute.wallet.account])
+    desk.service.app.blocklist.add([mute.wallet.account])
     answer = await mute.confirm(payment_id, option, ["0x" + "11" * 32] * 2)
     assert (answer["status"], answer["failureCode"]) == ("failed", "declined_user")
 
 
-# the chain's own coin, at a rate
+# the native coin, at a rate
 
 
 async def test_a_buyer_pays_with_coin_at_the_rate_that_it_was_quoted(desk, till):
@@ -245,14 +245,14 @@ async def test_a_buyer_pays_with_coin_at_the_rate_that_it_was_quoted(desk, till)
     assert option["amount"]["display"]["assetSymbol"] == "tETH"
     assert option["expiresAt"] == desk.now + 300
     (action,) = await till.fetch(payment_id, option)
-    (call,) = params_of(action)
+    (call,) = get_params(action)
     assert (call["to"], call["value"]) == (DEVNET.settler, hex(WEI))
-    told = json.loads(bytes.fromhex(option["actions"][0]["data"]["data"]))
-    assert told == {**action["data"], "params": params_of(action)}
+    result = json.loads(bytes.fromhex(option["actions"][0]["data"]["data"]))
+    assert result == {**action["data"], "params": get_params(action)}
 
     (tx_hash,) = await till.wallet.perform(desk.chain, [action])
     await till.confirm(payment_id, option, [tx_hash])
-    final = await desk.final(payment_id)
+    final = await desk.wait_final(payment_id)
     assert (final["status"], final["info"]["txId"]) == ("succeeded", tx_hash)
     assert final["info"]["optionAmount"]["value"] == str(WEI)
     assert await desk.chain.coin(MERCHANT) == before + WEI
@@ -273,7 +273,7 @@ async def test_a_quote_keeps_its_id_until_it_lapses(desk, till):
         desk.rest.fetch(payment_id, option["id"]),
         till.confirm(payment_id, option, ["0x" + "11" * 32]),
     ):
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(ApiCallError) as caught:
             await call
         assert (caught.value.http, caught.value.code) == (409, "quote_expired")
     (new,) = (await desk.rest.options(payment_id, [till.wallet.account]))["options"]
@@ -281,14 +281,14 @@ async def test_a_quote_keeps_its_id_until_it_lapses(desk, till):
     assert new["expiresAt"] == desk.now + 300
     (tx_hash,) = await till.wallet.perform(desk.chain, await till.fetch(payment_id, new))
     await till.confirm(payment_id, new, [tx_hash])
-    assert (await desk.final(payment_id))["status"] == "succeeded"
+    assert (await desk.wait_final(payment_id))["status"] == "succeeded"
 
 
 async def test_a_quote_never_outlives_its_payment(desk, till):
     body = {"amount": GBP, "expiresAt": desk.now + 60}
-    made = await desk.rest.call("POST", "/v1/payments", till.tenant.headers, body)
-    (option,) = (await desk.rest.options(made["paymentId"], [till.wallet.account]))["options"]
-    assert option["expiresAt"] == made["expiresAt"]
+    created = await desk.rest.call("POST", "/v1/payments", till.tenant.headers, body)
+    (option,) = (await desk.rest.options(created["paymentId"], [till.wallet.account]))["options"]
+    assert option["expiresAt"] == created["expiresAt"]
 
 
 async def test_an_amount_of_coin_needs_no_rate(desk, till):
@@ -296,7 +296,7 @@ async def test_an_amount_of_coin_needs_no_rate(desk, till):
     assert (option["amount"]["value"], option["expiresAt"]) == ("77", None)
     outputs = await till.wallet.perform(desk.chain, await till.fetch(payment_id, option))
     await till.confirm(payment_id, option, outputs)
-    assert (await desk.final(payment_id))["status"] == "succeeded"
+    assert (await desk.wait_final(payment_id))["status"] == "succeeded"
 
 
 async def test_results_that_do_not_fit_a_payment_in_coin(desk, till):
@@ -310,14 +310,17 @@ async def test_results_that_do_not_fit_a_payment_in_coin(desk, till):
     answer = await till.confirm(payment_id, option, ["0x" + "22" * 65])
     assert (answer["status"], answer["failureCode"]) == ("failed", None)
     await till.confirm(other_id, other, theirs)
-    assert (await desk.final(other_id))["status"] == "succeeded"
+    assert (await desk.wait_final(other_id))["status"] == "succeeded"
 
 
-# accounts with code that answer for their signatures (ERC-1271)
+# accounts with code that validate their signatures (ERC-1271)
 
 
 def keeper(owner: str) -> bytes:
-    """The code of an account that accepts what an address signed, given as what pushes it."""
+    """Return the code of an account that accepts an address's signatures.
+
+    `owner` is the code that pushes the address.
+    """
     recover = "6004355f5260a43560f81c6020526064356040526084356060526020608060805f60015afa50"
     return bytes.fromhex(recover + f"608051{owner}14631626ba7e60e01b025f5260205ff3")
 
@@ -330,16 +333,16 @@ async def test_a_contract_account_pays_with_its_owners_signature(desk, till):
     account = await till.wallet.deploy(desk.chain, code)
     await desk.chain.fund(account.rpartition(":")[2])
     before = await desk.chain.balance(MERCHANT)
-    made = await desk.rest.call("POST", CREATE, till.tenant.headers, {"amount": USD})
-    payment_id = made["paymentId"]
+    created = await desk.rest.call("POST", CREATE, till.tenant.headers, {"amount": USD})
+    payment_id = created["paymentId"]
     (option,) = (await desk.rest.options(payment_id, [account]))["options"]
-    typed_data = typed_data_of(option["actions"][0])
+    typed_data = get_typed_data(option["actions"][0])
     assert typed_data["message"]["from"] == account.rpartition(":")[2].lower()
-    stranger = Wallet().sign(typed_data)
+    stranger = EvmTestWallet().sign(typed_data)
     refused = await till.refusal(payment_id, option, [stranger])
     assert refused == (400, "signature_mismatch", "requires_action")
     await till.confirm(payment_id, option, [till.wallet.sign(typed_data)])
-    assert (await desk.final(payment_id))["status"] == "succeeded"
+    assert (await desk.wait_final(payment_id))["status"] == "succeeded"
     assert await desk.chain.balance(MERCHANT) == before + PRICE
     detail = await desk.rest.call("GET", f"/v1/payments/{payment_id}", till.tenant.headers)
     assert detail["buyer"]["accountCaip10"] == account.lower()
@@ -351,30 +354,30 @@ async def test_a_key_whose_account_has_code_that_signs_pays_as_before(desk, till
     await till.wallet.delegate(desk.chain, contract.rpartition(":")[2])
     payment_id, option = await till.offer(amount)
     assert option["actions"][-1]["data"]["method"] == "eth_signTypedData_v4"
-    stranger = Wallet().sign(typed_data_of(option["actions"][-1]))
+    stranger = EvmTestWallet().sign(get_typed_data(option["actions"][-1]))
     outputs = await till.perform(option)
     refused = await till.refusal(payment_id, option, [*outputs[:-1], stranger])
     assert refused == (400, "signature_mismatch", "requires_action")
     await till.confirm(payment_id, option, outputs)
-    assert (await desk.final(payment_id))["status"] == "succeeded"
+    assert (await desk.wait_final(payment_id))["status"] == "succeeded"
 
 
-# wallets that send and say nothing
+# wallets that send and report nothing
 
 
-async def test_what_a_wallet_sent_and_never_confirmed_is_paid(desk, till):
+async def test_transaction_sent_and_never_confirmed_pays(desk, till):
     payment_id, option = await till.offer(GBP)
     (tx_hash,) = await till.wallet.perform(desk.chain, await till.fetch(payment_id, option))
     states = [state async for state in desk.rest.watch(payment_id)]
     assert (states[-1]["status"], states[-1]["info"]["txId"]) == ("succeeded", tx_hash)
     detail = await desk.rest.call("GET", f"/v1/payments/{payment_id}", till.tenant.headers)
     assert detail["buyer"]["accountCaip10"] == till.wallet.account.lower()
-    # a wallet that comes back is told how it ended, whatever became of its quote
+    # a wallet that returns gets the result, although its quote has lapsed
     desk.clock.advance(301)
     for outputs in ([tx_hash], ["0x" + "11" * 32, tx_hash]):
         answer = await till.confirm(payment_id, option, outputs)
         assert (answer["status"], answer["info"]["txId"]) == ("succeeded", tx_hash)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiCallError) as caught:
         await till.confirm(payment_id, option, ["0x" + "11" * 32])
     assert (caught.value.http, caught.value.code) == (409, "idempotency_conflict")
 
@@ -384,18 +387,18 @@ async def test_a_quote_that_lapsed_after_the_money_moved_does_not_matter(desk, t
     actions = await till.fetch(payment_id, option)
     desk.clock.advance(299)
     (tx_hash,) = await till.wallet.perform(desk.chain, actions)
-    final = await desk.ended(payment_id)
+    final = await desk.wait_ended(payment_id)
     assert (final["status"], final["info"]["txId"]) == ("succeeded", tx_hash)
 
 
-async def test_money_that_comes_late_changes_nothing_and_is_told_of(desk, till, caplog):
+async def test_late_money_does_not_change_the_payment_and_is_reported(desk, till, caplog):
     payment_id, option = await till.offer(GBP)
     actions = await till.fetch(payment_id, option)
     await desk.rest.cancel(payment_id)
     (tx_hash,) = await till.wallet.perform(desk.chain, actions)
-    # a later payment shows that the settler has come past it
+    # a later payment shows that the settler has passed it
     next_id, other = await till.offer(GBP)
     await till.wallet.perform(desk.chain, await till.fetch(next_id, other))
-    assert (await desk.final(next_id))["status"] == "succeeded"
+    assert (await desk.wait_final(next_id))["status"] == "succeeded"
     assert (await desk.rest.status(payment_id))["status"] == "cancelled"
     assert f"payment {payment_id} was paid late, or twice, by {tx_hash}" in caplog.text

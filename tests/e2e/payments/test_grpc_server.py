@@ -1,4 +1,4 @@
-"""What gRPC clients may rely on beside the calls themselves."""
+"""Guarantees for gRPC clients beside the calls themselves."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from florin.v1 import (
     payment_pb2,
     system_pb2,
 )
-from florin_server.boot.servers.grpc_server import OPERATOR, PUBLIC
+from florin_server.boot.servers.grpc_server import OPERATOR_SERVICES, PUBLIC_SERVICES
 from google.protobuf import descriptor_pb2, descriptor_pool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from tests.support.api import GrpcApi, refused
-from tests.support.service import held
+from tests.support.api import GrpcApi, to_api_call_error
+from tests.support.service import wait_open_responses
 
 ORDER = {"amount": {"unit": "iso4217/USD", "value": "1250"}}
 
@@ -39,9 +39,9 @@ async def operator(service):
         yield operator_pb2_grpc.OperatorServiceStub(opened)
 
 
-async def test_health_is_told_for_the_server_and_each_service(channel):
+async def test_health_is_reported_for_the_server_and_each_service(channel):
     health = health_pb2_grpc.HealthStub(channel)
-    for name in ("", *(service.full_name for service in PUBLIC)):
+    for name in ("", *(service.full_name for service in PUBLIC_SERVICES)):
         answer = await health.Check(health_pb2.HealthCheckRequest(service=name))
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
@@ -50,7 +50,7 @@ REFLECTION = [f"grpc.reflection.{version}.ServerReflection" for version in ("v1"
 
 
 async def reflected(channel, version: str) -> dict[str, set[str]]:
-    """The services and their methods, as reflection tells them to a client that knows nothing."""
+    """Return the services and their methods by reflection, without the descriptors."""
     ask = channel.stream_stream(
         f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
         reflection_pb2.ServerReflectionRequest.SerializeToString,
@@ -78,32 +78,30 @@ async def reflected(channel, version: str) -> dict[str, set[str]]:
 async def unknown_to_reflection(channel, name: str) -> bool:
     call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo()
     await call.write(reflection_pb2.ServerReflectionRequest(file_containing_symbol=name))
-    found = (await call.read()).error_response.error_code == grpc.StatusCode.NOT_FOUND.value[0]
+    result = (await call.read()).error_response.error_code == grpc.StatusCode.NOT_FOUND.value[0]
     await call.done_writing()
     assert await call.read() is grpc.aio.EOF
-    return found
+    return result
 
 
 def methods_of(*services) -> dict[str, set[str]]:
-    return {one.full_name: {method.name for method in one.methods} for one in services}
+    return {service.full_name: {method.name for method in service.methods} for service in services}
 
 
 @pytest.mark.parametrize("version", ["v1", "v1alpha"])
-async def test_reflection_tells_what_the_listener_answers_and_nothing_else(
-    channel, service, version
-):
+async def test_reflection_lists_only_the_services_of_its_listener(channel, service, version):
     async with grpc.aio.insecure_channel(service.grpc.operator_target) as operator:
-        for listener, services in ((channel, PUBLIC), (operator, OPERATOR)):
-            told = await reflected(listener, version)
-            assert {told.pop(name) == {"ServerReflectionInfo"} for name in REFLECTION} == {True}
-            assert "Check" in told.pop("grpc.health.v1.Health")
-            assert told == methods_of(*services)
+        for listener, services in ((channel, PUBLIC_SERVICES), (operator, OPERATOR_SERVICES)):
+            result = await reflected(listener, version)
+            assert {result.pop(name) == {"ServerReflectionInfo"} for name in REFLECTION} == {True}
+            assert "Check" in result.pop("grpc.health.v1.Health")
+            assert result == methods_of(*services)
 
 
-async def test_neither_health_nor_reflection_knows_what_the_other_listener_serves(channel, service):
+async def test_health_and_reflection_hide_services_of_the_other_listener(channel, service):
     async with grpc.aio.insecure_channel(service.grpc.operator_target) as operator:
-        for listener, services in ((channel, OPERATOR), (operator, PUBLIC)):
-            for name in (one.full_name for one in services):
+        for listener, services in ((channel, OPERATOR_SERVICES), (operator, PUBLIC_SERVICES)):
+            for name in (service_descriptor.full_name for service_descriptor in services):
                 request = health_pb2.HealthCheckRequest(service=name)
                 with pytest.raises(grpc.aio.AioRpcError) as caught:
                     await health_pb2_grpc.HealthStub(listener).Check(request)
@@ -136,38 +134,38 @@ async def test_the_operator_is_answered_on_its_own_address_only(channel, operato
 async def test_the_operator_needs_the_token(operator, metadata):
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await operator.ListApiKeys(partner_pb2.ListApiKeysRequest(), metadata=metadata)
-    assert refused(caught.value).code == "unauthorized"
+    assert to_api_call_error(caught.value).code == "unauthorized"
 
 
-async def test_a_key_is_made_used_and_revoked(operator, service, channel):
+async def test_api_key_is_created_used_and_revoked(operator, service, channel):
     token = (("authorization", f"Bearer {service.secrets.operator_token}"),)
-    wanted = partner_pb2.CreateApiKeyRequest(kind=partner_pb2.API_KEY_KIND_WALLET)
-    made = await operator.CreateApiKey(wanted, metadata=token)
+    key_request = partner_pb2.CreateApiKeyRequest(kind=partner_pb2.API_KEY_KIND_WALLET)
+    create_api_key = await operator.CreateApiKey(key_request, metadata=token)
     gateway = gateway_pb2_grpc.GatewayServiceStub(channel)
     request = payment_pb2.GetPaymentStatusRequest(payment_id="pay_unknown")
-    key = (("api-key", made.secret),)
+    key = (("api-key", create_api_key.secret),)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await gateway.GetPaymentStatus(request, metadata=key)
-    assert refused(caught.value).code == "payment_not_found"
+    assert to_api_call_error(caught.value).code == "payment_not_found"
     listed = await operator.ListApiKeys(partner_pb2.ListApiKeysRequest(), metadata=token)
-    assert made.key.key_id in {one.key_id for one in listed.keys}
-    assert made.secret not in str(listed)
+    assert create_api_key.key.key_id in {each_key.key_id for each_key in listed.keys}
+    assert create_api_key.secret not in str(listed)
     for _ in range(2):
         revoked = await operator.RevokeApiKey(
-            partner_pb2.RevokeApiKeyRequest(key_id=made.key.key_id), metadata=token
+            partner_pb2.RevokeApiKeyRequest(key_id=create_api_key.key.key_id), metadata=token
         )
         assert revoked.key.HasField("revoked_at")
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await operator.RevokeApiKey(
             partner_pb2.RevokeApiKeyRequest(key_id="nobodys"), metadata=token
         )
-    assert refused(caught.value).code == "api_key_not_found"
+    assert to_api_call_error(caught.value).code == "api_key_not_found"
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_confirm_with_bare_texts_is_told_their_form_and_hurts_nothing(desk):
+async def test_confirm_with_unquoted_outputs_is_refused_without_harm(desk):
     offer = await desk.offer()
-    # two of them were a wrong number of outputs, which fails a payment
+    # two bare texts were a wrong number of outputs, which fails a payment
     for outputs in (offer.outputs, [*offer.outputs, "0x12"]):
         result = {"type": gateway_pb2.ACTION_RESULT_TYPE_WALLET_RPC, "output_json": outputs}
         request = gateway_pb2.ConfirmPaymentRequest(
@@ -176,12 +174,12 @@ async def test_a_confirm_with_bare_texts_is_told_their_form_and_hurts_nothing(de
         gateway = gateway_pb2_grpc.GatewayServiceStub(desk.channel)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await gateway.ConfirmPayment(request, metadata=desk.grpc.wallet)
-        told = refused(caught.value)
-        assert (told.http, told.code) == (400, "params_validation")
-        assert told.issues[0]["field"] == "results[0].data[0]"
-        assert "a string has its quotes" in told.message
+        error = to_api_call_error(caught.value)
+        assert (error.http, error.code) == (400, "params_validation")
+        assert error.issues[0]["field"] == "results[0].data[0]"
+        assert "a string has its quotes" in error.message
     await desk.confirm(offer)
-    assert (await desk.final(offer.payment_id))["status"] == "succeeded"
+    assert (await desk.wait_final(offer.payment_id))["status"] == "succeeded"
 
 
 async def test_a_cancelled_watch_leaves_nothing_behind(channel, env, service):
@@ -189,13 +187,13 @@ async def test_a_cancelled_watch_leaves_nothing_behind(channel, env, service):
     payment_id = (await api.create(ORDER))["paymentId"]
     stream = api.watch(payment_id)
     await anext(stream)
-    assert service.app.hub.watchers == 1
+    assert service.app.payment_feed.watcher_count == 1
     await stream.aclose()
-    await held(service, 0)
+    await wait_open_responses(service, 0)
 
 
 async def test_a_creation_survives_its_caller(channel, env, service):
-    """A client that leaves right after sending does not stop the payment from being made."""
+    """A client that leaves right after sending does not stop the payment's creation."""
     merchant = merchant_pb2_grpc.MerchantServiceStub(channel)
     api = GrpcApi(channel, env)
     metadata = (*api.merchant, ("idempotency-key", "gone"))

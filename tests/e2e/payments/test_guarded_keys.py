@@ -1,4 +1,4 @@
-"""Idempotency keys of wallet calls refuse another request; keys that account calls must send."""
+"""Idempotency keys: those of wallet calls refuse other requests, and account calls need one."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from florin.v1 import (
 )
 from florin_server.flows.app import Caller
 from florin_server.rpc.server import idempotency
-from florin_server.rpc.server.idempotency import key_of
-from florin_server.rpc.server.methods import methods_of
+from florin_server.rpc.server.idempotency import build_idempotency_key
+from florin_server.rpc.server.methods import index_methods
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
-from tests.support.api import grpc_metadata, refused
-from tests.support.desk import DEPLOYED, ORDER, SPEC, Answer, Desk
-from tests.support.until import until
-from tests.support.wallet import Wallet
+from tests.support.api import grpc_metadata, to_api_call_error
+from tests.support.desk import DEPLOYED, ORDER, SPEC, ServiceHarness, ServiceResponse
+from tests.support.until import wait_until
+from tests.support.wallet import EvmTestWallet
 
 CONFLICT = (409, "idempotency_conflict")
 OTHER_BODY = {"reason": "different_body"}
@@ -37,19 +37,19 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 class Purse:
-    """One wallet app's client, whose keys nobody shares."""
+    """One wallet app's client, with keys of its own."""
 
-    def __init__(self, desk: Desk, headers: dict[str, str]) -> None:
+    def __init__(self, desk: ServiceHarness, headers: dict[str, str]) -> None:
         self.desk, self.headers = desk, headers
 
     async def ask(
         self, call: str, key: str, body: Any = None, payment: str = "nonsense", **headers: str
-    ) -> Answer:
+    ) -> ServiceResponse:
         sent = {**self.headers, "Idempotency-Key": key, **headers}
         path = f"/v1/gateway/payment/{payment}/{call}"
         return await self.desk.ask("POST", path, sent, body)
 
-    async def options(self, key: str, *accounts: str, payment: str = "nonsense") -> Answer:
+    async def options(self, key: str, *accounts: str, payment: str = "nonsense") -> ServiceResponse:
         return await self.ask("options", key, {"accounts": accounts}, payment)
 
     async def options_by_grpc(
@@ -66,13 +66,13 @@ async def purse(desk) -> Purse:
     return Purse(desk, await desk.wallet_app())
 
 
-def different(answer: Answer) -> bool:
-    return answer.told == CONFLICT and answer.body["details"] == OTHER_BODY
+def different(answer: ServiceResponse) -> bool:
+    return answer.refusal == CONFLICT and answer.body["details"] == OTHER_BODY
 
 
 def results(offer: Any) -> dict[str, Any]:
-    found = [{"type": "walletRpc", "data": offer.outputs}]
-    return {"optionId": offer.option_id, "results": found}
+    found_results = [{"type": "walletRpc", "data": offer.outputs}]
+    return {"optionId": offer.option_id, "results": found_results}
 
 
 async def test_another_request_under_a_key_is_refused_on_every_call(desk, purse):
@@ -84,7 +84,7 @@ async def test_another_request_under_a_key_is_refused_on_every_call(desk, purse)
         ("confirm", confirm, {**confirm, "optionId": "another"}),
     ):
         assert (await purse.ask(call, call, body, offer.payment_id)).status == 200
-        # what was confirmed goes on by itself
+        # a confirmed payment proceeds automatically
         before = desk.rows()["idempotency"]
         assert different(await purse.ask(call, call, changed, offer.payment_id)), call
         assert different(await purse.ask(call, call, body, other.payment_id)), call
@@ -93,14 +93,14 @@ async def test_another_request_under_a_key_is_refused_on_every_call(desk, purse)
     assert different(await purse.ask("cancel", "cancel", None, offer.payment_id))
     # the operation is part of it too
     assert different(await purse.ask("fetch", "options", fetch, offer.payment_id))
-    await desk.final(offer.payment_id)
+    await desk.wait_final(offer.payment_id)
 
 
 async def test_answers_under_a_key_are_current(desk, purse):
     offer = await desk.offer()
     first = await purse.ask("confirm", "a", results(offer), offer.payment_id)
     assert first.status == 200
-    await desk.final(offer.payment_id)
+    await desk.wait_final(offer.payment_id)
     again = await purse.ask("confirm", "a", results(offer), offer.payment_id)
     assert (again.status, again.body["status"]) == (200, "succeeded")
     assert "Idempotent-Replayed" not in again.headers
@@ -132,14 +132,14 @@ async def test_keys_belong_to_their_credential(desk, purse):
 
 
 async def test_rest_and_grpc_share_keys(desk, purse):
-    account = Wallet().account
+    account = EvmTestWallet().account
     assert (await purse.options("rest first", account)).status == 200
     # a call without a deadline waits for its turn as well
     await purse.options_by_grpc("rest first", account, seconds=None)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await purse.options_by_grpc("rest first", "x")
     assert caught.value.code() is grpc.StatusCode.ALREADY_EXISTS
-    assert refused(caught.value).details == OTHER_BODY
+    assert to_api_call_error(caught.value).details == OTHER_BODY
     await purse.options_by_grpc("grpc first", account)
     assert (await purse.options("grpc first", account)).status == 200
     assert different(await purse.options("grpc first", "x"))
@@ -157,16 +157,16 @@ async def test_a_key_may_be_used_anew_after_a_week(desk, purse):
 async def test_the_bounds_of_a_key(desk, purse):
     assert (await purse.options("k" * 255)).status == 200
     assert different(await purse.options("k" * 255, "x"))
-    assert (await purse.options("k" * 256)).told == (400, "invalid_params")
-    # none is no key
+    assert (await purse.options("k" * 256)).refusal == (400, "invalid_params")
+    # no header means no key
     assert [(await purse.options("", *accounts)).status for accounts in ("x", "y")] == [200, 200]
 
 
 class Held:
-    """A rail that answers when it is let, and notes what it was asked."""
+    """A rail that answers when it is released, and records its calls."""
 
     def __init__(self, rail: Any) -> None:
-        self.payable = rail.offers.payable
+        self.payable = rail.offers.list_payable
         self.asked = asyncio.Event()
         self.let = asyncio.Event()
         self.calls = 0
@@ -182,7 +182,7 @@ class Held:
 def rail(desk, monkeypatch) -> Held:
     (rail,) = desk.service.app.rails.values()
     held = Held(rail)
-    monkeypatch.setattr(rail.offers, "payable", held)
+    monkeypatch.setattr(rail.offers, "list_payable", held)
     return held
 
 
@@ -191,13 +191,15 @@ async def payment(desk) -> str:
     return str((await desk.rest.create(ORDER))["paymentId"])
 
 
-async def waiting(desk: Desk, count: int) -> None:
-    """Returns once so many calls are under a key."""
-    await until(lambda: desk.service.grpc.guards.calls, count)
+async def waiting(desk: ServiceHarness, count: int) -> None:
+    """Return once so many calls use a key."""
+    await wait_until(lambda: desk.service.grpc.locks.call_count, count)
 
 
-async def test_equal_requests_wait_for_each_other_and_others_lose(desk, purse, rail, payment):
-    account = Wallet().account
+async def test_equal_requests_wait_for_each_other_and_different_requests_conflict(
+    desk, purse, rail, payment
+):
+    account = EvmTestWallet().account
     calls = [asyncio.create_task(purse.options("a", account, payment=payment)) for _ in range(3)]
     calls.append(asyncio.create_task(purse.options_by_grpc("a", account, payment=payment)))
     await rail.asked.wait()
@@ -210,34 +212,39 @@ async def test_equal_requests_wait_for_each_other_and_others_lose(desk, purse, r
     assert first.body["options"] == second.body["options"] == third.body["options"]
     assert [option.id for option in fourth.options] == [o["id"] for o in first.body["options"]]
     assert different(await late)
-    # each is looked at once, and the first again after it was given test money
+    # each is looked at once, and the first again after it got test money
     assert rail.calls == 4 + 1
     await waiting(desk, 0)
 
 
 async def test_requests_under_other_keys_do_not_wait(desk, purse, rail, payment):
-    first = asyncio.create_task(purse.options("a", Wallet().account, payment=payment))
+    first = asyncio.create_task(purse.options("a", EvmTestWallet().account, payment=payment))
     await rail.asked.wait()
     assert (await purse.options("b")).status == 200
     rail.let.set()
     assert (await first).status == 200
 
 
-async def test_who_waits_past_its_deadline_is_refused(desk, purse, rail, payment, monkeypatch):
-    # on a busy machine a refusal may take longer than it is given
+async def test_request_waiting_past_its_deadline_is_refused(
+    desk, purse, rail, payment, monkeypatch
+):
+    # on a busy machine a refusal can exceed its deadline
     monkeypatch.setattr(idempotency, "_MARGIN_S", 5.0)
-    account = Wallet().account
+    account = EvmTestWallet().account
     first = asyncio.create_task(purse.options("a", account, payment=payment))
     await rail.asked.wait()
     body = {"accounts": [account]}
     answer = await purse.ask("options", "a", body, payment, **{"grpc-timeout": "5200m"})
-    assert answer.told == CONFLICT
+    assert answer.refusal == CONFLICT
     assert answer.body["details"] == IN_FLIGHT
     assert answer.headers["Retry-After"] == "1"
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await purse.options_by_grpc("a", account, payment=payment, seconds=5.2)
     assert caught.value.code() is grpc.StatusCode.ABORTED
-    assert (refused(caught.value).http, refused(caught.value).details) == (409, IN_FLIGHT)
+    assert (to_api_call_error(caught.value).http, to_api_call_error(caught.value).details) == (
+        409,
+        IN_FLIGHT,
+    )
     retry = error_details_pb2.RetryInfo()
     status = rpc_status.from_call(caught.value)
     assert [detail.Unpack(retry) for detail in status.details].count(True) == 1
@@ -247,8 +254,8 @@ async def test_who_waits_past_its_deadline_is_refused(desk, purse, rail, payment
     await waiting(desk, 0)
 
 
-async def test_who_leaves_lets_the_next_one_in(desk, purse, rail, payment):
-    account = Wallet().account
+async def test_canceled_request_lets_the_next_request_run(desk, purse, rail, payment):
+    account = EvmTestWallet().account
     first = asyncio.create_task(purse.options_by_grpc("a", account, payment=payment))
     await rail.asked.wait()
     second = asyncio.create_task(purse.options_by_grpc("a", account, payment=payment))
@@ -256,13 +263,13 @@ async def test_who_leaves_lets_the_next_one_in(desk, purse, rail, payment):
     await waiting(desk, 3)
     second.cancel()
     await waiting(desk, 2)
-    # the one that runs leaves the key unused
+    # the running one leaves the key unused
     first.cancel()
     assert (await third).status == 200
     await waiting(desk, 0)
 
 
-# keys that must be sent
+# required keys
 DEMANDED = [
     ("/v1/merchants", "CreateMerchant", account_pb2.CreateMerchantRequest()),
     (
@@ -284,31 +291,34 @@ async def test_a_key_that_must_be_sent(desk, profile, code, path, name, request_
     before = desk.rows()
     for key in ({}, {"Idempotency-Key": ""}):
         answer = await desk.ask("POST", path.format(tenant.merchant.id), {**headers, **key}, {})
-        assert answer.told == (400, code)
+        assert answer.refusal == (400, code)
         assert answer.body["message"] == "Idempotency-Key is required"
     stub = admin_pb2_grpc.AdminServiceStub(desk.channel)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await getattr(stub, name)(request_, metadata=grpc_metadata(headers))
-    assert (refused(caught.value).http, refused(caught.value).code) == (400, code)
+    assert (to_api_call_error(caught.value).http, to_api_call_error(caught.value).code) == (
+        400,
+        code,
+    )
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert desk.rows() == before
-    # with a key the body is looked at
+    # with a key the body is read
     answer = await desk.ask(
         "POST", path.format(tenant.merchant.id), {**headers, "Idempotency-Key": "a"}, {}
     )
-    assert answer.told == (400, "params_validation")
+    assert answer.refusal == (400, "params_validation")
 
 
-async def test_only_the_key_of_a_new_merchant_is_kept_for_ever():
+async def test_only_the_create_merchant_key_is_permanent():
     services = (
         admin_pb2.DESCRIPTOR.services_by_name["AdminService"],
         merchant_pb2.DESCRIPTOR.services_by_name["MerchantService"],
     )
     caller = Caller(live=False, credential="one", partner_id="prtn_1")
     request = account_pb2.CreateMerchantRequest()
-    kept = {
+    stored = {
         method.name.rpartition(".")[2]
-        for method in methods_of(services).values()
-        if method.rule.idempotency and key_of(method, caller, "a", request).permanent
+        for method in index_methods(services).values()
+        if method.rule.idempotency and build_idempotency_key(method, caller, "a", request).permanent
     }
-    assert kept == {"CreateMerchant"}
+    assert stored == {"CreateMerchant"}

@@ -1,4 +1,4 @@
-"""A creation that is sent twice makes one payment, whatever lies between the two."""
+"""A creation that is sent twice makes one payment, even with events between the two."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 import pytest_asyncio
 from florin.v1 import merchant_pb2, merchant_pb2_grpc
 
-from tests.support.api import RestApi, grpc_metadata, refused
-from tests.support.desk import ORDER, Answer, Desk, Tenant
-from tests.support.service import running
+from tests.support.api import RestApi, grpc_metadata, to_api_call_error
+from tests.support.desk import ORDER, PartnerTenant, ServiceHarness, ServiceResponse
+from tests.support.service import run_service
 
 CREATE = "/v1/payments"
 OTHER = {**ORDER, "referenceId": "order-1002"}
@@ -24,17 +24,19 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def tenant(desk) -> Tenant:
+async def tenant(desk) -> PartnerTenant:
     return await desk.tenant()
 
 
-async def create(desk: Desk, tenant: Tenant, key: str | None, body=ORDER, path=CREATE) -> Answer:
+async def create(
+    desk: ServiceHarness, tenant: PartnerTenant, key: str | None, body=ORDER, path=CREATE
+) -> ServiceResponse:
     headers = tenant.headers if key is None else {**tenant.headers, "Idempotency-Key": key}
     return await desk.ask("POST", path, headers, body)
 
 
-async def create_by_grpc(desk: Desk, tenant: Tenant, key: str, **changes):
-    """The payment id, and whether the answer is a repetition."""
+async def create_by_grpc(desk: ServiceHarness, tenant: PartnerTenant, key: str, **changes):
+    """Return the payment id, and whether the answer is a repetition."""
     stub = merchant_pb2_grpc.MerchantServiceStub(desk.channel)
     metadata = grpc_metadata(tenant.headers)
     request = merchant_pb2.CreatePaymentRequest(
@@ -61,7 +63,7 @@ async def test_the_same_request_gets_the_same_bytes(desk, tenant):
     assert desk.rows() == before
 
 
-async def test_both_paths_are_one_operation(desk, tenant):
+async def test_both_create_paths_share_idempotency_keys(desk, tenant):
     first = await create(desk, tenant, "a")
     again = await create(desk, tenant, "a", path="/v1/merchant/payment")
     assert (again.status, again.text) == (201, first.text)
@@ -73,7 +75,7 @@ async def test_another_body_under_the_same_key(desk, tenant):
     amount = {**ORDER["amount"], "value": "1251"}
     for body in (OTHER, {**ORDER, "amount": amount}, {**ORDER, "expiresAt": desk.now + 900}):
         answer = await create(desk, tenant, "a", body)
-        assert answer.told == CONFLICT
+        assert answer.refusal == CONFLICT
         assert answer.body["details"] == {"reason": "different_body"}
     assert desk.rows() == before
     assert (await create(desk, tenant, "a")).text == first.text
@@ -82,25 +84,25 @@ async def test_another_body_under_the_same_key(desk, tenant):
 async def test_rest_and_grpc_share_keys(desk, tenant):
     first = await create(desk, tenant, "rest first")
     assert await create_by_grpc(desk, tenant, "rest first") == (first.body["paymentId"], "true")
-    made, replayed = await create_by_grpc(desk, tenant, "grpc first")
+    created, replayed = await create_by_grpc(desk, tenant, "grpc first")
     assert replayed is None
     again = await create(desk, tenant, "grpc first")
-    assert again.body["paymentId"] == made
+    assert again.body["paymentId"] == created
     assert again.headers["Idempotent-Replayed"] == "true"
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await create_by_grpc(desk, tenant, "grpc first", reference_id="other")
     assert caught.value.code() is grpc.StatusCode.ALREADY_EXISTS
-    assert refused(caught.value).code == "idempotency_conflict"
+    assert to_api_call_error(caught.value).code == "idempotency_conflict"
 
 
-async def test_requests_at_the_same_time_create_one_payment(desk, tenant):
+async def test_concurrent_create_requests_create_a_single_payment(desk, tenant):
     before = desk.rows()
     calls = [create(desk, tenant, "a") for _ in range(20)]
     calls += [create_by_grpc(desk, tenant, "a") for _ in range(20)]
     answers = await asyncio.gather(*calls)
     over_rest, over_grpc = answers[:20], answers[20:]
     assert len({answer.text for answer in over_rest}) == 1
-    assert {made for made, _ in over_grpc} == {over_rest[0].body["paymentId"]}
+    assert {created for created, _ in over_grpc} == {over_rest[0].body["paymentId"]}
     fresh = ["Idempotent-Replayed" not in answer.headers for answer in over_rest]
     fresh += [replayed is None for _, replayed in over_grpc]
     assert fresh.count(True) == 1
@@ -109,7 +111,7 @@ async def test_requests_at_the_same_time_create_one_payment(desk, tenant):
     assert after["idempotency"] == before["idempotency"] + 1
 
 
-async def test_different_requests_at_the_same_time_under_one_key(desk, tenant):
+async def test_concurrent_different_requests_with_a_single_key_conflict(desk, tenant):
     orders = [{**ORDER, "referenceId": f"order-{n}"} for n in range(10)]
     answers = await asyncio.gather(*(create(desk, tenant, "a", order) for order in orders))
     assert sorted(answer.status for answer in answers) == [201] + [409] * 9
@@ -117,7 +119,7 @@ async def test_different_requests_at_the_same_time_under_one_key(desk, tenant):
 
 async def test_without_a_key_every_request_is_new(desk, tenant):
     answers = [await create(desk, tenant, None) for _ in range(2)]
-    # an empty key is none
+    # an empty key is no key
     answers += [await create(desk, tenant, "") for _ in range(2)]
     assert len({answer.body["paymentId"] for answer in answers}) == 4
     assert not [answer for answer in answers if "Idempotent-Replayed" in answer.headers]
@@ -128,7 +130,7 @@ async def test_the_bounds_of_a_key(desk, tenant):
         first, again = await create(desk, tenant, key), await create(desk, tenant, key)
         assert (first.status, again.text) == (201, first.text)
     before = desk.rows()
-    assert (await create(desk, tenant, "k" * 256)).told == (400, "invalid_params")
+    assert (await create(desk, tenant, "k" * 256)).refusal == (400, "invalid_params")
     assert desk.rows() == before
 
 
@@ -145,7 +147,7 @@ async def test_the_bounds_of_a_key(desk, tenant):
 async def test_a_refused_request_leaves_its_key_unused(desk, tenant, body):
     before = desk.rows()
     for _ in range(2):
-        assert (await create(desk, tenant, "a", body)).told == (400, "params_validation")
+        assert (await create(desk, tenant, "a", body)).refusal == (400, "params_validation")
     assert desk.rows() == before
     answer = await create(desk, tenant, "a")
     assert answer.status == 201
@@ -154,7 +156,7 @@ async def test_a_refused_request_leaves_its_key_unused(desk, tenant, body):
 
 async def test_a_refused_caller_leaves_its_key_unused(desk, tenant):
     await tenant.change_merchant(status="inactive")
-    assert (await create(desk, tenant, "a")).told == (403, "forbidden")
+    assert (await create(desk, tenant, "a")).refusal == (403, "forbidden")
     await tenant.change_merchant(status="active")
     assert "Idempotent-Replayed" not in (await create(desk, tenant, "a")).headers
 
@@ -165,9 +167,9 @@ async def test_an_answer_outlives_the_time_that_the_request_named(desk, tenant):
     desk.clock.advance(60)
     again = await create(desk, tenant, "a", body)
     assert (again.status, again.text) == (201, first.text)
-    assert (await create(desk, tenant, "a", {**body, "expiresAt": 1})).told == CONFLICT
+    assert (await create(desk, tenant, "a", {**body, "expiresAt": 1})).refusal == CONFLICT
     # under a new key the same request is late
-    assert (await create(desk, tenant, "b", body)).told == (400, "params_validation")
+    assert (await create(desk, tenant, "b", body)).refusal == (400, "params_validation")
     assert (await create(desk, tenant, "b")).status == 201
 
 
@@ -177,16 +179,16 @@ async def test_another_key_of_the_partner_keeps_the_answers(desk, tenant):
     assert (await create(desk, tenant, "a")).text == first.text
 
 
-async def test_keys_of_others_do_not_meet(desk, tenant):
-    """Neither another partner's nor another merchant's, nor those of live data."""
+async def test_idempotency_keys_are_separate_per_partner_merchant_and_mode(desk, tenant):
+    """Keys of another partner, another merchant or live data are separate."""
     sibling = replace(tenant, merchant=await desk.merchant(tenant))
-    others = [tenant, sibling, await desk.tenant(), await desk.tenant(live=True)]
-    answers = [await create(desk, one, "a") for one in others]
+    remaining = [tenant, sibling, await desk.tenant(), await desk.tenant(live=True)]
+    answers = [await create(desk, item, "a") for item in remaining]
     assert len({answer.body["paymentId"] for answer in answers}) == 4
     assert not [answer for answer in answers if "Idempotent-Replayed" in answer.headers]
 
 
-async def test_an_answer_is_kept_for_a_week(desk, tenant):
+async def test_idempotent_response_is_retained_for_a_week(desk, tenant):
     first = await create(desk, tenant, "a")
     desk.clock.advance(7 * 86_400 - 1)
     assert (await create(desk, tenant, "a")).text == first.text
@@ -205,7 +207,7 @@ async def test_the_key_of_a_read_is_ignored(desk, tenant):
             assert "Idempotent-Replayed" not in answer.headers
 
 
-async def test_a_key_stands_for_the_cancel_of_one_payment(desk, tenant):
+async def test_idempotency_key_applies_to_the_cancel_of_a_single_payment(desk, tenant):
     payments = [(await create(desk, tenant, None)).body["paymentId"] for _ in range(2)]
     headers = {**tenant.headers, "Idempotency-Key": "cancel"}
     paths = [f"{CREATE}/{payment_id}/cancel" for payment_id in payments]
@@ -215,7 +217,7 @@ async def test_a_key_stands_for_the_cancel_of_one_payment(desk, tenant):
     again = await desk.ask("POST", paths[0], headers)
     assert (again.status, again.text) == (200, first.text)
     assert again.headers["Idempotent-Replayed"] == "true"
-    assert (await desk.ask("POST", paths[1], headers)).told == CONFLICT
+    assert (await desk.ask("POST", paths[1], headers)).refusal == CONFLICT
     status = await desk.ask("GET", f"{CREATE}/{payments[1]}/status", tenant.headers)
     assert status.body["status"] == "requires_action"
 
@@ -227,7 +229,7 @@ async def test_a_refused_cancel_leaves_its_key_unused(desk, tenant):
     assert (await desk.ask("POST", path, tenant.headers, simulated)).status == 200
     headers = {**tenant.headers, "Idempotency-Key": "cancel"}
     refused = await desk.ask("POST", f"{CREATE}/{over}/cancel", headers)
-    assert refused.told == (400, "invalid_state")
+    assert refused.refusal == (400, "invalid_state")
     cancelled = await desk.ask("POST", f"{CREATE}/{open_one}/cancel", headers)
     assert (cancelled.status, "Idempotent-Replayed" in cancelled.headers) == (200, False)
 
@@ -240,7 +242,7 @@ async def test_wallets_get_current_answers_under_any_key(desk):
     body = {"optionId": offer.option_id, "results": results}
     first = await desk.ask("POST", f"{side}/confirm", headers, body)
     assert first.status == 200
-    await desk.final(offer.payment_id)
+    await desk.wait_final(offer.payment_id)
     again = await desk.ask("POST", f"{side}/confirm", headers, body)
     assert again.body["status"] == "succeeded"
     assert "Idempotent-Replayed" not in again.headers
@@ -249,7 +251,7 @@ async def test_wallets_get_current_answers_under_any_key(desk):
 async def test_keys_survive_a_restart(tmp_path):
     texts = []
     for _ in range(2):
-        async with running(tmp_path) as service, aiohttp.ClientSession() as session:
+        async with run_service(tmp_path) as service, aiohttp.ClientSession() as session:
             env = service.home.read_demo_env()
             api = RestApi(session, env["FLORIN_BASE_URL"], env)
             texts.append((await api.create(ORDER, key="a"))["paymentId"])

@@ -1,4 +1,4 @@
-"""A price is good as long as its quote: what comes later, or otherwise than offered, goes back."""
+"""A price holds as long as its quote: payments that come later, or differ from it, are returned."""
 
 from __future__ import annotations
 
@@ -11,18 +11,23 @@ from eth_abi import encode
 from florin.v1 import payout_pb2
 from florin_server.chains.evm import abi
 from florin_server.devnet.evm import DEVNET
-from florin_server.devnet.genesis import artifact
+from florin_server.devnet.genesis import load_artifact
 from florin_server.rails.evm import settler
-from florin_server.rails.evm.paying.terms import NOBODY, Terms
-from florin_server.rails.evm.settler import Pay
+from florin_server.rails.evm.paying.terms import ZERO_ADDRESS, EvmOptionTerms
+from florin_server.rails.evm.settler import PayArguments
 from florin_server.store.payments import payments
 
-from tests.support.books import balance, booked, exact
-from tests.support.desk import Desk, Offer, opened
-from tests.support.late_money import mute, payouts_of, returned, submit
-from tests.support.payout_shop import CHAIN, DOLLAR, ETHER, Shop, filled
-from tests.support.until import until
-from tests.support.wallet import Wallet
+from tests.support.books import book_all, get_balance, wait_exact
+from tests.support.desk import PaymentOffer, ServiceHarness, open_service
+from tests.support.late_money import (
+    list_payouts,
+    make_non_signing_wallet,
+    submit_authorization,
+    wait_returned,
+)
+from tests.support.payout_shop import CHAIN, DOLLAR, ETHER, PayoutMerchant, wait_faucet_booked
+from tests.support.until import wait_until
+from tests.support.wallet import EvmTestWallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -37,167 +42,177 @@ FOR_EVER = 2**64
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def desk(tmp_path_factory):
     home = tmp_path_factory.mktemp("lapsed") / "home"
-    async with opened(home, rates=RATES, fee_fixed=7, fee_basis_points=100) as desk:
+    async with open_service(home, rates=RATES, fee_fixed=7, fee_basis_points=100) as desk:
         # a token that is worth what its rate says
         rail = desk.service.app.rails[CHAIN]
-        tokens = [one.model_copy(update={"peg": None}) for one in rail.chain.assets]
+        tokens = [asset.model_copy(update={"peg": None}) for asset in rail.chain.assets]
         rail.chain = rail.chain.model_copy(update={"assets": tuple(tokens)})
         await rail.start()
         yield desk
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def shop(desk) -> Shop:
-    return Shop(desk, await desk.tenant())
+async def shop(desk) -> PayoutMerchant:
+    return PayoutMerchant(desk, await desk.tenant())
 
 
 @dataclass
 class Offered:
-    """What a wallet may send, as the settlement contract reads it."""
+    """The payment that a wallet can send, as the settlement contract reads it."""
 
     payment_id: str
-    wallet: Wallet
+    wallet: EvmTestWallet
     actions: list[dict[str, Any]]
-    pay: Pay
+    pay: PayArguments
 
 
-async def offered(shop: Shop, wallet: Wallet, asset: str) -> Offered:
-    """A payment of pounds, open for a day, and what a wallet is told to send for it in an asset."""
-    rest = shop.desk.rest
-    body = {"amount": GBP, "expiresAt": shop.desk.now + DAY_S}
-    made = await rest.call("POST", "/v1/payments", shop.tenant.headers, body)
-    payment_id = made["paymentId"]
+async def offered(shop: PayoutMerchant, wallet: EvmTestWallet, asset: str) -> Offered:
+    """Offer a payment of pounds, open for a day; return what a wallet has to send for it."""
+    rest = shop.service.rest
+    body = {"amount": GBP, "expiresAt": shop.service.now + DAY_S}
+    created = await rest.call("POST", "/v1/payments", shop.tenant.headers, body)
+    payment_id = created["paymentId"]
     options = (await rest.options(payment_id, [wallet.account]))["options"]
-    # of an account that may not be able to sign, the way by calls comes last
-    *_, option = [one for one in options if one["amount"]["unit"] == f"caip19/{asset}"]
+    # for an account that may be unable to sign, the option by transactions comes last
+    *_, option = [
+        each_option for each_option in options if each_option["amount"]["unit"] == f"caip19/{asset}"
+    ]
     fetched = await rest.fetch(payment_id, option["id"], option["actions"][0]["data"]["data"])
-    pay = await pay_of(shop.desk, wallet, payment_id, option["id"])
+    pay = await pay_of(shop.service, wallet, payment_id, option["id"])
     return Offered(payment_id, wallet, fetched["actions"], pay)
 
 
-async def payer(desk: Desk, asset: str) -> Wallet:
-    """A wallet that sends its payment by itself."""
+async def payer(desk: ServiceHarness, asset: str) -> EvmTestWallet:
+    """Return a wallet that sends its payment itself."""
     if asset != ETHER:
-        return await mute(desk)
-    wallet = Wallet()
-    await filled(desk, wallet)
+        return await make_non_signing_wallet(desk)
+    wallet = EvmTestWallet()
+    await wait_faucet_booked(desk, wallet)
     return wallet
 
 
-async def pay_of(desk: Desk, wallet: Wallet, payment_id: str, option_id: str) -> Pay:
-    found = await desk.service.app.store.read(payments.option(payment_id, option_id))
-    assert found is not None
-    return Terms.of(found).pay(wallet.address.lower(), b"")
+async def pay_of(
+    desk: ServiceHarness, wallet: EvmTestWallet, payment_id: str, option_id: str
+) -> PayArguments:
+    option = await desk.service.app.store.read(payments.find_option(payment_id, option_id))
+    assert option is not None
+    return EvmOptionTerms.from_option(option).build_pay_arguments(wallet.address.lower(), b"")
 
 
-async def send(desk: Desk, wallet: Wallet, pay: Pay) -> str:
-    """The wallet calls the settlement contract with something of its own."""
+async def send(desk: ServiceHarness, wallet: EvmTestWallet, pay: PayArguments) -> str:
+    """Call the settlement contract from the wallet with modified arguments."""
     receipt = await wallet.transact(
         desk.chain,
         gas=400_000,
         to=bytes.fromhex(DEVNET.settler[2:]),
-        value=pay.value if pay.token == NOBODY else 0,
-        data="0x" + settler.pay(pay).hex(),
+        value=pay.value if pay.token == ZERO_ADDRESS else 0,
+        data="0x" + settler.encode_pay(pay).hex(),
     )
     return str(receipt["transactionHash"])
 
 
-async def held(desk: Desk, wallet: Wallet, asset: str) -> int:
+async def held(desk: ServiceHarness, wallet: EvmTestWallet, asset: str) -> int:
     if asset == DOLLARS:
         return await desk.chain.balance(wallet.address)
     return int(await desk.chain.ask("eth_getBalance", wallet.address, "latest"), 16)
 
 
-async def whole_again(desk: Desk, made: Offered, asset: str, value: int) -> None:
-    """The money was returned, once, and nothing was earned by it."""
-    payout = await returned(desk, made.payment_id)
+async def whole_again(
+    desk: ServiceHarness, created_offered: Offered, asset: str, value: int
+) -> None:
+    """Assert that the money was returned, once, without any income."""
+    payout = await wait_returned(desk, created_offered.payment_id)
     assert payout.kind == payout_pb2.PAYOUT_KIND_RETURN
-    assert (payout.amount, payout.account) == (str(value), made.wallet.account.lower())
-    assert len(await payouts_of(desk, made.payment_id)) == 1
-    await exact(desk)
+    assert (payout.amount, payout.account) == (str(value), created_offered.wallet.account.lower())
+    assert len(await list_payouts(desk, created_offered.payment_id)) == 1
+    await wait_exact(desk)
 
 
 @pytest.mark.parametrize(("asset", "value"), [(ETHER, WEI), (DOLLARS, CENTS)])
-async def test_a_dead_price_is_paid_by_nobody_who_puts_off_its_end(desk, shop, asset, value):
-    """Three hours after a quote of five minutes, with calldata that says it is good for ever."""
+async def test_lapsed_quote_with_a_postponed_deadline_does_not_pay(desk, shop, asset, value):
+    """Three hours after a quote of five minutes, with calldata that claims to be valid forever."""
     wallet = await payer(desk, asset)
-    made = await offered(shop, wallet, asset)
-    assert made.pay.valid_before == desk.now + QUOTE_S
-    # where it must, the wallet lets the contract take the tokens
-    await wallet.perform(desk.chain, made.actions[:-1])
+    created_offered = await offered(shop, wallet, asset)
+    assert created_offered.pay.valid_before == desk.now + QUOTE_S
+    # if needed, the wallet lets the contract take the tokens
+    await wallet.perform(desk.chain, created_offered.actions[:-1])
     desk.clock.advance(HOURS_S)
     before = await held(desk, wallet, asset)
-    await send(desk, wallet, replace(made.pay, valid_before=FOR_EVER))
+    await send(desk, wallet, replace(created_offered.pay, valid_before=FOR_EVER))
     assert await held(desk, wallet, asset) <= before - value
-    await whole_again(desk, made, asset, value)
-    assert (await desk.rest.status(made.payment_id))["status"] == "requires_action"
+    await whole_again(desk, created_offered, asset, value)
+    assert (await desk.rest.status(created_offered.payment_id))["status"] == "requires_action"
     assert await held(desk, wallet, asset) > before - value
-    assert await balance(desk, f"merchant:{shop.tenant.merchant.id}", asset) == 0
+    assert await get_balance(desk, f"merchant:{shop.tenant.merchant.id}", asset) == 0
 
 
 @pytest.mark.parametrize("asset", [ETHER, DOLLARS])
-async def test_the_contract_itself_refuses_what_was_offered_once_the_quote_is_over(
-    desk, shop, asset
-):
+async def test_contract_refuses_the_offered_payment_after_its_quote_lapses(desk, shop, asset):
     wallet = await payer(desk, asset)
-    made = await offered(shop, wallet, asset)
-    await wallet.perform(desk.chain, made.actions[:-1])
+    created_offered = await offered(shop, wallet, asset)
+    await wallet.perform(desk.chain, created_offered.actions[:-1])
     desk.clock.advance(QUOTE_S)
     with pytest.raises(AssertionError):
-        await send(desk, wallet, made.pay)
+        await send(desk, wallet, created_offered.pay)
     desk.clock.advance(DAY_S)
-    assert (await desk.final(made.payment_id))["status"] == "expired"
-    assert await payouts_of(desk, made.payment_id) == []
+    assert (await desk.wait_final(created_offered.payment_id))["status"] == "expired"
+    assert await list_payouts(desk, created_offered.payment_id) == []
 
 
-async def signed(shop: Shop) -> Offer:
-    """A payment whose buyer signed at a price of five minutes, and did not confirm."""
-    wallet = Wallet()
-    await filled(shop.desk, wallet)
-    made = await shop.desk.rest.call("POST", "/v1/payments", shop.tenant.headers, {"amount": GBP})
-    options = await shop.desk.rest.options(made["paymentId"], [wallet.account])
-    (option,) = [one for one in options["options"] if one["amount"]["unit"] == f"caip19/{DOLLARS}"]
+async def signed(shop: PayoutMerchant) -> PaymentOffer:
+    """Return a payment whose buyer signed at a price of five minutes, and did not confirm."""
+    wallet = EvmTestWallet()
+    await wait_faucet_booked(shop.service, wallet)
+    created = await shop.service.rest.call(
+        "POST", "/v1/payments", shop.tenant.headers, {"amount": GBP}
+    )
+    options = await shop.service.rest.options(created["paymentId"], [wallet.account])
+    (option,) = [
+        each_option
+        for each_option in options["options"]
+        if each_option["amount"]["unit"] == f"caip19/{DOLLARS}"
+    ]
     outputs = wallet.execute_all(option)
-    return Offer(made["paymentId"], option["id"], outputs, wallet, option)
+    return PaymentOffer(created["paymentId"], option["id"], outputs, wallet, option)
 
 
 @pytest.mark.parametrize(("after_s", "in_time"), [(QUOTE_S - 1, True), (QUOTE_S, False)])
-async def test_what_a_stranger_submits_counts_until_the_quote_is_over(desk, shop, after_s, in_time):
-    """What was signed is good for some time longer, for those who confirmed in time."""
-    stranger = Wallet()
-    await filled(desk, stranger)
-    made = await signed(shop)
-    before = await desk.chain.balance(made.wallet.address)
+async def test_settlement_by_a_stranger_counts_until_the_quote_lapses(desk, shop, after_s, in_time):
+    """The signature stays valid for some time longer, for those who confirmed in time."""
+    stranger = EvmTestWallet()
+    await wait_faucet_booked(desk, stranger)
+    offer = await signed(shop)
+    before = await desk.chain.balance(offer.wallet.address)
     desk.clock.advance(after_s)
-    await submit(desk, stranger, made.wallet, made)
-    assert await desk.chain.balance(made.wallet.address) == before - CENTS
+    await submit_authorization(desk, stranger, offer.wallet, offer)
+    assert await desk.chain.balance(offer.wallet.address) == before - CENTS
     if in_time:
-        assert (await desk.final(made.payment_id))["status"] == "succeeded"
-        assert await payouts_of(desk, made.payment_id) == []
+        assert (await desk.wait_final(offer.payment_id))["status"] == "succeeded"
+        assert await list_payouts(desk, offer.payment_id) == []
         return
     await desk.chain.mine()
-    await returned(desk, made.payment_id)
-    assert (await desk.rest.status(made.payment_id))["status"] == "requires_action"
-    assert await desk.chain.balance(made.wallet.address) == before
-    await exact(desk)
+    await wait_returned(desk, offer.payment_id)
+    assert (await desk.rest.status(offer.payment_id))["status"] == "requires_action"
+    assert await desk.chain.balance(offer.wallet.address) == before
+    await wait_exact(desk)
 
 
-async def test_what_was_confirmed_in_time_is_settled_in_the_grace_after_the_quote(desk, shop):
-    made = await signed(shop)
+async def test_payment_confirmed_in_time_settles_in_the_grace_after_its_quote(desk, shop):
+    offer = await signed(shop)
     await desk.chain.ask("florin_fault", {"kind": "mining", "paused": True})
-    await desk.confirm(made)
+    await desk.confirm(offer)
     desk.clock.advance(QUOTE_S + 60)
     await desk.chain.ask("florin_fault", {"kind": "mining", "paused": False})
     await desk.chain.mine()
-    assert (await desk.final(made.payment_id))["status"] == "succeeded"
+    assert (await desk.wait_final(offer.payment_id))["status"] == "succeeded"
 
 
 @pytest.mark.parametrize("first", ["signature", "pay"])
-async def test_who_pays_by_signature_and_by_itself_gets_the_other_back(desk, shop, first):
-    """The two events tell the same money, but not the same nonce."""
-    made = await signed(shop)
-    wallet = made.wallet
-    pay = await pay_of(desk, wallet, made.payment_id, made.option_id)
+async def test_second_of_signed_and_direct_payments_is_returned(desk, shop, first):
+    """The two events report the same money, but different nonces."""
+    offer = await signed(shop)
+    wallet = offer.wallet
+    pay = await pay_of(desk, wallet, offer.payment_id, offer.option_id)
     approve = f"095ea7b3{DEVNET.settler[2:]:0>64}{pay.value:064x}"
     await wallet.transact(
         desk.chain, gas=100_000, value=0, to=bytes.fromhex(pay.token[2:]), data="0x" + approve
@@ -205,58 +220,62 @@ async def test_who_pays_by_signature_and_by_itself_gets_the_other_back(desk, sho
     before = await desk.chain.balance(wallet.address)
     if first == "pay":
         await send(desk, wallet, pay)
-    await desk.confirm(made)
-    final = await desk.final(made.payment_id)
+    await desk.confirm(offer)
+    final = await desk.wait_final(offer.payment_id)
     assert final["status"] == "succeeded"
     if first == "signature":
         twice = await send(desk, wallet, pay)
         assert final["info"]["txId"] != twice
-    await returned(desk, made.payment_id)
+    await wait_returned(desk, offer.payment_id)
     assert await desk.chain.balance(wallet.address) == before - pay.value
-    assert len(await payouts_of(desk, made.payment_id)) == 1
-    assert (await desk.rest.status(made.payment_id))["status"] == "succeeded"
-    await exact(desk)
+    assert len(await list_payouts(desk, offer.payment_id)) == 1
+    assert (await desk.rest.status(offer.payment_id))["status"] == "succeeded"
+    await wait_exact(desk)
 
 
-async def test_two_events_of_one_transaction_are_both_returned(desk, shop):
-    """An account with code pays twice at once, each time to an end of its own."""
-    wallet = Wallet()
-    await filled(desk, wallet)
-    many = await wallet.deploy(desk.chain, artifact("TestMulticall").runtime)
+async def test_two_events_of_a_transaction_are_both_returned(desk, shop):
+    """An account with code pays twice at once, each time with a different deadline."""
+    wallet = EvmTestWallet()
+    await wait_faucet_booked(desk, wallet)
+    many = await wallet.deploy(desk.chain, load_artifact("TestMulticall").runtime)
     await wallet.delegate(desk.chain, many.rpartition(":")[2])
-    made = await offered(shop, wallet, DOLLARS)
+    created_offered = await offered(shop, wallet, DOLLARS)
     before = await desk.chain.balance(wallet.address)
     approve = f"095ea7b3{DEVNET.settler[2:]:0>64}{2 * CENTS:064x}"
     calls = [
         (DOLLAR, False, bytes.fromhex(approve)),
         *(
-            (DEVNET.settler, False, settler.pay(replace(made.pay, valid_before=end)))
+            (
+                DEVNET.settler,
+                False,
+                settler.encode_pay(replace(created_offered.pay, valid_before=end)),
+            )
             for end in (FOR_EVER, FOR_EVER + 1)
         ),
     ]
-    data = abi.selector("aggregate3((address,bool,bytes)[])")
+    data = abi.encode_selector("aggregate3((address,bool,bytes)[])")
     data += encode(["(address,bool,bytes)[]"], [calls])
     to = bytes.fromhex(wallet.address[2:])
     await wallet.transact(desk.chain, gas=800_000, to=to, value=0, data=data)
 
     async def done() -> list[int]:
-        return [one.status for one in await payouts_of(desk, made.payment_id)]
+        return [payout.status for payout in await list_payouts(desk, created_offered.payment_id)]
 
-    await until(done, [payout_pb2.PAYOUT_STATUS_DONE] * 2)
+    await wait_until(done, [payout_pb2.PAYOUT_STATUS_DONE] * 2)
     assert await desk.chain.balance(wallet.address) == before
-    assert (await desk.rest.status(made.payment_id))["status"] == "requires_action"
-    await exact(desk)
+    assert (await desk.rest.status(created_offered.payment_id))["status"] == "requires_action"
+    await wait_exact(desk)
 
 
-async def test_who_takes_the_fee_for_himself_has_not_paid(desk, shop):
-    """Nothing is returned by itself either, since the fee is not here: the operator is told."""
+async def test_payment_with_a_redirected_fee_does_not_pay_and_is_reported(desk, shop):
+    """No automatic return either, since the fee did not arrive: the operator is alerted."""
     wallet = await payer(desk, ETHER)
-    made = await offered(shop, wallet, ETHER)
-    await send(desk, wallet, replace(made.pay, fee_to=wallet.address.lower()))
-    # a later payment shows that the settler has come past it
+    created_offered = await offered(shop, wallet, ETHER)
+    await send(desk, wallet, replace(created_offered.pay, fee_to=wallet.address.lower()))
+    # a later payment shows that the settler has passed it
     later = await offered(shop, wallet, ETHER)
     await wallet.perform(desk.chain, later.actions)
-    assert (await desk.final(later.payment_id))["status"] == "succeeded"
-    assert (await desk.rest.status(made.payment_id))["status"] == "requires_action"
-    assert await payouts_of(desk, made.payment_id) == []
-    await booked(desk)
+    assert (await desk.wait_final(later.payment_id))["status"] == "succeeded"
+    assert (await desk.rest.status(created_offered.payment_id))["status"] == "requires_action"
+    assert await list_payouts(desk, created_offered.payment_id) == []
+    await book_all(desk)

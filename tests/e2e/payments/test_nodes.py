@@ -1,79 +1,79 @@
-"""A chain that is read from two nodes: what keeps a payment open, and who is told."""
+"""A chain that is read from two nodes: which failures keep a payment open, and their reports."""
 
 from __future__ import annotations
 
 import pytest
 import pytest_asyncio
 from florin.v1 import condition_pb2, system_pb2
-from florin_server.boot.chains.keys import Keyring
+from florin_server.boot.chains.keys import ChainKeyring
 from florin_server.cli.service import doctor
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.rails.connection import health
-from florin_server.rails.connection.connection import Connection
-from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
-from florin_server.rails.evm.sending.transactions import Signer
-from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.types import RailUnavailable, Shortage
+from florin_server.rails.connection.connection import ChainConnection
+from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
+from florin_server.rails.evm.sending.transactions import EvmSigner
+from florin_server.rails.evm.settings import EvmChainSettings
+from florin_server.rails.types import GasShortage, RailUnavailable
 from florin_server.workers.settlement.settle import ChainSettler
 
-from tests.support.desk import ORDER, opened
-from tests.support.installation import operator_of
-from tests.support.own_chain import CHAIN, CHAIN_ID, own_chain
-from tests.support.proxy import FaultyProxy
-from tests.support.until import until
-from tests.support.wallet import Wallet
+from tests.support.desk import ORDER, open_service
+from tests.support.installation import open_operator
+from tests.support.own_chain import CHAIN, CHAIN_ID, make_own_chain
+from tests.support.proxy import FaultyNodeProxy
+from tests.support.until import wait_until
+from tests.support.wallet import EvmTestWallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-def settings(*proxies: FaultyProxy) -> EvmChain:
+def settings(*proxies: FaultyNodeProxy) -> EvmChainSettings:
     names = ("127.0.0.1", "localhost")
     urls = [p.url.replace("127.0.0.1", n) for p, n in zip(proxies, names, strict=True)]
-    return own_chain(*urls)
+    return make_own_chain(*urls)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def own(tmp_path_factory):
     chain = await EvmDevChain.open(None, EvmDevSettings(chain_id=CHAIN_ID))
     try:
-        async with FaultyProxy(chain.handle) as first, FaultyProxy(chain.handle) as second:
+        async with FaultyNodeProxy(chain.handle) as first, FaultyNodeProxy(chain.handle) as second:
             home = tmp_path_factory.mktemp("nodes")
-            async with opened(home, chains=(settings(first, second),)) as desk:
-                control = JsonRpc(LocalTransport(chain.handle))
-                relayer = Signer(desk.service.secrets.relayer_key).address
+            async with open_service(home, chains=(settings(first, second),)) as desk:
+                control = JsonRpcClient(LocalTransport(chain.handle))
+                relayer = EvmSigner(desk.service.secrets.relayer_key).address
                 purse = {"accounts": [relayer], "nativeWei": hex(10**20), "tokenUnits": "0x0"}
                 await control.call("florin_faucet", purse)
                 # it looked before there was coin
                 desk.clock.advance(31)
                 state = desk.service.app.chains[CHAIN]
-                await until(lambda: state.funds_read_at_us and not state.unfunded)
+                await wait_until(lambda: state.funds_read_at_us and not state.funding_problem)
                 yield desk, (first, second), control
     finally:
         await chain.close()
 
 
 async def status_of(desk) -> system_pb2.ChainStatus:
-    async with operator_of(desk.service) as operator:
-        status = await operator.ask("GetSystemStatus", system_pb2.GetSystemStatusRequest())
-    (found,) = [chain for chain in status.chains if chain.chain_id == CHAIN]
-    return found
+    async with open_operator(desk.service) as operator:
+        status = await operator.call("GetSystemStatus", system_pb2.GetSystemStatusRequest())
+    (result,) = [chain for chain in status.chains if chain.chain_id == CHAIN]
+    return result
 
 
 async def told_by_doctor(desk) -> list[tuple[str, str]]:
-    """Each line of the doctor about the chain, and what is wrong."""
+    """Return each line of the doctor about the chain, and the problem in it."""
     settings = desk.service.settings
-    keys = Keyring(settings, desk.service.secrets)
-    return [finding async for finding in doctor.of_chain(settings.chains[0], keys)]
+    keys = ChainKeyring(settings, desk.service.secrets)
+    return [finding async for finding in doctor.check_chain(settings.chains[0], keys)]
 
 
-async def ordered(desk, control) -> tuple[Wallet, dict[str, str], str]:
-    """A wallet with money, the headers of its app, and the id of a payment."""
-    wallet = Wallet(CHAIN)
+async def ordered(desk, control) -> tuple[EvmTestWallet, dict[str, str], str]:
+    """Return a wallet with money, the headers of its app, and the id of a payment."""
+    wallet = EvmTestWallet(CHAIN)
     purse = {"accounts": [wallet.address], "nativeWei": "0x0", "tokenUnits": hex(10**9)}
     await control.call("florin_faucet", purse)
     tenant, app = await desk.tenant(), await desk.wallet_app()
-    made = (await desk.ask("POST", "/v1/payments", tenant.headers, ORDER)).body["paymentId"]
-    return wallet, app, made
+    payment_id = (await desk.ask("POST", "/v1/payments", tenant.headers, ORDER)).body["paymentId"]
+    return wallet, app, payment_id
 
 
 async def test_the_operator_sees_each_node_by_its_host(own):
@@ -81,34 +81,37 @@ async def test_the_operator_sees_each_node_by_its_host(own):
     status = await status_of(desk)
     assert [node.name for node in status.nodes] == ["127.0.0.1", "localhost"]
     assert [node.problem for node in status.nodes] == ["", ""]
-    found = await told_by_doctor(desk)
-    names = [what.split(" at block")[0] for what, _ in found]
+    results = await told_by_doctor(desk)
+    names = [what.split(" at block")[0] for what, _ in results]
     assert names == [f"{CHAIN} Own", "node 127.0.0.1", "node localhost"]
-    assert [wrong for _, wrong in found] == ["", "", ""]
-    assert "secret" not in str(status) + str(found)
+    assert [wrong for _, wrong in results] == ["", "", ""]
+    assert "secret" not in str(status) + str(results)
 
 
-async def test_a_chain_that_stalls_is_told_and_not_offered_until_it_goes_on(own, monkeypatch):
+async def test_stalled_chain_is_reported_and_not_offered_until_it_recovers(own, monkeypatch):
     desk, _, control = own
-    wallet, app, made = await ordered(desk, control)
-    path = f"/v1/gateway/payment/{made}"
+    wallet, app, created = await ordered(desk, control)
+    path = f"/v1/gateway/payment/{created}"
 
     async def stalled() -> tuple[int, str]:
-        found = {one.name: one for one in (await status_of(desk)).conditions}["chain_stalled"]
-        return found.state, found.reason
+        condition = {
+            each_condition.name: each_condition
+            for each_condition in (await status_of(desk)).conditions
+        }["chain_stalled"]
+        return condition.state, condition.reason
 
     async def options() -> list[str]:
         answer = await desk.ask("POST", path + "/options", app, {"accounts": [wallet.account]})
         assert answer.status == 200
-        return [one["id"] for one in answer.body["options"]]
+        return [option["id"] for option in answer.body["options"]]
 
     offered = await options()
     assert offered
     with monkeypatch.context() as patched:
-        told = "no node has told a new block for 7 min"
-        patched.setattr(Connection, "stalled", property(lambda _: told))
+        output = "no node has reported a new block for 7 min"
+        patched.setattr(ChainConnection, "stall_problem", property(lambda _: output))
         assert await options() == []
-        assert await stalled() == (condition_pb2.CONDITION_STATE_CRITICAL, told)
+        assert await stalled() == (condition_pb2.CONDITION_STATE_CRITICAL, output)
     assert await options() == offered
     assert await stalled() == (condition_pb2.CONDITION_STATE_OK, "")
 
@@ -117,32 +120,32 @@ async def test_chain_whose_settlement_fails_for_minutes_is_not_offered_until_it_
     own, monkeypatch
 ):
     desk, _, control = own
-    wallet, app, made = await ordered(desk, control)
+    wallet, app, created = await ordered(desk, control)
 
     async def options() -> list[str]:
-        path = f"/v1/gateway/payment/{made}/options"
+        path = f"/v1/gateway/payment/{created}/options"
         answer = await desk.ask("POST", path, app, {"accounts": [wallet.account]})
         assert answer.status == 200
-        return [one["id"] for one in answer.body["options"]]
+        return [option["id"] for option in answer.body["options"]]
 
     async def reason() -> str:
-        found = {one.name: one for one in (await status_of(desk)).conditions}
-        return str(found["settlement_failing"].reason)
+        conditions = {condition.name: condition for condition in (await status_of(desk)).conditions}
+        return str(conditions["settlement_failing"].reason)
 
-    async def fail_with(patched, error: Exception, told: str) -> None:
+    async def fail_with(patched, error: Exception, output: str) -> None:
         async def turn(_: ChainSettler) -> None:
             raise error
 
         async def seen() -> bool:
             await control.call("evm_mine")
-            return told in await reason()
+            return output in await reason()
 
-        patched.setattr(ChainSettler, "_turn", turn)
-        await until(seen)
+        patched.setattr(ChainSettler, "_run_turn", turn)
+        await wait_until(seen)
 
     assert await options()
     with monkeypatch.context() as patched:
-        # what one item of one payer fails with keeps nobody from paying
+        # the failure of one item of one payer stops no other payer
         await fail_with(patched, ValueError("an item"), "an item")
         desk.clock.advance(200)
         assert await options()
@@ -156,7 +159,7 @@ async def test_chain_whose_settlement_fails_for_minutes_is_not_offered_until_it_
         await control.call("evm_mine")
         return bool(await options())
 
-    await until(works)
+    await wait_until(works)
     assert await reason() == ""
 
 
@@ -164,9 +167,9 @@ async def test_server_clock_behind_all_chains_is_reported(own, monkeypatch):
     desk, _, _ = own
 
     async def reason() -> str:
-        async with operator_of(desk.service) as operator:
-            status = await operator.ask("GetSystemStatus", system_pb2.GetSystemStatusRequest())
-        return {one.name: one.reason for one in status.conditions}["clock_wrong"]
+        async with open_operator(desk.service) as operator:
+            status = await operator.call("GetSystemStatus", system_pb2.GetSystemStatusRequest())
+        return {condition.name: condition.reason for condition in status.conditions}["clock_wrong"]
 
     assert await reason() == ""
     late_us = desk.clock.now_us() - 2 * 10**15
@@ -176,53 +179,59 @@ async def test_server_clock_behind_all_chains_is_reported(own, monkeypatch):
 
 async def test_chain_without_coin_is_not_offered_and_pages_until_there_is_some(own, monkeypatch):
     desk, _, control = own
-    wallet, app, made = await ordered(desk, control)
-    relayer = Signer(desk.service.secrets.relayer_key).address
+    wallet, app, created = await ordered(desk, control)
+    relayer = EvmSigner(desk.service.secrets.relayer_key).address
     rail, state = desk.service.app.rails[CHAIN], desk.service.app.chains[CHAIN]
-    shortages = rail.relay.shortages
-    held: list[Shortage] = []
+    shortages = rail.relay.list_shortages
+    held: list[GasShortage] = []
 
-    async def counted() -> tuple[Shortage, ...]:
+    async def counted() -> tuple[GasShortage, ...]:
         return tuple(held) or await shortages()
 
     async def options() -> list[str]:
-        path = f"/v1/gateway/payment/{made}/options"
+        path = f"/v1/gateway/payment/{created}/options"
         answer = await desk.ask("POST", path, app, {"accounts": [wallet.account]})
         assert answer.status == 200
-        return [one["id"] for one in answer.body["options"]]
+        return [option["id"] for option in answer.body["options"]]
 
     async def conditions() -> dict[str, condition_pb2.Condition]:
-        return {one.name: one for one in (await status_of(desk)).conditions}
+        return {
+            each_condition.name: each_condition
+            for each_condition in (await status_of(desk)).conditions
+        }
 
     async def offered(*, wanted: bool) -> bool:
-        # the settler looks every few seconds
+        # the settler polls every few seconds
         desk.clock.advance(31)
         await control.call("evm_mine")
         return bool(await options()) is wanted
 
-    monkeypatch.setattr(rail.relay, "shortages", counted)
-    # little coin is a warning, and keeps nobody from paying
-    held[:] = [Shortage(f"{relayer} has too little coin", is_empty=False)]
-    await until(lambda: state.shortages == tuple(held) or offered(wanted=False))
+    monkeypatch.setattr(rail.relay, "list_shortages", counted)
+    # little coin is a warning, and stops no payment
+    held[:] = [GasShortage(f"{relayer} has too little coin", is_empty=False)]
+    await wait_until(lambda: state.shortages == tuple(held) or offered(wanted=False))
     assert await options()
     assert (await conditions())["relayer_empty"].state == condition_pb2.CONDITION_STATE_OK
-    held[:] = [Shortage(f"{relayer} has no coin", is_empty=True)]
-    await until(lambda: offered(wanted=False))
-    found = (await conditions())["relayer_empty"]
-    assert found.state == condition_pb2.CONDITION_STATE_CRITICAL
-    assert found.reason == f"{relayer} has no coin; not offered until there is coin"
+    held[:] = [GasShortage(f"{relayer} has no coin", is_empty=True)]
+    await wait_until(lambda: offered(wanted=False))
+    condition = (await conditions())["relayer_empty"]
+    assert condition.state == condition_pb2.CONDITION_STATE_CRITICAL
+    assert (
+        condition.reason
+        == f"{relayer} has no coin; not offered until a relayer key has native coin"
+    )
     assert (await conditions())["relayer_funds_low"].state == condition_pb2.CONDITION_STATE_OK
     held.clear()
-    await until(lambda: offered(wanted=True))
+    await wait_until(lambda: offered(wanted=True))
     assert (await conditions())["relayer_empty"].state == condition_pb2.CONDITION_STATE_OK
 
 
-async def test_a_payment_ends_when_two_nodes_tell_so_and_not_before(own, monkeypatch):
-    # one that comes back is asked again soon
+async def test_payment_succeeds_only_once_two_nodes_agree(own, monkeypatch):
+    # a node that comes back is asked again soon
     monkeypatch.setattr(health, "BACKOFF_MAX_S", 0.05)
     desk, (first, second), control = own
-    wallet, app, made = await ordered(desk, control)
-    path = f"/v1/gateway/payment/{made}"
+    wallet, app, created = await ordered(desk, control)
+    path = f"/v1/gateway/payment/{created}"
     offered = await desk.ask("POST", path + "/options", app, {"accounts": [wallet.account]})
     (option,) = offered.body["options"]
     second.down()
@@ -234,16 +243,16 @@ async def test_a_payment_ends_when_two_nodes_tell_so_and_not_before(own, monkeyp
 
     async def disagreeing() -> system_pb2.ChainStatus | None:
         now = await status_of(desk)
-        return now if "2 have to agree" in now.problem else None
+        return now if "2 must agree" in now.problem else None
 
-    status = await until(disagreeing)
+    status = await wait_until(disagreeing)
     assert not status.healthy
     assert [bool(node.problem) for node in status.nodes] == [False, True]
     _, *nodes = await told_by_doctor(desk)
     assert [bool(wrong) for _, wrong in nodes] == [False, True]
-    assert "eth_getTransactionReceipt" in first.asked
+    assert "eth_getTransactionReceipt" in first.methods
     assert (await desk.ask("GET", path + "/status", app)).body["status"] == "processing"
 
     second.up()
-    assert (await desk.ended(made))["status"] == "succeeded"
+    assert (await desk.wait_ended(created))["status"] == "succeeded"
     assert (await status_of(desk)).problem == ""

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.support.story import ORDER, PRICE, follow
+from tests.support.story import ORDER, PRICE, follow_payment
 
 pytestmark = pytest.mark.usefixtures("funded")
 
@@ -17,7 +17,7 @@ async def test_a_buyer_pays_and_the_merchant_gets_the_money(api, wallet, chain, 
     payment_id = created["paymentId"]
     assert created["status"] == "requires_action"
     assert created["live"] is False
-    states = asyncio.create_task(follow(api, payment_id))
+    states = asyncio.create_task(follow_payment(api, payment_id))
 
     offered = await api.options(payment_id, [wallet.account, "eip155:1:0xnonsense", "rubbish"])
     (option,) = offered["options"]
@@ -54,7 +54,7 @@ async def test_a_repeated_confirm_is_a_poll(api, wallet):
     (option,) = (await api.options(payment_id, [wallet.account]))["options"]
     outputs = wallet.execute_all(option)
     await api.confirm(payment_id, option["id"], outputs)
-    await asyncio.wait_for(follow(api, payment_id), 20)
+    await asyncio.wait_for(follow_payment(api, payment_id), 20)
     again = await api.confirm(payment_id, option["id"], outputs)
     assert again["status"] == "succeeded"
     assert again["info"]["txId"]
@@ -81,10 +81,10 @@ async def test_a_stream_resumes_after_a_version(api, wallet):
     payment_id = (await api.create(ORDER))["paymentId"]
     (option,) = (await api.options(payment_id, [wallet.account]))["options"]
     await api.confirm(payment_id, option["id"], wallet.execute_all(option))
-    await asyncio.wait_for(follow(api, payment_id), 20)
-    (last,) = await follow(api, payment_id, after=1)
+    await asyncio.wait_for(follow_payment(api, payment_id), 20)
+    (last,) = await follow_payment(api, payment_id, after=1)
     assert last["status"] == "succeeded"
-    assert await follow(api, payment_id, after=2) == []
+    assert await follow_payment(api, payment_id, after=2) == []
 
 
 async def test_a_merchant_cancels_and_repeats_it(api, wallet):

@@ -1,4 +1,4 @@
-"""A coin costs what its sources tell now; without a believable price it is not offered."""
+"""A coin's price is what its sources report now; without a plausible price it is not offered."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from eth_account import Account
 from eth_hash.auto import keccak
 from florin.v1 import system_pb2
 from florin_server.devnet.evm import DEVNET
-from florin_server.devnet.genesis import artifact
+from florin_server.devnet.genesis import load_artifact
 
-from tests.support.desk import CREATE, ORDER, Desk, opened
-from tests.support.installation import operator_of
-from tests.support.until import until
-from tests.support.wallet import Wallet
+from tests.support.desk import CREATE, ORDER, ServiceHarness, open_service
+from tests.support.installation import open_operator
+from tests.support.until import wait_until
+from tests.support.wallet import EvmTestWallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -31,7 +31,7 @@ STALE_S = 600
 
 
 class Shop:
-    """A service that tells one price, or fails."""
+    """A price service that reports one price, or fails."""
 
     def __init__(self) -> None:
         self.price: str | None = "2000.0"
@@ -63,7 +63,7 @@ async def shop():
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def desk(tmp_path_factory, shop):
-    """One for each test: which price is believed depends on those that came before it."""
+    """Open one service for each test: which price is accepted depends on those before it."""
     http = {"url": f"http://127.0.0.1:{shop.port}/{{base}}", "path": ["price"]}
     ways = [
         {"kind": "oracle", "chain": f"eip155:{DEVNET.chain_id}", "feed": FEED, "stale_s": STALE_S},
@@ -75,17 +75,17 @@ async def desk(tmp_path_factory, shop):
         "pairs": {COIN: {"USD": ways}, DOLLAR: {"USD": [pegged]}},
         "peg_off_max_percent": 2,
     }
-    async with opened(tmp_path_factory.mktemp("prices") / "home", prices=prices) as desk:
+    async with open_service(tmp_path_factory.mktemp("prices") / "home", prices=prices) as desk:
         await ask(desk, "florin_faucet", {"accounts": [WRITER.address], "nativeWei": hex(10**18)})
-        await send(desk, artifact("TestOracle").bytecode + (8).to_bytes(32, "big"))
+        await send(desk, load_artifact("TestOracle").bytecode + (8).to_bytes(32, "big"))
         yield desk
 
 
-async def ask(desk: Desk, method: str, *params):
+async def ask(desk: ServiceHarness, method: str, *params):
     return await desk.chain.ask(method, *params)
 
 
-async def send(desk: Desk, data: bytes, to: str | None = None) -> None:
+async def send(desk: ServiceHarness, data: bytes, to: str | None = None) -> None:
     nonce = int(await ask(desk, "eth_getTransactionCount", WRITER.address, "pending"), 16)
     transaction = {
         "chainId": DEVNET.chain_id,
@@ -104,33 +104,35 @@ async def send(desk: Desk, data: bytes, to: str | None = None) -> None:
     assert receipt["status"] == "0x1"
 
 
-async def write(desk: Desk, price: int, age_s: int = 0) -> None:
-    """A new round of the feed."""
+async def write(desk: ServiceHarness, price: int, age_s: int = 0) -> None:
+    """Write a new round of the feed."""
     numbers = (7, price, desk.now - age_s, 7)
-    data = SET + b"".join(one.to_bytes(32, "big") for one in numbers)
+    data = SET + b"".join(number.to_bytes(32, "big") for number in numbers)
     await send(desk, data, FEED)
 
 
-async def refreshed(desk: Desk) -> None:
+async def refreshed(desk: ServiceHarness) -> None:
     await desk.service.app.prices.refresh(desk.clock.now_us())
 
 
-async def offered(desk: Desk) -> dict[str, dict]:
-    """The options of a new payment of 12.50 USD, by asset."""
+async def offered(desk: ServiceHarness) -> dict[str, dict]:
+    """Return the options of a new payment of 12.50 USD, by asset."""
     created = await desk.rest.call("POST", CREATE, desk.rest.merchant, ORDER)
-    told = await desk.rest.options(created["paymentId"], [Wallet().account])
-    return {option["amount"]["unit"].removeprefix("caip19/"): option for option in told["options"]}
+    result = await desk.rest.options(created["paymentId"], [EvmTestWallet().account])
+    return {
+        option["amount"]["unit"].removeprefix("caip19/"): option for option in result["options"]
+    }
 
 
-async def coin_option(desk: Desk) -> dict | None:
-    """The option in coin; the one in dollars is there in any case."""
-    found = await offered(desk)
-    assert DOLLAR in found
-    return found.get(COIN)
+async def coin_option(desk: ServiceHarness) -> dict | None:
+    """Return the option in coin; the one in dollars is there in any case."""
+    results = await offered(desk)
+    assert DOLLAR in results
+    return results.get(COIN)
 
 
-def quote_of(desk: Desk, option: dict) -> dict:
-    """The rate that is kept with an option."""
+def quote_of(desk: ServiceHarness, option: dict) -> dict:
+    """Return the rate that is stored with an option."""
     ((terms,),) = desk.select("SELECT terms FROM payment_option WHERE id = ?", option["id"])
     return json.loads(terms)["quote"]
 
@@ -145,14 +147,14 @@ async def test_a_feed_then_a_service_then_nothing(desk, shop):
     quote = {"price": "2500.00000000", "source": f"oracle:eip155:{DEVNET.chain_id}:{FEED}"}
     assert quote_of(desk, option) == {**quote, "at_us": at_us}
 
-    # nobody writes to the feed any more
+    # the feed is not written any more
     desk.clock.advance(STALE_S)
     await refreshed(desk)
     option = await coin_option(desk)
     assert option["amount"]["value"] == str(1250 * 10**16 // 2000)
-    kept = quote_of(desk, option)
-    assert (kept["price"], kept["source"]) == ("2000.0", "http:shop")
-    assert kept["at_us"] == desk.clock.now_us()
+    stored_quote = quote_of(desk, option)
+    assert (stored_quote["price"], stored_quote["source"]) == ("2000.0", "http:shop")
+    assert stored_quote["at_us"] == desk.clock.now_us()
 
     # the service fails too: its price holds for some time
     shop.price = None
@@ -177,14 +179,14 @@ async def test_a_price_that_jumps_is_not_offered(desk, shop):
     assert await coin_option(desk)
 
 
-async def test_prices_are_asked_for_again_by_themselves(desk, shop):
+async def test_prices_are_refreshed_automatically(desk, shop):
     async def passing() -> None:
         # the worker may not have begun to wait
         desk.clock.advance(desk.service.app.settings.prices.refresh_s)
 
     for _ in range(3):
         shop.asked.clear()
-        await until(shop.asked.is_set, meanwhile=passing)
+        await wait_until(shop.asked.is_set, meanwhile=passing)
 
 
 async def test_a_token_that_lost_its_peg_is_not_offered(desk, shop):
@@ -197,12 +199,12 @@ async def test_a_token_that_lost_its_peg_is_not_offered(desk, shop):
     assert (await offered(desk))[DOLLAR]["amount"]["value"] == "12500000"
 
 
-async def test_the_operator_is_told_what_has_no_price(desk, shop):
+async def test_asset_without_a_price_is_reported_to_the_operator(desk, shop):
     shop.price = None
     desk.clock.advance(3 * STALE_S)
     await refreshed(desk)
-    async with operator_of(desk.service) as operator:
-        status = await operator.ask("GetSystemStatus", system_pb2.GetSystemStatusRequest())
+    async with open_operator(desk.service) as operator:
+        status = await operator.call("GetSystemStatus", system_pb2.GetSystemStatusRequest())
     (chain,) = status.chains
     assert f"{COIN} has no price in USD: oracle:eip155:" in chain.problem
     assert "http:shop: 127.0.0.1 answered HTTP 500" in chain.problem

@@ -7,15 +7,15 @@ import asyncio
 import pytest
 from florin_server.clock import TestClock
 
-from tests.support.api import Refused, RestApi
-from tests.support.service import running
-from tests.support.story import ORDER, follow
-from tests.support.wallet import Wallet, typed_data_of
+from tests.support.api import ApiCallError, RestApi
+from tests.support.service import run_service
+from tests.support.story import ORDER, follow_payment
+from tests.support.wallet import EvmTestWallet, get_typed_data
 
 
 @pytest.fixture
 async def offer(api, wallet, funded):
-    """A payment and its one option."""
+    """Return a payment and its one option."""
     payment_id = (await api.create(ORDER))["paymentId"]
     (option,) = (await api.options(payment_id, [wallet.account]))["options"]
     return payment_id, option
@@ -23,32 +23,34 @@ async def offer(api, wallet, funded):
 
 @pytest.fixture
 async def untouched(chain, wallet, offer):
-    """After the test, the buyer has what it had before, and the payment can still be paid."""
+    """Assert at the end that the buyer's balance is unchanged and the payment can be paid."""
     before = await chain.balance(wallet.address)
     yield
     assert await chain.balance(wallet.address) == before > 0
 
 
-async def refused(call) -> Refused:
-    with pytest.raises(Refused) as caught:
+async def refused(call) -> ApiCallError:
+    with pytest.raises(ApiCallError) as caught:
         await call
     return caught.value
 
 
 def stranger(option):
-    """What another key signs."""
-    return Wallet().sign(typed_data_of(option["actions"][0]))
+    """Return the signature of another key."""
+    return EvmTestWallet().sign(get_typed_data(option["actions"][0]))
 
 
 async def assert_payable(api, wallet, offer):
     payment_id, option = offer
     assert (await api.status(payment_id))["status"] == "requires_action"
     await api.confirm(payment_id, option["id"], wallet.execute_all(option))
-    assert (await asyncio.wait_for(follow(api, payment_id), 20))[-1]["status"] == "succeeded"
+    assert (await asyncio.wait_for(follow_payment(api, payment_id), 20))[-1][
+        "status"
+    ] == "succeeded"
 
 
 @pytest.mark.both_chains
-async def test_a_signature_of_somebody_else(api, offer, untouched):
+async def test_signature_of_a_stranger_gets_signature_mismatch(api, offer, untouched):
     payment_id, option = offer
     error = await refused(api.confirm(payment_id, option["id"], [stranger(option)]))
     assert (error.http, error.code) == (400, "invalid_params")
@@ -71,7 +73,7 @@ async def test_a_signature_of_somebody_else(api, offer, untouched):
 )
 async def test_a_signature_over_something_else(api, wallet, offer, untouched, part, member, value):
     payment_id, option = offer
-    typed_data = typed_data_of(option["actions"][0])
+    typed_data = get_typed_data(option["actions"][0])
     typed_data[part][member] = value
     error = await refused(api.confirm(payment_id, option["id"], [wallet.sign(typed_data)]))
     assert (error.http, error.code) == (400, "invalid_params")
@@ -100,7 +102,7 @@ async def test_an_authorization_that_was_used(api, wallet, chain, merchant_addre
     payment_id, option = offer
     outputs = wallet.execute_all(option)
     await api.confirm(payment_id, option["id"], outputs)
-    await asyncio.wait_for(follow(api, payment_id), 20)
+    await asyncio.wait_for(follow_payment(api, payment_id), 20)
     paid = await chain.balance(merchant_address)
     other_id = (await api.create(ORDER))["paymentId"]
     (other,) = (await api.options(other_id, [wallet.account]))["options"]
@@ -115,7 +117,7 @@ async def test_an_authorization_that_was_used(api, wallet, chain, merchant_addre
 async def test_results_that_do_not_match_fail_the_payment(api, offer, untouched, outputs):
     payment_id, option = offer
     if not outputs:
-        # an empty list reads the same over gRPC as no list: the body is incomplete
+        # over gRPC an empty list equals no list: the body is incomplete
         outputs = ["0x" + "11" * 65] * 3
     answer = await api.confirm(payment_id, option["id"], outputs)
     assert answer["status"] == "failed"
@@ -160,13 +162,13 @@ async def test_a_cancelled_payment(api, wallet, offer, untouched):
 async def test_the_funds_are_gone(api, wallet, chain, offer):
     payment_id, option = offer
     outputs = wallet.execute_all(option)
-    # the buyer spends everything on another, dearer payment first
+    # the buyer spends everything on another, more expensive payment first
     held = await chain.balance(wallet.address)
     dear = {"amount": {"unit": "iso4217/USD", "value": str(held // 10**4)}}
     dear_id = (await api.create(dear))["paymentId"]
     (big,) = (await api.options(dear_id, [wallet.account]))["options"]
     await api.confirm(dear_id, big["id"], wallet.execute_all(big))
-    await asyncio.wait_for(follow(api, dear_id), 20)
+    await asyncio.wait_for(follow_payment(api, dear_id), 20)
     error = await refused(api.confirm(payment_id, option["id"], outputs))
     assert (error.http, error.code) == (400, "invalid_params")
     assert error.details["reason"] == "insufficient_funds"
@@ -175,7 +177,7 @@ async def test_the_funds_are_gone(api, wallet, chain, offer):
 
 async def test_a_payment_whose_time_is_over(tmp_path, wallet, session):
     clock = TestClock(1_800_000_000_000_000)
-    async with running(tmp_path / "home", clock=clock) as service:
+    async with run_service(tmp_path / "home", clock=clock) as service:
         env = service.home.read_demo_env()
         api = RestApi(session, env["FLORIN_BASE_URL"], env)
         created = await api.create(ORDER)

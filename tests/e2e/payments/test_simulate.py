@@ -1,4 +1,4 @@
-"""A partner rehearses every outcome, without a wallet and without a chain."""
+"""A partner simulates every outcome, without a wallet and without a chain."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import asyncio
 
 import pytest
 import pytest_asyncio
-from florin_server.boot.service import Service
+from florin_server.boot.service import FlorinService
 
-from tests.support.api import Refused, RestApi
-from tests.support.chain import Chain
-from tests.support.desk import Desk
-from tests.support.service import held, running
-from tests.support.story import ORDER, PRICE, follow
-from tests.support.wallet import Wallet
+from tests.support.api import ApiCallError, RestApi
+from tests.support.chain import ChainClient
+from tests.support.desk import ServiceHarness
+from tests.support.service import run_service, wait_open_responses
+from tests.support.story import ORDER, PRICE, follow_payment
+from tests.support.wallet import EvmTestWallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 OUTCOMES = ("succeeded", "failed", "expired", "cancelled", "stall")
 ENDED = ("succeeded", "failed", "expired", "cancelled")
 STATES = ("requires_action", "processing", "stalled", *ENDED)
-# what each outcome makes of each state; None is a refusal
+# the result of each outcome in each state; None is a refusal
 EXPECTED = {
     ("requires_action", outcome): "processing" if outcome == "stall" else outcome
     for outcome in OUTCOMES
 }
 for busy in ("processing", "stalled"):
-    EXPECTED |= {(busy, one): one for one in ("succeeded", "failed", "expired")}
+    EXPECTED |= {(busy, item): item for item in ("succeeded", "failed", "expired")}
     EXPECTED |= {(busy, "stall"): "processing"}
 EXPECTED |= {(state, state): state for state in ENDED}
 
@@ -38,12 +38,12 @@ def side(request, desk):
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", autouse=True)
 async def no_blocks(desk):
-    """What is confirmed stays in processing: the chain takes transactions and mines none."""
+    """Keep confirmed payments in processing: the chain takes transactions and mines none."""
     await desk.chain.ask("florin_fault", {"kind": "mining", "paused": True})
 
 
-async def bring(desk: Desk, state: str) -> str:
-    """A payment in a state that it came to without a simulation, but for those that need one."""
+async def bring(desk: ServiceHarness, state: str) -> str:
+    """Return a payment in a state that it reached without simulation, where that is possible."""
     if state == "processing":
         offer = await desk.offer()
         await desk.confirm(offer)
@@ -58,13 +58,13 @@ async def bring(desk: Desk, state: str) -> str:
     return payment_id
 
 
-async def refusal(call) -> Refused:
-    with pytest.raises(Refused) as caught:
+async def refusal(call) -> ApiCallError:
+    with pytest.raises(ApiCallError) as caught:
         await call
     return caught.value
 
 
-def causes(desk: Desk, payment_id: str) -> list[str]:
+def causes(desk: ServiceHarness, payment_id: str) -> list[str]:
     rows = desk.select(
         "SELECT cause FROM payment_event WHERE payment_id = ? ORDER BY version", payment_id
     )
@@ -89,17 +89,17 @@ async def test_every_outcome_in_every_state(desk, side, state, outcome):
         assert await side.simulate(payment_id, outcome) == answer
     after = await desk.rest.detail(payment_id)
     moved = expected is not None and (state, outcome) not in {
-        *((one, one) for one in ENDED),
+        *((text, text) for text in ENDED),
         ("stalled", "stall"),
     }
-    # the first stall of a payment that is being settled changes what becomes of it
+    # the first stall of a payment that is being settled changes its result
     assert after["version"] == before["version"] + moved
     if not moved:
         assert after == before
     assert causes(desk, payment_id) == history + [f"simulate_{outcome}"] * moved
 
 
-async def test_what_a_simulated_success_tells(desk, side):
+async def test_simulated_success_has_a_test_transaction_and_no_buyer(desk, side):
     payment_id = await bring(desk, "requires_action")
     answer = await side.simulate(payment_id, "succeeded")
     assert answer["info"]["txId"] == f"test:{payment_id}"
@@ -107,17 +107,17 @@ async def test_what_a_simulated_success_tells(desk, side):
     assert answer["info"]["optionAmount"]["value"] == str(PRICE)
     detail = await side.detail(payment_id)
     assert detail["info"] == answer["info"]
-    # nobody paid and nothing reached the merchant
+    # no buyer paid and no money reached the merchant
     assert detail["buyer"] is None
     assert detail["settlement"] == {"successful": None}
-    offered = await side.options(payment_id, [Wallet().account])
+    offered = await side.options(payment_id, [EvmTestWallet().account])
     assert offered["options"] == []
     assert offered["resultInfo"] == answer["info"]
 
 
-async def test_a_bound_payment_succeeds_with_what_it_was_bound_to(desk, side):
+async def test_simulated_success_of_a_bound_payment_pays_its_bound_option(desk, side):
     payment_id = await bring(desk, "processing")
-    # the option is what counts, whatever the registry would say now
+    # the option counts, not the registry's present values
     answer = await side.simulate(payment_id, "succeeded")
     detail = await side.detail(payment_id)
     ((option_unit, value),) = desk.select(
@@ -129,11 +129,11 @@ async def test_a_bound_payment_succeeds_with_what_it_was_bound_to(desk, side):
 
 
 @pytest.mark.parametrize("unit", ["iso4217/GBP", "caip19"])
-async def test_a_price_in_the_unit_that_was_asked_for(desk, side, unit):
-    """No asset pays pounds here; a token asked for by name is that token."""
+async def test_simulated_success_pays_in_the_requested_unit(desk, side, unit):
+    """No asset pays pounds here; a token named in the request is used itself."""
     if unit == "caip19":
         unit = f"caip19/{desk.env['FLORIN_EVM_ASSET']}"
-    # a currency that nothing pays is taken with an outcome only
+    # a currency that no asset pays is accepted only with an outcome
     order = {"amount": {"unit": unit, "value": "777"}, "referenceId": "florin_test:stall"}
     if unit.startswith("caip19"):
         del order["referenceId"]
@@ -176,13 +176,13 @@ async def test_the_other_outcomes_look_like_the_real_ones(desk, side):
     assert (error.http, error.code) == (409, "idempotency_conflict")
 
 
-async def test_everybody_who_waits_hears_of_it(desk, side):
+async def test_poll_and_watch_receive_a_simulated_outcome(desk, side):
     payment_id = await bring(desk, "requires_action")
-    watch = asyncio.create_task(follow(side, payment_id))
+    watch = asyncio.create_task(follow_payment(side, payment_id))
     poll = asyncio.create_task(
         desk.ask("GET", f"/v1/payments/{payment_id}/status?maxPollMs=20000", desk.rest.merchant)
     )
-    await held(desk.service, 2)
+    await wait_open_responses(desk.service, 2)
     await side.simulate(payment_id, "stall")
     assert (await asyncio.wait_for(poll, 10)).body["status"] == "processing"
     await side.simulate(payment_id, "succeeded")
@@ -194,9 +194,9 @@ async def test_everybody_who_waits_hears_of_it(desk, side):
 
 async def test_outcomes_that_race(desk):
     payment_id = await bring(desk, "requires_action")
-    calls = [desk.grpc.simulate(payment_id, one) for one in ENDED * 3]
+    calls = [desk.grpc.simulate(payment_id, text) for text in ENDED * 3]
     answers = await asyncio.gather(*calls, return_exceptions=True)
-    done = {one["status"] for one in answers if isinstance(one, dict)}
+    done = {answer["status"] for answer in answers if isinstance(answer, dict)}
     assert len(done) == 1
     detail = await desk.rest.detail(payment_id)
     assert (detail["status"], detail["version"]) == (*done, 1)
@@ -211,11 +211,11 @@ async def test_a_payment_whose_time_is_over_is_expired(desk, side):
     assert (await side.detail(payment_id))["version"] == 1
 
 
-async def test_a_retried_simulation_is_the_first_one(desk, side):
+async def test_retried_simulation_returns_its_first_result(desk, side):
     payment_id = await bring(desk, "requires_action")
     first = await side.simulate(payment_id, "stall", key=f"s-{payment_id}")
     await side.simulate(payment_id, "failed")
-    # by now it would be refused
+    # a new request would be refused now
     for other in (side, desk.rest, desk.grpc):
         assert await other.simulate(payment_id, "stall", key=f"s-{payment_id}") == first
     error = await refusal(side.simulate(payment_id, "failed", key=f"s-{payment_id}"))
@@ -223,7 +223,7 @@ async def test_a_retried_simulation_is_the_first_one(desk, side):
 
 
 async def test_payments_of_any_merchant_of_the_partner(desk, side):
-    """The Merchant-Id is not read: it may be another merchant's, or nobody's."""
+    """The Merchant-Id is ignored: it may be another merchant's, or unknown."""
     payment_id = await bring(desk, "requires_action")
     path = f"/v1/sandbox/payments/{payment_id}/simulate"
     for merchant_id in ("mrch_nobody", (await desk.tenant()).merchant.id):
@@ -232,13 +232,13 @@ async def test_payments_of_any_merchant_of_the_partner(desk, side):
         assert answer.status == 200
 
 
-async def test_who_may_simulate(desk):
+async def test_only_a_test_merchant_key_may_simulate(desk):
     tenant, live = await desk.tenant(), await desk.tenant(live=True)
     payment_id = await bring(desk, "requires_action")
     path, body = f"/v1/sandbox/payments/{payment_id}/simulate", {"outcome": "succeeded"}
     _, wallet_key = await desk.key(None)
     _, reader = await desk.key(tenant.partner.id, scopes=("read",))
-    for headers, told in (
+    for headers, result in (
         ({}, (401, "missing_auth_headers")),
         ({"Merchant-Id": tenant.merchant.id}, (401, "missing_api_key")),
         (desk.rest.wallet, (401, "missing_merchant_api_key")),
@@ -247,9 +247,9 @@ async def test_who_may_simulate(desk):
         (live.headers, (403, "not_sandbox_api_key")),
         (tenant.headers, (404, "payment_not_found")),
     ):
-        assert (await desk.ask("POST", path, headers, body)).told == told
+        assert (await desk.ask("POST", path, headers, body)).refusal == result
     unknown = "/v1/sandbox/payments/pay_unknown/simulate"
-    assert (await desk.ask("POST", unknown, desk.rest.merchant, body)).told == (
+    assert (await desk.ask("POST", unknown, desk.rest.merchant, body)).refusal == (
         404,
         "payment_not_found",
     )
@@ -257,14 +257,17 @@ async def test_who_may_simulate(desk):
 
 
 async def test_a_live_payment_cannot_be_simulated(desk):
-    """Not even by its partner's test key, to which it does not exist."""
+    """Its partner's test key does not see it either."""
     live = await desk.tenant(live=True)
     _, test_key = await desk.key(live.partner.id)
-    made = await desk.ask("POST", "/v1/payments", live.headers, ORDER)
-    path = f"/v1/sandbox/payments/{made.body['paymentId']}/simulate"
+    created = await desk.ask("POST", "/v1/payments", live.headers, ORDER)
+    path = f"/v1/sandbox/payments/{created.body['paymentId']}/simulate"
     body = {"outcome": "succeeded"}
-    assert (await desk.ask("POST", path, live.headers, body)).told == (403, "not_sandbox_api_key")
-    assert (await desk.ask("POST", path, {"Api-Key": test_key}, body)).told == (
+    assert (await desk.ask("POST", path, live.headers, body)).refusal == (
+        403,
+        "not_sandbox_api_key",
+    )
+    assert (await desk.ask("POST", path, {"Api-Key": test_key}, body)).refusal == (
         404,
         "payment_not_found",
     )
@@ -274,44 +277,46 @@ async def test_a_live_payment_cannot_be_simulated(desk):
 async def test_a_body_without_an_outcome(desk, body):
     path = f"/v1/sandbox/payments/{await bring(desk, 'requires_action')}/simulate"
     answer = await desk.ask("POST", path, desk.rest.merchant, body)
-    assert answer.told == (400, "params_validation")
+    assert answer.refusal == (400, "params_validation")
 
 
-# what the chain does meanwhile, on services of their own
+# concurrent changes by the chain, on services of their own
 
 
 @pytest.mark.parametrize("outcome", ["succeeded", "failed", "expired", "stall"])
 async def test_a_simulated_payment_is_never_settled(desk, tmp_path, outcome):
-    """Neither a proof from the chain nor a restart changes what was simulated."""
+    """Neither a proof from the chain nor a restart changes the simulated result."""
     home = tmp_path / "home"
-    async with running(home) as service:
+    async with run_service(home) as service:
         api, chain = clients(desk, service)
         await chain.ask("florin_fault", {"kind": "mining", "paused": True})
-        paid, kept = await confirmed(api), await confirmed(api)
-        told = await api.simulate(paid, outcome)
+        paid, stored = await confirmed(api), await confirmed(api)
+        result = await api.simulate(paid, outcome)
         await chain.ask("florin_fault", {"kind": "mining", "paused": False})
         # the other one was sent with it or after it: when it has ended, the proof was seen
-        assert (await asyncio.wait_for(follow(api, kept), 20))[-1]["status"] == "succeeded"
-        assert await api.status(paid) == told
+        assert (await asyncio.wait_for(follow_payment(api, stored), 20))[-1][
+            "status"
+        ] == "succeeded"
+        assert await api.status(paid) == result
         version = (await api.detail(paid))["version"]
-    async with running(home) as service:
+    async with run_service(home) as service:
         api, _ = clients(desk, service)
         again = await confirmed(api)
-        assert (await asyncio.wait_for(follow(api, again), 20))[-1]["status"] == "succeeded"
-        assert await api.status(paid) == told
+        assert (await asyncio.wait_for(follow_payment(api, again), 20))[-1]["status"] == "succeeded"
+        assert await api.status(paid) == result
         assert (await api.detail(paid))["version"] == version
         if outcome == "stall":
             assert (await api.simulate(paid, "failed"))["status"] == "failed"
 
 
-def clients(desk: Desk, service: Service) -> tuple[RestApi, Chain]:
+def clients(desk: ServiceHarness, service: FlorinService) -> tuple[RestApi, ChainClient]:
     env = service.home.read_demo_env()
-    chain = Chain(desk.session, env["FLORIN_EVM_RPC_URL"], "")
+    chain = ChainClient(desk.session, env["FLORIN_EVM_RPC_URL"], "")
     return RestApi(desk.session, env["FLORIN_BASE_URL"], env), chain
 
 
 async def confirmed(api: RestApi) -> str:
-    wallet = Wallet()
+    wallet = EvmTestWallet()
     payment_id = (await api.create(ORDER))["paymentId"]
     (option,) = (await api.options(payment_id, [wallet.account]))["options"]
     await api.confirm(payment_id, option["id"], wallet.execute_all(option))

@@ -1,4 +1,4 @@
-"""A merchant gives the money back: all of it or parts, and never more than was paid."""
+"""A merchant refunds a payment: all of it or parts, and never more than was paid."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import re
 import pytest
 from florin.v1 import refund_pb2
 
-from tests.support.api import Refused, RestApi
+from tests.support.api import ApiCallError, RestApi
 from tests.support.desk import DEPLOYED, SPEC
-from tests.support.story import ORDER, PRICE, follow
+from tests.support.story import ORDER, PRICE, follow_payment
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -24,11 +24,13 @@ def side(request, desk):
 
 
 async def paid(api, wallet=None) -> str:
-    """A payment whose money really moved."""
+    """Return a payment whose money really moved."""
     payment_id = (await api.create(ORDER))["paymentId"]
     (option,) = (await api.options(payment_id, [wallet.account]))["options"]
     await api.confirm(payment_id, option["id"], wallet.execute_all(option))
-    assert (await asyncio.wait_for(follow(api, payment_id), 20))[-1]["status"] == "succeeded"
+    assert (await asyncio.wait_for(follow_payment(api, payment_id), 20))[-1][
+        "status"
+    ] == "succeeded"
     return payment_id
 
 
@@ -39,7 +41,7 @@ async def simulated(api) -> str:
 
 
 async def refusal(call) -> tuple[int, str]:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiCallError) as caught:
         await call
     return caught.value.http, caught.value.code
 
@@ -58,7 +60,7 @@ async def test_a_refund_is_paid_out(desk, side, wallet):
         "paymentAmount": before["amount"],
     }
     assert re.fullmatch(r"rfnd_[A-Za-z0-9]{17}", answer["refundId"])
-    refund = await desk.refunded(payment_id)
+    refund = await desk.wait_refunded(payment_id)
     detail = await side.detail(payment_id)
     assert detail["refund"] == refund
     members = {"refundId", "status", "amount", "paymentAmount", "txId", "createdAt", "completedAt"}
@@ -67,7 +69,7 @@ async def test_a_refund_is_paid_out(desk, side, wallet):
     assert refund["amount"] == before["info"]["optionAmount"]
     assert refund["amount"]["value"] == str(PRICE)
     assert await desk.chain.balance(wallet.address) == held + PRICE
-    # the payment itself stays as it is
+    # the payment itself is unchanged
     assert detail.pop("refunds") == [refund]
     assert detail.pop("refunded")["refundable"]["value"] == "0"
     assert {**detail, "refund": None, "refunds": []} == before
@@ -77,17 +79,17 @@ async def test_a_simulated_payment_has_no_money_to_go_back(desk, side):
     payment_id = await simulated(side)
     answer = await side.refund(payment_id)
     refund_id = answer["refundId"]
-    told = {"refundId": refund_id, "status": "succeeded", "txId": f"test:{refund_id}"}
+    result = {"refundId": refund_id, "status": "succeeded", "txId": f"test:{refund_id}"}
     amounts = {"amount": answer.pop("amount"), "paymentAmount": answer.pop("paymentAmount")}
     assert amounts["paymentAmount"] == (await side.detail(payment_id))["amount"]
-    assert answer == {"paymentId": payment_id, **told}
+    assert answer == {"paymentId": payment_id, **result}
     refund = (await side.detail(payment_id))["refund"]
-    assert {key: refund[key] for key in told} == told
+    assert {key: refund[key] for key in result} == result
     assert refund["completedAt"] == refund["createdAt"]
     assert desk.select("SELECT count(*) FROM payout WHERE id = ?", refund_id) == [(0,)]
 
 
-async def test_the_money_goes_to_who_paid(desk, wallet):
+async def test_refund_is_paid_to_the_payer(desk, wallet):
     payment_id = await paid(desk.rest, wallet)
     await desk.rest.refund(payment_id)
     stored = desk.select("SELECT account, unit, value FROM refund WHERE payment_id = ?", payment_id)
@@ -103,21 +105,21 @@ async def test_a_payment_is_refunded_once(side):
     assert (await side.detail(payment_id))["refund"]["refundId"] == first["refundId"]
 
 
-async def test_refunds_that_race_for_one_payment(desk):
+async def test_concurrent_full_refunds_have_a_single_winner(desk):
     payment_id = await simulated(desk.rest)
     sides = [desk.rest, desk.grpc] * 10
     results = await asyncio.gather(*(s.refund(payment_id) for s in sides), return_exceptions=True)
-    (done,) = [one for one in results if not isinstance(one, Refused)]
-    assert {(e.http, e.code) for e in results if isinstance(e, Refused)} == {
+    (done,) = [item for item in results if not isinstance(item, ApiCallError)]
+    assert {(e.http, e.code) for e in results if isinstance(e, ApiCallError)} == {
         (409, "already_refunded")
     }
     assert (await desk.rest.detail(payment_id))["refund"]["refundId"] == done["refundId"]
 
 
-async def test_a_retried_refund_is_the_first_one(desk, side):
+async def test_retried_refund_returns_its_first_result(desk, side):
     payment_id = await simulated(side)
     first = await side.refund(payment_id, key=f"back-{payment_id}")
-    # over both protocols: the key stands for the request, not for the way it came
+    # over both protocols: the key identifies the request, not the protocol
     for other in (side, desk.rest, desk.grpc):
         assert await other.refund(payment_id, key=f"back-{payment_id}") == first
     path, body = "/v1/refunds", {"paymentId": payment_id}
@@ -125,7 +127,7 @@ async def test_a_retried_refund_is_the_first_one(desk, side):
     answer = await desk.ask("POST", path, headers, body)
     assert (answer.status, answer.headers["Idempotent-Replayed"]) == (200, "true")
     another = {"paymentId": await simulated(side)}
-    assert (await desk.ask("POST", path, headers, another)).told == (409, "idempotency_conflict")
+    assert (await desk.ask("POST", path, headers, another)).refusal == (409, "idempotency_conflict")
 
 
 async def test_a_refused_refund_leaves_its_key_unused(side):
@@ -137,7 +139,7 @@ async def test_a_refused_refund_leaves_its_key_unused(side):
 
 
 @pytest.mark.parametrize("outcome", [None, "stall", "failed", "expired", "cancelled"])
-async def test_only_what_succeeded_is_refunded(side, outcome):
+async def test_only_a_succeeded_payment_is_refunded(side, outcome):
     payment_id = (await side.create(ORDER))["paymentId"]
     if outcome:
         await side.simulate(payment_id, outcome)
@@ -146,19 +148,19 @@ async def test_only_what_succeeded_is_refunded(side, outcome):
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-async def test_payments_of_others_are_unknown(desk, profile):
+async def test_foreign_payment_is_unknown_for_refunds(desk, profile):
     own = await simulated(desk.rest)
     tenant, live = await desk.tenant(), await desk.tenant(live=True)
-    told = UNKNOWN.get(profile, UNKNOWN["spec"])
+    result = UNKNOWN.get(profile, UNKNOWN["spec"])
     for headers in (tenant.headers, live.headers):
         answer = await desk.ask(
             "POST", "/v1/refunds", {**headers, **PROFILES[profile]}, {"paymentId": own}
         )
-        assert answer.told == told
+        assert answer.refusal == result
         assert "not found" in answer.body["message"]
     headers = {**desk.rest.merchant, **PROFILES[profile]}
     answer = await desk.ask("POST", "/v1/refunds", headers, {"paymentId": "pay_unknown"})
-    assert answer.told == told
+    assert answer.refusal == result
     assert (await desk.rest.refund(own))["status"] == "succeeded"
 
 
@@ -178,7 +180,7 @@ async def test_payments_of_others_are_unknown(desk, profile):
 )
 async def test_text_that_is_no_payment_id(desk, body):
     answer = await desk.ask("POST", "/v1/refunds", desk.rest.merchant, body)
-    assert answer.told == (400, "params_validation")
+    assert answer.refusal == (400, "params_validation")
     assert answer.body["issues"][0]["field"] == "paymentId"
 
 
@@ -197,10 +199,10 @@ async def test_a_key_needs_the_right_to_refund(desk):
     _, reader = await desk.key(tenant.partner.id, scopes=("read", "create"))
     headers = {**tenant.headers, "Api-Key": reader}
     answer = await desk.ask("POST", "/v1/refunds", headers, {"paymentId": "pay_0"})
-    assert answer.told == (403, "forbidden")
+    assert answer.refusal == (403, "forbidden")
 
 
-# parts of what was paid
+# parts of the paid amount
 
 
 def usd(value: object) -> dict[str, object]:
@@ -212,8 +214,8 @@ async def token_of(api, payment_id: str) -> str:
 
 
 async def rest_of(call) -> dict[str, str]:
-    """The details of a request that exceeds what is left."""
-    with pytest.raises(Refused) as caught:
+    """Return the details of a request that exceeds the remaining amount."""
+    with pytest.raises(ApiCallError) as caught:
         await call
     assert (caught.value.http, caught.value.code) == (409, "already_refunded")
     return caught.value.details
@@ -234,21 +236,25 @@ async def test_parts_are_paid_out_until_nothing_is_left(desk, side, wallet):
     second = await side.refund(payment_id, amount={"unit": unit, "value": "1"})
     assert second["paymentAmount"]["value"] == "0"
     last = await side.refund(payment_id, amount={"unit": unit, "value": str(PRICE - 5_000_001)})
-    # the last token refund takes what the others rounded off
+    # the last token refund includes what the others rounded off
     assert last["paymentAmount"]["value"] == str(PRICE // 10_000 - 500)
     for amount in ({"unit": unit, "value": "1"}, usd(1), None):
         details = await rest_of(side.refund(payment_id, amount=amount))
         assert (details["refunded"], details["refundable"]) == (str(PRICE), "0")
-    await desk.refunded(payment_id, every=True)
+    await desk.wait_refunded(payment_id, every=True)
     detail = await side.detail(payment_id)
-    assert [one["refundId"] for one in detail["refunds"]] == [
-        one["refundId"] for one in (first, second, last)
+    assert [refund["refundId"] for refund in detail["refunds"]] == [
+        item["refundId"] for item in (first, second, last)
     ]
-    assert {one["status"] for one in detail["refunds"]} == {"succeeded"}
-    assert [one.get("reason") for one in detail["refunds"]] == ["one cup was broken", None, None]
+    assert {refund["status"] for refund in detail["refunds"]} == {"succeeded"}
+    assert [refund.get("reason") for refund in detail["refunds"]] == [
+        "one cup was broken",
+        None,
+        None,
+    ]
     assert detail["refund"] == detail["refunds"][-1]
     assert detail["refunded"]["amount"]["value"] == str(PRICE)
-    assert len({one["txId"] for one in detail["refunds"]}) == 3
+    assert len({refund["txId"] for refund in detail["refunds"]}) == 3
     assert await desk.chain.balance(wallet.address) == held + PRICE
 
 
@@ -260,21 +266,21 @@ async def test_a_request_without_amount_after_a_part_is_refused_with_the_rest(si
     assert details["refundable"] == str(PRICE - 2_000_000)
 
 
-async def test_parts_that_race_never_exceed_what_was_paid(desk):
+async def test_concurrent_partial_refunds_never_exceed_the_paid_amount(desk):
     payment_id = await simulated(desk.rest)
     unit = await token_of(desk.rest, payment_id)
     share = {"unit": unit, "value": str(PRICE // 3 - 1)}
     calls = [side.refund(payment_id, amount=share) for side in [desk.rest, desk.grpc] * 10]
     results = await asyncio.gather(*calls, return_exceptions=True)
-    assert sum(not isinstance(one, Exception) for one in results) == 3
-    assert {(e.http, e.code) for e in results if isinstance(e, Refused)} == {
+    assert sum(not isinstance(item, Exception) for item in results) == 3
+    assert {(e.http, e.code) for e in results if isinstance(e, ApiCallError)} == {
         (409, "already_refunded")
     }
     detail = await desk.rest.detail(payment_id)
     assert detail["refunded"]["amount"]["value"] == str(3 * (PRICE // 3 - 1))
 
 
-async def test_a_key_stands_for_one_part(desk, side):
+async def test_idempotency_key_applies_to_a_single_partial_refund(desk, side):
     payment_id = await simulated(side)
     first = await side.refund(payment_id, key=f"part-{payment_id}", amount=usd(100))
     for other in (desk.rest, desk.grpc):
@@ -298,15 +304,23 @@ async def test_a_key_stands_for_one_part(desk, side):
         (usd("5e2"), "amount.value", "minor units above zero"),
         (usd("١"), "amount.value", "minor units above zero"),
         (usd("1" * 79), "amount.value", "minor units above zero"),
-        ({"unit": "iso4217/EUR", "value": "1"}, "amount.unit", "iso4217/USD, its own currency"),
-        ({"unit": "iso4217/usd", "value": "1"}, "amount.unit", "iso4217/USD, its own currency"),
-        ({"unit": "USD", "value": "1"}, "amount.unit", "iso4217/USD, its own currency"),
-        ({"unit": "caip19/eip155:1/slip44:60", "value": "1"}, "amount.unit", "was paid"),
+        (
+            {"unit": "iso4217/EUR", "value": "1"},
+            "amount.unit",
+            "iso4217/USD (the currency of the payment)",
+        ),
+        (
+            {"unit": "iso4217/usd", "value": "1"},
+            "amount.unit",
+            "iso4217/USD (the currency of the payment)",
+        ),
+        ({"unit": "USD", "value": "1"}, "amount.unit", "iso4217/USD (the currency of the payment)"),
+        ({"unit": "caip19/eip155:1/slip44:60", "value": "1"}, "amount.unit", "(the paid asset)"),
     ],
 )
 async def test_an_amount_that_is_none_moves_nothing(side, amount, field, said):
     payment_id = await simulated(side)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiCallError) as caught:
         await side.refund(payment_id, amount=amount)
     assert (caught.value.http, caught.value.code) == (400, "params_validation")
     assert said in caught.value.message
@@ -334,13 +348,13 @@ async def test_a_member_that_is_unknown_or_malformed_moves_nothing(desk, member,
         headers = {**desk.rest.merchant, **profile}
         body = {"paymentId": payment_id, **member}
         answer = await desk.ask("POST", "/v1/refunds", headers, body)
-        assert answer.told == (400, "params_validation")
+        assert answer.refusal == (400, "params_validation")
         assert answer.body["issues"][0]["field"] == field
     assert (await desk.rest.detail(payment_id))["refunds"] == []
 
 
 async def test_a_field_of_a_newer_version_moves_nothing(desk):
-    """A server that ignored it would give back more than was meant."""
+    """A server that ignored the field would refund more than intended."""
     payment_id = await simulated(desk.rest)
     request = refund_pb2.CreateRefundRequest(payment_id=payment_id)
     newer = request.SerializeToString() + bytes([15 << 3 | 0, 1])

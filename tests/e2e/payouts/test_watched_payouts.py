@@ -17,18 +17,18 @@ from florin.v1 import (
     system_pb2,
 )
 
-from tests.support.api import Refused, grpc_metadata, refused
-from tests.support.desk import ORDER, Desk, opened
-from tests.support.held_answers import nothing_held
-from tests.support.json import plain
-from tests.support.until import until
+from tests.support.api import ApiCallError, grpc_metadata, to_api_call_error
+from tests.support.desk import ORDER, ServiceHarness, open_service
+from tests.support.held_answers import wait_no_open_responses
+from tests.support.json import to_json
+from tests.support.until import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def desk(tmp_path_factory):
-    async with opened(tmp_path_factory.mktemp("watched"), confirmations=2) as desk:
+    async with open_service(tmp_path_factory.mktemp("watched"), confirmations=2) as desk:
         yield desk
 
 
@@ -38,23 +38,25 @@ async def operator(desk):
         yield operator_pb2_grpc.OperatorServiceStub(channel)
 
 
-def token(desk: Desk) -> tuple[tuple[str, str], ...]:
+def token(desk: ServiceHarness) -> tuple[tuple[str, str], ...]:
     return (("authorization", f"Bearer {desk.service.secrets.operator_token}"),)
 
 
-def watch_refund(desk: Desk, payment_id: str, metadata: Any = None, refund_id: str = "") -> Any:
+def watch_refund(
+    desk: ServiceHarness, payment_id: str, metadata: Any = None, refund_id: str = ""
+) -> Any:
     request = refund_pb2.WatchRefundRequest(payment_id=payment_id, refund_id=refund_id)
     stub = merchant_pb2_grpc.MerchantServiceStub(desk.channel)
     return stub.WatchRefund(request, metadata=metadata or desk.grpc.merchant, timeout=30)
 
 
-def watch_payout(desk: Desk, operator: Any, payout_id: str, metadata: Any = None) -> Any:
+def watch_payout(desk: ServiceHarness, operator: Any, payout_id: str, metadata: Any = None) -> Any:
     request = payout_pb2.WatchPayoutRequest(payout_id=payout_id)
     return operator.WatchPayout(request, metadata=metadata or token(desk), timeout=30)
 
 
 async def read_to_end(call: Any) -> None:
-    """Read a stream of which messages were read before; AioRpcError unless it ends with OK."""
+    """Read the rest of a stream that was read before; AioRpcError unless it ends with OK."""
     while await call.read() is not grpc.aio.EOF:
         pass
 
@@ -62,83 +64,85 @@ async def read_to_end(call: Any) -> None:
 async def refusal(stream: Any) -> tuple[int, str]:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await stream.read()
-    error = refused(caught.value)
+    error = to_api_call_error(caught.value)
     return error.http, error.code
 
 
-async def paid(desk: Desk) -> str:
+async def paid(desk: ServiceHarness) -> str:
     offer = await desk.offer()
     await desk.confirm(offer)
-    last = asyncio.create_task(desk.final(offer.payment_id))
-    await until(last.done, meanwhile=desk.chain.mine)
+    last = asyncio.create_task(desk.wait_final(offer.payment_id))
+    await wait_until(last.done, meanwhile=desk.chain.mine)
     assert last.result()["status"] == "succeeded"
     return offer.payment_id
 
 
 class Paused:
-    """The treasury's key rests, so that what is asked for waits."""
+    """The treasury's key is paused, so that requested payouts wait."""
 
-    def __init__(self, desk: Desk, operator: Any) -> None:
+    def __init__(self, desk: ServiceHarness, operator: Any) -> None:
         self._desk, self._operator = desk, operator
 
     async def _all(self) -> list[str]:
         request = system_pb2.ListExecutorsRequest()
-        found = await self._operator.ListExecutors(request, metadata=token(self._desk))
-        return [one.id for one in found.executors]
+        list_executors = await self._operator.ListExecutors(request, metadata=token(self._desk))
+        return [executor.id for executor in list_executors.executors]
 
     async def __aenter__(self) -> Self:
-        for one in await self._all():
-            request = system_pb2.PauseExecutorRequest(executor_id=one)
+        for text in await self._all():
+            request = system_pb2.PauseExecutorRequest(executor_id=text)
             await self._operator.PauseExecutor(request, metadata=token(self._desk))
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for one in await self._all():
-            request = system_pb2.ResumeExecutorRequest(executor_id=one)
+        for text in await self._all():
+            request = system_pb2.ResumeExecutorRequest(executor_id=text)
             await self._operator.ResumeExecutor(request, metadata=token(self._desk))
 
 
 async def test_a_refund_is_followed_until_the_buyer_has_it(desk, operator):
     payment_id = await paid(desk)
     async with Paused(desk, operator):
-        asked = await desk.grpc.refund(payment_id)
+        request = await desk.grpc.refund(payment_id)
         stream = watch_refund(desk, payment_id)
         refunds = aiter(stream)
-        payouts = aiter(watch_payout(desk, operator, asked["refundId"]))
-        states = [plain((await anext(refunds)).refund)]
+        payouts = aiter(watch_payout(desk, operator, request["refundId"]))
+        states = [to_json((await anext(refunds)).refund)]
         money = [(await anext(payouts)).payout]
-    states.append(plain((await anext(refunds)).refund))
+    states.append(to_json((await anext(refunds)).refund))
     money.append((await anext(payouts)).payout)
     await desk.chain.mine()
-    states += [plain(one.refund) async for one in refunds]
-    money += [one.payout async for one in payouts]
-    assert [one["status"] for one in states] == ["pending", "processing", "succeeded"]
-    assert {one["refundId"] for one in states} == {asked["refundId"]}
-    assert [one.get("txId") for one in states] == [None, states[2]["txId"], states[2]["txId"]]
+    states += [to_json(refund.refund) async for refund in refunds]
+    money += [payout.payout async for payout in payouts]
+    assert [state["status"] for state in states] == ["pending", "processing", "succeeded"]
+    assert {state["refundId"] for state in states} == {request["refundId"]}
+    assert [state.get("txId") for state in states] == [None, states[2]["txId"], states[2]["txId"]]
     assert "completedAt" not in states[1]
     assert states[-1] == (await desk.grpc.detail(payment_id))["refund"]
     assert await stream.code() is grpc.StatusCode.OK
-    kinds = [payout_pb2.PayoutStatus.Name(one.status) for one in money]
+    kinds = [payout_pb2.PayoutStatus.Name(item.status) for item in money]
     assert kinds == [f"PAYOUT_STATUS_{name}" for name in ("WAITING", "SUBMITTED", "DONE")]
-    assert {(one.payout_id, one.payment_id) for one in money} == {(asked["refundId"], payment_id)}
+    assert {(item.payout_id, item.payment_id) for item in money} == {
+        (request["refundId"], payment_id)
+    }
     assert money[-1].tx_id == states[-1]["txId"]
-    # who comes later is told the end, and that it is the end
+    # a later watcher gets the final state, marked as final
     late = watch_refund(desk, payment_id)
-    assert [plain(one.refund) async for one in late] == [states[-1]]
+    assert [to_json(item.refund) async for item in late] == [states[-1]]
 
 
 async def test_a_refund_that_the_operator_calls_off_has_failed(desk, operator):
     payment_id = await paid(desk)
     async with Paused(desk, operator):
-        asked = await desk.grpc.refund(payment_id)
+        request = await desk.grpc.refund(payment_id)
         stream = aiter(watch_refund(desk, payment_id))
-        payout = aiter(watch_payout(desk, operator, asked["refundId"]))
-        assert plain((await anext(stream)).refund)["status"] == "pending"
+        payout = aiter(watch_payout(desk, operator, request["refundId"]))
+        assert to_json((await anext(stream)).refund)["status"] == "pending"
         assert (await anext(payout)).payout.status == payout_pb2.PAYOUT_STATUS_WAITING
-        refuse = payout_pb2.RefusePayoutRequest(payout_id=asked["refundId"])
+        refuse = payout_pb2.RefusePayoutRequest(payout_id=request["refundId"])
         await operator.RefusePayout(refuse, metadata=token(desk))
-        assert [plain(one.refund)["status"] async for one in stream] == ["failed"]
-        (last,) = [one.payout async for one in payout]
+        assert [to_json(item.refund)["status"] async for item in stream] == ["failed"]
+        (last,) = [item.payout async for item in payout]
         assert last.status == payout_pb2.PAYOUT_STATUS_REFUSED
 
 
@@ -148,19 +152,19 @@ async def test_older_refund_is_followed_by_its_id(desk, operator):
     async with Paused(desk, operator):
         older, newer = [await desk.grpc.refund(payment_id, amount=part) for _ in range(2)]
         stream = aiter(watch_refund(desk, payment_id, refund_id=older["refundId"]))
-        assert plain((await anext(stream)).refund)["status"] == "pending"
+        assert to_json((await anext(stream)).refund)["status"] == "pending"
         # the newer one ends, which the stream of the older does not report
         refuse = payout_pb2.RefusePayoutRequest(payout_id=newer["refundId"])
         await operator.RefusePayout(refuse, metadata=token(desk))
-        newest = [plain(one.refund) async for one in watch_refund(desk, payment_id)]
-        assert [(one["refundId"], one["status"]) for one in newest] == [
+        newest = [to_json(item.refund) async for item in watch_refund(desk, payment_id)]
+        assert [(item["refundId"], item["status"]) for item in newest] == [
             (newer["refundId"], "failed")
         ]
-    states = [plain((await anext(stream)).refund)]
+    states = [to_json((await anext(stream)).refund)]
     await desk.chain.mine()
-    states += [plain(one.refund) async for one in stream]
-    assert {one["refundId"] for one in states} == {older["refundId"]}
-    assert [one["status"] for one in states] == ["processing", "succeeded"]
+    states += [to_json(item.refund) async for item in stream]
+    assert {state["refundId"] for state in states} == {older["refundId"]}
+    assert [state["status"] for state in states] == ["processing", "succeeded"]
     other = await paid(desk)
     await desk.grpc.refund(other)
     for unknown in (older["refundId"], "rfnd_unknown"):
@@ -169,10 +173,10 @@ async def test_older_refund_is_followed_by_its_id(desk, operator):
 
 
 async def test_amount_of_a_failed_refund_is_refunded_by_another(desk, operator):
-    """Reads, the chain and the books tell both."""
+    """Reads, the chain and the books show both."""
     payment_id = await paid(desk)
     detail = await desk.rest.detail(payment_id)
-    payer, whole = detail["buyer"]["accountCaip10"], detail["info"]["optionAmount"]
+    payer, total = detail["buyer"]["accountCaip10"], detail["info"]["optionAmount"]
     held = await desk.chain.balance(payer.rpartition(":")[2])
     async with Paused(desk, operator):
         failed = await desk.rest.refund(payment_id)
@@ -181,26 +185,26 @@ async def test_amount_of_a_failed_refund_is_refunded_by_another(desk, operator):
     detail = await desk.rest.detail(payment_id)
     assert detail["refund"]["status"] == "failed"
     assert detail["refunded"]["amount"]["value"] == "0"
-    assert detail["refunded"]["refundable"]["value"] == whole["value"]
-    # a repeated request must not pay again what the operator called off
-    with pytest.raises(Refused) as caught:
+    assert detail["refunded"]["refundable"]["value"] == total["value"]
+    # a repeated request must not pay again after the operator called it off
+    with pytest.raises(ApiCallError) as caught:
         await desk.rest.refund(payment_id)
     assert (caught.value.http, caught.value.code) == (409, "already_refunded")
-    amount = {"unit": whole["unit"], "value": whole["value"]}
+    amount = {"unit": total["unit"], "value": total["value"]}
     again = await desk.rest.refund(payment_id, amount=amount)
-    last = asyncio.create_task(desk.refunded(payment_id))
-    await until(last.done, meanwhile=desk.chain.mine)
+    last = asyncio.create_task(desk.wait_refunded(payment_id))
+    await wait_until(last.done, meanwhile=desk.chain.mine)
     detail = await desk.rest.detail(payment_id)
-    assert [(one["refundId"], one["status"]) for one in detail["refunds"]] == [
+    assert [(refund["refundId"], refund["status"]) for refund in detail["refunds"]] == [
         (failed["refundId"], "failed"),
         (again["refundId"], "succeeded"),
     ]
-    assert detail["refunded"]["amount"]["value"] == whole["value"]
+    assert detail["refunded"]["amount"]["value"] == total["value"]
     back = await desk.chain.balance(payer.rpartition(":")[2]) - held
-    assert back == int(whole["value"])
+    assert back == int(total["value"])
     request = ledger_pb2.ListEntriesRequest(payment_id=payment_id)
     booked = (await operator.ListEntries(request, metadata=token(desk))).entries
-    assert [one.journal for one in booked if one.journal.startswith("refund:")] == [
+    assert [item.journal for item in booked if item.journal.startswith("refund:")] == [
         f"refund:{again['refundId']}"
     ]
 
@@ -209,11 +213,11 @@ async def test_a_simulated_refund_is_over_at_once(desk):
     payment_id = (await desk.grpc.create(ORDER))["paymentId"]
     await desk.grpc.simulate(payment_id, "succeeded")
     await desk.grpc.refund(payment_id)
-    (only,) = [plain(one.refund) async for one in watch_refund(desk, payment_id)]
+    (only,) = [to_json(item.refund) async for item in watch_refund(desk, payment_id)]
     assert only["status"] == "succeeded"
 
 
-async def test_what_is_not_there_is_refused(desk, operator):
+async def test_watch_of_a_missing_refund_or_payout_is_refused(desk, operator):
     payment_id = (await desk.grpc.create(ORDER))["paymentId"]
     assert await refusal(watch_refund(desk, payment_id)) == (400, "invalid_state")
     assert await refusal(watch_refund(desk, "pay_unknown")) == (404, "payment_not_found")
@@ -222,7 +226,7 @@ async def test_what_is_not_there_is_refused(desk, operator):
     assert await refusal(watch_payout(desk, operator, "")) == (400, "params_validation")
 
 
-async def test_refunds_are_told_to_their_merchant_only(desk, operator):
+async def test_refund_is_watched_only_by_its_merchant(desk, operator):
     payment_id = (await desk.grpc.create(ORDER))["paymentId"]
     await desk.grpc.simulate(payment_id, "succeeded")
     refund_id = (await desk.grpc.refund(payment_id))["refundId"]
@@ -244,15 +248,15 @@ async def test_a_stream_that_is_left_leaves_nothing_behind(desk, operator):
         await desk.grpc.refund(payment_id)
         stream = watch_refund(desk, payment_id)
         await stream.read()
-        assert desk.service.app.payouts.followers == 1
+        assert desk.service.app.payout_feed.follower_count == 1
         stream.cancel()
-        await until(lambda: desk.service.app.payouts.followers, 0)
-    await nothing_held(desk)
+        await wait_until(lambda: desk.service.app.payout_feed.follower_count, 0)
+    await wait_no_open_responses(desk)
 
 
 async def test_streams_end_unavailable_with_the_service_and_not_as_if_they_were_final(tmp_path):
     async with (
-        opened(tmp_path, confirmations=2) as desk,
+        open_service(tmp_path, confirmations=2) as desk,
         grpc.aio.insecure_channel(desk.service.grpc.operator_target) as channel,
     ):
         operator = operator_pb2_grpc.OperatorServiceStub(channel)
@@ -267,5 +271,5 @@ async def test_streams_end_unavailable_with_the_service_and_not_as_if_they_were_
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await read_to_end(stream)
             assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-            assert refused(caught.value).http == 503
+            assert to_api_call_error(caught.value).http == 503
         await stop

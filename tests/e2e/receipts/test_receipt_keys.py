@@ -1,4 +1,4 @@
-"""Keys of receipts: kept sealed, published before they sign, followed by others, revoked."""
+"""Keys of receipts: stored sealed, published before they sign, rotated, revoked."""
 
 from __future__ import annotations
 
@@ -8,106 +8,108 @@ from dataclasses import replace
 
 import pytest
 import pytest_asyncio
-from florin_server.cli.exits import Exit
-from florin_server.domain.errors import FlorinError
+from florin_server.cli.exits import ExitStatus
+from florin_server.domain.errors import ApiError
 from florin_server.domain.receipts import signature
 from florin_server.flows.receipts import keys
 
-from tests.support.desk import opened
-from tests.support.receipts import JWKS, receipt_of
+from tests.support.desk import open_service
+from tests.support.receipts import JWKS, get_receipt
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def desk(tmp_path):
-    async with opened(tmp_path / "home") as desk:
+    async with open_service(tmp_path / "home") as desk:
         yield desk
 
 
 async def paid(desk) -> str:
     offer = await desk.offer()
     await desk.confirm(offer)
-    assert (await desk.final(offer.payment_id))["status"] == "succeeded"
+    assert (await desk.wait_final(offer.payment_id))["status"] == "succeeded"
     return offer.payment_id
 
 
 async def published(desk) -> dict:
-    return signature.key_set((await desk.ask("GET", JWKS)).text.encode())
+    return signature.parse_key_set((await desk.ask("GET", JWKS)).text.encode())
 
 
-async def test_a_new_key_is_published_before_it_signs_and_the_old_one_stays(desk):
+async def test_new_receipt_key_is_published_before_it_signs(desk):
     payment_id = await paid(desk)
-    first = await receipt_of(desk, payment_id)
+    first = await get_receipt(desk, payment_id)
     (old,) = await published(desk)
     new = (await keys.rotate(desk.service.app)).id
     assert list(await published(desk)) == [old, new]
-    # caches of the key set have not been asked anew yet
-    assert signature.key_id_of(await receipt_of(desk, payment_id)) == old
+    # caches of the key set have not been refreshed yet
+    assert signature.parse_key_id(await get_receipt(desk, payment_id)) == old
     desk.clock.advance(600)
-    second = await receipt_of(desk, payment_id)
-    assert signature.key_id_of(second) == new
+    second = await get_receipt(desk, payment_id)
+    assert signature.parse_key_id(second) == new
     for text in (first, second):
-        assert signature.verified(text, await published(desk)).sub == payment_id
+        assert signature.verify_receipt(text, await published(desk)).sub == payment_id
 
 
-async def test_what_a_revoked_key_signed_verifies_no_more(desk):
+async def test_receipt_of_a_revoked_key_no_longer_verifies(desk):
     payment_id = await paid(desk)
-    first = await receipt_of(desk, payment_id)
+    first = await get_receipt(desk, payment_id)
     (old,) = await published(desk)
-    with pytest.raises(FlorinError) as only:
+    with pytest.raises(ApiError) as only:
         await keys.revoke(desk.service.app, old)
     assert only.value.code == "invalid_state"
-    with pytest.raises(FlorinError) as unknown:
+    with pytest.raises(ApiError) as unknown:
         await keys.revoke(desk.service.app, "A" * 43)
     assert unknown.value.code == "invalid_params"
     new = (await keys.rotate(desk.service.app)).id
     revoked = await keys.revoke(desk.service.app, old)
     assert await keys.revoke(desk.service.app, old) == revoked
     assert list(await published(desk)) == [new]
-    with pytest.raises(signature.NotGenuine) as caught:
-        signature.verified(first, await published(desk))
+    with pytest.raises(signature.ReceiptNotGenuine) as caught:
+        signature.verify_receipt(first, await published(desk))
     assert caught.value.check == "key"
-    # there is no older one: it signs at once
-    assert signature.key_id_of(await receipt_of(desk, payment_id)) == new
+    # no older key exists: the new one signs at once
+    assert signature.parse_key_id(await get_receipt(desk, payment_id)) == new
 
 
-async def test_two_who_rotate_at_once_make_one_key_and_are_told_the_same(desk):
-    made = await asyncio.gather(*(keys.rotate(desk.service.app) for _ in range(4)))
-    known = [one.id for one in await keys.listed(desk.service.app)]
-    assert {one.id for one in made} <= set(known)
-    assert [one.n for one in await keys.listed(desk.service.app)] == list(range(len(known)))
+async def test_concurrent_rotations_create_a_single_key_per_number(desk):
+    created_keys = await asyncio.gather(*(keys.rotate(desk.service.app) for _ in range(4)))
+    existing = [key.id for key in await keys.list_keys(desk.service.app)]
+    assert {key.id for key in created_keys} <= set(existing)
+    assert [key.n for key in await keys.list_keys(desk.service.app)] == list(range(len(existing)))
 
 
 async def test_the_last_two_keys_cannot_revoke_each_other(desk):
-    (first,) = await keys.listed(desk.service.app)
+    (first,) = await keys.list_keys(desk.service.app)
     second = await keys.rotate(desk.service.app)
     ended = await asyncio.gather(
         keys.revoke(desk.service.app, first.id),
         keys.revoke(desk.service.app, second.id),
         return_exceptions=True,
     )
-    assert sum(isinstance(one, FlorinError) for one in ended) == 1
+    assert sum(isinstance(item, ApiError) for item in ended) == 1
     assert len(await published(desk)) == 1
 
 
 async def test_the_store_alone_signs_nothing(desk):
-    (key,) = await keys.listed(desk.service.app)
-    seed = keys.seed_of(desk.service.app, key)
+    (key,) = await keys.list_keys(desk.service.app)
+    seed = keys.decrypt_seed(desk.service.app, key)
     (row,) = desk.select("SELECT * FROM receipt_key")
-    kept = [bytes(one) if isinstance(one, bytes | memoryview) else str(one).encode() for one in row]
-    assert len(kept) == 8
-    assert not any(seed in one or seed.hex().encode() in one for one in kept)
-    # what is sealed for one key opens as no other one
+    stored = [
+        bytes(item) if isinstance(item, bytes | memoryview) else str(item).encode() for item in row
+    ]
+    assert len(stored) == 8
+    assert not any(seed in item or seed.hex().encode() in item for item in stored)
+    # data sealed for one key does not open as another key
     moved = replace(key, id="A" * 43)
-    with pytest.raises(FlorinError):
-        keys.seed_of(desk.service.app, moved)
+    with pytest.raises(ApiError):
+        keys.decrypt_seed(desk.service.app, moved)
 
 
 async def test_the_same_keys_after_a_restart(tmp_path):
-    async with opened(tmp_path / "home") as desk:
+    async with open_service(tmp_path / "home") as desk:
         before = (await desk.ask("GET", JWKS)).text
-    async with opened(tmp_path / "home") as desk:
+    async with open_service(tmp_path / "home") as desk:
         assert (await desk.ask("GET", JWKS)).text == before
 
 
@@ -117,39 +119,39 @@ async def test_the_operator_lists_rotates_and_revokes(stopped, forks):
     (row,) = listed.out.splitlines()[1:]
     old = row.split()[0]
     assert row.split()[2:] == ["yes", "-"]
-    made = await asyncio.to_thread(forks, "receipt-keys", "rotate", home=stopped)
-    new = made.out.strip()
-    assert "signs in 10 minutes" in made.err
+    thread = await asyncio.to_thread(forks, "receipt-keys", "rotate", home=stopped)
+    new = thread.out.strip()
+    assert "signs in 10 minutes" in thread.err
     done = await asyncio.to_thread(forks, "receipt-keys", "revoke", old, home=stopped)
     assert done.out == f"{old} is revoked.\n"
     listed = await asyncio.to_thread(forks, "receipt-keys", "list", home=stopped)
     rows = [line.split() for line in listed.out.splitlines()[1:]]
-    assert [(one[0], one[2]) for one in rows] == [(old, "-"), (new, "yes")]
+    assert [(each_row[0], each_row[2]) for each_row in rows] == [(old, "-"), (new, "yes")]
     wrong = await asyncio.to_thread(forks, "receipt-keys", "revoke", new, home=stopped)
-    assert wrong.status == Exit.STATE
-    assert "only key" in wrong.err
+    assert wrong.status == ExitStatus.WRONG_STATE
+    assert "only receipt key" in wrong.err
     assert json.dumps(wrong.out) == '""'
 
 
-async def test_a_doctor_tells_that_no_receipt_can_be_signed_and_what_to_do(stopped, forks):
-    """What seals the keys was lost, or is not where it was before the state was moved."""
+async def test_doctor_reports_unusable_receipt_keys_and_the_rotate_command(stopped, forks):
+    """The sealing key was lost, or is not at its place since the state was moved."""
 
     async def said():
         done = await asyncio.to_thread(forks, "doctor", home=stopped)
-        (line,) = (one for one in done.out.splitlines() if "receipts can be signed" in one)
+        (line,) = (item for item in done.out.splitlines() if "receipts can be signed" in item)
         return line
 
     listed = await asyncio.to_thread(forks, "receipt-keys", "list", home=stopped)
     key_id = listed.out.splitlines()[1].split()[0]
     assert await said() == "✓ receipts can be signed"
     file = stopped / "secrets.json"
-    kept = json.loads(file.read_text())
-    former = kept["capture_keys"]
-    file.write_text(json.dumps({**kept, "capture_keys": ["ab" * 32]}))
-    told = await said()
-    assert told.startswith("✗ receipts can be signed: none of capture_keys in secrets.json opens")
-    assert key_id in told
-    assert "florin receipt-keys rotate" in told
-    # it is back, before the one that seals from now on
-    file.write_text(json.dumps({**kept, "capture_keys": [*former, "ab" * 32]}))
+    stored = json.loads(file.read_text())
+    former = stored["capture_keys"]
+    file.write_text(json.dumps({**stored, "capture_keys": ["ab" * 32]}))
+    result = await said()
+    assert result.startswith("✗ receipts can be signed: none of capture_keys in secrets.json opens")
+    assert key_id in result
+    assert "florin receipt-keys rotate" in result
+    # it is back, before the key that seals from now on
+    file.write_text(json.dumps({**stored, "capture_keys": [*former, "ab" * 32]}))
     assert await said() == "✓ receipts can be signed"

@@ -7,19 +7,19 @@ import pytest_asyncio
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.payments.payment import Destination
 from florin_server.domain.receipts import signature
-from florin_server.flows.receipts.keys import listed, seed_of
-from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpc
-from florin_server.rails.evm.reading.examine import FinalityRule, examine
+from florin_server.flows.receipts.keys import decrypt_seed, list_keys
+from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpcClient
+from florin_server.rails.evm.reading.examine import FinalitySpec, examine_receipt
 from florin_server.store.accounts import destinations
 from florin_server.store.receipts import effects
 
-from tests.support.desk import PAY_URL, opened
-from tests.support.evm_lab import Meddler
-from tests.support.evm_till import EUR, PRICE, USD, Till
-from tests.support.receipts import Verifier, outcomes, receipt_of, said_in
-from tests.support.solana import AT_ONCE, SolanaWallet
-from tests.support.solana_offers import offered
-from tests.support.wallet import Wallet
+from tests.support.desk import PAY_URL, open_service
+from tests.support.evm_lab import TamperingTransport
+from tests.support.evm_till import EUR, PRICE, USD, EvmPos
+from tests.support.receipts import ReceiptVerifier, decode_claims, get_outcomes, get_receipt
+from tests.support.solana import INSTANT_SOLANA, SolanaTestWallet
+from tests.support.solana_offers import make_offer
+from tests.support.wallet import EvmTestWallet
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 
@@ -35,14 +35,14 @@ OF_MONEY = ("recipient", "amount")
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def desk(tmp_path_factory):
     home = tmp_path_factory.mktemp("receipts") / "home"
-    async with opened(
-        home, rates={ETHER: {"GBP": "2500.00"}}, solana=AT_ONCE, fee_basis_points=150
+    async with open_service(
+        home, rates={ETHER: {"GBP": "2500.00"}}, solana=INSTANT_SOLANA, fee_basis_points=150
     ) as desk:
         yield desk
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def till(desk) -> Till:
+async def till(desk) -> EvmPos:
     tenant = await desk.tenant()
     assets = (f"erc20:{DEVNET.euro.address}", f"erc20:{DEVNET.token.address}", "slip44:60")
     for number, asset in enumerate(assets):
@@ -53,135 +53,139 @@ async def till(desk) -> Till:
             f"{CHAIN}:{MERCHANT}",
         )
         await desk.service.app.store.write(destinations.put_destination(place))
-    till = Till(desk, tenant)
+    till = EvmPos(desk, tenant)
     await desk.chain.fund(till.wallet.address)
     return till
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def verifier(desk, forks, tmp_path_factory) -> Verifier:
+async def verifier(desk, forks, tmp_path_factory) -> ReceiptVerifier:
     folder = tmp_path_factory.mktemp("verifier")
-    return Verifier(forks, folder, desk.env["FLORIN_EVM_RPC_URL"])
+    return ReceiptVerifier(forks, folder, desk.env["FLORIN_EVM_RPC_URL"])
 
 
 async def paid(desk, till, amount) -> str:
     payment_id, option = await till.offer(amount)
     await till.confirm(payment_id, option, await till.perform(option))
-    assert (await desk.final(payment_id))["status"] == "succeeded"
+    assert (await desk.wait_final(payment_id))["status"] == "succeeded"
     return payment_id
 
 
 async def verified(desk, verifier, text, *, rpc_url=None, more=()) -> dict:
-    """What the receipt says, once everything about it is true."""
+    """Return the receipt's claims, once every check has passed."""
     keys = await verifier.keys_of(desk)
     options = ["--jwks", str(keys), "--issuer", PAY_URL, "--confirmations", "1"]
-    status, told = await verifier.run(text, *options, *more, rpc_url=rpc_url)
-    assert (status, told["verified"]) == (0, True), told
-    assert set(outcomes(told).values()) == {"passed"}
-    return told
+    status, result = await verifier.run(text, *options, *more, rpc_url=rpc_url)
+    assert (status, result["verified"]) == (0, True), result
+    assert set(get_outcomes(result).values()) == {"passed"}
+    return result
 
 
 async def test_a_payment_by_a_signature_in_a_token(desk, till, verifier):
     payment_id = await paid(desk, till, USD)
-    text = await receipt_of(desk, payment_id, till.tenant.headers)
-    told = await verified(desk, verifier, text)
-    assert tuple(outcomes(told)) == (*OF_STATEMENT, *OF_EVM, *OF_MONEY, "transfer")
-    said = told["receipt"]
-    assert (said["iss"], said["sub"], said["live"]) == (PAY_URL, payment_id, False)
-    assert said["merchant"] == {"id": till.tenant.merchant.id, "name": "Tea House"}
-    assert said["asked"] == USD
-    assert said["paid"] == {
+    text = await get_receipt(desk, payment_id, till.tenant.headers)
+    result = await verified(desk, verifier, text)
+    assert tuple(get_outcomes(result)) == (*OF_STATEMENT, *OF_EVM, *OF_MONEY, "transfer")
+    receipt = result["receipt"]
+    assert (receipt["iss"], receipt["sub"], receipt["live"]) == (PAY_URL, payment_id, False)
+    assert receipt["merchant"] == {"id": till.tenant.merchant.id, "name": "Tea House"}
+    assert receipt["asked"] == USD
+    assert receipt["paid"] == {
         "asset": f"{CHAIN}/erc20:{DEVNET.token.address}",
         "symbol": "tUSD",
         "decimals": 6,
         "value": str(PRICE),
         "fee": str(PRICE * 150 // 10_000),
     }
-    assert (said["payer"], said["recipient"]) == (
+    assert (receipt["payer"], receipt["recipient"]) == (
         till.wallet.account.lower(),
         f"{CHAIN}:{MERCHANT}",
     )
-    assert said["settled"] is True
-    assert said["option"]["method"] == "eip3009"
+    assert receipt["settled"] is True
+    assert receipt["option"]["method"] == "eip3009"
     detail = await desk.rest.call("GET", f"/v1/payments/{payment_id}", till.tenant.headers)
-    assert said["transaction"]["hash"] == detail["info"]["txId"]
-    assert said["iat"] == desk.now
-    assert "refund" not in said
+    assert receipt["transaction"]["hash"] == detail["info"]["txId"]
+    assert receipt["iat"] == desk.now
+    assert "refund" not in receipt
 
 
 async def test_public_receipt_verifies_without_the_reference(desk, verifier):
     offer = await desk.offer()
     await desk.confirm(offer)
-    assert (await desk.final(offer.payment_id))["status"] == "succeeded"
+    assert (await desk.wait_final(offer.payment_id))["status"] == "succeeded"
     path = f"/{offer.payment_id}/receipt.jws?account={offer.wallet.account}"
     public = (await desk.ask("GET", path)).text
-    merchants = await receipt_of(desk, offer.payment_id)
+    merchants = await get_receipt(desk, offer.payment_id)
     shown = (await verified(desk, verifier, merchants))["receipt"]
     assert shown.pop("reference") == "order-1001"
     assert (await verified(desk, verifier, public))["receipt"] == shown
 
 
 async def test_a_payment_by_permit2(desk, till, verifier):
-    text = await receipt_of(desk, await paid(desk, till, EUR), till.tenant.headers)
-    told = await verified(desk, verifier, text)
-    assert told["receipt"]["option"]["method"] == "permit2"
-    # the approval is one of the steps that the option's id stands for
-    assert told["receipt"]["option"]["steps"] == [f"approve {PRICE}"]
+    text = await get_receipt(desk, await paid(desk, till, EUR), till.tenant.headers)
+    result = await verified(desk, verifier, text)
+    assert result["receipt"]["option"]["method"] == "permit2"
+    # the approval is one of the steps that the option's id covers
+    assert result["receipt"]["option"]["steps"] == [f"approve {PRICE}"]
 
 
 async def test_a_payment_that_the_buyer_sends_in_coin(desk, till, verifier):
     payment_id, option = await till.offer(GBP)
     actions = await till.fetch(payment_id, option)
     await till.confirm(payment_id, option, await till.wallet.perform(desk.chain, actions))
-    assert (await desk.final(payment_id))["status"] == "succeeded"
-    told = await verified(desk, verifier, await receipt_of(desk, payment_id, till.tenant.headers))
-    assert told["receipt"]["option"]["method"] == "direct"
-    assert told["receipt"]["paid"]["asset"] == ETHER
+    assert (await desk.wait_final(payment_id))["status"] == "succeeded"
+    result = await verified(
+        desk, verifier, await get_receipt(desk, payment_id, till.tenant.headers)
+    )
+    assert result["receipt"]["option"]["method"] == "direct"
+    assert result["receipt"]["paid"]["asset"] == ETHER
     # the price lapses, and that is one of the steps
-    assert told["receipt"]["option"]["steps"] == [f"until {option['expiresAt']}"]
-    assert tuple(outcomes(told)) == (*OF_STATEMENT, *OF_EVM, *OF_MONEY)
+    assert result["receipt"]["option"]["steps"] == [f"until {option['expiresAt']}"]
+    assert tuple(get_outcomes(result)) == (*OF_STATEMENT, *OF_EVM, *OF_MONEY)
 
 
-async def test_payments_of_one_transaction_are_told_apart_by_their_logs(desk, till, verifier):
+async def test_receipts_of_payments_in_the_same_transaction_are_distinguished_by_log(
+    desk, till, verifier
+):
     executors = desk.service.app.executors.values()
-    for one in executors:
-        one.pause()
+    for executor in executors:
+        executor.pause()
     offers = []
     for _ in range(3):
-        wallet = Wallet()
+        wallet = EvmTestWallet()
         await desk.chain.fund(wallet.address)
-        buyer = Till(desk, till.tenant, wallet)
+        buyer = EvmPos(desk, till.tenant, wallet)
         payment_id, option = await buyer.offer(USD)
         await buyer.confirm(payment_id, option, wallet.execute_all(option))
         offers.append(payment_id)
-    for one in executors:
-        one.resume()
+    for executor in executors:
+        executor.resume()
     for payment_id in offers:
-        assert (await desk.final(payment_id))["status"] == "succeeded"
-    texts = [await receipt_of(desk, one, till.tenant.headers) for one in offers]
-    said = [(await verified(desk, verifier, text))["receipt"] for text in texts]
-    places = [one["transaction"] for one in said]
-    assert len({one["hash"] for one in places}) == 1
-    assert len({one["position"] for one in places}) == 3
+        assert (await desk.wait_final(payment_id))["status"] == "succeeded"
+    texts = [await get_receipt(desk, offer, till.tenant.headers) for offer in offers]
+    sent_text = [(await verified(desk, verifier, text))["receipt"] for text in texts]
+    places = [item["transaction"] for item in sent_text]
+    assert len({place["hash"] for place in places}) == 1
+    assert len({place["position"] for place in places}) == 3
 
-    # an issuer that tells of the neighbour's transfer is found out, though its signature is good
+    # a receipt that names a neighboring transfer fails, though the issuer's signature is valid
     theirs = {"transaction": places[1]}
-    status, told = await verifier.run(
+    status, result = await verifier.run(
         await resigned(desk, verifier, texts[0], theirs),
         *("--jwks", str(await verifier.keys_of(desk)), "--confirmations", "1"),
     )
-    assert (status, told["outcome"]) == (3, "not_on_chain")
-    assert outcomes(told)["signature"] == "passed"
-    assert (outcomes(told)["payment"], outcomes(told)["payer"]) == ("failed", "failed")
+    assert (status, result["outcome"]) == (3, "not_on_chain")
+    assert get_outcomes(result)["signature"] == "passed"
+    assert (get_outcomes(result)["payment"], get_outcomes(result)["payer"]) == ("failed", "failed")
 
 
 async def resigned(desk, verifier, text, changes) -> str:
-    """A receipt that says something else, signed by the installation itself."""
-    keys = signature.key_set((await verifier.keys_of(desk)).read_bytes())
-    said = signature.verified(text, keys).model_dump() | changes
-    made = signature.Receipt.model_validate(said)
-    key = (await listed(desk.service.app))[0]
-    return signature.sign(made, seed_of(desk.service.app, key), key.id)
+    """Return a receipt with changed claims, signed by the installation itself."""
+    keys = signature.parse_key_set((await verifier.keys_of(desk)).read_bytes())
+    sent_text = signature.verify_receipt(text, keys).model_dump() | changes
+    receipt = signature.Receipt.model_validate(sent_text)
+    key = (await list_keys(desk.service.app))[0]
+    return signature.sign_receipt(receipt, decrypt_seed(desk.service.app, key), key.id)
 
 
 @pytest.mark.parametrize(
@@ -220,23 +224,25 @@ async def resigned(desk, verifier, text, changes) -> str:
         ),
     ],
 )
-async def test_an_issuer_that_lies_is_found_out_by_the_chain(
+async def test_false_receipt_claim_is_detected_on_the_chain(
     desk, till, verifier, kept, changes, check
 ):
-    keys = signature.key_set((await verifier.keys_of(desk)).read_bytes())
-    said = signature.verified(kept, keys).model_dump()
-    merged = {k: {**said[k], **v} if isinstance(v, dict) else v for k, v in changes.items()}
+    keys = signature.parse_key_set((await verifier.keys_of(desk)).read_bytes())
+    text = signature.verify_receipt(kept, keys).model_dump()
+    merged = {k: {**text[k], **v} if isinstance(v, dict) else v for k, v in changes.items()}
     results = await examined(desk, await resigned(desk, verifier, kept, merged))
-    assert "failed" in {one.outcome for one in results if one.check == check}, results
+    assert "failed" in {item.outcome for item in results if item.check == check}, results
 
 
-async def test_another_payment_is_not_told_of_the_same_transfer(desk, till, verifier, kept):
-    """Who signs could leave out what binds the transfer to one payment: then nothing is proven."""
-    keys = signature.key_set((await verifier.keys_of(desk)).read_bytes())
-    way = signature.verified(kept, keys).option.model_dump() | {"steps": None}
+async def test_receipt_for_a_different_payment_is_not_proven_by_the_same_transfer(
+    desk, till, verifier, kept
+):
+    """Without the claim that binds the transfer to one payment, nothing is proven."""
+    keys = signature.parse_key_set((await verifier.keys_of(desk)).read_bytes())
+    way = signature.verify_receipt(kept, keys).option.model_dump() | {"steps": None}
     text = await resigned(desk, verifier, kept, {"sub": "pay_another", "option": way})
     results = await examined(desk, text)
-    assert {one.check: one.outcome for one in results if one.outcome != "passed"} == {
+    assert {item.check: item.outcome for item in results if item.outcome != "passed"} == {
         "payment": "unknown"
     }
 
@@ -245,104 +251,106 @@ async def examined(desk, text):
     from florin_server.cli.receipts import verify
 
     jwks = desk.rest.base + "/.well-known/jwks.json"
-    wanted = verify.VerifyOptions(None, "", jwks=jwks, confirmations=1)
-    rpc = JsonRpc(HttpTransport(desk.env["FLORIN_EVM_RPC_URL"]))
-    return (await verify.judged(wanted, text, rpc)).results
+    options = verify.VerifyOptions(None, "", jwks=jwks, confirmations=1)
+    rpc = JsonRpcClient(HttpTransport(desk.env["FLORIN_EVM_RPC_URL"]))
+    return (await verify.run_checks(options, text, rpc)).results
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def kept(desk, till) -> str:
-    """The receipt of one payment."""
-    return await receipt_of(desk, await paid(desk, till, USD), till.tenant.headers)
+    """Return the receipt of one payment."""
+    return await get_receipt(desk, await paid(desk, till, USD), till.tenant.headers)
 
 
 async def test_a_block_that_few_stand_on_is_not_decided(desk, till, verifier):
-    text = await receipt_of(desk, await paid(desk, till, USD), till.tenant.headers)
+    text = await get_receipt(desk, await paid(desk, till, USD), till.tenant.headers)
     keys = await verifier.keys_of(desk)
-    status, told = await verifier.run(text, "--jwks", str(keys))
-    assert (status, told["outcome"], told["verified"]) == (5, "undecided", False)
-    assert {k: v for k, v in outcomes(told).items() if v != "passed"} == {"finality": "unknown"}
+    status, result = await verifier.run(text, "--jwks", str(keys))
+    assert (status, result["outcome"], result["verified"]) == (5, "undecided", False)
+    assert {k: v for k, v in get_outcomes(result).items() if v != "passed"} == {
+        "finality": "unknown"
+    }
     # blocks that come at once are no evidence, however many
     await desk.chain.mine(11)
-    assert outcomes((await verifier.run(text, "--jwks", str(keys)))[1])["finality"] == "unknown"
-    told = await verifier.run(text, "--jwks", str(keys), "--confirmations", "12")
-    assert told[0] == 0
+    assert get_outcomes((await verifier.run(text, "--jwks", str(keys)))[1])["finality"] == "unknown"
+    result = await verifier.run(text, "--jwks", str(keys), "--confirmations", "12")
+    assert result[0] == 0
 
 
 @pytest.mark.parametrize(
     ("rule", "outcome"),
     [
-        (FinalityRule(1), "passed"),
-        (FinalityRule(10_000), "unknown"),
-        (FinalityRule(1, 3_600), "unknown"),
-        (FinalityRule(1, 3_599), "passed"),
-        (FinalityRule(1, tag="finalized"), "unknown"),
-        (FinalityRule(1, tag="latest"), "passed"),
-        (FinalityRule(1, tag="nonsense"), "unknown"),
+        (FinalitySpec(1), "passed"),
+        (FinalitySpec(10_000), "unknown"),
+        (FinalitySpec(1, 3_600), "unknown"),
+        (FinalitySpec(1, 3_599), "passed"),
+        (FinalitySpec(1, tag="finalized"), "unknown"),
+        (FinalitySpec(1, tag="latest"), "passed"),
+        (FinalitySpec(1, tag="nonsense"), "unknown"),
     ],
 )
 async def test_every_part_of_the_rule_decides_whether_a_block_is_final(
     desk, till, verifier, rule, outcome
 ):
-    text = await receipt_of(desk, await paid(desk, till, USD), till.tenant.headers)
-    keys = signature.key_set((await verifier.keys_of(desk)).read_bytes())
-    said = signature.verified(text, keys)
+    text = await get_receipt(desk, await paid(desk, till, USD), till.tenant.headers)
+    keys = signature.parse_key_set((await verifier.keys_of(desk)).read_bytes())
+    receipt = signature.verify_receipt(text, keys)
 
     def later(params, answer):
-        """The newest block is an hour later than it says."""
+        """Report a newest block that is an hour after its time."""
         if params[0] == "latest":
-            answer["result"]["timestamp"] = hex(times[said.transaction.block] + 3600)
+            answer["result"]["timestamp"] = hex(times[receipt.transaction.block] + 3600)
         elif params[0].startswith("0x"):
             times[int(answer["result"]["number"], 16)] = int(answer["result"]["timestamp"], 16)
         return answer
 
     times: dict[int, int] = {}
-    node = Meddler(HttpTransport(desk.env["FLORIN_EVM_RPC_URL"]))
+    node = TamperingTransport(HttpTransport(desk.env["FLORIN_EVM_RPC_URL"]))
     node.changes["eth_getBlockByNumber"] = later
-    rpc = JsonRpc(node)
+    rpc = JsonRpcClient(node)
     try:
-        results = await examine(rpc, said, rule)
+        results = await examine_receipt(rpc, receipt, rule)
     finally:
         await rpc.close()
-    assert {one.check: one.outcome for one in results}["finality"] == outcome
+    assert {result.check: result.outcome for result in results}["finality"] == outcome
 
 
 @pytest.mark.parametrize("token", [0, 1])
 async def test_a_payment_on_solana(desk, verifier, token):
-    offer = await offered(desk.rest, SolanaWallet(), token)
+    offer = await make_offer(desk.rest, SolanaTestWallet(), token)
     await offer.confirm()
     assert (await offer.final())["status"] == "succeeded"
-    text = await receipt_of(desk, offer.payment_id)
+    text = await get_receipt(desk, offer.payment_id)
     rpc_url = desk.env["FLORIN_SOLANA_RPC_URL"]
-    told = await verified(desk, verifier, text, rpc_url=rpc_url)
-    assert tuple(outcomes(told)) == (
+    result = await verified(desk, verifier, text, rpc_url=rpc_url)
+    assert tuple(get_outcomes(result)) == (
         *OF_STATEMENT,
         *("chain", "transaction", "block", "finality", "payment", "payer", *OF_MONEY),
     )
-    place = told["receipt"]["transaction"]
+    place = result["receipt"]["transaction"]
     assert place["hash"] == (await offer.status())["info"]["txId"]
     assert "block_hash" not in place
-    # a node of another chain is told so
-    status, told = await verifier.run(
+    # a node of another chain is reported as such
+    status, result = await verifier.run(
         text, "--jwks", str(await verifier.keys_of(desk)), rpc_url=verifier.rpc_url
     )
     assert status == 5
-    assert outcomes(told)["chain"] == "unknown"
+    assert get_outcomes(result)["chain"] == "unknown"
 
 
-async def test_what_was_paid_before_receipts_were_there_is_looked_up(desk, till, verifier, kept):
+async def test_receipt_of_an_older_payment_is_recovered_from_the_chain(desk, till, verifier, kept):
     app = desk.service.app
-    offer = await offered(desk.rest, SolanaWallet())
+    offer = await make_offer(desk.rest, SolanaTestWallet())
     await offer.confirm()
     assert (await offer.final())["status"] == "succeeded"
-    of_solana = await receipt_of(desk, offer.payment_id)
+    of_solana = await get_receipt(desk, offer.payment_id)
     for text, headers in ((kept, till.tenant.headers), (of_solana, desk.rest.merchant)):
-        payment_id = said_in(text)["sub"]
+        payment_id = decode_claims(text)["sub"]
         await app.store.write(effects.forget([payment_id]))
-        assert await receipt_of(desk, payment_id, headers) == text
+        assert await get_receipt(desk, payment_id, headers) == text
 
 
-async def test_nothing_is_signed_while_the_chain_has_to_be_asked_and_does_not_answer(desk, till):
+async def test_receipt_is_not_signed_while_the_chain_does_not_answer(desk, till):
     payment_id = await paid(desk, till, USD)
     await desk.service.app.store.write(effects.forget([payment_id]))
     path = f"/v1/payments/{payment_id}/receipt"
@@ -350,5 +358,5 @@ async def test_nothing_is_signed_while_the_chain_has_to_be_asked_and_does_not_an
     await desk.chain.ask("florin_fault", {"kind": "answer", **silent})
     answer = await desk.ask("GET", path, till.tenant.headers)
     await desk.chain.ask("florin_fault", {"kind": "clear"})
-    assert answer.told == (503, "internal_error")
+    assert answer.refusal == (503, "internal_error")
     assert (await desk.ask("GET", path, till.tenant.headers)).status == 200

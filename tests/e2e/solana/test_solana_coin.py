@@ -1,4 +1,4 @@
-"""Payments in Solana's own coin from the first call to the coin on chain, through REST."""
+"""Payments in Solana's native coin from the first call to the coin on chain, over REST."""
 
 from __future__ import annotations
 
@@ -11,11 +11,18 @@ from florin_server.chains.solana import spl
 from florin_server.store.ledger import ledger
 from solders.keypair import Keypair
 
-from tests.support.desk import opened
-from tests.support.solana import AT_ONCE, COIN, RENT, SolanaNode, SolanaWallet, exact
+from tests.support.desk import open_service
+from tests.support.solana import (
+    COIN,
+    INSTANT_SOLANA,
+    RENT,
+    SolanaNodeClient,
+    SolanaTestWallet,
+    wait_exact,
+)
 from tests.support.solana_coin import CHAIN, GBP, LAMPORTS
-from tests.support.solana_offers import Offer, refusal
-from tests.support.until import until
+from tests.support.solana_offers import SolanaOffer, get_refusal
+from tests.support.until import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -27,22 +34,24 @@ FEE = FIXED_FEE + LAMPORTS // 100
 async def desk(tmp_path_factory):
     home = tmp_path_factory.mktemp("coin") / "home"
     rates = {COIN: {"GBP": "120.00"}}
-    async with opened(home, solana=AT_ONCE, rates=rates, fee_fixed=7, fee_basis_points=100) as desk:
+    async with open_service(
+        home, solana=INSTANT_SOLANA, rates=rates, fee_fixed=7, fee_basis_points=100
+    ) as desk:
         yield desk
 
 
 @pytest.fixture
-def node(desk) -> SolanaNode:
-    return SolanaNode(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
+def node(desk) -> SolanaNodeClient:
+    return SolanaNodeClient(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
 
 
 @pytest.fixture
-def wallet() -> SolanaWallet:
-    return SolanaWallet()
+def wallet() -> SolanaTestWallet:
+    return SolanaTestWallet()
 
 
 async def paid_to(desk, dest: str, asset: str = COIN):
-    """A merchant whose money goes to an address of its own."""
+    """Return a merchant whose money goes to an address of its own."""
     tenant = await desk.tenant()
     path = f"/v1/merchants/{tenant.merchant.id}/settlements/crypto"
     headers = {**tenant.headers, "Idempotency-Key": "where"}
@@ -51,10 +60,10 @@ async def paid_to(desk, dest: str, asset: str = COIN):
     return tenant
 
 
-async def offered(desk, wallet, tenant, amount=GBP) -> Offer:
-    offer = Offer(desk.rest, wallet, 0)
-    made = await desk.rest.call("POST", "/v1/payments", tenant.headers, {"amount": amount})
-    offer.payment_id = made["paymentId"]
+async def offered(desk, wallet, tenant, amount=GBP) -> SolanaOffer:
+    offer = SolanaOffer(desk.rest, wallet, 0)
+    created = await desk.rest.call("POST", "/v1/payments", tenant.headers, {"amount": amount})
+    offer.payment_id = created["paymentId"]
     (offer.option,) = (await desk.rest.options(offer.payment_id, [wallet.account]))["options"]
     await offer.fetch()
     return offer
@@ -67,79 +76,81 @@ async def test_coin_goes_to_the_merchants_own_account_and_the_fee_to_the_operato
     rail = desk.service.app.rails[CHAIN]
     treasury, relayer = rail.treasury.rpartition(":")[2], rail.senders[0]
     offer = await offered(desk, wallet, await paid_to(desk, dest))
-    told = offer.option["amount"]
-    assert (told["unit"], told["value"]) == (f"caip19/{COIN}", str(LAMPORTS))
-    assert told["display"]["assetSymbol"] == "tSOL"
+    amount = offer.option["amount"]
+    assert (amount["unit"], amount["value"]) == (f"caip19/{COIN}", str(LAMPORTS))
+    assert amount["display"]["assetSymbol"] == "tSOL"
     assert offer.option["expiresAt"] == desk.now + 300
-    held, kept = await node.coin(wallet.address), await node.coin(treasury)
+    held, stored = await node.coin(wallet.address), await node.coin(treasury)
     paying = await node.coin(relayer)
     read = desk.service.app.store.read
-    booked = await read(ledger.balance("expense:gas", COIN))
+    booked = await read(ledger.get_balance("expense:gas", COIN))
     await offer.confirm()
     ended = await offer.final()
     assert ended["status"] == "succeeded"
     assert await node.coin(dest) == LAMPORTS - FEE
-    assert await node.coin(treasury) == kept + FEE
+    assert await node.coin(treasury) == stored + FEE
     # the buyer paid the price and nothing else
     assert await node.coin(wallet.address) == held - LAMPORTS
     spent = paying - await node.coin(relayer)
-    assert 0 < spent == await read(ledger.balance("expense:gas", COIN)) - booked
-    found = await node.ask(
+    assert 0 < spent == await read(ledger.get_balance("expense:gas", COIN)) - booked
+    result = await node.ask(
         "getTransaction", ended["info"]["txId"], {"maxSupportedTransactionVersion": 0}
     )
-    assert found["version"] == 0
+    assert result["version"] == 0
     ((terms,),) = desk.select("SELECT terms FROM payment_option WHERE id = ?", offer.option["id"])
-    assert any(json.loads(terms)["ref"] in line for line in found["meta"]["logMessages"])
+    assert any(json.loads(terms)["ref"] in line for line in result["meta"]["logMessages"])
     assert json.loads(terms)["quote"]["price"] == "120.00"
-    await exact(desk, node)
+    await wait_exact(desk, node)
 
 
 async def test_coin_for_a_merchant_without_a_destination_waits_in_the_treasury(desk, node, wallet):
     tenant = await desk.tenant()
     treasury = desk.service.app.rails[CHAIN].treasury.rpartition(":")[2]
     offer = await offered(desk, wallet, tenant)
-    kept = await node.coin(treasury)
+    stored = await node.coin(treasury)
     await offer.confirm()
     assert (await offer.final())["status"] == "succeeded"
-    assert await node.coin(treasury) == kept + LAMPORTS
-    owed = await desk.service.app.store.read(ledger.balance(f"merchant:{tenant.merchant.id}", COIN))
+    assert await node.coin(treasury) == stored + LAMPORTS
+    owed = await desk.service.app.store.read(
+        ledger.get_balance(f"merchant:{tenant.merchant.id}", COIN)
+    )
     assert owed == FEE - LAMPORTS
-    await exact(desk, node)
+    await wait_exact(desk, node)
 
 
 @pytest.mark.parametrize("own", [True, False])
-async def test_a_buyer_who_paid_in_coin_gets_it_back(desk, node, wallet, own):
+async def test_refund_of_a_coin_payment_returns_the_full_price(desk, node, wallet, own):
     tenant = await (paid_to(desk, str(Keypair().pubkey())) if own else desk.tenant())
     treasury = desk.service.app.rails[CHAIN].treasury.rpartition(":")[2]
     offer = await offered(desk, wallet, tenant)
     held = await node.coin(wallet.address)
     await offer.confirm()
     assert (await offer.final())["status"] == "succeeded"
-    kept = await node.coin(treasury)
+    stored = await node.coin(treasury)
     body = {"paymentId": offer.payment_id}
     await desk.rest.call("POST", "/v1/refunds", tenant.headers, body)
-    refund = await desk.refunded(offer.payment_id, tenant.headers)
+    refund = await desk.wait_refunded(offer.payment_id, tenant.headers)
     assert refund["status"] == "succeeded"
     assert await node.coin(wallet.address) == held
-    assert await node.coin(treasury) == kept - LAMPORTS
-    await exact(desk, node)
+    assert await node.coin(treasury) == stored - LAMPORTS
+    await wait_exact(desk, node)
 
 
-async def test_slots_that_go_by_end_what_was_fetched_but_not_the_option(desk, node, wallet):
+async def test_elapsed_slots_end_the_fetched_build_but_not_the_option(desk, node, wallet):
     offer = await offered(desk, wallet, await desk.tenant())
     await node.fault("slots", slots=200)
-    error = await refusal(offer.confirm())
+    error = await get_refusal(offer.confirm())
     assert (error.http, error.code) == (409, "quote_expired")
     await offer.fetch()
     await offer.confirm()
     assert (await offer.final())["status"] == "succeeded"
 
 
-async def test_a_quote_that_lapsed_is_told(desk, wallet):
+async def test_lapsed_quote_is_refused_with_quote_expired(desk, wallet):
     offer = await offered(desk, wallet, await desk.tenant())
     desk.clock.advance(300)
     for call in (offer.fetch(), offer.confirm()):
-        error = await refusal(call)
+        error = await get_refusal(call)
         assert (error.http, error.code) == (409, "quote_expired")
     (new,) = (await desk.rest.options(offer.payment_id, [wallet.account]))["options"]
     assert new["id"] != offer.option["id"]
@@ -155,34 +166,34 @@ async def test_a_receiver_that_could_not_exist_is_not_offered_and_does_not_get_a
     dest = str(Keypair().pubkey())
     tenant = await paid_to(desk, dest)
     small = {"unit": f"caip19/{COIN}", "value": "100000"}
-    made = await desk.rest.call("POST", "/v1/payments", tenant.headers, {"amount": small})
-    path = (made["paymentId"], [wallet.account])
+    created = await desk.rest.call("POST", "/v1/payments", tenant.headers, {"amount": small})
+    path = (created["paymentId"], [wallet.account])
     assert (await desk.rest.options(*path))["options"] == []
     await node.ask("florin_faucet", {"accounts": [dest], "tokens": [], "lamports": RENT})
     (option,) = (await desk.rest.options(*path))["options"]
     # an amount of coin needs no rate, and lasts as long as the payment
     assert (option["amount"]["value"], option["expiresAt"]) == ("100000", None)
-    offer = Offer(desk.rest, wallet, 0)
-    offer.payment_id, offer.option = made["paymentId"], option
+    offer = SolanaOffer(desk.rest, wallet, 0)
+    offer.payment_id, offer.option = created["paymentId"], option
     await offer.fetch()
     await offer.confirm()
     assert (await offer.final())["status"] == "succeeded"
     assert await node.coin(dest) == RENT + 100_000 - FIXED_FEE - 1_000
 
 
-async def test_a_receiver_that_vanished_is_told_when_the_transaction_is_fetched(desk, node, wallet):
+async def test_vanished_receiver_account_is_reported_at_fetch(desk, node, wallet):
     key = Keypair()
     dest = str(key.pubkey())
     tenant = await paid_to(desk, dest)
     await node.ask("florin_faucet", {"accounts": [dest], "tokens": [], "lamports": RENT})
     small = {"unit": f"caip19/{COIN}", "value": "100000"}
-    made = await desk.rest.call("POST", "/v1/payments", tenant.headers, {"amount": small})
-    offer = Offer(desk.rest, wallet, 0)
-    offer.payment_id = made["paymentId"]
+    created = await desk.rest.call("POST", "/v1/payments", tenant.headers, {"amount": small})
+    offer = SolanaOffer(desk.rest, wallet, 0)
+    offer.payment_id = created["paymentId"]
     (offer.option,) = (await desk.rest.options(offer.payment_id, [wallet.account]))["options"]
     away = spl.transfer_coin(key.pubkey(), wallet.key.pubkey(), RENT)
     await node.send([wallet.key, key], away)
-    error = await refusal(offer.fetch())
+    error = await get_refusal(offer.fetch())
     assert (error.http, error.code) == (503, "internal_error")
     assert dest in str(error)
 
@@ -192,5 +203,5 @@ async def test_a_confirmed_payment_in_coin_survives_a_lost_broadcast(desk, node,
     await node.fault("answer", method="sendTransaction", effect="drop", times=2)
     await offer.confirm()
     watching = asyncio.create_task(offer.final())
-    await until(watching.done, meanwhile=lambda: node.fault("slots", slots=2))
+    await wait_until(watching.done, meanwhile=lambda: node.fault("slots", slots=2))
     assert (await watching)["status"] == "succeeded"

@@ -1,6 +1,7 @@
 """Payments on Solana while the chain, its node or the buyer's balance fails them.
 
-Each ends by asking the chain: the money moved once for what succeeded, never for what failed.
+Each test ends with a check on the chain: money moved once for what succeeded, never for what
+failed.
 """
 
 from __future__ import annotations
@@ -12,82 +13,86 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from florin_server.config import EmbeddedSolana
-from florin_server.devnet.solana import SOLNET
+from florin_server.config import EmbeddedSolanaSettings
+from florin_server.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.settlement.chain_txs import ChainTx
-from florin_server.flows.operator.system import chains
-from florin_server.rails.types import Head, RailUnavailable
+from florin_server.flows.operator.system import list_chain_statuses
+from florin_server.rails.types import ChainHead, RailUnavailable
 from florin_server.store.engine.query import StoreUnavailable
 from florin_server.store.ledger import ledger
 from florin_server.store.settlement import chain_txs
 
-from tests.support.desk import Desk, opened
-from tests.support.solana import SolanaNode, SolanaWallet, passing
-from tests.support.solana_offers import PRICE, Offer, offered
-from tests.support.turns import one_more_turn
-from tests.support.until import until
+from tests.support.desk import ServiceHarness, open_service
+from tests.support.solana import SolanaNodeClient, SolanaTestWallet, make_time_step
+from tests.support.solana_offers import PRICE, SolanaOffer, make_offer
+from tests.support.turns import wait_next_turn
+from tests.support.until import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-CHAIN = SOLNET.chain_id
+CHAIN = SOLANA_DEVNET.chain_id
 FINAL = 3
 RECONCILE_S = 11
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def desk(tmp_path_factory):
-    solana = EmbeddedSolana(slot_s=0, finalized_slots=FINAL)
-    async with opened(tmp_path_factory.mktemp("faults") / "home", solana=solana) as desk:
-        # the first payment opens the merchant's account, and none can be made beside it
-        chain = SolanaNode(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
-        first = await offered(desk.rest, SolanaWallet())
+    solana = EmbeddedSolanaSettings(slot_s=0, finalized_slots=FINAL)
+    async with open_service(tmp_path_factory.mktemp("faults") / "home", solana=solana) as desk:
+        # the first payment opens the merchant's account, and no other can be made beside it
+        chain = SolanaNodeClient(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
+        first = await make_offer(desk.rest, SolanaTestWallet())
         await first.confirm()
         assert await ended(desk, chain, first) == "succeeded"
         yield desk
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def node(desk: Desk):
-    node = SolanaNode(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
+async def node(desk: ServiceHarness):
+    node = SolanaNodeClient(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
     yield node
     await node.fault("clear")
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def offer(desk: Desk) -> Offer:
-    return await offered(desk.rest, SolanaWallet(), expiresAt=desk.now + 86_400)
+async def offer(desk: ServiceHarness) -> SolanaOffer:
+    return await make_offer(desk.rest, SolanaTestWallet(), expiresAt=desk.now + 86_400)
 
 
-async def unfinished(desk: Desk) -> list[ChainTx]:
-    """Transactions that have not ended."""
+async def unfinished(desk: ServiceHarness) -> list[ChainTx]:
+    """Return the transactions that have not ended."""
     app = desk.service.app
-    (relayer,) = app.rails[SOLNET.chain_id].senders
-    return await app.store.read(chain_txs.open_txs(SOLNET.chain_id, relayer))
+    (relayer,) = app.rails[SOLANA_DEVNET.chain_id].senders
+    return await app.store.read(chain_txs.list_open(SOLANA_DEVNET.chain_id, relayer))
 
 
-async def ended(desk: Desk, node: SolanaNode, offer: Offer, slots: int = 1) -> str:
-    """Lets slots and time pass until the payment is final; checks the books and the journal."""
+async def ended(
+    desk: ServiceHarness, node: SolanaNodeClient, offer: SolanaOffer, slots: int = 1
+) -> str:
+    """Let slots and time pass until the payment is final; check the books and the journal."""
 
     async def end() -> str:
         status: str = (await offer.status())["status"]
         going_on = status in {"requires_action", "processing"} or await unfinished(desk)
         return "" if going_on else status
 
-    status: str = await until(end, meanwhile=passing(desk, node, slots=slots, seconds=RECONCILE_S))
+    status: str = await wait_until(
+        end, meanwhile=make_time_step(desk, node, slots=slots, seconds=RECONCILE_S)
+    )
     assert await desk.service.app.store.read(ledger.check()) == []
     return status
 
 
-async def journaled(desk: Desk, count: int) -> None:
-    """Returns once so many transactions are written down, of which nothing tells from outside."""
+async def journaled(desk: ServiceHarness, count: int) -> None:
+    """Return once so many transactions are journaled, which no API reports."""
 
     async def written() -> int:
         return len(await unfinished(desk))
 
-    await until(written, count)
+    await wait_until(written, count)
 
 
-async def paid(node: SolanaNode, offer: Offer) -> int:
+async def paid(node: SolanaNodeClient, offer: SolanaOffer) -> int:
     return 10_000 * 10**6 - await node.balance(offer.wallet.address)
 
 
@@ -95,10 +100,10 @@ async def test_a_payment_is_final_at_final_depth_and_not_before(desk, node, offe
     merchant = desk.env["FLORIN_SOLANA_DESTINATION"].rpartition(":")[2]
     before = await node.balance(merchant)
     await offer.confirm()
-    await until(lambda: node.balance(merchant), before + PRICE)
-    settler = desk.service.app.settlers[SOLNET.chain_id]
+    await wait_until(lambda: node.balance(merchant), before + PRICE)
+    settler = desk.service.app.settlers[SOLANA_DEVNET.chain_id]
     for _ in range(FINAL - 1):
-        await one_more_turn(settler, passing(desk, node, slots=0))
+        await wait_next_turn(settler, make_time_step(desk, node, slots=0))
         assert (await offer.status())["status"] == "processing"
         await node.fault("slots", slots=1)
     assert await ended(desk, node, offer) == "succeeded"
@@ -108,9 +113,9 @@ async def test_a_payment_is_final_at_final_depth_and_not_before(desk, node, offe
 async def test_time_alone_ends_nothing(desk, node, offer):
     await node.fault("landing", paused=True)
     await offer.confirm()
-    settler = desk.service.app.settlers[SOLNET.chain_id]
+    settler = desk.service.app.settlers[SOLANA_DEVNET.chain_id]
     for _ in range(5):
-        await one_more_turn(settler, passing(desk, node, slots=0, seconds=86_400))
+        await wait_next_turn(settler, make_time_step(desk, node, slots=0, seconds=86_400))
     assert (await offer.status())["status"] == "processing"
     await node.fault("clear")
     assert await ended(desk, node, offer) == "succeeded"
@@ -137,7 +142,7 @@ async def test_a_balance_that_is_gone_when_it_lands_fails_the_payment(desk, node
 
 
 @pytest.mark.parametrize("effect", ["drop", "error", "late_error"])
-async def test_whatever_happens_on_send_the_money_moves_once(desk, node, offer, effect):
+async def test_money_moves_once_for_any_failure_during_send(desk, node, offer, effect):
     await node.fault("answer", method="sendTransaction", effect=effect, times=2)
     await offer.confirm()
     assert await ended(desk, node, offer, slots=2) == "succeeded"
@@ -153,10 +158,10 @@ async def test_a_node_that_denies_everything_delays_and_loses_nothing(desk, node
     assert await paid(node, offer) == PRICE
 
 
-async def test_a_payer_with_two_payments_and_money_for_one(desk, node):
-    wallet = SolanaWallet()
+async def test_second_payment_without_funds_fails(desk, node):
+    wallet = SolanaTestWallet()
     first, second = [
-        await offered(desk.rest, wallet, expiresAt=desk.now + 86_400) for _ in range(2)
+        await make_offer(desk.rest, wallet, expiresAt=desk.now + 86_400) for _ in range(2)
     ]
     await node.spend(wallet, 10_000 * 10**6 - PRICE - PRICE // 2)
     await first.fetch()
@@ -173,10 +178,10 @@ async def test_a_payer_with_two_payments_and_money_for_one(desk, node):
 
 
 async def test_payments_that_waited_together_are_settled_each_alone(desk, node):
-    (relayer,) = desk.service.app.rails[SOLNET.chain_id].senders
-    executor = desk.service.app.executors[f"{SOLNET.chain_id}:{relayer}"]
+    (relayer,) = desk.service.app.rails[SOLANA_DEVNET.chain_id].senders
+    executor = desk.service.app.executors[f"{SOLANA_DEVNET.chain_id}:{relayer}"]
     executor.pause()
-    offers = [await offered(desk.rest, SolanaWallet()) for _ in range(3)]
+    offers = [await make_offer(desk.rest, SolanaTestWallet()) for _ in range(3)]
     for offer in offers:
         await offer.confirm()
     executor.resume()
@@ -186,22 +191,24 @@ async def test_payments_that_waited_together_are_settled_each_alone(desk, node):
     assert [await paid(node, offer) for offer in offers] == [PRICE] * 3
 
 
-async def test_what_became_final_after_it_was_looked_for_is_not_sent_again(
-    desk, node, offer, monkeypatch
-):
+async def test_payment_final_after_its_lookup_is_not_sent_again(desk, node, offer, monkeypatch):
     app = desk.service.app
-    settler, rail = app.settlers[SOLNET.chain_id], app.rails[SOLNET.chain_id]
-    find, mined, seen = rail.observer.find, rail.observer.mined, asyncio.Event()
+    settler, rail = app.settlers[SOLANA_DEVNET.chain_id], app.rails[SOLANA_DEVNET.chain_id]
+    find, mined, seen = (
+        rail.observer.find_settlement_events,
+        rail.observer.find_mined,
+        asyncio.Event(),
+    )
     released = []
 
     async def late(items):
         return await find(items) if seen.is_set() else []
 
     async def told(hashes):
-        found = await mined(hashes)
-        if found:
+        result = await mined(hashes)
+        if result:
             seen.set()
-        return found
+        return result
 
     async def nothing():
         pass
@@ -210,17 +217,17 @@ async def test_what_became_final_after_it_was_looked_for_is_not_sent_again(
     monkeypatch.setattr(
         chain_txs, "release", lambda *given: released.append(given) or release(*given)
     )
-    monkeypatch.setattr(rail.observer, "find", late)
-    monkeypatch.setattr(rail.observer, "mined", told)
-    # only the comparison of everything asks, which looks for payments first
-    monkeypatch.setattr(settler, "_ask", nothing)
+    monkeypatch.setattr(rail.observer, "find_settlement_events", late)
+    monkeypatch.setattr(rail.observer, "find_mined", told)
+    # only the full comparison asks, and it looks for payments first
+    monkeypatch.setattr(settler, "_find_paid", nothing)
     await offer.confirm()
     await journaled(desk, 1)
     assert await ended(desk, node, offer) == "succeeded"
     assert released == []
 
 
-async def test_a_node_that_has_forgotten_ends_nothing_and_health_tells(desk, node, offer):
+async def test_pruned_node_ends_no_payment_and_is_reported(desk, node, offer):
     await node.fault("answer", method="sendTransaction", effect="error", times=100_000)
     await offer.confirm()
     await journaled(desk, 1)
@@ -228,50 +235,52 @@ async def test_a_node_that_has_forgotten_ends_nothing_and_health_tells(desk, nod
     await node.fault("prune")
 
     async def told() -> bool:
-        (chain,) = [one for one in await chains(desk.service.app) if one.chain_id == CHAIN]
-        return "has forgotten blocks that may hold transactions of ours" in chain.problem
+        (chain,) = [
+            chain_statuse
+            for chain_statuse in await list_chain_statuses(desk.service.app)
+            if chain_statuse.chain_id == CHAIN
+        ]
+        return "no longer has blocks that may contain our transactions" in chain.problem
 
-    await until(told, meanwhile=passing(desk, node, slots=1, seconds=RECONCILE_S))
+    await wait_until(told, meanwhile=make_time_step(desk, node, slots=1, seconds=RECONCILE_S))
     assert (await offer.status())["status"] == "processing"
     assert len(await unfinished(desk)) == 1
-    # a node that keeps everything is asked
+    # a node with the full history is asked
     await node.fault(
         "answer", method="getFirstAvailableBlock", effect="lie", result=0, times=100_000
     )
     assert await ended(desk, node, offer) == "failed"
     assert await paid(node, offer) == 0
-    # a node is not asked about what is near to what it has forgotten, and others need not wait
+    # a node is not asked about blocks close to those it has pruned, and other checks do not wait
     await node.fault("slots", slots=2_000)
 
 
 async def unheard(*_) -> None:
-    raise RailUnavailable("1 endpoints answer, and 2 have to agree")
+    raise RailUnavailable("1 endpoints answer, but 2 must agree")
 
 
-async def test_what_a_buyer_signed_is_sent_while_too_few_nodes_agree(
-    desk, node, offer, monkeypatch
-):
-    """Nothing ends then; but a blockhash lapses in a minute, whatever has to be agreed on."""
+async def test_signed_payment_is_sent_while_too_few_nodes_agree(desk, node, offer, monkeypatch):
+    """No payment ends then; but a blockhash lapses in a minute, regardless of the quorum."""
     settler, rail = desk.service.app.settlers[CHAIN], desk.service.app.rails[CHAIN]
-    head, looks = rail.observer.head, itertools.count(1)
+    head, looks = rail.observer.get_head, itertools.count(1)
     ahead = 0
 
-    async def moving() -> Head:
+    async def moving() -> ChainHead:
         nonlocal ahead
         ahead = next(looks)
         real = await head()
         return replace(real, number=real.number + ahead)
 
     with monkeypatch.context() as nodes:
-        # there is news with each look, and nothing can be said about what it means
-        nodes.setattr(rail.observer, "head", moving)
-        nodes.setattr(rail.observer, "mined", unheard)
-        nodes.setattr(rail.relay, "shortages", unheard)
+        # each poll has news, and no quorum to interpret it
+        nodes.setattr(rail.observer, "get_head", moving)
+        nodes.setattr(rail.observer, "find_mined", unheard)
+        nodes.setattr(rail.relay, "list_shortages", unheard)
         await offer.confirm()
         await journaled(desk, 1)
         assert (await offer.status())["status"] == "processing"
-        # it is sent first, and what follows from it is looked for in the same turn
-        await until(lambda: "have to agree" in settler.health().problem)
+        # it is sent first, and its consequences are checked in the same turn
+        await wait_until(lambda: "must agree" in settler.health().problem)
     await node.fault("slots", slots=ahead)
     assert await ended(desk, node, offer) == "succeeded"
 
@@ -284,12 +293,12 @@ async def test_a_settler_starts_while_too_few_nodes_agree(desk, node, offer, mon
         raise StoreUnavailable("no such disk")
 
     with monkeypatch.context() as nodes:
-        nodes.setattr(app.rails[CHAIN].relay, "shortages", unheard)
+        nodes.setattr(app.rails[CHAIN].relay, "list_shortages", unheard)
         with monkeypatch.context() as disk:
             # it starts anew after that
             disk.setattr(app.store, "read", down)
             disk.setattr(app.store, "write", down)
-            await until(lambda: "no such disk" in settler.health().problem)
+            await wait_until(lambda: "no such disk" in settler.health().problem)
         await offer.confirm()
         await journaled(desk, 1)
     assert await ended(desk, node, offer) == "succeeded"

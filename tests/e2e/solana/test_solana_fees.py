@@ -1,6 +1,6 @@
-"""What buyers can make the Solana relayer pay: bounded for each payment, payer, app and hour.
+"""Costs that buyers can cause the Solana relayer: limited for each payment, payer, app and hour.
 
-An evaded payment is one whose money is moved away after the trial: it costs the fee all the same.
+An evaded payment is one whose money is moved away after the dry run: it still costs the fee.
 """
 
 from __future__ import annotations
@@ -8,17 +8,24 @@ from __future__ import annotations
 import pytest
 import pytest_asyncio
 from florin_server.chains.solana import spl
-from florin_server.config import EmbeddedSolana, FailedFeeSettings
-from florin_server.devnet.solana import SOLNET
-from florin_server.rails.solana.settings import SolanaChain
+from florin_server.config import EmbeddedSolanaSettings, FailedFeeSettings
+from florin_server.devnet.solana import SOLANA_DEVNET
+from florin_server.rails.solana.settings import SolanaChainSettings
 from pydantic import ValidationError
 from solders.compute_budget import set_compute_unit_price
 
 from tests.support import solana_guards as guards
-from tests.support.desk import Desk, opened
-from tests.support.solana import SolanaNode, SolanaWallet, passing, rebuilt, steps, transaction_of
-from tests.support.solana_offers import ORDER, PRICE, Offer, offered, refusal
-from tests.support.until import until
+from tests.support.desk import ServiceHarness, open_service
+from tests.support.solana import (
+    SolanaNodeClient,
+    SolanaTestWallet,
+    get_transaction,
+    list_instructions,
+    make_time_step,
+    rebuild_transaction,
+)
+from tests.support.solana_offers import ORDER, PRICE, SolanaOffer, get_refusal, make_offer
+from tests.support.until import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -26,53 +33,57 @@ USUAL_FEE = 10_200
 # five times the usual fee, less two signatures, for 200,000 units
 PRICE_MAX = 205_000
 CREDITED = 10_000 * 10**6
-# the smallest that a setting allows; two evaded payments at the highest fee use it up
+# the smallest allowed setting; two evaded payments at the highest fee use it up
 BUDGET = 100_000
 PLENTY = 10**12
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def desk(tmp_path_factory):
-    solana = EmbeddedSolana(slot_s=0, finalized_slots=1)
-    async with opened(tmp_path_factory.mktemp("fees") / "home", solana=solana) as desk:
+    solana = EmbeddedSolanaSettings(slot_s=0, finalized_slots=1)
+    async with open_service(tmp_path_factory.mktemp("fees") / "home", solana=solana) as desk:
         yield desk
 
 
 @pytest.fixture
-def node(desk: Desk) -> SolanaNode:
+def node(desk: ServiceHarness) -> SolanaNodeClient:
     return node_of(desk)
 
 
-def node_of(desk: Desk) -> SolanaNode:
-    return SolanaNode(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
+def node_of(desk: ServiceHarness) -> SolanaNodeClient:
+    return SolanaNodeClient(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
 
 
-def guarded(offer: Offer, left: int, units: int = 300_000, extra=()) -> str:
-    """The issued transaction as Phantom returns it, with guards and another compute limit."""
-    message = transaction_of(offer.action).message
+def guarded(offer: SolanaOffer, left: int, units: int = 300_000, extra=()) -> str:
+    """Return the issued transaction as Phantom does, with guards and another compute limit."""
+    message = get_transaction(offer.action).message
     relayer, buyer = message.account_keys[:2]
-    token = SOLNET.tokens[0]
-    place = spl.associated(buyer, spl.pubkey(token.address), spl.pubkey(token.program))
-    own = guards.as_phantom(steps(message), relayer, buyer, place, left, units)
-    return offer.wallet.sign(rebuilt(message, [*own, *extra]))
+    token = SOLANA_DEVNET.tokens[0]
+    place = spl.derive_associated_address(
+        buyer, spl.parse_pubkey(token.address), spl.parse_pubkey(token.program)
+    )
+    own = guards.add_phantom_guards(list_instructions(message), relayer, buyer, place, left, units)
+    return offer.wallet.sign(rebuild_transaction(message, [*own, *extra]))
 
 
-def priced(offer: Offer, price: int) -> str:
-    """The issued transaction with another compute price, signed by the wallet."""
-    message = transaction_of(offer.action).message
-    own = steps(message)
+def priced(offer: SolanaOffer, price: int) -> str:
+    """Return the issued transaction with another compute price, signed by the wallet."""
+    message = get_transaction(offer.action).message
+    own = list_instructions(message)
     own[1] = set_compute_unit_price(price)
-    return offer.wallet.sign(rebuilt(message, own))
+    return offer.wallet.sign(rebuild_transaction(message, own))
 
 
-async def relayer_coin(desk: Desk) -> int:
-    return await node_of(desk).coin(desk.service.app.rails[SOLNET.chain_id].senders[0])
+async def relayer_coin(desk: ServiceHarness) -> int:
+    return await node_of(desk).coin(desk.service.app.rails[SOLANA_DEVNET.chain_id].senders[0])
 
 
-async def evade(desk: Desk, price: int, wallet: SolanaWallet | None = None) -> SolanaWallet:
-    """A payment that passes the trial, and whose money is gone when it lands."""
+async def evade(
+    desk: ServiceHarness, price: int, wallet: SolanaTestWallet | None = None
+) -> SolanaTestWallet:
+    """Make a payment that passes the dry run, and whose money is gone when it lands."""
     chain = node_of(desk)
-    offer = await offered(desk.rest, wallet or SolanaWallet(), expiresAt=desk.now + 86_400)
+    offer = await make_offer(desk.rest, wallet or SolanaTestWallet(), expiresAt=desk.now + 86_400)
     output = priced(offer, price)
     await chain.fault("answer", method="sendTransaction", effect="drop", times=1000)
     assert (await offer.confirm(output))["status"] == "processing"
@@ -82,19 +93,19 @@ async def evade(desk: Desk, price: int, wallet: SolanaWallet | None = None) -> S
     async def ended() -> bool:
         return (await offer.status())["status"] == "failed"
 
-    await until(ended, meanwhile=passing(desk, chain, slots=2, seconds=11))
+    await wait_until(ended, meanwhile=make_time_step(desk, chain, slots=2, seconds=11))
     return offer.wallet
 
 
-async def test_fee_of_one_payment_is_at_most_five_times_the_usual(desk, node):
-    first = await offered(desk.rest, SolanaWallet())
+async def test_fee_of_a_payment_is_at_most_five_times_the_usual_fee(desk, node):
+    first = await make_offer(desk.rest, SolanaTestWallet())
     await first.confirm()
     assert (await first.final())["status"] == "succeeded"
     before = await relayer_coin(desk)
-    offer = await offered(desk.rest, SolanaWallet())
-    error = await refusal(offer.confirm(priced(offer, PRICE_MAX + 1)))
+    offer = await make_offer(desk.rest, SolanaTestWallet())
+    error = await get_refusal(offer.confirm(priced(offer, PRICE_MAX + 1)))
     assert (error.http, error.details["reason"]) == (400, "transaction_mismatch")
-    assert "51000 at most" in error.message
+    assert "more than the limit of 51000" in error.message
     await offer.confirm(priced(offer, PRICE_MAX))
     assert (await offer.final())["status"] == "succeeded"
     assert before - await relayer_coin(desk) == 5 * USUAL_FEE
@@ -104,39 +115,39 @@ async def test_fee_of_one_payment_is_at_most_five_times_the_usual(desk, node):
 async def test_evaded_payments_use_up_a_budget_and_then_nothing_is_sent(tmp_path, bounded):
     plenty = dict.fromkeys(("app", "payer", "chain"), PLENTY)
     fees = FailedFeeSettings(**plenty | {bounded: BUDGET})
-    solana = EmbeddedSolana(slot_s=0, finalized_slots=1)
-    async with opened(tmp_path / "home", solana=solana, failed_fees=fees) as desk:
-        opening = await offered(desk.rest, SolanaWallet())
+    solana = EmbeddedSolanaSettings(slot_s=0, finalized_slots=1)
+    async with open_service(tmp_path / "home", solana=solana, failed_fees=fees) as desk:
+        opening = await make_offer(desk.rest, SolanaTestWallet())
         await opening.confirm()
         assert (await opening.final())["status"] == "succeeded"
-        victim = await offered(desk.rest, SolanaWallet(), expiresAt=desk.now + 86_400)
+        victim = await make_offer(desk.rest, SolanaTestWallet(), expiresAt=desk.now + 86_400)
         before = await relayer_coin(desk)
         wallet = await evade(desk, PRICE_MAX)
         same = wallet if bounded == "payer" else None
         wallet = await evade(desk, PRICE_MAX, same)
         lost = before - await relayer_coin(desk)
         assert lost == 2 * 5 * USUAL_FEE >= BUDGET
-        # no signature is asked for that would be refused
-        made = await desk.rest.create(ORDER)
-        account = wallet.account if bounded == "payer" else SolanaWallet().account
-        options = (await desk.rest.options(made["paymentId"], [account]))["options"]
+        # no signature is requested that would be refused
+        created = await desk.rest.create(ORDER)
+        account = wallet.account if bounded == "payer" else SolanaTestWallet().account
+        options = (await desk.rest.options(created["paymentId"], [account]))["options"]
         assert options == []
         if bounded == "payer":
             await victim.confirm()
             assert (await victim.final())["status"] == "succeeded"
             return
-        error = await refusal(victim.confirm())
+        error = await get_refusal(victim.confirm())
         assert (error.http, error.details["reason"]) == (503, "payments_paused")
         assert (await victim.status())["status"] == "requires_action"
         assert before - await relayer_coin(desk) == lost
         desk.clock.advance(3600)
-        later = await offered(desk.rest, SolanaWallet())
+        later = await make_offer(desk.rest, SolanaTestWallet())
         await later.confirm()
         assert (await later.final())["status"] == "succeeded"
 
 
 async def test_payment_with_phantoms_guards_and_compute_limit_settles(desk):
-    offer = await offered(desk.rest, SolanaWallet())
+    offer = await make_offer(desk.rest, SolanaTestWallet())
     held = await node_of(desk).balance(offer.wallet.address)
     output = guarded(offer, left=held - PRICE)
     await offer.confirm(output)
@@ -145,37 +156,37 @@ async def test_payment_with_phantoms_guards_and_compute_limit_settles(desk):
 
 
 async def test_guard_that_fails_in_the_trial_is_refused_and_costs_nothing(desk, node):
-    offer = await offered(desk.rest, SolanaWallet())
+    offer = await make_offer(desk.rest, SolanaTestWallet())
     held = await node.balance(offer.wallet.address)
     before = await relayer_coin(desk)
-    error = await refusal(offer.confirm(guarded(offer, left=held)))
+    error = await get_refusal(offer.confirm(guarded(offer, left=held)))
     assert (error.http, error.details["reason"]) == (400, "transaction_mismatch")
     assert "guard" in error.message
     assert await relayer_coin(desk) == before
-    fifth = [guards.lamports(offer.wallet.key.pubkey(), 0)]
-    error = await refusal(offer.confirm(guarded(offer, left=held - PRICE, extra=fifth)))
+    fifth = [guards.make_lamports_guard(offer.wallet.key.pubkey(), 0)]
+    error = await get_refusal(offer.confirm(guarded(offer, left=held - PRICE, extra=fifth)))
     assert error.details["reason"] == "transaction_mismatch"
-    # the same payment without a guard is still good
+    # the same payment without a guard is still accepted
     await offer.confirm()
     assert (await offer.final())["status"] == "succeeded"
 
 
 async def test_guards_that_fail_on_chain_use_up_the_budget_of_their_payer(tmp_path):
-    """The guard holds in the trial; then the wallet moves a unit away, and the guard fails."""
+    """The guard holds in the dry run; then the wallet moves a unit away, and the guard fails."""
     fees = FailedFeeSettings(payer=BUDGET, app=PLENTY, chain=PLENTY)
-    solana = EmbeddedSolana(slot_s=0, finalized_slots=1)
-    async with opened(tmp_path / "home", solana=solana, failed_fees=fees) as desk:
-        chain, wallet = node_of(desk), SolanaWallet()
-        first = await offered(desk.rest, wallet)
+    solana = EmbeddedSolanaSettings(slot_s=0, finalized_slots=1)
+    async with open_service(tmp_path / "home", solana=solana, failed_fees=fees) as desk:
+        chain, wallet = node_of(desk), SolanaTestWallet()
+        first = await make_offer(desk.rest, wallet)
         await first.confirm()
         assert (await first.final())["status"] == "succeeded"
         before, lost = await relayer_coin(desk), 0
         for _ in range(20):
-            made = await desk.rest.create(ORDER)
-            found = (await desk.rest.options(made["paymentId"], [wallet.account]))["options"]
-            if not found:
+            created = await desk.rest.create(ORDER)
+            options = (await desk.rest.options(created["paymentId"], [wallet.account]))["options"]
+            if not options:
                 break
-            offer = await offered(desk.rest, wallet, expiresAt=desk.now + 86_400)
+            offer = await make_offer(desk.rest, wallet, expiresAt=desk.now + 86_400)
             held = await chain.balance(wallet.address)
             output = guarded(offer, left=held - PRICE)
             await chain.fault("answer", method="sendTransaction", effect="drop", times=1000)
@@ -185,23 +196,23 @@ async def test_guards_that_fail_on_chain_use_up_the_budget_of_their_payer(tmp_pa
             async def ended(offer=offer) -> bool:
                 return (await offer.status())["status"] == "failed"
 
-            await until(ended, meanwhile=passing(desk, chain, slots=2, seconds=11))
-            # nothing but the fee was paid
+            await wait_until(ended, meanwhile=make_time_step(desk, chain, slots=2, seconds=11))
+            # only the fee was paid
             assert await chain.balance(wallet.address) == held - 1
             lost = before - await relayer_coin(desk)
         assert BUDGET <= lost < BUDGET + 5 * USUAL_FEE
-        other = await offered(desk.rest, SolanaWallet())
+        other = await make_offer(desk.rest, SolanaTestWallet())
         await other.confirm()
         assert (await other.final())["status"] == "succeeded"
 
 
 async def test_cap_below_the_fee_that_florin_offers_is_refused_at_start():
     chain = {
-        "reference": SOLNET.chain_id.removeprefix("solana:"),
+        "reference": SOLANA_DEVNET.chain_id.removeprefix("solana:"),
         "name": "Test",
-        "treasury": SolanaWallet().address,
+        "treasury": SolanaTestWallet().address,
     }
-    assert SolanaChain(**chain).payment_fee_max == 5 * USUAL_FEE
-    assert SolanaChain(**chain, fee_max=20_000).payment_fee_max == 20_000
+    assert SolanaChainSettings(**chain).payment_fee_max == 5 * USUAL_FEE
+    assert SolanaChainSettings(**chain, fee_max=20_000).payment_fee_max == 20_000
     with pytest.raises(ValidationError, match="below what one payment costs"):
-        SolanaChain(**chain, compute_price=1_000_000, fee_max=20_000)
+        SolanaChainSettings(**chain, compute_price=1_000_000, fee_max=20_000)

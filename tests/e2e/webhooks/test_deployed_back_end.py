@@ -6,18 +6,26 @@ import pytest
 import pytest_asyncio
 from florin.v1 import payout_pb2
 
-from tests.support.answering import answering
-from tests.support.deployed_back_end import DATA, EVENT, SECTIONS, BackEnd
-from tests.support.desk import opened
-from tests.support.installation import operator_of
-from tests.support.payout_shop import CHAIN, DOLLAR, FEE, PRICE, USD, Shop, filled
-from tests.support.until import until
-from tests.support.wallet import Wallet
+from tests.support.answering import serve_stub
+from tests.support.deployed_back_end import DATA, EVENT, SECTIONS, MerchantBackEnd
+from tests.support.desk import open_service
+from tests.support.installation import open_operator
+from tests.support.payout_shop import (
+    CHAIN,
+    DOLLAR,
+    FEE,
+    PRICE,
+    USD,
+    PayoutMerchant,
+    wait_faucet_booked,
+)
+from tests.support.until import wait_until
+from tests.support.wallet import EvmTestWallet
 from tests.support.webhook_shop import PATH
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 
-# what Florin adds to the contract
+# Florin's additions to the contract
 OURS = {"is_final", "refunds"}
 
 
@@ -25,25 +33,25 @@ OURS = {"is_final", "refunds"}
 async def desk(tmp_path_factory):
     home = tmp_path_factory.mktemp("deployed") / "home"
     webhooks = {"networks": ["127.0.0.0/8"], "endpoints_max": 100}
-    async with opened(home, webhooks=webhooks, fee_fixed=7, fee_basis_points=100) as desk:
+    async with open_service(home, webhooks=webhooks, fee_fixed=7, fee_basis_points=100) as desk:
         yield desk
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def shop(desk):
-    return Shop(desk, await desk.tenant())
+    return PayoutMerchant(desk, await desk.tenant())
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def back_end(desk, shop):
-    back_end = BackEnd()
-    async with answering(back_end) as server:
+    back_end = MerchantBackEnd()
+    async with serve_stub(back_end) as server:
         key = {"Api-Key": shop.tenant.headers["Api-Key"]}
         body = {"url": f"http://127.0.0.1:{server.port}/hooks"}
         back_end.secret = (await desk.rest.call("POST", PATH, key, body))["secret"]
         yield back_end
     assert back_end.faults == []
-    # not one member of the contract is missing, and none is there that is not written down
+    # every member of the contract is present, and no undocumented one
     for event in back_end.events:
         assert event.keys() == EVENT["properties"].keys()
         assert event["data"].keys() == DATA.keys() | OURS
@@ -53,14 +61,14 @@ async def back_end(desk, shop):
 
 
 async def came(back_end, payment_id, *types):
-    """The events of a payment once the last of some types arrived."""
+    """Return the events of a payment once the last of some types arrived."""
 
     def found():
-        return [one for one in back_end.events if one["data"]["payment_id"] == payment_id]
+        return [event for event in back_end.events if event["data"]["payment_id"] == payment_id]
 
-    await until(lambda: any(one["type"] == types[-1] for one in found()))
-    assert [one["type"] for one in found()] == list(types)
-    versions = [one["data"]["payment_state_version"] for one in found()]
+    await wait_until(lambda: any(item["type"] == types[-1] for item in found()))
+    assert [item["type"] for item in found()] == list(types)
+    versions = [item["data"]["payment_state_version"] for item in found()]
     assert versions == list(range(len(types)))
     return found()
 
@@ -69,10 +77,10 @@ PAID = ("payment.created", "payment.processing", "payment.succeeded")
 
 
 async def test_money_that_goes_to_the_merchant_is_settled_at_once(desk, shop, back_end):
-    await shop.wants(f"erc20:{DOLLAR}", "0x" + "5b" * 20)
-    wallet = Wallet()
-    await filled(desk, wallet)
-    payment_id = await shop.sold(wallet, USD)
+    await shop.set_destination(f"erc20:{DOLLAR}", "0x" + "5b" * 20)
+    wallet = EvmTestWallet()
+    await wait_faucet_booked(desk, wallet)
+    payment_id = await shop.create_paid_payment(wallet, USD)
     *_, processing, succeeded, settled = await came(back_end, payment_id, *PAID, "payment.settled")
     unit = f"caip19/{CHAIN}/erc20:{DOLLAR}"
     shown = processing["data"]["processing"]
@@ -102,40 +110,40 @@ async def test_money_that_goes_to_the_merchant_is_settled_at_once(desk, shop, ba
 
 async def test_money_that_is_owed_is_settled_by_the_final_payout(desk, shop, back_end):
     """A part of it settles nothing, the rest settles all that it completes."""
-    wallet = Wallet()
-    await filled(desk, wallet)
-    first = await shop.sold(wallet, USD)
-    # which of two is older is what decides
+    wallet = EvmTestWallet()
+    await wait_faucet_booked(desk, wallet)
+    first = await shop.create_paid_payment(wallet, USD)
+    # the order of the two decides
     desk.clock.advance(1)
-    second = await shop.sold(wallet, USD)
+    second = await shop.create_paid_payment(wallet, USD)
     for payment_id in (first, second):
         await came(back_end, payment_id, *PAID)
-    await shop.wants(f"erc20:{DOLLAR}", "0x" + "5c" * 20)
+    await shop.set_destination(f"erc20:{DOLLAR}", "0x" + "5c" * 20)
     net = PRICE - FEE
-    asked = {"merchant_id": shop.tenant.merchant.id, "asset": f"{CHAIN}/erc20:{DOLLAR}"}
-    made = {}
-    async with operator_of(desk.service) as operator:
+    requested_request = {"merchant_id": shop.tenant.merchant.id, "asset": f"{CHAIN}/erc20:{DOLLAR}"}
+    created = {}
+    async with open_operator(desk.service) as operator:
         for amount in (net + 5, net - 5):
-            request = payout_pb2.CreatePayoutRequest(**asked, amount=str(amount))
-            payout = await operator.ask("CreatePayout", request)
-            made[amount] = await _done(desk, operator, payout.payout_id)
+            request = payout_pb2.CreatePayoutRequest(**requested_request, amount=str(amount))
+            payout = await operator.call("CreatePayout", request)
+            created[amount] = await _done(desk, operator, payout.payout_id)
             await came(back_end, first, *PAID, "payment.settled")
     for payment_id, amount in ((first, net + 5), (second, net - 5)):
         *_, settled = await came(back_end, payment_id, *PAID, "payment.settled")
-        assert settled["data"]["settled"]["tx_id"] == made[amount]
+        assert settled["data"]["settled"]["tx_id"] == created[amount]
         assert settled["data"]["settled"]["amount"]["value"] == str(net)
         assert back_end.orders[payment_id].got == net
 
 
 async def _done(desk, operator, payout_id):
-    """The transaction of a payout once it is final."""
+    """Return the transaction of a payout once it is final."""
 
     async def found():
-        payouts = await operator.ask("ListPayouts", payout_pb2.ListPayoutsRequest(all=True))
-        (one,) = [one for one in payouts.payouts if one.payout_id == payout_id]
-        return one.tx_id if one.status == payout_pb2.PAYOUT_STATUS_DONE else None
+        payouts = await operator.call("ListPayouts", payout_pb2.ListPayoutsRequest(all=True))
+        (item,) = [payout for payout in payouts.payouts if payout.payout_id == payout_id]
+        return item.tx_id if item.status == payout_pb2.PAYOUT_STATUS_DONE else None
 
-    return await until(found)
+    return await wait_until(found)
 
 
 @pytest.mark.parametrize("outcome", ["failed", "expired"])
@@ -148,8 +156,8 @@ async def test_an_end_has_processing_if_the_buyer_had_committed(
     )
     payment_id = created["paymentId"]
     path = f"/v1/sandbox/payments/{payment_id}/simulate"
-    for one in ("stall", outcome) if committed else (outcome,):
-        await desk.rest.call("POST", path, shop.tenant.headers, {"outcome": one})
+    for item in ("stall", outcome) if committed else (outcome,):
+        await desk.rest.call("POST", path, shop.tenant.headers, {"outcome": item})
     types = ["payment.created", *(["payment.processing"] if committed else [])]
     *_, ended = await came(back_end, payment_id, *types, f"payment.{outcome}")
     assert (ended["data"]["processing"] is not None) is committed
@@ -167,37 +175,37 @@ async def test_a_cancelled_payment_has_its_reason(desk, shop, back_end):
 
 
 async def test_refunds_are_not_sent_by_default_and_stand_in_later_snapshots(desk, shop, back_end):
-    """The merchant is owed; a part goes back to the buyer before the payout is final."""
-    wallet = Wallet()
-    await filled(desk, wallet)
-    payment_id = await shop.sold(wallet, USD)
+    """The merchant is owed; a part is refunded to the buyer before the payout is final."""
+    wallet = EvmTestWallet()
+    await wait_faucet_booked(desk, wallet)
+    payment_id = await shop.create_paid_payment(wallet, USD)
     await came(back_end, payment_id, *PAID)
     refund = await shop.refund(payment_id)
-    other = await shop.sold(wallet, USD)
+    other = await shop.create_paid_payment(wallet, USD)
     await came(back_end, other, *PAID)
-    await shop.wants(f"erc20:{DOLLAR}", "0x" + "5d" * 20)
-    asked = {"merchant_id": shop.tenant.merchant.id, "asset": f"{CHAIN}/erc20:{DOLLAR}"}
-    async with operator_of(desk.service) as operator:
-        payout = await operator.ask("CreatePayout", payout_pb2.CreatePayoutRequest(**asked))
+    await shop.set_destination(f"erc20:{DOLLAR}", "0x" + "5d" * 20)
+    request = {"merchant_id": shop.tenant.merchant.id, "asset": f"{CHAIN}/erc20:{DOLLAR}"}
+    async with open_operator(desk.service) as operator:
+        payout = await operator.call("CreatePayout", payout_pb2.CreatePayoutRequest(**request))
         await _done(desk, operator, payout.payout_id)
-    await until(lambda: back_end.orders[payment_id].state == "settled")
-    *_, settled = [one for one in back_end.events if one["data"]["payment_id"] == payment_id]
-    (known,) = settled["data"]["refunds"]
-    assert (known["refund_id"], known["status"]) == (refund["refundId"], "succeeded")
-    assert known["amount"]["value"] == str(PRICE)
-    assert not any(one["type"].startswith("refund.") for one in back_end.events)
+    await wait_until(lambda: back_end.orders[payment_id].state == "settled")
+    *_, settled = [event for event in back_end.events if event["data"]["payment_id"] == payment_id]
+    (existing,) = settled["data"]["refunds"]
+    assert (existing["refund_id"], existing["status"]) == (refund["refundId"], "succeeded")
+    assert existing["amount"]["value"] == str(PRICE)
+    assert not any(event["type"].startswith("refund.") for event in back_end.events)
     # three events of the refund were counted, and not sent here
     assert settled["data"]["payment_state_version"] == 6
 
 
 async def test_a_delivery_that_was_tampered_with_is_refused(desk, shop):
-    back_end = BackEnd(secret="whsec_" + "A" * 44)
-    async with answering(back_end) as server:
+    back_end = MerchantBackEnd(secret="whsec_" + "A" * 44)
+    async with serve_stub(back_end) as server:
         key = {"Api-Key": shop.tenant.headers["Api-Key"]}
         body = {"url": f"http://127.0.0.1:{server.port}/hooks"}
-        made = await desk.rest.call("POST", PATH, key, body)
+        created = await desk.rest.call("POST", PATH, key, body)
         await desk.rest.call("POST", "/v1/payments", shop.tenant.headers, {"amount": USD})
-        await until(lambda: back_end.faults)
-        await desk.rest.call("DELETE", f"{PATH}/{made['endpoint']['id']}", key)
+        await wait_until(lambda: back_end.faults)
+        await desk.rest.call("DELETE", f"{PATH}/{created['endpoint']['id']}", key)
     assert back_end.faults[0] == "ValueError: no signature is right"
     assert back_end.events == []

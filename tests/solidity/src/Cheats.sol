@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-/// @notice What forge lets tests do to the chain; only what is used here.
+/// @notice The cheat codes of forge that these tests use.
 interface Cheats {
     struct Log {
         bytes32[] topics;

@@ -3,7 +3,7 @@ pragma solidity 0.8.37;
 
 import {PaySettler} from "../contracts/PaySettler.sol";
 
-/// @notice What hostile code does when it is called.
+/// @notice The behavior of hostile code when it is called.
 enum Malice {
     None,
     BurnsGas,
@@ -13,8 +13,8 @@ enum Malice {
     RefusesEverything
 }
 
-/// @notice Code of an account or a receiver that does harm, in the way that its storage says.
-/// @dev Put at an address by the tests; slot 0 is the malice, slot 1 the settlement contract.
+/// @notice Code of a hostile account or receiver; its storage selects the harm.
+/// @dev Tests put it at an address; slot 0 is the malice, slot 1 the settlement contract.
 contract HostileCode {
     Malice public malice;
     PaySettler public settler;
@@ -24,7 +24,7 @@ contract HostileCode {
         settler = settler_;
     }
 
-    /// @notice Asked for a signature: the answer is good unless its malice is another.
+    /// @notice Accept any signature, after the selected harm.
     function isValidSignature(bytes32, bytes calldata) external returns (bytes4) {
         _harm();
         return 0x1626ba7e;
@@ -47,7 +47,7 @@ contract HostileCode {
         }
         if (malice == Malice.RevertsWithAll) {
             assembly {
-                // as much as the gas that is left buys
+                // as much as the remaining gas buys
                 revert(0, mul(100000, gt(gas(), 60000)))
             }
         }
@@ -69,7 +69,7 @@ contract HostileCode {
     }
 }
 
-/// @notice A token whose transfers lie in the way that was asked for.
+/// @notice A token whose transfers lie in the selected way.
 contract HostileToken {
     enum Lie {
         None,

@@ -7,7 +7,7 @@ import {TestDollar} from "../contracts/TestDollar.sol";
 import {TestEuro} from "../contracts/TestEuro.sol";
 import {cheats} from "./Cheats.sol";
 
-/// @notice The contracts on a fresh chain, and buyers' signatures for routes through them.
+/// @notice Contracts on a fresh chain, and buyers' signatures for their routes.
 contract Routes {
     uint256 internal constant RICH = 1e30;
     address internal constant MERCHANT = address(0x3e4c4a47);
@@ -31,8 +31,8 @@ contract Routes {
         cheats.etch(PERMIT2, address(new DevPermit2()).code);
     }
 
-    /// @dev Makes an account rich in both tokens and the coin, and lets Permit2 and the settlement
-    /// contract take its euros, and the latter its dollars.
+    /// @dev Gives an account both tokens and the coin. Approves euros for Permit2 and the
+    /// settlement contract, and dollars for the settlement contract.
     function _fill(address account) internal {
         dollar.mint(account, RICH);
         euro.mint(account, RICH);

@@ -7,9 +7,9 @@ import {Cheats, cheats} from "./Cheats.sol";
 import {HostileCode, HostileToken, Malice} from "./Hostile.sol";
 import {Routes} from "./Routes.sol";
 
-/// @notice Buyers, merchants and strangers who do anything at all with one settlement contract,
-/// and beside it a small model that says what must come of it.
-/// @dev A step that comes out otherwise reverts, which forge counts as a failure.
+/// @notice Any actions of buyers, merchants and strangers on one settlement contract, and a
+/// small model of the results that they must have.
+/// @dev A step with another result reverts, which forge counts as a failure.
 contract Shop is Routes {
     struct Offer {
         PaySettler.Kind kind;
@@ -32,12 +32,12 @@ contract Shop is Routes {
     address[] internal accounts;
     address[] internal tokens;
     HostileToken internal bad;
-    /// @notice What everybody must hold, by token; zero is the coin.
+    /// @notice The balances that accounts must have, by token; zero is the coin.
     mapping(address token => mapping(address account => uint256)) internal expected;
     mapping(address from => mapping(bytes32 nonce => bool)) internal used;
     Offer[] internal offers;
     uint256 internal made;
-    /// @notice How often payments moved, so that a campaign in which none did is noticed.
+    /// @notice The number of payments that moved; a campaign in which none did must fail.
     uint256 public settled;
 
     constructor() {
@@ -57,9 +57,9 @@ contract Shop is Routes {
         accounts.push(address(this));
     }
 
-    // ---- what may happen
+    // ---- actions
 
-    /// @notice A buyer is offered a payment, and signs it if that is how it is paid.
+    /// @notice Offer a payment to a buyer, who signs it if its kind needs a signature.
     function offer(uint256 seed, uint96 value, uint96 fee, uint32 lasts) external {
         Offer memory one;
         one.kind = PaySettler.Kind(seed % 3);
@@ -72,7 +72,7 @@ contract Shop is Routes {
         p.value = value;
         p.fee = fee % (uint256(value) + 2);
         p.validBefore = block.timestamp + lasts % 1 days;
-        // now and then the receiver is another buyer, which may have code
+        // sometimes the receiver is another buyer, which can have code
         p.dest = (seed >> 24) % 4 == 0 ? accounts[(seed >> 32) % KEYS] : MERCHANT;
         p.feeTo = OPERATOR;
         p.gas = ITEM_GAS;
@@ -82,7 +82,7 @@ contract Shop is Routes {
         else offers[(seed >> 40) % OFFERS] = one;
     }
 
-    /// @notice Anybody settles some of what was signed, as it was or not as it was.
+    /// @notice Settle some of the signed payments, unchanged or tampered with, as any caller.
     function settle(uint256 seed) external {
         Batch memory batch = _batch(seed);
         cheats.recordLogs();
@@ -91,7 +91,7 @@ contract Shop is Routes {
         _count(batch.paid);
     }
 
-    /// @notice The same with little gas: all of it is as with enough, or nothing happened.
+    /// @notice Settle with little gas: the result is as with enough gas, or nothing happens.
     function starve(uint256 seed, uint24 gas) external {
         if (offers.length == 0) return;
         bytes memory call = _peek(seed);
@@ -102,7 +102,7 @@ contract Shop is Routes {
         require(abi.decode(answer, (uint256)) == batch.mask, "less gas made a difference");
     }
 
-    /// @notice A buyer pays by itself, perhaps with another end than it was offered.
+    /// @notice Pay directly as a buyer, sometimes with another deadline than the offer's.
     function pay(uint256 seed) external {
         if (offers.length == 0) return;
         Offer memory one = offers[seed % offers.length];
@@ -123,7 +123,7 @@ contract Shop is Routes {
         }
     }
 
-    /// @notice Somebody else sends a buyer's payment as its own.
+    /// @notice Send a buyer's direct payment as another sender.
     function impersonate(uint256 seed) external {
         if (offers.length == 0) return;
         PaySettler.Pay memory p = offers[seed % offers.length].pay;
@@ -132,7 +132,7 @@ contract Shop is Routes {
         } catch {}
     }
 
-    /// @notice A payment in a token that lies; the contract may fail, and must not be hurt.
+    /// @notice Settle in a token that lies; payments can fail, but the contract stays unharmed.
     function lie(uint256 seed, uint96 value, uint8 kind) external {
         bad.turn(HostileToken.Lie(kind % 9), settler);
         PaySettler.Pay[] memory payments = new PaySettler.Pay[](2);
@@ -150,7 +150,7 @@ contract Shop is Routes {
         bad.turn(HostileToken.Lie.None, settler);
     }
 
-    /// @notice A buyer gains code that does harm (as by EIP-7702), or other harm, or loses it.
+    /// @notice Give a buyer hostile code (as by EIP-7702), change its harm, or remove it.
     function gainCode(uint256 seed, uint8 malice) external {
         address who = accounts[seed % KEYS];
         if (malice % 8 == 7) {
@@ -161,7 +161,7 @@ contract Shop is Routes {
         HostileCode(payable(who)).turn(Malice(malice % 6), settler);
     }
 
-    /// @notice Time passes.
+    /// @notice Advance the time.
     function wait(uint16 seconds_) external {
         cheats.warp(block.timestamp + seconds_);
     }
@@ -192,7 +192,7 @@ contract Shop is Routes {
         return abi.encodeCall(PaySettler.settle, (a, b));
     }
 
-    /// @dev Some offers, each of which may have been tampered with.
+    /// @dev Chooses some offers, and tampers with some of these.
     function _chosen(uint256 seed)
         private
         view
@@ -227,7 +227,7 @@ contract Shop is Routes {
         if (how == 6 && p.sig.length == 65) p.sig[40] ^= 0x01;
     }
 
-    /// @dev Whether a payment moves now, and if so the model moves it.
+    /// @dev Returns whether a payment moves now, and moves it in the model if so.
     function _settles(PaySettler.Kind kind, PaySettler.Pay memory p) private returns (bool) {
         bytes32 nonce = settler.routeNonce(kind, p);
         bool is3009 = kind == PaySettler.Kind.Eip3009;
@@ -245,7 +245,7 @@ contract Shop is Routes {
         return p.fee <= p.value && !used[p.from][nonce] && expected[p.token][p.from] >= p.value;
     }
 
-    /// @dev Whether the payer signed exactly this, in the eyes of a token.
+    /// @dev Returns whether a token accepts this as signed by the payer.
     function _accepts(PaySettler.Kind kind, PaySettler.Pay memory p, bytes32)
         private
         view
@@ -260,7 +260,7 @@ contract Shop is Routes {
         return false;
     }
 
-    /// @dev Whether the receiver takes coin; tokens ask nobody.
+    /// @dev Returns whether the receiver accepts coin; tokens do not ask receivers.
     function _takes(PaySettler.Pay memory p) private view returns (bool) {
         if (p.token != address(0) || p.dest.code.length == 0) return true;
         Malice malice = HostileCode(payable(p.dest)).malice();
@@ -287,8 +287,8 @@ contract Shop is Routes {
         return 0xB0B0 + index;
     }
 
-    /// @notice The token and the account whose balance is not what the model says; both are this
-    /// contract if all balances are.
+    /// @notice Returns the token and the account of a balance that differs from the model; both
+    /// are this contract if no balance differs.
     function wrong() external view returns (address, address) {
         for (uint256 t = 0; t < tokens.length; ++t) {
             address token = tokens[t];

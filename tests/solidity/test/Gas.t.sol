@@ -5,7 +5,7 @@ import {PaySettler} from "../contracts/PaySettler.sol";
 import {cheats} from "../src/Cheats.sol";
 import {Routes} from "../src/Routes.sol";
 
-/// @notice What payments cost; the figures are kept, and a change of them is seen.
+/// @notice The gas of payments; the figures are stored, so that a change is noticed.
 contract Gas is Routes {
     uint256 private constant KEY = 0xB0B0;
     address private buyer;
@@ -14,7 +14,7 @@ contract Gas is Routes {
         _deploy();
         buyer = cheats.addr(KEY);
         _fill(buyer);
-        // receivers that have held the tokens before
+        // receivers that already have a balance of the tokens
         dollar.mint(MERCHANT, 1);
         dollar.mint(OPERATOR, 1);
         euro.mint(MERCHANT, 1);

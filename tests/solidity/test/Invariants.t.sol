@@ -3,7 +3,7 @@ pragma solidity 0.8.37;
 
 import {Shop} from "../src/Shop.sol";
 
-/// @notice Whatever anybody does, in any order: the settlement contract and a small model agree.
+/// @notice The settlement contract agrees with a small model, for any actions in any order.
 contract Invariants {
     struct FuzzSelector {
         address addr;
@@ -31,15 +31,15 @@ contract Invariants {
         selectors[5] = Shop.lie.selector;
         selectors[6] = Shop.gainCode.selector;
         selectors[7] = Shop.wait.selector;
-        // what most of the others need
+        // most of the other actions require these
         selectors[8] = Shop.offer.selector;
         selectors[9] = Shop.settle.selector;
         chosen = new FuzzSelector[](1);
         chosen[0] = FuzzSelector(address(shop), selectors);
     }
 
-    /// @notice No token leaves a payer but by its route; merchant and taker of the fee get exactly
-    /// theirs or nothing; the settlement contract keeps nothing; a payment is made once.
+    /// @notice A payer's tokens move only by its route. Merchant and fee receiver get exactly
+    /// their shares or nothing. The settlement contract keeps nothing. A payment is made once.
     function invariant_everybodyHoldsWhatTheModelSays() public view {
         (address token, address who) = shop.wrong();
         require(token == address(shop) && who == address(shop), "a balance differs");

@@ -3,7 +3,7 @@ pragma solidity 0.8.37;
 
 import {PaySettler} from "../contracts/PaySettler.sol";
 
-/// @notice A token that moves what it is told to, whoever asks; nothing about signatures.
+/// @notice A token that executes any transfer of any caller, without signatures.
 contract PlainToken {
     mapping(address account => uint256) public balanceOf;
 
@@ -42,8 +42,8 @@ contract PlainToken {
     }
 }
 
-/// @notice What holds for one payment whatever its parts are: proven for all of them by halmos, and
-/// tried on many by forge.
+/// @notice Properties of one payment with any values: halmos proves them for all, and forge
+/// tests them on many.
 contract Items {
     uint256 private constant MOST = 1 << 120;
 
@@ -66,8 +66,8 @@ contract Items {
         token.mint(BUYER, MOST);
     }
 
-    /// @notice By signature: the merchant and the taker of the fee get exactly theirs from the
-    /// buyer, and the settlement contract keeps nothing; or nothing moves.
+    /// @notice By signature: merchant and fee receiver get exactly their shares from the buyer,
+    /// and the settlement contract keeps nothing; or nothing moves.
     function check_signedPaymentIsExact(uint256 value, uint256 fee, bytes32 ref, uint256 end)
         public
     {
@@ -77,12 +77,12 @@ contract Items {
             _moved(before, value, fee);
         } catch {
             _moved(before, 0, 0);
-            // it fails for want of money or for its fee only
+            // it fails only for a lack of money or for its fee
             assert(value > before.buyer || fee > value);
         }
     }
 
-    /// @notice The same for a token that the buyer sends.
+    /// @notice Directly: merchant and fee receiver get exactly their shares, or nothing moves.
     function check_directPaymentIsExact(uint256 value, uint256 fee, bytes32 ref, uint256 end)
         public
     {
@@ -102,7 +102,7 @@ contract Items {
         }
     }
 
-    /// @notice What is paid directly is paid once.
+    /// @notice A direct payment is made once.
     function check_directPaymentIsMadeOnce(uint256 value, uint256 fee, bytes32 ref, uint256 end)
         public
     {
@@ -118,7 +118,7 @@ contract Items {
         } catch {}
     }
 
-    /// @notice Nobody pays in another's name without a signature.
+    /// @notice No sender pays for another account without a signature.
     function check_onlyTheBuyerPaysDirectly(address from, uint256 value, bytes32 ref) public {
         PaySettler.Pay memory p = _pay(value, 0, ref, type(uint256).max);
         p.from = from;
@@ -127,7 +127,7 @@ contract Items {
         } catch {}
     }
 
-    /// @notice A payment does not end in the settlement contract, nor at nobody's.
+    /// @notice No payment goes to the settlement contract or to the zero address.
     function check_noRouteEndsHereOrNowhere(address dest, address feeTo, uint256 value, uint256 fee)
         public
     {
@@ -140,8 +140,8 @@ contract Items {
         } catch {}
     }
 
-    /// @notice A batch of one tells by its bit whether the money moved, and never reverts for what
-    /// the payment is.
+    /// @notice The bit of a batch of one reports whether the money moved. The batch never reverts
+    /// because of the payment.
     function check_aBatchTellsTheTruth(uint256 value, uint256 fee, bytes32 ref, uint256 end)
         public
     {

@@ -1,7 +1,7 @@
-"""Runs the suites of payments, payouts and reorganizations under each profile, or some of them.
+"""Run the suites of payments, payouts and reorganizations under each profile, or some of them.
 
-`python -m tests.support.chainlab [PROFILE ...]` prints how each went, and ends with status 1 if a
-test failed. What pytest says is in `build/chainlab`.
+`python -m tests.support.chainlab [PROFILE ...]` prints the result of each, and exits with status 1
+if a test failed. pytest's output is in `build/chainlab`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SOLANA: Final = ("tests/contract/solana",)
 
 
 def main(names: Sequence[str]) -> int:
-    """Run the profiles of the names, all without any; return the exit status."""
+    """Run the named profiles, or all if no name is given; return the exit status."""
     if unknown := [name for name in names if name not in BY_NAME]:
         print(f"no profile {', '.join(unknown)}; there are {', '.join(BY_NAME)}", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""Tests of the suites that cannot be run under a profile, each group with its reason."""
+"""Tests of the suites that cannot run under a profile, each group with its reason."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ SKIPPED: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "payouts/test_pay_out_reorg.py": ("test_a_refund_that_had_succeeded_is_not_called_off",),
         "settlement/test_settler.py": (
             "test_a_settlement_that_moves_below_the_block_of_its_confirm",
-            "test_what_became_final_while_nobody_looked",
+            "test_payment_final_during_downtime_succeeds_after_restart",
             "test_an_authorization_that_was_used_before_it_lapsed_is_no_failure",
             "test_an_outage_never_ends_a_payment",
         ),
         "settlement/test_settler_pause.py": (
-            "test_a_payment_that_others_settle_during_a_pause",
+            "test_payment_settled_by_a_stranger_during_a_pause_succeeds",
             "test_an_authorization_that_lapses_during_a_pause",
         ),
         "settlement/test_settler_strangers.py": (
             "test_a_node_that_refuses_keeps_nothing_else_from_being_settled",
             "test_it_is_bound_once_the_event_is_final",
             "test_it_is_bound_only_once_it_is_final",
-            "test_many_blocks_are_read_one_part_after_the_other",
-            "test_of_what_is_too_long_ago_only_what_was_offered_is_asked_for",
-            "test_what_happened_while_florin_was_down_is_found_at_start",
+            "test_many_missed_blocks_are_read_in_parts",
+            "test_only_offered_references_are_searched_after_a_long_downtime",
+            "test_direct_settlement_during_downtime_is_detected_at_startup",
         ),
         "settlement/test_settler_unconfirmed.py": (
             "test_a_true_hash_is_looked_for_since_the_option_was_offered",
-            "test_event_that_a_node_lacked_is_found_when_its_block_is_read_again",
-            "test_what_a_wallet_sends_without_fetch_while_florin_is_down_pays",
-            "test_what_comes_while_florin_is_down_and_its_payment_expires_goes_back",
-            "test_what_was_paid_before_it_was_fetched_is_found_after_a_restart",
+            "test_event_missing_from_a_node_is_detected_when_its_block_is_reread",
+            "test_transaction_sent_without_fetch_during_downtime_pays",
+            "test_money_received_during_downtime_for_an_expired_payment_is_returned",
+            "test_payment_sent_before_fetch_is_bound_after_a_restart",
         ),
     },
     _COUNTS: {
@@ -61,14 +61,14 @@ SKIPPED: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             "test_a_payout_after_a_long_rest_offers_more_only_when_blocks_passed_since",
         ),
         "settlement/test_settler_blocked.py": (
-            "test_what_we_signed_again_for_a_higher_fee_is_ours_too",
+            "test_payment_by_a_fee_bump_sent_before_the_block_succeeds",
         ),
         "settlement/test_settler_fees.py": (
             "test_a_raised_transaction_that_was_lost_is_sent_again_as_it_was_raised",
-            "test_a_transaction_that_nobody_mines_offers_more_after_three_blocks",
+            "test_unmined_transaction_raises_its_fee_after_three_blocks",
             "test_blocks_that_are_read_late_raise_nothing",
-            "test_the_first_variant_may_still_be_the_one_that_is_mined",
-            "test_what_waits_behind_another_is_not_raised",
+            "test_original_transaction_may_be_mined_after_a_fee_bump",
+            "test_only_the_transaction_with_the_lowest_nonce_is_bumped",
         ),
         "settlement/test_settler_gas.py": (
             "test_an_account_that_turns_by_block_number_fails_once",
@@ -83,15 +83,15 @@ SKIPPED: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         ),
         "settlement/test_settler_thrift.py": (
             "test_a_new_block_costs_three_calls_while_a_payment_is_open",
-            "test_a_node_that_refuses_logs_of_ranges_is_asked_block_by_block",
-            "test_new_blocks_cost_two_calls_while_nobody_pays",
-            "test_what_gas_costs_is_asked_once_for_all_that_is_sent_between_two_blocks",
+            "test_node_that_refuses_log_ranges_is_read_block_by_block",
+            "test_new_blocks_cost_two_calls_while_no_payment_is_open",
+            "test_gas_price_is_requested_once_per_block_for_all_transactions",
         ),
         "settlement/test_settler_unconfirmed.py": (
-            "test_what_a_stranger_settled_and_nodes_differ_about_is_found_again",
+            "test_settlement_by_a_stranger_under_node_disagreement_is_detected_later",
             "test_late_money_that_nodes_differ_about_goes_back_once_they_agree",
-            "test_twenty_thousand_events_of_others_are_forgotten",
-            "test_what_is_known_of_deep_blocks_is_dropped_but_for_what_is_waited_for",
+            "test_twenty_thousand_foreign_events_are_dropped",
+            "test_evidence_of_deep_blocks_is_dropped_except_for_awaited_references",
         ),
         "settlement/test_settler_turns.py": (
             "test_nothing_is_sent_while_blocks_are_not_understood",
@@ -105,7 +105,7 @@ SKIPPED: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             "test_an_overspent_payment_fails_once_its_authorization_lapsed",
             "test_receipts_that_are_null_prove_nothing",
         ),
-        "settlement/test_settler_budgets.py": ("test_what_was_lost_long_ago_is_deleted",),
+        "settlement/test_settler_budgets.py": ("test_old_gas_losses_are_deleted",),
         "settlement/test_settler_fees.py": (
             "test_a_payment_whose_transaction_failed_goes_out_with_another_key",
             "test_nothing_is_sent_that_cannot_be_mined_in_time",
@@ -120,12 +120,12 @@ SKIPPED: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             "test_payment_that_ran_out_of_our_gas_settles_and_charges_no_budget",
         ),
         "settlement/test_settler_idle.py": (
-            "test_event_whose_log_was_late_is_found_when_its_block_is_final",
+            "test_event_with_a_late_log_is_detected_when_its_block_is_final",
         ),
         "settlement/test_settler_larger_amounts.py": (
             "test_amount_from_the_bound_on_is_final_later",
-            "test_changed_amounts_count_after_a_restart_for_what_is_open",
-            "test_each_amount_of_one_block_is_final_in_its_time",
+            "test_changed_finality_amounts_apply_to_open_payments_after_a_restart",
+            "test_amounts_in_the_same_block_become_final_at_their_own_time",
             "test_larger_amount_is_paid_again_after_a_reorganization_that_small_ones_do_not_outlast",
             "test_node_vouches_for_an_amount_only_when_it_is_final_there",
             "test_promise_and_progress_of_a_larger_amount_are_its_own",
@@ -133,22 +133,24 @@ SKIPPED: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "settlement/test_settler_observations.py": (
             "test_clock_that_was_wrong_makes_nothing_older_than_its_block",
             "test_heads_are_written_every_few_seconds_and_while_something_is_open",
-            "test_pace_that_changes_is_a_condition_until_it_is_the_usual_one",
-            "test_promises_follow_what_payments_took_and_outlive_a_restart",
+            "test_changed_block_pace_is_a_condition_until_it_becomes_usual",
+            "test_eta_follows_observed_payment_times_and_survives_a_restart",
             "test_restart_counts_no_head_of_a_chain_that_was_replaced",
             "test_restart_makes_a_payment_wait_for_no_longer",
         ),
     },
     _WATCH: {
-        "payouts/test_pay_out_reorg.py": ("test_what_is_deep_enough_is_watched_no_longer",),
+        "payouts/test_pay_out_reorg.py": ("test_payout_deep_enough_is_no_longer_watched",),
         "settlement/test_settler_reorg.py": (
-            "test_a_deep_reorganisation_is_taken_back_told_and_paid_again",
-            "test_what_is_deep_enough_is_watched_no_longer",
+            "test_deep_reorg_is_unbooked_reported_and_settled_again",
+            "test_payment_deep_enough_is_no_longer_watched",
         ),
     },
     _STATES: {
-        "payouts/test_pay_out.py": ("test_a_nonce_that_was_taken_long_ago_is_found",),
-        "payouts/test_pay_out_flows.py": ("test_health_tells_head_transactions_and_every_problem",),
+        "payouts/test_pay_out.py": ("test_nonce_taken_long_ago_is_detected",),
+        "payouts/test_pay_out_flows.py": (
+            "test_health_reports_head_open_transactions_and_every_problem",
+        ),
     },
     _GAS: {
         "payouts/test_pay_out.py": (
@@ -157,9 +159,9 @@ SKIPPED: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             "test_a_treasury_without_coin_for_gas_sends_nothing",
         ),
         "payouts/test_pay_out_reorg.py": (
-            "test_a_failed_transfer_that_is_undone_is_followed_again_and_not_made_twice",
+            "test_reverted_failed_transfer_is_followed_again_and_not_repeated",
             "test_a_failed_transfer_whose_payout_was_called_off_is_not_sent_again",
-            "test_the_nonce_of_what_must_not_pay_again_is_filled",
+            "test_nonce_of_a_refused_payout_is_filled_after_a_reorg",
         ),
         "settlement/test_settler_gas.py": (
             "test_money_that_moves_away_between_trial_and_block",
@@ -175,7 +177,7 @@ SKIPPED: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             "test_fees_rise_again_and_again_but_never_above_the_limit",
         ),
         "settlement/test_settler_unconfirmed.py": (
-            "test_what_was_signed_and_settled_by_others_before_its_confirm_is_found",
+            "test_settlement_by_a_stranger_before_the_confirm_is_detected",
         ),
     },
     _AT_ONCE: {
@@ -193,13 +195,13 @@ SKIPPED: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
 
 _DEEP: Final = {
     "payouts/test_pay_out_reorg.py": (
-        "test_what_moved_and_is_deep_enough_is_done_without_another_block",
+        "test_moved_transaction_that_is_final_completes_without_a_new_block",
     ),
     "payouts/test_pay_out_resolved.py": ("test_a_word_is_taken_back_by_a_deep_reorganisation",),
 }
 _TAKEN: Final = {
     "payouts/test_pay_out_lost.py": (
-        "test_what_chain_deploy_sends_with_the_key_of_a_treasury_is_no_loss",
+        "test_deployment_with_the_treasury_key_is_not_reported_as_a_loss",
     ),
 }
 # by profile, which passes all others
@@ -218,16 +220,16 @@ SKIPPED_UNDER: Final[Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]]] 
             "settlement/test_settler_blocked.py": (
                 "test_held_money_that_a_reorganisation_undid_is_held_when_it_comes_again",
                 "test_released_money_that_a_reorganisation_undid_is_settled_when_it_comes_again",
-                "test_what_did_not_come_is_not_returned",
-                "test_what_was_returned_already_is_not_returned_again",
+                "test_held_money_that_a_reorg_undoes_is_not_returned",
+                "test_held_money_already_returned_is_not_returned_again_after_a_reorg",
             ),
         },
     },
 }
 
 
-def reason_to_skip(profile: str, path: str, function: str) -> str | None:
-    """Return why a test is not run under a profile, None if it is.
+def find_skip_reason(profile: str, path: str, function: str) -> str | None:
+    """Return why a test cannot run under a profile, or None if it can.
 
     The path is relative to `tests/contract`.
     """

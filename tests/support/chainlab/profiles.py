@@ -1,6 +1,6 @@
-"""Chains as they were in November 2026, by pace, timestamps, finality, prices and accidents.
+"""Profiles of chains as of November 2026: pace, timestamps, finality, prices and accidents.
 
-Sources and dates are those of `docs/chains.md`. Times are in seconds, depths in blocks.
+`docs/chains.md` has the sources and dates. Times are in seconds, depths in blocks.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from typing import Any, Final
 
 from florin_server.devnet.evm.block_rules import BlockRules
 from florin_server.devnet.evm.schedule import PRAGUE_ACCOUNT, PRAGUE_FLOOR, PRAGUE_SLOT, GasSchedule
-from florin_server.rails.networks.network import Pace
-from florin_server.rails.networks.registry import BY_ID
+from florin_server.rails.networks.network import NetworkPace
+from florin_server.rails.networks.registry import NETWORKS_BY_ID
 
-# what a lab's payment takes without a profile: final with the second block on top of its own
+# what a harness's payment takes without a profile: final with the second block on top of its own
 _STEPS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Accident:
-    """What befalls a chain each time it made so many blocks.
+class ChainAccident:
+    """An accident of a chain that recurs after a fixed number of blocks.
 
-    No block comes for `silent_s`; then the newest `replaced` ones make way for others, into which
-    their transactions come again.
+    No block comes for `silent_s`; then the newest `replaced` blocks are replaced, and their
+    transactions are mined again in the new ones.
     """
 
     every: int
@@ -33,7 +33,7 @@ class Accident:
 
 @dataclass(frozen=True, slots=True)
 class GasPrices:
-    """Gas for a new slot and a new account, and the least for a byte of calldata."""
+    """Gas for a new slot and a new account, and the minimum for a byte of calldata."""
 
     slot: int = PRAGUE_SLOT
     account: int = PRAGUE_ACCOUNT
@@ -41,11 +41,11 @@ class GasPrices:
 
     @property
     def dearer_slots(self) -> int:
-        """Return how much more than with Prague's prices four new slots take."""
+        """Return how much more four new slots cost than with Prague's prices."""
         return 4 * (self.slot - PRAGUE_SLOT)
 
     def schedule(self) -> GasSchedule:
-        """Return the prices as the embedded chain takes them."""
+        """Return the prices in the form that the embedded chain takes."""
         return GasSchedule(self.slot, self.account, self.floor)
 
 
@@ -56,55 +56,58 @@ class EvmProfile:
     name: str
     block_s: float
     network: str | None = None
-    pace: Pace = field(default_factory=lambda: Pace(confirmations=3, poll_ms=500, eta_s=5))
+    pace: NetworkPace = field(
+        default_factory=lambda: NetworkPace(confirmations=3, poll_ms=500, eta_s=5)
+    )
     rules: BlockRules = field(default_factory=BlockRules)
     gas: GasPrices = field(default_factory=GasPrices)
-    accident: Accident | None = None
-    payment_gas_max: int = 1_000_000  # as the settings have it, unless an operator has to raise it
+    accident: ChainAccident | None = None
+    payment_gas_max: int = 1_000_000  # the settings' default, unless an operator has to raise it
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Return the settings of the chain as its operator would write them down."""
+        """Return the settings of the chain as its operator would write them."""
         return {"payment_gas_max": self.payment_gas_max, **self.finality}
 
     @property
     def finality(self) -> dict[str, Any]:
         """Return the settings that decide when a payment is final."""
-        pace = self.pace if self.network is None else BY_ID[self.network].pace
+        pace = self.pace if self.network is None else NETWORKS_BY_ID[self.network].pace
         names = ("confirmations", "final_after_s", "finality_tag")
         return {name: getattr(pace, name) for name in names}
 
     @property
     def depth(self) -> int:
-        """Return the least number of blocks, its own among them, that a final block has."""
+        """Return the least number of blocks, its own included, that a final block has."""
         after, least = self.finality["final_after_s"], self.finality["confirmations"]
         return max(least, ceil(after / self.block_s) + 1 if after else 0)
 
     @property
     def promise_s(self) -> float:
-        """Return the least age of a final block: that of its depth, and of the seconds promised."""
+        """Return the least age of a final block in seconds, from its depth and `final_after_s`."""
         return max(self.finality["final_after_s"], (self.depth - 1) * self.block_s)
 
     @property
     def parts(self) -> tuple[int, ...]:
-        """Return after how many blocks each a lab looks, of those that one step of it seals.
+        """Return the numbers of blocks between two polls, for the blocks of one step.
 
-        Two steps make a payment final, as two blocks do without a profile, and one does not. Labs
-        see a block only when they look, so the first one is looked at alone.
+        Two steps make a payment final, as two blocks do without a profile, and one step does not.
+        Harnesses see a block only when they poll, so the first one is polled alone.
         """
         after = self.finality["final_after_s"]
         if not after:
             return (ceil((self.depth - 1) / _STEPS),)
-        # timestamps may lag, and what a lab seals at once makes the pace seem a little faster
+        # timestamps can lag, and blocks that a harness seals at once make the pace seem a little
+        # faster
         lagging = ceil((after + self.rules.timestamp_s) / self.block_s) + 1
-        whole = ceil((max(self.depth, lagging) + 4) / _STEPS)
-        # a block with these and no more on top of it is not final yet
-        return 1, min(whole, self.depth - 2) - 1
+        total = ceil((max(self.depth, lagging) + 4) / _STEPS)
+        # a block with only these on top of it is not final yet
+        return 1, min(total, self.depth - 2) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class SolanaProfile:
-    """A Solana cluster: slots on top that make one confirmed, and final."""
+    """A Solana cluster: slots on top that make a slot confirmed, and final."""
 
     name: str
     slot_s: float
@@ -138,15 +141,15 @@ PROFILES: Final[tuple[ChainProfile, ...]] = (
         0.2,
         _BASE,
         rules=_DENIM,
-        accident=Accident(every=40, silent_s=8.0, replaced=3),
+        accident=ChainAccident(every=40, silent_s=8.0, replaced=3),
     ),
-    EvmProfile("halt", 0.2, _BASE, rules=_DENIM, accident=Accident(every=150, silent_s=240.0)),
+    EvmProfile("halt", 0.2, _BASE, rules=_DENIM, accident=ChainAccident(every=150, silent_s=240.0)),
     EvmProfile(
         "deep-reorganization",
         0.2,
         _BASE,
         rules=_DENIM,
-        accident=Accident(every=160, replaced=45),
+        accident=ChainAccident(every=160, replaced=45),
     ),
     EvmProfile(
         "repeated-timestamps",
@@ -159,6 +162,6 @@ PROFILES: Final[tuple[ChainProfile, ...]] = (
     SolanaProfile("solana-alpenglow", 0.214, confirmed_slots=1, finalized_slots=1),
 )
 
-EVM: Final = tuple(one for one in PROFILES if isinstance(one, EvmProfile))
-SOLANA: Final = tuple(one for one in PROFILES if isinstance(one, SolanaProfile))
-BY_NAME: Final = {one.name: one for one in PROFILES}
+EVM: Final = tuple(item for item in PROFILES if isinstance(item, EvmProfile))
+SOLANA: Final = tuple(item for item in PROFILES if isinstance(item, SolanaProfile))
+BY_NAME: Final = {item.name: item for item in PROFILES}

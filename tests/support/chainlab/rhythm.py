@@ -1,18 +1,23 @@
-"""How blocks of a lab come: at once and without time, or at the pace of a profile."""
+"""Block production of a harness: immediate, or at the pace of a profile."""
 
 from __future__ import annotations
 
 from florin_server.clock import TestClock
-from florin_server.devnet.evm.chain import KEPT_STATES
-from florin_server.rails.connection.jsonrpc import JsonRpc
+from florin_server.devnet.evm.chain import STATES_MAX
+from florin_server.rails.connection.jsonrpc import JsonRpcClient
 
 from tests.support.chainlab.profiles import EvmProfile
 
 
-class Rhythm:
-    """Seals the blocks of one chain. `parts` are the blocks of a step between two looks."""
+class BlockSealer:
+    """Seals the blocks of one chain.
 
-    def __init__(self, clock: TestClock, control: JsonRpc, profile: EvmProfile | None) -> None:
+    `parts` are the numbers of blocks between two polls of a step.
+    """
+
+    def __init__(
+        self, clock: TestClock, control: JsonRpcClient, profile: EvmProfile | None
+    ) -> None:
         self._clock = clock
         self._control = control
         self._profile = profile
@@ -20,7 +25,7 @@ class Rhythm:
         self.parts = (1,) if profile is None else profile.parts
 
     async def seal(self, blocks: int) -> None:
-        """Seal blocks, each after its time; what befalls the profile's chain does so meanwhile."""
+        """Seal blocks, each after its time, with the accidents of the profile's chain."""
         for _ in range(blocks):
             if self._profile is not None:
                 self._clock.advance(self._profile.block_s)
@@ -28,14 +33,14 @@ class Rhythm:
             await self._control.call("evm_mine")
 
     async def replace(self, steps: int, drop: list[str], delay: int) -> None:
-        """Replace the blocks of the newest steps; transactions come again after a delay in steps.
+        """Replace the blocks of the newest steps; mine transactions again after a delay in steps.
 
         Those in `drop` vanish.
         """
-        whole = sum(self.parts)
+        total = sum(self.parts)
         head = int(await self._control.call("eth_blockNumber"), 16)
-        depth = min(steps * whole, KEPT_STATES, head)
-        empty = min(delay * whole, depth)
+        depth = min(steps * total, STATES_MAX, head)
+        empty = min(delay * total, depth)
         await self._reorganize(depth, drop, empty)
 
     def steps_of(self, blocks: int) -> int:
@@ -52,5 +57,5 @@ class Rhythm:
             await self._reorganize(accident.replaced, [], 0)
 
     async def _reorganize(self, depth: int, drop: list[str], delay: int) -> None:
-        wanted = {"kind": "reorg", "depth": depth, "drop": drop, "delay": delay}
-        await self._control.call("florin_fault", wanted)
+        expected = {"kind": "reorg", "depth": depth, "drop": drop, "delay": delay}
+        await self._control.call("florin_fault", expected)

@@ -1,4 +1,4 @@
-"""The profile that the labs of a run take on, by an option of pytest or an environment variable."""
+"""The profile that a run's harnesses take on, by a pytest option or an environment variable."""
 
 from __future__ import annotations
 
@@ -14,41 +14,45 @@ from tests.support.chainlab.profiles import BY_NAME, ChainProfile, EvmProfile, S
 VARIABLE: Final = "FLORIN_CHAIN_PROFILE"
 
 
-def selected() -> ChainProfile | None:
-    """Return the profile that was selected, None for the labs' own chain.
+def get_selected_profile() -> ChainProfile | None:
+    """Return the selected profile, or None for the harnesses' own chain.
 
-    KeyError if there is none of that name.
+    Raise KeyError if no profile has that name.
     """
     name = os.environ.get(VARIABLE)
     return BY_NAME[name] if name else None
 
 
-def selected_evm() -> EvmProfile | None:
-    """Return the selected profile if it is one of an EVM chain."""
-    profile = selected()
+def get_selected_evm_profile() -> EvmProfile | None:
+    """Return the selected profile if it is for an EVM chain."""
+    profile = get_selected_profile()
     return profile if isinstance(profile, EvmProfile) else None
 
 
-def selected_solana() -> SolanaProfile | None:
-    """Return the selected profile if it is one of a Solana cluster."""
-    profile = selected()
+def get_selected_solana_profile() -> SolanaProfile | None:
+    """Return the selected profile if it is for a Solana cluster."""
+    profile = get_selected_profile()
     return profile if isinstance(profile, SolanaProfile) else None
 
 
 def skip_own_pace(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Under a profile, skip tests that cannot be run so, and leave out chains that have none.
+    """Under a profile, skip tests that cannot run with it; deselect chains that take no profile.
 
-    What a test does on anvil is the same under each profile, and so is what the store does.
+    Tests on anvil and tests of the store do not depend on the profile.
     """
-    profile = selected()
+    profile = get_selected_profile()
     if profile is None:
         return
-    elsewhere = [one for one in items if "anvil" in one.nodeid or "postgres" in one.nodeid]
+    elsewhere = [
+        each_item
+        for each_item in items
+        if "anvil" in each_item.nodeid or "postgres" in each_item.nodeid
+    ]
     config.hook.pytest_deselected(items=elsewhere)
-    items[:] = [one for one in items if one not in elsewhere]
+    items[:] = [each_item for each_item in items if each_item not in elsewhere]
     suites = Path(config.rootpath, "tests", "contract")
     for item in items:
         if isinstance(item, pytest.Function) and item.path.is_relative_to(suites):
             path = item.path.relative_to(suites).as_posix()
-            if reason := own_pace.reason_to_skip(profile.name, path, item.function.__name__):
+            if reason := own_pace.find_skip_reason(profile.name, path, item.function.__name__):
                 item.add_marker(pytest.mark.skip(reason=reason))

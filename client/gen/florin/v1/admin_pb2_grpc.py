@@ -27,7 +27,7 @@ if _version_not_supported:
 
 
 class AdminServiceStub:
-    """What a partner manages itself: its merchants, where they want their money, and the sandbox.
+    """A partner's merchants, their settlement destinations, and the sandbox.
     """
 
     def __init__(self, channel):
@@ -99,7 +99,7 @@ class AdminServiceStub:
 
 
 class AdminServiceServicer:
-    """What a partner manages itself: its merchants, where they want their money, and the sandbox.
+    """A partner's merchants, their settlement destinations, and the sandbox.
     """
 
     def CreateMerchant(self, request, context):
@@ -117,28 +117,28 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetMerchant(self, request, context):
-        """Tells one merchant with its settlements.
+        """Returns one merchant with its settlements.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateMerchant(self, request, context):
-        """Changes what a merchant is called, where it is reached and how it looks.
+        """Changes the name, email or logo of a merchant.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteMerchant(self, request, context):
-        """Hides a merchant and stops new payments. Repeating it repeats the answer.
+        """Hides a merchant and stops new payments. A repeated request returns the same answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListSettlements(self, request, context):
-        """Lists where a merchant wants its money.
+        """Lists the settlement destinations of a merchant.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -152,7 +152,7 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def UpdateCryptoSettlement(self, request, context):
-        """Changes where an asset goes; payments that wallets have options for keep theirs.
+        """Changes the destination of an asset. Payments that already have options keep their destination.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -166,21 +166,21 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SimulatePayment(self, request, context):
-        """Gives a test payment its outcome, without a wallet and without a chain.
+        """Sets the outcome of a test payment, without a wallet or a chain.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetTestClock(self, request, context):
-        """Tells the time of the installation.
+        """Returns the current time of the installation.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AdvanceTestClock(self, request, context):
-        """Moves the time of the installation on, for everybody, and that of its chains.
+        """Moves the clock of the installation, and those of its chains, forward for all callers.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -258,7 +258,7 @@ def add_AdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AdminService:
-    """What a partner manages itself: its merchants, where they want their money, and the sandbox.
+    """A partner's merchants, their settlement destinations, and the sandbox.
     """
 
     @staticmethod

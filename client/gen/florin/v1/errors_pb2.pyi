@@ -3,11 +3,11 @@
 isort:skip_file
 Error codes of the service, and the facts that come with them.
 
-A refusal may tell facts for programs: texts by name, in `details` of a REST error body, in the
-metadata of the gRPC ErrorInfo beside `code` and `http_status`. Numbers are decimal digits, lists
-have ", " between. Their names: reason, refused, revert, index, url, unit, minAmount, maxAmount,
-refunded, refundable, maxRefunds, pinned, supported, afterVersion.
-More may come.
+An error can carry facts for programs: texts by name, in `details` of a REST error body, and in
+the metadata of the gRPC ErrorInfo beside `code` and `http_status`. Numbers are decimal digits;
+lists are separated by ", ". Their names: reason, refused, revert, index, url, unit, minAmount,
+maxAmount, refunded, refundable, maxRefunds, pinned, supported, afterVersion. More names can be
+added.
 """
 
 from google.protobuf import descriptor as _descriptor
@@ -32,45 +32,45 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     ERROR_CODE_UNSPECIFIED: _ErrorCode.ValueType  # 0
     """Never answered."""
     ERROR_CODE_RATE_LIMITED: _ErrorCode.ValueType  # 1
-    """The caller is over its rate."""
+    """The caller exceeded its rate limit."""
     ERROR_CODE_INVALID_PARAMS: _ErrorCode.ValueType  # 2
-    """The request is malformed outside its body, or names something that does not exist."""
+    """The request is malformed outside its body, or names an object that does not exist."""
     ERROR_CODE_PARAMS_VALIDATION: _ErrorCode.ValueType  # 3
-    """The body breaks the schema."""
+    """The body does not match the schema."""
     ERROR_CODE_PAYMENT_NOT_FOUND: _ErrorCode.ValueType  # 4
     """No such payment for this caller."""
     ERROR_CODE_IDEMPOTENCY_CONFLICT: _ErrorCode.ValueType  # 5
-    """The key or the payment is bound to another request."""
+    """The idempotency key or the payment is bound to a different request."""
     ERROR_CODE_INTERNAL_ERROR: _ErrorCode.ValueType  # 6
-    """Something failed on our side."""
+    """Internal failure of the service."""
     ERROR_CODE_INVALID_API_KEY: _ErrorCode.ValueType  # 7
     """The key is unknown, malformed or revoked."""
     ERROR_CODE_UNAUTHORIZED: _ErrorCode.ValueType  # 8
     """The operator credential or form token is not valid."""
     ERROR_CODE_FORBIDDEN: _ErrorCode.ValueType  # 9
-    """The credential may not do this."""
+    """The credential does not permit this call."""
     ERROR_CODE_INVALID_STATE: _ErrorCode.ValueType  # 10
-    """The payment does not allow this now."""
+    """The current state of the payment does not permit this call."""
     ERROR_CODE_PAYMENT_EXPIRED: _ErrorCode.ValueType  # 11
     """The payment was not confirmed in time."""
     ERROR_CODE_QUOTE_EXPIRED: _ErrorCode.ValueType  # 12
-    """The option's price has lapsed."""
+    """The option's price has expired."""
     ERROR_CODE_MISSING_API_KEY: _ErrorCode.ValueType  # 13
-    """No API key where one is needed."""
+    """The API key is missing."""
     ERROR_CODE_MISSING_MERCHANT_API_KEY: _ErrorCode.ValueType  # 14
-    """A wallet credential where a partner key is needed."""
+    """A wallet credential was sent; a partner key is required."""
     ERROR_CODE_MISSING_MERCHANT_ID: _ErrorCode.ValueType  # 15
-    """No merchant id where one is needed."""
+    """The merchant id is missing."""
     ERROR_CODE_HEADER_NOT_ASCII: _ErrorCode.ValueType  # 16
-    """A header holds characters outside printable ASCII."""
+    """A header has characters outside printable ASCII."""
     ERROR_CODE_NOT_SANDBOX_API_KEY: _ErrorCode.ValueType  # 17
-    """A live key where a test key is needed."""
+    """A live key was sent; a test key is required."""
     ERROR_CODE_MERCHANT_NOT_FOUND: _ErrorCode.ValueType  # 18
     """No such merchant for this caller."""
     ERROR_CODE_MERCHANT_EXISTS: _ErrorCode.ValueType  # 19
-    """The merchant id is taken."""
+    """The merchant id is already used."""
     ERROR_CODE_API_KEY_NOT_FOUND: _ErrorCode.ValueType  # 20
-    """No such key."""
+    """No such API key."""
     ERROR_CODE_PARTNER_NOT_FOUND: _ErrorCode.ValueType  # 21
     """No such partner."""
     ERROR_CODE_CUSTOMER_NOT_FOUND: _ErrorCode.ValueType  # 22
@@ -92,7 +92,7 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     ERROR_CODE_INVALID_API_VERSION: _ErrorCode.ValueType  # 30
     """The version is not a date."""
     ERROR_CODE_UNKNOWN_API_VERSION: _ErrorCode.ValueType  # 31
-    """No such version was published."""
+    """The version was never published."""
     ERROR_CODE_API_VERSION_DOWNGRADE: _ErrorCode.ValueType  # 32
     """The version is older than the account's pin."""
     ERROR_CODE_SANCTIONED_USER: _ErrorCode.ValueType  # 33
@@ -104,61 +104,61 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     ERROR_CODE_NOT_FOUND: _ErrorCode.ValueType  # 101
     """Deployed profile: no such merchant, settlement or payment."""
     ERROR_CODE_MISSING_IDEMPOTENCY_KEY: _ErrorCode.ValueType  # 102
-    """Deployed profile: no idempotency key where one is needed."""
+    """Deployed profile: the idempotency key is missing."""
     ERROR_CODE_SETTLEMENT_ASSET_CONFLICT: _ErrorCode.ValueType  # 103
     """Deployed profile: the asset already has a settlement."""
     ERROR_CODE_VERSION_CONFLICT: _ErrorCode.ValueType  # 104
-    """Deployed profile: another change came first."""
+    """Deployed profile: a concurrent change was applied first."""
     ERROR_CODE_BAD_GATEWAY: _ErrorCode.ValueType  # 105
-    """Deployed profile: something behind us is down."""
+    """Deployed profile: a dependency of the service is down."""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
-    """Why a call was refused. Its name in lower snake case is the `code` of a REST error body, the name
-    without the prefix the `reason` of the gRPC ErrorInfo.
+    """Why a call was refused. The name in lower snake case is the `code` of a REST error body. The name
+    without the prefix is the `reason` of the gRPC ErrorInfo.
     """
 
 ERROR_CODE_UNSPECIFIED: ErrorCode.ValueType  # 0
 """Never answered."""
 ERROR_CODE_RATE_LIMITED: ErrorCode.ValueType  # 1
-"""The caller is over its rate."""
+"""The caller exceeded its rate limit."""
 ERROR_CODE_INVALID_PARAMS: ErrorCode.ValueType  # 2
-"""The request is malformed outside its body, or names something that does not exist."""
+"""The request is malformed outside its body, or names an object that does not exist."""
 ERROR_CODE_PARAMS_VALIDATION: ErrorCode.ValueType  # 3
-"""The body breaks the schema."""
+"""The body does not match the schema."""
 ERROR_CODE_PAYMENT_NOT_FOUND: ErrorCode.ValueType  # 4
 """No such payment for this caller."""
 ERROR_CODE_IDEMPOTENCY_CONFLICT: ErrorCode.ValueType  # 5
-"""The key or the payment is bound to another request."""
+"""The idempotency key or the payment is bound to a different request."""
 ERROR_CODE_INTERNAL_ERROR: ErrorCode.ValueType  # 6
-"""Something failed on our side."""
+"""Internal failure of the service."""
 ERROR_CODE_INVALID_API_KEY: ErrorCode.ValueType  # 7
 """The key is unknown, malformed or revoked."""
 ERROR_CODE_UNAUTHORIZED: ErrorCode.ValueType  # 8
 """The operator credential or form token is not valid."""
 ERROR_CODE_FORBIDDEN: ErrorCode.ValueType  # 9
-"""The credential may not do this."""
+"""The credential does not permit this call."""
 ERROR_CODE_INVALID_STATE: ErrorCode.ValueType  # 10
-"""The payment does not allow this now."""
+"""The current state of the payment does not permit this call."""
 ERROR_CODE_PAYMENT_EXPIRED: ErrorCode.ValueType  # 11
 """The payment was not confirmed in time."""
 ERROR_CODE_QUOTE_EXPIRED: ErrorCode.ValueType  # 12
-"""The option's price has lapsed."""
+"""The option's price has expired."""
 ERROR_CODE_MISSING_API_KEY: ErrorCode.ValueType  # 13
-"""No API key where one is needed."""
+"""The API key is missing."""
 ERROR_CODE_MISSING_MERCHANT_API_KEY: ErrorCode.ValueType  # 14
-"""A wallet credential where a partner key is needed."""
+"""A wallet credential was sent; a partner key is required."""
 ERROR_CODE_MISSING_MERCHANT_ID: ErrorCode.ValueType  # 15
-"""No merchant id where one is needed."""
+"""The merchant id is missing."""
 ERROR_CODE_HEADER_NOT_ASCII: ErrorCode.ValueType  # 16
-"""A header holds characters outside printable ASCII."""
+"""A header has characters outside printable ASCII."""
 ERROR_CODE_NOT_SANDBOX_API_KEY: ErrorCode.ValueType  # 17
-"""A live key where a test key is needed."""
+"""A live key was sent; a test key is required."""
 ERROR_CODE_MERCHANT_NOT_FOUND: ErrorCode.ValueType  # 18
 """No such merchant for this caller."""
 ERROR_CODE_MERCHANT_EXISTS: ErrorCode.ValueType  # 19
-"""The merchant id is taken."""
+"""The merchant id is already used."""
 ERROR_CODE_API_KEY_NOT_FOUND: ErrorCode.ValueType  # 20
-"""No such key."""
+"""No such API key."""
 ERROR_CODE_PARTNER_NOT_FOUND: ErrorCode.ValueType  # 21
 """No such partner."""
 ERROR_CODE_CUSTOMER_NOT_FOUND: ErrorCode.ValueType  # 22
@@ -180,7 +180,7 @@ ERROR_CODE_MISSING_AUTH_HEADERS: ErrorCode.ValueType  # 29
 ERROR_CODE_INVALID_API_VERSION: ErrorCode.ValueType  # 30
 """The version is not a date."""
 ERROR_CODE_UNKNOWN_API_VERSION: ErrorCode.ValueType  # 31
-"""No such version was published."""
+"""The version was never published."""
 ERROR_CODE_API_VERSION_DOWNGRADE: ErrorCode.ValueType  # 32
 """The version is older than the account's pin."""
 ERROR_CODE_SANCTIONED_USER: ErrorCode.ValueType  # 33
@@ -192,11 +192,11 @@ ERROR_CODE_ALREADY_REFUNDED: ErrorCode.ValueType  # 35
 ERROR_CODE_NOT_FOUND: ErrorCode.ValueType  # 101
 """Deployed profile: no such merchant, settlement or payment."""
 ERROR_CODE_MISSING_IDEMPOTENCY_KEY: ErrorCode.ValueType  # 102
-"""Deployed profile: no idempotency key where one is needed."""
+"""Deployed profile: the idempotency key is missing."""
 ERROR_CODE_SETTLEMENT_ASSET_CONFLICT: ErrorCode.ValueType  # 103
 """Deployed profile: the asset already has a settlement."""
 ERROR_CODE_VERSION_CONFLICT: ErrorCode.ValueType  # 104
-"""Deployed profile: another change came first."""
+"""Deployed profile: a concurrent change was applied first."""
 ERROR_CODE_BAD_GATEWAY: ErrorCode.ValueType  # 105
-"""Deployed profile: something behind us is down."""
+"""Deployed profile: a dependency of the service is down."""
 Global___ErrorCode: _TypeAlias = ErrorCode  # noqa: Y015

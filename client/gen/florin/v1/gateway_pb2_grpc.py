@@ -27,7 +27,7 @@ if _version_not_supported:
 
 
 class GatewayServiceStub:
-    """Calls that wallets make, in the order in which they make them.
+    """The wallet's calls, in the order in which wallets make them.
     """
 
     def __init__(self, channel):
@@ -74,19 +74,19 @@ class GatewayServiceStub:
 
 
 class GatewayServiceServicer:
-    """Calls that wallets make, in the order in which they make them.
+    """The wallet's calls, in the order in which wallets make them.
     """
 
     def GetPayment(self, request, context):
-        """Tells what the payment is about, in every state.
+        """Returns amount, merchant and status of the payment, in every state.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetPaymentOptions(self, request, context):
-        """Lists what the given accounts can pay with. Accounts that are malformed or on no enabled chain
-        are skipped. A payment that is no longer payable has no options.
+        """Lists the payment options of the given accounts. Accounts that are malformed or on no enabled
+        chain are skipped. A payment that is no longer payable has no options.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -101,30 +101,30 @@ class GatewayServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ConfirmPayment(self, request, context):
-        """Hands in the results of an option's actions and submits the payment. Repeating an accepted
-        confirm answers the current status.
+        """Submits the results of an option's actions and, with them, the payment. A repeat of an accepted
+        confirm returns the current status.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetPaymentStatus(self, request, context):
-        """Tells the status.
+        """Returns the status.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CancelPayment(self, request, context):
-        """Calls the payment off; only while it requires action.
+        """Cancels the payment; only while it requires action.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchPayment(self, request, context):
-        """Tells the status, and the newest one whenever that has changed, until it is final. Statuses that
-        pass faster than they are read are left out.
+        """Streams the status now and each newer status until it is final. Short-lived statuses can be
+        skipped.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -177,7 +177,7 @@ def add_GatewayServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class GatewayService:
-    """Calls that wallets make, in the order in which they make them.
+    """The wallet's calls, in the order in which wallets make them.
     """
 
     @staticmethod

@@ -39,17 +39,17 @@ class _PaymentSortEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PaymentSo
     PAYMENT_SORT_DATE: _PaymentSort.ValueType  # 1
     """By the time of creation."""
     PAYMENT_SORT_AMOUNT: _PaymentSort.ValueType  # 2
-    """By the number of minor units that was asked for."""
+    """By the requested amount in minor units."""
 
 class PaymentSort(_PaymentSort, metaclass=_PaymentSortEnumTypeWrapper):
-    """What a list of payments is sorted by; ties by id."""
+    """Sort key of a list of payments; ties are sorted by id."""
 
 PAYMENT_SORT_UNSPECIFIED: PaymentSort.ValueType  # 0
 """By date."""
 PAYMENT_SORT_DATE: PaymentSort.ValueType  # 1
 """By the time of creation."""
 PAYMENT_SORT_AMOUNT: PaymentSort.ValueType  # 2
-"""By the number of minor units that was asked for."""
+"""By the requested amount in minor units."""
 Global___PaymentSort: _TypeAlias = PaymentSort  # noqa: Y015
 
 class _SortDirection:
@@ -66,7 +66,7 @@ class _SortDirectionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SortDir
     """Largest or newest first."""
 
 class SortDirection(_SortDirection, metaclass=_SortDirectionEnumTypeWrapper):
-    """In which direction a list is sorted."""
+    """Sort direction of a list."""
 
 SORT_DIRECTION_UNSPECIFIED: SortDirection.ValueType  # 0
 """Descending."""
@@ -85,24 +85,24 @@ class _SettlementStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Sett
     SETTLEMENT_STATUS_UNSPECIFIED: _SettlementStatus.ValueType  # 0
     """Never answered."""
     SETTLEMENT_STATUS_PENDING: _SettlementStatus.ValueType  # 1
-    """The operator holds it for the merchant."""
+    """The operator still has it and owes it to the merchant."""
     SETTLEMENT_STATUS_SETTLED: _SettlementStatus.ValueType  # 2
-    """The merchant's own destination has it."""
+    """The merchant's own destination received it."""
 
 class SettlementStatus(_SettlementStatus, metaclass=_SettlementStatusEnumTypeWrapper):
-    """Whether the merchant has the money of a payment."""
+    """Whether the merchant has received the money of a payment."""
 
 SETTLEMENT_STATUS_UNSPECIFIED: SettlementStatus.ValueType  # 0
 """Never answered."""
 SETTLEMENT_STATUS_PENDING: SettlementStatus.ValueType  # 1
-"""The operator holds it for the merchant."""
+"""The operator still has it and owes it to the merchant."""
 SETTLEMENT_STATUS_SETTLED: SettlementStatus.ValueType  # 2
-"""The merchant's own destination has it."""
+"""The merchant's own destination received it."""
 Global___SettlementStatus: _TypeAlias = SettlementStatus  # noqa: Y015
 
 @_typing.final
 class ListPaymentsRequest(_message.Message):
-    """Asks for payments of all merchants of the partner."""
+    """Selects payments of all merchants of the partner."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -121,30 +121,30 @@ class ListPaymentsRequest(_message.Message):
     reference_id: _builtins.str
     """Part of the merchant's own order reference."""
     sort_by: Global___PaymentSort.ValueType
-    """What the list is sorted by; unset means by date."""
+    """Sort key; unset means by date."""
     sort_dir: Global___SortDirection.ValueType
-    """In which direction; unset means descending."""
+    """Sort direction; unset means descending."""
     limit: _builtins.int
-    """Rows in one answer; unset means 50."""
+    """Rows per page; unset means 50."""
     cursor: _builtins.str
-    """The next_cursor of the answer before, with the same filters and order; the times may differ.
-    Unset means the start.
+    """The next_cursor of the previous response, with the same filters and order; the times can
+    differ. Unset means the first page.
     """
     @_builtins.property
     def start_ts(self) -> _timestamp_pb2.Timestamp:
-        """Created at or after."""
+        """Created at or after this time."""
 
     @_builtins.property
     def end_ts(self) -> _timestamp_pb2.Timestamp:
-        """Created before."""
+        """Created before this time."""
 
     @_builtins.property
     def status(self) -> _containers.RepeatedScalarFieldContainer[_payment_pb2.PaymentStatus.ValueType]:
-        """In one of these statuses."""
+        """With one of these statuses."""
 
     @_builtins.property
     def token_symbol(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Paid, or to be paid, in a token of one of these tickers, in any case."""
+        """Paid, or to be paid, in a token with one of these tickers, case-insensitive."""
 
     @_builtins.property
     @_deprecated("""This field has been marked as deprecated using proto field options.""")
@@ -196,7 +196,7 @@ Global___ListPaymentsRequest: _TypeAlias = ListPaymentsRequest  # noqa: Y015
 
 @_typing.final
 class ListPartnerPaymentsRequest(_message.Message):
-    """Asks for payments of one partner, as the operator."""
+    """Selects payments of one partner, for the operator."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -209,7 +209,7 @@ class ListPartnerPaymentsRequest(_message.Message):
     """Live or test data."""
     @_builtins.property
     def filter(self) -> Global___ListPaymentsRequest:
-        """Which of them, in which order."""
+        """Filters and order."""
 
     def __init__(
         self,
@@ -228,7 +228,7 @@ Global___ListPartnerPaymentsRequest: _TypeAlias = ListPartnerPaymentsRequest  # 
 
 @_typing.final
 class ListMerchantPaymentsRequest(_message.Message):
-    """Asks for payments of the merchant."""
+    """Selects payments of the merchant."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -246,30 +246,30 @@ class ListMerchantPaymentsRequest(_message.Message):
     reference_id: _builtins.str
     """Part of the merchant's own order reference."""
     sort_by: Global___PaymentSort.ValueType
-    """What the list is sorted by; unset means by date."""
+    """Sort key; unset means by date."""
     sort_dir: Global___SortDirection.ValueType
-    """In which direction; unset means descending."""
+    """Sort direction; unset means descending."""
     limit: _builtins.int
-    """Rows in one answer; unset means 50."""
+    """Rows per page; unset means 50."""
     cursor: _builtins.str
-    """The next_cursor of the answer before, with the same filters and order; the times may differ.
-    Unset means the start.
+    """The next_cursor of the previous response, with the same filters and order; the times can
+    differ. Unset means the first page.
     """
     @_builtins.property
     def start_ts(self) -> _timestamp_pb2.Timestamp:
-        """Created at or after."""
+        """Created at or after this time."""
 
     @_builtins.property
     def end_ts(self) -> _timestamp_pb2.Timestamp:
-        """Created before."""
+        """Created before this time."""
 
     @_builtins.property
     def status(self) -> _containers.RepeatedScalarFieldContainer[_payment_pb2.PaymentStatus.ValueType]:
-        """In one of these statuses."""
+        """With one of these statuses."""
 
     @_builtins.property
     def token_symbol(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Paid, or to be paid, in a token of one of these tickers, in any case."""
+        """Paid, or to be paid, in a token with one of these tickers, case-insensitive."""
 
     @_builtins.property
     @_deprecated("""This field has been marked as deprecated using proto field options.""")
@@ -316,7 +316,7 @@ Global___ListMerchantPaymentsRequest: _TypeAlias = ListMerchantPaymentsRequest  
 
 @_typing.final
 class ListPaymentsResponse(_message.Message):
-    """One page of payments, and totals of all that the filters let through."""
+    """One page of payments, and totals of all payments that match the filters."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -324,14 +324,14 @@ class ListPaymentsResponse(_message.Message):
     NEXT_CURSOR_FIELD_NUMBER: _builtins.int
     STATS_FIELD_NUMBER: _builtins.int
     next_cursor: _builtins.str
-    """Where the next page begins; unset on the last one."""
+    """Cursor of the next page; unset on the last page."""
     @_builtins.property
     def data(self) -> _containers.RepeatedCompositeFieldContainer[Global___PaymentRow]:
-        """In the order that was asked for."""
+        """In the requested order."""
 
     @_builtins.property
     def stats(self) -> Global___PaymentStats:
-        """Totals of the whole filter; on later pages they may be as old as the first one."""
+        """Totals of the whole filter; on later pages they can be as old as the first page."""
 
     def __init__(
         self,
@@ -381,44 +381,44 @@ class PaymentRow(_message.Message):
     reference_id: _builtins.str
     """The merchant's own order reference; empty if none was given."""
     status: _payment_pb2.PaymentStatus.ValueType
-    """Where it stands."""
+    """Current status."""
     is_terminal: _builtins.bool
     """True if the status will never change again."""
     live: _builtins.bool
     """False for test payments."""
     @_builtins.property
     def merchant(self) -> _payment_pb2.PaymentMerchant:
-        """Whom it is for."""
+        """The merchant that is paid."""
 
     @_builtins.property
     def fiat_amount(self) -> _money_pb2.Amount:
-        """What was asked for, if that was in a currency."""
+        """The requested amount, if in a currency."""
 
     @_builtins.property
     def token_amount(self) -> _money_pb2.Amount:
-        """What is paid in token units, from the accepted confirm on; before that what was asked for, if
-        that was in a token.
+        """From the accepted confirm on, the paid amount in token units; before that, the requested
+        amount, if in a token.
         """
 
     @_builtins.property
     def buyer(self) -> _payment_pb2.Buyer:
-        """Who pays; unset until a confirm is accepted."""
+        """The account that pays; unset until a confirm is accepted."""
 
     @_builtins.property
     def transaction(self) -> Global___PaymentTransaction:
-        """Where it is paid; unset until a confirm is accepted."""
+        """The transaction that pays; unset until a confirm is accepted."""
 
     @_builtins.property
     def fees(self) -> Global___PaymentFees:
-        """What the operator keeps; unset if that is nothing."""
+        """The operator's fees; unset if zero."""
 
     @_builtins.property
     def settlement(self) -> Global___PaymentSettlement:
-        """Where the merchant's money stands; unset unless succeeded."""
+        """Settlement to the merchant; unset unless succeeded."""
 
     @_builtins.property
     def refund(self) -> _refund_pb2.Refund:
-        """Its newest refund; unset if there is none."""
+        """Its newest refund; unset without refunds."""
 
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
@@ -430,11 +430,11 @@ class PaymentRow(_message.Message):
 
     @_builtins.property
     def settled_at(self) -> _timestamp_pb2.Timestamp:
-        """When the merchant had the money; unset before."""
+        """When the merchant received the money; unset before."""
 
     @_builtins.property
     def refunds(self) -> _containers.RepeatedCompositeFieldContainer[_refund_pb2.Refund]:
-        """Its refunds, the oldest first."""
+        """Its refunds, oldest first."""
 
     def __init__(
         self,
@@ -468,7 +468,7 @@ Global___PaymentRow: _TypeAlias = PaymentRow  # noqa: Y015
 
 @_typing.final
 class PaymentTransaction(_message.Message):
-    """Where a payment is paid."""
+    """The transaction of a payment."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -480,7 +480,7 @@ class PaymentTransaction(_message.Message):
     hash: _builtins.str
     """Transaction hash; unset until sent."""
     nonce: _builtins.int
-    """Nonce of the transaction; unset until sent, and on chains without."""
+    """Nonce of the transaction; unset until sent, and on chains without nonces."""
     def __init__(
         self,
         *,
@@ -505,7 +505,7 @@ Global___PaymentTransaction: _TypeAlias = PaymentTransaction  # noqa: Y015
 
 @_typing.final
 class PaymentFees(_message.Message):
-    """What the operator keeps of a payment."""
+    """The operator's fees on a payment."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -513,14 +513,14 @@ class PaymentFees(_message.Message):
     FIXED_FIELD_NUMBER: _builtins.int
     PERCENTAGE_FIELD_NUMBER: _builtins.int
     percentage: _builtins.str
-    """The variable part in percent, e.g. "0.4"; unset if there is none."""
+    """The variable part in percent, e.g. "0.4"; unset if zero."""
     @_builtins.property
     def total(self) -> _money_pb2.Amount:
-        """All of it, in token units."""
+        """Total, in token units."""
 
     @_builtins.property
     def fixed(self) -> _money_pb2.Amount:
-        """The fixed part, in token units; unset if there is none."""
+        """The fixed part, in token units; unset if zero."""
 
     def __init__(
         self,
@@ -541,7 +541,7 @@ Global___PaymentFees: _TypeAlias = PaymentFees  # noqa: Y015
 
 @_typing.final
 class PaymentSettlement(_message.Message):
-    """Where the money of a succeeded payment stands."""
+    """Settlement of a succeeded payment to its merchant."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -550,14 +550,14 @@ class PaymentSettlement(_message.Message):
     AMOUNT_FIELD_NUMBER: _builtins.int
     TX_HASH_FIELD_NUMBER: _builtins.int
     settled: _builtins.bool
-    """True if the merchant has it."""
+    """True if the merchant received the money."""
     status: Global___SettlementStatus.ValueType
-    """The same in a word."""
+    """The state as a word."""
     tx_hash: _builtins.str
-    """Transaction that brought it; unset before."""
+    """Transaction that settled it; unset before."""
     @_builtins.property
     def amount(self) -> _money_pb2.Amount:
-        """What the merchant got, in token units; unset before."""
+        """What the merchant received, in token units; unset before."""
 
     def __init__(
         self,
@@ -579,7 +579,7 @@ Global___PaymentSettlement: _TypeAlias = PaymentSettlement  # noqa: Y015
 
 @_typing.final
 class PaymentStats(_message.Message):
-    """Totals of all payments that the filters let through."""
+    """Totals of all payments that match the filters."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -587,12 +587,12 @@ class PaymentStats(_message.Message):
     TOTAL_TRANSACTIONS_FIELD_NUMBER: _builtins.int
     TOTAL_CUSTOMERS_FIELD_NUMBER: _builtins.int
     total_transactions: _builtins.int
-    """How many payments."""
+    """Number of payments."""
     total_customers: _builtins.int
-    """How many accounts paid, or pay."""
+    """Number of accounts that paid or pay."""
     @_builtins.property
     def total_revenue(self) -> _containers.RepeatedCompositeFieldContainer[Global___Revenue]:
-        """What succeeded payments asked for, by currency."""
+        """Requested amounts of succeeded payments, by currency."""
 
     def __init__(
         self,
@@ -626,7 +626,7 @@ class Revenue(_message.Message):
     unit: _builtins.str
     """"iso4217/<code>" or "caip19/<asset id>"."""
     value: _builtins.str
-    """The same, exactly, in minor units."""
+    """The exact amount in minor units."""
     def __init__(
         self,
         *,
@@ -645,7 +645,7 @@ Global___Revenue: _TypeAlias = Revenue  # noqa: Y015
 
 @_typing.final
 class ListPaymentsLegacyRequest(_message.Message):
-    """Asks for payments of one merchant, in the older form."""
+    """Selects payments of one merchant, in the older form."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -662,26 +662,26 @@ class ListPaymentsLegacyRequest(_message.Message):
     merchant_id: _builtins.str
     """Merchant id."""
     sort_by: Global___PaymentSort.ValueType
-    """What the list is sorted by; unset means by date."""
+    """Sort key; unset means by date."""
     sort_dir: Global___SortDirection.ValueType
-    """In which direction; unset means descending."""
+    """Sort direction; unset means descending."""
     limit: _builtins.int
-    """Rows in one answer; unset means 50."""
+    """Rows per page; unset means 50."""
     cursor: _builtins.str
-    """The next_cursor of the answer before, with the same filters and order; the times may differ.
-    Unset means the start.
+    """The next_cursor of the previous response, with the same filters and order; the times can
+    differ. Unset means the first page.
     """
     @_builtins.property
     def start_ts(self) -> _timestamp_pb2.Timestamp:
-        """Created at or after."""
+        """Created at or after this time."""
 
     @_builtins.property
     def end_ts(self) -> _timestamp_pb2.Timestamp:
-        """Created before."""
+        """Created before this time."""
 
     @_builtins.property
     def status(self) -> _containers.RepeatedScalarFieldContainer[_payment_pb2.PaymentStatus.ValueType]:
-        """In one of these statuses."""
+        """With one of these statuses."""
 
     @_builtins.property
     def asset(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -730,14 +730,14 @@ class ListPaymentsLegacyResponse(_message.Message):
     NEXT_CURSOR_FIELD_NUMBER: _builtins.int
     STATS_FIELD_NUMBER: _builtins.int
     next_cursor: _builtins.str
-    """Where the next page begins; unset on the last one."""
+    """Cursor of the next page; unset on the last page."""
     @_builtins.property
     def data(self) -> _containers.RepeatedCompositeFieldContainer[Global___LegacyPaymentRow]:
-        """In the order that was asked for."""
+        """In the requested order."""
 
     @_builtins.property
     def stats(self) -> Global___LegacyPaymentStats:
-        """Totals of the whole filter; on later pages they may be as old as the first one."""
+        """Totals of the whole filter; on later pages they can be as old as the first page."""
 
     def __init__(
         self,
@@ -793,11 +793,11 @@ class LegacyPaymentRow(_message.Message):
     reference_id: _builtins.str
     """The merchant's own order reference; empty if none was given."""
     status: _payment_pb2.PaymentStatus.ValueType
-    """Where it stands."""
+    """Current status."""
     is_terminal: _builtins.bool
     """True if the status will never change again."""
     wallet_name: _builtins.str
-    """Name of the wallet; "unknown" if it did not say."""
+    """Name of the wallet; "unknown" if the wallet did not give one."""
     chain_id: _builtins.str
     """CAIP-2 chain of the token."""
     buyer_caip10: _builtins.str
@@ -811,13 +811,13 @@ class LegacyPaymentRow(_message.Message):
     token_amount: _builtins.str
     """Minor units of the token."""
     fiat_amount: _builtins.int
-    """Minor units of the currency; unset if there is none, or more than 32 bits hold."""
+    """Minor units of the currency; unset if there is no currency, or the amount exceeds 32 bits."""
     fiat_currency: _builtins.str
     """ISO 4217 code."""
     settlement_status: Global___SettlementStatus.ValueType
-    """Whether the merchant has the money; unspecified unless succeeded, and null in JSON."""
+    """Whether the merchant received the money; unspecified unless succeeded, and null in JSON."""
     settlement_tx_hash: _builtins.str
-    """Transaction that brought the merchant the money."""
+    """Transaction that settled to the merchant."""
     token_symbol: _builtins.str
     """Ticker of the token."""
     token_decimals: _builtins.int
@@ -838,7 +838,7 @@ class LegacyPaymentRow(_message.Message):
 
     @_builtins.property
     def settled_at(self) -> _timestamp_pb2.Timestamp:
-        """When the merchant had the money; unset before."""
+        """When the merchant received the money; unset before."""
 
     def __init__(
         self,
@@ -941,12 +941,14 @@ class LegacyPaymentStats(_message.Message):
     TOTAL_TRANSACTIONS_FIELD_NUMBER: _builtins.int
     TOTAL_REVENUE_FIELD_NUMBER: _builtins.int
     total_customers: _builtins.int
-    """How many accounts paid, or pay."""
+    """Number of accounts that paid or pay."""
     total_transactions: _builtins.int
-    """How many payments."""
+    """Number of payments."""
     @_builtins.property
     def total_revenue(self) -> Global___LegacyRevenue:
-        """What succeeded payments asked for, in the currency with the most; 0 USD if there is none."""
+        """Requested amounts of succeeded payments, in the currency with the largest total; 0 USD if none
+        succeeded.
+        """
 
     def __init__(
         self,

@@ -113,14 +113,14 @@ class MerchantServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetPayment(self, request, context):
-        """Tells everything about one payment of the merchant.
+        """Returns all details of one payment of the merchant.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetReceipt(self, request, context):
-        """Tells what was paid, signed so that others can check it. Only payments that succeeded on a chain
+        """Returns a signed receipt that third parties can verify. Only payments that succeeded on a chain
         have a receipt.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -128,29 +128,29 @@ class MerchantServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListPaymentEvents(self, request, context):
-        """Lists what happened to one payment of the merchant.
+        """Lists the changes of one payment of the merchant.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetPaymentStatus(self, request, context):
-        """Tells the status.
+        """Returns the status.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchPayment(self, request, context):
-        """Tells the status, and the newest one whenever that has changed, until it is final. Statuses that
-        pass faster than they are read are left out.
+        """Streams the status now and each newer status until it is final. Short-lived statuses can be
+        skipped.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CancelPayment(self, request, context):
-        """Calls the payment off; only while it requires action. Repeating it repeats the answer.
+        """Cancels the payment; only while it requires action. A repeated request returns the same answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -178,16 +178,15 @@ class MerchantServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CreateRefund(self, request, context):
-        """Pays all or a part of a succeeded payment back to the account that paid it.
+        """Refunds all or a part of a succeeded payment to the account that paid it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchRefund(self, request, context):
-        """Tells the refund of a payment, and how it stands whenever that has changed, until it is final;
-        what passes faster than it is read is left out. A payment that nobody asked to be refunded is
-        refused.
+        """Streams the refund of a payment now and after each change, until it is final. Short-lived
+        states can be skipped. A payment without a refund is refused.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -18,7 +18,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class AmountDisplay(_message.Message):
-    """How an amount is shown to people."""
+    """Data to display an amount."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -35,9 +35,9 @@ class AmountDisplay(_message.Message):
     decimals: _builtins.int
     """Number of minor decimals, 0 or more."""
     icon_url: _builtins.str
-    """Icon of the asset; unset if there is none."""
+    """Icon of the asset; unset if missing."""
     network_icon_url: _builtins.str
-    """Icon of the network; unset for fiat or if there is none."""
+    """Icon of the network; unset for fiat or if missing."""
     network_name: _builtins.str
     """Name of the network; unset for fiat."""
     def __init__(
@@ -84,7 +84,7 @@ class Amount(_message.Message):
     """Minor units, decimal digits."""
     @_builtins.property
     def display(self) -> Global___AmountDisplay:
-        """How to show it."""
+        """Data to display it."""
 
     def __init__(
         self,

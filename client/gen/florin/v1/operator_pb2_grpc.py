@@ -40,8 +40,7 @@ if _version_not_supported:
 
 
 class OperatorServiceStub:
-    """The operator's calls, over gRPC only. They are answered on the operator's own listener, which
-    answers nothing else.
+    """The operator's calls, over gRPC only. The operator's own listener answers them, and nothing else.
     """
 
     def __init__(self, channel):
@@ -323,12 +322,11 @@ class OperatorServiceStub:
 
 
 class OperatorServiceServicer:
-    """The operator's calls, over gRPC only. They are answered on the operator's own listener, which
-    answers nothing else.
+    """The operator's calls, over gRPC only. The operator's own listener answers them, and nothing else.
     """
 
     def CreatePartner(self, request, context):
-        """Makes a partner.
+        """Creates a partner.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -342,7 +340,7 @@ class OperatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SetPartnerStatus(self, request, context):
-        """Suspends a partner, or lets it work again.
+        """Suspends or reactivates a partner.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -356,7 +354,7 @@ class OperatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CreateApiKey(self, request, context):
-        """Makes an API key; its secret is told once, here.
+        """Creates an API key; its secret is returned only here.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -370,14 +368,14 @@ class OperatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def UpdateApiKey(self, request, context):
-        """Changes the name of a key, or what it may do. A key that was revoked is refused.
+        """Changes the name or scopes of a key. A revoked key is refused.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RevokeApiKey(self, request, context):
-        """Revokes a key for good. Repeating it changes nothing.
+        """Revokes a key permanently. A repeated request changes nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -398,21 +396,21 @@ class OperatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RevokeWallet(self, request, context):
-        """Revokes a wallet for good. Repeating it changes nothing.
+        """Revokes a wallet permanently. A repeated request changes nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ImportMerchant(self, request, context):
-        """Makes a merchant under a given id.
+        """Creates a merchant with a given id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetMerchantStatus(self, request, context):
-        """Changes whether a merchant may take payments.
+        """Changes whether a merchant can accept payments.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -426,42 +424,43 @@ class OperatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ExportCustomer(self, request, context):
-        """Tells everything that is kept about one account that pays.
+        """Exports all stored data about one account that pays.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def EraseCustomer(self, request, context):
-        """Deletes what is kept about one account, as far as the books allow.
+        """Erases stored data about one account, except what the ledger needs.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ImportScreeningList(self, request, context):
-        """Takes one part of a screening list; the last one puts the list in the place of the former.
+        """Receives one part of a screening list; the last part activates the list and replaces the
+        former.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListScreeningLists(self, request, context):
-        """Lists the screening lists that are in force.
+        """Lists the active screening lists.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RemoveScreeningList(self, request, context):
-        """Takes a screening list out of force.
+        """Deactivates a screening list.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CheckAccount(self, request, context):
-        """Tells whether an account is served, and which lists it is on.
+        """Returns whether an account is blocked, and by which lists.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -475,51 +474,51 @@ class OperatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def TracePayment(self, request, context):
-        """Tells everything about one payment, whoever's it is.
+        """Returns all details of one payment of any partner.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListPayouts(self, request, context):
-        """Lists what leaves the treasuries.
+        """Lists payouts from the treasuries.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PreviewPayout(self, request, context):
-        """Tells what a payout would send, to whom, and who pays the network fee. It is refused as the
-        payout would be.
+        """Returns the amount, the recipient and the network-fee payer of a payout. It is refused whenever
+        the payout would be.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CreatePayout(self, request, context):
-        """Pays a merchant what it is owed, to its settlement destination.
+        """Pays a merchant the balance it is owed, to its settlement destination.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchPayout(self, request, context):
-        """Tells a payout, and how it stands whenever that has changed, until it is final; what passes
-        faster than it is read is left out.
+        """Streams a payout now and after each change, until it is final. Short-lived states can be
+        skipped.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RefusePayout(self, request, context):
-        """Calls a payout off that is not on its way; the refund that it pays fails.
+        """Cancels a payout that is not yet sent; the refund that it pays fails.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResolvePayout(self, request, context):
-        """Ends a payout whose transaction is final and does not prove it, or has it paid once more.
+        """Closes a payout whose final transaction does not prove it, or pays it once more.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -533,129 +532,132 @@ class OperatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RotateReceiptKey(self, request, context):
-        """Makes a new key for receipts. Those before it stay published, and what they signed stays good.
+        """Creates a new receipt key. Earlier keys stay published, and receipts that they signed stay
+        valid.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RevokeReceiptKey(self, request, context):
-        """Takes a key for receipts out of the published ones, so that nothing that it signed verifies any
-        more. The only one is refused. Repeating it changes nothing.
+        """Removes a receipt key from the published keys, so that no receipt that it signed verifies any
+        more. The only key is refused. A repeated request changes nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListHeldPayments(self, request, context):
-        """Lists money that blocked payers brought, and that waits for the operator's verdict.
+        """Lists money from blocked payers that waits for the operator's verdict.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResolveHeldPayment(self, request, context):
-        """Gives the verdict on a held payment. The same one again changes nothing; another one is refused,
-        but that kept money may be returned later.
+        """Decides about a held payment. The same verdict again changes nothing; a different verdict is
+        refused, except that kept money can be returned later.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListQuarantinedItems(self, request, context):
-        """Lists items whose step failed unexpectedly, and that were set aside.
+        """Lists quarantined items: items whose step failed unexpectedly.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RetryQuarantinedItem(self, request, context):
-        """Gives an item back to its worker; it is set aside again if its step fails again.
+        """Returns an item to its worker; it is quarantined again if its step fails again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResolveQuarantinedItem(self, request, context):
-        """Leaves an item out for good, without an alarm; its own state stays as it is.
+        """Excludes an item permanently, without an alarm; its own state stays unchanged.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListLeases(self, request, context):
-        """Lists which process may sign with which key.
+        """Lists the leases, with the processes that can sign with each key.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReleaseLease(self, request, context):
-        """Takes a lease away from the process that has it: what that process signs is not written down or
-        sent any more, and any process may take the lease.
+        """Releases a lease on behalf of its holder. What that process signs is no longer recorded or
+        sent, and any process can take the lease.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CheckLedger(self, request, context):
-        """Proves the books, and compares them with the chains.
+        """Checks the ledger, and compares it with the chains.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def BookDifference(self, request, context):
-        """Books the difference of a wallet as the operator's deposit or withdrawal, while it is quiet.
+        """Books the difference of a wallet as the operator's deposit or withdrawal, while no work is
+        pending.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListBalances(self, request, context):
-        """Lists the balances of the accounts of the books, page by page.
+        """Lists the balances of the ledger accounts, page by page.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListEntries(self, request, context):
-        """Lists what was booked for a payment.
+        """Lists the ledger entries of a payment.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListExecutors(self, request, context):
-        """Lists who settles payments on the chains.
+        """Lists the executors that settle payments on the chains.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PauseExecutor(self, request, context):
-        """Stops an executor from sending anything new; what it sent is still followed.
+        """Pauses new sends of an executor; Florin still follows what it already sent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResumeExecutor(self, request, context):
-        """Lets an executor send again.
+        """Resumes an executor.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetSystemStatus(self, request, context):
-        """Tells how the installation is doing.
+        """Returns the state of the installation.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CreateWebhookEndpoint(self, request, context):
-        """Creates a webhook endpoint of a partner, or of one of its merchants; its secret is told once.
+        """Creates a webhook endpoint of a partner, or of one of its merchants; its secret is returned
+        only here.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -676,14 +678,14 @@ class OperatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteWebhookEndpoint(self, request, context):
-        """Deletes a webhook endpoint, and all that waits for it.
+        """Deletes a webhook endpoint and its queued deliveries.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RotateWebhookSecret(self, request, context):
-        """Gives a webhook endpoint a new secret.
+        """Rotates the secret of a webhook endpoint.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -697,14 +699,14 @@ class OperatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReplayWebhook(self, request, context):
-        """Has a webhook endpoint told the changes of a payment again, from a version on.
+        """Sends the changes of a payment to a webhook endpoint again, from a version on.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReplayWebhooksSince(self, request, context):
-        """Has a webhook endpoint told all events since a time again, page by page.
+        """Sends all events since a time to a webhook endpoint again, page by page.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -992,8 +994,7 @@ def add_OperatorServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class OperatorService:
-    """The operator's calls, over gRPC only. They are answered on the operator's own listener, which
-    answers nothing else.
+    """The operator's calls, over gRPC only. The operator's own listener answers them, and nothing else.
     """
 
     @staticmethod

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class WebhookServiceStub:
-    """Endpoints that are told of changes, and what became of each attempt.
+    """Webhook endpoints and their delivery attempts.
     """
 
     def __init__(self, channel):
@@ -88,11 +88,11 @@ class WebhookServiceStub:
 
 
 class WebhookServiceServicer:
-    """Endpoints that are told of changes, and what became of each attempt.
+    """Webhook endpoints and their delivery attempts.
     """
 
     def CreateWebhookEndpoint(self, request, context):
-        """Creates an endpoint. Its secret is told once, here.
+        """Creates an endpoint. Its secret is returned only here.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -106,29 +106,29 @@ class WebhookServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetWebhookEndpoint(self, request, context):
-        """Tells one endpoint.
+        """Returns one endpoint.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateWebhookEndpoint(self, request, context):
-        """Changes where an endpoint is and what it hears, pauses it, or resumes it.
+        """Changes the URL, events or description of an endpoint, pauses it, or resumes it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteWebhookEndpoint(self, request, context):
-        """Deletes an endpoint, and all that waits for it.
+        """Deletes an endpoint and its queued deliveries.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RotateWebhookSecret(self, request, context):
-        """Gives an endpoint a new secret, told once, here. Messages are signed with those before it too,
-        until the overlap is over.
+        """Rotates the secret of an endpoint and returns the new one, only here. Previous secrets sign
+        messages too until the overlap ends.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -142,25 +142,26 @@ class WebhookServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReplayWebhook(self, request, context):
-        """Has an endpoint told the changes of one payment again, from a version on, under the ids that
-        they had.
+        """Delivers the changes of one payment to an endpoint again, from a version on, with their
+        original event ids.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReplayWebhooksSince(self, request, context):
-        """Has an endpoint told all events since a time again, or those of some types, under the ids that
-        they had, page by page. Refused with rate_limited while a thousand payments wait for it. A
-        payment that could be confirmed no more a week before is found if it was refunded since.
+        """Delivers all events since a time, or those of some types, to an endpoint again, with their
+        original event ids, page by page. Refused with rate_limited while a thousand payments are
+        queued for it. A payment whose confirm deadline passed more than a week earlier is found only
+        if it was refunded since.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TakeWebhooks(self, request, context):
-        """Hands out what waits for an endpoint without a URL, and takes back what became of what was
-        handed out before. What is not taken back within a minute is handed out again.
+        """Returns queued events of an endpoint without a URL, and accepts the results of events that were
+        taken before. Events without a result within a minute are returned again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -228,7 +229,7 @@ def add_WebhookServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class WebhookService:
-    """Endpoints that are told of changes, and what became of each attempt.
+    """Webhook endpoints and their delivery attempts.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""The chains of an installation: the embedded ones, and those that the operator named."""
+"""The chains of an installation: the embedded ones, and those in the settings."""
 
 from __future__ import annotations
 
@@ -11,114 +11,133 @@ from dataclasses import dataclass
 from math import ceil
 
 from florin_server.boot.chains import solana
-from florin_server.boot.chains.embedded import HOST, Embedded, open_listener
-from florin_server.boot.chains.keys import Keyring
-from florin_server.boot.home import Home, Refused, Secrets
-from florin_server.boot.servers.addresses import EVM_PORT
+from florin_server.boot.chains.embedded import HOST, RunningEmbeddedChain, open_listener
+from florin_server.boot.chains.keys import ChainKeyring
+from florin_server.boot.home import InstallationSecrets, SetupError, StateFolder
+from florin_server.boot.servers.addresses import EVM_PORT_SETTING
 from florin_server.clock import Clock
 from florin_server.config import Settings
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
-from florin_server.devnet.genesis import DEVNET, DevToken
-from florin_server.rails.connection.jsonrpc import JsonRpc, LocalTransport
+from florin_server.devnet.genesis import DEVNET, EvmDevToken
+from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.rails.evm.sending.transactions import Signer
-from florin_server.rails.evm.settings import EvmAsset, EvmChain, EvmCoin
+from florin_server.rails.evm.sending.transactions import EvmSigner
+from florin_server.rails.evm.settings import EvmAssetSettings, EvmChainSettings, EvmCoinSettings
 from florin_server.rails.protocol import Rail
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.sending.signer import SolanaSigner
-from florin_server.rails.solana.settings import SolanaChain
+from florin_server.rails.solana.settings import SolanaChainSettings
 from florin_server.rails.types import RailUnavailable
 
 _log = logging.getLogger(__name__)
 
-# what relayer and treasury of the embedded chain pay gas from
+# the gas funds of the embedded chain's relayer and treasury
 _GAS_WEI = 10**21
-# what the treasury can pay back before it has received anything: a float of each test token
+# the treasury's funds before it receives anything: a float of each test token
 _FLOAT_UNITS = 100_000 * 10**6
 
 
 @dataclass(frozen=True, slots=True)
-class Chains:
+class ConnectedChains:
     """Every chain; an embedded one is None if it is off."""
 
-    evm: Embedded | None
-    solana: Embedded | None
+    evm: RunningEmbeddedChain | None
+    solana: RunningEmbeddedChain | None
     rails: list[Rail]
 
 
-async def start(
-    settings: Settings, home: Home, kept: Secrets, clock: Clock, stack: AsyncExitStack
-) -> Chains:
-    """Starts every chain; one that does not answer is watched until it does."""
-    embedded: Embedded | None = None
-    cluster: Embedded | None = None
+async def start_chains(
+    settings: Settings,
+    home: StateFolder,
+    installation_secrets: InstallationSecrets,
+    clock: Clock,
+    stack: AsyncExitStack,
+) -> ConnectedChains:
+    """Start every chain; a chain that does not answer is watched until it does."""
+    embedded: RunningEmbeddedChain | None = None
+    cluster: RunningEmbeddedChain | None = None
     rails: list[Rail] = []
     if settings.has_embedded:
         embedded = await _start_embedded(settings, home, clock, stack)
         transport = LocalTransport(embedded.handle)
-        signer, treasury = Signer(kept.relayer_key), Signer(kept.treasury_key)
-        faucet, given_away = JsonRpc(transport), 0
+        signer, treasury = (
+            EvmSigner(installation_secrets.relayer_key),
+            EvmSigner(installation_secrets.treasury_key),
+        )
+        faucet, given_away = JsonRpcClient(transport), 0
         for account, units in ((signer.address, 0), (treasury.address, _FLOAT_UNITS)):
-            # seldom: for the books it is money that nobody knows of
+            # seldom: for the ledger it is unknown money
             gift = {"nativeWei": hex(_GAS_WEI), "tokenUnits": hex(units), "rarely": True}
-            given = await faucet.call("florin_faucet", {"accounts": [account], **gift})
-            given_away += len(given["transactions"])
+            response = await faucet.call("florin_faucet", {"accounts": [account], **gift})
+            given_away += len(response["transactions"])
         if given_away:
-            # the books begin with what is final
+            # the ledger starts with what is final
             await faucet.call("evm_mine", {"blocks": settings.embedded.confirmations - 1})
-        chain = embedded_chain(settings, treasury)
+        chain = build_embedded_chain(settings, treasury)
         of_embedded = EvmRail(chain, signer, transport, treasury=treasury)
-        of_embedded.nodes.announced_by(embedded.listen)
+        of_embedded.nodes.follow_announcements(embedded.add_listener)
         rails.append(of_embedded)
     if settings.has_embedded_solana:
-        pair = solana.Keys(
-            SolanaSigner(kept.solana_relayer_seed), SolanaSigner(kept.solana_treasury_seed)
+        pair = solana.EmbeddedSolanaKeys(
+            SolanaSigner(installation_secrets.solana_relayer_seed),
+            SolanaSigner(installation_secrets.solana_treasury_seed),
         )
-        cluster = await solana.start(settings, home, clock, pair, stack)
-        rails.append(solana.rail(settings, cluster, pair))
-    rails.extend(_named(settings, kept))
-    for one, count in Counter(rail.chain_id for rail in rails).items():
+        cluster = await solana.start_chain(settings, home, clock, pair, stack)
+        rails.append(solana.build_rail(settings, cluster, pair))
+    rails.extend(_build_configured_rails(settings, installation_secrets))
+    for chain_id, count in Counter(rail.chain_id for rail in rails).items():
         if count > 1:
-            raise Refused(f"the settings name the chain {one} more than once")
+            raise SetupError(f"the settings contain chain {chain_id} more than once")
     await asyncio.gather(*(_start_rail(rail) for rail in rails))
     for rail in rails:
         stack.push_async_callback(rail.close)
-    return Chains(embedded, cluster, rails)
+    return ConnectedChains(embedded, cluster, rails)
 
 
-async def named(settings: Settings, kept: Secrets) -> list[Rail]:
-    """The rails of all chains that the settings name, started."""
-    rails = _named(settings, kept)
+async def start_configured_rails(
+    settings: Settings, installation_secrets: InstallationSecrets
+) -> list[Rail]:
+    """Return the rails of all chains that the settings name, started."""
+    rails = _build_configured_rails(settings, installation_secrets)
     await asyncio.gather(*(_start_rail(rail) for rail in rails))
     return rails
 
 
-def _named(settings: Settings, kept: Secrets) -> list[Rail]:
-    keys = Keyring(settings, kept)
-    chains: tuple[EvmChain | SolanaChain, ...] = (*settings.chains, *settings.solana_chains)
-    return [rail_of(chain, keys) for chain in chains]
+def _build_configured_rails(
+    settings: Settings, installation_secrets: InstallationSecrets
+) -> list[Rail]:
+    keys = ChainKeyring(settings, installation_secrets)
+    chains: tuple[EvmChainSettings | SolanaChainSettings, ...] = (
+        *settings.chains,
+        *settings.solana_chains,
+    )
+    return [build_rail(chain, keys) for chain in chains]
 
 
-def rail_of(chain: EvmChain | SolanaChain, keys: Keyring) -> Rail:
-    """The rail of a chain that the operator named; Refused if its settings or keys will not do."""
+def build_rail(chain: EvmChainSettings | SolanaChainSettings, keys: ChainKeyring) -> Rail:
+    """Return the rail of a configured chain; SetupError if its settings or keys are not usable."""
     if not chain.rpc_urls:
-        raise Refused(f"the chain {chain.name} has no rpc_url")
-    if isinstance(chain, SolanaChain):
-        relayer, *others = keys.solana_relayers(chain)
-        if others:
-            raise Refused(f"{chain.name}: one relayer key co-signs on Solana, not several")
-        check_apart(chain, [relayer.address])
-        return SolanaRail(chain, relayer, treasury=keys.solana_treasury(chain))
-    signer, *more = keys.relayers(chain)
-    check_apart(chain, [signer.address, *(one.address for one in more)])
-    return EvmRail(chain, signer, more=more, treasury=keys.treasury(chain))
+        raise SetupError(f"the chain {chain.name} has no rpc_url")
+    if isinstance(chain, SolanaChainSettings):
+        relayer, *signers = keys.get_solana_relayers(chain)
+        if signers:
+            raise SetupError(f"{chain.name}: only one relayer key is supported")
+        require_separate_treasury(chain, [relayer.address])
+        return SolanaRail(chain, relayer, treasury=keys.find_solana_treasury(chain))
+    signer, *more = keys.get_relayers(chain)
+    require_separate_treasury(
+        chain, [signer.address, *(each_signer.address for each_signer in more)]
+    )
+    return EvmRail(chain, signer, additional_signers=more, treasury=keys.find_treasury(chain))
 
 
-def check_apart(chain: EvmChain | SolanaChain, relayers: Iterable[str]) -> None:
-    """Refused if the treasury is a relayer: what pays for gas is kept where it can be stolen."""
+def require_separate_treasury(
+    chain: EvmChainSettings | SolanaChainSettings, relayers: Iterable[str]
+) -> None:
+    """Refuse a treasury that is a relayer: the key that pays for gas is easier to steal."""
     treasury = chain.treasury_account.rpartition(":")[2]
     if treasury in relayers:
-        raise Refused(f"{chain.name}: the treasury {treasury} must not be the relayer's account")
+        raise SetupError(f"{chain.name}: the treasury {treasury} must not be the relayer's account")
 
 
 async def _start_rail(rail: Rail) -> None:
@@ -129,26 +148,28 @@ async def _start_rail(rail: Rail) -> None:
 
 
 async def _start_embedded(
-    settings: Settings, home: Home, clock: Clock, stack: AsyncExitStack
-) -> Embedded:
-    wanted = EvmDevSettings(
+    settings: Settings, home: StateFolder, clock: Clock, stack: AsyncExitStack
+) -> RunningEmbeddedChain:
+    dev_settings = EvmDevSettings(
         chain_id=DEVNET.chain_id,
         block_interval_s=settings.embedded.block_interval_s,
         clock=clock,
     )
     wanted_port = settings.embedded.rpc_port
     listener = stack.enter_context(
-        open_listener(home, "FLORIN_EVM_RPC_URL", "The test chain", wanted_port, EVM_PORT)
+        open_listener(home, "FLORIN_EVM_RPC_URL", "The test chain", wanted_port, EVM_PORT_SETTING)
     )
-    chain = await EvmDevChain.open(home.evm, wanted)
+    chain = await EvmDevChain.open(home.evm_path, dev_settings)
     stack.push_async_callback(chain.close)
     port = await chain.serve_http(listener)
-    return Embedded(chain.handle, f"http://{HOST}:{port}", chain.listen, lambda: chain.busy)
+    return RunningEmbeddedChain(
+        chain.handle, f"http://{HOST}:{port}", chain.add_listener, lambda: chain.is_busy
+    )
 
 
-def embedded_chain(settings: Settings, treasury: Signer) -> EvmChain:
-    """The embedded EVM chain as an operator would write it down."""
-    return EvmChain(
+def build_embedded_chain(settings: Settings, treasury: EvmSigner) -> EvmChainSettings:
+    """Return the embedded EVM chain as an operator would configure it."""
+    return EvmChainSettings(
         chain_id=DEVNET.chain_id,
         name=DEVNET.name,
         confirmations=settings.embedded.confirmations,
@@ -157,19 +178,19 @@ def embedded_chain(settings: Settings, treasury: Signer) -> EvmChain:
         opener=DEVNET.opener,
         factories=(DEVNET.wallet_factory,),
         treasury=treasury.address,
-        # rounded up: a promise is kept
+        # rounded up, so that the promise is kept
         eta_s=max(1, ceil(settings.embedded.block_interval_s * settings.embedded.confirmations)),
         faucet=True,
-        # in the same process a call costs nothing but itself
+        # in the same process a call costs next to nothing
         reads="batch",
         trials="alone",
-        coin=EvmCoin(name="Test Ether", symbol="tETH"),
-        assets=tuple(_embedded_asset(token) for token in DEVNET.tokens),
+        coin=EvmCoinSettings(name="Test Ether", symbol="tETH"),
+        assets=tuple(_build_embedded_asset(token) for token in DEVNET.tokens),
     )
 
 
-def _embedded_asset(token: DevToken) -> EvmAsset:
-    common = EvmAsset(
+def _build_embedded_asset(token: EvmDevToken) -> EvmAssetSettings:
+    common = EvmAssetSettings(
         address=token.address,
         name=token.name,
         symbol=token.symbol,

@@ -1,84 +1,88 @@
-"""Who is asked what coins cost, as the settings tell."""
+"""The price sources of the settings."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 
-from florin_server.boot.home import Refused
+from florin_server.boot.home import SetupError
 from florin_server.config import Settings
 from florin_server.devnet.genesis import DEVNET
-from florin_server.devnet.solana import SOLNET
-from florin_server.domain.caip import canonical_asset
-from florin_server.pricing.http import HttpPrices, Wanted
-from florin_server.pricing.market import Kept, Market, Teller
-from florin_server.pricing.prices import FixedPrices, Pair
-from florin_server.pricing.settings import Fixed, FromHttp
-from florin_server.rails.evm.reading.oracles import Feed, OraclePrices, Reading
-from florin_server.rails.evm.settings import EvmAsset, EvmChain
-from florin_server.rails.networks.chain_files import Chain
+from florin_server.devnet.solana import SOLANA_DEVNET
+from florin_server.domain.caip import canonicalize_asset
+from florin_server.pricing.http import HttpPriceFetcher, PriceQuery
+from florin_server.pricing.market import LastPrice, MarketPrices, PriceFetcher
+from florin_server.pricing.prices import FixedPrices, PricePair
+from florin_server.pricing.settings import FixedPriceSettings, HttpPriceSettings
+from florin_server.rails.evm.reading.oracles import ContractReader, OracleFeed, OraclePrices
+from florin_server.rails.evm.settings import EvmAssetSettings, EvmChainSettings
+from florin_server.rails.networks.chain_files import AnyChainSettings
 
 _log = logging.getLogger(__name__)
 
 
-def market(settings: Settings, chains: Mapping[str, Reading]) -> Market:
-    """The market of the settings; `chains` are those that feeds may be on, by CAIP-2.
+def build_market(settings: Settings, chains: Mapping[str, ContractReader]) -> MarketPrices:
+    """Return the market of the settings; `chains` are those that feeds can be on, by CAIP-2.
 
-    What has no price at all is told once.
+    Assets without any price are logged once.
     """
-    for told in unpriced_everywhere(settings):
-        _log.warning("%s", told)
-    ways: dict[Pair, list[Kept | str]] = {}
-    wanted: dict[str, list[Wanted]] = {}
-    feeds: dict[str, list[Feed]] = {}
+    for message in list_all_unpriced(settings):
+        _log.warning("%s", message)
+    ways: dict[PricePair, list[LastPrice | str]] = {}
+    queries: dict[str, list[PriceQuery]] = {}
+    feeds: dict[str, list[OracleFeed]] = {}
     for asset, by_currency in settings.prices.pairs.items():
         for currency, named in by_currency.items():
-            kept_of = ways[asset, currency] = []
+            pair_prices = ways[asset, currency] = []
             for way in named:
-                if isinstance(way, Fixed):
-                    kept_of.append(way.price)
+                if isinstance(way, FixedPriceSettings):
+                    pair_prices.append(way.price)
                     continue
-                kept = Kept("", way.stale_s, way.change_max_percent)
-                kept_of.append(kept)
-                if isinstance(way, FromHttp):
-                    kept.source = f"http:{way.source}"
-                    wanted.setdefault(way.source, []).append(Wanted(way.base, way.quote, kept))
+                last_price = LastPrice("", way.stale_s, way.change_max_percent)
+                pair_prices.append(last_price)
+                if isinstance(way, HttpPriceSettings):
+                    last_price.source = f"http:{way.source}"
+                    queries.setdefault(way.source, []).append(
+                        PriceQuery(way.base, way.quote, last_price)
+                    )
                     continue
-                kept.source = f"oracle:{way.chain}:{way.feed}"
+                last_price.source = f"oracle:{way.chain}:{way.feed}"
                 if way.chain not in chains:
-                    raise Refused(f"prices of {asset}: {way.chain} is no EVM chain of the settings")
-                feeds.setdefault(way.chain, []).append(Feed(way.feed, kept))
-    tellers: list[Teller] = [
-        *(HttpPrices(settings.prices.http[name], ones) for name, ones in wanted.items()),
+                    raise SetupError(
+                        f"prices of {asset}: {way.chain} is not an EVM chain in the settings"
+                    )
+                feeds.setdefault(way.chain, []).append(OracleFeed(way.feed, last_price))
+    tellers: list[PriceFetcher] = [
+        *(HttpPriceFetcher(settings.prices.http[name], ones) for name, ones in queries.items()),
         *(OraclePrices(chains[chain], ones) for chain, ones in feeds.items()),
     ]
-    return Market(tellers, ways, FixedPrices(settings.rates))
+    return MarketPrices(tellers, ways, FixedPrices(settings.rates))
 
 
-def unpriced(settings: Settings, chain: Chain) -> list[str]:
-    """A sentence for each asset of a chain that is worth no fixed amount and has no rate at all.
+def list_unpriced(settings: Settings, chain: AnyChainSettings) -> list[str]:
+    """Yield a sentence for each asset of a chain that has neither a fixed value nor a rate.
 
-    What a source does not tell just now is another matter: the running service tells that.
+    A source without a price at the moment is another matter, which the running service reports.
     """
-    known = settings.rates.keys() | settings.prices.pairs.keys()
+    priced_assets = settings.rates.keys() | settings.prices.pairs.keys()
     return [
         f"{symbol} is not offered for prices in a currency: the settings have no rate for {asset}"
-        for symbol, asset in _without_peg(chain)
-        if asset not in known
+        for symbol, asset in _list_unpegged_assets(chain)
+        if asset not in priced_assets
     ]
 
 
-def unpriced_everywhere(settings: Settings) -> Iterable[str]:
-    """The same for all chains that the operator named, each with its chain's name."""
-    chains: tuple[Chain, ...] = (*settings.chains, *settings.solana_chains)
+def list_all_unpriced(settings: Settings) -> Iterable[str]:
+    """Yield these sentences for all configured chains, each with its chain's name."""
+    chains: tuple[AnyChainSettings, ...] = (*settings.chains, *settings.solana_chains)
     for chain in chains:
-        for told in unpriced(settings, chain):
-            yield f"{chain.name}: {told}"
+        for message in list_unpriced(settings, chain):
+            yield f"{chain.name}: {message}"
 
 
-def payable_currencies(settings: Settings, *, live: bool) -> list[str] | None:
+def find_payable_currencies(settings: Settings, *, live: bool) -> list[str] | None:
     """Return the enabled currencies that an asset of a mode can pay; None without any chain."""
-    chains: tuple[Chain, ...] = (*settings.chains, *settings.solana_chains)
+    chains: tuple[AnyChainSettings, ...] = (*settings.chains, *settings.solana_chains)
     pegs: dict[str, str | None] = {}
     modes = [chain for chain in chains if chain.live is live]
     for chain in modes:
@@ -90,42 +94,46 @@ def payable_currencies(settings: Settings, *, live: bool) -> list[str] | None:
         pegs.update({token.address: token.peg for token in DEVNET.tokens})
     if not live and settings.has_embedded_solana:
         embedded.append(True)
-        pegs.update(dict.fromkeys([f"{SOLNET.chain_id}/slip44:501"]))
-        pegs.update({token.address: token.peg for token in SOLNET.tokens})
+        pegs.update(dict.fromkeys([f"{SOLANA_DEVNET.chain_id}/slip44:501"]))
+        pegs.update({token.address: token.peg for token in SOLANA_DEVNET.tokens})
     if not modes and not embedded:
         return None
-    found: set[str] = set()
+    codes: set[str] = set()
     for asset, peg in pegs.items():
         if peg is None:
-            found.update(settings.rates.get(asset, {}), settings.prices.pairs.get(asset, {}))
+            codes.update(settings.rates.get(asset, {}), settings.prices.pairs.get(asset, {}))
         else:
-            found.add(peg)
-    return [code for code in settings.currencies if code in found]
+            codes.add(peg)
+    return [code for code in settings.currencies if code in codes]
 
 
-def currencies(settings: Settings) -> Iterator[tuple[str, str]]:
+def describe_currencies(settings: Settings) -> Iterator[tuple[str, str]]:
     """Describe for each mode which currencies can be paid, and which enabled ones cannot."""
     for live, mode in ((False, "test"), (True, "live")):
-        payable = payable_currencies(settings, live=live)
+        payable = find_payable_currencies(settings, live=live)
         if payable is None:
             continue
-        said = f"{mode} payments can be asked for in {', '.join(payable) or 'no currency'}"
+        text = f"{mode} payments can be requested in {', '.join(payable) or 'no currency'}"
         missing = [code for code in settings.currencies if code not in payable]
         if not missing:
-            yield said, ""
+            yield text, ""
             continue
         names = ", ".join(missing)
-        yield said, f"nothing can be paid in {names}: add rates, or change `currencies`"
+        yield text, f"no asset can pay amounts in {names}: add rates, or change `currencies`"
 
 
-def _without_peg(chain: Chain) -> Iterator[tuple[str, str]]:
-    """Symbol and CAIP-19 of the assets whose price changes, the chain's own coin among them."""
-    for one in chain.assets:
-        if one.peg is None:
-            place = f"erc20:{one.address}" if isinstance(one, EvmAsset) else f"token:{one.mint}"
-            yield one.symbol, canonical_asset(f"{chain.caip2}/{place}", checksum=False)
+def _list_unpegged_assets(chain: AnyChainSettings) -> Iterator[tuple[str, str]]:
+    """Return symbol and CAIP-19 of the assets whose price changes, including the native coin."""
+    for token in chain.assets:
+        if token.peg is None:
+            place = (
+                f"erc20:{token.address}"
+                if isinstance(token, EvmAssetSettings)
+                else f"token:{token.mint}"
+            )
+            yield token.symbol, canonicalize_asset(f"{chain.caip2}/{place}", checksum=False)
     if chain.coin is not None:
-        if isinstance(chain, EvmChain):
+        if isinstance(chain, EvmChainSettings):
             yield chain.coin.symbol, f"{chain.caip2}/slip44:{chain.native_slip44}"
         else:
             yield chain.coin.symbol, chain.coin_id

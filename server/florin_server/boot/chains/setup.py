@@ -1,4 +1,4 @@
-"""What the commands about chains share: which one is meant, and what a node serves."""
+"""Shared parts of the chain commands: the chain of an argument, and the chain of a node."""
 
 from __future__ import annotations
 
@@ -7,139 +7,144 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from florin_server.boot import stores
-from florin_server.boot.home import Home, Refused, Secrets
-from florin_server.chains.solana.spl import pubkey
+from florin_server.boot.home import InstallationSecrets, SetupError, StateFolder
+from florin_server.chains.solana.spl import parse_pubkey
 from florin_server.config import Settings
-from florin_server.domain.caip import checksum_address, evm_address
-from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpc, RpcError
-from florin_server.rails.evm.reading.node import quantity
-from florin_server.rails.evm.setup.bytecode import bytecode
-from florin_server.rails.evm.setup.deployment import Contract
+from florin_server.domain.caip import format_checksum_address, parse_evm_address
+from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpcClient, RpcError
+from florin_server.rails.evm.reading.node import parse_quantity
+from florin_server.rails.evm.setup.bytecode import load_bytecode
+from florin_server.rails.evm.setup.deployment import DeployableContract
 from florin_server.rails.networks import registry
-from florin_server.rails.networks.chain_files import Chain
-from florin_server.rails.networks.network import Network
+from florin_server.rails.networks.chain_files import AnyChainSettings
+from florin_server.rails.networks.network import PublicNetwork
 from florin_server.rails.types import RailUnavailable
 from florin_server.store.engine.query import StoreError
 
-_REFERENCE_MAX = 32  # what CAIP-2 takes of a Solana genesis hash
+_REFERENCE_MAX = 32  # the part of a Solana genesis hash in CAIP-2
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class ProbedNode:
     """A node that answered, and the chain (CAIP-2) that it serves."""
 
-    rpc: JsonRpc
+    rpc: JsonRpcClient
     chain_id: str
-    network: Network | None
+    network: PublicNetwork | None
 
     @property
     def is_solana(self) -> bool:
-        """True for Solana clusters, False for EVM chains."""
+        """Return True for Solana clusters, False for EVM chains."""
         return self.chain_id.startswith("solana:")
 
     @property
-    def number(self) -> int:
-        """An EVM chain's id."""
+    def evm_chain_id(self) -> int:
+        """Return the id of an EVM chain."""
         return int(self.chain_id.partition(":")[2])
 
     @property
     def title(self) -> str:
-        """The chain for people."""
+        """Return the chain for people."""
         return self.chain_id if self.network is None else f"{self.network.name} ({self.chain_id})"
 
 
-def settlement_contract() -> Contract:
-    """What `florin chain deploy` puts on a chain."""
-    return _contract("PaySettler")
+def load_settlement_contract() -> DeployableContract:
+    """Return the contract that `florin chain deploy` deploys on a chain."""
+    return _load_contract("PaySettler")
 
 
-def opener_contract() -> Contract:
-    """What it puts there for accounts that do not exist yet, if it is told to."""
-    return _contract("Opener")
+def load_opener_contract() -> DeployableContract:
+    """Return the contract for accounts that do not exist yet, deployed on request."""
+    return _load_contract("Opener")
 
 
-def _contract(name: str) -> Contract:
-    made = bytecode(name)
-    return Contract(made.init, made.runtime)
+def _load_contract(name: str) -> DeployableContract:
+    bytecode = load_bytecode(name)
+    return DeployableContract(bytecode.init, bytecode.runtime)
 
 
-async def known_factories(rpc: JsonRpc, title: str, given: Iterable[str]) -> list[str]:
-    """Factories of accounts, with their checksums. Refused if one is no contract on the chain."""
-    found = []
-    for one in given:
+async def check_factories(rpc: JsonRpcClient, title: str, addresses: Iterable[str]) -> list[str]:
+    """Return factories of accounts, with their checksums. SetupError if one is not a contract."""
+    factories = []
+    for text in addresses:
         try:
-            address = evm_address(one)
+            address = parse_evm_address(text)
         except ValueError as error:
-            raise Refused(f"the factory {one} is no address") from error
+            raise SetupError(f"the factory {text} is not a valid address") from error
         if await rpc.call("eth_getCode", address, "latest") in {"0x", None}:
-            raise Refused(f"{title}: the factory {one} is no contract")
-        found.append(checksum_address(address))
-    if len(set(found)) != len(found):
-        raise Refused("a factory is named twice")
-    return found
+            raise SetupError(f"{title}: the factory {text} is not a contract")
+        factories.append(format_checksum_address(address))
+    if len(set(factories)) != len(factories):
+        raise SetupError("a factory is named twice")
+    return factories
 
 
-async def own_secrets(settings: Settings, home: Home) -> Secrets:
-    """The installation's secrets, whether it runs or not."""
-    if home.addresses() is not None:
-        return home.open().secrets()
+async def read_secrets(settings: Settings, home: StateFolder) -> InstallationSecrets:
+    """Return the installation's secrets, whether it runs or not."""
+    if home.find_addresses() is not None:
+        return home.open().get_or_create_secrets()
     try:
         # they are made on first use, by one process at a time
         home.open()
-        store = await stores.opened(settings)
+        store = await stores.open_configured_store(settings)
     except StoreError as error:
-        raise Refused(str(error)) from error
+        raise SetupError(str(error)) from error
     try:
         home.keep_private()
-        return home.secrets()
+        return home.get_or_create_secrets()
     finally:
         await store.close()
 
 
-def named(settings: Settings, name: str) -> Chain:
-    """The chain of a name, a CAIP-2 id or a file's name. Refused if there is none, or several."""
-    wanted = name.casefold()
-    configured: tuple[Chain, ...] = (*settings.chains, *settings.solana_chains)
-    found = [
+def get_chain(settings: Settings, name: str) -> AnyChainSettings:
+    """Return the chain of a name, a CAIP-2 id or a file's name.
+
+    SetupError if none or several match.
+    """
+    folded_name = name.casefold()
+    configured: tuple[AnyChainSettings, ...] = (*settings.chains, *settings.solana_chains)
+    chains = [
         chain
         for chain in configured
-        if wanted in {chain.name.casefold(), chain.caip2.casefold(), slug(chain.name)}
+        if folded_name in {chain.name.casefold(), chain.caip2.casefold(), to_file_name(chain.name)}
     ]
-    if not found:
-        raise Refused(f"no chain is named {name}; `florin chain list` tells those that are")
-    if len(found) > 1:
-        raise Refused(f"several chains are named {name}: say which by its CAIP-2 id")
-    return found[0]
+    if not chains:
+        raise SetupError(f"no chain has the name {name}; list the chains with `florin chain list`")
+    if len(chains) > 1:
+        raise SetupError(f"several chains have the name {name}: use the CAIP-2 id")
+    return chains[0]
 
 
-def slug(name: str) -> str:
-    """A name as a file may have it."""
-    return "-".join("".join(one if one.isalnum() else " " for one in name.casefold()).split())
+def to_file_name(name: str) -> str:
+    """Return a name in the form of a file name."""
+    return "-".join(
+        "".join(character if character.isalnum() else " " for character in name.casefold()).split()
+    )
 
 
 @asynccontextmanager
-async def reach(url: str) -> AsyncIterator[Reached]:
-    """Asks a node which chain it serves. Refused if it is no node."""
+async def probe_node(url: str) -> AsyncIterator[ProbedNode]:
+    """Ask a node which chain it serves. SetupError if it is not a node."""
     try:
-        rpc = JsonRpc(HttpTransport(url))
+        rpc = JsonRpcClient(HttpTransport(url))
     except ValueError as error:
-        raise Refused(str(error)) from error
+        raise SetupError(str(error)) from error
     try:
-        chain_id = await _served(rpc)
-        yield Reached(rpc, chain_id, registry.network(chain_id))
+        chain_id = await _read_chain_id(rpc)
+        yield ProbedNode(rpc, chain_id, registry.find_network(chain_id))
     except RailUnavailable as fault:
-        raise Refused(f"the node cannot be used: {fault}") from fault
+        raise SetupError(f"the node cannot be used: {fault}") from fault
     finally:
         await rpc.close()
 
 
-async def _served(rpc: JsonRpc) -> str:
+async def _read_chain_id(rpc: JsonRpcClient) -> str:
     try:
-        return f"eip155:{quantity(await rpc.call('eth_chainId'))}"
+        return f"eip155:{parse_quantity(await rpc.call('eth_chainId'))}"
     except RpcError:
         pass
     try:
         genesis = await rpc.call("getGenesisHash")
-        return f"solana:{str(pubkey(str(genesis)))[:_REFERENCE_MAX]}"
+        return f"solana:{str(parse_pubkey(str(genesis)))[:_REFERENCE_MAX]}"
     except (RpcError, ValueError):
-        raise Refused("the node serves neither an EVM chain nor Solana") from None
+        raise SetupError("the node serves neither an EVM chain nor Solana") from None

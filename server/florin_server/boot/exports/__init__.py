@@ -1,1 +1,1 @@
-"""Where exports read from: the store of an installation, or a server."""
+"""The sources of exports: the store of an installation, or a server."""

@@ -1,4 +1,4 @@
-"""How many decimals assets have, as far as settings and known networks tell; no chain is asked."""
+"""Decimals of assets, from settings and known networks; no chain is called."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from functools import cache
 
 from florin_server.config import Settings
 from florin_server.devnet.genesis import DEVNET
-from florin_server.devnet.solana.genesis import SOLNET
-from florin_server.domain.caip import canonical_asset, parse_asset
+from florin_server.devnet.solana.genesis import SOLANA_DEVNET
+from florin_server.domain.caip import canonicalize_asset, parse_asset
 from florin_server.domain.money import CURRENCIES
 from florin_server.rails.networks.known_networks import NETWORKS
 
@@ -17,9 +17,12 @@ _FIAT, _ASSET = "iso4217/", "caip19/"
 _COINS = {"eip155": 18, "solana": 9}
 
 
-def decimals(settings: Settings) -> Callable[[str], int | None]:
-    """The decimals of a unit (`iso4217/…`, `caip19/…`) or a CAIP-19 asset; None if nobody knows."""
-    known = {canonical_asset(asset, checksum=False): digits for asset, digits in _tokens(settings)}
+def build_decimals_finder(settings: Settings) -> Callable[[str], int | None]:
+    """Return a finder of the decimals of a unit or a CAIP-19 asset; None if unknown."""
+    decimals_by_asset = {
+        canonicalize_asset(asset, checksum=False): digits
+        for asset, digits in _list_token_decimals(settings)
+    }
 
     @cache
     def found(unit: str) -> int | None:
@@ -28,26 +31,26 @@ def decimals(settings: Settings) -> Callable[[str], int | None]:
             return None if currency is None else currency.decimals
         try:
             asset = parse_asset(unit.removeprefix(_ASSET))
-            told = known.get(canonical_asset(str(asset), checksum=False))
+            decimals = decimals_by_asset.get(canonicalize_asset(str(asset), checksum=False))
         except ValueError:
             return None
-        if told is None and asset.namespace == "slip44":
+        if decimals is None and asset.namespace == "slip44":
             return _COINS.get(asset.chain.namespace)
-        return told
+        return decimals
 
     return found
 
 
-def _tokens(settings: Settings) -> Iterator[tuple[str, int]]:
-    """What is told last counts: the operator knows best."""
+def _list_token_decimals(settings: Settings) -> Iterator[tuple[str, int]]:
+    """Let the last entry win: the operator knows best."""
     for network in NETWORKS:
         for token in network.tokens:
             if token.decimals is not None:
-                yield network.asset_id(token.address), token.decimals
+                yield network.to_asset_id(token.address), token.decimals
     for dev in DEVNET.tokens:
         yield f"eip155:{DEVNET.chain_id}/erc20:{dev.address}", dev.decimals
-    for mint in SOLNET.tokens:
-        yield f"{SOLNET.chain_id}/token:{mint.address}", mint.decimals
+    for mint in SOLANA_DEVNET.tokens:
+        yield f"{SOLANA_DEVNET.chain_id}/token:{mint.address}", mint.decimals
     for chain in settings.chains:
         for asset in chain.assets:
             yield f"{chain.caip2}/erc20:{asset.address}", asset.decimals

@@ -1,7 +1,7 @@
-"""An export of what a server tells a merchant: its payments and their refunds.
+"""An export of a merchant's data from a server: its payments and their refunds.
 
-Nothing tells which payments changed, so each run asks for all of them, and a cursor has a digest of
-each.
+The server does not say which payments changed, so each run requests all of them, and a cursor has a
+digest of each.
 """
 
 from __future__ import annotations
@@ -25,164 +25,184 @@ from florin_client import (
 from florin_client.sync import Merchant
 from google.protobuf.message import Message
 
-from florin_server.boot.servers.upstream import Link
+from florin_server.boot.servers.upstream import UpstreamConnection
 from florin_server.clock import SystemClock
-from florin_server.domain.exports.error import NotExported
-from florin_server.domain.exports.roots import Page, Root
+from florin_server.domain.exports.error import ExportError
+from florin_server.domain.exports.roots import ExportPage, ExportRoot
 from florin_server.domain.exports.tables import PAYMENTS, REFUNDS
-from florin_server.flows.exports.feeds import Origin
+from florin_server.flows.exports.feeds import ExportOrigin
 
-KEY, MERCHANT = "FLORIN_PARTNER_KEY", "FLORIN_MERCHANT_ID"
+PARTNER_KEY_VARIABLE, MERCHANT_ID_VARIABLE = "FLORIN_PARTNER_KEY", "FLORIN_MERCHANT_ID"
 _LIMIT = 200
 _TIMEOUT_S = 60
 _MICRO = 1_000
-# somebody waits who may have named the wrong server
+# a person waits who may have named the wrong server
 _RETRIES = Retries(patience_s=5)
 
 
-class ServerFeed:
-    """The payments of one merchant, the oldest first, as it is told them at a target."""
+class MerchantServerFeed:
+    """The payments of one merchant, the oldest first, as a target returns them."""
 
     name = "server"
     tables = (PAYMENTS.name, REFUNDS.name)
-    whole = True
+    is_complete = True
 
     def __init__(self, merchant: Merchant, target: str) -> None:
         self._merchant = merchant
         self._target = target
-        self._rest: Iterator[listing_pb2.ListPaymentsResponse] = iter(())
+        self._remaining_rows: Iterator[listing_pb2.ListPaymentsResponse] = iter(())
         self._decimals: dict[str, int] = {}
 
-    def decimals(self, unit: str) -> int | None:
-        """As the amounts were shown that were told with the unit."""
+    def find_decimals(self, unit: str) -> int | None:
+        """Return the decimals that the server showed with the unit."""
         return self._decimals.get(unit)
 
-    def pages(self, after: str, since_us: int) -> Page:  # noqa: ARG002  (it does not help)
-        """The first page, or the one that follows the page that was told last."""
-        if not after:
-            self._rest = self._merchant.list_merchant_payments(
+    def read_page(self, after_key: str, since_us: int) -> ExportPage:  # noqa: ARG002  (it does not help)
+        """Yield the first page, or the page after the last one."""
+        if not after_key:
+            self._remaining_rows = self._merchant.list_merchant_payments(
                 sort_by=listing_pb2.PAYMENT_SORT_DATE,
                 sort_dir=listing_pb2.SORT_DIRECTION_ASC,
                 limit=_LIMIT,
             ).pages()
         try:
-            answer = next(self._rest)
+            answer = next(self._remaining_rows)
         except FlorinError as error:
-            raise NotExported(_why(error, self._target)) from error
+            raise ExportError(_explain_error(error, self._target)) from error
         more = answer.next_cursor if answer.HasField("next_cursor") else None
-        return Page([self._root(one) for one in answer.data], more)
+        return ExportPage([self._to_root(payment_row) for payment_row in answer.data], more)
 
-    def some(self, keys: Sequence[str]) -> list[Root]:  # noqa: ARG002  (all come again anyway)
-        """None: every run asks for all."""
+    def read_roots(self, keys: Sequence[str]) -> list[ExportRoot]:  # noqa: ARG002  (all come again anyway)
+        """Return none: every run requests all."""
         return []
 
-    def _root(self, one: listing_pb2.PaymentRow) -> Root:
-        # a refund may be asked for at any time
-        root = Root(one.payment_id, _us(one, "created_at") or 0, closed=False)
-        root.rows.append((PAYMENTS.name, _row(PAYMENTS.read, self._payment(one))))
-        for refund in _list_refunds(one):
-            root.rows.append((REFUNDS.name, _row(REFUNDS.read, self._refund(one, refund))))
+    def _to_root(self, payment_row: listing_pb2.PaymentRow) -> ExportRoot:
+        # a refund can be requested at any time
+        root = ExportRoot(
+            payment_row.payment_id, _get_microseconds(payment_row, "created_at") or 0, closed=False
+        )
+        root.rows.append(
+            (PAYMENTS.name, _to_row(PAYMENTS.source_columns, self._to_payment_values(payment_row)))
+        )
+        for refund in _list_refunds(payment_row):
+            root.rows.append(
+                (
+                    REFUNDS.name,
+                    _to_row(REFUNDS.source_columns, self._to_refund_values(payment_row, refund)),
+                )
+            )
         return root
 
-    def _payment(self, one: listing_pb2.PaymentRow) -> Mapping[str, Any]:
-        asked = one.fiat_amount if one.HasField("fiat_amount") else one.token_amount
-        told = {
-            "payment_id": one.payment_id,
-            "merchant_id": one.merchant_id,
-            "live": one.live,
-            "status": _word(payment_pb2.PaymentStatus.Name(one.status), "PAYMENT_STATUS_"),
-            "unit": asked.unit,
-            "requested_minor": self._minor(asked),
-            "reference_id": one.reference_id,
-            "created_at": _us(one, "created_at"),
-            "updated_at": _us(one, "last_updated_at"),
+    def _to_payment_values(self, payment_row: listing_pb2.PaymentRow) -> Mapping[str, Any]:
+        amount = (
+            payment_row.fiat_amount
+            if payment_row.HasField("fiat_amount")
+            else payment_row.token_amount
+        )
+        report = {
+            "payment_id": payment_row.payment_id,
+            "merchant_id": payment_row.merchant_id,
+            "live": payment_row.live,
+            "status": _get_enum_word(
+                payment_pb2.PaymentStatus.Name(payment_row.status), "PAYMENT_STATUS_"
+            ),
+            "unit": amount.unit,
+            "requested_minor": self._to_minor_units(amount),
+            "reference_id": payment_row.reference_id,
+            "created_at": _get_microseconds(payment_row, "created_at"),
+            "updated_at": _get_microseconds(payment_row, "last_updated_at"),
         }
-        if one.HasField("buyer"):
-            told["payer"] = one.buyer.account_caip10
-            told["wallet"] = one.buyer.account_provider_name
-        if one.HasField("transaction"):
-            told["paid_unit"] = one.token_amount.unit
-            told["paid_minor"] = self._minor(one.token_amount)
-            told["tx_hash"] = one.transaction.hash or None
-        if one.settlement.HasField("amount"):
-            told["settled_minor"] = self._minor(one.settlement.amount)
-        return told
+        if payment_row.HasField("buyer"):
+            report["payer"] = payment_row.buyer.account_caip10
+            report["wallet"] = payment_row.buyer.account_provider_name
+        if payment_row.HasField("transaction"):
+            report["paid_unit"] = payment_row.token_amount.unit
+            report["paid_minor"] = self._to_minor_units(payment_row.token_amount)
+            report["tx_hash"] = payment_row.transaction.hash or None
+        if payment_row.settlement.HasField("amount"):
+            report["settled_minor"] = self._to_minor_units(payment_row.settlement.amount)
+        return report
 
-    def _refund(self, one: listing_pb2.PaymentRow, told: refund_pb2.Refund) -> Mapping[str, Any]:
+    def _to_refund_values(
+        self, payment_row: listing_pb2.PaymentRow, refund: refund_pb2.Refund
+    ) -> Mapping[str, Any]:
         return {
-            "refund_id": told.refund_id,
-            "payment_id": one.payment_id,
-            "status": _word(refund_pb2.RefundStatus.Name(told.status), "REFUND_STATUS_"),
-            "unit": told.amount.unit,
-            "amount_minor": self._minor(told.amount),
-            "payment_unit": told.payment_amount.unit or None,
-            "payment_amount_minor": self._minor(told.payment_amount)
-            if told.HasField("payment_amount")
+            "refund_id": refund.refund_id,
+            "payment_id": payment_row.payment_id,
+            "status": _get_enum_word(refund_pb2.RefundStatus.Name(refund.status), "REFUND_STATUS_"),
+            "unit": refund.amount.unit,
+            "amount_minor": self._to_minor_units(refund.amount),
+            "payment_unit": refund.payment_amount.unit or None,
+            "payment_amount_minor": self._to_minor_units(refund.payment_amount)
+            if refund.HasField("payment_amount")
             else None,
-            "reason": told.reason or None,
-            "tx_hash": told.tx_id or None,
-            "created_at": _us(told, "created_at"),
-            "completed_at": _us(told, "completed_at"),
+            "reason": refund.reason or None,
+            "tx_hash": refund.tx_id or None,
+            "created_at": _get_microseconds(refund, "created_at"),
+            "completed_at": _get_microseconds(refund, "completed_at"),
         }
 
-    def _minor(self, amount: money_pb2.Amount) -> int:
+    def _to_minor_units(self, amount: money_pb2.Amount) -> int:
         self._decimals[amount.unit] = amount.display.decimals
         return int(amount.value)
 
 
 @contextmanager
-def of_server(
-    target: str, link: Link, env: Mapping[str, str], retries: Retries = _RETRIES
-) -> Iterator[Origin]:
-    """What the server at host:port tells the merchant whose key is in the environment.
+def open_server_origin(
+    target: str, connection: UpstreamConnection, env: Mapping[str, str], retries: Retries = _RETRIES
+) -> Iterator[ExportOrigin]:
+    """Return the data at host:port for the merchant whose key is in the environment.
 
-    Refused, or NotExported, if it cannot be asked.
+    SetupError, or ExportError, if the server cannot be called.
     """
-    key, merchant = env.get(KEY, ""), env.get(MERCHANT, "")
+    key, merchant = env.get(PARTNER_KEY_VARIABLE, ""), env.get(MERCHANT_ID_VARIABLE, "")
     if not key or not merchant:
-        raise NotExported(
-            f"a server tells payments to a merchant: set {KEY} and {MERCHANT} in the environment"
+        raise ExportError(
+            f"an export from a server needs a merchant: set {PARTNER_KEY_VARIABLE} and "
+            f"{MERCHANT_ID_VARIABLE} in the environment"
         )
-    link.check(target)
+    connection.require_usable(target)
     try:
         client = Client(
             target,
             api_key=key,
             merchant_id=merchant,
-            plaintext=not link.encrypts,
-            root_certificates=None if link.ca is None else link.ca.read_bytes(),
+            plaintext=not connection.is_encrypted,
+            root_certificates=None if connection.ca is None else connection.ca.read_bytes(),
             timeout=_TIMEOUT_S,
             retries=retries,
         )
     except ValueError as error:
-        raise NotExported(f"{target} cannot be asked: {error}") from error
+        raise ExportError(f"{target} cannot be reached: {error}") from error
     with client:
-        feed = ServerFeed(client.merchant, target)
-        yield Origin(f"merchant {merchant}", [feed], feed.decimals, SystemClock().now_us())
+        feed = MerchantServerFeed(client.merchant, target)
+        yield ExportOrigin(
+            f"merchant {merchant}", [feed], feed.find_decimals, SystemClock().now_us()
+        )
 
 
-def _why(error: FlorinError, target: str) -> str:
-    """Why a server was not asked, and what to do."""
+def _explain_error(error: FlorinError, target: str) -> str:
+    """Return why the call of a server failed, and what to do."""
     if isinstance(error, RateLimitedError):
-        return f"{target} lets this key ask too seldom: try again later"
+        return f"{target} limits the rate of this key too much for an export: try again later"
     if error.status is grpc.StatusCode.UNIMPLEMENTED:
         return (
-            f"{target} lists no payments: it is no Florin, or one that is too old for this command;"
-            " bring it up to date, or export where its state folder is"
+            f"{target} lists no payments: it is not Florin, or too old for this command; upgrade "
+            "it, or export on the machine of its state folder"
         )
     if isinstance(error, AuthenticationError | ForbiddenError):
         return (
-            f"{target} refuses the key: {error.message}; {KEY} must be a key of the partner whose "
-            f"merchant {MERCHANT} names, with the scope read"
+            f"{target} refuses the key: {error.message}; {PARTNER_KEY_VARIABLE} must be a key of "
+            f"the partner of the merchant in {MERCHANT_ID_VARIABLE}, with the scope read"
         )
     if isinstance(error, UnavailableError | DeadlineError):
         return f"{target} does not answer by gRPC: {error.message}"
     return f"{target} refused: {error.message}"
 
 
-def _row(names: Sequence[str], told: Mapping[str, Any]) -> tuple[Any, ...]:
-    """A row with the columns that a merchant is told."""
-    return tuple(told.get(name) for name in names)
+def _to_row(names: Sequence[str], values: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return a row with the columns that a merchant gets."""
+    return tuple(values.get(name) for name in names)
 
 
 def _list_refunds(row: listing_pb2.PaymentRow) -> Sequence[refund_pb2.Refund]:
@@ -192,11 +212,11 @@ def _list_refunds(row: listing_pb2.PaymentRow) -> Sequence[refund_pb2.Refund]:
     return [row.refund]
 
 
-def _word(name: str, prefix: str) -> str:
+def _get_enum_word(name: str, prefix: str) -> str:
     return name.removeprefix(prefix).lower()
 
 
-def _us(message: Message, member: str) -> int | None:
+def _get_microseconds(message: Message, member: str) -> int | None:
     if not message.HasField(member):
         return None
     at = getattr(message, member)

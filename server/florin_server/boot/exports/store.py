@@ -5,45 +5,47 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from florin_server.boot.exports.assets import decimals
-from florin_server.boot.home import Home
-from florin_server.boot.stores import reading, where
+from florin_server.boot.exports.assets import build_decimals_finder
+from florin_server.boot.home import StateFolder
+from florin_server.boot.stores import get_location, open_reader
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
-from florin_server.domain.exports.error import NotExported
-from florin_server.domain.sealed import Seal
-from florin_server.flows.exports.feeds import Origin
-from florin_server.flows.exports.kept import of_store
+from florin_server.domain.exports.error import ExportError
+from florin_server.domain.sealed import Cipher
+from florin_server.flows.exports.feeds import ExportOrigin
+from florin_server.flows.exports.kept import create_store_origin
 from florin_server.store.engine.query import StoreError
 from florin_server.store.operator import installation
 
 
 @contextmanager
-def of_home(settings: Settings) -> Iterator[Origin]:
-    """Everything that the store holds; nothing of the folder is made or changed.
+def open_store_origin(settings: Settings) -> Iterator[ExportOrigin]:
+    """Return everything in the store; nothing in the folder is created or changed.
 
-    Refused, or NotExported, if there is none that this Florin can read.
+    SetupError, or ExportError, if no store exists that this release can read.
     """
-    home = Home(settings.home).require()
+    home = StateFolder(settings.home).require_existing()
     if not (home.path / "secrets.json").exists():
-        raise NotExported(
-            f"there is no secrets.json in {home.path}, by which an export knows its store: "
-            "restore it from the copy that the store is from"
+        raise ExportError(
+            f"secrets.json is missing in {home.path}, which identifies the store of an export: "
+            "restore it from the same backup as the store"
         )
     try:
-        store = reading(where(settings))
+        store = open_reader(get_location(settings))
     except StoreError as error:
-        raise NotExported(str(error)) from error
+        raise ExportError(str(error)) from error
     try:
-        kept = home.secrets()
-        # what changed since this time the next export reads: rows have the store's times
+        installation_secrets = home.get_or_create_secrets()
+        # the next export reads changes since this time: rows have the store's times
         told_us = store.time_us()
         store_us = SystemClock().now_us() if told_us is None else told_us
-        # the clock of test data may have been moved on
-        now_us = store_us + store.read(installation.clock_ahead())
-        seal = Seal(kept.capture_keys)
-        yield of_store(store, kept.export_id, decimals(settings), seal, now_us)
+        # tests may have advanced the clock of test data
+        now_us = store_us + store.read(installation.get_clock_offset())
+        seal = Cipher(installation_secrets.capture_keys)
+        yield create_store_origin(
+            store, installation_secrets.export_id, build_decimals_finder(settings), seal, now_us
+        )
     except StoreError as error:
-        raise NotExported(str(error)) from error
+        raise ExportError(str(error)) from error
     finally:
         store.close()

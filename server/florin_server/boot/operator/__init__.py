@@ -1,1 +1,1 @@
-"""The operator's calls, on a service that runs or on the store of one that does not."""
+"""The operator's calls, to a running service or to the store of a stopped one."""

@@ -10,58 +10,60 @@ import grpc
 from florin.v1 import operator_pb2_grpc
 from google.protobuf.message import Message
 
-from florin_server.boot.home import Home
+from florin_server.boot.home import StateFolder
 from florin_server.boot.operator.error import OperatorError
-from florin_server.domain.errors import REGISTRY, FlorinError
+from florin_server.domain.errors import ERROR_SPECS, ApiError
 
 if TYPE_CHECKING:
     from florin_server.config import Settings
 
-Call = Callable[[str, Message], Awaitable[Any]]
+OperatorCall = Callable[[str, Message], Awaitable[Any]]
 
 
-class Operator:
+class OperatorClient:
     """Calls OperatorService by method name."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: OperatorCall) -> None:
         self._call = call
 
-    async def ask(self, method: str, request: Message) -> Any:
-        """The answer; OperatorError if it is refused."""
+    async def call(self, method: str, request: Message) -> Any:
+        """Return the answer; OperatorError if it is refused."""
         try:
             return await self._call(method, request)
-        except FlorinError as error:
-            raise OperatorError(error.message, error.code, REGISTRY[error.code].grpc) from error
+        except ApiError as error:
+            raise OperatorError(
+                error.message, error.code, ERROR_SPECS[error.code].grpc_status
+            ) from error
         except grpc.aio.AioRpcError as error:
-            raise _told(error) from error
+            raise _to_operator_error(error) from error
 
 
-def _told(error: grpc.aio.AioRpcError) -> OperatorError:
-    # slow to load, and a call that is answered needs none
+def _to_operator_error(error: grpc.aio.AioRpcError) -> OperatorError:
+    # slow to load, and not needed by successful calls
     from florin_client.errors import error_of  # noqa: PLC0415
 
-    found = error_of(error.code(), error.details() or "", error.trailing_metadata())
-    return OperatorError(found.message, found.code, found.status.name)
+    client_error = error_of(error.code(), error.details() or "", error.trailing_metadata())
+    return OperatorError(client_error.message, client_error.code, client_error.status.name)
 
 
 @asynccontextmanager
-async def operator(
-    home: Home,
+async def open_operator(
+    home: StateFolder,
     settings: Callable[[], Settings],
     *,
     running_only: bool = False,
-    chains: bool = False,
-    begins: bool = False,
-    reads: bool = False,
-) -> AsyncIterator[Operator]:
-    """An operator of the installation, whether it runs or not; not while it starts or stops.
+    with_chains: bool = False,
+    may_create: bool = False,
+    read_only: bool = False,
+) -> AsyncIterator[OperatorClient]:
+    """Return a client for the operator's calls, to a running or stopped service.
 
-    With `running_only` one that does not run is refused; with `chains` one that does not run asks
-    the nodes of the chains that the settings name. Refused where there is no installation, unless
-    it `begins` by what is asked. With `reads` the store of one that does not run is not changed.
-    A service that runs is asked without the `settings`.
+    With `running_only` a stopped service is refused; with `with_chains` a stopped service calls the
+    nodes of the configured chains. SetupError without an installation, unless it `may_create` one.
+    With `read_only` the store of a stopped service is not changed. A running service is called
+    without the `settings`.
     """
-    addresses = home.addresses()
+    addresses = home.find_addresses()
     if addresses is None:
         if running_only:
             raise OperatorError(
@@ -69,17 +71,19 @@ async def operator(
                 status="UNAVAILABLE",
             )
         # the store is slow to load and a running service needs none here
-        from florin_server.boot.operator.offline import offline  # noqa: PLC0415
+        from florin_server.boot.operator.offline import open_offline_service  # noqa: PLC0415
 
-        async with offline(settings(), chains=chains, begins=begins, reads=reads) as local:
-            yield Operator(local)
+        async with open_offline_service(
+            settings(), with_chains=with_chains, may_create=may_create, read_only=read_only
+        ) as local:
+            yield OperatorClient(local)
         return
-    # what others could read is mended before it is used
-    metadata = (("authorization", f"Bearer {home.open().secrets().operator_token}"),)
+    # permissions are fixed before the folder is used
+    metadata = (("authorization", f"Bearer {home.open().get_or_create_secrets().operator_token}"),)
     async with grpc.aio.insecure_channel(addresses["operator"]) as channel:
         stub = operator_pb2_grpc.OperatorServiceStub(channel)
 
         async def remote(method: str, request: Message) -> Any:
             return await getattr(stub, method)(request, metadata=metadata, timeout=10)
 
-        yield Operator(remote)
+        yield OperatorClient(remote)

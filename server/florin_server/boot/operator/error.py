@@ -1,14 +1,14 @@
-"""What an operator is told when nothing was done."""
+"""The error of an operator's call that did nothing."""
 
 
 class OperatorError(Exception):
     """The service refused; the text says why.
 
-    `code` is that of the reference of errors, empty where none of the service's own was told, and
-    `status` the name of the gRPC status, empty where none says it.
+    `code` is that of the reference of errors, empty if the service returned none, and `status` the
+    name of the gRPC status, empty if there is none.
     """
 
-    def __init__(self, why: str, code: str = "", status: str = "") -> None:
-        super().__init__(f"{why} ({code})" if code else why)
+    def __init__(self, message: str, code: str = "", status: str = "") -> None:
+        super().__init__(f"{message} ({code})" if code else message)
         self.code = code
         self.status = status

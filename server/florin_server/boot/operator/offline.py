@@ -10,15 +10,15 @@ from florin.v1 import operator_pb2
 from google.protobuf.message import Message
 
 from florin_server.boot import stores
-from florin_server.boot.app import app_of, core_of
-from florin_server.boot.home import Home, Secrets
+from florin_server.boot.app import build_app, build_core
+from florin_server.boot.home import InstallationSecrets, StateFolder
 from florin_server.boot.operator.error import OperatorError
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
-from florin_server.domain.sealed import Seal
+from florin_server.domain.sealed import Cipher
 from florin_server.rails.protocol import Rail
 from florin_server.rpc.operator.service import OperatorServicer
-from florin_server.rpc.server.validate import Validator
+from florin_server.rpc.server.validate import RequestValidator
 from florin_server.store.engine.query import StoreError
 from florin_server.workers.housekeeping.store_time import set_to_store_time
 
@@ -26,41 +26,47 @@ _SERVICE = operator_pb2.DESCRIPTOR.services_by_name["OperatorService"]
 
 
 @asynccontextmanager
-async def offline(
-    settings: Settings, *, chains: bool = False, begins: bool = False, reads: bool = False
+async def open_offline_service(
+    settings: Settings,
+    *,
+    with_chains: bool = False,
+    may_create: bool = False,
+    read_only: bool = False,
 ) -> AsyncIterator[Callable[[str, Message], Awaitable[Any]]]:
-    """OperatorService by method name, on the store itself; OperatorError if a service has it.
+    """Return OperatorService by method name, on the store itself.
 
-    Refused if there is no installation, unless one `begins` by this.
-    With `chains` it asks the nodes of the chains that the settings name; embedded ones rest.
-    With `reads` the store is opened to look at it: calls that write are refused.
+    OperatorError if a service has it. SetupError without an installation, unless the call
+    `may_create` one. With `with_chains` it calls the nodes of the configured chains; embedded ones
+    do not run. With `read_only` the store is opened for reading: calls that write are refused.
     """
-    home = Home(settings.home)
-    if not begins:
-        home.require()
+    home = StateFolder(settings.home)
+    if not may_create:
+        home.require_existing()
     home.open()
     try:
-        store = await (stores.look_at(settings) if reads else stores.opened(settings))
+        store = await (
+            stores.open_read_only(settings) if read_only else stores.open_configured_store(settings)
+        )
     except StoreError as error:
         raise OperatorError(str(error)) from error
     rails: list[Rail] = []
     try:
-        kept = home.read_secrets() if reads else home.secrets()
-        if begins:
+        installation_secrets = home.read_secrets() if read_only else home.get_or_create_secrets()
+        if may_create:
             home.keep_private()
-        if chains:
-            rails = await _rails(settings, kept)
-        # without workers and callers: enough for accounts, keys and the books
-        seal = Seal(kept.capture_keys)
+        if with_chains:
+            rails = await _build_rails(settings, installation_secrets)
+        # without workers and callers: enough for accounts, keys and the ledger
+        seal = Cipher(installation_secrets.capture_keys)
         clock = SystemClock()
-        # other machines may have the store, and what is written here is compared with their times
+        # other machines may use the store, and compare these writes with their times
         await set_to_store_time(store, clock)
-        app = app_of(core_of(settings, store, clock, rails, seal=seal))
-        servicer = OperatorServicer(app, kept.pepper)
+        app = build_app(build_core(settings, store, clock, rails, cipher=seal))
+        servicer = OperatorServicer(app, installation_secrets.pepper)
 
         async def call(method: str, request: Message) -> Any:
-            # nothing stands before the servicer here
-            Validator(_SERVICE.methods_by_name[method].input_type)(request)
+            # no interceptor is in front of the servicer here
+            RequestValidator(_SERVICE.methods_by_name[method].input_type)(request)
             try:
                 return await getattr(servicer, method)(request, None)
             except StoreError as error:
@@ -73,8 +79,8 @@ async def offline(
         await store.close()
 
 
-async def _rails(settings: Settings, kept: Secrets) -> list[Rail]:
+async def _build_rails(settings: Settings, installation_secrets: InstallationSecrets) -> list[Rail]:
     # chains are slow to load, and most calls need none
-    from florin_server.boot.chains.connected import named  # noqa: PLC0415
+    from florin_server.boot.chains.connected import start_configured_rails  # noqa: PLC0415
 
-    return await named(settings, kept)
+    return await start_configured_rails(settings, installation_secrets)

@@ -1,1 +1,1 @@
-"""Several processes that are one service: who starts them, and starts them again."""
+"""Several processes that act as one service, and their supervisor."""

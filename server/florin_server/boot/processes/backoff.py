@@ -1,24 +1,24 @@
-"""How long a process that died waits until it is started again."""
+"""The wait before a process that died is restarted."""
 
 from __future__ import annotations
 
 from typing import Final
 
-FIRST_S: Final = 1.0
-MOST_S: Final = 30.0
-# who lived for so long did not die of what kills at once
-LIVED_S: Final = 60.0
+INITIAL_S: Final = 1.0
+MAX_S: Final = 30.0
+# a process that lived this long did not die of an immediate fault
+RESET_AFTER_S: Final = 60.0
 
 
-class Backoff:
+class RestartBackoff:
     """Twice as long each time, until a process has lived for a minute."""
 
     def __init__(self) -> None:
-        self._next_s = FIRST_S
+        self._next_s = INITIAL_S
 
-    def after(self, lived_s: float) -> float:
-        """Seconds to wait after one that lived so long."""
-        if lived_s >= LIVED_S:
-            self._next_s = FIRST_S
-        now_s, self._next_s = self._next_s, min(2 * self._next_s, MOST_S)
+    def get_delay(self, lived_s: float) -> float:
+        """Return the seconds to wait after a process that lived so long."""
+        if lived_s >= RESET_AFTER_S:
+            self._next_s = INITIAL_S
+        now_s, self._next_s = self._next_s, min(2 * self._next_s, MAX_S)
         return now_s

@@ -1,4 +1,4 @@
-"""One process of a service, as its supervisor has it."""
+"""One process of a service, as its supervisor controls it."""
 
 from __future__ import annotations
 
@@ -8,99 +8,99 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Protocol, Self
 
-from florin_server.boot.processes.order import MAKE_WAY, READY, Order
+from florin_server.boot.processes.order import DRAIN_LINE, READY_LINE, ChildConfig
 
 
-class Child(Protocol):
-    """A process that was started; it ends by itself when its supervisor does."""
+class ChildProcess(Protocol):
+    """A started process; it ends when its supervisor does."""
 
     @property
     def pid(self) -> int:
-        """Its id."""
+        """Return its process id."""
 
     @property
-    def owner(self) -> str:
-        """By what name it takes leases."""
+    def lease_owner(self) -> str:
+        """Return the name under which it takes leases."""
 
-    async def ready(self) -> bool:
-        """True once it answers; False if it ended first."""
+    async def wait_until_ready(self) -> bool:
+        """Return True once it answers; False if it ended first."""
 
-    async def heard(self) -> None:
-        """Returns when it says that it works, or has ended."""
+    async def wait_for_heartbeat(self) -> None:
+        """Return when it reports that it works, or has ended."""
 
-    async def ended(self) -> int:
-        """Its status, below 0 for a signal, once it has ended."""
+    async def wait_until_ended(self) -> int:
+        """Return its status, below 0 for a signal, once it has ended."""
 
-    def make_way(self) -> None:
-        """Has it leave its callers to others, and end."""
+    def drain(self) -> None:
+        """Let it leave its callers to other processes, and end."""
 
     def stop(self) -> None:
-        """Has it end in order, now."""
+        """Let it stop in order, now."""
 
     def kill(self) -> None:
-        """Ends it."""
+        """End it."""
 
 
-class Spawned:
+class SpawnedProcess:
     """A fresh interpreter: libraries with threads of their own do not survive a fork."""
 
-    def __init__(self, process: asyncio.subprocess.Process, owner: str) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, lease_owner: str) -> None:
         if process.stdin is None or process.stdout is None:
-            raise ValueError("a process without pipes cannot be told anything")
-        self._process, self._ear, self._said = process, process.stdin, process.stdout
-        self.owner = owner
+            raise ValueError("the child process has no pipes")
+        self._process, self._stdin, self._stdout = process, process.stdin, process.stdout
+        self.lease_owner = lease_owner
 
     @classmethod
-    async def of(cls, command: Sequence[str], order: Order) -> Self:
-        """Starts one; OSError if there is no room for it."""
-        # systemd hears the supervisor
+    async def spawn(cls, command: Sequence[str], order: ChildConfig) -> Self:
+        """Start a process; OSError if that is not possible."""
+        # systemd listens to the supervisor
         env = {name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"}
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env=env,
-            pass_fds=order.sockets(),
+            pass_fds=order.list_socket_numbers(),
             # a terminal's Ctrl-C is for the supervisor
             start_new_session=True,
         )
         child = cls(process, order.owner)
-        child._tell(order.line())
+        child._send(order.to_line())
         return child
 
     @property
     def pid(self) -> int:
-        """Its id."""
+        """Return its process id."""
         return self._process.pid
 
-    async def ready(self) -> bool:
-        """True once it answers; False if it ended first."""
-        return await self._said.readline() == READY
+    async def wait_until_ready(self) -> bool:
+        """Return True once it answers; False if it ended first."""
+        return await self._stdout.readline() == READY_LINE
 
-    async def heard(self) -> None:
-        """Returns when it says that it works, or has ended."""
-        if not await self._said.readline():
+    async def wait_for_heartbeat(self) -> None:
+        """Return when it reports that it works, or has ended."""
+        if not await self._stdout.readline():
             await self._process.wait()
 
-    async def ended(self) -> int:
-        """Its status, below 0 for a signal, once it has ended."""
+    async def wait_until_ended(self) -> int:
+        """Return its status, below 0 for a signal, once it has ended."""
         return await self._process.wait()
 
-    def make_way(self) -> None:
-        """Has it leave its callers to others, and end."""
-        self._tell(MAKE_WAY)
+    def drain(self) -> None:
+        """Let it leave its callers to other processes, and end."""
+        self._send(DRAIN_LINE)
 
     def stop(self) -> None:
-        """Has it end in order, now."""
+        """Let it stop in order, now."""
         with suppress(ProcessLookupError):
             self._process.terminate()
 
     def kill(self) -> None:
-        """Ends it."""
+        """End it."""
         with suppress(ProcessLookupError):
             self._process.kill()
 
-    def _tell(self, line: bytes) -> None:
-        # one that has ended hears nothing, which is found out elsewhere
+    def _send(self, line: bytes) -> None:
+        # a process that has ended receives nothing, which is noticed elsewhere
         with suppress(OSError, RuntimeError):
-            self._ear.write(line)
+            self._stdin.write(line)

@@ -1,4 +1,4 @@
-"""What a supervisor tells each of its processes when it starts it."""
+"""The configuration that a supervisor sends to each process at its start."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Self
 
-from florin_server.boot.role import Handed, Role
+from florin_server.boot.role import InheritedSockets, ProcessRole
 
-# what the process says once it answers, and then as often as this for as long as it works; what it
-# is told when another has taken its place
-READY: Final = b"ready\n"
-ALIVE: Final = b"alive\n"
-ALIVE_S: Final = 1.0
-MAKE_WAY: Final = b"make way\n"
+# the message of a process once it answers, and then this often while it works; and the message to
+# it when another has taken its place
+READY_LINE: Final = b"ready\n"
+ALIVE_LINE: Final = b"alive\n"
+HEARTBEAT_S: Final = 1.0
+DRAIN_LINE: Final = b"make way\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ChildConfig:
     """One line of JSON: settings that are given, sockets by their numbers, whose leases are whose.
 
     `number` is its place among the processes, from 1. `store` is the database that all processes
@@ -36,26 +36,26 @@ class Order:
     restarts: int = 0
     number: int = 1
 
-    def line(self) -> bytes:
-        """As it is sent."""
+    def to_line(self) -> bytes:
+        """Return it in the form of the pipe."""
         return json.dumps(asdict(self)).encode() + b"\n"
 
     @classmethod
-    def of(cls, line: bytes) -> Self:
-        """As it was sent."""
+    def from_line(cls, line: bytes) -> Self:
+        """Parse the form of the pipe."""
         return cls(**json.loads(line))
 
     @property
-    def role(self) -> Role:
-        """What the process does."""
-        return Role(settles=self.settles)
+    def role(self) -> ProcessRole:
+        """Return the role of the process."""
+        return ProcessRole(runs_workers=self.settles)
 
-    def handed(self) -> Handed:
-        """The sockets; once in the process that was told."""
+    def take_sockets(self) -> InheritedSockets:
+        """Return the sockets; once, in the configured process."""
         metrics = None if self.metrics is None else socket.socket(fileno=self.metrics)
         http = socket.socket(fileno=self.http)
-        return Handed(http, metrics, self.owner, self.dead, self.restarts)
+        return InheritedSockets(http, metrics, self.owner, self.dead, self.restarts)
 
-    def sockets(self) -> list[int]:
-        """The numbers that the process has to inherit."""
+    def list_socket_numbers(self) -> list[int]:
+        """Return the file descriptors that the process inherits."""
         return [self.http] if self.metrics is None else [self.http, self.metrics]

@@ -1,36 +1,36 @@
-"""What several processes of one service have to have in common."""
+"""Requirements of several processes of one service."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from florin_server.boot import stores
-from florin_server.boot.home import Refused
+from florin_server.boot.home import SetupError
 from florin_server.boot.servers.addresses import check_bind
 from florin_server.config import Settings
 
 
-def shared_store(settings: Settings) -> str:
-    """Which database they share, without its password; Refused for what they cannot share."""
-    store = stores.where(settings)
+def get_shared_store(settings: Settings) -> str:
+    """Return their shared database, without its password; SetupError for what they cannot share."""
+    store = stores.get_location(settings)
     if isinstance(store, Path):
-        raise Refused(
-            "several processes need PostgreSQL, and SQLite is one process's: name a database in "
-            "FLORIN_STORE, or leave --workers away"
+        raise SetupError(
+            "several processes need PostgreSQL, because SQLite supports one process: set "
+            "FLORIN_STORE to a database, or leave out --workers"
         )
     if settings.has_embedded or settings.has_embedded_solana:
-        raise Refused(
-            "several processes cannot share the embedded chains, which are one process's: set "
-            "FLORIN_DEMO=false, or leave --workers away"
+        raise SetupError(
+            "several processes cannot share the embedded chains: set FLORIN_DEMO=false, or leave "
+            "out --workers"
         )
     check_bind(settings)
     return str(store)
 
 
-def check_same(settings: Settings, store: str) -> None:
-    """Refused if settings that were read anew would have a process work apart from the others."""
-    if shared_store(settings) != store:
-        raise Refused(
-            "another database cannot be taken by a reload, as some processes would have the one "
-            "and some the other: stop Florin, and start it again"
+def require_same_shared(settings: Settings, store: str) -> None:
+    """Refuse new settings with which a process would work apart from the others."""
+    if get_shared_store(settings) != store:
+        raise SetupError(
+            "a reload cannot change the database, because the processes would use different "
+            "ones: stop Florin and start it again"
         )

@@ -1,1 +1,1 @@
-"""What listens: gRPC, REST, metrics; where, who calls there, and how one reaches another."""
+"""The servers: gRPC, REST, metrics; their addresses, their callers, and their connections."""

@@ -1,7 +1,7 @@
-"""The certificate that REST and gRPC show, read again when its files change.
+"""The certificate of REST and gRPC, read again when its files change.
 
-A new one counts for connections that are made from then on; those that there are keep theirs. One
-that cannot be used changes nothing: what was shown before still is, and the operator is told.
+New connections use a new certificate; existing ones keep theirs. An unusable certificate changes
+nothing: the former one stays in use, and the operator is alerted.
 """
 
 from __future__ import annotations
@@ -21,270 +21,288 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 
-from florin_server.boot.home import Refused
+from florin_server.boot.home import SetupError
 from florin_server.config import Settings
 from florin_server.domain.conditions import ConditionName
 
 _log = logging.getLogger(__name__)
 
-# between two looks at the files: renewals come weeks before they are needed
-LOOK_S = 10.0
-# those who renew by themselves have done it by then
+# between two checks of the files: renewals come weeks before they are needed
+POLL_S = 10.0
+# automatic renewals are done by then
 WARN_DAYS = 14
 _DAY_S = 86_400
-_EVERYBODY = 0o007
+_OTHERS_MODE = 0o007
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """A certificate with its key as PEM; `clients` are who vouches for gRPC's clients, if any."""
+class CertificatePair:
+    """A certificate with its key as PEM.
+
+    `client_ca` are the authorities of gRPC's clients, if any.
+    """
 
     chain: bytes
     key: bytes
-    clients: bytes | None
+    client_ca: bytes | None
     names: tuple[str, ...]
-    since: datetime
-    until: datetime
+    valid_from: datetime
+    valid_until: datetime
     context: ssl.SSLContext
 
-    def grpc(self) -> Any:
-        """The same as gRPC's core wants it."""
-        return grpc.ssl_server_certificate_configuration([(self.key, self.chain)], self.clients)
+    def to_grpc(self) -> Any:
+        """Return it in the form of gRPC's core."""
+        return grpc.ssl_server_certificate_configuration([(self.key, self.chain)], self.client_ca)
 
-    def problem(self, now: datetime) -> str:
-        """Why nobody accepts it at a time; empty if they do."""
+    def find_problem(self, now: datetime) -> str:
+        """Return why clients do not accept it at a time; empty if they do."""
         names = ", ".join(self.names)
-        if now >= self.until:
-            return f"the certificate of {names} expired on {_day(self.until)}"
-        if now < self.since:
-            return f"the certificate of {names} is not valid before {_day(self.since)}"
+        if now >= self.valid_until:
+            return f"the certificate of {names} expired on {_format_day(self.valid_until)}"
+        if now < self.valid_from:
+            return f"the certificate of {names} is not valid before {_format_day(self.valid_from)}"
         return ""
 
-    def days(self, now: datetime) -> int:
-        """The whole days that are left."""
-        return int((self.until - now).total_seconds() // _DAY_S)
+    def count_days_left(self, now: datetime) -> int:
+        """Return the whole days that are left."""
+        return int((self.valid_until - now).total_seconds() // _DAY_S)
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
-    """Where the operator has them, in PEM."""
+class CertificateFiles:
+    """The operator's files, in PEM."""
 
     certificate: Path
     key: Path
-    clients: Path | None
+    client_ca: Path | None
 
     @classmethod
-    def of(cls, settings: Settings) -> Self | None:
-        """What the settings name; None for plain text. Refused if it is only a part."""
+    def from_settings(cls, settings: Settings) -> Self | None:
+        """Return the files of the settings; None for plain text. SetupError if incomplete."""
         certificate, key = settings.tls_certificate, settings.tls_key
         if (certificate is None) is not (key is None):
-            raise Refused("a certificate needs its key: FLORIN_TLS_CERTIFICATE with FLORIN_TLS_KEY")
+            raise SetupError(
+                "a certificate needs its key: FLORIN_TLS_CERTIFICATE with FLORIN_TLS_KEY"
+            )
         if certificate is None or key is None:
             if settings.grpc_client_ca is not None:
-                raise Refused("FLORIN_GRPC_CLIENT_CA needs FLORIN_TLS_CERTIFICATE and its key")
+                raise SetupError("FLORIN_GRPC_CLIENT_CA needs FLORIN_TLS_CERTIFICATE and its key")
             return None
         if settings.proxy_header == "proxy-protocol":
-            raise Refused(
-                "proxy-protocol is read in front of plain text only: have the balancer end TLS, or "
-                "take FLORIN_TLS_CERTIFICATE away"
+            raise SetupError(
+                "proxy-protocol works with plain text only: let the load balancer terminate TLS, "
+                "or unset FLORIN_TLS_CERTIFICATE"
             )
         return cls(certificate, key, settings.grpc_client_ca)
 
-    def read(self) -> Pair:
-        """All of it; Refused, with the file, if it cannot be used."""
-        said = self._said()
+    def read(self) -> CertificatePair:
+        """Return all of it; SetupError, with the file, if it cannot be used."""
+        pems = self._read_pem()
         mode = self.key.stat().st_mode
-        if mode & _EVERYBODY:
-            raise Refused(f"others can read {self.key}: chmod o= {self.key}")
-        chain, key, clients = said
-        first = _certificate(self.certificate, chain)
-        if _public(_key(self.key, key)) != _public(first):
-            raise Refused(f"{self.key} is not the key of {self.certificate}")
-        if clients is not None and self.clients is not None:
-            _certificate(self.clients, clients)
+        if mode & _OTHERS_MODE:
+            raise SetupError(f"other users can read {self.key}: chmod o= {self.key}")
+        chain, key, clients = pems
+        first = _parse_certificate(self.certificate, chain)
+        if _encode_public_key(_parse_key(self.key, key)) != _encode_public_key(first):
+            raise SetupError(f"{self.key} is not the key of {self.certificate}")
+        if clients is not None and self.client_ca is not None:
+            _parse_certificate(self.client_ca, clients)
         try:
-            context = _context(self)
+            context = _build_context(self)
         except (OSError, ValueError) as error:
-            raise Refused(f"{self.certificate} cannot be used: {error}") from error
-        if self._said() != said:
-            raise Refused(f"{self.certificate} changed while it was read")
-        return Pair(
-            *said,
-            names=_names(first),
-            since=first.not_valid_before_utc,
-            until=first.not_valid_after_utc,
+            raise SetupError(f"{self.certificate} cannot be used: {error}") from error
+        if self._read_pem() != pems:
+            raise SetupError(f"{self.certificate} changed while it was read")
+        return CertificatePair(
+            *pems,
+            names=_list_names(first),
+            valid_from=first.not_valid_before_utc,
+            valid_until=first.not_valid_after_utc,
             context=context,
         )
 
-    def stamp(self) -> tuple[Any, ...]:
-        """Another one if a file was written, or replaced."""
-        return tuple(_stamp(one) for one in (self.certificate, self.key, self.clients) if one)
+    def read_stamp(self) -> tuple[Any, ...]:
+        """Return a stamp that changes when a file is written or replaced."""
+        return tuple(
+            _read_stamp(path) for path in (self.certificate, self.key, self.client_ca) if path
+        )
 
-    def _said(self) -> tuple[bytes, bytes, bytes | None]:
-        clients = None if self.clients is None else _bytes(self.clients)
-        return _bytes(self.certificate), _bytes(self.key), clients
+    def _read_pem(self) -> tuple[bytes, bytes, bytes | None]:
+        clients = None if self.client_ca is None else _read_bytes(self.client_ca)
+        return _read_bytes(self.certificate), _read_bytes(self.key), clients
 
 
-class Certificates:
-    """What is shown now. Refused if the files cannot be used when it is made."""
+class CertificateStore:
+    """The certificate in use. SetupError if the files are not usable at its creation."""
 
-    def __init__(self, files: Files, now: Callable[[], datetime]) -> None:
+    def __init__(self, files: CertificateFiles, now: Callable[[], datetime]) -> None:
         self._files, self._now = files, now
-        self._stamp = files.stamp()
+        self._stamp = files.read_stamp()
         self.pair = files.read()
         self._fault = ""
-        self.context = _context(files)
-        self.context.sni_callback = self._show
-        if problem := self.pair.problem(now()):
-            # payments that were accepted are settled all the same
-            _log.error("%s: no client will connect", problem)
+        self.context = _build_context(files)
+        self.context.sni_callback = self._select_context
+        if problem := self.pair.find_problem(now()):
+            # accepted payments are settled all the same
+            _log.error("%s: no client can connect", problem)
 
     @classmethod
-    def of(cls, settings: Settings, now: Callable[[], datetime] | None = None) -> Self | None:
-        """What the settings name; None for plain text. `now` is the time by which clients judge."""
-        files = Files.of(settings)
-        return None if files is None else cls(files, now or _now)
+    def from_settings(
+        cls, settings: Settings, now: Callable[[], datetime] | None = None
+    ) -> Self | None:
+        """Return the store of the settings; None for plain text. `now` is the time of clients."""
+        files = CertificateFiles.from_settings(settings)
+        return None if files is None else cls(files, now or _get_now)
 
-    def look(self) -> bool:
-        """Reads the files if they changed, or were no good; True if another one is shown now."""
-        stamp = self._files.stamp()
+    def reload_if_changed(self) -> bool:
+        """Read the files if they changed, or were unusable.
+
+        Return True if the certificate changed.
+        """
+        stamp = self._files.read_stamp()
         if stamp == self._stamp and not self._fault:
             return False
         self._stamp = stamp
         try:
-            found, fault = self._files.read(), ""
-            if not self.pair.problem(self._now()):
-                fault = found.problem(self._now())
-        except (Refused, OSError) as error:
-            found, fault = self.pair, str(error)
+            pair, fault = self._files.read(), ""
+            if not self.pair.find_problem(self._now()):
+                fault = pair.find_problem(self._now())
+        except (SetupError, OSError) as error:
+            pair, fault = self.pair, str(error)
         if fault:
             if fault != self._fault:
-                _log.error("the certificate from before is still shown: %s", fault)
+                _log.error("Florin still uses the former certificate: %s", fault)
             self._fault = fault
             return False
         self._fault = ""
-        changed = (found.chain, found.key, found.clients) != (
+        changed = (pair.chain, pair.key, pair.client_ca) != (
             self.pair.chain,
             self.pair.key,
-            self.pair.clients,
+            self.pair.client_ca,
         )
         if changed:
-            self.pair = found
+            self.pair = pair
             _log.info(
-                "new connections get the certificate of %s until %s",
-                ", ".join(found.names),
-                _day(found.until),
+                "new connections use the certificate of %s, valid until %s",
+                ", ".join(pair.names),
+                _format_day(pair.valid_until),
             )
         return changed
 
-    def grpc(self) -> grpc.ServerCredentials:
-        """Credentials of a gRPC server; clients need certificates if somebody vouches for them."""
+    def build_grpc_credentials(self) -> grpc.ServerCredentials:
+        """Return credentials of a gRPC server; clients need certificates if authorities are set."""
         shown = self.pair
 
         def fetch() -> Any:
             nonlocal shown
-            # asked for each connection, by threads of the core
+            # called for each connection, by threads of the core
             if (now := self.pair) is shown:
                 return None
             shown = now
-            return now.grpc()
+            return now.to_grpc()
 
         return grpc.dynamic_ssl_server_credentials(
-            shown.grpc(), fetch, require_client_authentication=shown.clients is not None
+            shown.to_grpc(), fetch, require_client_authentication=shown.client_ca is not None
         )
 
-    def conditions(self) -> Mapping[ConditionName, str]:
-        """What is wrong with it, in sentences; empty ones where nothing is."""
+    def list_conditions(self) -> Mapping[ConditionName, str]:
+        """Return its conditions, in sentences; empty ones without a fault."""
         now = self._now()
-        expired, left = self.pair.problem(now), self.pair.days(now)
-        told = self._fault and f"the certificate from before is still shown: {self._fault}"
-        if not told and not expired and left < WARN_DAYS:
-            told = f"{left} days are left of the certificate of {', '.join(self.pair.names)}"
+        expired, left = self.pair.find_problem(now), self.pair.count_days_left(now)
+        fault = self._fault and f"Florin still uses the former certificate: {self._fault}"
+        if not fault and not expired and left < WARN_DAYS:
+            fault = (
+                f"{left} days are left until the certificate expires: {', '.join(self.pair.names)}"
+            )
         return {
             ConditionName.CERTIFICATE_EXPIRED: expired,
-            ConditionName.CERTIFICATE_EXPIRING: told,
+            ConditionName.CERTIFICATE_EXPIRING: fault,
         }
 
-    def follow(self, stack: AsyncExitStack) -> None:
-        """Looks at the files again and again, until the stack ends."""
+    def start_following(self, stack: AsyncExitStack) -> None:
+        """Check the files again and again, until the stack ends."""
         following = asyncio.create_task(self._follow())
         stack.callback(following.cancel)
 
     async def _follow(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_S)
-            self.look()
+            await asyncio.sleep(POLL_S)
+            self.reload_if_changed()
 
-    def _show(self, connection: Any, _name: str | None, _context: Any) -> None:
+    def _select_context(self, connection: Any, _name: str | None, _context: Any) -> None:
         connection.context = self.pair.context
 
 
-def _now() -> datetime:
+def _get_now() -> datetime:
     return datetime.now(UTC)
 
 
-def _context(files: Files) -> ssl.SSLContext:
-    """For HTTP/1.1, from TLS 1.2 on."""
+def _build_context(files: CertificateFiles) -> ssl.SSLContext:
+    """Return a context for HTTP/1.1, from TLS 1.2 on."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_alpn_protocols(["http/1.1"])
-    context.load_cert_chain(files.certificate, files.key, password=_no_password)
+    context.load_cert_chain(files.certificate, files.key, password=_refuse_password)
     return context
 
 
-def _certificate(path: Path, text: bytes) -> x509.Certificate:
+def _parse_certificate(path: Path, text: bytes) -> x509.Certificate:
     try:
-        found = x509.load_pem_x509_certificates(text)[0]
-        # what a name or a key cannot be is found out only when it is asked for
-        _names(found)
-        _public(found)
+        certificate = x509.load_pem_x509_certificates(text)[0]
+        # an invalid name or key is found only when it is used
+        _list_names(certificate)
+        _encode_public_key(certificate)
     except (ValueError, x509.DuplicateExtension, UnsupportedAlgorithm) as error:
-        raise Refused(f"{path} holds no certificate in PEM: {error}") from error
-    return found
+        raise SetupError(f"{path} contains no certificate in PEM: {error}") from error
+    return certificate
 
 
-def _key(path: Path, text: bytes) -> Any:
+def _parse_key(path: Path, text: bytes) -> Any:
     try:
         return serialization.load_pem_private_key(text, None)
     except TypeError as error:
-        raise Refused(f"{path} is encrypted, and nobody is there to be asked") from error
+        raise SetupError(
+            f"{path} is encrypted, and Florin cannot ask for its password: decrypt it"
+        ) from error
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise Refused(f"{path} holds no private key in PEM") from error
+        raise SetupError(f"{path} contains no private key in PEM") from error
 
 
-def _public(of: Any) -> bytes:
-    told: bytes = of.public_key().public_bytes(
+def _encode_public_key(key_owner: Any) -> bytes:
+    encoded: bytes = key_owner.public_key().public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-    return told
+    return encoded
 
 
-def _names(certificate: x509.Certificate) -> tuple[str, ...]:
-    """Who it is for, as clients compare it."""
+def _list_names(certificate: x509.Certificate) -> tuple[str, ...]:
+    """Return its names, as clients compare them."""
     try:
-        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        subject_alternative_name = certificate.extensions.get_extension_for_class(
+            x509.SubjectAlternativeName
+        ).value
     except x509.ExtensionNotFound:
         return (certificate.subject.rfc4514_string() or "nobody",)
-    return tuple(str(one.value) for one in found)
+    return tuple(str(general_name.value) for general_name in subject_alternative_name)
 
 
-def _bytes(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise Refused(f"{path} cannot be read: {error.strerror}") from error
+        raise SetupError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _stamp(path: Path) -> tuple[int, ...] | None:
+def _read_stamp(path: Path) -> tuple[int, ...] | None:
     try:
-        found = path.stat()
+        stat_result = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode
+    return stat_result.st_ino, stat_result.st_mtime_ns, stat_result.st_size, stat_result.st_mode
 
 
-def _no_password() -> str:
-    raise ValueError("the key is encrypted, and nobody is there to be asked for its password")
+def _refuse_password() -> str:
+    raise ValueError("the key is encrypted, and Florin cannot ask for its password: decrypt it")
 
 
-def _day(at: datetime) -> str:
+def _format_day(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M} UTC"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
-from florin_gateway.backends import Local
+from florin_gateway.backends import LocalBackend
 
 from florin_server.boot.servers.grpc_server import GrpcServers
 from florin_server.config import Settings
@@ -18,35 +18,46 @@ from florin_server.web import metrics
 from florin_server.web.console import routes
 from florin_server.web.console.routes import Routes
 
-_NONE: Routes = MappingProxyType({})
-_NEAR = frozenset({"127.0.0.1", "::1", "localhost"})
+_NO_ROUTES: Routes = MappingProxyType({})
+_LOCAL_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
-def wants_merchants(settings: Settings) -> bool:
-    """True if merchants may sign in: unless it is said, where nobody but this machine can."""
+def has_merchant_console(settings: Settings) -> bool:
+    """Return True if merchants can sign in; by default, where only this machine can."""
     if settings.console is not None:
         return settings.console
     linked = urlsplit(settings.pay_url).hostname if settings.pay_url else None
-    near = settings.host in _NEAR and (linked is None or linked in _NEAR)
+    near = settings.host in _LOCAL_HOSTS and (linked is None or linked in _LOCAL_HOSTS)
     return near and not settings.trusted_proxies
 
 
-def of_merchants(app: App, grpc: GrpcServers) -> Routes:
-    """Pages for merchants; none if they are not wanted."""
-    if not wants_merchants(app.settings):
-        return _NONE
-    proving, proven = Local([grpc.gate]), Local([grpc.consoles.merchants])
+def build_merchant_routes(app: App, grpc: GrpcServers) -> Routes:
+    """Return the pages for merchants; none if they are off."""
+    if not has_merchant_console(app.settings):
+        return _NO_ROUTES
+    proving, proven = (
+        LocalBackend([grpc.interceptor]),
+        LocalBackend([grpc.consoles.merchant_interceptor]),
+    )
     for local in (proving, proven):
         grpc.register(local)
-    return routes.of_merchants(app, proving, proven, grpc.consoles.kept.console_key)
+    return routes.build_merchant_routes(
+        app, proving, proven, grpc.consoles.installation_secrets.console_key
+    )
 
 
-def of_operator(app: App, grpc: GrpcServers) -> Routes:
-    """Pages for the operator; none if they are not wanted."""
+def build_operator_routes(app: App, grpc: GrpcServers) -> Routes:
+    """Return the pages for the operator; none if they are off."""
     if app.settings.console is False:
-        return _NONE
+        return _NO_ROUTES
     consoles = grpc.consoles
-    local = Local([consoles.operator])
+    local = LocalBackend([consoles.operator_interceptor])
     consoles.register_operator(local)
-    kept = consoles.kept
-    return routes.of_operator(app, local, kept.operator_token, kept.console_key, metrics.is_near)
+    installation_secrets = consoles.installation_secrets
+    return routes.build_operator_routes(
+        app,
+        local,
+        installation_secrets.operator_token,
+        installation_secrets.console_key,
+        metrics.is_allowed_host,
+    )

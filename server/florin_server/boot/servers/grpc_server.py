@@ -24,41 +24,41 @@ from florin.v1 import (
 from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from florin_server.boot.home import Secrets
+from florin_server.boot.home import InstallationSecrets
 from florin_server.boot.servers import observing
 from florin_server.boot.servers.addresses import (
-    GRPC_PORT,
-    OPERATOR_PORT,
-    check_free,
-    refused,
-    spelled,
+    GRPC_PORT_SETTING,
+    OPERATOR_PORT_SETTING,
+    build_bind_error,
+    format_address,
+    require_free_port,
 )
-from florin_server.boot.servers.certificates import Certificates
-from florin_server.boot.servers.observing import Seen
-from florin_server.boot.servers.peers import Peers, chosen_token, proxies_of
-from florin_server.boot.servers.reflection import reflect
+from florin_server.boot.servers.certificates import CertificateStore
+from florin_server.boot.servers.observing import RequestObservers
+from florin_server.boot.servers.peers import CallerResolver, find_token, get_proxies
+from florin_server.boot.servers.reflection import register_reflection
 from florin_server.config import Settings
 from florin_server.flows.app import App
 from florin_server.rpc.accounts.admin import AdminServicer
 from florin_server.rpc.operator.service import OperatorServicer
-from florin_server.rpc.payments.codec import Codec
+from florin_server.rpc.payments.codec import PaymentCodec
 from florin_server.rpc.payments.gateway import GatewayServicer
 from florin_server.rpc.payments.merchant import MerchantServicer
 from florin_server.rpc.server.auth import Authenticator
-from florin_server.rpc.server.guarded import Guarded
-from florin_server.rpc.server.idempotency import Guards
-from florin_server.rpc.server.interceptors import Gate
+from florin_server.rpc.server.guarded import GuardedMethods
+from florin_server.rpc.server.idempotency import IdempotencyLocks
+from florin_server.rpc.server.interceptors import AuthInterceptor
 from florin_server.rpc.webhooks.webhooks import WebhookServicer
 
-Register = Callable[[Any], None]
+ServicerRegistration = Callable[[Any], None]
 
-PUBLIC: tuple[ServiceDescriptor, ...] = (
+PUBLIC_SERVICES: tuple[ServiceDescriptor, ...] = (
     gateway_pb2.DESCRIPTOR.services_by_name["GatewayService"],
     merchant_pb2.DESCRIPTOR.services_by_name["MerchantService"],
     admin_pb2.DESCRIPTOR.services_by_name["AdminService"],
     webhook_service_pb2.DESCRIPTOR.services_by_name["WebhookService"],
 )
-OPERATOR: tuple[ServiceDescriptor, ...] = (
+OPERATOR_SERVICES: tuple[ServiceDescriptor, ...] = (
     operator_pb2.DESCRIPTOR.services_by_name["OperatorService"],
 )
 
@@ -73,117 +73,125 @@ _OPTIONS = (
     ("grpc.max_concurrent_streams", 1000),
     # beyond this, connections are refused before they cost memory; a gateway needs one
     ("grpc.max_allowed_incoming_connections", 4000),
-    # clients dial again by themselves
+    # clients connect again automatically
     ("grpc.max_connection_idle_ms", 300_000),
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
 )
 
 
 # a second server on the same port would silently get half of the calls
-_ALONE = (("grpc.so_reuseport", 0),)
+_EXCLUSIVE_PORT = (("grpc.so_reuseport", 0),)
 
 
-def _shared(settings: Settings) -> tuple[tuple[str, int], ...]:
-    """A connection that stays with one process would find it gone at the next reload."""
+def _build_shared_options(settings: Settings) -> tuple[tuple[str, int], ...]:
+    """Return options for shared ports.
+
+    A connection must not stay with a process that a reload ends.
+    """
     age_ms = int(settings.grpc_connection_s * 1000)
     return ("grpc.so_reuseport", 1), ("grpc.max_connection_age_ms", age_ms)
 
 
-class _Place(NamedTuple):
-    """Who listens where, and what chooses another port."""
+class _ListenAddress(NamedTuple):
+    """The address of a server, and the setting of its port."""
 
-    what: str
+    subject: str
     host: str
     port: int
     setting: str
 
 
-class _Health(NamedTuple):
-    """What answers health checks of a server, and the names of the services that it answers for."""
+class _HealthChecks(NamedTuple):
+    """The health checks of a server, and the names of the services that it covers."""
 
     servicer: health.aio.HealthServicer
-    names: Sequence[str]
+    service_names: Sequence[str]
 
-    async def report(self, *, ready: bool) -> None:
+    async def report(self, *, is_ready: bool) -> None:
         """Report all services as ready, or as not ready."""
         states = health_pb2.HealthCheckResponse
-        for name in self.names:
-            await self.servicer.set(name, states.SERVING if ready else states.NOT_SERVING)
+        for name in self.service_names:
+            await self.servicer.set(name, states.SERVING if is_ready else states.NOT_SERVING)
 
 
-class _Started(NamedTuple):
+class _StartedServer(NamedTuple):
     """A running server: where, and what answers its health checks."""
 
     target: str
-    health: _Health
+    health_checks: _HealthChecks
 
 
 @dataclass(frozen=True, slots=True)
-class Consoles:
-    """What pages call through: `merchants` takes ids of keys, `operator` the operator's token.
+class ConsoleBackends:
+    """The backends of pages: merchants' with ids of keys, operators' with the operator's token.
 
-    No listener has them.
+    They have no listener.
     """
 
-    merchants: Gate
-    operator: Gate
-    register_operator: Register
-    kept: Secrets
+    merchant_interceptor: AuthInterceptor
+    operator_interceptor: AuthInterceptor
+    register_operator: ServicerRegistration
+    installation_secrets: InstallationSecrets
 
     @classmethod
-    def of(
+    def create(
         cls,
         app: App,
-        kept: Secrets,
-        guards: Guards,
-        register_operator: Register,
+        installation_secrets: InstallationSecrets,
+        locks: IdempotencyLocks,
+        register_operator: ServicerRegistration,
         stack: AsyncExitStack,
     ) -> Self:
-        """Gates that mutations end in before the stack is closed."""
-        proven = Authenticator(app, kept.pepper, kept.operator_token, proven=True)
-        auth = Authenticator(app, kept.pepper, kept.operator_token)
-        observe = observing.of_grpc(app, Seen(traces=app.traces))
-        merchants = Gate(app, proven, PUBLIC, guards, observe=observe)
-        operator = Gate(app, auth, OPERATOR, guards, observe=observe)
+        """Return gates in which mutations end before the stack is closed."""
+        proven = Authenticator(
+            app,
+            installation_secrets.pepper,
+            installation_secrets.operator_token,
+            accepts_key_ids=True,
+        )
+        auth = Authenticator(app, installation_secrets.pepper, installation_secrets.operator_token)
+        observe = observing.build_grpc_observer(app, RequestObservers(tracer=app.traces))
+        merchants = AuthInterceptor(app, proven, PUBLIC_SERVICES, locks, observe=observe)
+        operator = AuthInterceptor(app, auth, OPERATOR_SERVICES, locks, observe=observe)
         for gate in (merchants, operator):
             stack.push_async_callback(gate.drain)
-        return cls(merchants, operator, register_operator, kept)
+        return cls(merchants, operator, register_operator, installation_secrets)
 
 
 @dataclass(frozen=True, slots=True)
 class GrpcServers:
     """Running servers and what the embedded gateway calls; `target` is empty without callers.
 
-    `gate` is for its callers, `consoles` for its pages.
+    `interceptor` is for its callers, `consoles` for its pages.
     """
 
     target: str
     operator_target: str
-    gate: Gate
-    consoles: Consoles
-    guards: Guards
-    register: Register
-    healthy: Sequence[_Health]
+    interceptor: AuthInterceptor
+    consoles: ConsoleBackends
+    locks: IdempotencyLocks
+    register: ServicerRegistration
+    health_checks: Sequence[_HealthChecks]
 
     @classmethod
     async def start(
         cls,
         app: App,
-        kept: Secrets,
+        installation_secrets: InstallationSecrets,
         stack: AsyncExitStack,
-        certificates: Certificates | None = None,
+        certificates: CertificateStore | None = None,
         *,
-        answers_callers: bool = True,
-        shared: bool = False,
-        ready: bool = True,
+        serves_callers: bool = True,
+        is_shared: bool = False,
+        is_ready: bool = True,
     ) -> Self:
-        """Starts both servers; the operator's speaks plain text, to this machine only.
+        """Start both servers; the operator's uses plain text, on this machine only.
 
-        With `shared` other processes of the same supervisor listen on the same ports. Without
-        `ready` health checks report them as not ready until `set_ready`.
+        With `is_shared` other processes of the same supervisor listen on the same ports. Without
+        `is_ready` health checks report them as not ready until `set_ready`.
         """
-        answers = Codec(app)
-        auth = Authenticator(app, kept.pepper, kept.operator_token)
+        answers = PaymentCodec(app)
+        auth = Authenticator(app, installation_secrets.pepper, installation_secrets.operator_token)
         gateway = GatewayServicer(app, answers)
         merchant = MerchantServicer(app, answers)
         admin = AdminServicer(app, answers)
@@ -196,36 +204,42 @@ class GrpcServers:
             webhook_service_pb2_grpc.add_WebhookServiceServicer_to_server(webhooks, server)
 
         def register_operator(server: Any) -> None:
-            servicer = OperatorServicer(app, kept.pepper)
+            servicer = OperatorServicer(app, installation_secrets.pepper)
             operator_pb2_grpc.add_OperatorServiceServicer_to_server(servicer, server)
 
         settings = app.settings
-        if app.sharing is not None:
-            # who answers calls keeps their limits together with the others
-            await stack.enter_async_context(app.sharing.running())
-        guards = Guards(app)
-        token = chosen_token(settings) or kept.gateway_token
-        peers = Peers(token, proxies_of(settings))
+        if app.limit_sync is not None:
+            # processes that answer calls share their limits
+            await stack.enter_async_context(app.limit_sync.run_in_background())
+        guards = IdempotencyLocks(app)
+        token = find_token(settings) or installation_secrets.gateway_token
+        peers = CallerResolver(token, get_proxies(settings))
         believed = settings.tracing.trusted_callers
         counted = app.meters if settings.metrics_port is not None else None
-        seen = Seen(counted, app.traces, believed)
-        observe = observing.of_grpc(app, seen, peers)
-        serve = partial(_serve, app=app, stack=stack, shared=shared, ready=ready)
-        started: list[_Started] = []
-        if answers_callers:
-            public = Gate(app, auth, PUBLIC, guards, peer_of=peers, observe=observe)
-            place = _Place("gRPC", settings.host, settings.grpc_port, GRPC_PORT)
-            credentials = None if certificates is None else certificates.grpc()
+        seen = RequestObservers(counted, app.traces, believed)
+        observe = observing.build_grpc_observer(app, seen, peers)
+        serve = partial(_start_server, app=app, stack=stack, is_shared=is_shared, is_ready=is_ready)
+        started: list[_StartedServer] = []
+        if serves_callers:
+            public = AuthInterceptor(
+                app, auth, PUBLIC_SERVICES, guards, resolve_peer=peers, observe=observe
+            )
+            place = _ListenAddress("gRPC", settings.host, settings.grpc_port, GRPC_PORT_SETTING)
+            credentials = None if certificates is None else certificates.build_grpc_credentials()
             started.append(await serve(public, register, place, credentials=credentials))
-        operator = Gate(app, auth, OPERATOR, guards, observe=observe)
-        place = _Place("The operator's gRPC", "127.0.0.1", settings.operator_port, OPERATOR_PORT)
+        operator = AuthInterceptor(app, auth, OPERATOR_SERVICES, guards, observe=observe)
+        place = _ListenAddress(
+            "The operator's gRPC", "127.0.0.1", settings.operator_port, OPERATOR_PORT_SETTING
+        )
         started.append(await serve(operator, register_operator, place))
-        # the embedded gateway gets a gate of its own: it wraps handlers that are not the server's
-        observe = observing.of_grpc(app, Seen(traces=app.traces))
-        embedded = Gate(app, auth, PUBLIC, guards, observe=observe)
+        # the embedded gateway has its own gate: it wraps handlers that are not the server's
+        observe = observing.build_grpc_observer(app, RequestObservers(tracer=app.traces))
+        embedded = AuthInterceptor(app, auth, PUBLIC_SERVICES, guards, observe=observe)
         stack.push_async_callback(embedded.drain)
-        consoles = Consoles.of(app, kept, guards, register_operator, stack)
-        targets = [one.target for one in started]
+        consoles = ConsoleBackends.create(
+            app, installation_secrets, guards, register_operator, stack
+        )
+        targets = [started_server.target for started_server in started]
         return cls(
             "".join(targets[:-1]),
             targets[-1],
@@ -233,56 +247,56 @@ class GrpcServers:
             consoles,
             guards,
             register,
-            [one.health for one in started],
+            [started_server.health_checks for started_server in started],
         )
 
-    async def set_ready(self, *, ready: bool = True) -> None:
+    async def set_ready(self, *, is_ready: bool = True) -> None:
         """Report to health checks that calls are welcome, or should go elsewhere for now."""
-        for one in self.healthy:
-            await one.report(ready=ready)
+        for health_checks in self.health_checks:
+            await health_checks.report(is_ready=is_ready)
 
-    async def tell_end(self) -> None:
-        """Tells health checks that calls should go elsewhere; they are answered still."""
-        for one in self.healthy:
-            await one.servicer.enter_graceful_shutdown()
+    async def report_stopping(self) -> None:
+        """Report in health checks that calls should go elsewhere; they are still answered."""
+        for health_checks in self.health_checks:
+            await health_checks.servicer.enter_graceful_shutdown()
 
 
-async def _serve(
-    gate: Gate,
-    register: Register,
-    place: _Place,
+async def _start_server(
+    gate: AuthInterceptor,
+    register: ServicerRegistration,
+    place: _ListenAddress,
     *,
     app: App,
     stack: AsyncExitStack,
-    shared: bool,
-    ready: bool,
+    is_shared: bool,
+    is_ready: bool,
     credentials: grpc.ServerCredentials | None = None,
-) -> _Started:
+) -> _StartedServer:
     settings = app.settings
-    # a connection gets as long for its handshakes as for the head of a request
+    # a connection has as much time for its handshakes as for the head of a request
     in_time = ("grpc.server_handshake_timeout_ms", int(settings.request_head_s * 1000))
-    ports = _shared(settings) if shared else _ALONE
+    ports = _build_shared_options(settings) if is_shared else _EXCLUSIVE_PORT
     server = grpc.aio.server(options=(*_OPTIONS, *ports, in_time))
-    guarded = Guarded(gate)
+    guarded = GuardedMethods(gate)
     register(guarded)
     names = [service.full_name for service in gate.services]
     healthy = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(healthy, guarded)
-    checked = _Health(healthy, ("", *names))
-    await checked.report(ready=ready)
-    reflect(gate.services, guarded)
+    checked = _HealthChecks(healthy, ("", *names))
+    await checked.report(is_ready=is_ready)
+    register_reflection(gate.services, guarded)
     server.add_generic_rpc_handlers((guarded,))
     host, port = place.host, place.port
-    if not shared:
+    if not is_shared:
         # gRPC's own complaint comes with a line of its C core
-        check_free(*place)
+        require_free_port(*place)
     try:
         if credentials is None:
-            bound = server.add_insecure_port(spelled(host, port))
+            bound = server.add_insecure_port(format_address(host, port))
         else:
-            bound = server.add_secure_port(spelled(host, port), credentials)
+            bound = server.add_secure_port(format_address(host, port), credentials)
     except RuntimeError as error:
-        raise refused(*place, str(error)) from error
+        raise build_bind_error(*place, str(error)) from error
     await server.start()
 
     async def end() -> None:
@@ -291,4 +305,4 @@ async def _serve(
         await gate.drain()
 
     stack.push_async_callback(end)
-    return _Started(spelled(host, bound), checked)
+    return _StartedServer(format_address(host, bound), checked)

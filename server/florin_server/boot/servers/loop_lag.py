@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from florin_server.meters import Meters
 
 # between two measurements, in seconds of this machine
-_EVERY_S = 0.5
+_INTERVAL_S = 0.5
 
 
 async def measure_loop_lag(
@@ -17,8 +17,8 @@ async def measure_loop_lag(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     now_s: Callable[[], float] = time.perf_counter,
 ) -> None:
-    """Work until cancelled: observe how much later than asked for a sleep ends."""
+    """Observe, until canceled, how much later than requested a sleep ends."""
     while True:
         began_s = now_s()
-        await sleep(_EVERY_S)
-        meters.loop_lag(max(0.0, now_s() - began_s - _EVERY_S))
+        await sleep(_INTERVAL_S)
+        meters.record_loop_lag(max(0.0, now_s() - began_s - _INTERVAL_S))

@@ -1,4 +1,4 @@
-"""What others see of the installation: the address of payment links, and the certificate."""
+"""The public view of the installation: the URL of payment links, and the certificate."""
 
 from __future__ import annotations
 
@@ -10,54 +10,54 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from florin_server.boot.servers.certificates import Certificates
+from florin_server.boot.servers.certificates import CertificateStore
 from florin_server.config import Settings
 from florin_server.domain.conditions import ConditionName
 
-_PATIENCE_S = 5.0
+_TIMEOUT_S = 5.0
 
 
-def conditions(
-    settings: Settings, links: str, certificates: Certificates | None
+def list_conditions(
+    settings: Settings, base_url: str, certificates: CertificateStore | None
 ) -> Mapping[ConditionName, str]:
-    """What is wrong with it, in sentences; `links` is what payment links begin with."""
-    told = {} if certificates is None else dict(certificates.conditions())
-    told[ConditionName.PAY_URL_LOCAL] = problem(links) if settings.has_live else ""
-    return told
+    """Return its conditions, in sentences; `base_url` is the beginning of payment links."""
+    report = {} if certificates is None else dict(certificates.list_conditions())
+    report[ConditionName.PAY_URL_LOCAL] = find_link_problem(base_url) if settings.has_live else ""
+    return report
 
 
-def problem(links: str) -> str:
-    """Why live payments should have no links that begin so; empty if they may."""
-    parts = urlsplit(links)
+def find_link_problem(base_url: str) -> str:
+    """Return why live payments should not have links that begin so; empty if they can."""
+    parts = urlsplit(base_url)
     host = parts.hostname or ""
     if _is_local(host):
-        return f"payment links begin with {links}, which buyers elsewhere cannot reach"
+        return f"payment links begin with {base_url}, which buyers elsewhere cannot reach"
     if parts.scheme != "https":
-        return f"payment links begin with {links}, and others on the way can change what is there"
+        return f"payment links begin with {base_url}, which anyone on the network path can change"
     return ""
 
 
-async def unreachable(links: str) -> str:
-    """Why a Florin is not reached there from this machine; empty if one answers."""
-    parts = urlsplit(links)
+async def check_reachable(base_url: str) -> str:
+    """Return why no Florin is reachable there from this machine; empty if one answers."""
+    parts = urlsplit(base_url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(_TIMEOUT_S):
             await asyncio.get_running_loop().getaddrinfo(
                 parts.hostname, port, type=socket.SOCK_STREAM
             )
     except (OSError, TimeoutError) as error:
         return f"the name {parts.hostname} is not found: {error or 'no answer'}"
-    patience = aiohttp.ClientTimeout(total=_PATIENCE_S)
+    patience = aiohttp.ClientTimeout(total=_TIMEOUT_S)
     try:
         async with (
             aiohttp.ClientSession(timeout=patience) as session,
-            session.get(f"{links}/healthz", allow_redirects=False) as answer,
+            session.get(f"{base_url}/healthz", allow_redirects=False) as answer,
         ):
             if answer.status != 200 or b'"ok"' not in await answer.content.read(100):
-                return f"{links}/healthz answers {answer.status}, and not as Florin does"
+                return f"{base_url}/healthz answers {answer.status}, which is not Florin's answer"
     except (aiohttp.ClientError, TimeoutError) as error:
-        return f"{links} is not reached from this machine: {error or 'no answer'}"
+        return f"{base_url} cannot be reached from this machine: {error or 'no answer'}"
     return ""
 
 

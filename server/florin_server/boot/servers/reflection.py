@@ -1,7 +1,7 @@
-"""Reflection: tells gRPC clients of the services of one listener, and of nothing that others serve.
+"""Reflection: lists to gRPC clients the services of one listener, and nothing of other listeners.
 
-It is answered under two names. Clients ask the newer one first, the library knows the older one
-only; their messages are the same on the wire.
+It is answered under two names. Clients ask the newer name first, the library knows only the older
+name; their messages are the same on the wire.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
-_OLDER, _NEWER = "grpc.reflection.v1alpha", "grpc.reflection.v1"
+_ALPHA_PACKAGE, _STABLE_PACKAGE = "grpc.reflection.v1alpha", "grpc.reflection.v1"
 _SERVICE = "ServerReflection"
 
 
-def reflect(services: Iterable[ServiceDescriptor], server: Any) -> None:
-    """Registers reflection of the services that the listener answers."""
+def register_reflection(services: Iterable[ServiceDescriptor], server: Any) -> None:
+    """Register reflection of the services that the listener answers."""
     answered = [
         *services,
         *health_pb2.DESCRIPTOR.services_by_name.values(),
@@ -30,49 +30,55 @@ def reflect(services: Iterable[ServiceDescriptor], server: Any) -> None:
     ]
     names = {service.full_name for service in answered}
     pool = DescriptorPool()
-    known: set[str] = set()
+    added_names: set[str] = set()
     for service in answered:
-        _add(pool, service.file, names, known)
-    pool.Add(_newer(reflection_pb2.DESCRIPTOR))
-    told = sorted({*names, f"{_NEWER}.{_SERVICE}"})
-    servicer = reflection.aio.ReflectionServicer(told, pool)
+        _add_file(pool, service.file, names, added_names)
+    pool.Add(_to_stable(reflection_pb2.DESCRIPTOR))
+    service_names = sorted({*names, f"{_STABLE_PACKAGE}.{_SERVICE}"})
+    servicer = reflection.aio.ReflectionServicer(service_names, pool)
     reflection_pb2_grpc.add_ServerReflectionServicer_to_server(servicer, server)
     info = grpc.stream_stream_rpc_method_handler(
         servicer.ServerReflectionInfo,
         request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
         response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
     )
-    server.add_registered_method_handlers(f"{_NEWER}.{_SERVICE}", {"ServerReflectionInfo": info})
+    server.add_registered_method_handlers(
+        f"{_STABLE_PACKAGE}.{_SERVICE}", {"ServerReflectionInfo": info}
+    )
 
 
-def _add(
-    pool: DescriptorPool, file: FileDescriptor, names: AbstractSet[str], known: set[str]
+def _add_file(
+    pool: DescriptorPool, file: FileDescriptor, names: AbstractSet[str], added_names: set[str]
 ) -> None:
-    """Adds a file behind those that it needs, without the services that are answered elsewhere."""
-    if file.name in known:
+    """Add a file behind those that it needs, without the services that are answered elsewhere."""
+    if file.name in added_names:
         return
-    known.add(file.name)
+    added_names.add(file.name)
     for needed in file.dependencies:
-        _add(pool, needed, names, known)
-    told = FileDescriptorProto()
-    file.CopyToProto(told)
-    ours = [one for one in told.service if f"{file.package}.{one.name}" in names]
-    del told.service[:]
-    told.service.extend(ours)
-    pool.Add(told)
+        _add_file(pool, needed, names, added_names)
+    file_descriptor_proto = FileDescriptorProto()
+    file.CopyToProto(file_descriptor_proto)
+    ours = [
+        service_descriptor_proto
+        for service_descriptor_proto in file_descriptor_proto.service
+        if f"{file.package}.{service_descriptor_proto.name}" in names
+    ]
+    del file_descriptor_proto.service[:]
+    file_descriptor_proto.service.extend(ours)
+    pool.Add(file_descriptor_proto)
 
 
-def _newer(file: FileDescriptor) -> FileDescriptorProto:
-    """The same file under the newer name."""
-    told = FileDescriptorProto()
-    file.CopyToProto(told)
-    told.name = file.name.replace("v1alpha", "v1")
-    told.package = _NEWER
-    for message in told.message_type:
+def _to_stable(file: FileDescriptor) -> FileDescriptorProto:
+    """Return the file under the newer name."""
+    file_descriptor_proto = FileDescriptorProto()
+    file.CopyToProto(file_descriptor_proto)
+    file_descriptor_proto.name = file.name.replace("v1alpha", "v1")
+    file_descriptor_proto.package = _STABLE_PACKAGE
+    for message in file_descriptor_proto.message_type:
         for field in message.field:
             if field.type_name:
-                field.type_name = field.type_name.replace(_OLDER, _NEWER)
-    for method in told.service[0].method:
-        method.input_type = method.input_type.replace(_OLDER, _NEWER)
-        method.output_type = method.output_type.replace(_OLDER, _NEWER)
-    return told
+                field.type_name = field.type_name.replace(_ALPHA_PACKAGE, _STABLE_PACKAGE)
+    for method in file_descriptor_proto.service[0].method:
+        method.input_type = method.input_type.replace(_ALPHA_PACKAGE, _STABLE_PACKAGE)
+        method.output_type = method.output_type.replace(_ALPHA_PACKAGE, _STABLE_PACKAGE)
+    return file_descriptor_proto

@@ -1,4 +1,4 @@
-"""How a gateway reaches its service: TLS, or plain text where nobody else can listen."""
+"""The connection of a gateway to its service: TLS, or plain text where others cannot listen."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-from florin_gateway.forwarded import address_of
+from florin_gateway.forwarded import find_address
 
-from florin_server.boot.home import Refused
+from florin_server.boot.home import SetupError
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
-    """What an operator chose. `ca`, `certificate` and `key` are PEM files.
+class UpstreamConnection:
+    """The operator's options. `ca`, `certificate` and `key` are PEM files.
 
-    `token` lets the service believe who calls the gateway. Plain text leaves this machine only if
-    it is `insecure`.
+    With `token` the service trusts the gateway's caller addresses. Plain text leaves this machine
+    only if it is `insecure`.
     """
 
     tls: bool = False
@@ -30,34 +30,36 @@ class Link:
     token: str = ""
 
     @property
-    def encrypts(self) -> bool:
-        """True if any option asks for TLS."""
+    def is_encrypted(self) -> bool:
+        """Return True if any option requires TLS."""
         return self.tls or any((self.ca, self.certificate, self.key, self.server_name))
 
-    def check(self, target: str) -> None:
-        """Refused if this is no way to reach a target."""
-        if self.encrypts and self.insecure:
-            raise Refused("--insecure asks for plain text, the other options for TLS")
+    def require_usable(self, target: str) -> None:
+        """Refuse options that cannot reach a target."""
+        if self.is_encrypted and self.insecure:
+            raise SetupError(
+                "--insecure means plain text, and the other options mean TLS: use one or the other"
+            )
         if (self.certificate is None) is not (self.key is None):
-            raise Refused("a client certificate needs its key: --certificate with --key")
-        if self.encrypts:
+            raise SetupError("a client certificate needs its key: --certificate with --key")
+        if self.is_encrypted:
             self._check_files()
-        elif not (self.insecure or _is_here(target)):
-            raise Refused(
-                f"{target} is not on this machine, and plain text would show API keys on the way: "
-                "--tls (or --ca FILE), or --insecure if the network between is your own"
+        elif not (self.insecure or _is_local_target(target)):
+            raise SetupError(
+                f"{target} is on another machine, and plain text would expose API keys: use --tls "
+                "(or --ca FILE), or --insecure on your own network"
             )
 
-    def credentials(self) -> grpc.ChannelCredentials | None:
-        """What encrypts the channel; None for plain text."""
-        if not self.encrypts:
+    def build_credentials(self) -> grpc.ChannelCredentials | None:
+        """Return what encrypts the channel; None for plain text."""
+        if not self.is_encrypted:
             return None
         return grpc.ssl_channel_credentials(
-            _bytes(self.ca), _bytes(self.key), _bytes(self.certificate)
+            _read_bytes(self.ca), _read_bytes(self.key), _read_bytes(self.certificate)
         )
 
-    def options(self) -> list[tuple[str, Any]]:
-        """Options of the channel."""
+    def build_options(self) -> list[tuple[str, Any]]:
+        """Return the options of the channel."""
         if self.server_name is None:
             return []
         return [
@@ -66,36 +68,36 @@ class Link:
         ]
 
     def _check_files(self) -> None:
-        """The C core complains about them only as connections fail."""
+        """Check the files; the C core reports faults only as failing connections."""
         try:
             context = ssl.create_default_context(cafile=self.ca)
             if self.certificate is not None:
-                context.load_cert_chain(self.certificate, self.key, password=_no_password)
+                context.load_cert_chain(self.certificate, self.key, password=_refuse_password)
         except (OSError, ValueError) as error:
-            files = ", ".join(str(one) for one in (self.ca, self.certificate, self.key) if one)
-            raise Refused(f"{files} cannot be used: {error}") from error
+            files = ", ".join(str(path) for path in (self.ca, self.certificate, self.key) if path)
+            raise SetupError(f"{files} cannot be used: {error}") from error
 
 
-def _no_password() -> str:
-    raise ValueError("the key is encrypted, and nobody is there to be asked for its password")
+def _refuse_password() -> str:
+    raise ValueError("the key is encrypted, and Florin cannot ask for its password: decrypt it")
 
 
-def _bytes(path: Path | None) -> bytes | None:
+def _read_bytes(path: Path | None) -> bytes | None:
     return None if path is None else path.read_bytes()
 
 
-def _is_here(target: str) -> bool:
-    """True if every address that a target (as gRPC reads it) names is on this machine."""
+def _is_local_target(target: str) -> bool:
+    """Return True if every address that a target (as gRPC reads it) names is on this machine."""
     scheme, separator, rest = target.partition(":")
     if separator and scheme in {"unix", "unix-abstract"}:
         return True
     if separator and scheme in {"dns", "ipv4", "ipv6"}:
         target = rest.removeprefix("///")
-    return all(_is_loopback(one) for one in target.split(","))
+    return all(_is_loopback(address) for address in target.split(","))
 
 
-def _is_loopback(place: str) -> bool:
-    if place.rpartition(":")[0] == "localhost":
+def _is_loopback(address: str) -> bool:
+    if address.rpartition(":")[0] == "localhost":
         return True
-    at = address_of(place)
+    at = find_address(address)
     return at is not None and at.is_loopback

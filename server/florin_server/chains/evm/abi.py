@@ -1,6 +1,6 @@
-"""The part of the contract ABI that the rail speaks, encoded and decoded by hand.
+"""The part of the contract ABI that the rail uses, encoded and decoded by hand.
 
-Everything here is made of 32-byte words; the general encoder costs five times as much.
+Everything here consists of 32-byte words; the general encoder costs five times as much.
 """
 
 from __future__ import annotations
@@ -10,52 +10,52 @@ from eth_hash.auto import keccak
 WORD = 32
 
 
-def selector(signature: str) -> bytes:
-    """The first four bytes of a call."""
+def encode_selector(signature: str) -> bytes:
+    """Return the first four bytes of a call."""
     return bytes(keccak(signature.encode())[:4])
 
 
-def topic(signature: str) -> str:
-    """An event's first topic, 0x-hex."""
+def encode_topic(signature: str) -> str:
+    """Return an event's first topic, 0x-hex."""
     return "0x" + keccak(signature.encode()).hex()
 
 
-def number(value: int) -> bytes:
-    """A uint256; OverflowError outside its range."""
+def encode_uint256(value: int) -> bytes:
+    """Encode a uint256; raise OverflowError outside its range."""
     return value.to_bytes(WORD, "big")
 
 
-def address(text: str) -> bytes:
-    """An address word from 0x and 40 hex digits."""
+def encode_address(text: str) -> bytes:
+    """Encode an address word from 0x and 40 hex digits."""
     return bytes.fromhex(text[2:]).rjust(WORD, b"\0")
 
 
-def padded(data: bytes) -> bytes:
-    """A bytes value behind its length, filled up to whole words."""
-    return number(len(data)) + data + b"\0" * (-len(data) % WORD)
+def encode_bytes(data: bytes) -> bytes:
+    """Encode a bytes value after its length, padded to whole words."""
+    return encode_uint256(len(data)) + data + b"\0" * (-len(data) % WORD)
 
 
-def data_of(call: bytes) -> str:
-    """Bytes as JSON-RPC writes them."""
+def to_hex(call: bytes) -> str:
+    """Return bytes in the format of JSON-RPC."""
     return "0x" + call.hex()
 
 
-def words(data: bytes) -> list[bytes]:
-    """Splits data into words; ValueError unless it is whole words."""
+def split_words(data: bytes) -> list[bytes]:
+    """Split data into words; raise ValueError unless it consists of whole words."""
     if len(data) % WORD:
         raise ValueError("not whole words")
     return [data[i : i + WORD] for i in range(0, len(data), WORD)]
 
 
-def address_of(word: bytes) -> str:
-    """The lower-case address in a word; ValueError if the word holds more."""
+def decode_address(word: bytes) -> str:
+    """Return the lower-case address in a word; raise ValueError if the word contains more."""
     if len(word) != WORD or any(word[:12]):
         raise ValueError("not an address")
     return "0x" + word[12:].hex()
 
 
-def text_of(data: bytes) -> str:
-    """A returned string; the bytes32 form of old tokens is read too. ValueError otherwise."""
+def decode_string(data: bytes) -> str:
+    """Decode a returned string, also old tokens' bytes32 form; raise ValueError otherwise."""
     if len(data) == WORD:
         return data.rstrip(b"\0").decode()
     offset = int.from_bytes(data[:WORD], "big")
@@ -63,16 +63,16 @@ def text_of(data: bytes) -> str:
         raise ValueError("not a string")
     length = int.from_bytes(data[WORD : 2 * WORD], "big")
     if length > len(data) - 2 * WORD:
-        raise ValueError("a string longer than its answer")
+        raise ValueError("a string is longer than its answer")
     return data[2 * WORD : 2 * WORD + length].decode()
 
 
-def bytes_at(data: bytes, head_word: int) -> bytes:
-    """The bytes value whose offset stands in a head word; ValueError when out of bounds."""
+def decode_bytes_at(data: bytes, head_word: int) -> bytes:
+    """Return the bytes value at a head word's offset; raise ValueError if out of bounds."""
     start = int.from_bytes(data[head_word * WORD : (head_word + 1) * WORD], "big")
     if start + WORD > len(data):
-        raise ValueError("an offset behind the end")
+        raise ValueError("an offset is beyond the end")
     length = int.from_bytes(data[start : start + WORD], "big")
     if start + WORD + length > len(data):
-        raise ValueError("a value behind the end")
+        raise ValueError("a value extends beyond the end")
     return data[start + WORD : start + WORD + length]

@@ -1,4 +1,4 @@
-"""Where a buyer's money goes, and the hash that binds a signature to it."""
+"""The route of a buyer's money, and the hash that binds a signature to it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _WORD_MAX = 2**256 - 1
 _REFERENCE_BYTES = 32
 
 
-class Kind(IntEnum):
-    """The ways in which the settlement contract is paid, as it numbers them."""
+class RouteKind(IntEnum):
+    """The settlement contract's payment methods, by its numbers."""
 
     EIP3009 = 0
     PERMIT2 = 1
@@ -22,8 +22,8 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
-    """One payment's way through the settlement contract.
+class SettlementRoute:
+    """One payment's route through the settlement contract.
 
     Addresses are 0x-hex in any case; `value` and `fee` are minor units of the token; `fee` is part
     of `value`. `valid_before` is in Unix seconds, `ref` the 32-byte payment reference.
@@ -31,7 +31,7 @@ class Route:
 
     chain_id: int
     settler: str
-    kind: Kind
+    kind: RouteKind
     token: str
     value: int
     valid_before: int
@@ -40,36 +40,36 @@ class Route:
     fee: int
     ref: bytes
 
-    def nonce(self) -> bytes:
-        """The route's hash, equal to what the contract computes, so that nobody can change it.
+    def compute_nonce(self) -> bytes:
+        """Return the route's hash, equal to the contract's, so that the route cannot be changed.
 
         keccak256 over the ABI encoding of (chain id, settler, kind, token, value, valid_before,
-        dest, fee_to, fee, ref). ValueError if a part does not fit its type.
+        dest, fee_to, fee, ref). Raise ValueError if a part does not fit its type.
         """
         if len(self.ref) != _REFERENCE_BYTES:
             raise ValueError(f"a reference has {_REFERENCE_BYTES} bytes, not {len(self.ref)}")
         words = (
-            _uint256(self.chain_id),
-            _address(self.settler),
-            _uint256(self.kind),
-            _address(self.token),
-            _uint256(self.value),
-            _uint256(self.valid_before),
-            _address(self.dest),
-            _address(self.fee_to),
-            _uint256(self.fee),
+            _encode_uint256(self.chain_id),
+            _encode_address(self.settler),
+            _encode_uint256(self.kind),
+            _encode_address(self.token),
+            _encode_uint256(self.value),
+            _encode_uint256(self.valid_before),
+            _encode_address(self.dest),
+            _encode_address(self.fee_to),
+            _encode_uint256(self.fee),
             self.ref,
         )
         return bytes(keccak(b"".join(words)))
 
 
-def _uint256(number: int) -> bytes:
+def _encode_uint256(number: int) -> bytes:
     if not 0 <= number <= _WORD_MAX:
-        raise ValueError(f"{number} is no uint256")
+        raise ValueError(f"{number} is not a uint256")
     return number.to_bytes(32)
 
 
-def _address(text: str) -> bytes:
+def _encode_address(text: str) -> bytes:
     if _ADDRESS.fullmatch(text) is None:
         raise ValueError(f"not an EVM address: {text!r}")
     return bytes(12) + bytes.fromhex(text[2:])

@@ -1,4 +1,4 @@
-"""ECDSA signatures as wallets write them, brought to the one form that every token accepts."""
+"""ECDSA signatures of wallets, converted to the single form that every token accepts."""
 
 from __future__ import annotations
 
@@ -7,29 +7,30 @@ import re
 from coincurve import PublicKey
 from eth_hash.auto import keccak
 
-ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
-_HALF = ORDER // 2
+CURVE_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+_HALF = CURVE_ORDER // 2
 _HEX = re.compile(r"0x(?:[0-9a-fA-F]{2})+", re.ASCII)
 _RECOVERY = {0: 0, 1: 1, 27: 0, 28: 1}
 
 
-def read_hex(text: object, bytes_max: int) -> bytes:
-    """The bytes of 0x-hex text; ValueError for anything else, also for more than `bytes_max`."""
+def parse_hex(text: object, bytes_max: int) -> bytes:
+    """Return the bytes of 0x-hex text; ValueError for other text, or above `bytes_max`."""
     if not isinstance(text, str) or len(text) > 2 + 2 * bytes_max or not _HEX.fullmatch(text):
         raise ValueError("not 0x-hex")
     return bytes.fromhex(text[2:])
 
 
-def canonical_signature(text: str) -> bytes:
-    """The 65 bytes r, s, v of a signature, s in the lower half and v 27 or 28.
+def parse_signature(text: str) -> bytes:
+    """Return a signature's 65 bytes r, s, v, with s in the lower half and v 27 or 28.
 
-    Reads 65 bytes with v 0, 1, 27 or 28 and the 64 bytes of EIP-2098; ValueError for all else.
+    Accept 65 bytes with v 0, 1, 27 or 28, and the 64 bytes of EIP-2098; raise ValueError for all
+    else.
     """
-    return canonical(read_hex(text, 65))
+    return canonicalize_signature(parse_hex(text, 65))
 
 
-def canonical(data: bytes) -> bytes:
-    """The same for bytes."""
+def canonicalize_signature(data: bytes) -> bytes:
+    """Return a signature's canonical 65 bytes, from 64 or 65 bytes; ValueError for all else."""
     if len(data) == 65:
         if data[64] not in _RECOVERY:
             raise ValueError("no such recovery id")
@@ -41,15 +42,15 @@ def canonical(data: bytes) -> bytes:
     else:
         raise ValueError("neither 64 nor 65 bytes")
     r = int.from_bytes(data[:32], "big")
-    if not (0 < r < ORDER and 0 < s < ORDER):
+    if not (0 < r < CURVE_ORDER and 0 < s < CURVE_ORDER):
         raise ValueError("outside the curve's order")
     if s > _HALF:
-        s, parity = ORDER - s, parity ^ 1
+        s, parity = CURVE_ORDER - s, parity ^ 1
     return data[:32] + s.to_bytes(32, "big") + bytes([27 + parity])
 
 
-def recover(digest: bytes, signature: bytes) -> str | None:
-    """The lower-case address whose key signed; None if no key can have. Takes canonical bytes."""
+def recover_address(digest: bytes, signature: bytes) -> str | None:
+    """Return the lower-case address of the signing key, from canonical bytes; None if invalid."""
     if len(digest) != 32 or len(signature) != 65 or signature[64] not in {27, 28}:
         return None
     recoverable = signature[:64] + bytes([signature[64] - 27])
@@ -57,9 +58,9 @@ def recover(digest: bytes, signature: bytes) -> str | None:
         key = PublicKey.from_signature_and_message(recoverable, digest, hasher=None)
     except Exception:  # noqa: BLE001  (the library raises bare exceptions)
         return None
-    return address_of_key(key)
+    return derive_address(key)
 
 
-def address_of_key(key: PublicKey) -> str:
-    """The lower-case address of a public key."""
+def derive_address(key: PublicKey) -> str:
+    """Return the lower-case address of a public key."""
     return "0x" + keccak(key.format(compressed=False)[1:])[12:].hex()

@@ -1,8 +1,8 @@
 """The two messages that wallets sign, as EIP-712 documents and as digests.
 
-Documents are written so that every wallet library hashes them alike: the domain's type listed
-first, members in order, numbers as minimal 0x-hex text, addresses in lower case. Digests are
-computed directly; the generic encoder costs twelve times as much.
+Documents have a form that every wallet library hashes alike: the domain's type listed first,
+members in order, numbers as minimal 0x-hex text, addresses in lower case. Digests are computed
+directly; the generic encoder costs twelve times as much.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 from eth_hash.auto import keccak
 
-from florin_server.chains.evm.abi import address, number
+from florin_server.chains.evm.abi import encode_address, encode_uint256
 
 PERMIT2 = "0x000000000022d473030f116ddee9f6b43ac78ba3"
 
@@ -37,20 +37,22 @@ _PERMIT: _Members = (
 _TOKEN: _Members = (("token", "address"), ("amount", "uint256"))
 
 
-def _written(name: str, members: _Members) -> str:
+def _encode_type(name: str, members: _Members) -> str:
     return f"{name}({','.join(f'{kind} {member}' for member, kind in members)})"
 
 
-_AUTHORIZATION_HASH = keccak(_written("ReceiveWithAuthorization", _AUTHORIZATION).encode())
-_TOKEN_HASH = keccak(_written("TokenPermissions", _TOKEN).encode())
+_AUTHORIZATION_HASH = keccak(_encode_type("ReceiveWithAuthorization", _AUTHORIZATION).encode())
+_TOKEN_HASH = keccak(_encode_type("TokenPermissions", _TOKEN).encode())
 _PERMIT_HASH = keccak(
-    (_written("PermitTransferFrom", _PERMIT) + _written("TokenPermissions", _TOKEN)).encode()
+    (
+        _encode_type("PermitTransferFrom", _PERMIT) + _encode_type("TokenPermissions", _TOKEN)
+    ).encode()
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Domain:
-    """Who verifies a message: a contract on one chain, its address lower-case.
+class Eip712Domain:
+    """The verifier of a message: a contract on one chain, its address lower-case.
 
     Permit2 has no version.
     """
@@ -60,12 +62,12 @@ class Domain:
     chain_id: int
     contract: str
 
-    def separator(self) -> bytes:
-        """The 32 bytes that bind a digest to this domain."""
-        return _separator(self)
+    def compute_separator(self) -> bytes:
+        """Return the 32 bytes that bind a digest to this domain."""
+        return _compute_separator(self)
 
-    def members(self) -> _Members:
-        """The domain's own type."""
+    def list_members(self) -> _Members:
+        """Return the domain's own type."""
         version: _Members = () if self.version is None else (("version", "string"),)
         return (
             ("name", "string"),
@@ -74,8 +76,8 @@ class Domain:
             ("verifyingContract", "address"),
         )
 
-    def value(self) -> dict[str, str]:
-        """The domain as it stands in a document."""
+    def to_document(self) -> dict[str, str]:
+        """Return the domain in the form of a document."""
         version = {} if self.version is None else {"version": self.version}
         return {
             "name": self.name,
@@ -86,27 +88,27 @@ class Domain:
 
 
 @lru_cache(maxsize=256)
-def _separator(domain: Domain) -> bytes:
+def _compute_separator(domain: Eip712Domain) -> bytes:
     version = b"" if domain.version is None else keccak(domain.version.encode())
     return bytes(
         keccak(
-            keccak(_written("EIP712Domain", domain.members()).encode())
+            keccak(_encode_type("EIP712Domain", domain.list_members()).encode())
             + keccak(domain.name.encode())
             + version
-            + number(domain.chain_id)
-            + address(domain.contract)
+            + encode_uint256(domain.chain_id)
+            + encode_address(domain.contract)
         )
     )
 
 
 @dataclass(frozen=True, slots=True)
 class ReceiveWithAuthorization:
-    """EIP-3009: `payee` may take `value` of the domain's token from `payer` in a call of its own.
+    """EIP-3009: `payee` can take `value` of the domain's token from `payer` in its own call.
 
     Valid while validAfter < block time < validBefore, in Unix seconds. Addresses are lower-case.
     """
 
-    domain: Domain
+    domain: Eip712Domain
     payer: str
     payee: str
     value: int
@@ -114,21 +116,21 @@ class ReceiveWithAuthorization:
     valid_before: int
     nonce: bytes
 
-    def digest(self) -> bytes:
-        """What the wallet's key signs."""
+    def compute_digest(self) -> bytes:
+        """Return the digest that the wallet's key signs."""
         struct = (
             _AUTHORIZATION_HASH
-            + address(self.payer)
-            + address(self.payee)
-            + number(self.value)
-            + number(self.valid_after)
-            + number(self.valid_before)
+            + encode_address(self.payer)
+            + encode_address(self.payee)
+            + encode_uint256(self.value)
+            + encode_uint256(self.valid_after)
+            + encode_uint256(self.valid_before)
             + self.nonce
         )
-        return bytes(keccak(b"\x19\x01" + self.domain.separator() + keccak(struct)))
+        return bytes(keccak(b"\x19\x01" + self.domain.compute_separator() + keccak(struct)))
 
-    def document(self) -> dict[str, Any]:
-        """What the wallet is shown."""
+    def to_document(self) -> dict[str, Any]:
+        """Return the document that the wallet shows."""
         message = {
             "from": self.payer,
             "to": self.payee,
@@ -138,37 +140,37 @@ class ReceiveWithAuthorization:
             "nonce": "0x" + self.nonce.hex(),
         }
         types = {"ReceiveWithAuthorization": _AUTHORIZATION}
-        return _document(self.domain, "ReceiveWithAuthorization", types, message)
+        return _build_document(self.domain, "ReceiveWithAuthorization", types, message)
 
 
 @dataclass(frozen=True, slots=True)
 class PermitTransferFrom:
-    """Permit2: `spender` may move `amount` of `token` once, up to and including `deadline`.
+    """Permit2: `spender` can move `amount` of `token` once, up to and including `deadline`.
 
     The domain is Permit2's. The signer is not part of the message.
     """
 
-    domain: Domain
+    domain: Eip712Domain
     token: str
     amount: int
     spender: str
     nonce: int
     deadline: int
 
-    def digest(self) -> bytes:
-        """What the wallet's key signs."""
-        permitted = keccak(_TOKEN_HASH + address(self.token) + number(self.amount))
+    def compute_digest(self) -> bytes:
+        """Return the digest that the wallet's key signs."""
+        permitted = keccak(_TOKEN_HASH + encode_address(self.token) + encode_uint256(self.amount))
         struct = (
             _PERMIT_HASH
             + permitted
-            + address(self.spender)
-            + number(self.nonce)
-            + number(self.deadline)
+            + encode_address(self.spender)
+            + encode_uint256(self.nonce)
+            + encode_uint256(self.deadline)
         )
-        return bytes(keccak(b"\x19\x01" + self.domain.separator() + keccak(struct)))
+        return bytes(keccak(b"\x19\x01" + self.domain.compute_separator() + keccak(struct)))
 
-    def document(self) -> dict[str, Any]:
-        """What the wallet is shown."""
+    def to_document(self) -> dict[str, Any]:
+        """Return the document that the wallet shows."""
         message = {
             "permitted": {"token": self.token, "amount": hex(self.amount)},
             "spender": self.spender,
@@ -176,36 +178,36 @@ class PermitTransferFrom:
             "deadline": hex(self.deadline),
         }
         types = {"PermitTransferFrom": _PERMIT, "TokenPermissions": _TOKEN}
-        return _document(self.domain, "PermitTransferFrom", types, message)
+        return _build_document(self.domain, "PermitTransferFrom", types, message)
 
 
 @lru_cache(maxsize=512)
-def digest_of(message: ReceiveWithAuthorization | PermitTransferFrom) -> bytes:
-    """A message's digest, remembered: what was verified is settled a moment later."""
-    return message.digest()
+def get_digest(message: ReceiveWithAuthorization | PermitTransferFrom) -> bytes:
+    """Return a message's digest, cached: a verified message is settled a moment later."""
+    return message.compute_digest()
 
 
-def permit2_domain(chain_id: int) -> Domain:
-    """Permit2's domain on a chain; it stands at one address everywhere."""
-    return Domain("Permit2", None, chain_id, PERMIT2)
+def build_permit2_domain(chain_id: int) -> Eip712Domain:
+    """Return Permit2's domain on a chain; its address is equal on all chains."""
+    return Eip712Domain("Permit2", None, chain_id, PERMIT2)
 
 
-def sign_request(signer: str, message: ReceiveWithAuthorization | PermitTransferFrom) -> str:
-    """The params of eth_signTypedData_v4, a JSON array as text."""
-    document = orjson.dumps(message.document()).decode()
+def format_sign_request(signer: str, message: ReceiveWithAuthorization | PermitTransferFrom) -> str:
+    """Return the params of eth_signTypedData_v4, a JSON array as text."""
+    document = orjson.dumps(message.to_document()).decode()
     return orjson.dumps([signer, document]).decode()
 
 
-def _document(
-    domain: Domain, primary: str, types: Mapping[str, _Members], message: Mapping[str, Any]
+def _build_document(
+    domain: Eip712Domain, primary: str, types: Mapping[str, _Members], message: Mapping[str, Any]
 ) -> dict[str, Any]:
-    listed = {"EIP712Domain": domain.members(), **types}
+    listed = {"EIP712Domain": domain.list_members(), **types}
     return {
         "types": {
             name: [{"name": member, "type": kind} for member, kind in members]
             for name, members in listed.items()
         },
         "primaryType": primary,
-        "domain": domain.value(),
+        "domain": domain.to_document(),
         "message": dict(message),
     }

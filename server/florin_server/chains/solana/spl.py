@@ -16,17 +16,17 @@ from solders.system_program import AdvanceNonceAccountParams, TransferParams
 SYSTEM: Final = Pubkey.from_string("11111111111111111111111111111111")
 TOKEN: Final = Pubkey.from_string("TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA")
 TOKEN_2022: Final = Pubkey.from_string("TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb")
-ASSOCIATED: Final = Pubkey.from_string("ATokenGPvbdGVxr1b2hvZbsiqW5xWH25efTNsLJA8knL")
+ASSOCIATED_TOKEN: Final = Pubkey.from_string("ATokenGPvbdGVxr1b2hvZbsiqW5xWH25efTNsLJA8knL")
 MEMO: Final = Pubkey.from_string("MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr")
 COMPUTE_BUDGET: Final = Pubkey.from_string("ComputeBudget111111111111111111111111111111")
-# guards that some wallets add: they read accounts and fail the transaction, nothing else
+# guards that some wallets add: they read accounts and can fail the transaction, nothing else
 LIGHTHOUSE: Final = Pubkey.from_string("L2TExMFKdjpN9kozasaurPirfHy9P8sbXoAN1qA3S95")
 
 PROGRAMS: Final = (TOKEN, TOKEN_2022)
 
 MINT_BYTES: Final = 82
 ACCOUNT_BYTES: Final = 165
-COMPUTE_UNIT_LIMIT: Final = b"\x02"  # how its data begins
+COMPUTE_UNIT_LIMIT: Final = b"\x02"  # the first byte of its data
 COMPUTE_UNIT_PRICE: Final = b"\x03"
 LAMPORTS_PER_SOL: Final = 10**9
 NONCE_BYTES: Final = 80
@@ -35,20 +35,20 @@ ADVANCE_NONCE: Final = struct.pack("<I", 4)
 _RECENT_BLOCKHASHES = Pubkey.from_string("SysvarRecentB1ockHashes11111111111111111111")
 _RENT = Pubkey.from_string("SysvarRent111111111111111111111111111111111")
 
-# nobody has their keys: what they are sent stays there
-SET_UP: Final = (
-    *(SYSTEM, *PROGRAMS, ASSOCIATED, MEMO, COMPUTE_BUDGET, LIGHTHOUSE),
+# no keys exist for them: money sent there stays there
+RESERVED_ADDRESSES: Final = (
+    *(SYSTEM, *PROGRAMS, ASSOCIATED_TOKEN, MEMO, COMPUTE_BUDGET, LIGHTHOUSE),
     *(_RECENT_BLOCKHASHES, _RENT),
 )
 
-_KIND_AT = ACCOUNT_BYTES  # where Token-2022 says what an extended account is
+_KIND_AT = ACCOUNT_BYTES  # the position of Token-2022's type of an extended account
 _MINT_KIND, _ACCOUNT_KIND = 1, 2
 _FROZEN = 2
 
 
 @dataclass(frozen=True, slots=True)
 class TokenAccount:
-    """What an account of a token program holds, in minor units."""
+    """The content of a token program's account, in minor units."""
 
     mint: Pubkey
     owner: Pubkey
@@ -57,23 +57,23 @@ class TokenAccount:
 
 
 @dataclass(frozen=True, slots=True)
-class Mint:
-    """A token. `extensions` are the type numbers of Token-2022's additions to it."""
+class TokenMint:
+    """A token. `extensions` are the type numbers of its Token-2022 extensions."""
 
     decimals: int
     extensions: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Nonce:
-    """A durable nonce: who may advance it, and what stands for a blockhash until then."""
+class DurableNonce:
+    """A durable nonce: its authority, and the value that acts as a blockhash until it advances."""
 
     authority: Pubkey
     value: Hash
 
 
-def pubkey(text: str) -> Pubkey:
-    """The key that a text names, each in one spelling. ValueError if it is none."""
+def parse_pubkey(text: str) -> Pubkey:
+    """Return the key of a text, which has a single spelling; raise ValueError if it is invalid."""
     try:
         return Pubkey.from_string(text)
     except ValueError:
@@ -81,19 +81,19 @@ def pubkey(text: str) -> Pubkey:
 
 
 @lru_cache(maxsize=4096)
-def associated(owner: Pubkey, mint: Pubkey, program: Pubkey) -> Pubkey:
-    """The address where an owner holds a token unless it decided otherwise."""
+def derive_associated_address(owner: Pubkey, mint: Pubkey, program: Pubkey) -> Pubkey:
+    """Return the default address at which an owner holds a token."""
     seeds = [bytes(owner), bytes(program), bytes(mint)]
-    return Pubkey.find_program_address(seeds, ASSOCIATED)[0]
+    return Pubkey.find_program_address(seeds, ASSOCIATED_TOKEN)[0]
 
 
-def keeps(lamports: int, value: int, rent: int) -> bool:
-    """True if an account can give coin away: what is left is nothing, or enough to exist."""
+def is_rent_safe(lamports: int, value: int, rent: int) -> bool:
+    """Return True if an account can give coin: the rest is zero, or enough to exist."""
     return lamports == value or lamports - value >= rent
 
 
-def token_account(data: bytes) -> TokenAccount | None:
-    """Reads a token account; None if the bytes are none that is in use."""
+def parse_token_account(data: bytes) -> TokenAccount | None:
+    """Parse a token account; return None if the bytes are not a token account in use."""
     extended = len(data) > _KIND_AT and data[_KIND_AT] == _ACCOUNT_KIND
     if not (len(data) == ACCOUNT_BYTES or extended) or not data[108]:
         return None
@@ -105,40 +105,40 @@ def token_account(data: bytes) -> TokenAccount | None:
     )
 
 
-def mint_of(data: bytes) -> Mint | None:
-    """Reads a token's mint; None if the bytes are none that is in use."""
+def parse_mint(data: bytes) -> TokenMint | None:
+    """Parse a token's mint; return None if the bytes are not a mint in use."""
     extended = len(data) > _KIND_AT and data[_KIND_AT] == _MINT_KIND
     if not (len(data) == MINT_BYTES or extended) or not data[45]:
         return None
-    found, at = set(), _KIND_AT + 1
+    extensions, at = set(), _KIND_AT + 1
     while at + 4 <= len(data):
         kind, size = struct.unpack_from("<HH", data, at)
         if kind == 0:
             break
-        found.add(kind)
+        extensions.add(kind)
         at += 4 + size
-    return Mint(decimals=data[44], extensions=frozenset(found))
+    return TokenMint(decimals=data[44], extensions=frozenset(extensions))
 
 
 def transfer_coin(payer: Pubkey, dest: Pubkey, lamports: int) -> Instruction:
-    """Moves coin; the payer signs."""
+    """Return an instruction that moves coin; the payer signs."""
     return system_program.transfer(
         TransferParams(from_pubkey=payer, to_pubkey=dest, lamports=lamports)
     )
 
 
-def nonce_of(data: bytes) -> Nonce | None:
-    """Reads a nonce account; None if the bytes are none that is in use."""
+def parse_nonce(data: bytes) -> DurableNonce | None:
+    """Parse a nonce account; return None if the bytes are not a nonce account in use."""
     if len(data) != NONCE_BYTES or data[:8] != struct.pack("<II", 1, 1):
         return None
-    return Nonce(Pubkey.from_bytes(data[8:40]), Hash.from_bytes(data[40:72]))
+    return DurableNonce(Pubkey.from_bytes(data[8:40]), Hash.from_bytes(data[40:72]))
 
 
 def create_nonce(payer: Pubkey, seed: str, lamports: int) -> tuple[Instruction, Instruction]:
-    """Makes the payer's nonce account of a seed, which only the payer may advance."""
+    """Return instructions that create the payer's nonce account of a seed."""
     return system_program.create_nonce_account_with_seed(
         from_pubkey=payer,
-        nonce_pubkey=nonce_address(payer, seed),
+        nonce_pubkey=derive_nonce_address(payer, seed),
         base=payer,
         seed=seed,
         authority=payer,
@@ -146,26 +146,36 @@ def create_nonce(payer: Pubkey, seed: str, lamports: int) -> tuple[Instruction, 
     )
 
 
-def nonce_address(payer: Pubkey, seed: str) -> Pubkey:
-    """Where the nonce account of a seed is."""
+def derive_nonce_address(payer: Pubkey, seed: str) -> Pubkey:
+    """Return the address of a seed's nonce account."""
     return Pubkey.create_with_seed(payer, seed, SYSTEM)
 
 
 def advance_nonce(nonce: Pubkey, authority: Pubkey) -> Instruction:
-    """Gives a nonce another value; in front of a transaction it lets the old one be used once."""
+    """Return an instruction that advances a nonce.
+
+    In first place it permits one use of the old value.
+    """
     return system_program.advance_nonce_account(
         AdvanceNonceAccountParams(nonce_pubkey=nonce, authorized_pubkey=authority)
     )
 
 
-def create_associated(payer: Pubkey, owner: Pubkey, mint: Pubkey, program: Pubkey) -> Instruction:
-    """Makes the owner's account for a token, paid by `payer`; nothing happens if it exists."""
+def create_associated_account(
+    payer: Pubkey, owner: Pubkey, mint: Pubkey, program: Pubkey
+) -> Instruction:
+    """Return an instruction that creates an owner's token account, unless it exists.
+
+    `payer` pays for it.
+    """
     return Instruction(
-        ASSOCIATED,
+        ASSOCIATED_TOKEN,
         b"\x01",
         [
             AccountMeta(payer, is_signer=True, is_writable=True),
-            AccountMeta(associated(owner, mint, program), is_signer=False, is_writable=True),
+            AccountMeta(
+                derive_associated_address(owner, mint, program), is_signer=False, is_writable=True
+            ),
             AccountMeta(owner, is_signer=False, is_writable=False),
             AccountMeta(mint, is_signer=False, is_writable=False),
             AccountMeta(SYSTEM, is_signer=False, is_writable=False),
@@ -184,7 +194,7 @@ def transfer_checked(
     dest: Pubkey,
     amount: int,
 ) -> Instruction:
-    """Moves an amount between two accounts of a token; the owner of the source signs."""
+    """Return an instruction that moves tokens between two accounts; the source's owner signs."""
     return Instruction(
         program,
         struct.pack("<BQB", 12, amount, decimals),
@@ -200,7 +210,7 @@ def transfer_checked(
 def mint_to(
     program: Pubkey, mint: Pubkey, dest: Pubkey, authority: Pubkey, amount: int
 ) -> Instruction:
-    """Makes new units of a token."""
+    """Return an instruction that mints units of a token."""
     return Instruction(
         program,
         struct.pack("<BQ", 7, amount),
@@ -212,6 +222,6 @@ def mint_to(
     )
 
 
-def memo(text: str) -> Instruction:
-    """A note that everybody can read."""
+def create_memo(text: str) -> Instruction:
+    """Return an instruction with a public note."""
     return Instruction(MEMO, text.encode(), [])

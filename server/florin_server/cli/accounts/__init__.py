@@ -1,1 +1,1 @@
-"""The commands about partners, keys, wallet apps, merchants and buyers."""
+"""Commands for partners, API keys, wallets, merchants, version pins and buyer data."""

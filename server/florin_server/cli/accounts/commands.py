@@ -1,4 +1,4 @@
-"""The groups of commands that are about accounts, and their options."""
+"""Define the command groups for accounts, and their options."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from florin_server.cli.options import (
     IconOption,
     LiveOption,
     YesOption,
-    asking,
-    given,
-    group,
+    build_overrides,
+    create_group,
+    with_merchant_connection,
 )
-from florin_server.cli.server import At
+from florin_server.cli.server import ConnectionOptions
 
-keys = group("Make, list and revoke API keys.")
-partners = group("Make, list, suspend and resume partners: they own keys and merchants.")
-wallets = group("Register, list and revoke wallets that come with a public app id.")
-merchants = group(
-    "As a partner, list merchants and where their money goes; as the operator, import and stop "
-    "them, and register their bank accounts."
+keys = create_group("Create, list, change and revoke API keys.")
+partners = create_group("Create, list, suspend and resume partners.")
+wallets = create_group("Register, list and revoke wallets with an app id.")
+merchants = create_group(
+    "List and change merchants and their destinations.\n\n"
+    "`list`, `show` and `destinations` need the partner's key; the operator runs the others."
 )
-versions = group("List versions of the API, and who is pinned to which; move pins forward.")
-customers = group("Export or erase what is kept about an account that pays.")
+versions = create_group("List API versions and version pins; move pins forward.")
+customers = create_group("Export or erase the data stored about a payer.")
 
 GROUPS = {
     "partners": partners,
@@ -36,37 +36,42 @@ GROUPS = {
     "customers": customers,
 }
 
-KeyId = Annotated[str, typer.Argument(help="The id that `florin keys list` shows.")]
-KeyName = Annotated[str | None, typer.Option("--name", help="What you call it.")]
+KeyId = Annotated[str, typer.Argument(help="Key id, from `florin keys list`.")]
+KeyName = Annotated[str | None, typer.Option("--name", help="Your name for the key.")]
 Scopes = Annotated[
     list[str] | None,
     typer.Option(
         "--scope",
-        help="read, create (and cancel), refund, settle (where money goes) or manage (merchants); "
-        "repeatable.  [default: all that its kind may]",
+        help="read, create (and cancel), refund, settle (destinations) or manage (merchants); "
+        "repeatable.  [default: all scopes of the kind of key]",
     ),
 ]
-PartnerId = Annotated[str, typer.Argument(help="The id that `florin partners list` shows.")]
+PartnerId = Annotated[str, typer.Argument(help="Partner id, from `florin partners list`.")]
 MerchantId = Annotated[str, typer.Argument(help="Merchant id.")]
-ShownMerchant = Annotated[
-    str | None, typer.Argument(help="Merchant id.  [default: as --merchant says]")
+OptionalMerchantId = Annotated[
+    str | None, typer.Argument(help="Merchant id.  [default: the one of --merchant]")
 ]
-Account = Annotated[str, typer.Argument(help="CAIP-10 account, e.g. eip155:1:0x….")]
+Account = Annotated[str, typer.Argument(help="CAIP-10 account, e.g. eip155:1:0x…")]
 
 
 @keys.command("create")
 def keys_create(  # noqa: PLR0917  (typer gives them by name)
-    kind: Annotated[str, typer.Argument(help="partner or wallet")],
-    partner: Annotated[str, typer.Option(help="Partner id, for a partner key.")] = "",
+    kind: Annotated[str, typer.Argument(help="partner or wallet.")],
+    partner: Annotated[str, typer.Option(help="Partner id; required for a partner key.")] = "",
     name: KeyName = None,
     scope: Scopes = None,
     live: LiveOption = False,
     home: HomeOption = None,
 ) -> None:
-    """Make a key and show its secret, once."""
+    """Create an API key and show its secret once.
+
+    Example: `florin keys create partner --partner prtn_1a2b --scope read`
+    """
     from florin_server.cli.accounts import keys as command
 
-    command.create(given(home=home), kind, partner, name or "", scope or (), live=live)
+    command.create_key(
+        build_overrides(home=home), kind, partner, name or "", scope or (), live=live
+    )
 
 
 @keys.command("list")
@@ -74,20 +79,26 @@ def keys_list(
     partner: Annotated[str, typer.Option(help="Only this partner's keys.")] = "",
     home: HomeOption = None,
 ) -> None:
-    """List keys without their secrets."""
+    """List API keys, without their secrets.
+
+    Example: `florin keys list --partner prtn_1a2b`
+    """
     from florin_server.cli.accounts import keys as command
 
-    command.show(given(home=home), partner)
+    command.list_keys(build_overrides(home=home), partner)
 
 
 @keys.command("set")
 def keys_set(
     key_id: KeyId, name: KeyName = None, scope: Scopes = None, home: HomeOption = None
 ) -> None:
-    """Change the name of a key, or what it may do from now on."""
+    """Change the name or the scopes of a key.
+
+    Example: `florin keys set key_1a2b --scope read --scope create`
+    """
     from florin_server.cli.accounts import keys as command
 
-    command.change(given(home=home), key_id, name, scope or ())
+    command.update_key(build_overrides(home=home), key_id, name, scope or ())
 
 
 @keys.command("revoke")
@@ -95,10 +106,13 @@ def keys_revoke(
     key_id: KeyId,
     home: HomeOption = None,
 ) -> None:
-    """Revoke a key for good."""
+    """Revoke a key permanently.
+
+    Example: `florin keys revoke key_1a2b`
+    """
     from florin_server.cli.accounts import keys as command
 
-    command.revoke(given(home=home), key_id)
+    command.revoke_key(build_overrides(home=home), key_id)
 
 
 @partners.command("create")
@@ -106,116 +120,155 @@ def partners_create(
     name: Annotated[str, typer.Argument(help="Name of the business.")],
     home: HomeOption = None,
 ) -> None:
-    """Make a partner and show its id."""
+    """Create a partner and show its id.
+
+    A partner is a business that owns API keys and merchants.
+
+    Example: `florin partners create "Tea and Cake"`
+    """
     from florin_server.cli.accounts import partners as command
 
-    command.create(given(home=home), name)
+    command.create_partner(build_overrides(home=home), name)
 
 
 @partners.command("list")
 def partners_list(home: HomeOption = None) -> None:
-    """List partners, newest first."""
+    """List partners, newest first.
+
+    Example: `florin partners list --json`
+    """
     from florin_server.cli.accounts import partners as command
 
-    command.show(given(home=home))
+    command.list_partners(build_overrides(home=home))
 
 
 @partners.command("suspend")
 def partners_suspend(partner_id: PartnerId, home: HomeOption = None) -> None:
-    """Make all keys of a partner useless, until it is resumed."""
+    """Reject all API keys of a partner until it is resumed.
+
+    Example: `florin partners suspend prtn_1a2b`
+    """
     from florin_server.cli.accounts import partners as command
 
-    command.suspend(given(home=home), partner_id)
+    command.suspend_partner(build_overrides(home=home), partner_id)
 
 
 @partners.command("resume")
 def partners_resume(partner_id: PartnerId, home: HomeOption = None) -> None:
-    """Let the keys of a suspended partner work again."""
+    """Accept the API keys of a suspended partner again.
+
+    Example: `florin partners resume prtn_1a2b`
+    """
     from florin_server.cli.accounts import partners as command
 
-    command.resume(given(home=home), partner_id)
+    command.resume_partner(build_overrides(home=home), partner_id)
 
 
 @wallets.command("register")
 def wallets_register(
-    name: Annotated[str, typer.Argument(help="What merchants and buyers read.")],
+    name: Annotated[str, typer.Argument(help="Name that merchants and buyers see.")],
     icon_url: IconOption = None,
     live: LiveOption = False,
     home: HomeOption = None,
 ) -> None:
-    """Register a wallet and show its app id."""
+    """Register a wallet and show its app id.
+
+    Example: `florin wallets register "Purse" --live`
+    """
     from florin_server.cli.accounts import wallets as command
 
-    command.register(given(home=home), name, icon_url, live=live)
+    command.register_wallet(build_overrides(home=home), name, icon_url, live=live)
 
 
 @wallets.command("list")
 def wallets_list(home: HomeOption = None) -> None:
-    """List wallets, newest first, revoked ones too."""
+    """List wallets, newest first, including revoked ones.
+
+    Example: `florin wallets list --json`
+    """
     from florin_server.cli.accounts import wallets as command
 
-    command.show(given(home=home))
+    command.list_wallets(build_overrides(home=home))
 
 
 @wallets.command("revoke")
 def wallets_revoke(
-    app_id: Annotated[str, typer.Argument(help="The id that `florin wallets list` shows.")],
+    app_id: Annotated[str, typer.Argument(help="App id, from `florin wallets list`.")],
     home: HomeOption = None,
 ) -> None:
-    """Revoke a wallet for good."""
+    """Revoke a wallet permanently.
+
+    Example: `florin wallets revoke app_1a2b`
+    """
     from florin_server.cli.accounts import wallets as command
 
-    command.revoke(given(home=home), app_id)
+    command.revoke_wallet(build_overrides(home=home), app_id)
 
 
 @merchants.command("list")
-@asking
+@with_merchant_connection
 def merchants_list(
     *,
     search: Annotated[
-        str | None, typer.Option("--search", help="A part of the name or the id.")
+        str | None, typer.Option("--search", help="Part of the name or of the id.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many at most.")] = 50,
-    at: At,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Most merchants to list.")] = 50,
+    connection: ConnectionOptions,
 ) -> None:
-    """List the partner's merchants, newest first."""
+    """List the partner's merchants, newest first.
+
+    Example: `florin merchants list --search tea`
+    """
     from florin_server.cli.accounts import profiles as command
 
-    command.show_all(at, search, limit)
+    command.list_merchants(connection, search, limit)
 
 
 @merchants.command("show")
-@asking
-def merchants_show(merchant_id: ShownMerchant = None, *, at: At) -> None:
-    """Show a merchant, and where its money goes."""
+@with_merchant_connection
+def merchants_show(
+    merchant_id: OptionalMerchantId = None, *, connection: ConnectionOptions
+) -> None:
+    """Show a merchant and its destinations.
+
+    Example: `florin merchants show mrch_1a2b`
+    """
     from florin_server.cli.accounts import profiles as command
 
-    command.show(at, merchant_id)
+    command.show_merchant(connection, merchant_id)
 
 
 @merchants.command("destinations")
-@asking
+@with_merchant_connection
 def merchants_destinations(
-    merchant_id: ShownMerchant = None,
+    merchant_id: OptionalMerchantId = None,
     *,
     put: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
-            help="ASSET=ACCOUNT, CAIP-19 and CAIP-10: where it goes from now on; repeatable.",
+            help="ASSET=ACCOUNT, CAIP-19 and CAIP-10: new destination of an asset; repeatable.",
         ),
     ] = None,
     remove: Annotated[
         list[str] | None,
-        typer.Option("--remove", help="An asset that is held for the merchant then; repeatable."),
+        typer.Option(
+            "--remove",
+            help="Asset whose destination to remove; Florin then holds its money; repeatable.",
+        ),
     ] = None,
     yes: YesOption = False,
-    at: At,
+    connection: ConnectionOptions,
 ) -> None:
-    """List where a merchant's money goes, or change it; shows what changes, and asks."""
+    """List or change the destinations of a merchant.
+
+    Shows each change and asks before it makes them.
+
+    Example: `florin merchants destinations mrch_1a2b`
+    """
     from florin_server.cli.accounts import profiles as command
 
-    command.destinations(at, merchant_id, put or (), remove or (), yes=yes)
+    command.update_destinations(connection, merchant_id, put or (), remove or (), yes=yes)
 
 
 @merchants.command("import")
@@ -223,17 +276,20 @@ def merchants_import(
     merchant_id: MerchantId,
     *,
     partner: Annotated[str, typer.Option(help="Partner id.")],
-    name: Annotated[str, typer.Option(help="What buyers read.")],
-    email: Annotated[str, typer.Option(help="Where you reach it.")],
+    name: Annotated[str, typer.Option(help="Name that buyers see.")],
+    email: Annotated[str, typer.Option(help="Contact address of the merchant.")],
     icon_url: IconOption = None,
     live: LiveOption = False,
     home: HomeOption = None,
 ) -> None:
-    """Make a merchant under a given id, e.g. one that is known elsewhere."""
+    """Create a merchant with an id that you choose.
+
+    Example: `florin merchants import tea --partner p1 --name Tea --email a@b.c`
+    """
     from florin_server.cli.accounts import merchants as command
 
-    command.add(
-        given(home=home),
+    command.import_merchant(
+        build_overrides(home=home),
         merchant_id,
         partner=partner,
         name=name,
@@ -246,61 +302,83 @@ def merchants_import(
 @merchants.command("status")
 def merchants_status(
     merchant_id: MerchantId,
-    status: Annotated[str, typer.Argument(help="active, inactive or suspended")],
+    status: Annotated[str, typer.Argument(help="active, inactive or suspended.")],
     home: HomeOption = None,
 ) -> None:
-    """Change whether a merchant may take new payments."""
+    """Set whether a merchant can take new payments.
+
+    Example: `florin merchants status mrch_1a2b suspended`
+    """
     from florin_server.cli.accounts import merchants as command
 
-    command.set_status(given(home=home), merchant_id, status)
+    command.set_status(build_overrides(home=home), merchant_id, status)
 
 
 @merchants.command("bank")
 def merchants_bank(
     merchant_id: MerchantId,
-    bank_type: Annotated[str, typer.Option("--type", help="Kind of account, e.g. iban.")],
-    status: Annotated[str, typer.Option(help="Where its registration stands.")] = "active",
+    bank_type: Annotated[str, typer.Option("--type", help="Kind of bank account, e.g. iban.")],
+    status: Annotated[str, typer.Option(help="Status of its registration.")] = "active",
     home: HomeOption = None,
 ) -> None:
-    """Add a bank account to the settlements of a merchant and show the settlement's id."""
+    """Register a bank account of a merchant.
+
+    Shows the id of the new settlement.
+
+    Example: `florin merchants bank mrch_1a2b --type iban`
+    """
     from florin_server.cli.accounts import merchants as command
 
-    command.add_bank_account(given(home=home), merchant_id, bank_type, status)
+    command.add_bank_account(build_overrides(home=home), merchant_id, bank_type, status)
 
 
 @versions.command("list")
 def versions_list(home: HomeOption = None) -> None:
-    """List the published versions, and every account that is not revoked with its pin."""
+    """List API versions, and the pins of active accounts.
+
+    Example: `florin versions list`
+    """
     from florin_server.cli.accounts import versions as command
 
-    command.show(given(home=home))
+    command.list_versions(build_overrides(home=home))
 
 
 @versions.command("pin")
 def versions_pin(
-    version: Annotated[str, typer.Argument(help="A published version, previews too.")],
+    version: Annotated[str, typer.Argument(help="Published version; can be a preview.")],
     partner: Annotated[str, typer.Option(help="Partner id.")] = "",
-    wallet: Annotated[str, typer.Option(help="App id.")] = "",
+    wallet: Annotated[str, typer.Option(help="App id of a wallet.")] = "",
     key: Annotated[str, typer.Option(help="Id of a wallet key.")] = "",
     home: HomeOption = None,
 ) -> None:
-    """Move the version pin of one account forward; it never moves back."""
+    """Move the version pin of one account forward, never back.
+
+    Example: `florin versions pin 2026-02-19.preview --partner prtn_1a2b`
+    """
     from florin_server.cli.accounts import versions as command
 
-    command.pin(given(home=home), version, partner=partner, wallet=wallet, key=key)
+    command.move_pin(build_overrides(home=home), version, partner=partner, wallet=wallet, key=key)
 
 
 @customers.command("export")
 def customers_export(account: Account, home: HomeOption = None) -> None:
-    """Show everything that is kept about an account, as JSON."""
+    """Print all data stored about an account, as JSON.
+
+    Example: `florin customers export eip155:1:0x…`
+    """
     from florin_server.cli.accounts import customers as command
 
-    command.export(given(home=home), account)
+    command.export_customer(build_overrides(home=home), account)
 
 
 @customers.command("erase")
 def customers_erase(account: Account, home: HomeOption = None) -> None:
-    """Delete what is kept about an account, as far as the books allow."""
+    """Erase the data stored about an account.
+
+    The records of payments that moved money stay.
+
+    Example: `florin customers erase eip155:1:0x…`
+    """
     from florin_server.cli.accounts import customers as command
 
-    command.erase(given(home=home), account)
+    command.erase_customer(build_overrides(home=home), account)

@@ -1,4 +1,4 @@
-"""`florin customers`: what is kept about an account that pays."""
+"""`florin customers`: the data that Florin stores about a payer's account."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 from florin.v1 import customer_pb2, payment_pb2
-from florin_gateway.jsonshape import timestamp_text
+from florin_gateway.jsonshape import format_timestamp
 
-from florin_server.cli.console import console, told
-from florin_server.cli.operation import ask
+from florin_server.cli.console import console, print_json
+from florin_server.cli.operation import call_operator
 
 _SOURCES = {
     customer_pb2.CUSTOMER_DATA_SOURCE_UNSPECIFIED: None,
@@ -18,51 +18,55 @@ _SOURCES = {
 }
 
 
-def export(given: dict[str, Any], account: str) -> None:
-    """Prints everything that is kept, as JSON."""
-    kept = ask(given, "ExportCustomer", customer_pb2.ExportCustomerRequest(account=account))
-    found = {
-        "account": kept.account,
-        "payments": [_payment(one) for one in kept.payments],
-        "collectedData": [_data(one) for one in kept.collected_data],
+def export_customer(overrides: dict[str, Any], account: str) -> None:
+    """Print all stored data of an account, as JSON."""
+    customer_data = call_operator(
+        overrides, "ExportCustomer", customer_pb2.ExportCustomerRequest(account=account)
+    )
+    document = {
+        "account": customer_data.account,
+        "payments": [_to_payment_json(payment) for payment in customer_data.payments],
+        "collectedData": [_to_data_json(collected) for collected in customer_data.collected_data],
     }
-    if not told(found):
-        console.print(json.dumps(found, indent=2, ensure_ascii=False))
+    if not print_json(document):
+        console.print(json.dumps(document, indent=2, ensure_ascii=False))
 
 
-def _payment(one: customer_pb2.CustomerPayment) -> dict[str, Any]:
-    """A payment, in the words of the REST API."""
-    status = payment_pb2.PaymentStatus.Name(one.status)
+def _to_payment_json(customer_payment: customer_pb2.CustomerPayment) -> dict[str, Any]:
+    """Return a payment with the member names of the REST API."""
+    status = payment_pb2.PaymentStatus.Name(customer_payment.status)
     return {
-        "paymentId": one.payment_id,
+        "paymentId": customer_payment.payment_id,
         "status": status.removeprefix("PAYMENT_STATUS_").lower(),
-        "createdAt": timestamp_text(one.created_at),
-        "payer": one.payer,
-        "walletName": one.wallet_name or None,
-        "txId": one.tx_id or None,
+        "createdAt": format_timestamp(customer_payment.created_at),
+        "payer": customer_payment.payer,
+        "walletName": customer_payment.wallet_name or None,
+        "txId": customer_payment.tx_id or None,
     }
 
 
-def _data(one: customer_pb2.CustomerData) -> dict[str, Any]:
-    """What the customer told; null where the key to read it with is lost."""
+def _to_data_json(customer: customer_pb2.CustomerData) -> dict[str, Any]:
+    """Return collected data of the buyer; `data` is null if its decryption key is lost."""
     return {
-        "paymentId": one.payment_id,
-        "collectedAt": timestamp_text(one.collected_at),
-        "keptUntil": timestamp_text(one.kept_until),
-        "source": _SOURCES[one.source],
-        "app": one.app or None,
-        "proven": one.proven,
-        "data": json.loads(one.data_json) if one.data_json else None,
+        "paymentId": customer.payment_id,
+        "collectedAt": format_timestamp(customer.collected_at),
+        "keptUntil": format_timestamp(customer.kept_until),
+        "source": _SOURCES[customer.source],
+        "app": customer.app or None,
+        "proven": customer.proven,
+        "data": json.loads(customer.data_json) if customer.data_json else None,
     }
 
 
-def erase(given: dict[str, Any], account: str) -> None:
-    """Deletes what is kept, as far as the books allow, and says what they need."""
-    done = ask(given, "EraseCustomer", customer_pb2.EraseCustomerRequest(account=account))
-    if told(done):
+def erase_customer(overrides: dict[str, Any], account: str) -> None:
+    """Erase the stored data except the records of moved money, and print what stayed."""
+    done = call_operator(
+        overrides, "EraseCustomer", customer_pb2.EraseCustomerRequest(account=account)
+    )
+    if print_json(done):
         return
     console.print(
         f"Erased: {done.offers_erased} offers, {done.wallet_names_erased} wallet names, "
         f"{done.collected_data_erased} sets of data about the buyer."
     )
-    console.print(f"Kept, because money moved: {done.payments_kept} payments.")
+    console.print(f"Kept: {done.payments_kept} payments, because their money moved.")

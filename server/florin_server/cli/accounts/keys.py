@@ -1,4 +1,4 @@
-"""`florin keys`: API keys, of a running service or of a stopped one."""
+"""`florin keys`: API keys, while the service runs or not."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import Any
 
 from florin.v1 import access_pb2, partner_pb2
 
-from florin_server.cli.console import console, note, table, told
-from florin_server.cli.operation import ask, minute, misused, mode
+from florin_server.cli.console import console, print_hint, print_json, print_table
+from florin_server.cli.operation import call_operator, format_minute, format_mode, usage_error
 
 _COLUMNS = ("Key id", "Kind", "Mode", "Partner", "Ends in", "Scopes", "Revoked", "Name")
-_KINDS = {
+_KEY_KINDS = {
     "partner": partner_pb2.API_KEY_KIND_PARTNER,
     "wallet": partner_pb2.API_KEY_KIND_WALLET,
 }
-_SCOPES = {
+_KEY_SCOPES = {
     access_pb2.KeyScope.Name(scope).removeprefix("KEY_SCOPE_").lower(): scope
     for scope in access_pb2.KeyScope.values()
     if scope
 }
 
 
-def create(
-    given: dict[str, Any],
+def create_key(
+    overrides: dict[str, Any],
     kind: str,
     partner: str,
     name: str,
@@ -31,69 +31,80 @@ def create(
     *,
     live: bool,
 ) -> None:
-    """Makes a key and prints its secret."""
-    if kind not in _KINDS:
-        misused("the kind is partner or wallet")
+    """Create a key, and print its secret."""
+    if kind not in _KEY_KINDS:
+        usage_error(f"unknown kind {kind[:80]!r}: use partner or wallet")
     if (kind == "partner") is not bool(partner):
-        misused("a partner key needs --partner ID, a wallet key none; see partners list")
+        usage_error(
+            "a partner key needs --partner ID, and a wallet key does not take it "
+            "(`florin partners list` shows the ids)"
+        )
     request = partner_pb2.CreateApiKeyRequest(
-        kind=_KINDS[kind], partner_id=partner, live=live, name=name, scopes=_read(scopes)
+        kind=_KEY_KINDS[kind],
+        partner_id=partner,
+        live=live,
+        name=name,
+        scopes=_parse_scopes(scopes),
     )
-    made = ask(given, "CreateApiKey", request)
-    if not told(made):
-        console.print(made.secret)
-        note(f"Key id {made.key.key_id}. The secret is not shown again.")
+    created = call_operator(overrides, "CreateApiKey", request)
+    if not print_json(created):
+        console.print(created.secret)
+        print_hint(f"Key id {created.key.key_id}. Save the secret: it is not shown again.")
 
 
-def show(given: dict[str, Any], partner: str) -> None:
-    """Prints all keys."""
-    found = ask(given, "ListApiKeys", partner_pb2.ListApiKeysRequest(partner_id=partner))
-    if not told(found):
-        table(_COLUMNS, map(_row, found.keys))
+def list_keys(overrides: dict[str, Any], partner: str) -> None:
+    """Print all keys."""
+    result = call_operator(
+        overrides, "ListApiKeys", partner_pb2.ListApiKeysRequest(partner_id=partner)
+    )
+    if not print_json(result):
+        print_table(_COLUMNS, map(_to_row, result.keys))
 
 
-def change(given: dict[str, Any], key_id: str, name: str | None, scopes: Iterable[str]) -> None:
-    """Changes the name of a key, or what it may do."""
-    wanted = _read(scopes)
-    if name is None and not wanted:
-        misused("--name or --scope says what is to change")
-    request = partner_pb2.UpdateApiKeyRequest(key_id=key_id, name=name, scopes=wanted)
-    done = ask(given, "UpdateApiKey", request)
-    if not told(done):
-        console.print(f"{_title(done.key)} may {', '.join(_words(done.key))}.")
+def update_key(
+    overrides: dict[str, Any], key_id: str, name: str | None, scopes: Iterable[str]
+) -> None:
+    """Change the name or the scopes of a key."""
+    value_types = _parse_scopes(scopes)
+    if name is None and not value_types:
+        usage_error("nothing to change: use --name or --scope")
+    request = partner_pb2.UpdateApiKeyRequest(key_id=key_id, name=name, scopes=value_types)
+    done = call_operator(overrides, "UpdateApiKey", request)
+    if not print_json(done):
+        console.print(f"{_format_kind(done.key)} can {', '.join(_format_scopes(done.key))}.")
 
 
-def revoke(given: dict[str, Any], key_id: str) -> None:
-    """Revokes a key."""
-    done = ask(given, "RevokeApiKey", partner_pb2.RevokeApiKeyRequest(key_id=key_id))
-    if not told(done):
-        console.print(f"{_title(done.key)} is revoked.")
+def revoke_key(overrides: dict[str, Any], key_id: str) -> None:
+    """Revoke a key."""
+    done = call_operator(overrides, "RevokeApiKey", partner_pb2.RevokeApiKeyRequest(key_id=key_id))
+    if not print_json(done):
+        console.print(f"{_format_kind(done.key)} is revoked.")
 
 
-def _read(scopes: Iterable[str]) -> list[access_pb2.KeyScope.ValueType]:
-    # read,create is meant like --scope read --scope create
-    names = [name for one in scopes for name in one.split(",")]
-    if unknown := [one for one in names if one not in _SCOPES]:
-        misused(f"there is no scope {unknown[0]!r}; there are {', '.join(_SCOPES)}")
-    return [_SCOPES[one] for one in names]
+def _parse_scopes(scopes: Iterable[str]) -> list[access_pb2.KeyScope.ValueType]:
+    # `--scope read,create` means `--scope read --scope create`
+    names = [name for scope in scopes for name in scope.split(",")]
+    if unknown := [name for name in names if name not in _KEY_SCOPES]:
+        usage_error(f"unknown scope {unknown[0]!r}: use {', '.join(_KEY_SCOPES)}")
+    return [_KEY_SCOPES[name] for name in names]
 
 
-def _title(key: partner_pb2.ApiKey) -> str:
+def _format_kind(key: partner_pb2.ApiKey) -> str:
     return f"{key.key_id} ({key.name})" if key.name else key.key_id
 
 
-def _words(key: partner_pb2.ApiKey) -> list[str]:
-    return [name for name, scope in _SCOPES.items() if scope in key.scopes]
+def _format_scopes(key: partner_pb2.ApiKey) -> list[str]:
+    return [name for name, scope in _KEY_SCOPES.items() if scope in key.scopes]
 
 
-def _row(key: partner_pb2.ApiKey) -> tuple[str, ...]:
+def _to_row(key: partner_pb2.ApiKey) -> tuple[str, ...]:
     return (
         key.key_id,
         partner_pb2.ApiKeyKind.Name(key.kind).removeprefix("API_KEY_KIND_").lower(),
-        mode(live=key.live),
+        format_mode(live=key.live),
         key.partner_id or "-",
         key.last4,
-        ",".join(_words(key)),
-        minute(key, "revoked_at"),
+        ",".join(_format_scopes(key)),
+        format_minute(key, "revoked_at"),
         key.name or "-",
     )

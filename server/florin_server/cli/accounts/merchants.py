@@ -1,4 +1,4 @@
-"""`florin merchants`: what the operator does for merchants."""
+"""`florin merchants import`, `status` and `bank`: the operator's commands for merchants."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 from florin.v1 import account_pb2, partner_pb2
 
-from florin_server.cli.console import console, note, told
-from florin_server.cli.operation import ask, misused, mode
+from florin_server.cli.console import console, print_hint, print_json
+from florin_server.cli.operation import call_operator, format_mode, usage_error
 
 _STATUS = {
     "active": account_pb2.MERCHANT_STATUS_ACTIVE,
@@ -16,8 +16,8 @@ _STATUS = {
 }
 
 
-def add(
-    given: dict[str, Any],
+def import_merchant(
+    overrides: dict[str, Any],
     merchant_id: str,
     *,
     partner: str,
@@ -26,7 +26,7 @@ def add(
     icon_url: str | None,
     live: bool,
 ) -> None:
-    """Makes a merchant under a given id and prints the id."""
+    """Create a merchant with a given id, and print the id."""
     request = partner_pb2.ImportMerchantRequest(
         merchant_id=merchant_id,
         partner_id=partner,
@@ -35,29 +35,33 @@ def add(
         icon_url=icon_url,
         live=live,
     )
-    made = ask(given, "ImportMerchant", request)
-    if told(made):
+    created = call_operator(overrides, "ImportMerchant", request)
+    if print_json(created):
         return
-    console.print(made.merchant.id)
-    note(f"A merchant of {made.partner_id} for {mode(live=made.live)} data.")
+    console.print(created.merchant.id)
+    print_hint(
+        f"The merchant belongs to {created.partner_id}, for {format_mode(live=created.live)} data."
+    )
 
 
-def set_status(given: dict[str, Any], merchant_id: str, status: str) -> None:
-    """Changes whether a merchant may take payments."""
+def set_status(overrides: dict[str, Any], merchant_id: str, status: str) -> None:
+    """Set the status of a merchant, which decides whether it can take payments."""
     if status not in _STATUS:
-        misused("the status is active, inactive or suspended")
+        usage_error(f"unknown status {status[:80]!r}: use active, inactive or suspended")
     request = partner_pb2.SetMerchantStatusRequest(merchant_id=merchant_id, status=_STATUS[status])
-    done = ask(given, "SetMerchantStatus", request)
-    if not told(done):
+    done = call_operator(overrides, "SetMerchantStatus", request)
+    if not print_json(done):
         name = account_pb2.MerchantStatus.Name(done.merchant.status)
         console.print(f"{done.merchant.id} is {name.removeprefix('MERCHANT_STATUS_').lower()}.")
 
 
-def add_bank_account(given: dict[str, Any], merchant_id: str, bank_type: str, status: str) -> None:
-    """Registers a bank account and prints the id of the settlement."""
+def add_bank_account(
+    overrides: dict[str, Any], merchant_id: str, bank_type: str, status: str
+) -> None:
+    """Register a bank account, and print the id of its settlement."""
     request = partner_pb2.AddFiatSettlementRequest(
         merchant_id=merchant_id, status=status, bank_type=bank_type
     )
-    made = ask(given, "AddFiatSettlement", request)
-    if not told(made):
-        console.print(made.id)
+    created = call_operator(overrides, "AddFiatSettlement", request)
+    if not print_json(created):
+        console.print(created.id)

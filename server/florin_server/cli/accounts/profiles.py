@@ -1,4 +1,4 @@
-"""`florin merchants list`, `show` and `destinations`: merchants as their partner sees them."""
+"""`florin merchants list`, `show` and `destinations`: the partner's view of its merchants."""
 
 from __future__ import annotations
 
@@ -8,120 +8,157 @@ from typing import TYPE_CHECKING
 
 from florin.v1 import account_pb2
 
-from florin_server.cli.console import console, note, table, told
-from florin_server.cli.exits import Exit
-from florin_server.cli.operation import minute, misused
+from florin_server.cli.console import console, print_hint, print_json, print_table
+from florin_server.cli.exits import ExitStatus
+from florin_server.cli.operation import format_minute, usage_error
 from florin_server.cli.payments import words
-from florin_server.cli.server import At, as_partner
+from florin_server.cli.server import ConnectionOptions, connect_as_partner
 
 if TYPE_CHECKING:
     from florin_client import Client
 
-_COLUMNS = ("Merchant id", "Status", "Made", "Email", "Name")
-_PLACES = ("Asset", "Account", "Settlement id")
+_COLUMNS = ("Merchant id", "Status", "Created", "Email", "Name")
+_DESTINATION_COLUMNS = ("Asset", "Account", "Settlement id")
 _PAGE_MAX = 100
 
 
-def show_all(at: At, search: str | None, limit: int) -> None:
-    """Prints the newest merchants, as many as were asked for."""
-    with as_partner(at) as (client, _):
+def list_merchants(connection: ConnectionOptions, search: str | None, limit: int) -> None:
+    """Print the newest `limit` merchants."""
+    with connect_as_partner(connection) as (client, _):
         rows = client.admin.list_merchants(search=search, limit=min(limit, _PAGE_MAX))
-        # one more tells that there is more
-        found = list(islice(rows, limit + 1))
-    more = len(found) > limit
-    if not told({"merchants": found[:limit], "more": more}):
-        table(_COLUMNS, map(_row, found[:limit]))
+        # one more row than printed shows whether there are more
+        merchant_records = list(islice(rows, limit + 1))
+    more = len(merchant_records) > limit
+    if not print_json({"merchants": merchant_records[:limit], "more": more}):
+        print_table(_COLUMNS, map(_to_row, merchant_records[:limit]))
         if more:
-            note(f"There are more than {limit}: --limit shows more of them.")
+            print_hint(f"There are more than {limit} merchants: raise --limit to list them.")
 
 
-def show(at: At, merchant_id: str | None) -> None:
-    """Prints one merchant."""
-    with as_partner(at) as (client, usual):
-        found = client.admin.get_merchant(_named(merchant_id, usual)).merchant
-    if told(found):
+def show_merchant(connection: ConnectionOptions, merchant_id: str | None) -> None:
+    """Print one merchant and its destinations."""
+    with connect_as_partner(connection) as (client, usual):
+        merchant_profile = client.admin.get_merchant(
+            _require_merchant_id(merchant_id, usual)
+        ).merchant
+    if print_json(merchant_profile):
         return
-    facts = dict(zip(_COLUMNS, _row(found.merchant), strict=True))
+    facts = dict(zip(_COLUMNS, _to_row(merchant_profile.merchant), strict=True))
     for what, fact in facts.items():
         console.print(f"{what:<11}  {fact}")
-    _show(found.settlements)
+    _print_destinations(merchant_profile.settlements)
 
 
-def destinations(
-    at: At, merchant_id: str | None, put: Iterable[str], remove: Iterable[str], *, yes: bool
-) -> None:
-    """Prints where money goes, after it was changed as wanted."""
-    wanted, gone = _places(put), [*dict.fromkeys(remove)]
-    if twice := sorted(wanted.keys() & {*gone}):
-        misused(f"{twice[0]} is both set and removed")
-    with as_partner(at) as (client, usual):
-        named = _named(merchant_id, usual)
-        now = client.admin.list_settlements(named)
-        if wanted or gone:
-            _change(client, named, now, wanted, gone, yes=yes)
-            now = client.admin.list_settlements(named)
-    if not told(now):
-        _show(now)
-
-
-def _change(
-    client: Client,
-    merchant_id: str,
-    now: account_pb2.Settlements,
-    wanted: Mapping[str, str],
-    gone: list[str],
+def update_destinations(
+    connection: ConnectionOptions,
+    merchant_id: str | None,
+    additions: Iterable[str],
+    removals: Iterable[str],
     *,
     yes: bool,
 ) -> None:
-    known = {_key(one.asset): one for one in now.crypto}
-    if unknown := [asset for asset in gone if _key(asset) not in known]:
-        misused(f"{merchant_id} has no destination for {unknown[0]}")
-    for asset, account in wanted.items():
-        before = known.get(_key(asset))
-        note(f"{asset}: {before.destination if before else 'held'} -> {account}")
-    for asset in gone:
-        note(f"{asset}: {known[_key(asset)].destination} -> held")
-    if not words.agreed(f"Change where the money of {merchant_id} goes?", yes=yes):
-        note("It is as it was.")
-        raise SystemExit(int(Exit.REFUSED))
-    new = {asset: account for asset, account in wanted.items() if _key(asset) not in known}
+    """Apply the changes, then print the destinations."""
+    additions_by_asset, gone = _parse_destinations(additions), [*dict.fromkeys(removals)]
+    if twice := sorted(additions_by_asset.keys() & {*gone}):
+        usage_error(f"{twice[0]} is in both --set and --remove")
+    with connect_as_partner(connection) as (client, usual):
+        named = _require_merchant_id(merchant_id, usual)
+        now = client.admin.list_settlements(named)
+        if additions_by_asset or gone:
+            _apply_changes(client, named, now, additions_by_asset, gone, yes=yes)
+            now = client.admin.list_settlements(named)
+    if not print_json(now):
+        _print_destinations(now)
+
+
+def _apply_changes(
+    client: Client,
+    merchant_id: str,
+    current: account_pb2.Settlements,
+    additions: Mapping[str, str],
+    removals: list[str],
+    *,
+    yes: bool,
+) -> None:
+    crypto_settlements = {
+        _normalize_asset(crypto_settlement.asset): crypto_settlement
+        for crypto_settlement in current.crypto
+    }
+    if unknown := [
+        asset for asset in removals if _normalize_asset(asset) not in crypto_settlements
+    ]:
+        usage_error(f"merchant {merchant_id} has no destination for {unknown[0]}")
+    for asset, account in additions.items():
+        before = crypto_settlements.get(_normalize_asset(asset))
+        print_hint(f"{asset}: {before.destination if before else 'held'} -> {account}")
+    for asset in removals:
+        print_hint(f"{asset}: {crypto_settlements[_normalize_asset(asset)].destination} -> held")
+    if not words.confirm(f"Change the destinations of {merchant_id}?", yes=yes):
+        print_hint("Nothing changed.")
+        raise SystemExit(int(ExitStatus.REFUSED))
+    new = {
+        asset: account
+        for asset, account in additions.items()
+        if _normalize_asset(asset) not in crypto_settlements
+    }
     if new:
         client.admin.create_crypto_settlements(merchant_id, destinations=new)
-    for asset, account in wanted.items():
-        if (before := known.get(_key(asset))) is not None:
+    for asset, account in additions.items():
+        if (before := crypto_settlements.get(_normalize_asset(asset))) is not None:
             client.admin.update_crypto_settlement(merchant_id, before.id, destination=account)
-    for asset in gone:
-        client.admin.delete_crypto_settlement(merchant_id, known[_key(asset)].id)
+    for asset in removals:
+        client.admin.delete_crypto_settlement(
+            merchant_id, crypto_settlements[_normalize_asset(asset)].id
+        )
 
 
-def _key(asset: str) -> str:
-    """Addresses of EVM chains are written in either case; those of Solana are not."""
+def _normalize_asset(asset: str) -> str:
+    """Return an asset id to compare: EVM addresses ignore case, Solana addresses do not."""
     return asset.lower() if asset.startswith("eip155:") else asset
 
 
-def _named(merchant_id: str | None, usual: str) -> str:
-    named = merchant_id or usual
+def _require_merchant_id(merchant_id: str | None, default: str) -> str:
+    named = merchant_id or default
     if not named:
-        misused("which merchant? say its id")
+        usage_error("no merchant is named: pass its id, or use --merchant")
     return named
 
 
-def _places(said: Iterable[str]) -> dict[str, str]:
-    found = {}
-    for one in said:
-        asset, equals, account = one.partition("=")
+def _parse_destinations(texts: Iterable[str]) -> dict[str, str]:
+    account_by_asset = {}
+    for text in texts:
+        asset, equals, account = text.partition("=")
         if not equals or not asset or not account:
-            misused(f"{one[:80]!r} is not ASSET=ACCOUNT")
-        found[asset] = account
-    return found
+            usage_error(f"{text[:80]!r} is not a destination: write ASSET=ACCOUNT")
+        account_by_asset[asset] = account
+    return account_by_asset
 
 
-def _show(settlements: account_pb2.Settlements) -> None:
-    table(_PLACES, ((one.asset, one.destination, one.id) for one in settlements.crypto))
-    for one in settlements.fiat:
-        console.print(f"bank account ({one.bank_type}, {one.status})  {one.id}")
+def _print_destinations(settlements: account_pb2.Settlements) -> None:
+    print_table(
+        _DESTINATION_COLUMNS,
+        (
+            (crypto_settlement.asset, crypto_settlement.destination, crypto_settlement.id)
+            for crypto_settlement in settlements.crypto
+        ),
+    )
+    for fiat_settlement in settlements.fiat:
+        console.print(
+            f"bank account ({fiat_settlement.bank_type}, {fiat_settlement.status})  "
+            f"{fiat_settlement.id}"
+        )
 
 
-def _row(one: account_pb2.MerchantRecord) -> tuple[str, ...]:
-    status = account_pb2.MerchantStatus.Name(one.status).removeprefix("MERCHANT_STATUS_").lower()
-    return (one.id, status, minute(one, "created_at"), one.email or "-", one.name)
+def _to_row(merchant_record: account_pb2.MerchantRecord) -> tuple[str, ...]:
+    status = (
+        account_pb2.MerchantStatus.Name(merchant_record.status)
+        .removeprefix("MERCHANT_STATUS_")
+        .lower()
+    )
+    return (
+        merchant_record.id,
+        status,
+        format_minute(merchant_record, "created_at"),
+        merchant_record.email or "-",
+        merchant_record.name,
+    )

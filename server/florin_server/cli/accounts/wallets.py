@@ -1,4 +1,4 @@
-"""`florin wallets`: wallets that name themselves by a public app id."""
+"""`florin wallets`: wallets that identify themselves with a public app id."""
 
 from __future__ import annotations
 
@@ -6,42 +6,46 @@ from typing import Any
 
 from florin.v1 import partner_pb2
 
-from florin_server.cli.console import console, note, table, told
-from florin_server.cli.operation import ask, minute, mode
+from florin_server.cli.console import console, print_hint, print_json, print_table
+from florin_server.cli.operation import call_operator, format_minute, format_mode
 
 _COLUMNS = ("App id", "Mode", "Version", "Created", "Revoked", "Name")
 
 
-def register(given: dict[str, Any], name: str, icon_url: str | None, *, live: bool) -> None:
-    """Registers a wallet and prints its app id."""
+def register_wallet(
+    overrides: dict[str, Any], name: str, icon_url: str | None, *, live: bool
+) -> None:
+    """Register a wallet, and print its app id."""
     request = partner_pb2.RegisterWalletRequest(name=name, icon_url=icon_url, live=live)
-    made = ask(given, "RegisterWallet", request)
-    if told(made):
+    created = call_operator(overrides, "RegisterWallet", request)
+    if print_json(created):
         return
-    console.print(made.app_id)
-    note("The wallet sends it as App-Id, and a Client-Id of its own choice for each installation.")
+    console.print(created.app_id)
+    print_hint(
+        "The wallet sends it as App-Id, and its own Client-Id for each installation of the wallet."
+    )
 
 
-def show(given: dict[str, Any]) -> None:
-    """Prints all wallets."""
-    found = ask(given, "ListWallets", partner_pb2.ListWalletsRequest())
-    if not told(found):
-        table(_COLUMNS, map(_row, found.wallets))
+def list_wallets(overrides: dict[str, Any]) -> None:
+    """Print all wallets."""
+    result = call_operator(overrides, "ListWallets", partner_pb2.ListWalletsRequest())
+    if not print_json(result):
+        print_table(_COLUMNS, map(_to_row, result.wallets))
 
 
-def _row(wallet: partner_pb2.Wallet) -> tuple[str, ...]:
+def _to_row(wallet: partner_pb2.Wallet) -> tuple[str, ...]:
     return (
         wallet.app_id,
-        mode(live=wallet.live),
+        format_mode(live=wallet.live),
         wallet.version_pin,
-        minute(wallet, "created_at"),
-        minute(wallet, "revoked_at"),
+        format_minute(wallet, "created_at"),
+        format_minute(wallet, "revoked_at"),
         wallet.name,
     )
 
 
-def revoke(given: dict[str, Any], app_id: str) -> None:
-    """Revokes a wallet."""
-    done = ask(given, "RevokeWallet", partner_pb2.RevokeWalletRequest(app_id=app_id))
-    if not told(done):
+def revoke_wallet(overrides: dict[str, Any], app_id: str) -> None:
+    """Revoke a wallet."""
+    done = call_operator(overrides, "RevokeWallet", partner_pb2.RevokeWalletRequest(app_id=app_id))
+    if not print_json(done):
         console.print(f"{done.app_id} is revoked.")

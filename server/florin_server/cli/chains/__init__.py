@@ -1,1 +1,1 @@
-"""The commands about real chains."""
+"""Commands for chains that are not embedded."""

@@ -1,4 +1,4 @@
-"""`florin chain add`: walks an operator through a chain, and writes it down once it was checked."""
+"""`florin chain add`: ask an operator for a chain's settings, check them and write them."""
 
 from __future__ import annotations
 
@@ -9,50 +9,55 @@ from typing import Any
 
 from florin_server.boot.chains import connected, finality_rules, prices
 from florin_server.boot.chains.setup import (
-    Reached,
-    known_factories,
-    opener_contract,
-    own_secrets,
-    reach,
-    settlement_contract,
-    slug,
+    ProbedNode,
+    check_factories,
+    load_opener_contract,
+    load_settlement_contract,
+    probe_node,
+    read_secrets,
+    to_file_name,
 )
-from florin_server.boot.chains.tokens import Chosen, Wish, choose
-from florin_server.boot.home import Home, Refused, Secrets, private
+from florin_server.boot.chains.tokens import TokenChoice, TokenRequest, check_token
+from florin_server.boot.home import (
+    InstallationSecrets,
+    SetupError,
+    StateFolder,
+    replace_private_file,
+)
 from florin_server.boot.servers import public_address
-from florin_server.boot.servers.addresses import spelled
+from florin_server.boot.servers.addresses import format_address
 from florin_server.cli.chains import deploy
-from florin_server.cli.chains.keystores import Key, KeyRing
-from florin_server.cli.console import console, fail, note, told_line
-from florin_server.cli.prompt import Prompt
-from florin_server.cli.settings import settings_of
+from florin_server.cli.chains.keystores import ChainKey, KeySource
+from florin_server.cli.console import console, fail, print_hint, print_json_line
+from florin_server.cli.prompt import OperatorPrompt
+from florin_server.cli.settings import get_settings
 from florin_server.config import Settings
 from florin_server.devnet.evm import DEVNET
-from florin_server.devnet.solana import SOLNET
-from florin_server.domain.caip import checksum_address, parse_account
-from florin_server.flows.operator.health import faults
+from florin_server.devnet.solana import SOLANA_DEVNET
+from florin_server.domain.caip import format_checksum_address, parse_account
+from florin_server.flows.operator.health import list_node_faults
 from florin_server.rails.connection.jsonrpc import RpcError
-from florin_server.rails.evm.gas_money import name_of
+from florin_server.rails.evm.gas_money import get_gas_money_name
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.rails.evm.sending.transactions import Signer
-from florin_server.rails.evm.settings import GWEI, EvmChain
-from florin_server.rails.evm.setup.deployment import NotDeployed
+from florin_server.rails.evm.sending.transactions import EvmSigner
+from florin_server.rails.evm.settings import GWEI, EvmChainSettings
+from florin_server.rails.evm.setup.deployment import DeploymentFailed
 from florin_server.rails.networks import chain_files, chain_writer
-from florin_server.rails.networks.chain_files import Chain
-from florin_server.rails.networks.registry import unsupported
+from florin_server.rails.networks.chain_files import AnyChainSettings
+from florin_server.rails.networks.registry import find_unsupported
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.sending.signer import SolanaSigner
-from florin_server.rails.solana.settings import SolanaCoin
+from florin_server.rails.solana.settings import SolanaCoinSettings
 from florin_server.rails.types import RailUnavailable
 
-# of a chain that nobody told us about: rather too late than too early
+# of chains outside the registry: rather too late than too early
 _CONFIRMATIONS = 12
-_OWN, _NEW = "own", "new"
+_OWN_KEY, _NEW_KEY = "own", "new"
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """What was given on the command line; the rest is asked for, or what is usual."""
+class AddChainOptions:
+    """The options of the command; the wizard asks for the others, or uses defaults."""
 
     name: str | None
     rpc_urls: tuple[str, ...]
@@ -65,298 +70,362 @@ class Wishes:
     relayer_key_file: Path | None
     new_relayer: bool
     tokens: tuple[str, ...] | None
-    coin: bool
-    live: bool | None
+    takes_coin: bool
+    is_live: bool | None
     confirmations: int | None
     poll_ms: int | None
     fee_max_gwei: int | None
     tip_max_gwei: int | None
     settler: str | None
-    opener: bool
+    takes_opener: bool
     factories: tuple[str, ...]
-    deploy: bool | None
+    deploys: bool | None
 
 
-def run(given: dict[str, Any], wishes: Wishes, *, yes: bool) -> None:
-    """Prints the file that holds the chain; ends the program if it cannot be added."""
-    settings = settings_of(given)
+def add_chain(overrides: dict[str, Any], options: AddChainOptions, *, yes: bool) -> None:
+    """Add a chain, and print its file; end the program if the chain cannot be added."""
+    settings = get_settings(overrides)
     try:
-        asyncio.run(_Walk(settings, wishes, Prompt(quiet=yes)).go())
-    except (Refused, ValueError, RailUnavailable, RpcError, OSError) as error:
+        asyncio.run(AddChainWizard(settings, options, OperatorPrompt(is_quiet=yes)).run())
+    except (SetupError, ValueError, RailUnavailable, RpcError, OSError) as error:
         fail("Not added", error)
-    except NotDeployed as error:
+    except DeploymentFailed as error:
         fail("Added, but not deployed", error)
 
 
-class _Walk:
-    def __init__(self, settings: Settings, wishes: Wishes, prompt: Prompt) -> None:
+class AddChainWizard:
+    """Asks for the missing settings of a chain, checks them and writes the chain's file."""
+
+    def __init__(
+        self, settings: Settings, options: AddChainOptions, prompt: OperatorPrompt
+    ) -> None:
         self._settings = settings
-        self._home = Home(settings.home)
-        self._wishes = wishes
+        self._home = StateFolder(settings.home)
+        self._options = options
         self._prompt = prompt
 
-    async def go(self) -> None:
-        first, *others = self._wishes.rpc_urls or (None,)
-        url = self._prompt.text("JSON-RPC address of a node", "--rpc-url", first)
-        kept = await own_secrets(self._settings, self._home)
-        async with reach(url) as reached:
-            for number, other in enumerate(others, 2):
-                await _serves_the_same(other, number, reached)
-            name, path = self._place(reached)
-            ring = KeyRing(self._settings, is_solana=reached.is_solana)
-            relayers = self._relayers(reached, ring, kept, path.stem)
-            treasury, key = self._treasury(reached, ring, path.stem)
-            tokens = await self._tokens(reached)
-            said = self._said(reached, name, tokens)
-            said |= await self._opening(reached)
-            said["rpc_url"] = [url, *others] if others else url
-            said["treasury"], said["treasury_keystore"] = treasury, self._named(key)
-            said["relayer_keystores"] = [one for one in map(self._named, relayers) if one]
-        kind = "solana" if reached.is_solana else "evm"
-        text = chain_writer.text(kind, {one: value for one, value in said.items() if value != []})
-        chain = chain_files.parse(text.encode(), path, self._home.path)
-        await self._check(chain, relayers)
-        for asset, symbol in chain.asset_ids.items():
-            note(f"{symbol} is {asset}")
-        unpriced = prices.unpriced(self._settings, chain)
-        for told in (*unpriced, *finality_rules.list_missing([chain])):
-            note(f"{told}.")
-        if not self._prompt.sure(f"Write it to {path}?", usual=True):
-            raise Refused("you said no")
-        for one in relayers:
-            ring.write(one, "The relayer's")
-        if key is not None:
-            ring.write(key, "The treasury's")
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        private(path, text).close()
-        document = {"file": str(path), "chain": chain.caip2, "assets": dict(chain.asset_ids)}
-        if not told_line(document):
-            console.print(str(path))
-        if isinstance(chain, EvmChain):
-            await self._deploy(chain, [Signer(one.secret) for one in (*relayers, key) if one])
-        if chain.live and (told := public_address.problem(self._links)):
-            note(f"{told}: set FLORIN_PAY_URL to the https address that buyers will see.")
-        if chain.live and self._settings.demo is None and self._settings.has_demo:
-            note(
-                "Its money is real: embedded chains and test accounts are off from the next start "
-                "on. FLORIN_DEMO=true keeps them; another home (--home) has its own."
+    async def run(self) -> None:
+        """Check the chain, write its file, and deploy the contracts if wanted."""
+        first, *more_urls = self._options.rpc_urls or (None,)
+        url = self._prompt.ask_text("JSON-RPC URL of a node", "--rpc-url", first)
+        installation_secrets = await read_secrets(self._settings, self._home)
+        async with probe_node(url) as reached:
+            for number, other in enumerate(more_urls, 2):
+                await _require_same_chain(other, number, reached)
+            name, path = self._choose_name(reached)
+            ring = KeySource(self._settings, is_solana=reached.is_solana)
+            relayers = self._choose_relayers(reached, ring, installation_secrets, path.stem)
+            treasury, key = self._choose_treasury(reached, ring, path.stem)
+            tokens = await self._choose_tokens(reached)
+            settings = self._build_settings(reached, name, tokens)
+            settings |= await self._choose_opener(reached)
+            settings["rpc_url"] = [url, *more_urls] if more_urls else url
+            settings["treasury"], settings["treasury_keystore"] = (
+                treasury,
+                self._format_keystore_path(key),
             )
-        if self._home.addresses() is not None:
-            note("Florin runs: start it again to take payments there.")
+            settings["relayer_keystores"] = [
+                path_text for path_text in map(self._format_keystore_path, relayers) if path_text
+            ]
+        kind = "solana" if reached.is_solana else "evm"
+        text = chain_writer.format_file(
+            kind, {setting_name: value for setting_name, value in settings.items() if value != []}
+        )
+        chain = chain_files.parse_chain(text.encode(), path, self._home.path)
+        await self._check_chain(chain, relayers)
+        for asset, symbol in chain.asset_ids.items():
+            print_hint(f"{symbol} is {asset}")
+        unpriced = prices.list_unpriced(self._settings, chain)
+        for link_problem in (*unpriced, *finality_rules.list_missing([chain])):
+            print_hint(f"{link_problem}.")
+        if not self._prompt.ask_yes_no(f"Write the chain to {path}?", default=True):
+            raise SetupError("you answered no")
+        for relayer in relayers:
+            ring.write_keystore(relayer, "The relayer's")
+        if key is not None:
+            ring.write_keystore(key, "The treasury's")
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        replace_private_file(path, text).close()
+        document = {"file": str(path), "chain": chain.caip2, "assets": dict(chain.asset_ids)}
+        if not print_json_line(document):
+            console.print(str(path))
+        if isinstance(chain, EvmChainSettings):
+            await self._deploy_contracts(
+                chain, [EvmSigner(chain_key.secret) for chain_key in (*relayers, key) if chain_key]
+            )
+        if chain.live and (link_problem := public_address.find_link_problem(self._base_url)):
+            print_hint(
+                f"{link_problem}: set FLORIN_PAY_URL to the https URL that buyers will open."
+            )
+        if chain.live and self._settings.demo is None and self._settings.has_demo:
+            print_hint(
+                "This chain has real money: from the next start, embedded chains and test accounts "
+                "are off. Set FLORIN_DEMO=true to keep them, or use another state folder (--home)."
+            )
+        if self._home.find_addresses() is not None:
+            print_hint("Florin runs: restart it to accept payments on this chain.")
 
     @property
-    def _links(self) -> str:
-        """What payment links begin with, as far as it is known before a start."""
+    def _base_url(self) -> str:
+        """Return the base URL of payment links, as far as it is known before a start."""
         settings = self._settings
         return (
-            settings.pay_url.rstrip("/") or f"http://{spelled(settings.host, settings.http_port)}"
+            settings.pay_url.rstrip("/")
+            or f"http://{format_address(settings.host, settings.http_port)}"
         )
 
-    def _place(self, reached: Reached) -> tuple[str, Path]:
-        """What the chain is called, and where it is written down."""
-        wanted = self._wishes.chain_id
-        if wanted is not None and wanted != reached.chain_id:
-            raise Refused(f"the node serves {reached.title}, not {wanted}")
-        if (known := unsupported(reached.chain_id)) is not None:
-            raise Refused(f"{known.name} ({known.id}) is not supported: it {known.reason}")
-        if reached.network is None and wanted is None:
-            told = f"the node serves {reached.title}, which is no registered network"
-            if not self._prompt.sure(f"{told}. Add it all the same?", usual=False):
-                raise Refused(f"{told}: say --chain {reached.chain_id} if you mean it")
-        configured: tuple[Chain, ...] = (*self._settings.chains, *self._settings.solana_chains)
+    def _choose_name(self, reached: ProbedNode) -> tuple[str, Path]:
+        """Return the name of the chain and the path of its file."""
+        chain_id = self._options.chain_id
+        if chain_id is not None and chain_id != reached.chain_id:
+            raise SetupError(f"the node serves {reached.title}, not {chain_id}")
+        if (network := find_unsupported(reached.chain_id)) is not None:
+            raise SetupError(f"{network.name} ({network.id}) is not supported: it {network.reason}")
+        if reached.network is None and chain_id is None:
+            problem = f"the node serves {reached.title}, which is not in the registry"
+            if not self._prompt.ask_yes_no(f"{problem}. Add it anyway?", default=False):
+                raise SetupError(f"{problem}: use --chain {reached.chain_id} to add it anyway")
+        configured: tuple[AnyChainSettings, ...] = (
+            *self._settings.chains,
+            *self._settings.solana_chains,
+        )
         ids = {chain.caip2 for chain in configured}
         if self._settings.has_embedded:
             ids.add(f"eip155:{DEVNET.chain_id}")
         if self._settings.has_embedded_solana:
-            ids.add(SOLNET.chain_id)
+            ids.add(SOLANA_DEVNET.chain_id)
         if reached.chain_id in ids:
-            raise Refused(f"{reached.title} is there already")
+            raise SetupError(f"{reached.title} is already added")
         usual = None if reached.network is None else reached.network.name
-        name = self._wishes.name or usual or self._prompt.text("Its name", "--name", None)
-        path = chain_files.folder(self._home.path) / f"{slug(name)}.toml"
+        name = (
+            self._options.name
+            or usual
+            or self._prompt.ask_text("Name of the chain", "--name", None)
+        )
+        path = chain_files.get_folder(self._home.path) / f"{to_file_name(name)}.toml"
         if path.stem == "" or path.exists():
-            raise Refused(f"no chain can be written to {path}: choose another --name")
-        note(f"The node serves {reached.title}.")
+            raise SetupError(f"cannot write the chain to {path}: choose another --name")
+        print_hint(f"The node serves {reached.title}.")
         return name, path
 
-    def _named(self, key: Key | None) -> str | None:
-        """A keystore as the chain's file names it: ours by its place in the state folder."""
+    def _format_keystore_path(self, key: ChainKey | None) -> str | None:
+        """Return the path of a keystore for the chain's file; new ones relative to the folder."""
         if key is None or key.keystore is None:
             return None
         return str(key.keystore.relative_to(self._home.path) if key.is_new else key.keystore)
 
-    def _relayers(
-        self, reached: Reached, ring: KeyRing, kept: Secrets, stem: str
-    ) -> tuple[Key, ...]:
-        """Who will submit, and pay for gas."""
-        wishes = self._wishes
+    def _choose_relayers(
+        self,
+        reached: ProbedNode,
+        key_source: KeySource,
+        installation_secrets: InstallationSecrets,
+        stem: str,
+    ) -> tuple[ChainKey, ...]:
+        """Return the keys of the relayers, which submit transactions and pay for gas."""
+        wishes = self._options
         if wishes.relayer_keystores:
-            return tuple(map(ring.opened, wishes.relayer_keystores))
-        keystore = self._keystore(stem, "relayer")
+            return tuple(map(key_source.open_keystore, wishes.relayer_keystores))
+        keystore = self._get_keystore_path(stem, "relayer")
         if wishes.new_relayer or wishes.relayer_key_file is not None:
-            return (ring.made(keystore, wishes.relayer_key_file),)
-        asked = f"Relayer's key: {_OWN} (this installation's), {_NEW}, or a keystore's path"
-        choice = self._prompt.text(asked, "--new-relayer", None, _OWN)
-        if choice == _OWN:
-            return (Key(kept.solana_relayer_seed if reached.is_solana else kept.relayer_key),)
-        return (ring.made(keystore) if choice == _NEW else ring.opened(Path(choice)),)
+            return (key_source.create_key(keystore, wishes.relayer_key_file),)
+        question = (
+            f"Relayer key: {_OWN_KEY} (this installation's), {_NEW_KEY}, or path of a keystore"
+        )
+        choice = self._prompt.ask_text(question, "--new-relayer", None, _OWN_KEY)
+        if choice == _OWN_KEY:
+            return (
+                ChainKey(
+                    installation_secrets.solana_relayer_seed
+                    if reached.is_solana
+                    else installation_secrets.relayer_key
+                ),
+            )
+        return (
+            key_source.create_key(keystore)
+            if choice == _NEW_KEY
+            else key_source.open_keystore(Path(choice)),
+        )
 
-    def _treasury(self, reached: Reached, ring: KeyRing, stem: str) -> tuple[str, Key | None]:
-        """The account that receives, and its key if Florin is to pay out of it."""
-        wishes, keystore = self._wishes, self._keystore(stem, "treasury")
+    def _choose_treasury(
+        self, reached: ProbedNode, key_source: KeySource, stem: str
+    ) -> tuple[str, ChainKey | None]:
+        """Return the treasury's account, and its key if Florin pays out of it."""
+        wishes, keystore = self._options, self._get_keystore_path(stem, "treasury")
         key = None
         if wishes.treasury_keystore is not None:
-            key = ring.opened(wishes.treasury_keystore)
+            key = key_source.open_keystore(wishes.treasury_keystore)
         elif wishes.new_treasury or wishes.treasury_key_file is not None:
-            key = ring.made(keystore, wishes.treasury_key_file)
-        asked = f"Treasury, the account that receives fees, or {_NEW}"
-        usual = None if key is None else ring.address(key)
-        given = self._prompt.text(asked, "--treasury", wishes.treasury, usual)
-        if given == _NEW and key is None:
-            key = ring.made(keystore)
-            given = ring.address(key)
-        if ":" in given and str(parse_account(given).chain) != reached.chain_id:
-            raise Refused(f"the treasury {given} is on another chain")
-        given = given.rpartition(":")[2]
+            key = key_source.create_key(keystore, wishes.treasury_key_file)
+        question = f"Treasury (the account that receives fees), or {_NEW_KEY}"
+        usual = None if key is None else key_source.get_address(key)
+        address = self._prompt.ask_text(question, "--treasury", wishes.treasury, usual)
+        if address == _NEW_KEY and key is None:
+            key = key_source.create_key(keystore)
+            address = key_source.get_address(key)
+        if ":" in address and str(parse_account(address).chain) != reached.chain_id:
+            raise SetupError(f"the treasury {address} is on another chain")
+        address = address.rpartition(":")[2]
         if key is not None:
-            own = ring.address(key)
-            # base58 means another account in other capitals
-            same = own == given if reached.is_solana else own.lower() == given.lower()
+            own = key_source.get_address(key)
+            # base58 is case-sensitive: another case is another account
+            same = own == address if reached.is_solana else own.lower() == address.lower()
             if not same:
-                raise Refused(f"the treasury is {given}, but its key is of {own}")
-            note(f"Treasury: {given}")
-        return given, key
+                raise SetupError(f"the treasury is {address}, but the key belongs to {own}")
+            print_hint(f"Treasury: {address}")
+        return address, key
 
-    def _keystore(self, stem: str, whose: str) -> Path:
-        return self._home.path / "keys" / f"{stem}-{whose}.json"
+    def _get_keystore_path(self, stem: str, owner: str) -> Path:
+        return self._home.path / "keys" / f"{stem}-{owner}.json"
 
-    async def _opening(self, reached: Reached) -> dict[str, Any]:
-        """The contract that creates accounts on first use, and the factories that it may call."""
-        wishes = self._wishes
-        if not wishes.opener and not wishes.factories:
+    async def _choose_opener(self, reached: ProbedNode) -> dict[str, Any]:
+        """Return the settings of the opener, which creates accounts at first use, if wanted."""
+        wishes = self._options
+        if not wishes.takes_opener and not wishes.factories:
             return {}
         if reached.is_solana:
-            raise Refused("accounts on Solana need no opener and no factories")
-        factories = await known_factories(reached.rpc, reached.title, wishes.factories)
-        return {"opener": checksum_address(opener_contract().address), "factories": factories}
+            raise SetupError("accounts on Solana need no opener and no factories")
+        factories = await check_factories(reached.rpc, reached.title, wishes.factories)
+        return {
+            "opener": format_checksum_address(load_opener_contract().address),
+            "factories": factories,
+        }
 
-    async def _tokens(self, reached: Reached) -> list[Chosen]:
-        """The tokens to take; without any wish all that are registered and as they should be."""
-        known = () if reached.network is None else reached.network.tokens
-        usual = " ".join(token.symbol for token in known)
-        wished = self._wishes.tokens
-        if wished is None and not self._prompt.quiet:
-            asked = "Tokens, by symbol or ADDRESS:PEG:SYMBOL"
-            answer = self._prompt.text(asked, "--token", None, usual)
+    async def _choose_tokens(self, reached: ProbedNode) -> list[TokenChoice]:
+        """Return the tokens to accept; by default all valid ones of the registry."""
+        tokens = () if reached.network is None else reached.network.tokens
+        usual = " ".join(token.symbol for token in tokens)
+        wished = self._options.tokens
+        if wished is None and not self._prompt.is_quiet:
+            question = "Tokens to accept (SYMBOL or ADDRESS:PEG:SYMBOL)"
+            answer = self._prompt.ask_text(question, "--token", None, usual)
             wished = None if answer == usual else tuple(answer.replace(",", " ").split())
         chosen = []
-        for text in wished if wished is not None else [token.symbol for token in known]:
+        for text in wished if wished is not None else [token.symbol for token in tokens]:
             try:
-                one = await choose(reached, Wish.of(text))
-            except Refused as refusal:
+                token_choice = await check_token(reached, TokenRequest.parse(text))
+            except SetupError as refusal:
                 if wished is not None:
                     raise
-                note(f"Left out: {refusal}.")
+                print_hint(f"Token skipped: {refusal}.")
                 continue
-            note(one.told)
-            chosen.append(one)
+            print_hint(token_choice.description)
+            chosen.append(token_choice)
         return chosen
 
-    def _said(self, reached: Reached, name: str, tokens: list[Chosen]) -> dict[str, Any]:
-        """The chain's settings, as far as they are not the registry's."""
-        wishes, is_registered = self._wishes, reached.network is not None
-        live = wishes.live
+    def _build_settings(
+        self, reached: ProbedNode, name: str, tokens: list[TokenChoice]
+    ) -> dict[str, Any]:
+        """Return the chain's settings that differ from the registry."""
+        wishes, is_registered = self._options, reached.network is not None
+        live = wishes.is_live
         if live is None and not is_registered:
-            live = self._prompt.sure("Is its money real?", usual=False)
-        said: dict[str, Any] = {
+            live = self._prompt.ask_yes_no("Does this chain have real money?", default=False)
+        settings: dict[str, Any] = {
             "name": None if is_registered and wishes.name is None else name,
             "live": live,
             "poll_ms": wishes.poll_ms,
-            "tokens": [one.symbol for one in tokens if one.said is None],
-            "assets": [one.said for one in tokens if one.said is not None],
+            "tokens": [
+                token_choice.symbol for token_choice in tokens if token_choice.settings is None
+            ],
+            "assets": [
+                token_choice.settings
+                for token_choice in tokens
+                if token_choice.settings is not None
+            ],
         }
         if reached.is_solana:
-            said["coin"] = SolanaCoin().model_dump(exclude_none=True) if wishes.coin else None
-            return {"reference": reached.chain_id.partition(":")[2], **said}
+            settings["coin"] = (
+                SolanaCoinSettings().model_dump(exclude_none=True) if wishes.takes_coin else None
+            )
+            return {"reference": reached.chain_id.partition(":")[2], **settings}
         usual = reached.network.pace.confirmations if reached.network else _CONFIRMATIONS
-        confirmations = self._prompt.text(
-            "Blocks that make a payment final",
+        confirmations = self._prompt.ask_text(
+            "Confirmation depth, in blocks",
             "--confirmations",
             None if wishes.confirmations is None else str(wishes.confirmations),
             str(usual),
         )
-        if wishes.coin and reached.network is not None and reached.network.coin is None:
-            raise Refused(f"{reached.title} has no coin: fees are paid in a token")
-        if wishes.coin:
+        if wishes.takes_coin and reached.network is not None and reached.network.coin is None:
+            raise SetupError(f"{reached.title} has no native coin: leave out --coin")
+        if wishes.takes_coin:
             coin = reached.network.coin if reached.network else None
-            said["coin"] = {
+            settings["coin"] = {
                 "name": coin.name if coin else "Ether",
                 "symbol": coin.symbol if coin else "ETH",
             }
-        fee_max = self._prompt.text(
-            "The most for a unit of gas, in gwei",
+        fee_max = self._prompt.ask_text(
+            "Most to pay per unit of gas, in gwei",
             "--fee-max-gwei",
             None if wishes.fee_max_gwei is None else str(wishes.fee_max_gwei),
-            str(EvmChain.model_fields["fee_max"].default // GWEI),
+            str(EvmChainSettings.model_fields["fee_max"].default // GWEI),
         )
-        said["fee_max"] = int(fee_max) * GWEI
-        said["tip_max"] = None if wishes.tip_max_gwei is None else wishes.tip_max_gwei * GWEI
-        settler = wishes.settler or checksum_address(settlement_contract().address)
+        settings["fee_max"] = int(fee_max) * GWEI
+        settings["tip_max"] = None if wishes.tip_max_gwei is None else wishes.tip_max_gwei * GWEI
+        settler = wishes.settler or format_checksum_address(load_settlement_contract().address)
         return {
-            "chain_id": reached.number,
-            **said,
+            "chain_id": reached.evm_chain_id,
+            **settings,
             "confirmations": int(confirmations),
             "settler": settler,
         }
 
-    async def _check(self, chain: Chain, relayers: tuple[Key, ...]) -> None:
-        """What the doctor would say; a relayer that is the treasury is refused."""
-        rail = _rail(chain, [one.secret for one in relayers])
-        connected.check_apart(chain, rail.senders)
+    async def _check_chain(self, chain: AnyChainSettings, relayers: tuple[ChainKey, ...]) -> None:
+        """Print the problems of the chain; SetupError if a relayer is the treasury."""
+        rail = _build_rail(chain, [chain_key.secret for chain_key in relayers])
+        connected.require_separate_treasury(chain, rail.senders)
         try:
-            problems = await faults(rail)
+            problems = await list_node_faults(rail)
         finally:
             await rail.close()
         for sender in rail.senders:
-            note(f"Relayer: {sender}")
+            print_hint(f"Relayer: {sender}")
         for problem in problems:
-            note(problem)
+            print_hint(problem)
 
-    async def _deploy(self, chain: EvmChain, signers: list[Signer]) -> None:
-        """Put Florin's contracts there if they are wanted now; the first key pays for them."""
+    async def _deploy_contracts(self, chain: EvmChainSettings, signers: list[EvmSigner]) -> None:
+        """Deploy missing contracts if the operator agrees; the first signer pays for them."""
         signer = signers[0]
-        if chain.settler != settlement_contract().address:
+        if chain.settler != load_settlement_contract().address:
             return
-        absent = [one for one in deploy.wanted(chain) if not await one.is_there(chain, signer)]
+        absent = [
+            planned_contract
+            for planned_contract in deploy.list_planned_contracts(chain)
+            if not await planned_contract.is_deployed(chain, signer)
+        ]
         if not absent:
             return
-        names = " and ".join(one.title for one in absent)
-        if self._prompt.sure(
-            f"Not there yet: {names}. Deploy now?", self._wishes.deploy, usual=False
+        names = " and ".join(planned_contract.title for planned_contract in absent)
+        if self._prompt.ask_yes_no(
+            f"Not deployed yet: {names}. Deploy now?", self._options.deploys, default=False
         ):
-            for one in deploy.wanted(chain):
-                await one.ensure(chain, signer, self._prompt)
+            for each_planned_contract in deploy.list_planned_contracts(chain):
+                await each_planned_contract.ensure_deployed(chain, signer, self._prompt)
             for key in signers:
                 await deploy.choose_fee_token(chain, key, self._prompt)
         else:
-            note(
-                f"Next: give {checksum_address(signer.address)} some of {name_of(chain)} for gas, "
-                f"then `florin chain deploy {chain.caip2}`, which puts there: {names}."
+            print_hint(
+                f"Next: send some of {get_gas_money_name(chain)} for gas to "
+                f"{format_checksum_address(signer.address)}, "
+                f"then run `florin chain deploy {chain.caip2}` to deploy: {names}."
             )
 
 
-async def _serves_the_same(url: str | None, number: int, first: Reached) -> None:
-    """Refused if another node cannot be used, or serves another chain."""
-    async with reach(url or "") as reached:
-        if reached.chain_id != first.chain_id:
-            told = f"node {number} serves {reached.title}, the first one {first.title}"
-            raise Refused(told)
+async def _require_same_chain(url: str | None, number: int, first_node: ProbedNode) -> None:
+    """Raise SetupError if another node cannot be used, or serves another chain."""
+    async with probe_node(url or "") as reached:
+        if reached.chain_id != first_node.chain_id:
+            problem = f"node {number} serves {reached.title}, but node 1 serves {first_node.title}"
+            raise SetupError(problem)
 
 
-def _rail(chain: Chain, secrets: list[bytes]) -> EvmRail | SolanaRail:
-    first, *others = secrets
-    if isinstance(chain, EvmChain):
-        return EvmRail(chain, Signer(first), more=[Signer(one) for one in others])
-    if others:
-        raise Refused("one relayer key co-signs on Solana, not several")
+def _build_rail(chain: AnyChainSettings, secrets: list[bytes]) -> EvmRail | SolanaRail:
+    first, *more_secrets = secrets
+    if isinstance(chain, EvmChainSettings):
+        return EvmRail(
+            chain,
+            EvmSigner(first),
+            additional_signers=[EvmSigner(secret) for secret in more_secrets],
+        )
+    if more_secrets:
+        raise SetupError("Solana allows only one relayer key: pass --relayer-keystore once")
     return SolanaRail(chain, SolanaSigner(first))

@@ -1,4 +1,4 @@
-"""`florin chain deploy`: puts Florin's contracts on a chain, once and at one address each."""
+"""`florin chain deploy`: deploy Florin's contracts on a chain, each once, at fixed addresses."""
 
 from __future__ import annotations
 
@@ -8,80 +8,82 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from florin_server.boot.chains.keys import Keyring
+from florin_server.boot.chains.keys import ChainKeyring
 from florin_server.boot.chains.setup import (
-    known_factories,
-    named,
-    opener_contract,
-    own_secrets,
-    settlement_contract,
+    check_factories,
+    get_chain,
+    load_opener_contract,
+    load_settlement_contract,
+    read_secrets,
 )
-from florin_server.boot.home import Home, Refused, private
-from florin_server.cli.console import console, fail, note, told_line
-from florin_server.cli.prompt import Prompt
-from florin_server.cli.settings import settings_of
+from florin_server.boot.home import SetupError, StateFolder, replace_private_file
+from florin_server.cli.console import console, fail, print_hint, print_json_line
+from florin_server.cli.prompt import OperatorPrompt
+from florin_server.cli.settings import get_settings
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
-from florin_server.domain.caip import checksum_address
-from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpc, RpcError
-from florin_server.rails.evm.gas_money import name_of
-from florin_server.rails.evm.reading.node import Node
-from florin_server.rails.evm.sending.transactions import Signer
-from florin_server.rails.evm.settings import EvmChain
+from florin_server.domain.caip import format_checksum_address
+from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpcClient, RpcError
+from florin_server.rails.evm.gas_money import get_gas_money_name
+from florin_server.rails.evm.reading.node import EvmNode
+from florin_server.rails.evm.sending.transactions import EvmSigner
+from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.evm.setup.deployment import (
     DEPLOYER_WEI,
-    Contract,
-    Deployment,
-    NotDeployed,
-    Step,
-    coins,
+    ContractDeployment,
+    DeployableContract,
+    DeploymentFailed,
+    SetupStep,
+    format_coins,
 )
 from florin_server.rails.evm.setup.discovery import find_settler_fault
-from florin_server.rails.evm.setup.fee_choice import FeeChoice
+from florin_server.rails.evm.setup.fee_choice import FeeTokenChoice
 from florin_server.rails.networks import chain_files, chain_writer
 from florin_server.rails.types import RailUnavailable
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A contract that a chain is to have, and what it is called."""
+class PlannedContract:
+    """A contract that a chain needs, and its title."""
 
     title: str
-    contract: Contract
+    contract: DeployableContract
 
-    async def is_there(self, chain: EvmChain, signer: Signer) -> bool:
-        """True if the chain has it. NotDeployed if it has another in its place."""
-        async with _work(chain, signer, self.contract) as work:
-            return await work.there()
+    async def is_deployed(self, chain: EvmChainSettings, signer: EvmSigner) -> bool:
+        """Return True if the contract is deployed. DeploymentFailed if other code is there."""
+        async with _open_deployment(chain, signer, self.contract) as work:
+            return await work.is_deployed()
 
-    async def ensure(self, chain: EvmChain, signer: Signer, prompt: Prompt) -> None:
-        """Puts it there unless it is, and prints its address."""
-        async with _work(chain, signer, self.contract) as work:
-            if await work.there():
-                note(f"{chain.name} has the {self.title} already, and it is Florin's.")
+    async def ensure_deployed(
+        self, chain: EvmChainSettings, signer: EvmSigner, prompt: OperatorPrompt
+    ) -> None:
+        """Deploy the contract if it is missing, and print its address."""
+        async with _open_deployment(chain, signer, self.contract) as work:
+            if await work.is_deployed():
+                print_hint(f"{chain.name} already has Florin's {self.title}.")
             else:
-                await _put(work, chain, self, prompt)
-        address = checksum_address(self.contract.address)
-        if not told_line({"contract": self.title, "address": address}):
+                await _deploy_contract(work, chain, self, prompt)
+        address = format_checksum_address(self.contract.address)
+        if not print_json_line({"contract": self.title, "address": address}):
             console.print(address)
 
 
-def wanted(chain: EvmChain) -> tuple[Wanted, ...]:
-    """What a chain's settings take of Florin's contracts. NotDeployed if they settle elsewhere."""
-    settlement = settlement_contract()
+def list_planned_contracts(chain: EvmChainSettings) -> tuple[PlannedContract, ...]:
+    """Return Florin's contracts that a chain needs. DeploymentFailed if it uses another settler."""
+    settlement = load_settlement_contract()
     if chain.settler != settlement.address:
-        raise NotDeployed(
-            f"{chain.name} settles through {chain.settler}, which is not where this puts Florin's "
-            f"contract: {settlement.address}. With --replace new payments use the new one, and the "
-            "other is still followed"
+        raise DeploymentFailed(
+            f"{chain.name} settles through {chain.settler}, but this release deploys its contract "
+            f"at {settlement.address}: use --replace to settle new payments through the new "
+            "contract; Florin still follows the old one"
         )
-    opener = opener_contract()
-    more = (Wanted("opener", opener),) if chain.opener == opener.address else ()
-    return (Wanted("settlement contract", settlement), *more)
+    opener = load_opener_contract()
+    more = (PlannedContract("opener", opener),) if chain.opener == opener.address else ()
+    return (PlannedContract("settlement contract", settlement), *more)
 
 
-def run(
-    given: dict[str, Any],
+def deploy_contracts(
+    overrides: dict[str, Any],
     name: str,
     *,
     opener: bool,
@@ -89,147 +91,175 @@ def run(
     replace: bool,
     yes: bool,
 ) -> None:
-    """Prints each contract's address; ends the program if one is not there afterwards."""
-    wishes = Wishes(opener or bool(factories), factories, replace)
+    """Deploy the contracts, and print their addresses; end the program if one is missing."""
+    wishes = DeployOptions(opener or bool(factories), factories, replace)
     try:
-        asyncio.run(_run(settings_of(given), name, wishes, Prompt(quiet=yes)))
-    except (Refused, NotDeployed, RailUnavailable, RpcError, OSError) as error:
+        asyncio.run(_deploy(get_settings(overrides), name, wishes, OperatorPrompt(is_quiet=yes)))
+    except (SetupError, DeploymentFailed, RailUnavailable, RpcError, OSError) as error:
         fail("Not deployed", error)
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """Whether accounts are to be created on first use, and by which factories.
+class DeployOptions:
+    """The options of the command.
 
-    `replace` puts this release's settlement contract in place of another one, which becomes former.
+    With `takes_opener`, accounts are created at first use, by `factories`. With `replace`, this
+    release's settlement contract replaces the present one, which becomes a former one.
     """
 
-    opener: bool
+    takes_opener: bool
     factories: tuple[str, ...]
     replace: bool = False
 
 
-async def _run(settings: Settings, name: str, wishes: Wishes, prompt: Prompt) -> None:
-    home = Home(settings.home)
-    if home.addresses() is not None:
-        raise Refused("Florin runs and may use the relayer's key: stop it first")
-    chain = named(settings, name)
-    if not isinstance(chain, EvmChain):
-        raise Refused(f"{chain.name} needs no settlement contract")
-    keys = Keyring(settings, await own_secrets(settings, home))
-    signer = keys.relayers(chain)[0]
+async def _deploy(
+    settings: Settings, name: str, options: DeployOptions, prompt: OperatorPrompt
+) -> None:
+    home = StateFolder(settings.home)
+    if home.find_addresses() is not None:
+        raise SetupError("Florin runs and can use the relayer's key: stop Florin first")
+    chain = get_chain(settings, name)
+    if not isinstance(chain, EvmChainSettings):
+        raise SetupError(f"{chain.name} is not an EVM chain and needs no settlement contract")
+    keys = ChainKeyring(settings, await read_secrets(settings, home))
+    signer = keys.get_relayers(chain)[0]
     changed = chain
-    if wishes.opener:
-        async with _node(chain) as rpc:
-            more = await known_factories(rpc, chain.name, wishes.factories)
-        lower = (*chain.factories, *(one.lower() for one in more))
-        update = {"opener": opener_contract().address, "factories": tuple(dict.fromkeys(lower))}
+    if options.takes_opener:
+        async with _open_node(chain) as rpc:
+            more = await check_factories(rpc, chain.name, options.factories)
+        lower = (*chain.factories, *(factory.lower() for factory in more))
+        update = {
+            "opener": load_opener_contract().address,
+            "factories": tuple(dict.fromkeys(lower)),
+        }
         changed = chain.model_copy(update=update)
-    if wishes.replace:
+    if options.replace:
         changed = await replace_settler(changed)
-    for one in wanted(changed):
-        await one.ensure(changed, signer, prompt)
-    treasury = keys.treasury(chain)
-    for key in (*keys.relayers(chain), *((treasury,) if treasury else ())):
+    for planned_contract in list_planned_contracts(changed):
+        await planned_contract.ensure_deployed(changed, signer, prompt)
+    treasury = keys.find_treasury(chain)
+    for key in (*keys.get_relayers(chain), *((treasury,) if treasury else ())):
         await choose_fee_token(changed, key, prompt)
     if changed != chain:
-        _write_down(settings, chain, changed)
+        _record_in_settings(settings, chain, changed)
 
 
-async def replace_settler(chain: EvmChain) -> EvmChain:
-    """Return the chain with this release's contract, and its present one among the former.
+async def replace_settler(chain: EvmChainSettings) -> EvmChainSettings:
+    """Return the chain with this release's contract, and its present one among the former ones.
 
-    NotDeployed if the present one is of another version: what is paid through it would not be seen.
+    DeploymentFailed if the present one has another version: payments through it would be missed.
     """
-    new = settlement_contract().address
+    new = load_settlement_contract().address
     if chain.settler == new:
         return chain
-    async with _node(chain) as rpc:
-        fault = await find_settler_fault(Node(rpc), chain)
+    async with _open_node(chain) as rpc:
+        fault = await find_settler_fault(EvmNode(rpc), chain)
     if fault is not None:
-        raise NotDeployed(
-            f"{fault}: it cannot be followed beside the new one. Wait until no payment is open, "
-            "then name the new one in the chain's file"
+        raise DeploymentFailed(
+            f"{fault}: Florin cannot follow it beside the new contract. Wait until no payment is "
+            "open, then set the new contract in the chain's file"
         )
-    former = dict.fromkeys(one for one in (*chain.former_settlers, chain.settler) if one != new)
+    former = dict.fromkeys(
+        settler for settler in (*chain.former_settlers, chain.settler) if settler != new
+    )
     return chain.model_copy(update={"settler": new, "former_settlers": tuple(former)})
 
 
-def _write_down(settings: Settings, before: EvmChain, chain: EvmChain) -> None:
-    """Put what changed into the chain's file, or print what florin.toml lacks."""
-    said: dict[str, Any] = {}
+def _record_in_settings(
+    settings: Settings, before: EvmChainSettings, chain: EvmChainSettings
+) -> None:
+    """Write the changes into the chain's file, or print the lines to add to florin.toml."""
+    changes: dict[str, Any] = {}
     if chain.settler != before.settler:
-        said["settler"] = checksum_address(chain.settler)
-        said["former_settlers"] = [checksum_address(one) for one in chain.former_settlers]
+        changes["settler"] = format_checksum_address(chain.settler)
+        changes["former_settlers"] = [
+            format_checksum_address(former_settler) for former_settler in chain.former_settlers
+        ]
     if (chain.opener, chain.factories) != (before.opener, before.factories):
-        said["opener"] = checksum_address(chain.opener or "")
-        said["factories"] = [checksum_address(one) for one in chain.factories]
-    path = chain_files.path_of(settings.home, chain.caip2)
+        changes["opener"] = format_checksum_address(chain.opener or "")
+        changes["factories"] = [format_checksum_address(factory) for factory in chain.factories]
+    path = chain_files.find_path(settings.home, chain.caip2)
     if path is None:
-        note(f"{chain.name} is in your florin.toml. Write into its table yourself:")
-        for line in chain_writer.lines(said):
-            note(line)
+        print_hint(f"{chain.name} is in your florin.toml. Add these lines to its table:")
+        for line in chain_writer.format_lines(changes):
+            print_hint(line)
         return
-    private(path, chain_writer.changed(path.read_text(), said)).close()
-    note(f"Wrote {' and '.join(said)} to {path}.")
+    replace_private_file(path, chain_writer.update_file(path.read_text(), changes)).close()
+    print_hint(f"Wrote {' and '.join(changes)} to {path}.")
 
 
 @asynccontextmanager
-async def _node(chain: EvmChain) -> AsyncIterator[JsonRpc]:
+async def _open_node(chain: EvmChainSettings) -> AsyncIterator[JsonRpcClient]:
     if not chain.rpc_urls:
-        raise NotDeployed(f"the chain {chain.name} has no rpc_url")
-    rpc = JsonRpc(HttpTransport(chain.rpc_urls[0]), batch_max=chain.batch_max)
+        raise DeploymentFailed(f"chain {chain.name} has no rpc_url: set it in the chain's settings")
+    rpc = JsonRpcClient(HttpTransport(chain.rpc_urls[0]), batch_max=chain.batch_max)
     try:
         yield rpc
     except RpcError as refusal:
-        raise NotDeployed(f"{chain.name}: the node refused: {refusal}") from refusal
+        raise DeploymentFailed(f"{chain.name}: the node refused a call: {refusal}") from refusal
     finally:
         await rpc.close()
 
 
 @asynccontextmanager
-async def _work(chain: EvmChain, signer: Signer, contract: Contract) -> AsyncIterator[Deployment]:
-    async with _node(chain) as rpc:
-        yield Deployment(Node(rpc), chain, signer, contract, SystemClock())
+async def _open_deployment(
+    chain: EvmChainSettings, signer: EvmSigner, contract: DeployableContract
+) -> AsyncIterator[ContractDeployment]:
+    async with _open_node(chain) as rpc:
+        yield ContractDeployment(EvmNode(rpc), chain, signer, contract, SystemClock())
 
 
-async def _put(work: Deployment, chain: EvmChain, one: Wanted, prompt: Prompt) -> None:
-    if not await work.has_deployer():
-        note(
-            f"{chain.name} has no deterministic deployer yet: making it takes "
-            f"{coins(DEPLOYER_WEI)} of the coin."
+async def _deploy_contract(
+    deployment: ContractDeployment,
+    chain: EvmChainSettings,
+    planned_contract: PlannedContract,
+    prompt: OperatorPrompt,
+) -> None:
+    if not await deployment.has_deployer():
+        print_hint(
+            f"{chain.name} has no deterministic deployer yet: creating it costs "
+            f"{format_coins(DEPLOYER_WEI)} of the native coin."
         )
-        funding = await work.funding()
+        funding = await deployment.find_funding_step()
         if funding is not None:
-            _agree(prompt, chain, "Pay for it", funding)
-            await work.perform(funding)
-        await work.put_deployer()
-    making = await work.making()
-    note(f"The {one.title} will be at {checksum_address(one.contract.address)}.")
-    _agree(prompt, chain, "Deploy it", making)
-    tx_hash = await work.perform(making)
-    if not await work.there():
-        raise NotDeployed(f"{chain.name}: {tx_hash} worked, but the contract is not there")
-    note(f"Deployed in {tx_hash}.")
+            _confirm_cost(prompt, chain, "Pay for the deployer", funding)
+            await deployment.perform_step(funding)
+        await deployment.deploy_deployer()
+    making = await deployment.build_deployment_step()
+    print_hint(
+        f"The {planned_contract.title} will be at "
+        f"{format_checksum_address(planned_contract.contract.address)}."
+    )
+    _confirm_cost(prompt, chain, f"Deploy the {planned_contract.title}", making)
+    tx_hash = await deployment.perform_step(making)
+    if not await deployment.is_deployed():
+        raise DeploymentFailed(
+            f"{chain.name}: transaction {tx_hash} succeeded, but the contract is missing"
+        )
+    print_hint(f"Deployed by transaction {tx_hash}.")
 
 
-async def choose_fee_token(chain: EvmChain, signer: Signer, prompt: Prompt) -> None:
-    """Has a key pay fees in the chain's fee token; does nothing where gas is paid in a coin."""
+async def choose_fee_token(
+    chain: EvmChainSettings, signer: EvmSigner, prompt: OperatorPrompt
+) -> None:
+    """Choose the chain's fee token for a key; do nothing if gas is paid in a native coin."""
     if chain.fee_token is None:
         return
-    async with _node(chain) as rpc:
-        choice = FeeChoice(Node(rpc), chain, signer, SystemClock())
+    async with _open_node(chain) as rpc:
+        choice = FeeTokenChoice(EvmNode(rpc), chain, signer, SystemClock())
         if await choice.is_made():
             return
-        making = await choice.making()
-        what = f"Have {checksum_address(signer.address)} pay fees in {chain.fee_token}"
-        _agree(prompt, chain, what, making)
-        await choice.perform(making)
-        await choice.check()
+        making = await choice.build_choice_step()
+        what = f"Let {format_checksum_address(signer.address)} pay fees in {chain.fee_token}"
+        _confirm_cost(prompt, chain, what, making)
+        await choice.perform_step(making)
+        await choice.require_made()
 
 
-def _agree(prompt: Prompt, chain: EvmChain, what: str, step: Step) -> None:
-    cost = f"at most {coins(step.cost)} of {name_of(chain)} ({step.gas} gas)"
-    if not prompt.sure(f"{what} for {cost}?", usual=True):
-        raise NotDeployed("you said no")
-    note(f"{what}: {cost}.")
+def _confirm_cost(
+    prompt: OperatorPrompt, chain: EvmChainSettings, action: str, step: SetupStep
+) -> None:
+    cost = f"at most {format_coins(step.cost)} of {get_gas_money_name(chain)} ({step.gas} gas)"
+    if not prompt.ask_yes_no(f"{action} for {cost}?", default=True):
+        raise DeploymentFailed("you answered no")
+    print_hint(f"{action}: {cost}.")

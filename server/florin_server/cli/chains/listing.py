@@ -1,4 +1,4 @@
-"""`florin chain list`: every chain as its nodes tell it now, its assets, and each node."""
+"""`florin chain list`: the current state of each chain, its assets and its nodes."""
 
 from __future__ import annotations
 
@@ -8,17 +8,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from florin_server.boot.chains import connected, finality_rules, prices
-from florin_server.boot.chains.keys import Keyring
-from florin_server.boot.chains.setup import own_secrets
-from florin_server.boot.home import Home, Refused
+from florin_server.boot.chains.keys import ChainKeyring
+from florin_server.boot.chains.setup import read_secrets
+from florin_server.boot.home import SetupError, StateFolder
 from florin_server.cli.chains.paces import read_paces
-from florin_server.cli.console import console, fail, note, table, told, working
-from florin_server.cli.settings import settings_of
+from florin_server.cli.console import (
+    console,
+    fail,
+    print_hint,
+    print_json,
+    print_table,
+    show_progress,
+)
+from florin_server.cli.settings import get_settings
 from florin_server.config import Settings
-from florin_server.flows.operator.health import faults
-from florin_server.flows.operator.paces import KnownPace
+from florin_server.flows.operator.health import list_node_faults
+from florin_server.flows.operator.paces import StoredPace
 from florin_server.rails.networks import chain_files
-from florin_server.rails.networks.chain_files import Chain
+from florin_server.rails.networks.chain_files import AnyChainSettings
 from florin_server.rails.types import NodeState
 
 _COLUMNS = ("Chain", "Data", "State", "Pace", "Takes", "Relayer", "Name")
@@ -27,88 +34,96 @@ _NODE_COLUMNS = ("Chain", "Head", "Behind", "Answers in", "Node", "State")
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """A chain, its assets by their CAIP-19 ids, its nodes, and what is wrong with it."""
+class _ChainReport:
+    """A chain with its assets (CAIP-19 ids), nodes and problems."""
 
     row: tuple[str, ...]
     assets: tuple[tuple[str, ...], ...]
     nodes: tuple[tuple[str, ...], ...]
     problems: tuple[str, ...]
 
-    def told(self) -> dict[str, Any]:
-        """As programs read it."""
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as a JSON object."""
         return {
-            **_named(_COLUMNS, self.row),
-            "assets": [_named(_ASSET_COLUMNS, one) for one in self.assets],
-            "nodes": [_named(_NODE_COLUMNS[1:], one[1:]) for one in self.nodes],
+            **_to_members(_COLUMNS, self.row),
+            "assets": [_to_members(_ASSET_COLUMNS, asset) for asset in self.assets],
+            "nodes": [_to_members(_NODE_COLUMNS[1:], node[1:]) for node in self.nodes],
             "problems": self.problems,
         }
 
 
-def _named(columns: tuple[str, ...], row: tuple[str, ...]) -> dict[str, str]:
-    names = [one.lower().replace(" ", "_") for one in columns]
+def _to_members(columns: tuple[str, ...], row: tuple[str, ...]) -> dict[str, str]:
+    names = [column.lower().replace(" ", "_") for column in columns]
     return dict(zip(names, row, strict=True))
 
 
-def run(given: dict[str, Any]) -> None:
-    """Prints all chains, assets and nodes, and on stderr what is wrong with the chains."""
-    settings = settings_of(given)
+def list_chains(overrides: dict[str, Any]) -> None:
+    """Print all chains, assets and nodes; print the problems of chains on stderr."""
+    settings = get_settings(overrides)
     try:
-        with working("Asking the nodes"):
-            seen = asyncio.run(_look(settings))
-    except (Refused, OSError) as error:
+        with show_progress("Reading from the nodes"):
+            seen = asyncio.run(_read_chain_reports(settings))
+    except (SetupError, OSError) as error:
         fail("Not done", error)
-    notes = [*prices.unpriced_everywhere(settings)]
+    notes = [*prices.list_all_unpriced(settings)]
     notes += finality_rules.list_larger_amounts(settings.chains)
-    if told({"chains": [one.told() for one in seen], "notes": notes}):
+    if print_json(
+        {"chains": [each_chain_report.to_json() for each_chain_report in seen], "notes": notes}
+    ):
         return
-    table(_COLUMNS, [one.row for one in seen])
-    assets = [asset for one in seen for asset in one.assets]
-    nodes = [node for one in seen for node in one.nodes]
+    print_table(_COLUMNS, [each_chain_report.row for each_chain_report in seen])
+    assets = [asset for each_chain_report in seen for asset in each_chain_report.assets]
+    nodes = [node for each_chain_report in seen for node in each_chain_report.nodes]
     for columns, rows in ((_ASSET_COLUMNS, assets), (_NODE_COLUMNS, nodes)):
         if rows:
             console.print()
-            table(columns, rows)
-    for one in seen:
-        for problem in one.problems:
-            note(problem)
+            print_table(columns, rows)
+    for chain_report in seen:
+        for problem in chain_report.problems:
+            print_hint(problem)
     for one_note in notes:
-        note(one_note)
+        print_hint(one_note)
 
 
-async def _look(settings: Settings) -> list[_Seen]:
-    keys = Keyring(settings, await own_secrets(settings, Home(settings.home).require()))
+async def _read_chain_reports(settings: Settings) -> list[_ChainReport]:
+    keys = ChainKeyring(
+        settings, await read_secrets(settings, StateFolder(settings.home).require_existing())
+    )
     written = [chain.caip2 for chain in chain_files.read_all(settings.home).values()]
-    configured: tuple[Chain, ...] = (*settings.chains, *settings.solana_chains)
+    configured: tuple[AnyChainSettings, ...] = (*settings.chains, *settings.solana_chains)
     paces = await asyncio.to_thread(read_paces, settings)
     return list(
         await asyncio.gather(
             *(
-                _seen(chain, keys, paces.get(chain.caip2), added=chain.caip2 in written)
+                _read_chain_report(
+                    chain, keys, paces.get(chain.caip2), is_added=chain.caip2 in written
+                )
                 for chain in configured
             )
         )
     )
 
 
-async def _seen(chain: Chain, keys: Keyring, pace: KnownPace | None, *, added: bool) -> _Seen:
+async def _read_chain_report(
+    chain: AnyChainSettings, keys: ChainKeyring, pace: StoredPace | None, *, is_added: bool
+) -> _ChainReport:
     relayer, takes = "-", "-"
     taken: Collection[str] = ()
     nodes: tuple[tuple[str, ...], ...] = ()
     try:
-        rail = connected.rail_of(chain, keys)
-    except Refused as error:
+        rail = connected.build_rail(chain, keys)
+    except SetupError as error:
         problems: tuple[str, ...] = (str(error),)
     else:
         relayer = " ".join(rail.senders)
         try:
-            problems = await faults(rail)
+            problems = await list_node_faults(rail)
         finally:
-            nodes = tuple(_node(chain.caip2, node) for node in rail.nodes.states())
+            nodes = tuple(_to_node_row(chain.caip2, node) for node in rail.nodes.list_states())
             await rail.close()
         taken = rail.assets.keys()
-        takes = " ".join(sorted(one.symbol for one in rail.assets.values())) or "-"
-    name = chain.name if added else f"{chain.name} (from the settings)"
+        takes = " ".join(sorted(asset.symbol for asset in rail.assets.values())) or "-"
+    name = chain.name if is_added else f"{chain.name} (from the settings)"
     state = "ok" if not problems else f"{len(problems)} wrong"
     data = "live" if chain.live else "test"
     assets = tuple(
@@ -116,9 +131,9 @@ async def _seen(chain: Chain, keys: Keyring, pace: KnownPace | None, *, added: b
         for asset, symbol in chain.asset_ids.items()
     )
     row = chain.caip2, data, state, pace.text if pace else "-", takes, relayer, name
-    return _Seen(row, assets, nodes, problems)
+    return _ChainReport(row, assets, nodes, problems)
 
 
-def _node(chain_id: str, node: NodeState) -> tuple[str, ...]:
+def _to_node_row(chain_id: str, node: NodeState) -> tuple[str, ...]:
     latency = f"{node.latency_ms:.0f} ms"
     return chain_id, str(node.head), str(node.lag), latency, node.name, node.problem or "ok"

@@ -1,1 +1,1 @@
-"""Commands about what analysts get."""
+"""Commands that export data for analysis."""

@@ -1,4 +1,4 @@
-"""`florin export`: what the store holds, or what a server tells a merchant, as tables."""
+"""`florin export`: export the store, or a merchant's data from a server, as tables."""
 
 from __future__ import annotations
 
@@ -9,67 +9,77 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from florin_server.boot.home import Refused
-from florin_server.cli.console import console, fail, table, told, working
-from florin_server.cli.operation import misused
-from florin_server.domain.exports.error import NotExported
+from florin_server.boot.home import SetupError
+from florin_server.cli.console import console, fail, print_json, print_table, show_progress
+from florin_server.cli.operation import usage_error
+from florin_server.domain.exports.error import ExportError
 from florin_server.domain.exports.tables import TABLES
 from florin_server.flows.exports import folder
-from florin_server.flows.exports.feeds import Origin
-from florin_server.flows.exports.formats import Format
-from florin_server.flows.exports.run import Run
+from florin_server.flows.exports.feeds import ExportOrigin
+from florin_server.flows.exports.formats import ExportFormat
+from florin_server.flows.exports.run import ExportRun
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is to be exported, and where to."""
+class ExportOptions:
+    """The options of an export."""
 
-    to: Path
-    format: str = Format.CSV
+    folder: Path
+    format: str = ExportFormat.CSV
     tables: Sequence[str] = ()
-    since: Path | None = None
-    personal: bool = False
+    previous_manifest: Path | None = None
+    with_personal_data: bool = False
 
 
-def run(given: dict[str, Any], wanted: Wanted) -> None:
-    """Exports from the store, and prints how many rows of each table were written."""
-    # the store is slow to load, and a server is asked without
-    from florin_server.boot.exports.store import of_home  # noqa: PLC0415
-    from florin_server.cli.settings import settings_of  # noqa: PLC0415
+def export_store(overrides: dict[str, Any], options: ExportOptions) -> None:
+    """Export from the store, and print the number of rows of each table."""
+    # slow to load, and an export from a server does not need it
+    from florin_server.boot.exports.store import open_store_origin  # noqa: PLC0415
+    from florin_server.cli.settings import get_settings  # noqa: PLC0415
 
-    _run(of_home(settings_of(given)), wanted)
-
-
-def run_server(target: str, wanted: Wanted, *, tls: bool, ca: Path | None) -> None:
-    """Exports what a server tells a merchant, whose key is in the environment."""
-    # a channel is slow to load, and the store needs none
-    from florin_server.boot.exports.server import of_server  # noqa: PLC0415
-    from florin_server.boot.servers.upstream import Link  # noqa: PLC0415
-
-    _run(of_server(target, Link(tls=tls, ca=ca), os.environ), wanted)
+    _export(open_store_origin(get_settings(overrides)), options)
 
 
-def _run(opened: AbstractContextManager[Origin], wanted: Wanted) -> None:
-    if wanted.format not in set(Format):
-        misused(f"there is no format {wanted.format}; there are {', '.join(Format)}")
-    if unknown := [name for name in wanted.tables if name not in TABLES]:
-        misused(f"there is no table {unknown[0]}; there are {', '.join(TABLES)}")
+def export_from_server(target: str, options: ExportOptions, *, tls: bool, ca: Path | None) -> None:
+    """Export a merchant's data from a server, with the key from the environment."""
+    # slow to load, and an export from the store does not need it
+    from florin_server.boot.exports.server import open_server_origin  # noqa: PLC0415
+    from florin_server.boot.servers.upstream import UpstreamConnection  # noqa: PLC0415
+
+    _export(open_server_origin(target, UpstreamConnection(tls=tls, ca=ca), os.environ), options)
+
+
+def _export(opened_origin: AbstractContextManager[ExportOrigin], options: ExportOptions) -> None:
+    if options.format not in set(ExportFormat):
+        usage_error(f"unknown format {options.format[:80]!r}: use {', '.join(ExportFormat)}")
+    if unknown := [name for name in options.tables if name not in TABLES]:
+        usage_error(f"unknown table {unknown[0][:80]!r}: use {', '.join(TABLES)}")
     try:
-        with working("Exporting"), opened as origin:
-            written = _written(origin, wanted)
-    except (NotExported, Refused, OSError) as error:
+        with show_progress("Exporting"), opened_origin as origin:
+            written = _write_tables(origin, options)
+    except (ExportError, SetupError, OSError) as error:
         fail("Not exported", error)
-    manifest = str(wanted.to / folder.MANIFEST)
-    if told({"manifest": manifest, "rows": written}):
+    manifest = str(options.folder / folder.MANIFEST)
+    if print_json({"manifest": manifest, "rows": written}):
         return
-    table(("Rows", "Table"), [(str(rows), name) for name, rows in written.items()])
+    print_table(("Rows", "Table"), [(str(rows), name) for name, rows in written.items()])
     console.print(manifest)
 
 
-def _written(origin: Origin, wanted: Wanted) -> dict[str, int]:
-    known = origin.tables if origin.kept is None else {*origin.tables, *folder.KEPT}
-    tables = folder.named(wanted.tables, known, personal=wanted.personal)
-    shape = folder.Shape(Format(wanted.format), tables, wanted.personal)
-    since = None if wanted.since is None else folder.read(wanted.since).cursor
-    with folder.opened(wanted.to, shape, origin.id, since) as into:
-        return Run(into, origin).all()
+def _write_tables(origin: ExportOrigin, options: ExportOptions) -> dict[str, int]:
+    offered_tables = (
+        origin.tables
+        if origin.read_buyer_data is None
+        else {*origin.tables, *folder.BUYER_DATA_TABLES}
+    )
+    tables = folder.select_tables(
+        options.tables, offered_tables, personal=options.with_personal_data
+    )
+    shape = folder.ExportSpec(ExportFormat(options.format), tables, options.with_personal_data)
+    since = (
+        None
+        if options.previous_manifest is None
+        else folder.read_manifest(options.previous_manifest).cursor
+    )
+    with folder.open_folder(options.folder, shape, origin.id, since) as into:
+        return ExportRun(into, origin).export_all()

@@ -1,1 +1,1 @@
-"""The commands about money that is held, that leaves, and that is booked."""
+"""Commands for payments, payouts and the ledger."""

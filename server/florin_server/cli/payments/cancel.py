@@ -1,25 +1,27 @@
-"""`florin payments cancel`: a payment that nobody has paid is called off."""
+"""`florin payments cancel`: cancel an unpaid payment."""
 
 from __future__ import annotations
 
-from florin_server.cli.console import console, is_json, note, told
-from florin_server.cli.exits import Exit
+from florin_server.cli.console import console, is_json_output, print_hint, print_json
+from florin_server.cli.exits import ExitStatus
 from florin_server.cli.payments import words
-from florin_server.cli.server import At, as_merchant
+from florin_server.cli.server import ConnectionOptions, connect_as_merchant
 
 
-def run(at: At, payment_id: str, *, yes: bool, key: str | None) -> None:
-    """Shows the payment, asks, and calls it off."""
-    with as_merchant(at) as client:
+def cancel_payment(
+    connection: ConnectionOptions, payment_id: str, *, yes: bool, key: str | None
+) -> None:
+    """Show the payment, ask, and cancel it."""
+    with connect_as_merchant(connection) as client:
         payment = client.merchant.get_payment(payment_id)
-        if not is_json():
-            words.show(payment)
-        if not words.agreed("Call it off?", yes=yes):
-            note("It is as it was.")
-            raise SystemExit(int(Exit.REFUSED))
-        # whoever repeats the command repeats the call
+        if not is_json_output():
+            words.print_payment(payment)
+        if not words.confirm("Cancel this payment?", yes=yes):
+            print_hint("Nothing changed.")
+            raise SystemExit(int(ExitStatus.REFUSED))
+        # a repeated command repeats the call
         done = client.merchant.cancel_payment(
             payment.payment_id, idempotency_key=key or f"florin-cancel-{payment.payment_id}"
         )
-    if not told(done):
-        console.print(f"{done.payment_id} is {words.status(done.status)}.")
+    if not print_json(done):
+        console.print(f"{done.payment_id} is {words.format_status(done.status)}.")

@@ -1,4 +1,4 @@
-"""The groups of commands that are about money, and their options."""
+"""Define the command groups for payments, payouts and the ledger, and their options."""
 
 from __future__ import annotations
 
@@ -7,85 +7,114 @@ from typing import Annotated
 
 import typer
 
-from florin_server.cli.options import TIMES, HomeOption, YesOption, asking, given, group
-from florin_server.cli.server import At
+from florin_server.cli.options import (
+    TIME_FORMATS,
+    HomeOption,
+    YesOption,
+    build_overrides,
+    create_group,
+    with_merchant_connection,
+)
+from florin_server.cli.server import ConnectionOptions
 
-ledger = group("Compare the books with the chains, and look at them.")
-payouts = group("List, begin, refuse and resolve what leaves the treasuries.")
-payments = group(
-    "Make, list and follow payments, as a merchant; and decide what becomes of what blocked payers "
-    "paid."
+ledger = create_group("Check the ledger against the chains, and list it.")
+payouts = create_group("List, create, refuse and resolve payouts.")
+payments = create_group(
+    "Create, follow and refund payments; resolve held money.\n\n"
+    "The operator runs `held`, `release`, `return` and `keep`, for the money of blocked payers."
 )
 
 GROUPS = {"ledger": ledger, "payouts": payouts, "payments": payments}
 
 MerchantId = Annotated[str, typer.Argument(help="Merchant id.")]
-AssetId = Annotated[str, typer.Argument(help="CAIP-19 asset, e.g. eip155:1/erc20:0x….")]
-PayoutId = Annotated[str, typer.Argument(help="The id that `florin payouts list` shows.")]
-HeldId = Annotated[str, typer.Argument(help="The id that `florin payments held` shows.")]
-Reason = Annotated[str, typer.Option("--note", help="Why, in your words; kept for the books.")]
-PaymentId = Annotated[str, typer.Argument(help="Payment id, or its link.")]
+AssetId = Annotated[str, typer.Argument(help="CAIP-19 asset, e.g. eip155:1/erc20:0x…")]
+PayoutId = Annotated[str, typer.Argument(help="Payout id, from `florin payouts list`.")]
+HeldId = Annotated[str, typer.Argument(help="Held id, from `florin payments held`.")]
+Reason = Annotated[
+    str, typer.Option("--note", help="Reason, in your words; it stays in the records.")
+]
+PaymentId = Annotated[str, typer.Argument(help="Payment id or payment link.")]
 WaitOption = Annotated[
-    bool, typer.Option("--wait", help="Until it is over; ends with 7 if not as it should be.")
+    bool, typer.Option("--wait", help="Wait for the end; exit with 7 unless it succeeds.")
 ]
 KeyOption = Annotated[
     str | None,
     typer.Option(
         "--idempotency-key",
-        help="The same one does the same thing once.  [default: one of its own]",
+        help="Repeating the command with the same key has no further effect.  "
+        "[default: chosen by the command]",
     ),
 ]
-Account = Annotated[str, typer.Argument(help="CAIP-10 account, e.g. eip155:1:0x….")]
+Account = Annotated[str, typer.Argument(help="CAIP-10 account, e.g. eip155:1:0x…")]
 
 
 @ledger.command("check")
 def ledger_check(home: HomeOption = None) -> None:
-    """Prove the books, and compare them with what the wallets hold on the chains."""
+    """Check that the ledger balances and matches the chains.
+
+    Ends with 1 if money is missing, or a chain could not be read.
+
+    Example: `florin ledger check`
+    """
     from florin_server.cli.payments import ledger as command
 
-    command.check(given(home=home))
+    command.check_ledger(build_overrides(home=home))
 
 
 @ledger.command("book")
 def ledger_book(
     account: Account,
     asset: AssetId,
-    note: Annotated[str, typer.Option(help="What it was, in your words.")],
+    note: Annotated[str, typer.Option(help="What the difference was, in your words.")],
     home: HomeOption = None,
 ) -> None:
-    """Book the whole difference of a wallet as your own deposit or withdrawal."""
+    """Book a wallet's difference as your deposit or withdrawal.
+
+    Books the whole difference between the ledger and the chain, and prints it.
+
+    Example: `florin ledger book eip155:1:0x… eip155:1/slip44:60 --note "gas"`
+    """
     from florin_server.cli.payments import ledger as command
 
-    command.book(given(home=home), account, asset, note)
+    command.book_adjustment(build_overrides(home=home), account, asset, note)
 
 
 @ledger.command("balances")
 def ledger_balances(home: HomeOption = None) -> None:
-    """List the balances of all accounts: debits less credits."""
+    """List the balances of all accounts, debits minus credits.
+
+    Example: `florin ledger balances --json`
+    """
     from florin_server.cli.payments import ledger as command
 
-    command.balances(given(home=home))
+    command.balances(build_overrides(home=home))
 
 
 @ledger.command("entries")
 def ledger_entries(
     payment_id: Annotated[str, typer.Argument(help="Payment id.")], home: HomeOption = None
 ) -> None:
-    """List what was booked for a payment."""
+    """List the book entries of a payment.
+
+    Example: `florin ledger entries pay_1a2b`
+    """
     from florin_server.cli.payments import ledger as command
 
-    command.entries(given(home=home), payment_id)
+    command.list_entries(build_overrides(home=home), payment_id)
 
 
 @payouts.command("list")
 def payouts_list(
-    all_: Annotated[bool, typer.Option("--all", help="Those that are over, too.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Include finished payouts.")] = False,
     home: HomeOption = None,
 ) -> None:
-    """List payouts that are waiting or on their way, and what is wrong with them."""
+    """List open payouts and their problems.
+
+    Example: `florin payouts list --all`
+    """
     from florin_server.cli.payments import payouts as command
 
-    command.show(given(home=home), all_=all_)
+    command.list_payouts(build_overrides(home=home), all_=all_)
 
 
 @payouts.command("create")
@@ -96,27 +125,34 @@ def payouts_create(
         str,
         typer.Option(
             help='Minor units of the asset, or "5.00 USDC" while Florin runs.'
-            "  [default: all that is owed]"
+            "  [default: everything owed]"
         ),
     ] = "",
     yes: YesOption = False,
     home: HomeOption = None,
 ) -> None:
-    """Pay a merchant what it is owed, to its settlement destination for the asset.
+    """Pay out what a merchant is owed, to its destination.
 
-    Shows amount, receiver and who pays the network fee, and asks.
+    Shows the amount, the receiver and the payer of the network fee, and asks.
+
+    Example: `florin payouts create mrch_1a2b eip155:1/erc20:0x… --amount 500`
     """
     from florin_server.cli.payments import payouts as command
 
-    command.create(given(home=home), merchant_id, asset, amount, yes=yes)
+    command.create_payout(build_overrides(home=home), merchant_id, asset, amount, yes=yes)
 
 
 @payouts.command("refuse")
 def payouts_refuse(payout_id: PayoutId, home: HomeOption = None) -> None:
-    """Call a payout off that is not on its way; the refund that it pays fails."""
+    """Cancel a payout that is not sent yet.
+
+    If the payout pays a refund, the refund fails.
+
+    Example: `florin payouts refuse pout_1a2b`
+    """
     from florin_server.cli.payments import payouts as command
 
-    command.refuse(given(home=home), payout_id)
+    command.refuse_payout(build_overrides(home=home), payout_id)
 
 
 @payouts.command("resolve")
@@ -126,170 +162,215 @@ def payouts_resolve(
         bool,
         typer.Option(
             "--paid/--not-paid",
-            help="Whether the account has got exactly the amount; if not, it is paid once more.",
+            help="Whether the account received exactly the amount; if not, Florin pays again.",
             show_default=False,
         ),
     ],
     home: HomeOption = None,
 ) -> None:
-    """End a payout whose transaction is final and does not prove what it moved."""
+    """Decide a payout whose final transaction proves no payment.
+
+    Example: `florin payouts resolve pout_1a2b --paid`
+    """
     from florin_server.cli.payments import payouts as command
 
-    command.resolve(given(home=home), payout_id, paid=paid)
+    command.resolve_payout(build_overrides(home=home), payout_id, is_paid=paid)
 
 
 @payments.command("create")
-@asking
+@with_merchant_connection
 def payments_create(
     amount: Annotated[
         list[str],
-        typer.Argument(help='What it costs, "12.50 USD", or minor units of a token, "5 caip19/…".'),
+        typer.Argument(
+            help='Price, e.g. "12.50 USD"; for a token its minor units, e.g. "5 caip19/…".'
+        ),
     ],
     *,
     reference: Annotated[
-        str | None, typer.Option("--reference", help="Your own reference of the order.")
+        str | None, typer.Option("--reference", help="Your reference for the order.")
     ] = None,
     expires_in: Annotated[
         str | None,
-        typer.Option("--expires-in", help="How long it can be paid: 90s, 30m, 2h or 7d."),
+        typer.Option("--expires-in", help="Time to pay, e.g. 90s, 30m, 2h or 7d."),
     ] = None,
     success_url: Annotated[
-        str | None, typer.Option("--success-url", help="Where the buyer goes who has paid.")
+        str | None, typer.Option("--success-url", help="Page for buyers after they pay.")
     ] = None,
     error_url: Annotated[
-        str | None, typer.Option("--error-url", help="Where the buyer goes who has not.")
+        str | None, typer.Option("--error-url", help="Page for buyers if they do not pay.")
     ] = None,
     wait: WaitOption = False,
     qr: Annotated[
         bool | None,
-        typer.Option("--qr/--no-qr", help="The link as a code to scan.  [default: on a terminal]"),
+        typer.Option("--qr/--no-qr", help="Show the link as a QR code.  [default: on a terminal]"),
     ] = None,
     idempotency_key: KeyOption = None,
-    at: At,
+    connection: ConnectionOptions,
 ) -> None:
-    """Make a payment, and show the link that its buyer opens."""
+    """Create a payment and show its link for the buyer.
+
+    Example: `florin payments create 12.50 USD --reference order-2001`
+    """
     from florin_server.cli.payments import create as command
 
-    wanted = command.Wanted(amount, reference, expires_in, success_url, error_url, idempotency_key)
-    command.run(at, wanted, wait=wait, qr=qr)
+    options = command.CreatePaymentOptions(
+        amount, reference, expires_in, success_url, error_url, idempotency_key
+    )
+    command.create_payment(connection, options, wait=wait, qr=qr)
 
 
 @payments.command("list")
-@asking
+@with_merchant_connection
 def payments_list(
     *,
     status: Annotated[
-        list[str] | None, typer.Option("--status", help="Only in this status; repeatable.")
+        list[str] | None,
+        typer.Option("--status", help="Only payments with this status; repeatable."),
     ] = None,
     reference: Annotated[
-        str | None, typer.Option("--reference", help="Only with this reference.")
+        str | None, typer.Option("--reference", help="Only payments with this reference.")
     ] = None,
     since: Annotated[
         datetime | None,
-        typer.Option("--since", formats=TIMES, help="Only made then or later (UTC)."),
+        typer.Option(
+            "--since", formats=TIME_FORMATS, help="Only payments created then or later (UTC)."
+        ),
     ] = None,
     until: Annotated[
-        datetime | None, typer.Option("--until", formats=TIMES, help="Only made before (UTC).")
+        datetime | None,
+        typer.Option("--until", formats=TIME_FORMATS, help="Only payments created before (UTC)."),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many at most.")] = 50,
-    at: At,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Most payments to list.")] = 50,
+    connection: ConnectionOptions,
 ) -> None:
-    """List the merchant's payments, newest first."""
+    """List the merchant's payments, newest first.
+
+    Example: `florin payments list --status succeeded --limit 5`
+    """
     from florin_server.cli.payments import listing as command
 
-    wanted = command.Wanted(tuple(status or ()), reference, since, until, limit)
-    command.run(at, wanted)
+    options = command.ListPaymentsOptions(tuple(status or ()), reference, since, until, limit)
+    command.list_payments(connection, options)
 
 
 @payments.command("show")
-@asking
-def payments_show(payment_id: PaymentId, *, at: At) -> None:
-    """Show everything about a payment."""
+@with_merchant_connection
+def payments_show(payment_id: PaymentId, *, connection: ConnectionOptions) -> None:
+    """Show a payment and its refunds.
+
+    Example: `florin payments show pay_1a2b`
+    """
     from florin_server.cli.payments import show as command
 
-    command.run(at, payment_id)
+    command.show_payment(connection, payment_id)
 
 
 @payments.command("tail")
-@asking
+@with_merchant_connection
 def payments_tail(
     payment_id: Annotated[
-        str | None, typer.Argument(help="Payment id or link.  [default: all of the merchant]")
+        str | None,
+        typer.Argument(help="Payment id or link.  [default: all payments of the merchant]"),
     ] = None,
     *,
     after_version: Annotated[
         int | None,
-        typer.Option("--after-version", min=0, help="Only what came after it, of one payment."),
+        typer.Option(
+            "--after-version", min=0, help="Only changes after this version; needs a payment."
+        ),
     ] = None,
-    at: At,
+    connection: ConnectionOptions,
 ) -> None:
-    """Follow a payment to its end, or all of the merchant until Ctrl-C.
+    """Follow a payment, or all payments of the merchant.
 
-    A connection that is lost is made again, and nothing is told twice. Of one payment each change
-    is told; of all of them how the newest 50 stand, looked at every two seconds.
+    For one payment, prints each change until the payment ends. If the connection is lost, the
+    command reconnects and repeats nothing. For all payments, it reads the newest 50 every two
+    seconds until Ctrl-C and prints those that changed.
+
+    Example: `florin payments tail pay_1a2b`
     """
     from florin_server.cli.payments import tail as command
 
     if payment_id is None:
-        command.all_(at, after_version)
+        command.follow_all(connection, after_version)
     else:
-        command.one(at, payment_id, after_version)
+        command.follow_one(connection, payment_id, after_version)
 
 
 @payments.command("cancel")
-@asking
+@with_merchant_connection
 def payments_cancel(
-    payment_id: PaymentId, *, yes: YesOption = False, idempotency_key: KeyOption = None, at: At
+    payment_id: PaymentId,
+    *,
+    yes: YesOption = False,
+    idempotency_key: KeyOption = None,
+    connection: ConnectionOptions,
 ) -> None:
-    """Call a payment off that nobody has paid; shows it, and asks."""
+    """Cancel an unpaid payment.
+
+    Shows the payment and asks.
+
+    Example: `florin payments cancel pay_1a2b`
+    """
     from florin_server.cli.payments import cancel as command
 
-    command.run(at, payment_id, yes=yes, key=idempotency_key)
+    command.cancel_payment(connection, payment_id, yes=yes, key=idempotency_key)
 
 
 @payments.command("refund")
-@asking
+@with_merchant_connection
 def payments_refund(
     payment_id: PaymentId,
     *,
     amount: Annotated[
         str | None,
         typer.Option(
-            help='A part: "5.00 USD" at the payment\'s own rate, or "0.002 tETH" of what was paid.'
+            help='Part to refund: "5.00 USD" at the rate of the payment, or "0.002 tETH" of the '
+            "asset that was paid.  [default: everything]"
         ),
     ] = None,
-    reason: Annotated[str | None, typer.Option(help="Why, for your own records.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Reason, for your records.")] = None,
     yes: YesOption = False,
     wait: WaitOption = False,
     idempotency_key: KeyOption = None,
-    at: At,
+    connection: ConnectionOptions,
 ) -> None:
-    """Pay a payment, or a part, back to the account that paid it; asks first."""
+    """Refund a payment, or a part of it, to its payer.
+
+    Shows the amount and the account, and asks.
+
+    Example: `florin payments refund pay_1a2b --amount "5.00 USD" --wait`
+    """
     from florin_server.cli.payments import refund as command
 
-    part = command.Part(amount, reason)
-    command.run(at, payment_id, part, yes=yes, wait=wait, key=idempotency_key)
+    part = command.RefundOptions(amount, reason)
+    command.refund_payment(connection, payment_id, part, yes=yes, wait=wait, key=idempotency_key)
 
 
 @payments.command("held")
 def payments_held(
-    all_: Annotated[
-        bool, typer.Option("--all", help="Those that were released or returned, too.")
-    ] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Include resolved payments.")] = False,
     home: HomeOption = None,
 ) -> None:
-    """List what came from payers who were blocked by then, and why they are."""
+    """List held payments of blocked payers, with the reason.
+
+    Example: `florin payments held --all`
+    """
     from florin_server.cli.payments import held as command
 
-    command.show(given(home=home), all_=all_)
+    command.list_held(build_overrides(home=home), all_=all_)
 
 
 @payments.command("release")
 def payments_release(held_id: HeldId, note: Reason, home: HomeOption = None) -> None:
-    """Let the merchant have held money; its payment succeeds."""
+    """Release held money to the merchant; the payment succeeds.
+
+    Example: `florin payments release held_1a2b --note "cleared by compliance"`
+    """
     from florin_server.cli.payments import held as command
 
-    command.resolve(given(home=home), held_id, "release", note)
+    command.resolve_held(build_overrides(home=home), held_id, "release", note)
 
 
 @payments.command("return")
@@ -297,22 +378,31 @@ def payments_return(
     held_id: HeldId,
     note: Reason,
     even_if_blocked: Annotated[
-        bool, typer.Option("--even-if-blocked", help="To a payer who is still blocked, too.")
+        bool,
+        typer.Option("--even-if-blocked", help="Return it even if the payer is still blocked."),
     ] = False,
     home: HomeOption = None,
 ) -> None:
-    """Send held money back, with the fee, from the treasury to its payer; its payment fails.
+    """Return held money to the payer; the payment fails.
 
-    What the merchant's own destination received is not here, and stays with the merchant.
+    The treasury sends the money and the fee. Money that went directly to the merchant's destination
+    stays there.
+
+    Example: `florin payments return held_1a2b --note "ticket 17"`
     """
     from florin_server.cli.payments import held as command
 
-    command.resolve(given(home=home), held_id, "return", note, even_if_blocked=even_if_blocked)
+    command.resolve_held(
+        build_overrides(home=home), held_id, "return", note, ignores_block=even_if_blocked
+    )
 
 
 @payments.command("keep")
 def payments_keep(held_id: HeldId, note: Reason, home: HomeOption = None) -> None:
-    """Keep held money where it is, e.g. for an authority; its payment fails."""
+    """Keep held money, e.g. for an authority; the payment fails.
+
+    Example: `florin payments keep held_1a2b --note "order of 2 May"`
+    """
     from florin_server.cli.payments import held as command
 
-    command.resolve(given(home=home), held_id, "keep", note)
+    command.resolve_held(build_overrides(home=home), held_id, "keep", note)

@@ -1,4 +1,4 @@
-"""`florin payments`: what blocked payers paid, held until the operator gives a verdict."""
+"""`florin payments held`, `release`, `return` and `keep`: held money of blocked payers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 from florin.v1 import held_pb2
 
-from florin_server.cli.console import console, note, table, told
-from florin_server.cli.operation import ask, minute
+from florin_server.cli.console import console, print_hint, print_json, print_table
+from florin_server.cli.operation import call_operator, format_minute
 
 _COLUMNS = (
     "Held id",
@@ -18,52 +18,59 @@ _COLUMNS = (
     "Held",
     "Asset",
     "Payer",
-    "Why or note",
+    "Reason or note",
 )
-_SAYS = {
+_VERDICT_TEXTS = {
     held_pb2.HELD_PAYMENT_STATE_RELEASED: "is released: its payment succeeded.",
     held_pb2.HELD_PAYMENT_STATE_RETURNED: "is returned.",
     held_pb2.HELD_PAYMENT_STATE_KEPT: "is kept.",
 }
 
 
-def show(given: dict[str, Any], *, all_: bool) -> None:
-    """Prints held payments."""
-    found = ask(given, "ListHeldPayments", held_pb2.ListHeldPaymentsRequest(all=all_))
-    if not told(found):
-        table(_COLUMNS, map(_row, found.held_payments))
+def list_held(overrides: dict[str, Any], *, all_: bool) -> None:
+    """Print open held payments, or all of them."""
+    result = call_operator(
+        overrides, "ListHeldPayments", held_pb2.ListHeldPaymentsRequest(all=all_)
+    )
+    if not print_json(result):
+        print_table(_COLUMNS, map(_to_row, result.held_payments))
 
 
-def resolve(
-    given: dict[str, Any], held_id: str, verdict: str, words: str, *, even_if_blocked: bool = False
+def resolve_held(
+    overrides: dict[str, Any],
+    held_id: str,
+    verdict: str,
+    operator_note: str,
+    *,
+    ignores_block: bool = False,
 ) -> None:
-    """Gives a verdict: release, return or keep."""
+    """Resolve a held payment with a verdict: release, return or keep."""
     request = held_pb2.ResolveHeldPaymentRequest(
         held_id=held_id,
         verdict=held_pb2.HeldPaymentVerdict.Value(f"HELD_PAYMENT_VERDICT_{verdict.upper()}"),
-        note=words,
-        even_if_blocked=even_if_blocked,
+        note=operator_note,
+        even_if_blocked=ignores_block,
     )
-    done = ask(given, "ResolveHeldPayment", request, running_only=True)
-    if told(done):
+    done = call_operator(overrides, "ResolveHeldPayment", request, running_only=True)
+    if print_json(done):
         return
-    console.print(f"{done.held_id} {_SAYS[done.state]}")
+    console.print(f"{done.held_id} {_VERDICT_TEXTS[done.state]}")
     if done.payout_id:
-        note(f"Payout {done.payout_id} takes {done.held_amount} minor units to {done.payer}.")
+        print_hint(f"Payout {done.payout_id} sends {done.held_amount} minor units to {done.payer}.")
     elif done.state == held_pb2.HELD_PAYMENT_STATE_RETURNED:
-        note("Nothing of it is here: the merchant's own destination has it.")
+        print_hint("Florin holds none of this money: it went to the merchant's destination.")
 
 
-def _row(one: held_pb2.HeldPayment) -> tuple[str, ...]:
-    state = held_pb2.HeldPaymentState.Name(one.state).removeprefix("HELD_PAYMENT_STATE_").lower()
+def _to_row(item: held_pb2.HeldPayment) -> tuple[str, ...]:
+    state = held_pb2.HeldPaymentState.Name(item.state).removeprefix("HELD_PAYMENT_STATE_").lower()
     return (
-        one.held_id,
-        one.payment_id,
-        f"{state}, late" if one.late else state,
-        minute(one, "held_at"),
-        one.amount,
-        one.held_amount,
-        one.asset,
-        one.payer,
-        one.note or one.reason,
+        item.held_id,
+        item.payment_id,
+        f"{state}, late" if item.late else state,
+        format_minute(item, "held_at"),
+        item.amount,
+        item.held_amount,
+        item.asset,
+        item.payer,
+        item.note or item.reason,
     )

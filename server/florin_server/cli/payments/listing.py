@@ -1,4 +1,4 @@
-"""`florin payments list`: the merchant's payments, newest first."""
+"""`florin payments list`: list the merchant's payments, newest first."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING
 
 from florin.v1 import listing_pb2, payment_pb2
 
-from florin_server.cli.console import note, table, told
-from florin_server.cli.operation import minute, misused
-from florin_server.cli.payments.amounts import shown
-from florin_server.cli.payments.words import status
-from florin_server.cli.server import At, as_merchant
+from florin_server.cli.console import print_hint, print_json, print_table
+from florin_server.cli.operation import format_minute, usage_error
+from florin_server.cli.payments.amounts import format_amount
+from florin_server.cli.payments.words import format_status
+from florin_server.cli.server import ConnectionOptions, connect_as_merchant
 
 if TYPE_CHECKING:
-    from florin_client.calls.merchant import ListOptions
+    from florin_client.calls.merchant import ListPaymentsCallOptions
 
-_COLUMNS = ("Payment id", "Status", "Made", "Amount", "Reference")
+_COLUMNS = ("Payment id", "Status", "Created", "Amount", "Reference")
 _PAGE_MAX = 200
-_STATUSES = {status(value): value for value in payment_pb2.PaymentStatus.values() if value}
+_STATUSES = {format_status(value): value for value in payment_pb2.PaymentStatus.values() if value}
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which payments; times are UTC."""
+class ListPaymentsOptions:
+    """The filters and the limit of a list of payments; times are UTC."""
 
     status: tuple[str, ...] = ()
     reference: str | None = None
@@ -34,45 +34,47 @@ class Wanted:
     limit: int = 50
 
 
-def run(at: At, wanted: Wanted) -> None:
-    """Prints the newest of them, as many as were asked for."""
-    if unknown := [one for one in wanted.status if one not in _STATUSES]:
-        misused(f"there is no status {unknown[0]}; there are {', '.join(_STATUSES)}")
-    with as_merchant(at) as client:
-        rows = client.merchant.list_merchant_payments(**_options(wanted))
-        # one more tells that there is more
-        found = list(islice(rows, wanted.limit + 1))
-    more = len(found) > wanted.limit
-    found = found[: wanted.limit]
-    if not told({"payments": found, "more": more}):
-        table(_COLUMNS, map(row, found))
+def list_payments(connection: ConnectionOptions, options: ListPaymentsOptions) -> None:
+    """Print the newest payments, up to the limit."""
+    if unknown := [status for status in options.status if status not in _STATUSES]:
+        usage_error(f"unknown status {unknown[0][:80]!r}: use {', '.join(_STATUSES)}")
+    with connect_as_merchant(connection) as client:
+        rows = client.merchant.list_merchant_payments(**_to_list_options(options))
+        # one more row than printed shows whether there are more
+        payment_rows = list(islice(rows, options.limit + 1))
+    more = len(payment_rows) > options.limit
+    payment_rows = payment_rows[: options.limit]
+    if not print_json({"payments": payment_rows, "more": more}):
+        print_table(_COLUMNS, map(to_row, payment_rows))
         if more:
-            note(f"There are more than {wanted.limit}: --limit shows more of them.")
+            print_hint(f"There are more than {options.limit} payments: raise --limit to list them.")
 
 
-def _options(wanted: Wanted) -> ListOptions:
-    found: ListOptions = {
-        "status": [_STATUSES[one] for one in wanted.status],
-        "start": _utc(wanted.since),
-        "end": _utc(wanted.until),
-        "limit": min(wanted.limit, _PAGE_MAX),
+def _to_list_options(options: ListPaymentsOptions) -> ListPaymentsCallOptions:
+    call_options: ListPaymentsCallOptions = {
+        "status": [_STATUSES[status] for status in options.status],
+        "start": _to_utc(options.since),
+        "end": _to_utc(options.until),
+        "limit": min(options.limit, _PAGE_MAX),
     }
-    if wanted.reference is not None:
-        found["reference_id"] = wanted.reference
-    return found
+    if options.reference is not None:
+        call_options["reference_id"] = options.reference
+    return call_options
 
 
-def row(one: listing_pb2.PaymentRow) -> tuple[str, ...]:
-    """One line of the list."""
-    asked = one.fiat_amount if one.HasField("fiat_amount") else one.token_amount
+def to_row(payment_row: listing_pb2.PaymentRow) -> tuple[str, ...]:
+    """Return the columns of one payment."""
+    amount = (
+        payment_row.fiat_amount if payment_row.HasField("fiat_amount") else payment_row.token_amount
+    )
     return (
-        one.payment_id,
-        status(one.status),
-        minute(one, "created_at"),
-        shown(asked),
-        one.reference_id or "-",
+        payment_row.payment_id,
+        format_status(payment_row.status),
+        format_minute(payment_row, "created_at"),
+        format_amount(amount),
+        payment_row.reference_id or "-",
     )
 
 
-def _utc(time: datetime | None) -> datetime | None:
+def _to_utc(time: datetime | None) -> datetime | None:
     return None if time is None else time.replace(tzinfo=UTC)

@@ -1,15 +1,15 @@
-"""`florin payments show`: everything about one payment."""
+"""`florin payments show`: show a payment and its refunds."""
 
 from __future__ import annotations
 
-from florin_server.cli.console import told
+from florin_server.cli.console import print_json
 from florin_server.cli.payments import words
-from florin_server.cli.server import At, as_merchant
+from florin_server.cli.server import ConnectionOptions, connect_as_merchant
 
 
-def run(at: At, payment_id: str) -> None:
-    """Prints the payment."""
-    with as_merchant(at) as client:
+def show_payment(connection: ConnectionOptions, payment_id: str) -> None:
+    """Print the payment."""
+    with connect_as_merchant(connection) as client:
         payment = client.merchant.get_payment(payment_id)
-    if not told(payment):
-        words.show(payment)
+    if not print_json(payment):
+        words.print_payment(payment)

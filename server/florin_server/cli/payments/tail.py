@@ -1,4 +1,4 @@
-"""`florin payments tail`: a payment, or all of a merchant, as they change."""
+"""`florin payments tail`: follow a payment, or all payments of a merchant."""
 
 from __future__ import annotations
 
@@ -9,69 +9,73 @@ from typing import TYPE_CHECKING
 
 from florin.v1 import listing_pb2, payment_pb2
 
-from florin_server.cli.console import console, told_line
-from florin_server.cli.exits import Exit
-from florin_server.cli.operation import misused
+from florin_server.cli.console import console, print_json_line
+from florin_server.cli.exits import ExitStatus
+from florin_server.cli.operation import usage_error
 from florin_server.cli.payments import words
-from florin_server.cli.payments.amounts import shown
-from florin_server.cli.payments.listing import row
-from florin_server.cli.server import At, as_merchant
+from florin_server.cli.payments.amounts import format_amount
+from florin_server.cli.payments.listing import to_row
+from florin_server.cli.server import ConnectionOptions, connect_as_merchant
 
 if TYPE_CHECKING:
     from florin_client import Client
 
-# of all payments: what one look sees, and the time between two
-_NEWEST = 50
-_LOOK_S = 2.0
+# when it follows all payments: rows per read, and seconds between reads
+_NEWEST_MAX = 50
+_POLL_S = 2.0
 
 
-def one(at: At, payment_id: str, after_version: int | None) -> None:
-    """Follows one payment; ends as it does."""
-    with as_merchant(at) as client:
-        # a stream is tried again for minutes: whoever named the wrong server is told at once
+def follow_one(connection: ConnectionOptions, payment_id: str, after_version: int | None) -> None:
+    """Follow one payment, and exit with its outcome."""
+    with connect_as_merchant(connection) as client:
+        # a stream retries for minutes; this call reports a wrong server at once
         client.merchant.get_payment_status(payment_id)
-        raise SystemExit(int(follow(client, payment_id, after_version)))
+        raise SystemExit(int(follow_payment(client, payment_id, after_version)))
 
 
-def follow(client: Client, payment_id: str, after_version: int | None) -> Exit:
-    """Prints each change of a payment; how it ended."""
+def follow_payment(client: Client, payment_id: str, after_version: int | None) -> ExitStatus:
+    """Print each change of a payment until it ends; return the exit status of its outcome."""
     for update in client.merchant.watch_payment(payment_id, after_version=after_version):
-        if not told_line(update):
-            console.print(_line(update))
+        if not print_json_line(update):
+            console.print(_format_update(update))
         ended = update.payment
         if ended.is_final:
-            return Exit.DONE if ended.status == words.SUCCEEDED else Exit.UNPAID
-    # it was over before what was asked for
+            return ExitStatus.DONE if ended.status == words.SUCCEEDED else ExitStatus.UNPAID
+    # the payment ended before the requested version
     status = client.merchant.get_payment_status(payment_id).status
-    return Exit.DONE if status == words.SUCCEEDED else Exit.UNPAID
+    return ExitStatus.DONE if status == words.SUCCEEDED else ExitStatus.UNPAID
 
 
-def all_(at: At, after_version: int | None) -> None:
-    """Prints how the newest payments stand, and again whenever that has changed, until Ctrl-C."""
+def follow_all(connection: ConnectionOptions, after_version: int | None) -> None:
+    """Print the newest payments, then each one that changed, until Ctrl-C."""
     if after_version is not None:
-        misused("--after-version is about one payment: name it")
+        usage_error("--after-version needs a payment: pass its id")
     seen: dict[str, bytes] = {}
-    with as_merchant(at) as client:
+    with connect_as_merchant(connection) as client:
         while True:
-            found = client.merchant.list_merchant_payments(limit=_NEWEST)
-            seen = changed(list(islice(found, _NEWEST)), seen)
-            time.sleep(_LOOK_S)
+            pages = client.merchant.list_merchant_payments(limit=_NEWEST_MAX)
+            seen = print_changed(list(islice(pages, _NEWEST_MAX)), seen)
+            time.sleep(_POLL_S)
 
 
-def changed(found: Iterable[listing_pb2.PaymentRow], seen: dict[str, bytes]) -> dict[str, bytes]:
-    """Prints what was not seen like this, oldest first; what is seen now."""
-    now = {one.payment_id: one for one in found}
+def print_changed(
+    rows: Iterable[listing_pb2.PaymentRow], previous: dict[str, bytes]
+) -> dict[str, bytes]:
+    """Print the payments that changed since `previous`, oldest first; return the new `previous`."""
+    now = {payment_row.payment_id: payment_row for payment_row in rows}
     for payment_id, payment in reversed(now.items()):
-        if seen.get(payment_id) != payment.SerializeToString(deterministic=True) and not told_line(
-            payment
-        ):
-            console.print("  ".join(row(payment)))
-    return {name: one.SerializeToString(deterministic=True) for name, one in now.items()}
+        if previous.get(payment_id) != payment.SerializeToString(
+            deterministic=True
+        ) and not print_json_line(payment):
+            console.print("  ".join(to_row(payment)))
+    return {
+        name: payment_row.SerializeToString(deterministic=True) for name, payment_row in now.items()
+    }
 
 
-def _line(update: payment_pb2.WatchPaymentResponse) -> str:
+def _format_update(update: payment_pb2.WatchPaymentResponse) -> str:
     payment = update.payment
-    line = f"version {update.version}  {words.status(payment.status)}"
+    line = f"version {update.version}  {words.format_status(payment.status)}"
     if payment.HasField("info"):
-        line += f"  {shown(payment.info.option_amount)}  {payment.info.tx_id}"
+        line += f"  {format_amount(payment.info.option_amount)}  {payment.info.tx_id}"
     return line

@@ -1,1 +1,1 @@
-"""Commands about receipts and their keys."""
+"""Commands for receipts and the keys that sign them."""

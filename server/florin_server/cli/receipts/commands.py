@@ -1,4 +1,4 @@
-"""The commands about receipts and their keys, and their options."""
+"""Define the commands for receipts and receipt keys, and their options."""
 
 from __future__ import annotations
 
@@ -7,85 +7,101 @@ from typing import Annotated
 
 import typer
 
-from florin_server.cli.options import RPC_URL, HomeOption, given, group
+from florin_server.cli.options import RPC_URL_VARIABLE, HomeOption, build_overrides, create_group
 from florin_server.cli.secret_options import read_urls
 
-receipt_keys = group("List, rotate and revoke the keys that sign receipts.")
+receipt_keys = create_group("List, rotate and revoke the keys that sign receipts.")
 
 GROUPS = {"receipt-keys": receipt_keys}
 
-KeyId = Annotated[str, typer.Argument(help="Name of the key, as `list` tells it.")]
+KeyId = Annotated[str, typer.Argument(help="Key id, from `florin receipt-keys list`.")]
 
 
 @receipt_keys.command("list")
 def receipt_keys_list(home: HomeOption = None) -> None:
-    """List all keys, and which of them signs."""
+    """List receipt keys, and show which one signs.
+
+    Example: `florin receipt-keys list`
+    """
     from florin_server.cli.receipts import keys as command
 
-    command.show(given(home=home))
+    command.list_keys(build_overrides(home=home))
 
 
 @receipt_keys.command("rotate")
 def receipt_keys_rotate(home: HomeOption = None) -> None:
-    """Make a new key, which signs ten minutes later; receipts that others signed stay good."""
+    """Create a receipt key, which signs in ten minutes.
+
+    Receipts that older keys signed stay valid.
+
+    Example: `florin receipt-keys rotate`
+    """
     from florin_server.cli.receipts import keys as command
 
-    command.rotate(given(home=home))
+    command.rotate_key(build_overrides(home=home))
 
 
 @receipt_keys.command("revoke")
 def receipt_keys_revoke(key_id: KeyId, home: HomeOption = None) -> None:
-    """Publish a key no longer: nothing that it ever signed verifies from then on."""
+    """Revoke a key; its receipts no longer verify.
+
+    Florin stops publishing the key.
+
+    Example: `florin receipt-keys revoke KEY_ID`
+    """
     from florin_server.cli.receipts import keys as command
 
-    command.revoke(given(home=home), key_id)
+    command.revoke_key(build_overrides(home=home), key_id)
 
 
 def verify_receipt(  # noqa: PLR0917  (typer gives them by name)
-    file: Annotated[Path, typer.Argument(help="The receipt, a JWS in compact form.")],
+    file: Annotated[Path, typer.Argument(help="File with the receipt, a compact JWS.")],
     rpc_url: Annotated[
         str | None,
         typer.Option(
             "--rpc-url",
             metavar="URL|@FILE",
-            help=f"JSON-RPC address of a node of the chain.  [default: ${RPC_URL}]",
+            help=f"JSON-RPC URL of a node of the chain.  [default: ${RPC_URL_VARIABLE}]",
         ),
     ] = None,
     jwks: Annotated[
         str | None,
         typer.Option(
-            help="Key set of the issuer: a file, or an https address.  "
+            help="Key set of the issuer: a file or an https URL.  "
             "[default: the key set that the issuer publishes]"
         ),
     ] = None,
     issuer: Annotated[
         str | None,
-        typer.Option(help="Address of the installation that it has to be of."),
+        typer.Option(help="URL of the installation that must have issued the receipt."),
     ] = None,
     key: Annotated[
-        str | None, typer.Option(help="Thumbprint of the key that has to have signed it.")
+        str | None, typer.Option(help="Thumbprint of the key that must have signed it.")
     ] = None,
     confirmations: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Least number of blocks that make it final on an EVM chain; on a network of the "
-            "registry its seconds and tag hold as well.  [default: the registry's, else 12 blocks "
-            "of 30 seconds]",
+            help="Lowest confirmation depth on an EVM chain; for a network in the registry, the "
+            "registry's seconds and finality tag apply too.  [default: from the registry, else "
+            "12 blocks and 30 seconds]",
         ),
     ] = None,
 ) -> None:
-    """Check a receipt by its signature and on the chain, without the installation that signed it.
+    """Verify a receipt: its signature, and the chain.
 
-    Ends with 0 if all of it is true, 1 if it is not what the issuer signed, 3 if the chain does not
-    bear it out, 5 if that cannot be told now, or by this node, and 8 if none of --issuer, --jwks
-    and --key says whose receipt it has to be: anyone can sign one as its own issuer.
+    Does not need the installation that signed the receipt. Exit status: 0 verified; 1 not what the
+    issuer signed; 3 the chain does not confirm it; 5 undecided, try later or another node; 8 no
+    issuer is named. Name the issuer with --issuer, --jwks or --key: anyone can sign a receipt as
+    their own issuer.
+
+    Example: `florin verify-receipt receipt.jws --issuer https://pay.example`
     """
-    from florin_server.cli.operation import misused
+    from florin_server.cli.operation import usage_error
     from florin_server.cli.receipts import verify as command
 
-    urls = read_urls([] if rpc_url is None else [rpc_url], "--rpc-url", RPC_URL)
+    urls = read_urls([] if rpc_url is None else [rpc_url], "--rpc-url", RPC_URL_VARIABLE)
     if len(urls) != 1:
-        misused(f"which node of the chain is asked? --rpc-url URL, or {RPC_URL}")
+        usage_error(f"name one node of the chain: use --rpc-url URL, or set {RPC_URL_VARIABLE}")
     options = command.VerifyOptions(file, urls[0], jwks, issuer, key, confirmations)
-    command.run(options)
+    command.verify_receipt(options)

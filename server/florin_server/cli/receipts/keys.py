@@ -6,40 +6,40 @@ from typing import Any
 
 from florin.v1 import receipt_pb2
 
-from florin_server.cli.console import console, note, table, told
-from florin_server.cli.operation import ask, minute
-from florin_server.domain.receipts.keys import PUBLISHED_US
+from florin_server.cli.console import console, print_hint, print_json, print_table
+from florin_server.cli.operation import call_operator, format_minute
+from florin_server.domain.receipts.keys import PUBLICATION_US
 
-_COLUMNS = ("Key id", "Made", "Signs", "Revoked")
-
-
-def show(given: dict[str, Any]) -> None:
-    """Prints all keys."""
-    found = ask(given, "ListReceiptKeys", receipt_pb2.ListReceiptKeysRequest())
-    if not told(found):
-        table(_COLUMNS, map(_row, found.keys))
+_COLUMNS = ("Key id", "Created", "Signs", "Revoked")
 
 
-def rotate(given: dict[str, Any]) -> None:
-    """Makes a key, and tells from when on it signs."""
-    made = ask(given, "RotateReceiptKey", receipt_pb2.RotateReceiptKeyRequest()).key
-    if not told(made):
-        console.print(made.key_id)
-    note(f"It is published now, and signs in {PUBLISHED_US // 60_000_000} minutes.")
+def list_keys(overrides: dict[str, Any]) -> None:
+    """Print all keys."""
+    result = call_operator(overrides, "ListReceiptKeys", receipt_pb2.ListReceiptKeysRequest())
+    if not print_json(result):
+        print_table(_COLUMNS, map(_to_row, result.keys))
 
 
-def revoke(given: dict[str, Any], key_id: str) -> None:
-    """Revokes a key."""
+def rotate_key(overrides: dict[str, Any]) -> None:
+    """Create a key, and print when it starts to sign."""
+    key = call_operator(overrides, "RotateReceiptKey", receipt_pb2.RotateReceiptKeyRequest()).key
+    if not print_json(key):
+        console.print(key.key_id)
+    print_hint(f"The key is published now, and signs in {PUBLICATION_US // 60_000_000} minutes.")
+
+
+def revoke_key(overrides: dict[str, Any], key_id: str) -> None:
+    """Revoke a key."""
     request = receipt_pb2.RevokeReceiptKeyRequest(key_id=key_id)
-    done = ask(given, "RevokeReceiptKey", request).key
-    if not told(done):
+    done = call_operator(overrides, "RevokeReceiptKey", request).key
+    if not print_json(done):
         console.print(f"{done.key_id} is revoked.")
 
 
-def _row(key: receipt_pb2.ReceiptKey) -> tuple[str, ...]:
+def _to_row(key: receipt_pb2.ReceiptKey) -> tuple[str, ...]:
     return (
         key.key_id,
-        minute(key, "created_at"),
+        format_minute(key, "created_at"),
         "yes" if key.signs else "-",
-        minute(key, "revoked_at"),
+        format_minute(key, "revoked_at"),
     )

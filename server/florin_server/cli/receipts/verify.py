@@ -1,7 +1,7 @@
-"""`florin verify-receipt`: signature and chain are checked here, and the issuer is not asked.
+"""`florin verify-receipt`: check a receipt's signature and the chain, independently of its issuer.
 
-It needs no state folder and no settings. Every check is told by its name; those that come after a
-false signature are not made.
+Needs no state folder and no settings. Reports every check by name; skips the checks after a false
+signature.
 """
 
 from __future__ import annotations
@@ -12,38 +12,48 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 
-from florin_server.cli.console import console, fail, note, told
-from florin_server.cli.exits import Exit
+from florin_server.cli.console import console, fail, print_hint, print_json
+from florin_server.cli.exits import ExitStatus
 from florin_server.cli.receipts import known_keys
-from florin_server.domain.money import spelled
+from florin_server.domain.money import format_minor_units
 from florin_server.domain.receipts import signature
 from florin_server.domain.receipts.receipt import Receipt
-from florin_server.domain.receipts.verdict import GENUINE, Check, NotGenuine, Outcome, Result
+from florin_server.domain.receipts.verdict import (
+    STATEMENT_CHECKS,
+    CheckOutcome,
+    CheckResult,
+    ReceiptCheck,
+    ReceiptNotGenuine,
+)
 from florin_server.domain.text import replace_unprintable
-from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpc
+from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpcClient
 from florin_server.rails.evm.reading import examine as evm
-from florin_server.rails.networks.registry import network
+from florin_server.rails.networks.registry import find_network
 from florin_server.rails.solana.reading import examine as solana
 from florin_server.rails.types import RailUnavailable
 
-# of a chain that the registry does not know: however fast its blocks come, they take some time
-_UNKNOWN_CHAIN = evm.FinalityRule(12, 30)
-_WORDS = {Outcome.PASSED: "ok", Outcome.FAILED: "FAILED", Outcome.UNKNOWN: "?"}
+# for chains outside the registry: require a minimum time too, however fast the blocks come
+_UNKNOWN_CHAIN_FINALITY = evm.FinalitySpec(12, 30)
+_OUTCOME_TEXTS = {
+    CheckOutcome.PASSED: "ok",
+    CheckOutcome.FAILED: "FAILED",
+    CheckOutcome.UNKNOWN: "?",
+}
 
 
-class Status(IntEnum):
-    """What the command ends with."""
+class VerificationStatus(IntEnum):
+    """The exit statuses of the command."""
 
-    VERIFIED = Exit.DONE
-    NOT_GENUINE = Exit.REFUSED
-    NOT_ON_CHAIN = Exit.NOT_FOUND
-    UNDECIDED = Exit.UNREACHABLE
-    ISSUER_NOT_NAMED = Exit.UNVOUCHED
+    VERIFIED = ExitStatus.DONE
+    NOT_GENUINE = ExitStatus.REFUSED
+    NOT_ON_CHAIN = ExitStatus.NOT_FOUND
+    UNDECIDED = ExitStatus.UNREACHABLE
+    ISSUER_NOT_NAMED = ExitStatus.UNTRUSTED_ISSUER
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyOptions:
-    """Which receipt is to be checked, with what."""
+    """The options of the command."""
 
     file: Path
     rpc_url: str
@@ -53,169 +63,188 @@ class VerifyOptions:
     confirmations: int | None = None
 
     @property
-    def names_issuer(self) -> bool:
-        """True if the caller, and not the receipt, says whose it has to be."""
+    def is_issuer_given(self) -> bool:
+        """Return True if the caller names the issuer, instead of trusting the receipt for it."""
         return not (self.jwks is None and self.issuer is None and self.key is None)
 
 
 @dataclass(slots=True)
-class Verdict:
-    """The results of all checks; without a receipt its signature is not proven.
+class VerificationReport:
+    """The results of all checks; `receipt` is None unless its signature is proven.
 
-    Unless `names_issuer`, anyone can have signed the receipt as its own issuer.
+    Unless `is_issuer_given`, anyone could have signed the receipt as their own issuer.
     """
 
-    names_issuer: bool = True
-    results: list[Result] = field(default_factory=list)
+    is_issuer_given: bool = True
+    results: list[CheckResult] = field(default_factory=list)
     receipt: Receipt | None = None
 
     @property
-    def status(self) -> Status:
-        """What all of it comes to."""
-        failed = {one.check for one in self.results if one.outcome is Outcome.FAILED}
-        if failed & GENUINE:
-            return Status.NOT_GENUINE
+    def get_status(self) -> VerificationStatus:
+        """Return the overall result."""
+        failed = {result.check for result in self.results if result.outcome is CheckOutcome.FAILED}
+        if failed & STATEMENT_CHECKS:
+            return VerificationStatus.NOT_GENUINE
         if failed:
-            return Status.NOT_ON_CHAIN
-        if not self.names_issuer:
-            return Status.ISSUER_NOT_NAMED
-        passed = all(one.outcome is Outcome.PASSED for one in self.results)
-        return Status.VERIFIED if passed and self.receipt is not None else Status.UNDECIDED
+            return VerificationStatus.NOT_ON_CHAIN
+        if not self.is_issuer_given:
+            return VerificationStatus.ISSUER_NOT_NAMED
+        passed = all(result.outcome is CheckOutcome.PASSED for result in self.results)
+        return (
+            VerificationStatus.VERIFIED
+            if passed and self.receipt is not None
+            else VerificationStatus.UNDECIDED
+        )
 
 
-def run(wanted: VerifyOptions) -> None:
-    """Checks a receipt, tells what was found, and ends the program with what it comes to."""
+def verify_receipt(options: VerifyOptions) -> None:
+    """Check a receipt, print the report, and exit with the overall result."""
     try:
-        rpc = JsonRpc(HttpTransport(wanted.rpc_url))
+        rpc = JsonRpcClient(HttpTransport(options.rpc_url))
     except ValueError as fault:
-        fail("Not checked", fault, Exit.MISUSED)
-    verdict = asyncio.run(judged(wanted, _text(wanted.file), rpc))
-    if not told(_object(verdict)):
-        _print(verdict)
-    raise SystemExit(int(verdict.status))
+        fail("Not checked", fault, ExitStatus.USAGE_ERROR)
+    verdict = asyncio.run(run_checks(options, _read_receipt(options.file), rpc))
+    if not print_json(_to_json(verdict)):
+        _print_report(verdict)
+    raise SystemExit(int(verdict.get_status))
 
 
-def _text(file: Path) -> str:
-    """The receipt in a file, whose last line may have an end."""
+def _read_receipt(file: Path) -> str:
+    """Return the receipt of a file, without the line end of its last line."""
     try:
         with file.open("rb") as opened:
             content = opened.read(signature.RECEIPT_BYTES_MAX + 2)
     except OSError as fault:
-        fail("Not checked", f"{file}: {fault.strerror}", Exit.MISUSED)
+        fail("Not checked", f"{file}: {fault.strerror}", ExitStatus.USAGE_ERROR)
     return content.decode("latin-1").removesuffix("\n").removesuffix("\r")
 
 
-async def judged(wanted: VerifyOptions, text: str, rpc: JsonRpc) -> Verdict:
-    """What comes of every check that can be made."""
-    verdict = Verdict(wanted.names_issuer)
+async def run_checks(options: VerifyOptions, text: str, rpc: JsonRpcClient) -> VerificationReport:
+    """Run every check that is possible, and return the report."""
+    verdict = VerificationReport(options.is_issuer_given)
     try:
-        verdict.receipt = await _genuine(wanted, text, verdict.results)
-        verdict.results += await _on_chain(wanted, verdict.receipt, rpc)
-    except NotGenuine as refused:
+        verdict.receipt = await _verify_signature(options, text, verdict.results)
+        verdict.results += await _check_chain(options, verdict.receipt, rpc)
+    except ReceiptNotGenuine as refused:
         verdict.results.append(refused.result)
-    except known_keys.NoKeys as fault:
-        verdict.results.append(Result(Check.KEY, Outcome.UNKNOWN, str(fault)))
+    except known_keys.KeysUnavailable as fault:
+        verdict.results.append(CheckResult(ReceiptCheck.KEY, CheckOutcome.UNKNOWN, str(fault)))
     except RailUnavailable as fault:
-        verdict.results.append(Result(Check.CHAIN, Outcome.UNKNOWN, str(fault)))
+        verdict.results.append(CheckResult(ReceiptCheck.CHAIN, CheckOutcome.UNKNOWN, str(fault)))
     finally:
         await rpc.close()
     return verdict
 
 
-async def _genuine(wanted: VerifyOptions, text: str, results: list[Result]) -> Receipt:
-    """What the receipt says, once it is proven who says so; NotGenuine otherwise."""
-    key_id = signature.key_id_of(text)
-    results.append(Result(Check.FORM, Outcome.PASSED, "it is a receipt"))
-    if wanted.key is not None and key_id != wanted.key:
-        raise NotGenuine(Check.KEY, f"{key_id} signed it, and not {wanted.key}")
-    place = wanted.jwks
-    if place is None and wanted.issuer is not None:
-        place = wanted.issuer.rstrip("/") + known_keys.PUBLISHED
+async def _verify_signature(
+    options: VerifyOptions, text: str, results: list[CheckResult]
+) -> Receipt:
+    """Verify key, signature and issuer, and return the receipt; ReceiptNotGenuine otherwise."""
+    key_id = signature.parse_key_id(text)
+    results.append(CheckResult(ReceiptCheck.FORM, CheckOutcome.PASSED, "it is a receipt"))
+    if options.key is not None and key_id != options.key:
+        raise ReceiptNotGenuine(ReceiptCheck.KEY, f"{key_id} signed it, not {options.key}")
+    place = options.jwks
+    if place is None and options.issuer is not None:
+        place = options.issuer.rstrip("/") + known_keys.JWKS_PATH
     if place is None:
-        # a stranger wrote the address
-        place = signature.issuer_of(text).rstrip("/") + known_keys.PUBLISHED
-        known = await known_keys.of_public_address(place)
+        # a stranger wrote this address
+        place = signature.parse_issuer(text).rstrip("/") + known_keys.JWKS_PATH
+        okp_keys = await known_keys.fetch_public_keys(place)
     else:
-        known = await known_keys.of_place(place)
-    said = signature.verified(text, known)
-    results.append(Result(Check.KEY, Outcome.PASSED, f"{key_id}, of {place}"))
-    results.append(Result(Check.SIGNATURE, Outcome.PASSED, "its key signed exactly this"))
-    if wanted.issuer is not None and said.iss != wanted.issuer.rstrip("/"):
-        raise NotGenuine(Check.ISSUER, f"it is of another installation, {said.iss}")
-    vouched = Outcome.PASSED if wanted.names_issuer else Outcome.UNKNOWN
-    results.append(Result(Check.ISSUER, vouched, said.iss))
-    return said
+        okp_keys = await known_keys.read_keys(place)
+    receipt = signature.verify_receipt(text, okp_keys)
+    results.append(CheckResult(ReceiptCheck.KEY, CheckOutcome.PASSED, f"{key_id}, of {place}"))
+    results.append(
+        CheckResult(ReceiptCheck.SIGNATURE, CheckOutcome.PASSED, "the key signed exactly this text")
+    )
+    if options.issuer is not None and receipt.iss != options.issuer.rstrip("/"):
+        raise ReceiptNotGenuine(
+            ReceiptCheck.ISSUER, f"another installation issued it: {receipt.iss}"
+        )
+    vouched = CheckOutcome.PASSED if options.is_issuer_given else CheckOutcome.UNKNOWN
+    results.append(CheckResult(ReceiptCheck.ISSUER, vouched, receipt.iss))
+    return receipt
 
 
-async def _on_chain(wanted: VerifyOptions, said: Receipt, rpc: JsonRpc) -> list[Result]:
-    chain = said.transaction.chain
+async def _check_chain(
+    options: VerifyOptions, receipt: Receipt, rpc: JsonRpcClient
+) -> list[CheckResult]:
+    chain = receipt.transaction.chain
     if chain.startswith("eip155:"):
-        return await evm.examine(rpc, said, get_finality_rule(chain, wanted.confirmations))
+        return await evm.examine_receipt(
+            rpc, receipt, get_finality_rule(chain, options.confirmations)
+        )
     if chain.startswith("solana:"):
-        return await solana.examine(rpc, said)
-    return [Result(Check.CONTENT, Outcome.FAILED, f"nothing is known of a chain {chain}")]
+        return await solana.examine_receipt(rpc, receipt)
+    return [
+        CheckResult(
+            ReceiptCheck.CONTENT, CheckOutcome.FAILED, f"this Florin does not support chain {chain}"
+        )
+    ]
 
 
-def get_finality_rule(chain: str, confirmations: int | None) -> evm.FinalityRule:
-    """Return when a block of a chain is final; a count alone decides where nothing is known."""
-    known = network(chain)
-    if known is None:
-        return _UNKNOWN_CHAIN if confirmations is None else evm.FinalityRule(confirmations)
-    pace = known.pace
+def get_finality_rule(chain: str, confirmations: int | None) -> evm.FinalitySpec:
+    """Return the finality rule of a chain; outside the registry a given depth alone decides."""
+    network = find_network(chain)
+    if network is None:
+        return _UNKNOWN_CHAIN_FINALITY if confirmations is None else evm.FinalitySpec(confirmations)
+    pace = network.pace
     least = confirmations or pace.confirmations
-    return evm.FinalityRule(least, pace.final_after_s, pace.finality_tag)
+    return evm.FinalitySpec(least, pace.final_after_s, pace.finality_tag)
 
 
-def _object(verdict: Verdict) -> dict[str, object]:
-    said = verdict.receipt
+def _to_json(verdict: VerificationReport) -> dict[str, object]:
+    receipt = verdict.receipt
     return {
-        "verified": verdict.status is Status.VERIFIED,
-        "outcome": verdict.status.name.lower(),
-        "sentence": _SENTENCES[verdict.status],
+        "verified": verdict.get_status is VerificationStatus.VERIFIED,
+        "outcome": verdict.get_status.name.lower(),
+        "sentence": _SENTENCES[verdict.get_status],
         "checks": [
-            {"check": one.check, "outcome": one.outcome, "detail": one.told}
-            for one in verdict.results
+            {"check": result.check, "outcome": result.outcome, "detail": result.detail}
+            for result in verdict.results
         ],
-        "receipt": None if said is None else said.model_dump(exclude_none=True),
+        "receipt": None if receipt is None else receipt.model_dump(exclude_none=True),
     }
 
 
-def _print(verdict: Verdict) -> None:
-    for one in verdict.results:
-        _line(f"{_WORDS[one.outcome]:<7} {one.check:<12} {one.told}")
-    if (said := verdict.receipt) is not None:
-        for name, value in _said(said):
-            _line(f"        {name:<12} {value}")
-    note(_SENTENCES[verdict.status])
+def _print_report(verdict: VerificationReport) -> None:
+    for result in verdict.results:
+        _print_line(f"{_OUTCOME_TEXTS[result.outcome]:<7} {result.check:<12} {result.detail}")
+    if (receipt := verdict.receipt) is not None:
+        for name, value in _list_statements(receipt):
+            _print_line(f"        {name:<12} {value}")
+    print_hint(_SENTENCES[verdict.get_status])
 
 
 _SENTENCES = {
-    Status.VERIFIED: "Verified: the issuer signed it, and the chain bears it out.",
-    Status.NOT_GENUINE: "Not genuine: it is not what the issuer signed.",
-    Status.NOT_ON_CHAIN: "Not true: the chain that this node knows does not bear it out.",
-    Status.ISSUER_NOT_NAMED: "Undecided: only the receipt itself says whose it is, and anyone can "
-    "sign one. Name its issuer: --issuer URL, --jwks KEYS or --key THUMBPRINT.",
-    Status.UNDECIDED: "Undecided: try again later, or with another node or other keys.",
+    VerificationStatus.VERIFIED: "Verified: the issuer signed it, and the chain confirms it.",
+    VerificationStatus.NOT_GENUINE: "Not genuine: it is not what the issuer signed.",
+    VerificationStatus.NOT_ON_CHAIN: "Not true: the chain, as this node reports it, does not "
+    "confirm it.",
+    VerificationStatus.ISSUER_NOT_NAMED: "Undecided: only the receipt itself names its issuer, "
+    "and anyone can sign one. Name the issuer: --issuer URL, --jwks KEYS or --key THUMBPRINT.",
+    VerificationStatus.UNDECIDED: "Undecided: try again later, or with another node or other keys.",
 }
 
 
-def _said(said: Receipt) -> Sequence[tuple[str, str]]:
-    """What the issuer states, as people read it."""
-    paid = said.paid
-    amount = f"{spelled(int(paid.value), paid.decimals)} {paid.symbol} ({paid.asset})"
+def _list_statements(receipt: Receipt) -> Sequence[tuple[str, str]]:
+    """Return the statements of the receipt as rows for people."""
+    paid = receipt.paid
+    amount = f"{format_minor_units(int(paid.value), paid.decimals)} {paid.symbol} ({paid.asset})"
     rows = [
-        ("payment", f"{said.sub}{'' if said.live else ', a test: no real money'}"),
-        ("merchant", f"{said.merchant.name} ({said.merchant.id})"),
-        ("order", said.reference),
+        ("payment", f"{receipt.sub}{'' if receipt.live else ', a test: no real money'}"),
+        ("merchant", f"{receipt.merchant.name} ({receipt.merchant.id})"),
+        ("order", receipt.reference),
         ("paid", amount),
         *(
             ("refund", f"{refund.status}, {refund.value} of {refund.asset}")
-            for refund in said.all_refunds
+            for refund in receipt.all_refunds
         ),
     ]
     return [(name, value) for name, value in rows if value]
 
 
-def _line(text: str) -> None:
-    """Prints what strangers may have written: nothing in it moves the terminal."""
+def _print_line(text: str) -> None:
+    """Print text of strangers, with everything replaced that could steer the terminal."""
     console.print(replace_unprintable(text, "?"))

@@ -1,1 +1,1 @@
-"""The commands about accounts that are not served."""
+"""Commands for screening lists."""

@@ -1,4 +1,4 @@
-"""The group of commands that is about lists, and its options."""
+"""Define the commands for screening lists, and their options."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Annotated
 
 import typer
 
-from florin_server.cli.options import HomeOption, given, group
+from florin_server.cli.options import HomeOption, build_overrides, create_group
 
-sanctions = group("Import public lists of accounts that are not served, and look accounts up.")
+sanctions = create_group("Import lists of blocked accounts; check accounts.")
 
 GROUPS = {"sanctions": sanctions}
 
 AnyAddress = Annotated[str, typer.Argument(help="CAIP-10 account, or an address alone.")]
 ListFile = Annotated[
-    Path, typer.Argument(help="The SDN list as advanced XML, or text with an address a line.")
+    Path, typer.Argument(help="SDN list as advanced XML, or text with one address per line.")
 ]
 ListName = Annotated[
-    str | None, typer.Option("--name", help="What the list is called.  [default: the file's name]")
+    str | None, typer.Option("--name", help="Name of the list.  [default: name of the file]")
 ]
 Published = Annotated[
     datetime | None,
@@ -28,7 +28,7 @@ Published = Annotated[
     ),
 ]
 Force = Annotated[
-    bool, typer.Option("--force", help="Even if it is empty, much shorter, or an older one.")
+    bool, typer.Option("--force", help="Import even an empty, much shorter or older list.")
 ]
 
 
@@ -40,33 +40,45 @@ def sanctions_import(
     force: Force = False,
     home: HomeOption = None,
 ) -> None:
-    """Put a list in force, in place of the one that has its name."""
+    """Import a list; it replaces the list of the same name.
+
+    Example: `florin sanctions import sdn_advanced.xml --name ofac`
+    """
     from florin_server.cli.screening import sanctions as command
 
-    command.put(given(home=home), file, name, published, force=force)
+    command.import_list(build_overrides(home=home), file, name, published, force=force)
 
 
 @sanctions.command("list")
 def sanctions_list(home: HomeOption = None) -> None:
-    """List what is in force, and how old it is."""
+    """List the imported lists and their age.
+
+    Example: `florin sanctions list`
+    """
     from florin_server.cli.screening import sanctions as command
 
-    command.show(given(home=home))
+    command.list_lists(build_overrides(home=home))
 
 
 @sanctions.command("check")
 def sanctions_check(account: AnyAddress, home: HomeOption = None) -> None:
-    """Tell whether an account is served, and which lists it is on."""
+    """Show whether an account is blocked, and by which lists.
+
+    Example: `florin sanctions check eip155:1:0x…`
+    """
     from florin_server.cli.screening import sanctions as command
 
-    command.check(given(home=home), account)
+    command.check_account(build_overrides(home=home), account)
 
 
 @sanctions.command("remove")
 def sanctions_remove(
     name: Annotated[str, typer.Argument(help="Name of the list.")], home: HomeOption = None
 ) -> None:
-    """Take a list out of force."""
+    """Remove a list; its accounts are no longer blocked by it.
+
+    Example: `florin sanctions remove ofac`
+    """
     from florin_server.cli.screening import sanctions as command
 
-    command.remove(given(home=home), name)
+    command.remove_list(build_overrides(home=home), name)

@@ -1,1 +1,1 @@
-"""The commands that run Florin, and those that look at what runs."""
+"""Commands that run Florin, and commands that inspect a running Florin."""

@@ -1,4 +1,4 @@
-"""One process of `florin serve --workers N`: its supervisor starts it, and tells it what to do."""
+"""One process of `florin serve --workers N`, which its supervisor starts and controls."""
 
 from __future__ import annotations
 
@@ -7,79 +7,85 @@ import os
 import sys
 from contextlib import suppress
 
-from florin_server.boot.home import Refused
-from florin_server.boot.processes.order import ALIVE, ALIVE_S, MAKE_WAY, READY, Order
-from florin_server.boot.processes.sharing import check_same
+from florin_server.boot.home import SetupError
+from florin_server.boot.processes.order import (
+    ALIVE_LINE,
+    DRAIN_LINE,
+    HEARTBEAT_S,
+    READY_LINE,
+    ChildConfig,
+)
+from florin_server.boot.processes.sharing import require_same_shared
 from florin_server.cli.console import fail
-from florin_server.cli.service.serve import started
-from florin_server.cli.service.signals import run_until_signalled, stop_with
-from florin_server.cli.settings import log_to_stderr, settings_of
-from florin_server.clock import SystemClock, first_of
+from florin_server.cli.service.serve import start_service
+from florin_server.cli.service.signals import run_until_signalled, stop_when_closed
+from florin_server.cli.settings import get_settings, log_to_stderr
+from florin_server.clock import SystemClock, wait_for_first
 from florin_server.config import Settings
 
-# bytes of an order: a few settings, and names of the dead
-_ORDER_MAX = 65_536
+# the most bytes of a configuration: a few settings, and names of dead processes
+_CONFIG_BYTES_MAX = 65_536
 
 
 def main() -> None:
-    """Reads the order, and runs until it is told to stop or its supervisor dies."""
-    # what is printed is for people, and the pipe is the supervisor's
+    """Read the configuration, and run until the supervisor stops it or dies."""
+    # stdout is the pipe to the supervisor; printed text goes to stderr instead
     report = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    order = Order.of(_line(sys.stdin.fileno()))
-    settings = settings_of(dict(order.given))
+    order = ChildConfig.from_line(_read_line(sys.stdin.fileno()))
+    settings = get_settings(dict(order.given))
     log_to_stderr(settings, order.number)
     try:
-        check_same(settings, order.store)
-    except Refused as error:
+        require_same_shared(settings, order.store)
+    except SetupError as error:
         fail("Florin does not start", error)
     run_until_signalled(_run(settings, order, report))
 
 
-def _line(pipe: int) -> bytes:
-    """The first line, and nothing of what comes after it; ends if nobody says one."""
+def _read_line(pipe: int) -> bytes:
+    """Read the first line, and no byte after it; end the program if there is none."""
     line = b""
     while not line.endswith(b"\n"):
-        if not (more := os.read(pipe, 1)) or len(line) == _ORDER_MAX:
+        if not (more := os.read(pipe, 1)) or len(line) == _CONFIG_BYTES_MAX:
             raise SystemExit(1)
         line += more
     return line
 
 
-async def _run(settings: Settings, order: Order, report: int) -> None:
-    asked = asyncio.Event()
+async def _run(settings: Settings, order: ChildConfig, report: int) -> None:
+    event = asyncio.Event()
 
     def told(words: bytes) -> None:
-        if MAKE_WAY in words:
-            asked.set()
+        if DRAIN_LINE in words:
+            event.set()
 
-    stop_with(sys.stdin.fileno(), told)
-    service = await started(settings, order.role, order.handed())
-    # a supervisor that reads nothing stops nobody
+    stop_when_closed(sys.stdin.fileno(), told)
+    service = await start_service(settings, order.role, order.take_sockets())
+    # a supervisor that does not read must not block this process
     os.set_blocking(report, False)
-    _say(report, READY)
-    alive = asyncio.create_task(_alive(report))
+    _send(report, READY_LINE)
+    alive = asyncio.create_task(_send_heartbeats(report))
     try:
-        failed = asyncio.create_task(service.workers.failed())
-        await first_of(asked.wait(), asyncio.wait([failed]))
+        failed = asyncio.create_task(service.workers.wait_for_failure())
+        await wait_for_first(event.wait(), asyncio.wait([failed]))
         if failed.done():
             failed.result()
-        await service.make_way()
+        await service.drain()
     finally:
         await service.stop()
         alive.cancel()
 
 
-async def _alive(report: int) -> None:
-    """Says for as long as it is asked to that tasks of this process get their turn."""
+async def _send_heartbeats(report: int) -> None:
+    """Report regularly that the event loop of this process still runs its tasks."""
     clock = SystemClock()
     while True:
-        await clock.sleep(ALIVE_S)
-        _say(report, ALIVE)
+        await clock.sleep(HEARTBEAT_S)
+        _send(report, ALIVE_LINE)
 
 
-def _say(report: int, word: bytes) -> None:
-    # one that has ended is found out elsewhere
+def _send(report: int, word: bytes) -> None:
+    # another check notices a dead supervisor
     with suppress(OSError):
         os.write(report, word)
 

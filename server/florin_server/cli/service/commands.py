@@ -1,4 +1,4 @@
-"""The groups of commands that are about what runs, and their options."""
+"""Define the command groups for a running Florin, and their options."""
 
 from __future__ import annotations
 
@@ -6,51 +6,67 @@ from typing import Annotated
 
 import typer
 
-from florin_server.cli.options import HomeOption, YesOption, given, group
+from florin_server.cli.options import HomeOption, YesOption, build_overrides, create_group
 
-executors = group("List, pause and resume what settles payments on the chains.")
-faults = group("List and clear what was armed to go wrong on the embedded chains.")
+executors = create_group("List, pause and resume the executors of chains.")
+faults = create_group("List and clear armed faults of the embedded chains.")
 
-leases = group("List and release leases: which process signs with which key.")
-quarantine = group("List, retry and resolve items that were set aside after an unexpected error.")
+leases = create_group("List and release the leases of signing keys.")
+quarantine = create_group("List, retry and resolve quarantined items.")
 
 GROUPS = {"executors": executors, "faults": faults, "leases": leases, "quarantine": quarantine}
 
-_ITEM_IDS = "The id that `florin quarantine list` shows."
+_ITEM_IDS = "Item id, from `florin quarantine list`."
 
-ExecutorId = Annotated[str, typer.Argument(help="The id that `florin executors list` shows.")]
+ExecutorId = Annotated[str, typer.Argument(help="Executor id, from `florin executors list`.")]
 
 
 @executors.command("list")
 def executors_list(home: HomeOption = None) -> None:
-    """List executors, and what they have under way."""
+    """List executors and their open transactions.
+
+    Example: `florin executors list`
+    """
     from florin_server.cli.service import executors as command
 
-    command.show(given(home=home))
+    command.list_executors(build_overrides(home=home))
 
 
 @executors.command("pause")
 def executors_pause(executor_id: ExecutorId, home: HomeOption = None) -> None:
-    """Stop an executor from sending anything new; what it sent is still followed."""
+    """Pause an executor: it sends no new transactions.
+
+    Florin still follows the transactions that it has sent.
+
+    Example: `florin executors pause eip155:8453:0x…`
+    """
     from florin_server.cli.service import executors as command
 
-    command.pause(given(home=home), executor_id)
+    command.pause_executor(build_overrides(home=home), executor_id)
 
 
 @executors.command("resume")
 def executors_resume(executor_id: ExecutorId, home: HomeOption = None) -> None:
-    """Let an executor send again."""
+    """Resume an executor: it sends transactions again.
+
+    Example: `florin executors resume eip155:8453:0x…`
+    """
     from florin_server.cli.service import executors as command
 
-    command.resume(given(home=home), executor_id)
+    command.resume_executor(build_overrides(home=home), executor_id)
 
 
 @faults.command("list")
 def faults_list(home: HomeOption = None) -> None:
-    """List the faults that are armed; they last until they happen, or Florin stops."""
+    """List the armed faults of the embedded chains.
+
+    A fault stays armed until it fires, or Florin stops.
+
+    Example: `florin faults list`
+    """
     from florin_server.cli.service import faults as command
 
-    command.show(given(home=home))
+    command.list_faults(build_overrides(home=home))
 
 
 @faults.command("clear")
@@ -61,60 +77,75 @@ def faults_clear(
     ] = None,
     home: HomeOption = None,
 ) -> None:
-    """End all faults that are armed, or those of one kind."""
+    """Clear all armed faults, or the faults of one kind.
+
+    Example: `florin faults clear revert`
+    """
     from florin_server.cli.service import faults as command
 
-    command.clear(given(home=home), kind)
+    command.clear_faults(build_overrides(home=home), kind)
 
 
 @leases.command("list")
 def leases_list(home: HomeOption = None) -> None:
-    """List leases, who has them, and how long ago they were renewed."""
+    """List leases, their processes and their last renewal.
+
+    Example: `florin leases list`
+    """
     from florin_server.cli.service import leases as command
 
-    command.show(given(home=home))
+    command.list_leases(build_overrides(home=home))
 
 
 @leases.command("release")
 def leases_release(
-    name: Annotated[str, typer.Argument(help="The lease that `florin leases list` shows.")],
+    name: Annotated[str, typer.Argument(help="Name of the lease, from `florin leases list`.")],
     yes: YesOption = False,
     home: HomeOption = None,
 ) -> None:
-    """Take a lease away from the process that has it; shows who that is, and asks.
+    """Take a lease away from its process.
 
-    That process writes down and sends nothing new under it any more. Any process may take it next.
+    Shows the process and asks. That process then records and sends nothing new under the lease.
+    Any process can acquire it next.
+
+    Example: `florin leases release relayer:eip155:8453:0x…`
     """
     from florin_server.cli.service import leases as command
 
-    command.release(given(home=home), name, yes=yes)
+    command.release_lease(build_overrides(home=home), name, yes=yes)
 
 
 @quarantine.command("list")
 def quarantine_list(
     all_: Annotated[
-        bool, typer.Option("--all", help="Those that were retried or resolved, too.")
+        bool, typer.Option("--all", help="Include retried and resolved items.")
     ] = False,
     home: HomeOption = None,
 ) -> None:
-    """List items that were set aside, with the step that failed and its error."""
+    """List quarantined items with the failed step and error.
+
+    Example: `florin quarantine list --all`
+    """
     from florin_server.cli.service import quarantine as command
 
-    command.show(given(home=home), all_=all_)
+    command.list_items(build_overrides(home=home), all_=all_)
 
 
 @quarantine.command("retry")
 def quarantine_retry(
     item_ids: Annotated[list[str] | None, typer.Argument(help=_ITEM_IDS)] = None,
-    all_: Annotated[bool, typer.Option("--all", help="All that are set aside.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Retry all quarantined items.")] = False,
     home: HomeOption = None,
 ) -> None:
-    """Give items back to their workers; what fails again is set aside again."""
+    """Retry items; an item that fails again is set aside again.
+
+    Example: `florin quarantine retry qitm_1a2b`
+    """
     from florin_server.cli.service import quarantine as command
 
     if bool(item_ids) is all_:
-        raise typer.BadParameter("name items, or --all")
-    command.retry(given(home=home), item_ids or [], all_=all_)
+        raise typer.BadParameter("pass item ids, or --all")
+    command.retry_items(build_overrides(home=home), item_ids or [], all_=all_)
 
 
 @quarantine.command("resolve")
@@ -123,7 +154,12 @@ def quarantine_resolve(
     note: Annotated[str, typer.Option(help="What you did about it.")],
     home: HomeOption = None,
 ) -> None:
-    """Leave an item out for good, without an alarm; its own state stays as it is."""
+    """Resolve an item: no retry, no alarm.
+
+    The state of the item itself does not change.
+
+    Example: `florin quarantine resolve qitm_1a2b --note "paid by hand"`
+    """
     from florin_server.cli.service import quarantine as command
 
-    command.resolve(given(home=home), item_id, note)
+    command.resolve_item(build_overrides(home=home), item_id, note)

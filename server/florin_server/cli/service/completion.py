@@ -1,4 +1,4 @@
-"""`florin completion`: the script that makes a shell complete what is typed."""
+"""`florin completion`: print the completion script for a shell."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import sys
 
 from typer.completion import get_completion_script  # type: ignore[attr-defined]  # documented, not listed
 
-from florin_server.cli.operation import misused
+from florin_server.cli.operation import usage_error
 
 _SHELLS = ("bash", "zsh", "fish")
 
 
-def show(shell: str, variable: str) -> None:
-    """Prints the script, which asks `florin` with a variable in the environment."""
+def print_script(shell: str, variable: str) -> None:
+    """Print the script, which calls `florin` with the environment variable set."""
     if shell not in _SHELLS:
-        misused(f"there is no shell {shell[:80]!r} here; there are {', '.join(_SHELLS)}")
+        usage_error(f"unknown shell {shell[:80]!r}: use {', '.join(_SHELLS)}")
     script = get_completion_script(prog_name="florin", complete_var=variable, shell=shell)
     sys.stdout.write(script + "\n")

@@ -1,4 +1,4 @@
-"""`florin doctor`: looks at everything that a payment needs and says what is wrong."""
+"""`florin doctor`: check everything that payments need, and report problems."""
 
 from __future__ import annotations
 
@@ -13,338 +13,367 @@ from rich.markup import escape
 
 from florin_server.boot import stores
 from florin_server.boot.chains import connected, finality_rules, prices
-from florin_server.boot.chains.keys import Keyring
-from florin_server.boot.home import Home, Refused
-from florin_server.boot.operator.client import operator
+from florin_server.boot.chains.keys import ChainKeyring
+from florin_server.boot.home import SetupError, StateFolder
+from florin_server.boot.operator.client import open_operator
 from florin_server.boot.operator.error import OperatorError
 from florin_server.cli.chains.paces import read_paces
-from florin_server.cli.console import console, told
-from florin_server.cli.exits import Exit
+from florin_server.cli.console import console, print_json
+from florin_server.cli.exits import ExitStatus
 from florin_server.cli.payments import ledger as books
 from florin_server.cli.service import faults, outside
-from florin_server.cli.service.outside import Finding
-from florin_server.cli.settings import settings_of
+from florin_server.cli.service.outside import DoctorFinding
+from florin_server.cli.settings import get_settings
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
-from florin_server.domain.conditions import USUAL, ConditionName
-from florin_server.domain.sealed import Seal
-from florin_server.flows.accounts.own_accounts import misdirected
-from florin_server.flows.operator.health import of_nodes
+from florin_server.domain.conditions import EXPECTED_CONDITIONS, ConditionName
+from florin_server.domain.sealed import Cipher
+from florin_server.flows.accounts.own_accounts import list_misdirected
+from florin_server.flows.operator.health import check_nodes
 from florin_server.flows.payouts.held_money import describe as held_problems
-from florin_server.flows.quarantine.quarantine import by_chain
-from florin_server.flows.receipts.keys import signing_problem
-from florin_server.flows.screening.check import lists_condition, lists_problem
+from florin_server.flows.quarantine.quarantine import describe_by_chain
+from florin_server.flows.receipts.keys import describe_signing_problem
+from florin_server.flows.screening.check import describe_lists_problem, get_lists_condition
 from florin_server.rails.connection.jsonrpc import RpcError
-from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.solana.settings import SolanaChain
+from florin_server.rails.evm.settings import EvmChainSettings
+from florin_server.rails.solana.settings import SolanaChainSettings
 from florin_server.rails.types import RailUnavailable
 from florin_server.store.engine.query import StoreError
 from florin_server.store.engine.store import Store
-from florin_server.store.engine.where import Database
+from florin_server.store.engine.where import DatabaseConfig
 from florin_server.store.payouts import held_money, payouts
 from florin_server.store.quarantine import items as stored
 
-# whose a condition is that is no chain's
-_INSTALLATION = "installation"
+# the owner of conditions that belong to no chain
+_INSTALLATION_TITLE = "installation"
 _STORE_UNREACHABLE = ConditionName.STORE_UNREACHABLE
 
 
-def run(given: dict[str, Any]) -> None:
-    """Prints one line a check; exits with 1 if any of them found a problem."""
-    raise SystemExit(int(asyncio.run(_run(settings_of(given)))))
+def run_doctor(overrides: dict[str, Any]) -> None:
+    """Print one line per check; exit with 1 if a check found a problem."""
+    raise SystemExit(int(asyncio.run(_run_checks(get_settings(overrides)))))
 
 
-async def _run(settings: Settings) -> Exit:
-    found = []
-    async for subject, problem in _checks(settings):
-        found.append({"check": subject, "problem": problem or None})
+async def _run_checks(settings: Settings) -> ExitStatus:
+    checks = []
+    async for subject, problem in _list_findings(settings):
+        checks.append({"check": subject, "problem": problem or None})
         mark = "[red]✗[/]" if problem else "[green]✓[/]"
         console.print(mark, escape(f"{subject}: {problem}" if problem else subject), markup=True)
-    # no fault: whoever asks for prices in such an asset itself is paid in it
-    notes = [*outside.notes(settings), *prices.unpriced_everywhere(settings)]
+    # not a fault: merchants can still set prices in the asset itself
+    notes = [*outside.list_notes(settings), *prices.list_all_unpriced(settings)]
     notes += finality_rules.list_missing(settings.chains)
     notes += finality_rules.list_larger_amounts(settings.chains)
-    # enabled by default without a rate in the sandbox: creations in it are refused with the reason
-    notes += [f"{said}; {lacking}" for said, lacking in prices.currencies(settings) if lacking]
-    for one in notes:
-        console.print("[yellow]![/]", escape(one), markup=True)
-    told({"checks": found, "notes": notes})
-    return Exit.REFUSED if any(one["problem"] for one in found) else Exit.DONE
+    # not a fault: the sandbox enables currencies without a rate, and refuses payments in them
+    notes += [
+        f"{description}; {lacking}"
+        for description, lacking in prices.describe_currencies(settings)
+        if lacking
+    ]
+    for note in notes:
+        console.print("[yellow]![/]", escape(note), markup=True)
+    print_json({"checks": checks, "notes": notes})
+    return ExitStatus.REFUSED if any(check["problem"] for check in checks) else ExitStatus.DONE
 
 
-async def _checks(settings: Settings) -> AsyncIterator[Finding]:
-    yield _file(settings)
+async def _list_findings(settings: Settings) -> AsyncIterator[DoctorFinding]:
+    yield _check_settings_file(settings)
     try:
-        home = Home(settings.home).require()
-    except Refused as error:
+        home = StateFolder(settings.home).require_existing()
+    except SetupError as error:
         yield "state", str(error)
         return
-    yield _private(home, settings)
+    yield _check_permissions(home, settings)
     yield f"embedded chains and test accounts are {'on' if settings.has_demo else 'off'}", ""
-    for said, _ in prices.currencies(settings):
-        yield said, ""
-    async for finding in outside.findings(settings, home):
+    for description, _ in prices.describe_currencies(settings):
+        yield description, ""
+    async for finding in outside.check_exposure(settings, home):
         yield finding
-    async for finding in _sessions(settings):
+    async for finding in _check_sessions(settings):
         yield finding
-    for found in await asyncio.to_thread(_look_aside, settings, home):
-        yield found
-    rest = _stopped(settings, home) if home.addresses() is None else _served(settings, home)
+    for store_finding in await asyncio.to_thread(_check_store_read_only, settings, home):
+        yield store_finding
+    rest = (
+        _check_stopped(settings, home)
+        if home.find_addresses() is None
+        else _check_service(settings, home)
+    )
     async for finding in rest:
         yield finding
 
 
-async def _served(settings: Settings, home: Home) -> AsyncIterator[Finding]:
-    """Yield what the service that runs says of itself."""
+async def _check_service(settings: Settings, home: StateFolder) -> AsyncIterator[DoctorFinding]:
+    """Yield the findings that the running service reports."""
     try:
-        async with operator(home, lambda: settings) as service:
-            status = await service.ask("GetSystemStatus", system_pb2.GetSystemStatusRequest())
-    except (OperatorError, Refused) as error:
-        yield "service", f"runs, but does not answer: {error}"
+        async with open_operator(home, lambda: settings) as service:
+            status = await service.call("GetSystemStatus", system_pb2.GetSystemStatusRequest())
+    except (OperatorError, SetupError) as error:
+        yield "service", f"it runs, but does not answer: {error}"
         return
-    for found in _running(status):
-        yield found
+    for service_finding in _list_service_findings(status):
+        yield service_finding
     # the books are in the store
-    if not any(one.reason for one in status.conditions if one.name == _STORE_UNREACHABLE):
-        async for finding in _books(settings):
+    if not any(
+        condition.reason for condition in status.conditions if condition.name == _STORE_UNREACHABLE
+    ):
+        async for finding in _check_ledger(settings):
             yield finding
-    async for finding in _armed_faults(settings):
+    async for finding in _list_armed_faults(settings):
         yield finding
 
 
-async def _armed_faults(settings: Settings) -> AsyncIterator[Finding]:
-    """Yield the faults that test chains will show."""
+async def _list_armed_faults(settings: Settings) -> AsyncIterator[DoctorFinding]:
+    """Yield the armed faults of test chains."""
     try:
-        armed = await faults.armed(settings) or []
+        armed = await faults.find_armed_faults(settings) or []
     except (RpcError, RailUnavailable) as error:
         yield "test chains", str(error)
         return
     for chain, kind, details in armed:
-        yield f"test chain {chain}", f"armed to go wrong: {kind} {details}; see florin faults"
+        yield f"test chain {chain}", f"a fault is armed: {kind} {details}; see `florin faults list`"
 
 
-async def _sessions(settings: Settings) -> AsyncIterator[Finding]:
-    """Yield whether the database, or the pooler in front of it, keeps sessions apart."""
+async def _check_sessions(settings: Settings) -> AsyncIterator[DoctorFinding]:
+    """Check that the database, or the pooler in front of it, keeps sessions apart."""
     try:
-        place = stores.where(settings)
-    except Refused as error:
+        place = stores.get_location(settings)
+    except SetupError as error:
         yield "store", str(error)
         return
-    if isinstance(place, Database):
+    if isinstance(place, DatabaseConfig):
         pooled, problem = await stores.check_sessions(place)
         yield f"{place}{' through a pooler' if pooled else ''} keeps sessions apart", problem
 
 
-def _look_aside(settings: Settings, home: Home) -> list[Finding]:
-    """Return what the store says to whoever reads it, whether a service runs or not."""
-    return [*_receipts(settings, home), *_paces(settings)]
+def _check_store_read_only(settings: Settings, home: StateFolder) -> list[DoctorFinding]:
+    """Return the findings from the store that need no service."""
+    return [*_check_receipt_keys(settings, home), *_list_paces(settings)]
 
 
-def _receipts(settings: Settings, home: Home) -> list[Finding]:
-    """Whether the keys that sign receipts can be opened, of whatever store can be looked at."""
+def _check_receipt_keys(settings: Settings, home: StateFolder) -> list[DoctorFinding]:
+    """Check that the keys that sign receipts can be decrypted; nothing if there is no store."""
     subject = "receipts can be signed"
     try:
-        seal = Seal(home.read_secrets().capture_keys)
-        store = stores.reading(stores.where(settings))
-    except (StoreError, Refused, OSError):
-        # that is told where they are looked at for their own sake
+        seal = Cipher(home.read_secrets().capture_keys)
+        store = stores.open_reader(stores.get_location(settings))
+    except (StoreError, SetupError, OSError):
+        # another check reports these errors
         return []
     try:
-        return [(subject, store.read(signing_problem(seal, SystemClock().now_us())))]
+        return [(subject, store.read(describe_signing_problem(seal, SystemClock().now_us())))]
     except StoreError as error:
         return [(subject, str(error))]
     finally:
         store.close()
 
 
-def _paces(settings: Settings) -> list[Finding]:
-    """Return how fast blocks come on each chain where that was measured."""
+def _list_paces(settings: Settings) -> list[DoctorFinding]:
+    """Return the measured block time of each chain that has one."""
     return [(pace.describe(chain_id), "") for chain_id, pace in read_paces(settings).items()]
 
 
-def _running(status: system_pb2.GetSystemStatusResponse) -> Iterator[Finding]:
+def _list_service_findings(status: system_pb2.GetSystemStatusResponse) -> Iterator[DoctorFinding]:
     yield f"service {status.software_version} is running", ""
     for chain in status.chains:
         yield f"{chain.chain_id} at block {chain.head}, relayer {chain.relayer}", ""
-        for one in chain.conditions:
-            if one.name in USUAL and one.reason:
-                yield f"{chain.chain_id}: {one.reason}", ""
-            elif one.reason:
-                yield _lasting(one, chain.chain_id), one.reason
+        for condition in chain.conditions:
+            if condition.name in EXPECTED_CONDITIONS and condition.reason:
+                yield f"{chain.chain_id}: {condition.reason}", ""
+            elif condition.reason:
+                yield _format_lasting(condition, chain.chain_id), condition.reason
         for node in chain.nodes:
-            yield _node(node.name, node.head, node.latency_ms), node.problem
+            yield _format_node(node.name, node.head, node.latency_ms), node.problem
         has_gas = chain.chain_id.startswith("eip155:")
-        yield _gas(chain.failed_gas) if has_gas else _fees(chain.failed_gas), ""
-    for one in status.conditions:
-        if one.reason:
-            yield _lasting(one, _INSTALLATION), one.reason
+        yield _format_gas(chain.failed_gas) if has_gas else _format_fees(chain.failed_gas), ""
+    for condition in status.conditions:
+        if condition.reason:
+            yield _format_lasting(condition, _INSTALLATION_TITLE), condition.reason
 
 
-async def _stopped(settings: Settings, home: Home) -> AsyncIterator[Finding]:
-    """Yield what can be found of an installation that does not run; nothing of it is changed."""
+async def _check_stopped(settings: Settings, home: StateFolder) -> AsyncIterator[DoctorFinding]:
+    """Yield the findings for a stopped installation; change nothing."""
     yield "service is not running", ""
-    keys: Keyring | None = None
+    keys: ChainKeyring | None = None
     try:
-        keys = Keyring(settings, home.read_secrets())
-    except Refused as error:
+        keys = ChainKeyring(settings, home.read_secrets())
+    except SetupError as error:
         yield "secrets", str(error)
     try:
-        async for finding in _stored(settings, keys):
+        async for finding in _check_store(settings, keys):
             yield finding
-    except (StoreError, Refused, OSError) as error:
+    except (StoreError, SetupError, OSError) as error:
         yield "store", str(error)
     if keys is not None:
-        for chain in _named(settings):
-            async for finding in of_chain(chain, keys):
+        for chain in _list_named_chains(settings):
+            async for finding in check_chain(chain, keys):
                 yield finding
 
 
-async def _stored(settings: Settings, keys: Keyring | None) -> AsyncIterator[Finding]:
-    """Yield what the store says without a service; StoreError if it cannot be read."""
-    store = await stores.look_at(settings)
+async def _check_store(
+    settings: Settings, keys: ChainKeyring | None
+) -> AsyncIterator[DoctorFinding]:
+    """Yield the findings from the store without a service; StoreError if it cannot be read."""
+    store = await stores.open_read_only(settings)
     try:
         yield f"store opens: {store.engine}", ""
-        for chain_id, problem, count in await store.read(payouts.problems()):
+        for chain_id, problem, count in await store.read(payouts.count_problems()):
             if problem:
-                said = f"{count} wait, because {problem}"
-                yield _condition(ConditionName.PAYOUTS_WAITING, chain_id), said
-        for chain_id, problem in held_problems(await store.read(held_money.counts())).items():
-            yield _condition(ConditionName.PAYMENTS_HELD, chain_id), problem
-        for chain_id, problem in by_chain(await store.read(stored.counts())).items():
-            where = chain_id or _INSTALLATION
-            yield _condition(ConditionName.ITEM_SET_ASIDE, where), problem
-        if problem := await store.read(lists_problem(settings, SystemClock().now_us())):
-            yield _condition(lists_condition(settings), _INSTALLATION), problem
+                problem_text = f"{count} waiting: {problem}"
+                yield _format_condition(ConditionName.PAYOUTS_WAITING, chain_id), problem_text
+        for chain_id, problem in held_problems(
+            await store.read(held_money.count_unresolved())
+        ).items():
+            yield _format_condition(ConditionName.PAYMENTS_HELD, chain_id), problem
+        for chain_id, problem in describe_by_chain(await store.read(stored.count_open())).items():
+            where = chain_id or _INSTALLATION_TITLE
+            yield _format_condition(ConditionName.ITEM_SET_ASIDE, where), problem
+        if problem := await store.read(describe_lists_problem(settings, SystemClock().now_us())):
+            yield _format_condition(get_lists_condition(settings), _INSTALLATION_TITLE), problem
         if keys is not None:
-            async for finding in _misdirected(settings, keys, store):
+            async for finding in _check_misdirected(settings, keys, store):
                 yield finding
     finally:
         await store.close()
     if keys is not None:
-        async for finding in _books(settings):
+        async for finding in _check_ledger(settings):
             yield finding
 
 
-def _named(settings: Settings) -> tuple[EvmChain | SolanaChain, ...]:
+def _list_named_chains(settings: Settings) -> tuple[EvmChainSettings | SolanaChainSettings, ...]:
     return (*settings.chains, *settings.solana_chains)
 
 
-async def _misdirected(settings: Settings, keys: Keyring, store: Store) -> AsyncIterator[Finding]:
-    """Places of merchants that are accounts of ours by now."""
+async def _check_misdirected(
+    settings: Settings, keys: ChainKeyring, store: Store
+) -> AsyncIterator[DoctorFinding]:
+    """Yield the destinations of merchants that are now accounts of Florin."""
     rails = []
-    for chain in _named(settings):
-        # what is wrong with a chain's keys is told with the chain
-        with suppress(Refused):
-            rails.append(connected.rail_of(chain, keys))
+    for chain in _list_named_chains(settings):
+        # the check of the chain reports problems with its keys
+        with suppress(SetupError):
+            rails.append(connected.build_rail(chain, keys))
     try:
-        for place, problem in await misdirected(rails, store.survey):
-            yield _condition(ConditionName.DESTINATION_RESERVED, place.chain_id), problem
+        for place, problem in await list_misdirected(rails, store.scan):
+            yield _format_condition(ConditionName.DESTINATION_RESERVED, place.chain_id), problem
     finally:
         for rail in rails:
             await rail.close()
 
 
-async def _books(settings: Settings) -> AsyncIterator[Finding]:
+async def _check_ledger(settings: Settings) -> AsyncIterator[DoctorFinding]:
     try:
-        found = await books.asked(settings)
-    except (OperatorError, Refused) as error:
+        response = await books.run_check(settings)
+    except (OperatorError, SetupError) as error:
         yield "ledger", str(error)
         return
-    yield "ledger balances", "; ".join(found.problems)
-    for left in found.unread:
+    yield "ledger balances", "; ".join(response.problems)
+    for left in response.unread:
         problem = "" if left.resting else left.problem
-        yield f"{left.chain_id} was not compared with the books", problem
-    if any(one.HasField("held") for one in found.wallets):
-        yield "wallets hold what is booked", "; ".join(books.missing(found))
-    for one in found.wallets:
-        if one.verdict == ledger_pb2.BALANCE_VERDICT_UNBOOKED:
-            more = int(one.held) - int(one.booked)
-            yield f"{one.account} holds {more} of {one.asset} more than is booked", ""
+        yield f"{left.chain_id} was not compared with the ledger", problem
+    if any(wallet.HasField("held") for wallet in response.wallets):
+        yield "wallets match the ledger", "; ".join(books.list_missing(response))
+    for balance in response.wallets:
+        if balance.verdict == ledger_pb2.BALANCE_VERDICT_UNBOOKED:
+            more = int(balance.held) - int(balance.booked)
+            yield (
+                f"{balance.account} has {more} minor units of {balance.asset} more than the ledger",
+                "",
+            )
 
 
-async def of_chain(chain: EvmChain | SolanaChain, keys: Keyring) -> AsyncIterator[Finding]:
-    """What is wrong with a chain, asked of its nodes, and with each of them."""
+async def check_chain(
+    chain: EvmChainSettings | SolanaChainSettings, keys: ChainKeyring
+) -> AsyncIterator[DoctorFinding]:
+    """Yield the findings for a chain, read from its nodes, and for each node."""
     try:
-        rail = connected.rail_of(chain, keys)
-    except Refused as error:
-        yield _condition(ConditionName.CHAIN_UNUSABLE, chain.caip2), str(error)
+        rail = connected.build_rail(chain, keys)
+    except SetupError as error:
+        yield _format_condition(ConditionName.CHAIN_UNUSABLE, chain.caip2), str(error)
         return
     try:
-        found = await of_nodes(rail)
-        for text in (text for name in USUAL & found.keys() for text in found[name]):
-            yield f"{chain.caip2}: {text}", ""
-        wrong = {name: said for name, said in found.items() if said and name not in USUAL}
+        problems_by_name = await check_nodes(rail)
+        for condition_text in (
+            problem
+            for name in EXPECTED_CONDITIONS & problems_by_name.keys()
+            for problem in problems_by_name[name]
+        ):
+            yield f"{chain.caip2}: {condition_text}", ""
+        wrong = {
+            name: problems
+            for name, problems in problems_by_name.items()
+            if problems and name not in EXPECTED_CONDITIONS
+        }
         if not wrong:
             yield f"{chain.caip2} {chain.name}", ""
-        for name, said in wrong.items():
-            yield _condition(name, chain.caip2), "; ".join(said)
-        for node in rail.nodes.states():
-            yield _node(node.name, node.head, node.latency_ms), node.problem
+        for name, problems in wrong.items():
+            yield _format_condition(name, chain.caip2), "; ".join(problems)
+        for node in rail.nodes.list_states():
+            yield _format_node(node.name, node.head, node.latency_ms), node.problem
     finally:
         await rail.close()
 
 
-def _condition(name: str, whose: str) -> str:
-    return f"{whose}: {name}"
+def _format_condition(name: str, subject: str) -> str:
+    return f"{subject}: {name}"
 
 
-def _lasting(one: condition_pb2.Condition, whose: str) -> str:
-    since = one.since.ToDatetime(UTC)
-    return f"{_condition(one.name, whose)} since {since:%Y-%m-%d %H:%M:%S} UTC"
+def _format_lasting(condition: condition_pb2.Condition, subject: str) -> str:
+    since = condition.since.ToDatetime(UTC)
+    return f"{_format_condition(condition.name, subject)} since {since:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _node(name: str, head: int, latency_ms: float) -> str:
+def _format_node(name: str, head: int, latency_ms: float) -> str:
     return f"node {name} at block {head}, answers in {latency_ms:.0f} ms"
 
 
-def _gas(gas: system_pb2.FailedGas) -> str:
-    """What relayers lost in this hour; what is wrong with that, the chain's own problem tells."""
-    said = (
+def _format_gas(gas: system_pb2.FailedGas) -> str:
+    """Describe the gas that relayers lost in this hour; the chain's conditions judge it."""
+    text = (
         f"gas lost on unpaid payments in this hour: {gas.failed} of {gas.failed_max}, spent on"
         f" creating accounts: {gas.opened} of {gas.opened_max}"
     )
-    return said + _waiting(gas)
+    return text + _format_waiting(gas)
 
 
-def _fees(fees: system_pb2.FailedGas) -> str:
-    """Describe what relayers of a Solana cluster lost in this hour."""
+def _format_fees(fees: system_pb2.FailedGas) -> str:
+    """Describe the fees that relayers of a Solana cluster lost in this hour."""
     lost = f"lamports of fees lost on unpaid payments in this hour: {fees.failed}"
-    return f"{lost} of {fees.failed_max}{_waiting(fees)}"
+    return f"{lost} of {fees.failed_max}{_format_waiting(fees)}"
 
 
-def _waiting(gas: system_pb2.FailedGas) -> str:
+def _format_waiting(gas: system_pb2.FailedGas) -> str:
     if not gas.paused_payments and not gas.given_up_payments:
         return ""
     return f"; payments paused: {gas.paused_payments}, given up: {gas.given_up_payments}"
 
 
-def _file(settings: Settings) -> Finding:
-    """Which florin.toml counts, here and for the service that runs."""
-    counts, *others = [str(one.resolve()) for one in settings.files()] or [""]
-    said = f"settings from {counts}" if counts else "settings without a florin.toml"
-    if others:
-        said += f"; {others[0]} does not count"
-    # a Florin that was started by an older release does not say
-    runs_with = (Home(settings.home).addresses() or {}).get("settings", counts)
-    if runs_with == counts:
-        return said, ""
-    return said, f"but Florin runs with {f'those of {runs_with}' if runs_with else 'none'}"
+def _check_settings_file(settings: Settings) -> DoctorFinding:
+    """Report which florin.toml applies, here and for the running service."""
+    active_file, *ignored_files = [str(path.resolve()) for path in settings.list_files()] or [""]
+    text = f"settings from {active_file}" if active_file else "settings without a florin.toml"
+    if ignored_files:
+        text += f"; {ignored_files[0]} is ignored"
+    # a Florin of an older release does not report its file
+    runs_with = (StateFolder(settings.home).find_addresses() or {}).get("settings", active_file)
+    if runs_with == active_file:
+        return text, ""
+    return text, f"but the running Florin uses {runs_with or 'no florin.toml'}"
 
 
-def _private(home: Home, settings: Settings) -> Finding:
-    """Mends what others can read of the state, and tells it."""
+def _check_permissions(home: StateFolder, settings: Settings) -> DoctorFinding:
+    """Restrict state files that other users can read, and report them."""
     keystores = {
         path
-        for chain in _named(settings)
+        for chain in _list_named_chains(settings)
         for path in (*chain.relayer_keystores, chain.treasury_keystore)
         if path is not None
     }
     subject = f"state in {home.path}"
     try:
         mended = home.keep_private()
-    except Refused as error:
+    except SetupError as error:
         return subject, str(error)
-    # keystores elsewhere belong to the operator: nobody but him changes their modes
+    # keystores elsewhere belong to the operator, who alone changes their modes
     exposed = [
         path
         for path in sorted(keystores - set(mended))
@@ -353,8 +382,8 @@ def _private(home: Home, settings: Settings) -> Finding:
     problems = []
     if mended:
         names = ", ".join(path.name for path in mended)
-        problems.append(f"{names} could be read by others, and cannot now")
+        problems.append(f"other users could read {names}; fixed")
     if exposed:
         names = " ".join(map(str, exposed))
-        problems.append(f"others can read {names}: chmod go= {names}")
+        problems.append(f"other users can read {names}: run `chmod go= {names}`")
     return subject, "; ".join(problems)

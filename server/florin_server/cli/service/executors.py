@@ -1,4 +1,4 @@
-"""`florin executors`: who settles payments on the chains; only while the service runs."""
+"""`florin executors`: the executors that settle payments; only while the service runs."""
 
 from __future__ import annotations
 
@@ -6,45 +6,45 @@ from typing import Any
 
 from florin.v1 import system_pb2
 
-from florin_server.cli.console import console, table, told
-from florin_server.cli.operation import ask, minute
+from florin_server.cli.console import console, print_json, print_table
+from florin_server.cli.operation import call_operator, format_minute
 
 _COLUMNS = ("Executor id", "State", "Since", "Open transactions")
 
 
-def show(given: dict[str, Any]) -> None:
-    """Prints all executors."""
+def list_executors(overrides: dict[str, Any]) -> None:
+    """Print all executors."""
     request = system_pb2.ListExecutorsRequest()
-    found = ask(given, "ListExecutors", request, running_only=True)
-    if not told(found):
-        table(_COLUMNS, map(_row, found.executors))
+    result = call_operator(overrides, "ListExecutors", request, running_only=True)
+    if not print_json(result):
+        print_table(_COLUMNS, map(_to_row, result.executors))
 
 
-def _row(executor: system_pb2.Executor) -> tuple[str, ...]:
+def _to_row(executor: system_pb2.Executor) -> tuple[str, ...]:
     return (
         executor.id,
-        _word(executor),
-        minute(executor, "paused_at"),
+        _format_state(executor),
+        format_minute(executor, "paused_at"),
         str(executor.open_transactions),
     )
 
 
-def pause(given: dict[str, Any], executor_id: str) -> None:
-    """Stops an executor from sending anything new."""
+def pause_executor(overrides: dict[str, Any], executor_id: str) -> None:
+    """Pause an executor: it sends no new transactions."""
     request = system_pb2.PauseExecutorRequest(executor_id=executor_id)
-    _print(ask(given, "PauseExecutor", request, running_only=True))
+    _print_executor(call_operator(overrides, "PauseExecutor", request, running_only=True))
 
 
-def resume(given: dict[str, Any], executor_id: str) -> None:
-    """Lets an executor send again."""
+def resume_executor(overrides: dict[str, Any], executor_id: str) -> None:
+    """Resume an executor: it sends transactions again."""
     request = system_pb2.ResumeExecutorRequest(executor_id=executor_id)
-    _print(ask(given, "ResumeExecutor", request, running_only=True))
+    _print_executor(call_operator(overrides, "ResumeExecutor", request, running_only=True))
 
 
-def _print(executor: system_pb2.Executor) -> None:
-    if not told(executor):
-        console.print(f"{executor.id} is {_word(executor)}.")
+def _print_executor(executor: system_pb2.Executor) -> None:
+    if not print_json(executor):
+        console.print(f"{executor.id} is {_format_state(executor)}.")
 
 
-def _word(executor: system_pb2.Executor) -> str:
+def _format_state(executor: system_pb2.Executor) -> str:
     return "paused" if executor.paused else "running"

@@ -1,4 +1,4 @@
-"""`florin gateway`: the REST gateway alone, in front of a service elsewhere."""
+"""`florin gateway`: run only the REST gateway, in front of a service elsewhere."""
 
 from __future__ import annotations
 
@@ -8,59 +8,64 @@ from dataclasses import replace
 from typing import Any
 
 from florin_server.boot import traces
-from florin_server.boot.home import Refused, gateway_token
+from florin_server.boot.home import SetupError, find_gateway_token
 from florin_server.boot.servers import gateway, metrics, observing
 from florin_server.boot.servers.addresses import check_bind
-from florin_server.boot.servers.certificates import Certificates
-from florin_server.boot.servers.observing import Seen
-from florin_server.boot.servers.peers import chosen_token, proxies_of
-from florin_server.boot.servers.upstream import Link
-from florin_server.cli.console import console, fail, note, told_line
-from florin_server.cli.service.signals import on_hangup, run_until_signalled
-from florin_server.cli.settings import log_to_stderr, settings_of
+from florin_server.boot.servers.certificates import CertificateStore
+from florin_server.boot.servers.observing import RequestObservers
+from florin_server.boot.servers.peers import find_token, get_proxies
+from florin_server.boot.servers.upstream import UpstreamConnection
+from florin_server.cli.console import console, fail, print_hint, print_json_line
+from florin_server.cli.service.signals import run_until_signalled, set_hangup_handler
+from florin_server.cli.settings import get_settings, log_to_stderr
 from florin_server.config import Settings
 from florin_server.meters import Meters
 
 
-def run(upstream: str, link: Link, given: dict[str, Any]) -> None:
-    """Runs until Ctrl-C or SIGTERM."""
-    settings = settings_of(given)
+def run_gateway(upstream: str, connection: UpstreamConnection, overrides: dict[str, Any]) -> None:
+    """Run until Ctrl-C or SIGTERM."""
+    settings = get_settings(overrides)
     log_to_stderr(settings)
-    run_until_signalled(_run(upstream, link, settings))
+    run_until_signalled(_run_until_stopped(upstream, connection, settings))
 
 
-async def _run(upstream: str, link: Link, settings: Settings) -> None:
+async def _run_until_stopped(
+    upstream: str, connection: UpstreamConnection, settings: Settings
+) -> None:
     async with AsyncExitStack() as stack:
         try:
             check_bind(settings)
-            certificates = Certificates.of(settings)
-            token = chosen_token(settings) or gateway_token(settings.home)
-            listener = gateway.bind(settings.host, settings.http_port)
+            certificates = CertificateStore.from_settings(settings)
+            token = find_token(settings) or find_gateway_token(settings.home)
+            listener = gateway.bind_socket(settings.host, settings.http_port)
             meters, metrics_url = Meters(), ""
             if settings.metrics_port is not None:
-                metrics_url = await metrics.start_counted(meters, settings.metrics_port, stack)
-            seen = Seen(
+                metrics_url = await metrics.start_meters(meters, settings.metrics_port, stack)
+            seen = RequestObservers(
                 meters if metrics_url else None,
-                traces.start(settings, stack),
+                traces.start_tracer(settings, stack),
                 settings.tracing.trusted_callers,
             )
-            url = await gateway.start_remote(
+            url = await gateway.start_remote_gateway(
                 upstream,
                 listener,
                 stack,
-                gateway.server_settings(settings, certificates),
-                link=replace(link, token=token or ""),
-                proxies=proxies_of(settings),
-                observe=observing.of_rest(seen, tells=True),
+                gateway.build_server_settings(settings, certificates),
+                connection=replace(connection, token=token or ""),
+                proxies=get_proxies(settings),
+                observe=observing.build_rest_observer(seen, propagates=True),
             )
-        except (Refused, OSError) as error:
+        except (SetupError, OSError) as error:
             fail("The gateway does not start", error)
         if certificates is not None:
-            certificates.follow(stack)
-            on_hangup(certificates.look)
+            certificates.start_following(stack)
+            set_hangup_handler(certificates.reload_if_changed)
         if not token:
-            note("No FLORIN_GATEWAY_TOKEN: for the service all callers here are one address.")
-        told_line({"http": url, "grpc": upstream, "metrics": metrics_url or None})
+            print_hint(
+                "FLORIN_GATEWAY_TOKEN is not set: the service counts all callers here as one "
+                "address."
+            )
+        print_json_line({"http": url, "grpc": upstream, "metrics": metrics_url or None})
         console.print("[bold green]The gateway is up.[/]", markup=True)
         console.print(f"REST  {url}\ngRPC  {upstream}")
         if metrics_url:

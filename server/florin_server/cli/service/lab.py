@@ -1,4 +1,4 @@
-"""`florin lab`: the notebooks in Jupyter, with a sandbox that runs beside them."""
+"""`florin lab`: open the notebooks in Jupyter, with a running sandbox."""
 
 from __future__ import annotations
 
@@ -16,145 +16,152 @@ from typing import Any
 from packaging.requirements import Requirement
 
 import florin_server
-from florin_server.boot.home import Home
-from florin_server.cli.console import console, fail, note
-from florin_server.cli.prompt import Prompt
+from florin_server.boot.home import StateFolder
+from florin_server.cli.console import console, fail, print_hint
+from florin_server.cli.prompt import OperatorPrompt
 from florin_server.cli.service import up
-from florin_server.cli.service.demo import DEMO_OFF
+from florin_server.cli.service.demo import DEMO_DISABLED
 from florin_server.cli.service.signals import run_until_signalled
-from florin_server.cli.settings import settings_of
+from florin_server.cli.settings import get_settings
 
-_FAILED = "The lab does not open"
+_FAILED = "The lab failed"
 _DISTRIBUTION, _EXTRA = "florin-pay", "notebooks"
 _PACKAGE = Path(florin_server.__file__).parent
-# a name that only notebooks of ours have
-_FIRST = "00_start_here.ipynb"
+# a file name that only Florin's notebooks have
+_FIRST_NOTEBOOK = "00_start_here.ipynb"
 
 
-# as long as kernels may take to end
-_PATIENCE_S = 20
+# the time that kernels get to end
+_STOP_TIMEOUT_S = 20
 
 
-class _JupyterFailed(Exception):  # noqa: N818  (an outcome, told to whoever opened the lab)
+class _JupyterFailed(Exception):  # noqa: N818  (an outcome that the command reports)
     pass
 
 
-def run(
-    given: dict[str, Any], folder: Path | None, port: int | None, *, browser: bool, yes: bool
+def run_lab(
+    overrides: dict[str, Any],
+    folder: Path | None,
+    port: int | None,
+    *,
+    opens_browser: bool,
+    yes: bool,
 ) -> None:
-    """Runs until Jupyter is shut down, or Ctrl-C."""
-    _install_missing(quiet=yes)
-    opened = _pack(folder)
-    options = [] if browser else ["--no-browser"]
-    # a port that was asked for is that one or none
+    """Run until Jupyter shuts down, or Ctrl-C."""
+    _install_missing(is_quiet=yes)
+    opened = _prepare_folder(folder)
+    options = [] if opens_browser else ["--no-browser"]
+    # a requested port must not fall back to another one
     options += [f"--port={port}", "--ServerApp.port_retries=0"] if port is not None else []
-    # the only user that a container has; Jupyter listens on this machine and asks for its token
+    # root is often the only user of a container; Jupyter listens locally and requires its token
     options += ["--allow-root"] if os.geteuid() == 0 else []
 
     async def jupyter(env: Mapping[str, str]) -> None:
-        await _jupyter(opened, options, env)
+        await _run_jupyter(opened, options, env)
 
     try:
-        _open(given, jupyter)
+        _run_with_service(overrides, jupyter)
     except _JupyterFailed as error:
         fail(_FAILED, error)
 
 
-def _open(given: dict[str, Any], jupyter: up.Work) -> None:
-    """Runs Jupyter on a Florin elsewhere, on one that runs here, or on one that is started."""
+def _run_with_service(overrides: dict[str, Any], run_jupyter: up.ServiceTask) -> None:
+    """Run Jupyter with FLORIN_TARGET, with the Florin that runs here, or with a new one."""
     if os.environ.get("FLORIN_TARGET"):
-        console.print(f"The notebooks talk to {os.environ['FLORIN_TARGET']}.")
-        run_until_signalled(jupyter({}))
+        console.print(f"The notebooks use the Florin at {os.environ['FLORIN_TARGET']}.")
+        run_until_signalled(run_jupyter({}))
         return
-    settings = settings_of(given)
+    settings = get_settings(overrides)
     if not settings.has_demo:
-        fail(_FAILED, DEMO_OFF)
-    home = Home(settings.home)
-    if home.addresses() is None:
-        up.run(given, beside=jupyter)
+        fail(_FAILED, DEMO_DISABLED)
+    home = StateFolder(settings.home)
+    if home.find_addresses() is None:
+        up.run_up(overrides, companion=run_jupyter)
     else:
-        run_until_signalled(jupyter(home.read_demo_env()))
+        run_until_signalled(run_jupyter(home.read_demo_env()))
 
 
-def _install_missing(*, quiet: bool) -> None:
-    """Installs what notebooks need and is not there; asks first, unless it is `quiet`."""
-    wanted = [
-        one
-        for one in map(Requirement, metadata.requires(_DISTRIBUTION) or ())
-        if one.marker is not None and one.marker.evaluate({"extra": _EXTRA})
+def _install_missing(*, is_quiet: bool) -> None:
+    """Install the missing packages of the notebooks; ask first unless `is_quiet`."""
+    requirements = [
+        requirement
+        for requirement in map(Requirement, metadata.requires(_DISTRIBUTION) or ())
+        if requirement.marker is not None and requirement.marker.evaluate({"extra": _EXTRA})
     ]
-    missing = [one for one in wanted if not _fits(one)]
+    missing = [requirement for requirement in requirements if not _is_satisfied(requirement)]
     if not missing:
         return
-    names = ", ".join(one.name for one in missing)
+    names = ", ".join(requirement.name for requirement in missing)
     command = f"pip install '{_DISTRIBUTION}[{_EXTRA}]'"
-    if not quiet and not sys.stdin.isatty():
-        fail(_FAILED, f"{names} is missing: {command}, or say --yes to have it installed")
-    if not Prompt(quiet=quiet).sure(f"Notebooks need {names}. Install it?", usual=True):
-        fail(_FAILED, f"{names} is missing: {command}")
+    if not is_quiet and not sys.stdin.isatty():
+        fail(_FAILED, f"missing packages: {names}; run `{command}`, or use --yes to install them")
+    if not OperatorPrompt(is_quiet=is_quiet).ask_yes_no(
+        f"Notebooks need {names}. Install now?", default=True
+    ):
+        fail(_FAILED, f"missing packages: {names}; run `{command}`")
     if find_spec("pip") is None:
-        fail(_FAILED, f"{names} is missing, and this environment has no pip to install it with")
-    needed = [f"{one.name}{one.specifier}" for one in missing]
+        fail(_FAILED, f"missing packages: {names}; this environment has no pip to install them")
+    needed = [f"{requirement.name}{requirement.specifier}" for requirement in missing]
     installing = [sys.executable, "-m", "pip", "install", "--quiet", *needed]
     if subprocess.run(installing, check=False).returncode:  # noqa: S603  (names of our own)
-        fail(_FAILED, f"{names} could not be installed: {command}")
+        fail(_FAILED, f"could not install {names}; run `{command}` to see why")
 
 
-def _fits(wanted: Requirement) -> bool:
+def _is_satisfied(requirement: Requirement) -> bool:
     try:
-        return wanted.specifier.contains(metadata.version(wanted.name), prereleases=True)
+        return requirement.specifier.contains(metadata.version(requirement.name), prereleases=True)
     except metadata.PackageNotFoundError:
         return False
 
 
-def _pack(folder: Path | None) -> Path:
-    """The folder that is opened: that of a checkout, or one with copies of what was installed.
+def _prepare_folder(folder: Path | None) -> Path:
+    """Return the folder to open: that of a checkout, or one with copies of the notebooks.
 
-    What is in a folder already stays as it is: it may have been worked on.
+    Never overwrite a file in the folder: the user may have changed it.
     """
     checkout = _PACKAGE.parents[1] / "notebooks"
-    if folder is None and (checkout / _FIRST).exists():
+    if folder is None and (checkout / _FIRST_NOTEBOOK).exists():
         return checkout
-    source = checkout if (checkout / _FIRST).exists() else _PACKAGE / "notebooks"
+    source = checkout if (checkout / _FIRST_NOTEBOOK).exists() else _PACKAGE / "notebooks"
     folder = folder or Path("florin-notebooks")
-    kept = []
+    existing_files = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for one in sorted(source.glob("*.*")):
-            if (folder / one.name).exists():
-                kept.append(one.name)
+        for path in sorted(source.glob("*.*")):
+            if (folder / path.name).exists():
+                existing_files.append(path.name)
             else:
-                shutil.copyfile(one, folder / one.name)
+                shutil.copyfile(path, folder / path.name)
     except OSError as error:
         fail(_FAILED, error)
-    if kept:
-        note(f"In {folder}, {len(kept)} files were there already and stay as they are.")
+    if existing_files:
+        print_hint(f"{len(existing_files)} files in {folder} exist already and stay unchanged.")
     return folder
 
 
-async def _jupyter(folder: Path, options: list[str], env: Mapping[str, str]) -> None:
-    """Runs Jupyter until it ends by itself; a failure of it ends the program."""
-    # not asyncio's: that forks, which gRPC remarks on
-    jupyter = subprocess.Popen(  # noqa: ASYNC220, S603  (begun in an instant; words of our own)
+async def _run_jupyter(folder: Path, options: list[str], env: Mapping[str, str]) -> None:
+    """Run Jupyter until it ends; _JupyterFailed if its status is not 0."""
+    # not asyncio's subprocess: that forks, and gRPC warns about forks
+    jupyter = subprocess.Popen(  # noqa: ASYNC220, S603  (starts in an instant; only our own arguments)
         [sys.executable, "-m", "jupyterlab", *options],
         cwd=folder,
         env={**os.environ, **env},
-        # Ctrl-C is ours: Jupyter asks whether it is meant, and hangs if it is told twice
+        # keep Ctrl-C from Jupyter: it asks for confirmation, and hangs after a second one
         start_new_session=True,
     )
     try:
         status = await asyncio.to_thread(jupyter.wait)
     finally:
         jupyter.terminate()
-        await asyncio.to_thread(_ended, jupyter)
+        await asyncio.to_thread(_wait_until_ended, jupyter)
     if status:
         raise _JupyterFailed(f"Jupyter ended with status {status}")
 
 
-def _ended(process: subprocess.Popen[bytes]) -> None:
-    """Returns when it has ended; after a while it is made to."""
+def _wait_until_ended(process: subprocess.Popen[bytes]) -> None:
+    """Wait until a process has ended; kill it after a timeout."""
     try:
-        process.wait(_PATIENCE_S)
+        process.wait(_STOP_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

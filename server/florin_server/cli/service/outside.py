@@ -1,58 +1,58 @@
-"""What `florin doctor` says of what others see: the certificate, and where payment links lead."""
+"""The checks of `florin doctor` from the outside: the certificate and the payment links."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 
-from florin_server.boot.home import Home, Refused
+from florin_server.boot.home import SetupError, StateFolder
 from florin_server.boot.servers import public_address
-from florin_server.boot.servers.certificates import WARN_DAYS, Files
+from florin_server.boot.servers.certificates import WARN_DAYS, CertificateFiles
 from florin_server.config import Settings
 from florin_server.domain.conditions import ConditionName
 
-Finding = tuple[str, str]  # what was looked at, what is wrong with it ("" if nothing)
+DoctorFinding = tuple[str, str]  # subject, problem ("" if none)
 
 
-async def findings(settings: Settings, home: Home) -> AsyncIterator[Finding]:
-    """One for each of them that is set, or has to be."""
-    for finding in _certificate(settings):
+async def check_exposure(settings: Settings, home: StateFolder) -> AsyncIterator[DoctorFinding]:
+    """Check the certificate and the payment links; yield a finding for each that is set."""
+    for finding in _check_certificate(settings):
         yield finding
     links = settings.pay_url.rstrip("/")
-    runs = home.addresses()
+    runs = home.find_addresses()
     if settings.has_live:
-        told = links or (runs or {}).get("http") or f"http://{settings.host}"
-        if problem := public_address.problem(told):
+        base_url = links or (runs or {}).get("http") or f"http://{settings.host}"
+        if problem := public_address.find_link_problem(base_url):
             yield f"installation: {ConditionName.PAY_URL_LOCAL}", f"{problem}: set FLORIN_PAY_URL"
     if links:
-        # whoever else serves them, somebody has to where money is real
-        problem = await public_address.unreachable(links) if settings.has_live else ""
+        # another host can serve them, but with real money they have to be reachable
+        problem = await public_address.check_reachable(links) if settings.has_live else ""
         yield f"payment links begin with {links}", problem
 
 
-def notes(settings: Settings) -> Iterator[str]:
-    """What is no fault, and may not be meant."""
+def list_notes(settings: Settings) -> Iterator[str]:
+    """Yield notes on settings that are valid but possibly not intended."""
     alone = settings.tls_certificate is None and not settings.trusted_proxies
     if settings.has_live and alone:
         yield (
-            "no trusted_proxies: whoever calls through a proxy in front counts as one address "
-            "with all others"
+            "trusted_proxies is not set: all callers behind a proxy count as one address; set "
+            "FLORIN_TRUSTED_PROXIES if there is a proxy"
         )
 
 
-def _certificate(settings: Settings) -> Iterator[Finding]:
+def _check_certificate(settings: Settings) -> Iterator[DoctorFinding]:
     try:
-        if (files := Files.of(settings)) is None:
+        if (files := CertificateFiles.from_settings(settings)) is None:
             return
         pair = files.read()
-    except Refused as error:
+    except SetupError as error:
         yield "certificate", str(error)
         return
     now = datetime.now(UTC)
-    days = pair.days(now)
+    days = pair.count_days_left(now)
     subject = (
         f"certificate of {', '.join(pair.names)}: {days} days left, "
-        f"until {pair.until:%Y-%m-%d %H:%M} UTC"
+        f"until {pair.valid_until:%Y-%m-%d %H:%M} UTC"
     )
-    too_few = "" if days >= WARN_DAYS else "it should have been renewed"
-    yield subject, pair.problem(now) or too_few
+    too_few = "" if days >= WARN_DAYS else "renew it now"
+    yield subject, pair.find_problem(now) or too_few

@@ -1,4 +1,4 @@
-"""Where a service is: for those who look at the terminal, and for commands."""
+"""The addresses of a service, for the terminal and for other commands."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Self
 
 from florin_server.boot.servers import consoles
-from florin_server.boot.service import Service
-from florin_server.cli.console import console, told_line
+from florin_server.boot.service import FlorinService
+from florin_server.cli.console import console, print_json_line
 from florin_server.web.console.site import ROOT
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Addresses; those of what it has not are empty."""
+class ServiceAddresses:
+    """The addresses of a service; an address is empty if the service does not have it."""
 
     home: Path
     files: Sequence[Path]
@@ -23,41 +23,41 @@ class Places:
     grpc: str
     operator: str
     metrics: Sequence[str] = ()
-    console: bool = False
+    has_console: bool = False
     chains: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, service: Service) -> Self:
-        """Those of a service in this process."""
+    def from_service(cls, service: FlorinService) -> Self:
+        """Return the addresses of a service in this process."""
         return cls(
             home=service.home.path,
-            files=service.settings.files()[:1],
+            files=service.settings.list_files()[:1],
             http=service.http_url,
             grpc=service.grpc.target,
             operator=service.grpc.operator_target,
             metrics=[service.metrics_url] if service.metrics_url else [],
-            console=consoles.wants_merchants(service.settings),
+            has_console=consoles.has_merchant_console(service.settings),
             chains={"evm_rpc": service.evm_rpc_url, "solana_rpc": service.solana_rpc_url},
         )
 
-    def told(self) -> dict[str, str]:
-        """As other commands read them."""
+    def to_json(self) -> dict[str, str]:
+        """Return the addresses as other commands read them."""
         return {
             "http": self.http,
             "grpc": self.grpc,
             "operator": self.operator,
             "evm_rpc": self.chains.get("evm_rpc", ""),
             "solana_rpc": self.chains.get("solana_rpc", ""),
-            "settings": "".join(str(one.resolve()) for one in self.files),
+            "settings": "".join(str(path.resolve()) for path in self.files),
         }
 
-    def show(self) -> None:
-        """Prints them, and how to end what lasts."""
-        told_line({name: place for name, place in self.told().items() if place})
-        rpc, solana = (self.chains.get(one, "") for one in ("evm_rpc", "solana_rpc"))
+    def print_addresses(self) -> None:
+        """Print the addresses."""
+        print_json_line({name: place for name, place in self.to_json().items() if place})
+        rpc, solana = (self.chains.get(kind, "") for kind in ("evm_rpc", "solana_rpc"))
         places = {
             "REST": self.http,
-            "Console": f"{self.http}{ROOT}" if self.console and self.http else "",
+            "Console": f"{self.http}{ROOT}" if self.has_console and self.http else "",
             "gRPC": self.grpc,
             "Metrics": " ".join(self.metrics),
             "Test chain": rpc and f"{rpc}  (JSON-RPC, chain id 31337)",
@@ -68,5 +68,5 @@ class Places:
         places = {what: place for what, place in places.items() if place}
         console.print("[bold green]Florin is up.[/]", markup=True)
         for what, place in places.items():
-            # whole, however narrow the terminal: they are there to be copied
+            # whole, even on narrow terminals: users copy them
             console.print(f"{what:<{max(map(len, places))}}  {place}")

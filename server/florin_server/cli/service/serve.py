@@ -1,4 +1,4 @@
-"""`florin serve` and `florin worker`: the service for production, or a part of it."""
+"""`florin serve` and `florin worker`: run the service for production, or a part of it."""
 
 from __future__ import annotations
 
@@ -7,59 +7,67 @@ from contextlib import contextmanager
 from typing import Any
 
 from florin_server.boot import memory
-from florin_server.boot.home import Refused
+from florin_server.boot.home import SetupError
 from florin_server.boot.processes import systemd
-from florin_server.boot.role import Handed, Role
-from florin_server.boot.service import Service
+from florin_server.boot.role import InheritedSockets, ProcessRole
+from florin_server.boot.service import FlorinService
 from florin_server.cli.console import console, fail
-from florin_server.cli.service.places import Places
-from florin_server.cli.service.signals import on_hangup, run_until_signalled
-from florin_server.cli.settings import log_to_stderr, settings_of
+from florin_server.cli.service.places import ServiceAddresses
+from florin_server.cli.service.signals import run_until_signalled, set_hangup_handler
+from florin_server.cli.settings import get_settings, log_to_stderr
 from florin_server.config import Settings
 from florin_server.devnet.errors import DevChainError
 from florin_server.store.engine.query import StoreError
 
 
-def run(given: dict[str, Any], role: Role) -> None:
-    """Runs in this process until Ctrl-C or SIGTERM, then ends cleanly."""
-    settings = settings_of(given)
+def run_service(overrides: dict[str, Any], role: ProcessRole) -> None:
+    """Run in this process until Ctrl-C or SIGTERM, then stop cleanly."""
+    settings = get_settings(overrides)
     log_to_stderr(settings)
-    run_until_signalled(_serve(settings, role))
+    run_until_signalled(_serve_until_stopped(settings, role))
 
 
-async def started(
-    settings: Settings, role: Role, handed: Handed | None = None, *, prepares: bool = False
-) -> Service:
-    """The service, once it answers; ends the program with a sentence if it does not start."""
+async def start_service(
+    settings: Settings,
+    role: ProcessRole,
+    inherited: InheritedSockets | None = None,
+    *,
+    defers_ready: bool = False,
+) -> FlorinService:
+    """Start the service, and return it when it answers; end the program if it does not start."""
     try:
-        service = await Service.start(settings, role=role, handed=handed, prepares=prepares)
-    except (Refused, StoreError, DevChainError, OSError) as error:
+        service = await FlorinService.start(
+            settings, role=role, inherited=inherited, defers_ready=defers_ready
+        )
+    except (SetupError, StoreError, DevChainError, OSError) as error:
         fail("Florin does not start", error)
-    memory.keep()
-    on_hangup(service.look_again)
+    memory.freeze_startup_objects()
+    set_hangup_handler(service.reload_certificates)
     return service
 
 
-async def _serve(settings: Settings, role: Role) -> None:
-    service = await started(settings, role, prepares=True)
+async def _serve_until_stopped(settings: Settings, role: ProcessRole) -> None:
+    service = await start_service(settings, role, defers_ready=True)
     try:
-        places = Places.of(service)
-        with _announced(service, places, role):
+        places = ServiceAddresses.from_service(service)
+        with _announce(service, places, role):
             await service.set_ready()
-            places.show()
+            places.print_addresses()
             console.print("\nCtrl-C ends it.")
-            systemd.tell(systemd.READY)
-            await service.workers.failed()
+            systemd.notify(systemd.READY_STATE)
+            await service.workers.wait_for_failure()
     finally:
-        systemd.tell(systemd.STOPPING)
+        systemd.notify(systemd.STOPPING_STATE)
         await service.stop()
 
 
 @contextmanager
-def _announced(service: Service, places: Places, role: Role) -> Iterator[None]:
-    """Commands find who answers; a worker only where nobody else does."""
-    if not role.answers and service.home.addresses() is not None:
+def _announce(
+    service: FlorinService, places: ServiceAddresses, role: ProcessRole
+) -> Iterator[None]:
+    """Publish the addresses for commands; a worker only if no other process has done so."""
+    if not role.serves_callers and service.home.find_addresses() is not None:
         yield
         return
-    with service.home.announced(places.told()):
+    with service.home.announce(places.to_json()):
         yield

@@ -1,4 +1,4 @@
-"""Runs what lasts until somebody says stop."""
+"""Run a coroutine until a signal stops it."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from florin_server.boot import files
 from florin_server.cli.console import announce
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_WORDS_MAX = 4096
+_MESSAGE_BYTES_MAX = 4096
 
 
-def run_until_signalled(main: Coroutine[Any, Any, None]) -> None:
-    """Runs it to its end; SIGINT or SIGTERM cancels it, which is no failure."""
-    files.open_many()
-    uvloop.run(_guarded(main))
+def run_until_signalled(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine to its end; SIGINT or SIGTERM cancels it without an error."""
+    files.raise_file_limit()
+    uvloop.run(_cancel_on_signal(coroutine))
 
 
-async def _guarded(main: Coroutine[Any, Any, None]) -> None:
+async def _cancel_on_signal(coroutine: Coroutine[Any, Any, None]) -> None:
     loop = asyncio.get_running_loop()
     task = asyncio.current_task(loop)
 
     def stop() -> None:
         for signum in _SIGNALS:
-            # a second one must not cut the clean-up short
-            loop.add_signal_handler(signum, _ignore)
+            # a second signal must not cut the clean-up short
+            loop.add_signal_handler(signum, _ignore_signal)
         announce("Stopping …")
         if task is not None:
             task.cancel()
@@ -40,16 +40,16 @@ async def _guarded(main: Coroutine[Any, Any, None]) -> None:
     for signum in _SIGNALS:
         loop.add_signal_handler(signum, stop)
     with suppress(asyncio.CancelledError):
-        await main
+        await coroutine
 
 
-def stop_with(pipe: int, told: Callable[[bytes], object]) -> None:
-    """Ends as a signal would when whoever has the pipe's other end dies; `told` gets its words."""
+def stop_when_closed(pipe: int, on_message: Callable[[bytes], object]) -> None:
+    """Pass data from a pipe to a callback; raise SIGTERM when the process at its end dies."""
     loop = asyncio.get_running_loop()
 
     def look() -> None:
-        if words := os.read(pipe, _WORDS_MAX):
-            told(words)
+        if words := os.read(pipe, _MESSAGE_BYTES_MAX):
+            on_message(words)
         else:
             loop.remove_reader(pipe)
             signal.raise_signal(signal.SIGTERM)
@@ -58,11 +58,11 @@ def stop_with(pipe: int, told: Callable[[bytes], object]) -> None:
     loop.add_reader(pipe, look)
 
 
-def on_hangup(look: Callable[[], object]) -> None:
-    """Has SIGHUP read files again; from a terminal that goes away it ends the program as ever."""
+def set_hangup_handler(handler: Callable[[], object]) -> None:
+    """Call `handler` on SIGHUP; on a terminal, keep the default: SIGHUP ends the program."""
     if not sys.stdin.isatty():
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, look)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, handler)
 
 
-def _ignore() -> None:
-    """Nothing; the stop is under way."""
+def _ignore_signal() -> None:
+    """Do nothing: the program already stops."""

@@ -1,4 +1,4 @@
-"""`florin simulate`: days of payments on the state folder of a Florin that does not run."""
+"""`florin simulate`: simulate days of payments on the state folder of a stopped Florin."""
 
 from __future__ import annotations
 
@@ -11,121 +11,134 @@ import orjson
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from florin_server.boot.home import Refused
-from florin_server.cli.console import aside, console, fail, note
-from florin_server.cli.settings import settings_of
+from florin_server.boot.home import SetupError
+from florin_server.cli.console import console, fail, print_hint, stderr_console
+from florin_server.cli.settings import get_settings
 from florin_server.config import Settings
 from florin_server.devnet.errors import DevChainError
-from florin_server.simulation.knobs import BadKnob, Knobs
-from florin_server.simulation.report import Report
-from florin_server.simulation.run import Moment, Result, simulate
-from florin_server.simulation.story import Stuck
+from florin_server.simulation.knobs import InvalidSimulationConfig, SimulationConfig
+from florin_server.simulation.report import SimulationReport
+from florin_server.simulation.run import SimulationProgress, SimulationResult, simulate
+from florin_server.simulation.story import ScenarioStuck
 from florin_server.store.engine.query import StoreError
 
-_FAILED = "Nothing is simulated"
-# of all payments: how often progress is told as a line
-_TOLD_EVERY = 100
+_FAILED = "Not simulated"
+# the number of progress lines in JSON output
+_PROGRESS_LINES = 100
 _PROBLEMS_MAX = 10
 
 
-def run(
-    given: dict[str, Any], chosen: dict[str, Any], *, begin: datetime | None, as_json: bool
+def run_simulation(
+    overrides: dict[str, Any], options: dict[str, Any], *, begin: datetime | None, as_json: bool
 ) -> None:
-    """Simulates; ends the program if that cannot be, or its end is not as it must be."""
+    """Run a simulation; end the program if it cannot run, or its final check fails."""
     try:
-        knobs = Knobs(**chosen)
-    except BadKnob as error:
+        knobs = SimulationConfig(**options)
+    except InvalidSimulationConfig as error:
         fail(_FAILED, error, 2)
-    settings = settings_of(given)
-    # stories have late payments and lapsed signatures in them: no news here
+    settings = get_settings(overrides)
+    # scenarios include late payments and expired signatures: their log lines say nothing new
     logging.getLogger("florin_server").setLevel(logging.CRITICAL)
     try:
-        shown = _told if as_json else _shown
+        shown = _simulate_as_json if as_json else _simulate_with_bar
         result = shown(settings, knobs, begin.date() if begin else None)
-    except (Refused, StoreError, DevChainError, OSError) as error:
+    except (SetupError, StoreError, DevChainError, OSError) as error:
         fail(_FAILED, error)
-    except Stuck as error:
+    except ScenarioStuck as error:
         fail("The simulation failed", error)
     except KeyboardInterrupt:
-        note("Ended before its end; what was done until then is there.")
+        print_hint("Interrupted. The payments made so far stay in the state folder.")
         raise SystemExit(130) from None
     if result.problems:
         more = len(result.problems) - _PROBLEMS_MAX
-        told = [*result.problems[:_PROBLEMS_MAX], *([f"and {more} more"] if more > 0 else [])]
-        fail("The check of the simulation failed", "; ".join(told))
+        problems = [*result.problems[:_PROBLEMS_MAX], *([f"and {more} more"] if more > 0 else [])]
+        fail("The final check of the simulation failed", "; ".join(problems))
 
 
-def _told(settings: Settings, knobs: Knobs, first: date | None) -> Result:
-    """Progress and the result as lines of JSON."""
+def _simulate_as_json(
+    settings: Settings, knobs: SimulationConfig, first_day: date | None
+) -> SimulationResult:
+    """Simulate, and print progress and result as lines of JSON."""
     last = -1
 
-    def tell(moment: Moment) -> None:
+    def tell(moment: SimulationProgress) -> None:
         nonlocal last
-        step = moment.done * _TOLD_EVERY // moment.of
+        step = moment.done * _PROGRESS_LINES // moment.total
         if step > last:
             last = step
-            _line({"done": moment.done, "of": moment.of, "nowUs": moment.now_us})
+            _print_line({"done": moment.done, "of": moment.total, "nowUs": moment.now_us})
 
-    result = simulate(settings, knobs, tell, first=first)
-    _line(
+    result = simulate(settings, knobs, tell, first_day=first_day)
+    _print_line(
         {
             "beginUs": result.begin_us,
             "endUs": result.end_us,
-            "tookS": round(result.took_s, 3),
-            "report": result.report.values(),
+            "tookS": round(result.duration_s, 3),
+            "report": result.report.to_json(),
             "problems": list(result.problems),
         }
     )
     return result
 
 
-def _line(values: dict[str, Any]) -> None:
+def _print_line(values: dict[str, Any]) -> None:
     sys.stdout.write(orjson.dumps(values).decode() + "\n")
     sys.stdout.flush()
 
 
-def _shown(settings: Settings, knobs: Knobs, first: date | None) -> Result:
+def _simulate_with_bar(
+    settings: Settings, knobs: SimulationConfig, first_day: date | None
+) -> SimulationResult:
     columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()
-    # what is no terminal gets no line that is drawn again and again
-    bar = Progress(*columns, TimeRemainingColumn(), console=aside, disable=not aside.is_terminal)
+    # a redrawn bar makes sense on terminals only
+    bar = Progress(
+        *columns,
+        TimeRemainingColumn(),
+        console=stderr_console,
+        disable=not stderr_console.is_terminal,
+    )
     task = bar.add_task("Payments", total=knobs.payments)
 
-    def tell(moment: Moment) -> None:
-        # a refusal comes before it
+    def tell(moment: SimulationProgress) -> None:
+        # start late: a refusal comes before the first progress
         bar.start()
         bar.update(task, completed=moment.done)
 
     try:
-        result = simulate(settings, knobs, tell, first=first)
+        result = simulate(settings, knobs, tell, first_day=first_day)
     finally:
         bar.stop()
-    _show(result)
+    _print_result(result)
     return result
 
 
-def _show(result: Result) -> None:
-    report, days = result.report, result.knobs.days
+def _print_result(result: SimulationResult) -> None:
+    report, days = result.report, result.config.days
     console.print(
         f"{report.payments:,} payments in {days} day{'s' * (days > 1)}, simulated in "
-        f"{result.took_s:.0f} s (seed {result.knobs.seed})"
+        f"{result.duration_s:.0f} s (seed {result.config.seed})"
     )
-    for what, counts in _lines(report):
-        told = ", ".join(f"{name} {count:,}" for name, count in counts.items())
-        console.print(f"{what:<10}{told or 'none'}")
+    for what, counts in _list_counts(report):
+        counts_text = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+        console.print(f"{what:<10}{counts_text or 'none'}")
     table = Table("chain", "succeeded", "promised", "half within", "95 % within")
-    for chain, one in report.times.items():
-        promised, p50, p95 = f"{one.promised_s:.0f} s", f"{one.p50_s:.1f} s", f"{one.p95_s:.1f} s"
-        table.add_row(chain, f"{one.count:,}", promised, p50, p95)
+    for chain, times in report.times.items():
+        promised, p50, p95 = (
+            f"{times.promised_s:.0f} s",
+            f"{times.p50_s:.1f} s",
+            f"{times.p95_s:.1f} s",
+        )
+        table.add_row(chain, f"{times.count:,}", promised, p50, p95)
     console.print(table)
     if not result.problems:
         console.print(
-            "[bold green]Checked:[/] every payment ended as its buyer was told, and chains, "
-            "wallets and books agree to the unit.",
+            "[bold green]Checked:[/] every payment ended as its buyer expects, and chains, "
+            "wallets and ledger agree exactly.",
             markup=True,
         )
 
 
-def _lines(report: Report) -> list[tuple[str, dict[str, int]]]:
+def _list_counts(report: SimulationReport) -> list[tuple[str, dict[str, int]]]:
     returned = {"late money returned": report.returned} if report.returned else {}
     return [
         ("outcomes", report.outcomes),

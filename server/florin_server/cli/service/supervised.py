@@ -1,4 +1,4 @@
-"""`florin serve --workers N`: several processes on one machine, on the same ports."""
+"""`florin serve --workers N`: run several processes on one machine, on the same ports."""
 
 from __future__ import annotations
 
@@ -12,53 +12,58 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from florin_server.boot.home import Home, Refused
+from florin_server.boot.home import SetupError, StateFolder
 from florin_server.boot.processes import systemd
-from florin_server.boot.processes.child import Spawned
-from florin_server.boot.processes.order import Order
-from florin_server.boot.processes.sharing import shared_store
-from florin_server.boot.processes.supervisor import DiedEarly, Patience, Phase, Supervisor
-from florin_server.boot.role import Role
+from florin_server.boot.processes.child import SpawnedProcess
+from florin_server.boot.processes.order import ChildConfig
+from florin_server.boot.processes.sharing import get_shared_store
+from florin_server.boot.processes.supervisor import (
+    ProcessSupervisor,
+    RestartPolicy,
+    StartupFailed,
+    SupervisorPhase,
+)
+from florin_server.boot.role import ProcessRole
 from florin_server.boot.servers import consoles, gateway, metrics
 from florin_server.boot.servers.addresses import (
-    GRPC_PORT,
-    METRICS_PORT,
-    OPERATOR_PORT,
-    reserve,
-    spelled,
+    GRPC_PORT_SETTING,
+    METRICS_PORT_SETTING,
+    OPERATOR_PORT_SETTING,
+    format_address,
+    reserve_port,
 )
 from florin_server.cli.console import console, fail
-from florin_server.cli.service.places import Places
-from florin_server.cli.service.signals import on_hangup, run_until_signalled
-from florin_server.cli.settings import log_to_stderr, settings_of
+from florin_server.cli.service.places import ServiceAddresses
+from florin_server.cli.service.signals import run_until_signalled, set_hangup_handler
+from florin_server.cli.settings import get_settings, log_to_stderr
 from florin_server.clock import SystemClock
 from florin_server.config import Settings
 from florin_server.domain.settlement.lease import name_holder
 
-# -P: a folder that the service writes to is no place for its modules
+# -P: never import modules from the working directory, which the service can write to
 _COMMAND = (sys.executable, "-P", "-m", "florin_server.cli.service.child")
-_HERE = "127.0.0.1"
+_LOOPBACK = "127.0.0.1"
 _PORT_MAX = 65_535
-# what REST gives open calls, beside what gRPC's two servers do, and what closing takes
-_REST_S, _MARGIN_S = 10, 10
-_STATES: Mapping[Phase, Callable[[], str]] = {
-    Phase.UP: lambda: systemd.READY,
-    Phase.RELOADING: systemd.reloading,
-    Phase.RELOADED: lambda: systemd.READY,
-    Phase.ENDING: lambda: systemd.STOPPING,
+# the time that REST gives open calls, beside gRPC's two servers, and a margin for closing
+_HTTP_DRAIN_S, _MARGIN_S = 10, 10
+_SYSTEMD_STATES: Mapping[SupervisorPhase, Callable[[], str]] = {
+    SupervisorPhase.UP: lambda: systemd.READY_STATE,
+    SupervisorPhase.RELOADING: systemd.build_reloading_state,
+    SupervisorPhase.RELOADED: lambda: systemd.READY_STATE,
+    SupervisorPhase.STOPPING: lambda: systemd.STOPPING_STATE,
 }
 
 
-def run(given: dict[str, Any], role: Role, workers: int) -> None:
-    """Runs until Ctrl-C or SIGTERM, then ends all processes in order."""
-    settings = settings_of(given)
+def run_supervised(overrides: dict[str, Any], role: ProcessRole, workers: int) -> None:
+    """Run until Ctrl-C or SIGTERM, then stop all processes in order."""
+    settings = get_settings(overrides)
     log_to_stderr(settings)
-    run_until_signalled(_run(settings, given, role, workers))
+    run_until_signalled(_supervise(settings, overrides, role, workers))
 
 
 @dataclass(frozen=True, slots=True)
-class _Sockets:
-    """What is listened on by all, or kept for them; metrics have a port for each process."""
+class _SharedSockets:
+    """The sockets of all processes; metrics have one for each process."""
 
     http: socket.socket
     grpc: socket.socket
@@ -66,109 +71,120 @@ class _Sockets:
     metrics: Sequence[socket.socket]
 
     @classmethod
-    def opened(cls, settings: Settings, workers: int, stack: ExitStack) -> Self:
-        """OSError if a port is taken."""
+    def open(cls, settings: Settings, workers: int, stack: ExitStack) -> Self:
+        """Open the sockets, and close them with the stack. OSError if a port is in use."""
         host, first = settings.host, settings.metrics_port
         ports = [] if first is None else [first and first + number for number in range(workers)]
         if ports and ports[-1] > _PORT_MAX:
-            raise Refused(f"there are no {workers} ports from {first} on: change {METRICS_PORT}")
+            raise SetupError(
+                f"there are not {workers} ports from {first} on: change {METRICS_PORT_SETTING}"
+            )
 
-        def kept(one: socket.socket) -> socket.socket:
-            stack.callback(one.close)
-            return one
+        def kept(this_socket: socket.socket) -> socket.socket:
+            stack.callback(this_socket.close)
+            return this_socket
 
         return cls(
-            http=kept(gateway.bind(host, settings.http_port)),
-            grpc=kept(reserve("gRPC", host, settings.grpc_port, GRPC_PORT)),
+            http=kept(gateway.bind_socket(host, settings.http_port)),
+            grpc=kept(reserve_port("gRPC", host, settings.grpc_port, GRPC_PORT_SETTING)),
             operator=kept(
-                reserve("The operator's gRPC", _HERE, settings.operator_port, OPERATOR_PORT)
+                reserve_port(
+                    "The operator's gRPC", _LOOPBACK, settings.operator_port, OPERATOR_PORT_SETTING
+                )
             ),
-            metrics=[kept(metrics.bind(port)) for port in ports],
+            metrics=[kept(metrics.bind_socket(port)) for port in ports],
         )
 
-    def places(self, settings: Settings) -> Places:
-        """Where they are."""
+    def get_addresses(self, settings: Settings) -> ServiceAddresses:
+        """Return the addresses of the sockets."""
         tls = settings.tls_certificate is not None
-        return Places(
+        return ServiceAddresses(
             home=settings.home,
-            files=settings.files()[:1],
-            http=gateway.url_of(self.http, tls=tls),
-            grpc=spelled(settings.host, _port(self.grpc)),
-            operator=spelled(_HERE, _port(self.operator)),
-            metrics=[metrics.url_of(one) for one in self.metrics],
-            console=consoles.wants_merchants(settings),
+            files=settings.list_files()[:1],
+            http=gateway.get_url(self.http, tls=tls),
+            grpc=format_address(settings.host, _get_port(self.grpc)),
+            operator=format_address(_LOOPBACK, _get_port(self.operator)),
+            metrics=[metrics.get_url(metric) for metric in self.metrics],
+            has_console=consoles.has_merchant_console(settings),
         )
 
-    def order(
+    def build_child_config(
         self,
-        given: dict[str, Any],
-        role: Role,
+        overrides: dict[str, Any],
+        role: ProcessRole,
         store: str,
         number: int,
-        dead: Sequence[str],
+        dead_owners: Sequence[str],
         *,
         restarts: int,
-    ) -> Order:
-        """What a process is told; the settings that name sockets are the supervisor's for good."""
+    ) -> ChildConfig:
+        """Return the configuration of a process; its ports always come from the supervisor."""
         scraped = self.metrics[number] if self.metrics else None
-        return Order(
-            given=given
+        return ChildConfig(
+            given=overrides
             | {
-                "http_port": _port(self.http),
-                "grpc_port": _port(self.grpc),
-                "operator_port": _port(self.operator),
-                "metrics_port": None if scraped is None else _port(scraped),
+                "http_port": _get_port(self.http),
+                "grpc_port": _get_port(self.grpc),
+                "operator_port": _get_port(self.operator),
+                "metrics_port": None if scraped is None else _get_port(scraped),
             },
-            settles=role.settles,
+            settles=role.runs_workers,
             store=store,
             http=self.http.fileno(),
             metrics=None if scraped is None else scraped.fileno(),
             owner=name_holder(socket.gethostname(), os.urandom(8)),
-            dead=dead,
+            dead=dead_owners,
             restarts=restarts,
             number=number + 1,
         )
 
 
-async def _run(settings: Settings, given: dict[str, Any], role: Role, workers: int) -> None:
+async def _supervise(
+    settings: Settings, overrides: dict[str, Any], role: ProcessRole, workers: int
+) -> None:
     with ExitStack() as stack:
         try:
-            store = shared_store(settings)
-            home = Home(settings.home).open()
-            sockets = _Sockets.opened(settings, workers, stack)
-        except (Refused, OSError) as error:
+            store = get_shared_store(settings)
+            home = StateFolder(settings.home).open()
+            sockets = _SharedSockets.open(settings, workers, stack)
+        except (SetupError, OSError) as error:
             fail("Florin does not start", error)
-        given = {name: str(one) if isinstance(one, Path) else one for name, one in given.items()}
-        given |= {"host": settings.host}
-        same = partial(sockets.order, given, role, store)
+        overrides = {
+            name: str(value) if isinstance(value, Path) else value
+            for name, value in overrides.items()
+        }
+        overrides |= {"host": settings.host}
+        same = partial(sockets.build_child_config, overrides, role, store)
 
-        async def spawn(number: int, dead: Sequence[str]) -> Spawned:
-            return await Spawned.of(
-                _COMMAND, same(number, dead, restarts=supervisor.restarts[number])
+        async def spawn(number: int, dead: Sequence[str]) -> SpawnedProcess:
+            return await SpawnedProcess.spawn(
+                _COMMAND, same(number, dead, restarts=supervisor.restart_counts[number])
             )
 
-        supervisor = Supervisor(spawn, workers, SystemClock(), _patience(settings))
-        places = sockets.places(settings)
+        supervisor = ProcessSupervisor(spawn, workers, SystemClock(), _build_policy(settings))
+        places = sockets.get_addresses(settings)
 
-        def tell(phase: Phase) -> None:
-            if phase is Phase.UP:
-                stack.enter_context(home.announced(places.told()))
-                on_hangup(supervisor.reload)
-                places.show()
+        def tell(phase: SupervisorPhase) -> None:
+            if phase is SupervisorPhase.UP:
+                stack.enter_context(home.announce(places.to_json()))
+                set_hangup_handler(supervisor.request_reload)
+                places.print_addresses()
                 console.print("\nCtrl-C ends it.")
-            systemd.tell(_STATES[phase]())
+            systemd.notify(_SYSTEMD_STATES[phase]())
 
         try:
             await supervisor.run(tell)
-        except DiedEarly:
-            # it has said why
+        except StartupFailed:
+            # the process has reported why
             raise SystemExit(1) from None
 
 
-def _patience(settings: Settings) -> Patience:
-    end_s = settings.drain_s + _REST_S + 2 * settings.shutdown_s + _MARGIN_S
-    return Patience(end_s=end_s, way_s=1.1 * settings.grpc_connection_s + end_s)
+def _build_policy(settings: Settings) -> RestartPolicy:
+    end_s = settings.drain_s + _HTTP_DRAIN_S + 2 * settings.shutdown_s + _MARGIN_S
+    return RestartPolicy(
+        stop_timeout_s=end_s, drain_timeout_s=1.1 * settings.grpc_connection_s + end_s
+    )
 
 
-def _port(of: socket.socket) -> int:
-    return int(of.getsockname()[1])
+def _get_port(listener: socket.socket) -> int:
+    return int(listener.getsockname()[1])

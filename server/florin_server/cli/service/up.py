@@ -1,4 +1,4 @@
-"""`florin up`: runs the service until it is told to stop."""
+"""`florin up`: run the service until a signal stops it."""
 
 from __future__ import annotations
 
@@ -8,83 +8,90 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from florin_server.boot import memory
-from florin_server.boot.demo_accounts import ensure_demo
-from florin_server.boot.home import Refused
-from florin_server.boot.service import Service
+from florin_server.boot.demo_accounts import ensure_demo_accounts
+from florin_server.boot.home import SetupError
+from florin_server.boot.service import FlorinService
 from florin_server.cli.console import console, fail
-from florin_server.cli.service.places import Places
-from florin_server.cli.service.signals import on_hangup, run_until_signalled
-from florin_server.cli.settings import log_to_stderr, settings_of
+from florin_server.cli.service.places import ServiceAddresses
+from florin_server.cli.service.signals import run_until_signalled, set_hangup_handler
+from florin_server.cli.settings import get_settings, log_to_stderr
 from florin_server.config import Settings
 from florin_server.devnet.errors import DevChainError
 from florin_server.store.engine.query import StoreError
 
-Work = Callable[[dict[str, str]], Coroutine[Any, Any, None]]
+ServiceTask = Callable[[dict[str, str]], Coroutine[Any, Any, None]]
 
 
-def run(given: dict[str, Any], *, first: Work | None = None, beside: Work | None = None) -> None:
-    """Runs until Ctrl-C or SIGTERM, then ends cleanly.
+def run_up(
+    overrides: dict[str, Any],
+    *,
+    before_ready: ServiceTask | None = None,
+    companion: ServiceTask | None = None,
+) -> None:
+    """Run until Ctrl-C or SIGTERM, then stop cleanly.
 
-    `first` is done before it is told that Florin is up; with `beside` it ends when that is over.
-    Both get the demo credentials.
+    Run `before_ready` before reporting that Florin is up. Run `companion` next to the service, and
+    stop when it ends. Both get the demo credentials.
     """
-    settings = settings_of(given)
+    settings = get_settings(overrides)
     log_to_stderr(settings)
-    run_until_signalled(run_service(settings, first, beside))
+    run_until_signalled(run_with_tasks(settings, before_ready, companion))
 
 
-async def run_service(settings: Settings, first: Work | None, beside: Work | None) -> None:
-    """Start the service, write its files, report it as ready, and run until the work ends."""
+async def run_with_tasks(
+    settings: Settings, before_ready: ServiceTask | None, companion: ServiceTask | None
+) -> None:
+    """Start the service, write its files, report that it is ready, and run until a task ends."""
     try:
-        service = await Service.start(settings, prepares=True)
-    except (Refused, StoreError, DevChainError, OSError) as error:
+        service = await FlorinService.start(settings, defers_ready=True)
+    except (SetupError, StoreError, DevChainError, OSError) as error:
         fail("Florin does not start", error)
     try:
         try:
-            link = await ensure_demo(service)
-        except Refused as error:
+            link = await ensure_demo_accounts(service)
+        except SetupError as error:
             fail("Florin does not start", error)
-        memory.keep()
-        on_hangup(service.look_again)
-        places = Places.of(service)
-        with service.home.announced(places.told()):
+        memory.freeze_startup_objects()
+        set_hangup_handler(service.reload_certificates)
+        places = ServiceAddresses.from_service(service)
+        with service.home.announce(places.to_json()):
             await service.set_ready()
-            if first is not None:
-                await first(service.home.read_demo_env())
+            if before_ready is not None:
+                await before_ready(service.home.read_demo_env())
                 console.print()
-            places.show()
-            _show_accounts(service, link)
-            await _lasting(service, beside)
+            places.print_addresses()
+            _print_accounts(service, link)
+            await _wait_for_tasks(service, companion)
     finally:
         await service.stop()
 
 
-async def _lasting(service: Service, beside: Work | None) -> None:
-    work = [service.workers.failed()]
-    if beside is not None:
-        work.append(beside(service.home.read_demo_env()))
-    tasks = [asyncio.create_task(one) for one in work]
+async def _wait_for_tasks(service: FlorinService, companion: ServiceTask | None) -> None:
+    work = [service.workers.wait_for_failure()]
+    if companion is not None:
+        work.append(companion(service.home.read_demo_env()))
+    tasks = [asyncio.create_task(coroutine) for coroutine in work]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for one in tasks:
-            one.cancel()
+        for task in tasks:
+            task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    for one in done:
-        one.result()
+    for task in done:
+        task.result()
 
 
-def _show_accounts(service: Service, link: str | None) -> None:
-    """Prints the test accounts, and the link of the first payment if there is one."""
+def _print_accounts(service: FlorinService, link: str | None) -> None:
+    """Print the test accounts, and the link of the first payment if there is one."""
     demo = service.home.read_demo_env() if service.settings.has_demo else {}
     if demo and link and sys.stdout.isatty():
-        # made now, and shown this once
-        console.print("\nTest accounts, also in " + str(service.home.demo_env) + ":")
+        # created by this start, and shown only once
+        console.print("\nTest accounts, also in " + str(service.home.demo_env_path) + ":")
         for name, value in demo.items():
             console.print(f"  {name}={value}")
     elif demo:
-        # what is not a terminal keeps what it is told, and a screen is seen by others
-        console.print(f"\nTest accounts are in {service.home.demo_env}.")
+        # logs keep secrets, and other people see screens
+        console.print(f"\nTest accounts are in {service.home.demo_env_path}.")
     if link:
-        console.print(f"\nA first payment waits for a wallet: {link}")
+        console.print(f"\nA first payment is ready to pay: {link}")
     console.print("\nCtrl-C ends it.")

@@ -1,1 +1,1 @@
-"""Commands about the store as a whole: its schema, copies of it."""
+"""Commands for the store: schema upgrades, backups and copies."""

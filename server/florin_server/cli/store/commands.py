@@ -1,4 +1,4 @@
-"""The commands about the store as a whole, and their options."""
+"""Define the commands that back up, restore and copy the store."""
 
 from __future__ import annotations
 
@@ -7,51 +7,61 @@ from typing import Annotated
 
 import typer
 
-from florin_server.cli.options import HomeOption, given, group
+from florin_server.cli.options import HomeOption, build_overrides, create_group
 
-store = group("Back the store up, restore it, and copy it from SQLite to PostgreSQL or back.")
+store = create_group("Back up, restore and copy the store.")
 
 GROUPS = {"store": store}
 
 
 @store.command("backup")
 def store_backup(
-    file: Annotated[Path, typer.Argument(help="A new file, of SQLite whatever the store is.")],
+    file: Annotated[Path, typer.Argument(help="New file; always SQLite, even for PostgreSQL.")],
     home: HomeOption = None,
 ) -> None:
-    """Write all rows into a file, as they are at one moment; Florin may run meanwhile.
+    """Write a consistent copy of all rows to a file.
 
-    The file is read again and checked. The state folder has to be kept beside it: without
-    secrets.json no key works.
+    Florin can run meanwhile. The command reads the file again and checks it. Keep the state folder
+    beside the backup: without its secrets.json no key works.
+
+    Example: `florin store backup florin-backup.db`
     """
     from florin_server.cli.store import copies as command
 
-    command.backup(given(home=home), file)
+    command.backup_store(build_overrides(home=home), file)
 
 
 @store.command("restore")
 def store_restore(
-    file: Annotated[Path, typer.Argument(help="What `florin store backup` wrote.")],
+    file: Annotated[Path, typer.Argument(help="File that `florin store backup` wrote.")],
     home: HomeOption = None,
 ) -> None:
-    """Fill the store that the settings name, which must have no rows, from a backup."""
+    """Fill an empty store from a backup.
+
+    The settings name the store; it must have no rows. Stop Florin first.
+
+    Example: `florin store restore florin-backup.db`
+    """
     from florin_server.cli.store import copies as command
 
-    command.restore(given(home=home), file)
+    command.restore_store(build_overrides(home=home), file)
 
 
 @store.command("copy")
 def store_copy(
     source: Annotated[
         Path,
-        typer.Argument(help="florin.db, or a file that holds the address of a database."),
+        typer.Argument(help="florin.db, or a file that contains the URL of a database."),
     ],
     home: HomeOption = None,
 ) -> None:
-    """Fill the store that the settings name, which must have no rows, from another store.
+    """Fill an empty store from another store.
 
-    Stop every Florin first. All rows are compared in the end.
+    The settings name the store to fill; it must have no rows. Stop every Florin first. The command
+    compares all rows at the end.
+
+    Example: `florin store copy .florin/florin.db`
     """
     from florin_server.cli.store import copies as command
 
-    command.copy(given(home=home), source)
+    command.copy_store(build_overrides(home=home), source)

@@ -1,4 +1,4 @@
-"""florin store backup, restore and copy."""
+"""`florin store backup`, `restore` and `copy`."""
 
 from __future__ import annotations
 
@@ -7,65 +7,67 @@ from pathlib import Path
 from typing import Any
 
 from florin_server.boot import copies, stores
-from florin_server.boot.copies import Copied
-from florin_server.boot.home import Home, Refused
-from florin_server.cli.console import console, fail, note, told, working
-from florin_server.cli.settings import settings_of
+from florin_server.boot.copies import TableDigests
+from florin_server.boot.home import SetupError, StateFolder
+from florin_server.cli.console import console, fail, print_hint, print_json, show_progress
+from florin_server.cli.settings import get_settings
 from florin_server.config import Settings
 from florin_server.store.engine.query import StoreError
-from florin_server.store.engine.where import Database
+from florin_server.store.engine.where import DatabaseConfig
 
 _SQLITE = b"SQLite format 3\x00"
 
 
-def backup(given: dict[str, Any], file: Path) -> None:
-    """Writes a file, and tells what is in it."""
-    settings = settings_of(given)
+def backup_store(overrides: dict[str, Any], file: Path) -> None:
+    """Write a backup, and print its number of rows."""
+    settings = get_settings(overrides)
     try:
-        Home(settings.home).require()
-        with working("Writing a copy"):
-            copied = copies.backup(stores.where(settings), file)
-    except (Refused, StoreError, OSError) as error:
+        StateFolder(settings.home).require_existing()
+        with show_progress("Writing the backup"):
+            copied = copies.backup(stores.get_location(settings), file)
+    except (SetupError, StoreError, OSError) as error:
         fail("Not backed up", error)
-    _tell(copied, str(file))
+    _print_copied(copied, str(file))
 
 
-def restore(given: dict[str, Any], file: Path) -> None:
-    """Fills the store from a file."""
-    settings = settings_of(given)
+def restore_store(overrides: dict[str, Any], file: Path) -> None:
+    """Fill the store from a backup."""
+    settings = get_settings(overrides)
     try:
         if not _is_sqlite(file):
-            raise Refused(f"{file} is no backup")
-        copied = _filled(settings, file)
-    except (Refused, StoreError, OSError) as error:
+            raise SetupError(
+                f"{file} is not a backup: pass a file that `florin store backup` wrote"
+            )
+        copied = _fill_store(settings, file)
+    except (SetupError, StoreError, OSError) as error:
         fail("Not restored", error)
-    _tell(copied, "the store")
-    note(
-        "When Florin starts on it payouts are paused: what was paid out since the backup would be "
-        "paid again. `florin doctor` says what to do."
+    _print_copied(copied, "the store")
+    print_hint(
+        "Payouts are paused when Florin starts on this store: it would repeat the payouts made "
+        "since the backup. Run `florin doctor`: it says what to do."
     )
 
 
-def copy(given: dict[str, Any], source: Path) -> None:
-    """Fills the store from another one."""
-    settings = settings_of(given)
+def copy_store(overrides: dict[str, Any], source: Path) -> None:
+    """Fill the store from another store."""
+    settings = get_settings(overrides)
     try:
-        found: Path | Database = source
+        database: Path | DatabaseConfig = source
         if not _is_sqlite(source):
-            found = stores.database(source.read_text().strip(), settings)
-        copied = _filled(settings, found)
-    except (Refused, StoreError, OSError, UnicodeDecodeError) as error:
+            database = stores.parse_database(source.read_text().strip(), settings)
+        copied = _fill_store(settings, database)
+    except (SetupError, StoreError, OSError, UnicodeDecodeError) as error:
         fail("Not copied", error)
-    _tell(copied, "the store")
+    _print_copied(copied, "the store")
 
 
-def _filled(settings: Settings, source: Path | Database) -> Copied:
-    home = Home(settings.home)
-    if home.addresses() is not None:
-        raise Refused("Florin runs: stop it first")
+def _fill_store(settings: Settings, source: Path | DatabaseConfig) -> TableDigests:
+    home = StateFolder(settings.home)
+    if home.find_addresses() is not None:
+        raise SetupError("Florin runs on this state folder: stop it first")
     home.open()
-    with working("Filling the store"):
-        return asyncio.run(copies.restore(source, stores.where(settings)))
+    with show_progress("Filling the store"):
+        return asyncio.run(copies.restore(source, stores.get_location(settings)))
 
 
 def _is_sqlite(file: Path) -> bool:
@@ -73,7 +75,14 @@ def _is_sqlite(file: Path) -> bool:
         return opened.read(len(_SQLITE)) == _SQLITE
 
 
-def _tell(copied: Copied, where: str) -> None:
-    rows = sum(content.rows for content in copied.values())
-    if not told({"rows": rows, "tables": {name: one.rows for name, one in copied.items()}}):
-        console.print(f"{rows} rows in {len(copied)} tables: {where} holds the same.")
+def _print_copied(digests: TableDigests, location: str) -> None:
+    rows = sum(content.rows for content in digests.values())
+    if not print_json(
+        {
+            "rows": rows,
+            "tables": {name: table_digest.rows for name, table_digest in digests.items()},
+        }
+    ):
+        console.print(
+            f"Copied {rows} rows of {len(digests)} tables to {location}, and compared them."
+        )

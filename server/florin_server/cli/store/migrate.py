@@ -1,43 +1,49 @@
-"""florin migrate: the store's schema."""
+"""`florin migrate`: upgrade the schema of the store."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from florin_server.boot import stores
-from florin_server.boot.home import Home, Refused
-from florin_server.cli.console import console, fail, told, working
-from florin_server.cli.settings import settings_of
+from florin_server.boot.home import SetupError, StateFolder
+from florin_server.cli.console import console, fail, print_json, show_progress
+from florin_server.cli.settings import get_settings
 from florin_server.store.engine import migrating
 from florin_server.store.engine.query import StoreError
 
 
-def run(given: dict[str, Any], *, status: bool, sql: bool) -> None:
-    """Brings the store to the present schema, or tells what that would be."""
-    settings = settings_of(given)
+def migrate_store(overrides: dict[str, Any], *, status: bool, sql: bool) -> None:
+    """Upgrade the store to the present schema, or print its status or the statements."""
+    settings = get_settings(overrides)
     try:
-        store = stores.where(settings)
+        store = stores.get_location(settings)
         if sql:
-            statements = [f"{one.strip()};" for one in migrating.preview(store)]
-            if not told({"statements": statements}):
-                for one in statements:
-                    console.print(one)
+            statements = [
+                f"{each_statement.strip()};" for each_statement in migrating.list_statements(store)
+            ]
+            if not print_json({"statements": statements}):
+                for statement in statements:
+                    console.print(statement)
             return
         if not status:
-            Home(settings.home).open()
-            with working("Bringing the store to the schema of this Florin"):
+            StateFolder(settings.home).open()
+            with show_progress("Upgrading the store"):
                 migrating.upgrade(store)
-        found = migrating.standing(store)
-    except (Refused, StoreError, OSError) as error:
+        schema_status = migrating.get_status(store)
+    except (SetupError, StoreError, OSError) as error:
         fail("Not migrated", error)
-    told({"schema": found.version, "wanted": found.wanted})
-    if found.version == found.wanted:
-        console.print(f"The store has schema {found.version}, the present one.")
-    elif found.usable:
+    print_json({"schema": schema_status.version, "wanted": schema_status.target_version})
+    if schema_status.version == schema_status.target_version:
+        console.print(f"The store has the present schema, {schema_status.version}.")
+    elif schema_status.usable:
         console.print(
-            f"The store has schema {found.version}, which a newer Florin made and this one can use."
+            f"The store has schema {schema_status.version} of a newer Florin, which this one can "
+            f"use."
         )
     else:
-        has = f"schema {found.version}" if found.version else "no schema yet"
-        console.print(f"The store has {has}; this Florin wants {found.wanted}.")
+        has = f"schema {schema_status.version}" if schema_status.version else "no schema yet"
+        console.print(
+            f"The store has {has}; this Florin needs {schema_status.target_version}: run `florin "
+            f"migrate`."
+        )
         raise SystemExit(1)

@@ -1,1 +1,1 @@
-"""A buyer at the command line: pays a link, and shows every step."""
+"""The wallet of `florin pay`, which pays a link and shows every step."""

@@ -1,4 +1,4 @@
-"""Symbols and decimals of assets, from the registry or the chain, and never from the server."""
+"""Find symbols and decimals of assets in the registry or on the chain, never on the server."""
 
 from __future__ import annotations
 
@@ -11,32 +11,33 @@ from decimal import Decimal
 from typing import Any, Final
 
 from florin_client.wallet import JsonRpc, Question, WalletError
-from florin_client.wallet.chains import Asking
+from florin_client.wallet.chains import ChainProcedure
 from florin_client.wallet.terms import OptionTerms
 
 from florin_server.chains.evm import abi
 from florin_server.chains.solana import spl
-from florin_server.devnet.genesis import DEVNET, DevToken
-from florin_server.devnet.solana import SOLNET
+from florin_server.devnet.genesis import DEVNET, EvmDevToken
+from florin_server.devnet.solana import SOLANA_DEVNET
 from florin_server.devnet.solana.genesis import DevMint
-from florin_server.rails.networks.registry import is_test_network, network
+from florin_server.rails.networks.registry import find_network, is_test_network
 
 _EMBEDDED: Final = {
     f"eip155:{DEVNET.chain_id}": DEVNET.name,
-    SOLNET.chain_id: SOLNET.name,
+    SOLANA_DEVNET.chain_id: SOLANA_DEVNET.name,
 }
-_DECIMALS_CALL: Final = abi.data_of(abi.selector("decimals()"))
+_DECIMALS_CALL: Final = abi.to_hex(abi.encode_selector("decimals()"))
 _DECIMALS_MAX: Final = 36
-# the name of a Solana chain is the beginning of its genesis hash
+# the reference of a Solana chain is the beginning of its genesis hash
 _GENESIS_CHARS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Asset:
-    """An asset as this machine or the chain knows it.
+class KnownAsset:
+    """An asset, with facts from this machine or from the chain.
 
-    `decimals` is None if neither does. `peg` is the ISO 4217 currency that it is worth one of.
-    `symbol` is None unless this Florin knows the asset: anyone can give a token a known name.
+    `decimals` is None if neither knows them. `peg` is the ISO 4217 currency of which it is worth
+    one unit. `symbol` is None unless this Florin knows the asset: anyone can give a token a known
+    name.
     """
 
     id: str
@@ -45,75 +46,75 @@ class Asset:
     peg: str | None = None
 
     def format(self, value: int) -> str:
-        """Return an amount of minor units as people read it."""
+        """Format an amount of minor units for people."""
         if self.decimals is None:
             return f"{value} units of {self.id}"
         digits = f"{Decimal(f'{value}E-{self.decimals}'):f}"
-        whole, _, rest = digits.partition(".")
-        text = f"{whole}.{rest.rstrip('0').ljust(2, '0')}" if self.decimals else whole
+        total, _, rest = digits.partition(".")
+        text = f"{total}.{rest.rstrip('0').ljust(2, '0')}" if self.decimals else total
         if self.symbol is not None:
             return f"{text} {self.symbol}"
-        # a node may lie about decimals, and what is signed are minor units
+        # a node can lie about decimals, and the signature covers minor units
         return f"{text} of {self.id} ({value} minor units)"
 
 
-def is_test_chain(chain_id: str) -> bool:
-    """Return True if this Florin knows that money on a chain is worth nothing."""
+def is_known_test_chain(chain_id: str) -> bool:
+    """Return True if this Florin knows the chain as a test chain, whose money has no value."""
     return chain_id in _EMBEDDED or is_test_network(chain_id)
 
 
-def chain_name(chain_id: str) -> str:
+def get_chain_name(chain_id: str) -> str:
     """Return a chain's name, or its CAIP-2 id if this Florin does not know the chain."""
-    known = network(chain_id)
-    return _EMBEDDED.get(chain_id, chain_id) if known is None else known.name
+    network = find_network(chain_id)
+    return _EMBEDDED.get(chain_id, chain_id) if network is None else network.name
 
 
-def find_asset(terms: OptionTerms, nodes: Mapping[str, str]) -> Asset:
-    """Look up what an option costs; a node is asked only for what this Florin does not know.
+def find_asset(terms: OptionTerms, nodes: Mapping[str, str]) -> KnownAsset:
+    """Find the asset of an option; ask a node only if this Florin does not know the asset.
 
-    WalletError if the node is of another chain, or answers nonsense.
+    WalletError if the node serves another chain, or its answer makes no sense.
     """
-    known = _registered(terms) or _embedded(terms)
-    if known is not None:
-        return known
+    asset = _find_registered(terms) or _find_embedded(terms)
+    if asset is not None:
+        return asset
     if terms.token is None:
-        return Asset(terms.asset, None, 18 if terms.is_evm else 9)
+        return KnownAsset(terms.asset, None, 18 if terms.is_evm else 9)
     if terms.chain_id not in nodes:
-        return Asset(terms.asset, None, None)
-    asking = _evm_decimals(terms) if terms.is_evm else _solana_decimals(terms)
-    return Asset(terms.asset, None, JsonRpc(nodes).run(asking))
+        return KnownAsset(terms.asset, None, None)
+    asking = _read_evm_decimals(terms) if terms.is_evm else _read_solana_decimals(terms)
+    return KnownAsset(terms.asset, None, JsonRpc(nodes).run(asking))
 
 
-def _registered(terms: OptionTerms) -> Asset | None:
-    chain = network(terms.chain_id)
+def _find_registered(terms: OptionTerms) -> KnownAsset | None:
+    chain = find_network(terms.chain_id)
     if chain is None:
         return None
     if terms.token is None:
         coin = chain.coin
-        return None if coin is None else Asset(terms.asset, coin.symbol, coin.decimals)
-    token = chain.at(terms.token)
+        return None if coin is None else KnownAsset(terms.asset, coin.symbol, coin.decimals)
+    token = chain.find_token_at(terms.token)
     if token is None or token.decimals is None:
         return None
-    return Asset(terms.asset, token.symbol, token.decimals, token.peg)
+    return KnownAsset(terms.asset, token.symbol, token.decimals, token.peg)
 
 
-def _embedded(terms: OptionTerms) -> Asset | None:
+def _find_embedded(terms: OptionTerms) -> KnownAsset | None:
     if terms.chain_id not in _EMBEDDED:
         return None
     if terms.token is None:
         symbol, decimals = ("ETH", 18) if terms.is_evm else ("SOL", 9)
-        return Asset(terms.asset, symbol, decimals)
-    tokens: tuple[DevToken | DevMint, ...] = (*DEVNET.tokens, *SOLNET.tokens)
+        return KnownAsset(terms.asset, symbol, decimals)
+    tokens: tuple[EvmDevToken | DevMint, ...] = (*DEVNET.tokens, *SOLANA_DEVNET.tokens)
     for token in tokens:
         if token.address == terms.token:
-            return Asset(terms.asset, token.symbol, token.decimals, token.peg)
+            return KnownAsset(terms.asset, token.symbol, token.decimals, token.peg)
     return None
 
 
-def _evm_decimals(terms: OptionTerms) -> Asking[int]:
+def _read_evm_decimals(terms: OptionTerms) -> ChainProcedure[int]:
     number = yield Question(terms.chain_id, "eth_chainId", ())
     if number != hex(int(terms.chain_id.partition(":")[2])):
-        raise WalletError(f"the node is of another chain than {terms.chain_id}")
+        raise WalletError(f"the node does not serve {terms.chain_id}: check --rpc-url")
     call = {"to": terms.token, "data": _DECIMALS_CALL}
     answer = yield Question(terms.chain_id, "eth_call", (call, "latest"))
     try:
@@ -121,23 +122,23 @@ def _evm_decimals(terms: OptionTerms) -> Asking[int]:
         decimals = int.from_bytes(word, "big") if len(word) == abi.WORD else None
     except (AttributeError, ValueError):
         decimals = None
-    return _checked(decimals, terms)
+    return _require_decimals(decimals, terms)
 
 
-def _solana_decimals(terms: OptionTerms) -> Asking[int]:
+def _read_solana_decimals(terms: OptionTerms) -> ChainProcedure[int]:
     genesis = yield Question(terms.chain_id, "getGenesisHash", ())
     if str(genesis)[:_GENESIS_CHARS] != terms.chain_id.partition(":")[2]:
-        raise WalletError(f"the node is of another chain than {terms.chain_id}")
+        raise WalletError(f"the node does not serve {terms.chain_id}: check --rpc-url")
     params: tuple[Any, ...] = (terms.token, {"encoding": "base64"})
     answer = yield Question(terms.chain_id, "getAccountInfo", params)
     try:
-        mint = spl.mint_of(base64.b64decode(answer["value"]["data"][0], validate=True))
+        mint = spl.parse_mint(base64.b64decode(answer["value"]["data"][0], validate=True))
     except (KeyError, TypeError, IndexError, ValueError, binascii.Error, struct.error):
         mint = None
-    return _checked(None if mint is None else mint.decimals, terms)
+    return _require_decimals(None if mint is None else mint.decimals, terms)
 
 
-def _checked(decimals: int | None, terms: OptionTerms) -> int:
+def _require_decimals(decimals: int | None, terms: OptionTerms) -> int:
     if decimals is None or decimals > _DECIMALS_MAX:
-        raise WalletError(f"the node tells no decimals of {terms.asset}")
+        raise WalletError(f"the node returns no valid decimals for {terms.asset}")
     return decimals

@@ -1,4 +1,4 @@
-"""The chains that a buyer has accounts on, and their nodes."""
+"""The chains of a buyer's accounts, and their nodes."""
 
 from __future__ import annotations
 
@@ -7,81 +7,87 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from florin_client.wallet import JsonRpc, Pause, Question, Wallet, WalletError
-from florin_client.wallet.chains import Asking
+from florin_client.wallet.chains import ChainProcedure
 
-from florin_server.cli.console import console, told_line
-from florin_server.cli.operation import misused
+from florin_server.cli.console import console, print_json_line
+from florin_server.cli.operation import usage_error
 
 T = TypeVar("T")
-_SANDBOX = (
+_SANDBOX_VARIABLES = (
     ("FLORIN_EVM_CHAIN", "FLORIN_EVM_RPC_URL"),
     ("FLORIN_SOLANA_CHAIN", "FLORIN_SOLANA_RPC_URL"),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Chains:
-    """CAIP-2 ids, and JSON-RPC URLs of those that have one."""
+class BuyerChains:
+    """CAIP-2 ids of chains, and the JSON-RPC URLs of those that have one."""
 
     ids: Sequence[str]
-    nodes: Mapping[str, str] = field(repr=False)  # they often hold a key
+    nodes: Mapping[str, str] = field(repr=False)  # the URLs often contain a key
 
     @classmethod
-    def of(cls, ids: Sequence[str], urls: Sequence[str], said: Callable[[str], str]) -> Chains:
-        """Those that were named, else those that `said` tells of demo.env.
+    def from_options(
+        cls, ids: Sequence[str], urls: Sequence[str], get_value: Callable[[str], str]
+    ) -> BuyerChains:
+        """Return the named chains, else those of the environment or demo.env.
 
-        Ends the program if there are none, or they are named wrongly.
+        End the program if there are none, or an option is not valid.
         """
-        nodes = {said(chain): said(url) for chain, url in _SANDBOX if said(chain) and said(url)}
+        nodes = {
+            get_value(chain): get_value(url)
+            for chain, url in _SANDBOX_VARIABLES
+            if get_value(chain) and get_value(url)
+        }
         named = [*ids]
-        for one in urls:
-            chain, equals, url = one.partition("=")
+        for each_url in urls:
+            chain, equals, url = each_url.partition("=")
             if not equals or ":" not in chain:
-                misused("--rpc-url says of which chain it is: eip155:8453=https://…")
+                usage_error("--rpc-url needs the chain before the URL: eip155:8453=https://…")
             nodes[chain] = url
             named.append(chain)
         chosen = [*dict.fromkeys(named)] or [*nodes]
         if not chosen:
-            misused("which chains has the wallet accounts on? --chain eip155:8453")
+            usage_error("no chain is named: use --chain, e.g. --chain eip155:8453")
         return cls(chosen, nodes)
 
-    def accounts(self, wallet: Wallet) -> list[str]:
-        """The wallet's accounts (CAIP-10) on those that it has a key for."""
-        found = []
+    def list_accounts(self, wallet: Wallet) -> list[str]:
+        """Return the wallet's accounts (CAIP-10) on the chains for which it has a key."""
+        accounts = []
         why = ""
         for chain in self.ids:
             try:
-                found.append(wallet.account(chain))
+                accounts.append(wallet.account(chain))
             except WalletError as error:
                 why = str(error)
-        if not found:
+        if not accounts:
             raise WalletError(why)
-        return found
+        return accounts
 
 
-class Shown(JsonRpc):
-    """Nodes that are asked where it can be seen."""
+class TracingJsonRpc(JsonRpc):
+    """A JSON-RPC client that shows the transactions it sends."""
 
-    def run(self, asking: Asking[T]) -> T:
-        """The same; each transaction that is sent is shown."""
-        return super().run(_watched(asking))
+    def run(self, calls: ChainProcedure[T]) -> T:
+        """Run a procedure, and print each transaction that it sends."""
+        return super().run(_print_transactions(calls))
 
 
-def _watched(asking: Asking[T]) -> Asking[T]:
+def _print_transactions(calls: ChainProcedure[T]) -> ChainProcedure[T]:
     answer: Any = None
     waits = False
     while True:
         try:
-            question = asking.send(answer)
+            question = calls.send(answer)
         except StopIteration as end:
             result: T = end.value
             return result
         if isinstance(question, Pause) and not waits:
             waits = True
-            if not told_line({"step": "wait"}):
-                console.print("waits until it is mined")
+            if not print_json_line({"step": "wait"}):
+                console.print("waiting until the transaction is mined")
         answer = yield question
         if isinstance(question, Question) and question.method == "eth_sendRawTransaction":
             waits = False
-            if not told_line({"step": "send", "chain": question.chain_id, "txId": answer}):
+            if not print_json_line({"step": "send", "chain": question.chain_id, "txId": answer}):
                 console.print(f"sent  transaction {answer}")

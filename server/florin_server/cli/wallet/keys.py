@@ -1,4 +1,4 @@
-"""The keys that pay: of a wallet that is made for one test payment, or of files that were named."""
+"""The keys that pay: new ones for a test payment, or those of named files."""
 
 from __future__ import annotations
 
@@ -10,83 +10,86 @@ from typing import Any
 
 from florin_client.wallet import Wallet
 
-from florin_server.boot.home import Refused
-from florin_server.cli.console import is_seen
-from florin_server.cli.operation import misused
-from florin_server.cli.prompt import Prompt
+from florin_server.boot.home import SetupError
+from florin_server.cli.console import is_interactive
+from florin_server.cli.operation import usage_error
+from florin_server.cli.prompt import OperatorPrompt
 
-# a keystore has half a kilobyte, a key pair less
+# a keystore has about 500 bytes, a key pair less
 _FILE_BYTES_MAX = 10_000
 _PAIR_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
-    """Keystores (version 3) and key pairs of Solana, and the file with the keystores' password."""
+class WalletFiles:
+    """Paths of keystores (version 3) and Solana key pairs, and of the keystores' password file."""
 
     keys: Sequence[Path] = ()
     password: Path | None = None
 
-    def wallet(self, nodes: Mapping[str, str]) -> Wallet:
-        """A wallet with their keys, or with new ones if none was named. Refused if one is none."""
+    def load_wallet(self, nodes: Mapping[str, str]) -> Wallet:
+        """Return a wallet with the keys of the files, or with new keys; SetupError if invalid."""
         if not self.keys:
             return Wallet.create(rpc_urls=nodes)
         evm, solana = None, None
         password = ""
         for path in self.keys:
-            stored = _stored(path)
+            stored = _read_json(path)
             if isinstance(stored, list):
-                found: tuple[bytes | None, bytes | None] = (None, _pair(path, stored))
+                keystore: tuple[bytes | None, bytes | None] = (None, _parse_key_pair(path, stored))
             else:
-                password = password or self._password(path)
-                found = _opened(path, password)
-            if (found[0] and evm) or (found[1] and solana):
-                raise Refused(f"{path} is a second key of its kind: name one of each")
-            evm, solana = evm or found[0], solana or found[1]
+                password = password or self._read_password(path)
+                keystore = _open_keystore(path, password)
+            if (keystore[0] and evm) or (keystore[1] and solana):
+                raise SetupError(f"{path} is a second key of its kind: pass at most one of each")
+            evm, solana = evm or keystore[0], solana or keystore[1]
         return Wallet(evm_key=evm, solana_key=solana, rpc_urls=nodes)
 
-    def _password(self, path: Path) -> str:
+    def _read_password(self, path: Path) -> str:
         if self.password is not None:
-            # editors end a file with a line end, which nobody means
+            # editors end a file with a line end, which is not part of the password
             return self.password.read_text().rstrip("\r\n")
-        if not is_seen():
-            misused("nobody can be asked for the keystore's password here: --password-file FILE")
-        return Prompt(quiet=False).secret(f"Password of {path}")
+        if not is_interactive():
+            usage_error(
+                "there is no terminal to ask for the keystore's password on: "
+                "use --password-file FILE"
+            )
+        return OperatorPrompt(is_quiet=False).ask_secret(f"Password of {path}")
 
 
-def _stored(path: Path) -> object:
+def _read_json(path: Path) -> object:
     if path.stat().st_mode & 0o077:
-        raise Refused(f"others can read {path}: as its owner, chmod go= {path}")
+        raise SetupError(f"other users can read {path}: run `chmod go= {path}` as its owner")
     if path.stat().st_size > _FILE_BYTES_MAX:
-        raise Refused(f"{path} holds no key")
+        raise SetupError(f"{path} is not a key file")
     try:
         stored: object = json.loads(path.read_text())
     except ValueError:
-        raise Refused(f"{path} holds no key") from None
+        raise SetupError(f"{path} is not a key file") from None
     return stored
 
 
-def _pair(path: Path, numbers: list[Any]) -> bytes:
+def _parse_key_pair(path: Path, numbers: list[Any]) -> bytes:
     try:
         pair = bytes(numbers)
     except (TypeError, ValueError):
         pair = b""
     if len(pair) != _PAIR_BYTES:
-        raise Refused(f"{path} holds no key pair of Solana")
+        raise SetupError(f"{path} contains no Solana key pair")
     return pair
 
 
-def _opened(path: Path, password: str) -> tuple[bytes | None, bytes | None]:
-    """The key in a keystore, of an EVM account or of Solana."""
-    # the formats of keystores are the operator's too, and slow to load
+def _open_keystore(path: Path, password: str) -> tuple[bytes | None, bytes | None]:
+    """Return the key of a keystore as (EVM key, Solana key); one of them is None."""
+    # slow to load
     from solders.keypair import Keypair  # noqa: PLC0415
 
-    from florin_server.boot.chains.keys import address_in, open_keystore  # noqa: PLC0415
+    from florin_server.boot.chains.keys import find_keystore_address, open_keystore  # noqa: PLC0415
 
-    secret, address = open_keystore(path, password), address_in(path)
+    secret, address = open_keystore(path, password), find_keystore_address(path)
     if address is None or address.startswith("0x"):
         return secret, None
     pair = Keypair.from_seed(secret)
     if str(pair.pubkey()) != address:
-        raise Refused(f"the keystore {path} holds no key of {address}")
+        raise SetupError(f"the keystore {path} contains no key of {address}")
     return None, bytes(pair)

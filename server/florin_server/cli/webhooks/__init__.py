@@ -1,1 +1,1 @@
-"""Commands about webhooks."""
+"""Commands for webhooks."""

@@ -1,4 +1,4 @@
-"""The commands that are about webhooks, and their options."""
+"""Define the commands for webhooks, and their options."""
 
 from __future__ import annotations
 
@@ -7,70 +7,92 @@ from typing import Annotated
 
 import typer
 
-from florin_server.cli.options import TIMES, HomeOption, LiveOption, asking, given, group
-from florin_server.cli.server import At
+from florin_server.cli.options import (
+    TIME_FORMATS,
+    HomeOption,
+    LiveOption,
+    build_overrides,
+    create_group,
+    with_merchant_connection,
+)
+from florin_server.cli.server import ConnectionOptions
 
-webhooks = group("Tell merchants' back ends of changes: make, list, pause and replay endpoints.")
+webhooks = create_group("Create, pause and replay webhook endpoints.")
 
 GROUPS = {"webhooks": webhooks}
 
-EndpointId = Annotated[str, typer.Argument(help="The id that `florin webhooks list` shows.")]
+EndpointId = Annotated[str, typer.Argument(help="Endpoint id, from `florin webhooks list`.")]
 
 
 @webhooks.command("create")
 def create(  # noqa: PLR0917  (typer gives them by name)
-    url: Annotated[str, typer.Argument(help="Where it is, an absolute https URL.")],
+    url: Annotated[str, typer.Argument(help="Absolute https URL of the endpoint.")],
     partner: Annotated[str, typer.Option(help="Partner id.")],
     merchant: Annotated[
-        str, typer.Option(help="Only payments of this merchant.  [default: all of the partner]")
+        str, typer.Option(help="Only this merchant's payments.  [default: all merchants]")
     ] = "",
     event: Annotated[
         list[str] | None,
-        typer.Option(help="A type of events, repeatable; * for all.  [default: all of payments]"),
+        typer.Option(help="Event type, * for all; repeatable.  [default: all payment events]"),
     ] = None,
     live: LiveOption = False,
     home: HomeOption = None,
 ) -> None:
-    """Make an endpoint and show its secret, once."""
+    """Create an endpoint and show its secret once.
+
+    Example: `florin webhooks create https://shop.example --partner prtn_1a2b`
+    """
     from florin_server.cli.webhooks import endpoints as command
 
-    wanted = command.Wanted(url, partner, merchant, event or ())
-    command.create(given(home=home), wanted, live=live)
+    options = command.EndpointOptions(url, partner, merchant, event or ())
+    command.create_endpoint(build_overrides(home=home), options, live=live)
 
 
 @webhooks.command("list")
 def list_(
-    paused: Annotated[bool, typer.Option("--paused", help="Only those that are paused.")] = False,
+    paused: Annotated[bool, typer.Option("--paused", help="Only paused endpoints.")] = False,
     home: HomeOption = None,
 ) -> None:
-    """List endpoints of all partners, and how they do."""
+    """List the endpoints of all partners, with their failures.
+
+    Example: `florin webhooks list --paused`
+    """
     from florin_server.cli.webhooks import endpoints as command
 
-    command.show(given(home=home), paused=paused)
+    command.list_endpoints(build_overrides(home=home), is_paused=paused)
 
 
 @webhooks.command("pause")
 def pause(endpoint_id: EndpointId, home: HomeOption = None) -> None:
-    """Tell an endpoint nothing; what it misses waits for it."""
+    """Pause an endpoint; its deliveries are queued.
+
+    Example: `florin webhooks pause whe_1a2b`
+    """
     from florin_server.cli.webhooks import endpoints as command
 
-    command.pause(given(home=home), endpoint_id, paused=True)
+    command.set_paused(build_overrides(home=home), endpoint_id, is_paused=True)
 
 
 @webhooks.command("resume")
 def resume(endpoint_id: EndpointId, home: HomeOption = None) -> None:
-    """Tell an endpoint everything that waits for it, from now on."""
+    """Resume an endpoint and send its queued deliveries.
+
+    Example: `florin webhooks resume whe_1a2b`
+    """
     from florin_server.cli.webhooks import endpoints as command
 
-    command.pause(given(home=home), endpoint_id, paused=False)
+    command.set_paused(build_overrides(home=home), endpoint_id, is_paused=False)
 
 
 @webhooks.command("delete")
 def delete(endpoint_id: EndpointId, home: HomeOption = None) -> None:
-    """Delete an endpoint, and all that waits for it."""
+    """Delete an endpoint and its queued deliveries.
+
+    Example: `florin webhooks delete whe_1a2b`
+    """
     from florin_server.cli.webhooks import endpoints as command
 
-    command.delete(given(home=home), endpoint_id)
+    command.delete_endpoint(build_overrides(home=home), endpoint_id)
 
 
 @webhooks.command("rotate")
@@ -78,70 +100,90 @@ def rotate(
     endpoint_id: EndpointId,
     overlap: Annotated[
         int | None,
-        typer.Option(help="Seconds that the old secrets sign too.  [default: 86400]"),
+        typer.Option(help="Seconds that the old secrets stay valid.  [default: 86400]"),
     ] = None,
     home: HomeOption = None,
 ) -> None:
-    """Give an endpoint a new secret and show it, once."""
+    """Create a new secret for an endpoint and show it once.
+
+    Example: `florin webhooks rotate whe_1a2b --overlap 3600`
+    """
     from florin_server.cli.webhooks import endpoints as command
 
-    command.rotate(given(home=home), endpoint_id, overlap)
+    command.rotate_secret(build_overrides(home=home), endpoint_id, overlap)
 
 
 @webhooks.command("attempts")
 def attempts(
     endpoint_id: EndpointId,
-    payment: Annotated[str, typer.Option(help="Only about this payment.")] = "",
+    payment: Annotated[str, typer.Option(help="Only attempts for this payment.")] = "",
     home: HomeOption = None,
 ) -> None:
-    """List the last attempts to tell an endpoint of something, newest first."""
+    """List the latest delivery attempts, newest first.
+
+    Example: `florin webhooks attempts whe_1a2b --payment pay_1a2b`
+    """
     from florin_server.cli.webhooks import endpoints as command
 
-    command.attempts(given(home=home), endpoint_id, payment)
+    command.list_attempts(build_overrides(home=home), endpoint_id, payment)
 
 
 @webhooks.command("replay")
 def replay(  # noqa: PLR0917  (typer gives them by name)
     endpoint_id: EndpointId,
     payment: Annotated[
-        str, typer.Argument(help="Payment id.  [default: all since a time]", show_default=False)
+        str, typer.Argument(help="Payment id.  [default: all, with --since]", show_default=False)
     ] = "",
-    version: Annotated[int, typer.Option("--from", min=0, help="From this version on.")] = 0,
+    version: Annotated[int, typer.Option("--from", min=0, help="First version to send again.")] = 0,
     since: Annotated[
         datetime | None,
-        typer.Option("--since", formats=TIMES, help="Events of all payments, from then on (UTC)."),
+        typer.Option(
+            "--since", formats=TIME_FORMATS, help="Send events of all payments since then (UTC)."
+        ),
     ] = None,
     event: Annotated[
         list[str] | None,
-        typer.Option(help="Since then, one type of events, and again for more.  [default: all]"),
+        typer.Option(help="With --since: event type; repeatable.  [default: all]"),
     ] = None,
     home: HomeOption = None,
 ) -> None:
-    """Tell an endpoint the changes of a payment again, or all events since a time."""
+    """Send the events of a payment, or since a time, again.
+
+    Example: `florin webhooks replay whe_1a2b --since 2026-05-01`
+    """
     from florin_server.cli.webhooks import replays as command
 
-    command.run(given(home=home), endpoint_id, command.Wanted(payment, version, since, event or ()))
+    command.replay_events(
+        build_overrides(home=home),
+        endpoint_id,
+        command.ReplayOptions(payment, version, since, event or ()),
+    )
 
 
-@asking
+@with_merchant_connection
 def listen(
     forward_to: Annotated[
-        str, typer.Option("--forward-to", help="Where to, such as http://localhost:3000/webhooks.")
+        str, typer.Option("--forward-to", help="Local URL, such as http://localhost:3000/webhooks.")
     ],
     *,
     event: Annotated[
         list[str] | None,
-        typer.Option(help="A type of events, repeatable.  [default: all]"),
+        typer.Option(help="Event type; repeatable.  [default: all]"),
     ] = None,
-    at: At,
+    connection: ConnectionOptions,
 ) -> None:
-    """Hand webhooks on to a server on this machine, signed with a secret that is shown."""
+    """Forward webhooks to a server on this machine.
+
+    Shows the secret that signs them. Runs until Ctrl-C.
+
+    Example: `florin listen --forward-to http://localhost:3000/webhooks`
+    """
     from florin_server.cli.webhooks import listen as command
 
-    command.run(at, forward_to, event or ["*"])
+    command.run_listener(connection, forward_to, event or ["*"])
 
 
-@asking
+@with_merchant_connection
 def trigger(
     outcome: Annotated[
         str,
@@ -150,9 +192,12 @@ def trigger(
         ),
     ],
     *,
-    at: At,
+    connection: ConnectionOptions,
 ) -> None:
-    """Make a test payment, and bring it to an outcome."""
+    """Create a test payment with a chosen outcome.
+
+    Example: `florin trigger succeeded`
+    """
     from florin_server.cli.webhooks import trigger as command
 
-    command.run(at, outcome)
+    command.trigger_outcome(connection, outcome)

@@ -1,4 +1,4 @@
-"""`florin webhooks replay`: events are told again, those of a payment or those since a time."""
+"""`florin webhooks replay`: send the events of a payment, or since a time, again."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from florin.v1 import webhook_pb2
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from florin_server.boot.operator.error import OperatorError
-from florin_server.cli.console import console, note, told
-from florin_server.cli.operation import ask, ask_in_turn, misused
-from florin_server.domain.errors import Code
+from florin_server.cli.console import console, print_hint, print_json
+from florin_server.cli.operation import call_operator, run_with_operator, usage_error
+from florin_server.domain.errors import ErrorCode
 
-# what waits for an endpoint is delivered meanwhile
-_FULL_S = 5.0
+# time for queued deliveries to drain before the next try
+_RETRY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A payment from a version on, or everything since a time, of some types or of all."""
+class ReplayOptions:
+    """The events to replay: of a payment from a version on, or since a time by event type."""
 
     payment: str
     version: int
@@ -30,26 +30,28 @@ class Wanted:
     events: Sequence[str]
 
 
-def run(given: dict[str, Any], endpoint_id: str, wanted: Wanted) -> None:
-    """Has the events told again."""
-    if bool(wanted.payment) == (wanted.since is not None):
-        misused("name a payment, or a time with --since")
-    if wanted.since is None:
-        _payment(given, endpoint_id, wanted)
+def replay_events(overrides: dict[str, Any], endpoint_id: str, options: ReplayOptions) -> None:
+    """Queue the events for delivery again."""
+    if bool(options.payment) == (options.since is not None):
+        usage_error("pass either a payment id or --since")
+    if options.since is None:
+        _replay_payment(overrides, endpoint_id, options)
     else:
-        _since(given, endpoint_id, wanted.since, wanted.events)
+        _replay_since(overrides, endpoint_id, options.since, options.events)
 
 
-def _payment(given: dict[str, Any], endpoint_id: str, wanted: Wanted) -> None:
+def _replay_payment(overrides: dict[str, Any], endpoint_id: str, options: ReplayOptions) -> None:
     request = webhook_pb2.ReplayWebhookRequest(
-        id=endpoint_id, payment_id=wanted.payment, from_version=wanted.version
+        id=endpoint_id, payment_id=options.payment, from_version=options.version
     )
-    done = ask(given, "ReplayWebhook", request)
-    if not told(done):
-        console.print(f"{wanted.payment} is told again, up to version {done.to_version}.")
+    done = call_operator(overrides, "ReplayWebhook", request)
+    if not print_json(done):
+        console.print(f"Queued the events of {options.payment} up to version {done.to_version}.")
 
 
-def _since(given: dict[str, Any], endpoint_id: str, since: datetime, events: Sequence[str]) -> None:
+def _replay_since(
+    overrides: dict[str, Any], endpoint_id: str, since: datetime, events: Sequence[str]
+) -> None:
     at = Timestamp()
     at.FromDatetime(since.replace(tzinfo=UTC))
     request = webhook_pb2.ReplayWebhooksSinceRequest(id=endpoint_id, since=at, events=events)
@@ -58,18 +60,18 @@ def _since(given: dict[str, Any], endpoint_id: str, since: datetime, events: Seq
         count = 0
         while True:
             try:
-                page = await service.ask("ReplayWebhooksSince", request)
+                page = await service.call("ReplayWebhooksSince", request)
             except OperatorError as error:
-                if error.code != Code.RATE_LIMITED:
+                if error.code != ErrorCode.RATE_LIMITED:
                     raise
-                note(f"{count} payments so far: {error}")
-                await asyncio.sleep(_FULL_S)
+                print_hint(f"{count} payments so far: {error}")
+                await asyncio.sleep(_RETRY_S)
                 continue
             count += int(page.payments)
             if not page.HasField("next_cursor"):
                 return count
             request.cursor = page.next_cursor
 
-    count = ask_in_turn(given, pages)
-    if not told({"payments": count}):
-        console.print(f"Payments whose events are told again: {count}.")
+    count = run_with_operator(overrides, pages)
+    if not print_json({"payments": count}):
+        console.print(f"Queued the events of {count} payments.")

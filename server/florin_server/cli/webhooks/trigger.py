@@ -1,12 +1,12 @@
-"""`florin trigger`: a test payment, brought to an outcome."""
+"""`florin trigger`: create a test payment with a chosen outcome."""
 
 from __future__ import annotations
 
 from florin.v1 import account_pb2
 
-from florin_server.cli.console import console, told
-from florin_server.cli.operation import misused
-from florin_server.cli.server import At, as_merchant
+from florin_server.cli.console import console, print_json
+from florin_server.cli.operation import usage_error
+from florin_server.cli.server import ConnectionOptions, connect_as_merchant
 
 _REFUNDED = "refunded"
 _OUTCOMES = {
@@ -21,16 +21,16 @@ _OUTCOMES = {
 _PRICE = ("iso4217/USD", 1250)
 
 
-def run(at: At, outcome: str) -> None:
-    """Makes a payment, gives it the outcome, and prints its id."""
+def trigger_outcome(connection: ConnectionOptions, outcome: str) -> None:
+    """Create a payment, give it the outcome, and print its id."""
     if outcome not in _OUTCOMES:
-        misused(f"there is no outcome {outcome}; there are {', '.join(_OUTCOMES)}")
-    with as_merchant(at) as client:
-        made = client.merchant.create_payment(amount=_PRICE, reference_id="florin trigger")
-        wanted = _OUTCOMES[outcome]
-        if wanted is not None:
-            client.admin.simulate_payment(made.payment_id, outcome=wanted)
+        usage_error(f"unknown outcome {outcome[:80]!r}: use {', '.join(_OUTCOMES)}")
+    with connect_as_merchant(connection) as client:
+        response = client.merchant.create_payment(amount=_PRICE, reference_id="florin trigger")
+        value_type = _OUTCOMES[outcome]
+        if value_type is not None:
+            client.admin.simulate_payment(response.payment_id, outcome=value_type)
         if outcome == _REFUNDED:
-            client.merchant.create_refund(made.payment_id)
-    if not told(made):
-        console.print(made.payment_id)
+            client.merchant.create_refund(response.payment_id)
+    if not print_json(response):
+        console.print(response.payment_id)

@@ -1,6 +1,6 @@
 // Compiles every contract beside this file; equal sources give equal bytes.
 //   node build.mjs [output file, default artifacts.json here] [directory whose node_modules has solc]
-//     [output file for what the rails use on any chain, default rails/evm/setup/bytecode.json]
+//     [output file for the contracts that rails use on any chain, default rails/evm/setup/bytecode.json]
 import { createHash } from 'node:crypto';
 import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -11,7 +11,7 @@ const here = dirname(fileURLToPath(import.meta.url));
 const output = resolve(process.argv[2] ?? join(here, 'artifacts.json'));
 const tools = resolve(process.argv[3] ?? here);
 const railsOutput = resolve(process.argv[4] ?? join(here, '../../rails/evm/setup/bytecode.json'));
-// contracts that also stand, or are run by eth_call, on chains that are not ours
+// contracts that also exist, or run by eth_call, on third-party chains
 const onAnyChain = ['ChainReader', 'Opener', 'PaySettler', 'SignatureProbe'];
 const solc = createRequire(join(tools, 'package.json'))('solc');
 
@@ -19,7 +19,7 @@ const settings = {
   evmVersion: 'cancun',
   viaIR: true,
   optimizer: { enabled: true, runs: 10000 },
-  // no hash of the metadata in the code: it would change with every comment
+  // no metadata hash in the code, as it would change with every comment
   metadata: { bytecodeHash: 'none', appendCBOR: false },
   outputSelection: { '*': { '*': ['abi', 'evm.bytecode.object', 'evm.deployedBytecode.object'] } },
 };

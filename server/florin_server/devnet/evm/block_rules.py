@@ -1,4 +1,4 @@
-"""How a chain makes its blocks, where chains differ: timestamps, tags, system transactions."""
+"""Block rules that differ between chains: timestamps, tags, system transactions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ FINAL_DEPTH: Final = 6  # ... and "finalized"
 class BlockRules:
     """Rules of one chain for its blocks.
 
-    Timestamps are multiples of `timestamp_s` seconds, so that faster blocks share one. So many
-    `system_transactions` of type 0x7e begin each block. With `safe_depth` blocks on top of it nodes
-    call a block `safe`, with `final_depth` `finalized`.
+    Timestamps are multiples of `timestamp_s` seconds, so that faster blocks share a timestamp. Each
+    block begins with `system_transactions` transactions of type 0x7e. Nodes call a block `safe`
+    with `safe_depth` blocks on top of it, and `finalized` with `final_depth`.
     """
 
     timestamp_s: int = 1
@@ -23,6 +23,6 @@ class BlockRules:
     safe_depth: int = SAFE_DEPTH
     final_depth: int = FINAL_DEPTH
 
-    def timestamp(self, now: int) -> int:
+    def get_timestamp(self, now: int) -> int:
         """Return the timestamp of a block that is made at a time; both in Unix seconds."""
         return now - now % self.timestamp_s

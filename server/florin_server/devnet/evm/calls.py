@@ -1,4 +1,4 @@
-"""Trying code out without a transaction: eth_call and eth_estimateGas."""
+"""Execution without a transaction: eth_call and eth_estimateGas."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from eth.vm.message import Message
 from eth_typing import Address
 
 from florin_server.devnet.errors import RpcFault
-from florin_server.devnet.evm.chain import Chain, Moment
-from florin_server.devnet.evm.params import Call
+from florin_server.devnet.evm.chain import EmbeddedEvmChain, ExecutionMoment
+from florin_server.devnet.evm.params import EvmCall
 from florin_server.devnet.evm.state import DevState
 from florin_server.devnet.evm.views import COINBASE, GAS_LIMIT
 
@@ -37,34 +37,34 @@ _REASONS: Final[tuple[tuple[type[VMError], str], ...]] = (
 )
 
 
-def simulate(chain: Chain, call: Call, at: Moment) -> bytes:
-    """What a call returns; raises geth's error if it fails. Its gas covers what it begins with."""
-    gas, intrinsic = min(call.gas or GAS_LIMIT, GAS_LIMIT), _intrinsic_gas(call)
+def simulate_call(chain: EmbeddedEvmChain, call: EvmCall, moment: ExecutionMoment) -> bytes:
+    """Return a call's output, or raise geth's error; its gas includes the intrinsic gas."""
+    gas, intrinsic = min(call.gas or GAS_LIMIT, GAS_LIMIT), _compute_intrinsic_gas(call)
     if gas < intrinsic:
         raise RpcFault(
             f"err: intrinsic gas too low: have {gas}, want {intrinsic} (supplied gas {gas})"
         )
-    if gas < (floor := chain.schedule.floor_gas(call.data)):
+    if gas < (floor := chain.schedule.compute_floor_gas(call.data)):
         raise RpcFault(
             f"err: insufficient gas for floor data gas cost: have {gas}, want {floor} "
             f"(supplied gas {gas})"
         )
-    with chain.machine(at) as machine:
-        computation = _run(machine, call, gas - intrinsic)
+    with chain.open_machine(moment) as machine:
+        computation = _run_call(machine, call, gas - intrinsic)
         if computation.is_error:
-            raise _fault(computation)
+            raise _build_fault(computation)
         return bytes(computation.output)
 
 
-def estimate(chain: Chain, call: Call, at: Moment) -> int:
-    """A gas limit that is enough, and at most one or two percent more than needed."""
-    intrinsic = _intrinsic_gas(call)
+def estimate_gas(chain: EmbeddedEvmChain, call: EvmCall, moment: ExecutionMoment) -> int:
+    """Return a sufficient gas limit, at most one or two percent more than needed."""
+    intrinsic = _compute_intrinsic_gas(call)
     most = min(call.gas or GAS_LIMIT, GAS_LIMIT)
-    floor = max(chain.schedule.floor_gas(call.data), intrinsic)
+    floor = max(chain.schedule.compute_floor_gas(call.data), intrinsic)
 
     def attempt(limit: int) -> ComputationAPI:
-        with chain.machine(at) as machine:
-            return _run(machine, call, limit - intrinsic)
+        with chain.open_machine(moment) as machine:
+            return _run_call(machine, call, limit - intrinsic)
 
     if most < floor:
         raise RpcFault(f"gas required exceeds allowance ({most})")
@@ -72,10 +72,10 @@ def estimate(chain: Chain, call: Call, at: Moment) -> int:
     if widest.is_error:
         if isinstance(widest.error, OutOfGas) and most < GAS_LIMIT:
             raise RpcFault(f"gas required exceeds allowance ({most})")
-        raise _fault(widest)
+        raise _build_fault(widest)
     used = intrinsic + (most - intrinsic - widest.get_gas_remaining())
     low, high = used - 1, most
-    # calls pass on 63/64 of what they have, so a little more than was used is often enough
+    # calls pass on 63/64 of their gas, so a little more than was used is often enough
     likely = (used + _STIPEND) * 64 // 63
     if likely < high and not attempt(likely).is_error:
         high = likely
@@ -90,7 +90,7 @@ def estimate(chain: Chain, call: Call, at: Moment) -> int:
     return max(high, floor)
 
 
-def _run(machine: DevState, call: Call, gas: int) -> ComputationAPI:
+def _run_call(machine: DevState, call: EvmCall, gas: int) -> ComputationAPI:
     sender = Address(call.sender)
     price = _buy_gas(machine, call, gas)
     if machine.get_balance(sender) < call.value:
@@ -131,10 +131,10 @@ def _run(machine: DevState, call: Call, gas: int) -> ComputationAPI:
     return computation.apply_message(machine, message, context)
 
 
-def _buy_gas(machine: DevState, call: Call, gas: int) -> int:
-    """What a unit of gas costs; the sender pays for all of it before anything runs, as geth's does.
+def _buy_gas(machine: DevState, call: EvmCall, gas: int) -> int:
+    """Return the gas price; the sender pays for all gas before execution, as in geth.
 
-    `gas` is what is left of the call's own after what it begins with.
+    `gas` is the call's own gas after the intrinsic gas.
     """
     if not call.max_fee and not call.tip:
         return 0
@@ -149,9 +149,9 @@ def _buy_gas(machine: DevState, call: Call, gas: int) -> int:
             f"err: max fee per gas less than block base fee: address 0x{sender.hex()}, "
             f"maxFeePerGas: {call.max_fee}, baseFee: {base_fee}"
         )
-    bought = gas + _intrinsic_gas(call)
+    bought = gas + _compute_intrinsic_gas(call)
     fees = machine.fees
-    have = machine.get_balance(sender) if fees is None else fees.held(machine.flat, sender)
+    have = machine.get_balance(sender) if fees is None else fees.get_balance(machine.flat, sender)
     want = bought * call.max_fee + call.value
     if have < want:
         raise RpcFault(
@@ -162,20 +162,20 @@ def _buy_gas(machine: DevState, call: Call, gas: int) -> int:
     if fees is None:
         machine.set_balance(sender, have - bought * price)
     else:
-        fees.take(machine.flat, sender, bought * price)
+        fees.take_fee(machine.flat, sender, bought * price)
     return price
 
 
-def _intrinsic_gas(call: Call) -> int:
+def _compute_intrinsic_gas(call: EvmCall) -> int:
     zeros = call.data.count(0)
     creation = 0 if call.to is not None else 32_000
     return 21_000 + 4 * zeros + 16 * (len(call.data) - zeros) + creation
 
 
-def _fault(computation: ComputationAPI) -> RpcFault:
+def _build_fault(computation: ComputationAPI) -> RpcFault:
     output = bytes(computation.output)
     if isinstance(computation.error, Revert):
-        reason = _reason(output)
+        reason = _decode_reason(output)
         message = f"execution reverted: {reason}" if reason else "execution reverted"
         return RpcFault(message, 3, "0x" + output.hex())
     for kind, text in _REASONS:
@@ -184,8 +184,8 @@ def _fault(computation: ComputationAPI) -> RpcFault:
     return RpcFault(f"execution failed: {type(computation.error).__name__}")
 
 
-def _reason(output: bytes) -> str:
-    """The text of Solidity's Error(string)."""
+def _decode_reason(output: bytes) -> str:
+    """Return the text of Solidity's Error(string)."""
     if output[:4] != _ERROR_STRING or len(output) < 68:
         return ""
     length = int.from_bytes(output[36:68], "big")

@@ -23,31 +23,31 @@ from eth_utils.exceptions import ValidationError
 
 from florin_server.devnet.errors import DevChainError, RpcFault
 from florin_server.devnet.evm.block_rules import BlockRules
-from florin_server.devnet.evm.history import Block, History, Mined
-from florin_server.devnet.evm.pool import Pool, Waiting
+from florin_server.devnet.evm.history import EvmBlock, EvmHistory, StoredTransaction
+from florin_server.devnet.evm.pool import PooledTransaction, TransactionPool
 from florin_server.devnet.evm.schedule import GasSchedule
 from florin_server.devnet.evm.state import Cell, DevState, FlatState, Value
 from florin_server.devnet.evm.system_transactions import (
     SYSTEM_GAS,
-    system_hashes,
-    system_transactions,
+    list_system_hashes,
+    list_system_transactions,
 )
 from florin_server.devnet.evm.token_fees import MANAGER_CODE, UNIT_WEI, TokenFees
 from florin_server.devnet.evm.views import (
     COINBASE,
     GAS_LIMIT,
     MIX_HASH,
-    Outcome,
-    logs_bloom,
-    receipt_view,
-    transaction_view,
+    EvmOutcome,
+    build_receipt_view,
+    build_transaction_view,
+    compute_logs_bloom,
 )
-from florin_server.devnet.genesis import DEVNET, FAUCET_WEI, artifact
+from florin_server.devnet.genesis import DEVNET, FAUCET_WEI, load_artifact
 
-KEPT_STATES: Final = 128  # as geth: older states are pruned, deeper reorgs impossible
+STATES_MAX: Final = 128  # as in geth: older states are pruned, and deeper reorgs impossible
 GWEI: Final = 10**9
 
-_ANCESTORS: Final = 256  # what BLOCKHASH may ask for
+_ANCESTORS: Final = 256  # the range of BLOCKHASH
 _FORMAT: Final = b"1"
 _CONTRACTS: Final = (
     "PaySettler",
@@ -57,7 +57,7 @@ _CONTRACTS: Final = (
     "DevWalletFactory",
     "DevPermit2",
 )
-_UNDECODABLE: Final = (
+_DECODE_ERRORS: Final = (
     PyEVMError,
     ValidationError,
     BadSignature,
@@ -68,23 +68,23 @@ _UNDECODABLE: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """The state after a block, seen by code at a block number and a time."""
+class ExecutionMoment:
+    """The state after a block, as code sees it at a block number and a time."""
 
-    block: Block
+    block: EvmBlock
     number: int
     time: int  # Unix seconds
 
 
-class Chain:
-    """All of one chain. `now` tells Unix seconds, `code` what more the first block holds.
+class EmbeddedEvmChain:
+    """One whole chain; `now` returns Unix seconds, `code` is additional code of the first block.
 
-    With `fees` it has no coin but what its faucet was given, and charges gas in a token.
+    With `fees` only its faucet has coin, and gas is charged in a token.
     """
 
-    def __init__(  # noqa: PLR0917  (one of each, none alike)
+    def __init__(  # noqa: PLR0917  (each of another type)
         self,
-        history: History,
+        history: EvmHistory,
         chain_id: int,
         seed: int,
         now: Callable[[], int],
@@ -99,80 +99,88 @@ class Chain:
         self.history = history
         self.chain_id = chain_id
         self.now = now
-        self.pool = Pool()
+        self.pool = TransactionPool()
         self.base_fee = GWEI
-        self.last_busy = 0  # the newest block with a transaction
+        self.last_nonempty_number = 0  # the newest block with a transaction
         self.last_busy_s = now()  # its time, in Unix seconds
-        self.reverting = 0  # how many transactions are to fail from now on
+        self.revert_count = 0  # how many transactions must fail from now on
         self._builder = PragueVM.get_transaction_builder()
-        self._vm = DevState(None, _context(chain_id, 0, 0, GWEI, ()), BLANK_ROOT_HASH)  # type: ignore[arg-type]
+        self._vm = DevState(None, _build_context(chain_id, 0, 0, GWEI, ()), BLANK_ROOT_HASH)  # type: ignore[arg-type]
         self._vm.schedule = self.schedule
         self._vm.fees = fees
         self._branches = 0
-        self._pinned: int | None = None
+        self._pinned_number: int | None = None
         self._check_origin(seed, code)
-        head = history.head()
+        head = history.find_head()
         if head is None:
             self._undo: dict[int, dict[Cell, Value | None]] = {}
             self._hashes: deque[bytes] = deque(maxlen=_ANCESTORS)
-            self._genesis(seed, code)
+            self._create_genesis(seed, code)
             return
         self.head = head
-        self.last_busy, self.last_busy_s = head.number, head.time
+        self.last_nonempty_number, self.last_busy_s = head.number, head.time
         self.base_fee = head.base_fee
-        self.state.cells = history.cells()
-        oldest = max(1, head.number - KEPT_STATES + 1)
-        undo = history.undo(oldest - 1)  # an empty block has nothing to tell
+        self.state.cells = history.load_cells()
+        oldest = max(1, head.number - STATES_MAX + 1)
+        undo = history.load_undo(oldest - 1)  # an empty block has no undo rows
         self._undo = {number: undo.get(number, {}) for number in range(oldest, head.number + 1)}
-        self._hashes = deque(history.hashes(head.number - _ANCESTORS), maxlen=_ANCESTORS)
-        self._branches = int.from_bytes(history.meta("branches") or b"")
+        self._hashes = deque(history.list_hashes(head.number - _ANCESTORS), maxlen=_ANCESTORS)
+        self._branches = int.from_bytes(history.find_meta("branches") or b"")
 
     @property
     def state(self) -> FlatState:
-        """The state after the newest block; callers only read it."""
+        """Return the state after the newest block; callers only read it."""
         return self._vm.flat
 
     # ---- the first block
 
-    def _check_origin(self, seed: int, more: Mapping[str, bytes]) -> None:
-        """A file goes on only with what it began with."""
-        codes = [artifact(name).bytecode for name in _CONTRACTS]
-        placed = [part for place, code in more.items() for part in (place.encode(), code)]
+    def _check_origin(self, seed: int, additional_code: Mapping[str, bytes]) -> None:
+        """Require that a file began with these settings."""
+        codes = [load_artifact(name).bytecode for name in _CONTRACTS]
+        placed = [
+            part for place, code in additional_code.items() for part in (place.encode(), code)
+        ]
         if self.fees is not None:
             placed += [self.fees.token.encode(), self.fees.manager.encode()]
         origin = _FORMAT + keccak(rlp.encode([self.chain_id, seed, *codes, *placed]))
-        found = self.history.meta("origin")
-        if found is None:
+        stored_origin = self.history.find_meta("origin")
+        if stored_origin is None:
             self.history.set_meta("origin", origin)
-        elif found != origin:
+        elif stored_origin != origin:
             raise DevChainError(
-                "the stored chain began with another chain id, seed or contracts: "
-                "delete its file to begin a new one"
+                "the stored chain has another chain id, seed or contracts: "
+                "delete its file to start a new chain"
             )
 
-    def _genesis(self, seed: int, more: Mapping[str, bytes]) -> None:
+    def _create_genesis(self, seed: int, additional_code: Mapping[str, bytes]) -> None:
         faucet = bytes.fromhex(DEVNET.faucet[2:])
         time = self.now()
-        self._vm.execution_context = _context(self.chain_id, 0, time, self.base_fee, ())
+        self._vm.execution_context = _build_context(self.chain_id, 0, time, self.base_fee, ())
         if self.fees is None:
             self.state.set_balance(Address(faucet), FAUCET_WEI)
-        self._create(faucet, artifact("PaySettler").bytecode, DEVNET.settler)
+        self._create_contract(faucet, load_artifact("PaySettler").bytecode, DEVNET.settler)
         owner = faucet.rjust(32, b"\0")
-        self._create(faucet, artifact("TestDollar").bytecode + owner, DEVNET.token.address)
-        self._create(faucet, artifact("TestEuro").bytecode + owner, DEVNET.euro.address)
-        self._create(faucet, artifact("Opener").bytecode, DEVNET.opener)
-        self._create(faucet, artifact("DevWalletFactory").bytecode, DEVNET.wallet_factory)
+        self._create_contract(
+            faucet, load_artifact("TestDollar").bytecode + owner, DEVNET.token.address
+        )
+        self._create_contract(
+            faucet, load_artifact("TestEuro").bytecode + owner, DEVNET.euro.address
+        )
+        self._create_contract(faucet, load_artifact("Opener").bytecode, DEVNET.opener)
+        self._create_contract(
+            faucet, load_artifact("DevWalletFactory").bytecode, DEVNET.wallet_factory
+        )
         permit2 = bytes.fromhex(DEVNET.permit2[2:])
-        self.state.set_code(Address(permit2), artifact("DevPermit2").runtime)
-        for place, code in more.items():
+        self.state.set_code(Address(permit2), load_artifact("DevPermit2").runtime)
+        for place, code in additional_code.items():
             self.state.set_code(Address(bytes.fromhex(place[2:])), code)
         if self.fees is not None:
             self.state.set_code(Address(bytes.fromhex(self.fees.manager[2:])), MANAGER_CODE)
-            self.fees.give(self.state, faucet, FAUCET_WEI // UNIT_WEI)
+            self.fees.give_units(self.state, faucet, FAUCET_WEI // UNIT_WEI)
         self.state.seal_transaction()
-        self._seal([], time, parent=bytes(32), number=0, salt=seed.to_bytes(8, "big"))
+        self._seal_block([], time, parent=bytes(32), number=0, salt=seed.to_bytes(8, "big"))
 
-    def _create(self, sender: bytes, code: bytes, expected: str) -> None:
+    def _create_contract(self, sender: bytes, code: bytes, expected: str) -> None:
         nonce = self.state.get_nonce(Address(sender))
         place = keccak(rlp.encode([sender, nonce]))[12:]
         if place.hex() != expected[2:]:
@@ -188,19 +196,21 @@ class Chain:
             create_address=Address(place),
         )
         context = self._vm.get_transaction_context_class()(gas_price=0, origin=Address(sender))
-        made = self._vm.computation_class.apply_create_message(self._vm, message, context)
-        made.raise_if_error()
+        computation_api = self._vm.computation_class.apply_create_message(
+            self._vm, message, context
+        )
+        computation_api.raise_if_error()
 
     # ---- transactions
 
-    def decode(self, raw: bytes) -> SignedTransactionAPI:
-        """A signed transaction of this chain, or geth's reason for refusing it."""
+    def decode_transaction(self, raw: bytes) -> SignedTransactionAPI:
+        """Return a signed transaction of this chain; raise geth's error if it is refused."""
         if raw[:1] == b"\x03":
             raise RpcFault("transaction type not supported")
         try:
             fields = self._builder.decode(raw)
             sender = fields.sender
-        except _UNDECODABLE as error:
+        except _DECODE_ERRORS as error:
             raise RpcFault(f"rlp: {error}") from error
         if fields.chain_id is None:
             raise RpcFault("only replay-protected (EIP-155) transactions allowed over RPC")
@@ -220,132 +230,144 @@ class Chain:
             raise RpcFault("sender not an eoa")
         return fields
 
-    def submit(self, raw: bytes) -> Waiting:
-        """Puts a transaction into the pool."""
-        fields = self.decode(raw)
-        return self.pool.add(fields, raw, self.state, self.held(fields.sender))
+    def submit_transaction(self, raw: bytes) -> PooledTransaction:
+        """Add a transaction to the pool."""
+        fields = self.decode_transaction(raw)
+        return self.pool.add_transaction(
+            fields, raw, self.state, self.get_gas_balance(fields.sender)
+        )
 
-    def held(self, account: bytes) -> int:
-        """What an account can pay gas with after the newest block, in wei."""
+    def get_gas_balance(self, account: bytes) -> int:
+        """Return an account's gas money after the newest block, in wei."""
         if self.fees is not None:
-            return self.fees.held(self.state, account)
+            return self.fees.get_balance(self.state, account)
         return self.state.get_balance(Address(account))
 
     # ---- blocks
 
-    def mine(self, only: bytes | None = None, *, empty: bool = False) -> Block:
-        """Seals the next block, of one sender's transactions if `only`, of none if `empty`.
+    def mine_block(self, sender: bytes | None = None, *, is_empty: bool = False) -> EvmBlock:
+        """Seal the next block: of transactions of `sender` if given, of none if `is_empty`.
 
-        Those of one sender are spared from failing on purpose.
+        The transactions of that sender do not fail deliberately.
         """
-        time = max(self.rules.timestamp(self.now()), self.head.time)
+        time = max(self.rules.get_timestamp(self.now()), self.head.time)
         number = self.head.number + 1
         self._vm.execution_context = self._context_at(number, time)
-        done: list[tuple[Waiting, Outcome]] = []
+        done: list[tuple[PooledTransaction, EvmOutcome]] = []
         room = GAS_LIMIT
-        candidates = () if empty else self.pool.candidates(self.state, self.base_fee, only)
+        candidates = (
+            () if is_empty else self.pool.list_candidates(self.state, self.base_fee, sender)
+        )
         for waiting in candidates:
             if waiting.transaction.gas > room:
                 continue
             try:
-                fails = only is None and self.reverting > 0
-                outcome = self._execute(waiting.transaction, fails=fails)
+                fails = sender is None and self.revert_count > 0
+                outcome = self._execute(waiting.transaction, is_failing=fails)
             except ValidationError:
-                self.state.forget()
-                self.pool.remove(waiting)  # it cannot pay for itself any more
+                self.state.discard_unsealed()
+                self.pool.remove_transaction(waiting)  # it can no longer pay for itself
                 continue
             except BaseException:
-                # a fault of the machine: nothing of this block may stay
-                self.state.forget()
-                self.state.reset(self.state.take_undo())
-                self.pool.remove(waiting)
+                # the machine failed: nothing of this block can stay
+                self.state.discard_unsealed()
+                self.state.reset_cells(self.state.take_undo())
+                self.pool.remove_transaction(waiting)
                 raise
-            self.reverting -= fails
+            self.revert_count -= fails
             room -= outcome.gas_used
             done.append((waiting, outcome))
-        block = self._seal(done, time, parent=self.head.hash, number=number, salt=self._salt())
+        block = self._seal_block(
+            done, time, parent=self.head.hash, number=number, salt=self._compute_salt()
+        )
         for waiting, _ in done:
-            self.pool.remove(waiting)
+            self.pool.remove_transaction(waiting)
         return block
 
-    def _execute(self, fields: SignedTransactionAPI, *, fails: bool = False) -> Outcome:
+    def _execute(self, fields: SignedTransactionAPI, *, is_failing: bool = False) -> EvmOutcome:
         taken = self._take_fee(fields)
-        apply = self._vm.apply_reverting if fails else self._vm.apply_transaction
+        apply = self._vm.apply_reverting if is_failing else self._vm.apply_transaction
         computation = apply(fields)
         created = computation.msg.storage_address if computation.msg.is_create else None
-        outcome = Outcome(
+        outcome = EvmOutcome(
             success=computation.is_success,
             gas_used=PragueVM.finalize_gas_used(fields, computation),
             price=self._vm.get_gas_price(fields),
-            created=created,
+            contract_address=created,
             logs=computation.get_log_entries() if computation.is_success else (),
         )
         if self.fees is not None:
             cost = outcome.gas_used * outcome.price
-            fee = self.fees.settle(self.state, fields.sender, taken, cost)
+            fee = self.fees.settle_fee(self.state, fields.sender, taken, cost)
             outcome = replace(outcome, logs=(*outcome.logs, fee))
-            for one in (fields.sender, Address(COINBASE)):
-                self.state.set_balance(one, 0)
+            for address in (fields.sender, Address(COINBASE)):
+                self.state.set_balance(address, 0)
         self.state.seal_transaction()
         return outcome
 
     def _take_fee(self, fields: SignedTransactionAPI) -> int:
-        """Take the most that a transaction may cost in the fee token; return the units.
+        """Take a transaction's highest cost in the fee token; return the units.
 
-        The machine charges the coin: the sender has as much of it while the transaction runs.
+        The EVM charges coin: the sender has enough of it while the transaction runs.
         """
         if self.fees is None:
             return 0
         most = fields.gas * fields.max_fee_per_gas
-        if self.held(fields.sender) < most:
+        if self.get_gas_balance(fields.sender) < most:
             raise ValidationError("the sender cannot pay the fee")
         self.state.set_balance(fields.sender, most)
-        return self.fees.take(
+        return self.fees.take_fee(
             self.state, fields.sender, fields.gas * self._vm.get_gas_price(fields)
         )
 
-    def _seal(
+    def _seal_block(
         self,
-        done: Sequence[tuple[Waiting, Outcome]],
+        executed: Sequence[tuple[PooledTransaction, EvmOutcome]],
         time: int,
         *,
         parent: bytes,
         number: int,
         salt: bytes,
-    ) -> Block:
-        hashes = system_hashes(self.rules.system_transactions, number, parent)
-        hashes += [waiting.hash for waiting, _ in done]
+    ) -> EvmBlock:
+        hashes = list_system_hashes(self.rules.system_transactions, number, parent)
+        hashes += [waiting.hash for waiting, _ in executed]
         content = [self.chain_id, number, time, parent, self.base_fee, salt, hashes]
-        block = Block(
+        block = EvmBlock(
             number=number,
             hash=keccak(rlp.encode(content)),
-            parent=parent,
+            parent_hash=parent,
             time=time,
             base_fee=self.base_fee,
-            gas_used=self._system_gas + sum(outcome.gas_used for _, outcome in done),
-            bloom=logs_bloom(log for _, outcome in done for log in outcome.logs),
+            gas_used=self._system_gas + sum(outcome.gas_used for _, outcome in executed),
+            bloom=compute_logs_bloom(log for _, outcome in executed for log in outcome.logs),
         )
         undo = self.state.take_undo()
-        self.history.append(block, list(self._mined(block, done)), undo, self.state.cells)
+        self.history.append_block(
+            block, list(self._list_transactions(block, executed)), undo, self.state.cells
+        )
         self._undo[number] = undo
         self._hashes.append(block.hash)
         self.head = block
-        if done:
-            self.last_busy, self.last_busy_s = number, time
+        if executed:
+            self.last_nonempty_number, self.last_busy_s = number, time
         self._prune()
         return block
 
-    def _mined(self, block: Block, done: Sequence[tuple[Waiting, Outcome]]) -> Iterator[Mined]:
+    def _list_transactions(
+        self, block: EvmBlock, executed: Sequence[tuple[PooledTransaction, EvmOutcome]]
+    ) -> Iterator[StoredTransaction]:
         first = self.rules.system_transactions
-        yield from system_transactions(first, block, self.chain_id)
+        yield from list_system_transactions(first, block, self.chain_id)
         gas, logs = self._system_gas, 0
-        for position, (waiting, outcome) in enumerate(done, first):
+        for position, (waiting, outcome) in enumerate(executed, first):
             fields = waiting.transaction
-            receipt = receipt_view(
+            receipt = build_receipt_view(
                 fields, block, position, outcome, gas_before=gas, logs_before=logs
             )
-            body = transaction_view(fields, self.chain_id, block, position)
-            yield Mined(waiting.hash, waiting.raw, orjson.dumps(body), orjson.dumps(receipt))
+            body = build_transaction_view(fields, self.chain_id, block, position)
+            yield StoredTransaction(
+                waiting.hash, waiting.raw, orjson.dumps(body), orjson.dumps(receipt)
+            )
             gas += outcome.gas_used
             logs += len(outcome.logs)
 
@@ -354,99 +376,99 @@ class Chain:
         return SYSTEM_GAS * self.rules.system_transactions
 
     def _prune(self) -> None:
-        gone = self.head.number - KEPT_STATES
-        if self._pinned is not None:
-            gone = min(gone, self._pinned)
+        gone = self.head.number - STATES_MAX
+        if self._pinned_number is not None:
+            gone = min(gone, self._pinned_number)
         while self._undo and (oldest := next(iter(self._undo))) <= gone:
             if self._undo.pop(oldest):
-                self.history.prune(oldest)
+                self.history.prune_undo(oldest)
 
-    def _salt(self) -> bytes:
-        """Differs after each rewinding, so that a block that comes again gets another hash."""
+    def _compute_salt(self) -> bytes:
+        """Return a salt that changes with each rewind, so that repeated blocks differ."""
         return self._branches.to_bytes(8, "big")
 
-    # ---- going back
+    # ---- rewinding
 
-    def pin(self, number: int | None) -> None:
-        """Keeps everything that is needed to go back to a block; None lets go."""
-        self._pinned = number
+    def pin_state(self, number: int | None) -> None:
+        """Keep what is needed to rewind to a block; None stops that."""
+        self._pinned_number = number
 
-    def rewind(self, number: int) -> list[bytes]:
-        """Drops all blocks above a number; returns their raw transactions in order.
+    def rewind_to(self, number: int) -> list[bytes]:
+        """Drop all blocks above a number; return their raw transactions in order.
 
         System transactions are left out: each block has its own.
         """
-        former = self._former(number)
-        self.state.reset(former)
-        raw = self.history.rewind(number, former, self.state.cells)
+        former = self._get_former_cells(number)
+        self.state.reset_cells(former)
+        raw = self.history.rewind_to(number, former, self.state.cells)
         for gone in range(number + 1, self.head.number + 1):
             self._undo.pop(gone, None)
-        self._hashes = deque(self.history.hashes(number - _ANCESTORS), maxlen=_ANCESTORS)
-        self.head = self.block(number)
+        self._hashes = deque(self.history.list_hashes(number - _ANCESTORS), maxlen=_ANCESTORS)
+        self.head = self.get_block(number)
         self._branches += 1
         self.history.set_meta("branches", self._branches.to_bytes(8, "big"))
-        return [one for one in raw if one]
+        return [raw_transaction for raw_transaction in raw if raw_transaction]
 
-    def reorg(self, depth: int, drop: Collection[bytes] = (), delay: int = 0) -> Block:
-        """Replaces the newest blocks by one more of them.
+    def replace_blocks(self, depth: int, drop: Collection[bytes] = (), delay: int = 0) -> EvmBlock:
+        """Replace the newest blocks by one block more.
 
-        Their transactions go into the first block after `delay` empty ones; those in `drop`
-        vanish, from the pool too.
+        Their transactions go into the first block after `delay` empty blocks; those in `drop`
+        vanish, also from the pool.
         """
-        if not 1 <= depth <= min(KEPT_STATES, self.head.number):
+        if not 1 <= depth <= min(STATES_MAX, self.head.number):
             raise RpcFault(f"cannot replace {depth} blocks")
-        for raw in self.rewind(self.head.number - depth):
+        for raw in self.rewind_to(self.head.number - depth):
             fields = self._builder.decode(raw)
-            self.pool.restore(fields, raw)
+            self.pool.restore_transaction(fields, raw)
         for transaction_hash in drop:
-            waiting = self.pool.get(transaction_hash)
+            waiting = self.pool.find_transaction(transaction_hash)
             if waiting is not None:
-                self.pool.remove(waiting)
+                self.pool.remove_transaction(waiting)
         for index in range(depth + 1):
-            self.mine(empty=index < delay)
+            self.mine_block(is_empty=index < delay)
         return self.head
 
-    def _former(self, number: int) -> dict[Cell, Value | None]:
-        """What to put back over the newest state to get the one after a block."""
+    def _get_former_cells(self, number: int) -> dict[Cell, Value | None]:
+        """Return the cells that turn the newest state into the state after a block."""
         former: dict[Cell, Value | None] = {}
         for above in range(self.head.number, number, -1):
             undo = self._undo.get(above)
             if undo is None:
                 raise RpcFault(
                     f"missing trie node: the state after block {number} is pruned, "
-                    f"this node keeps {KEPT_STATES} of them"
+                    f"this node keeps {STATES_MAX} of them"
                 )
             former.update(undo)
         return former
 
-    # ---- looking
+    # ---- reads
 
-    def block(self, number: int) -> Block:
-        """A block that exists."""
-        block = self.head if number == self.head.number else self.history.block(number)
+    def get_block(self, number: int) -> EvmBlock:
+        """Return a block; raise RpcFault if it does not exist."""
+        block = self.head if number == self.head.number else self.history.find_block(number)
         if block is None:
             raise RpcFault("header not found")
         return block
 
     @contextmanager
-    def machine(self, at: Moment) -> Iterator[DevState]:
-        """The machine at a moment, to try something that leaves no trace."""
-        former = self._former(at.block.number)
-        self._vm.execution_context = self._context_at(at.number, at.time)
+    def open_machine(self, moment: ExecutionMoment) -> Iterator[DevState]:
+        """Provide the EVM at a moment, for a trial without effects."""
+        former = self._get_former_cells(moment.block.number)
+        self._vm.execution_context = self._context_at(moment.number, moment.time)
         try:
-            self.state.overlay(former)
+            self.state.overlay_cells(former)
             yield self._vm
         finally:
-            self.state.forget()
+            self.state.discard_unsealed()
 
     def _context_at(self, number: int, time: int) -> ExecutionContext:
         below = list(self._hashes)
         if number <= self.head.number:
             below = below[: number - self.head.number - 1]
-        return _context(self.chain_id, number, time, self.base_fee, below[::-1])
+        return _build_context(self.chain_id, number, time, self.base_fee, below[::-1])
 
 
-def _context(
+def _build_context(
     chain_id: int, number: int, time: int, base_fee: int, ancestors: Sequence[bytes]
 ) -> ExecutionContext:
     return ExecutionContext(
@@ -456,7 +478,7 @@ def _context(
         difficulty=0,
         mix_hash=Hash32(MIX_HASH),
         gas_limit=GAS_LIMIT,
-        prev_hashes=[Hash32(one) for one in ancestors],
+        prev_hashes=[Hash32(ancestor) for ancestor in ancestors],
         chain_id=chain_id,
         base_fee_per_gas=base_fee,
         excess_blob_gas=0,
@@ -464,7 +486,7 @@ def _context(
 
 
 def _check_fields(fields: Any, schedule: GasSchedule) -> None:
-    """What geth looks at before it looks at the sender."""
+    """Check what geth checks before the sender."""
     if fields.gas > GAS_LIMIT:
         raise RpcFault("exceeds block gas limit")
     tip, fee = fields.max_priority_fee_per_gas, fields.max_fee_per_gas
@@ -479,7 +501,7 @@ def _check_fields(fields: Any, schedule: GasSchedule) -> None:
         raise RpcFault(
             f"intrinsic gas too low: gas {fields.gas}, minimum needed {fields.intrinsic_gas}"
         )
-    floor = schedule.floor_gas(fields.data)
+    floor = schedule.compute_floor_gas(fields.data)
     if fields.gas < floor:
         raise RpcFault(
             f"insufficient gas for floor data gas cost: gas {fields.gas}, minimum needed {floor}"

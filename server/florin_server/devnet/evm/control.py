@@ -1,4 +1,4 @@
-"""The methods that only a development chain has: blocks on demand, test money, faults."""
+"""Methods that only a development chain has: blocks on demand, test money, faults."""
 
 from __future__ import annotations
 
@@ -8,94 +8,107 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from florin_server.devnet.arming import DELAY_MAX_MS, PLAN, TIMES_MAX, Arming, member, wanted
-from florin_server.devnet.dispatch import Method
-from florin_server.devnet.errors import RpcFault, bad_params
+from florin_server.devnet.arming import (
+    DELAY_MAX_MS,
+    PLAN_FIELDS,
+    TIMES_MAX,
+    FaultController,
+    parse_effect,
+    parse_member,
+)
+from florin_server.devnet.dispatch import MethodEntry
+from florin_server.devnet.errors import RpcFault, invalid_params_fault
 from florin_server.devnet.evm import faucet, params
-from florin_server.devnet.evm.chain import KEPT_STATES, Chain
-from florin_server.devnet.evm.mining import Mining
-from florin_server.devnet.evm.pool import Pool
-from florin_server.devnet.evm.views import hexed
-from florin_server.devnet.faults import Fault, Faults
+from florin_server.devnet.evm.chain import STATES_MAX, EmbeddedEvmChain
+from florin_server.devnet.evm.mining import BlockProducer
+from florin_server.devnet.evm.pool import TransactionPool
+from florin_server.devnet.evm.views import to_hex
+from florin_server.devnet.faults import FaultPlan, PlannedFault
 from florin_server.devnet.genesis import DEVNET
-from florin_server.devnet.gifts import Gifts
+from florin_server.devnet.gifts import GiftBudgets
 
 BLOCKS_MAX: Final = 10_000
 ACCOUNTS_MAX: Final = 256
 WEI_MAX: Final = 2**62
-SNAPSHOTS_MAX: Final = 1_000  # each keeps the transactions that waited
+SNAPSHOTS_MAX: Final = 1_000  # each keeps the pool's transactions
 
 
 @dataclass(frozen=True, slots=True)
-class _Snapshot:
+class _EvmSnapshot:
     number: int
     hash: bytes
-    pool: Pool
+    pool: TransactionPool
 
 
-class ControlMethods:
-    """What tests and the demo do to the chain."""
+class EvmControlMethods:
+    """The methods by which tests and the demo control the chain."""
 
-    def __init__(self, chain: Chain, mining: Mining, faults: Faults, gifts: Gifts) -> None:
+    def __init__(
+        self, chain: EmbeddedEvmChain, mining: BlockProducer, faults: FaultPlan, gifts: GiftBudgets
+    ) -> None:
         self._chain = chain
         self._gifts = gifts
-        self._mining = mining
+        self._producer = mining
         self._faults = faults
-        self._snapshots: dict[int, _Snapshot] = {}
+        self._snapshots: dict[int, _EvmSnapshot] = {}
         self._ids = itertools.count(1)
         kinds: Mapping[str, Callable[[Any], Any]] = {
-            "answer": self._plan,
+            "answer": self._plan_fault,
             "mining": self._pause,
             "reorg": self._reorg,
             "baseFee": self._set_base_fee,
             "evict": self._evict,
-            "revert": self._let_fail,
+            "revert": self._plan_reverts,
             "lag": self._lag,
-            "list": self._list,
+            "list": self._list_faults,
         }
-        # each kind that lasts, and what ends it
+        # each kind that lasts, and the function that ends it
         ends: Mapping[str, Callable[[], Any]] = {
-            "answer": faults.clear,
+            "answer": faults.clear_faults,
             "mining": mining.resume,
-            "revert": partial(setattr, chain, "reverting", 0),
+            "revert": partial(setattr, chain, "revert_count", 0),
             "lag": partial(setattr, faults, "lag", 0),
         }
-        self.table: Mapping[str, Method] = {
+        self.methods: Mapping[str, MethodEntry] = {
             "evm_mine": (self._mine, 0, 1),
             "evm_snapshot": (self._snapshot, 0, 0),
             "evm_revert": (self._revert, 1, 1),
             "florin_faucet": (self._faucet, 1, 1),
-            "florin_fault": (Arming(kinds, ends, params.fields).arm, 1, 1),
+            "florin_fault": (FaultController(kinds, ends, params.parse_fields).arm_fault, 1, 1),
         }
 
     # ---- blocks on demand
 
     def _mine(self, options: Any = None) -> str:
-        given = params.fields(options or {}, ("blocks",))
-        for _ in range(params.count(given.get("blocks", 1), BLOCKS_MAX)):
-            self._chain.mine()
+        fields = params.parse_fields(options or {}, ("blocks",))
+        for _ in range(params.parse_count(fields.get("blocks", 1), BLOCKS_MAX)):
+            self._chain.mine_block()
         return "0x0"
 
     def _snapshot(self) -> str:
         if len(self._snapshots) >= SNAPSHOTS_MAX:
-            raise RpcFault(f"{SNAPSHOTS_MAX} snapshots are kept already: revert to one of them")
+            raise RpcFault(f"{SNAPSHOTS_MAX} snapshots exist already: revert to one of them")
         number = next(self._ids)
         head = self._chain.head
-        self._snapshots[number] = _Snapshot(head.number, head.hash, self._chain.pool.copy())
+        self._snapshots[number] = _EvmSnapshot(head.number, head.hash, self._chain.pool.copy_pool())
         self._pin()
         return hex(number)
 
-    def _revert(self, wanted: Any) -> bool:
-        number = params.quantity(wanted)
+    def _revert(self, snapshot_id: Any) -> bool:
+        number = params.parse_quantity(snapshot_id)
         snapshot = self._snapshots.get(number)
         if snapshot is None:
             return False
-        self._snapshots = {one: kept for one, kept in self._snapshots.items() if one < number}
+        self._snapshots = {
+            each_number: evm_snapshot
+            for each_number, evm_snapshot in self._snapshots.items()
+            if each_number < number
+        }
         chain = self._chain
         there = snapshot.number <= chain.head.number
-        if there and chain.block(snapshot.number).hash == snapshot.hash:
+        if there and chain.get_block(snapshot.number).hash == snapshot.hash:
             if snapshot.number < chain.head.number:
-                chain.rewind(snapshot.number)
+                chain.rewind_to(snapshot.number)
             chain.pool = snapshot.pool
         else:
             there = False
@@ -103,112 +116,126 @@ class ControlMethods:
         return there
 
     def _pin(self) -> None:
-        kept = [snapshot.number for snapshot in self._snapshots.values()]
-        self._chain.pin(min(kept) if kept else None)
+        pinned_numbers = [snapshot.number for snapshot in self._snapshots.values()]
+        self._chain.pin_state(min(pinned_numbers) if pinned_numbers else None)
 
     # ---- test money
 
     def _faucet(self, options: Any) -> dict[str, Any]:
-        given = params.fields(options, ("accounts", "tokens", "nativeWei", "tokenUnits", "rarely"))
-        accounts = _addresses(given.get("accounts"))
-        asked = _addresses(given.get("tokens", [DEVNET.token.address]))
-        units = params.quantity(given["tokenUnits"]) if "tokenUnits" in given else None
-        known = {bytes.fromhex(token.address[2:]): token for token in DEVNET.tokens}
-        if not known.keys() >= set(asked):
-            raise bad_params("the faucet has no such token")
-        tokens = [known[one] for one in dict.fromkeys(asked)]
-        wei = params.quantity(given["nativeWei"]) if "nativeWei" in given else None
-        rarely = given.get("rarely") is True
-        sent = faucet.top_up(self._chain, self._gifts, accounts, tokens, wei, units, rarely=rarely)
+        fields = params.parse_fields(
+            options, ("accounts", "tokens", "nativeWei", "tokenUnits", "rarely")
+        )
+        accounts = _parse_addresses(fields.get("accounts"))
+        addresses = _parse_addresses(fields.get("tokens", [DEVNET.token.address]))
+        units = params.parse_quantity(fields["tokenUnits"]) if "tokenUnits" in fields else None
+        tokens_by_address = {bytes.fromhex(token.address[2:]): token for token in DEVNET.tokens}
+        if not tokens_by_address.keys() >= set(addresses):
+            raise invalid_params_fault("the faucet has no such token")
+        tokens = [tokens_by_address[address] for address in dict.fromkeys(addresses)]
+        wei = params.parse_quantity(fields["nativeWei"]) if "nativeWei" in fields else None
+        rarely = fields.get("rarely") is True
+        sent = faucet.top_up_accounts(
+            self._chain, self._gifts, accounts, tokens, wei, units, only_below_half=rarely
+        )
         return {
-            "transactions": [hexed(one) for one in sent],
+            "transactions": [to_hex(tx_hash) for tx_hash in sent],
             "blockNumber": hex(self._chain.head.number) if sent else None,
         }
 
     # ---- faults
 
-    def _plan(self, options: Any) -> bool:
-        given = params.fields(options, PLAN)
-        method, effect = wanted(given, "eth_sendRawTransaction")
-        fault = Fault(
+    def _plan_fault(self, options: Any) -> bool:
+        fields = params.parse_fields(options, PLAN_FIELDS)
+        method, effect = parse_effect(fields, "eth_sendRawTransaction")
+        fault = PlannedFault(
             effect=effect,
-            times=_count(given, "times", TIMES_MAX, 1),
-            message=str(given.get("message", "injected fault")),
-            code=member(given, "code", params.integer, -32000),
-            delay_s=_count(given, "delayMs", DELAY_MAX_MS, 1000) / 1000,
-            result=given.get("result"),
+            times=_parse_count(fields, "times", TIMES_MAX, 1),
+            message=str(fields.get("message", "injected fault")),
+            code=parse_member(fields, "code", params.parse_integer, -32000),
+            delay_s=_parse_count(fields, "delayMs", DELAY_MAX_MS, 1000) / 1000,
+            result=fields.get("result"),
         )
-        self._faults.plan(method, fault)
+        self._faults.add_fault(method, fault)
         return True
 
     def _pause(self, options: Any) -> bool:
-        paused = params.fields(options, ("paused",)).get("paused")
+        paused = params.parse_fields(options, ("paused",)).get("paused")
         if not isinstance(paused, bool):
-            raise bad_params("paused is true or false")
+            raise invalid_params_fault("paused is true or false")
         if paused:
-            self._mining.paused = True
+            self._producer.is_paused = True
         else:
-            self._mining.resume()
+            self._producer.resume()
         return True
 
     def _reorg(self, options: Any) -> dict[str, str]:
-        given = params.fields(options, ("depth", "drop", "delay"))
-        depth = _count(given, "depth", KEPT_STATES, 1)
-        dropped = member(given, "drop", _hashes, [])
-        delay = _count(given, "delay", depth + 1, 0)
-        head = self._chain.reorg(depth, set(dropped), delay)
-        return {"number": hex(head.number), "hash": hexed(head.hash)}
+        fields = params.parse_fields(options, ("depth", "drop", "delay"))
+        depth = _parse_count(fields, "depth", STATES_MAX, 1)
+        dropped = parse_member(fields, "drop", _parse_hashes, [])
+        delay = _parse_count(fields, "delay", depth + 1, 0)
+        head = self._chain.replace_blocks(depth, set(dropped), delay)
+        return {"number": hex(head.number), "hash": to_hex(head.hash)}
 
     def _set_base_fee(self, options: Any) -> bool:
-        wei = member(params.fields(options, ("wei",)), "wei", params.quantity)
+        wei = parse_member(params.parse_fields(options, ("wei",)), "wei", params.parse_quantity)
         if wei > WEI_MAX:
-            raise bad_params(f"wei: no base fee is above {hex(WEI_MAX)}")
+            raise invalid_params_fault(f"wei: no base fee is above {hex(WEI_MAX)}")
         self._chain.base_fee = wei
         return True
 
     def _evict(self, options: Any) -> int:
-        """Drops waiting transactions, as a full pool does; tells how many there were."""
-        hashes = member(params.fields(options, ("transactions",)), "transactions", _hashes)
+        """Drop pending transactions, as a full pool does; return how many were pending."""
+        hashes = parse_member(
+            params.parse_fields(options, ("transactions",)), "transactions", _parse_hashes
+        )
         pool = self._chain.pool
-        waiting = [found for one in hashes if (found := pool.get(one)) is not None]
-        for one in waiting:
-            pool.remove(one)
+        waiting = [
+            pooled_transaction
+            for tx_hash in hashes
+            if (pooled_transaction := pool.find_transaction(tx_hash)) is not None
+        ]
+        for each_pooled_transaction in waiting:
+            pool.remove_transaction(each_pooled_transaction)
         return len(waiting)
 
-    def _let_fail(self, options: Any) -> bool:
-        """The next transactions that are sealed fail; test money comes all the same."""
-        given = params.fields(options, ("times",))
-        self._chain.reverting = _count(given, "times", TIMES_MAX, 1)
+    def _plan_reverts(self, options: Any) -> bool:
+        """Make the next sealed transactions fail; test money still arrives."""
+        fields = params.parse_fields(options, ("times",))
+        self._chain.revert_count = _parse_count(fields, "times", TIMES_MAX, 1)
         return True
 
     def _lag(self, options: Any) -> bool:
-        """Reads are answered as if the newest blocks did not exist; what is sent gets there."""
-        given = params.fields(options, ("blocks",))
-        self._faults.lag = _count(given, "blocks", KEPT_STATES - 1)
+        """Answer reads as if the newest blocks did not exist; transactions still arrive."""
+        fields = params.parse_fields(options, ("blocks",))
+        self._faults.lag = _parse_count(fields, "blocks", STATES_MAX - 1)
         return True
 
-    def _list(self, options: Any) -> list[dict[str, Any]]:
-        """What is armed now."""
-        params.fields(options, ())
-        found = self._faults.listed()
-        if self._mining.paused:
-            found.append({"kind": "mining", "paused": True})
-        if self._chain.reverting:
-            found.append({"kind": "revert", "times": self._chain.reverting})
-        return found
+    def _list_faults(self, options: Any) -> list[dict[str, Any]]:
+        """Return the armed faults."""
+        params.parse_fields(options, ())
+        faults = self._faults.list_faults()
+        if self._producer.is_paused:
+            faults.append({"kind": "mining", "paused": True})
+        if self._chain.revert_count:
+            faults.append({"kind": "revert", "times": self._chain.revert_count})
+        return faults
 
 
-def _addresses(value: Any) -> list[bytes]:
+def _parse_addresses(value: Any) -> list[bytes]:
     if not isinstance(value, list) or len(value) > ACCOUNTS_MAX:
-        raise bad_params(f"invalid argument: not a list of at most {ACCOUNTS_MAX} addresses")
-    return [params.address(one) for one in value]
+        raise invalid_params_fault(
+            f"invalid argument: not a list of at most {ACCOUNTS_MAX} addresses"
+        )
+    return [params.parse_address(address) for address in value]
 
 
-def _hashes(value: Any) -> list[bytes]:
+def _parse_hashes(value: Any) -> list[bytes]:
     if not isinstance(value, list):
-        raise bad_params("invalid argument: not a list of transaction hashes")
-    return [params.hash32(one) for one in value]
+        raise invalid_params_fault("invalid argument: not a list of transaction hashes")
+    return [params.parse_hash(tx_hash) for tx_hash in value]
 
 
-def _count(given: Mapping[str, Any], name: str, most: int, default: int | None = None) -> int:
-    return member(given, name, lambda value: params.count(value, most), default)
+def _parse_count(
+    options: Mapping[str, Any], name: str, count_max: int, default: int | None = None
+) -> int:
+    return parse_member(options, name, lambda value: params.parse_count(value, count_max), default)

@@ -1,7 +1,7 @@
 """Blocks, transactions and state on disk: one SQLite file, written with each block.
 
-Nothing is replayed on opening: the state is stored as it is, with the former values of the newest
-blocks beside it so that they can be taken back.
+Opening replays nothing: the current state is stored, together with the former values of the newest
+blocks so that these can be undone.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ create table undo (
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """One block. `bloom` is empty where there are no logs."""
+class EvmBlock:
+    """One block. `bloom` is empty if it has no logs."""
 
     number: int
     hash: bytes
-    parent: bytes
+    parent_hash: bytes
     time: int  # Unix seconds
     base_fee: int  # wei
     gas_used: int
@@ -53,7 +53,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Mined:
+class StoredTransaction:
     """A transaction in a block; `body` and `receipt` are the JSON that callers get."""
 
     hash: bytes
@@ -62,29 +62,29 @@ class Mined:
     receipt: bytes
 
 
-class History(ChainFile[bytes]):
-    """The file of one chain; its `meta` are settings that must not change."""
+class EvmHistory(ChainFile[bytes]):
+    """The file of one chain; its `meta` contains settings that must not change."""
 
     def __init__(self, path: Path | None) -> None:
         super().__init__(path, _SCHEMA)
 
-    # ---- writing
+    # ---- writes
 
-    def append(
+    def append_block(
         self,
-        block: Block,
-        mined: Sequence[Mined],
+        block: EvmBlock,
+        transactions: Sequence[StoredTransaction],
         undo: Mapping[Cell, Value | None],
         cells: Mapping[Cell, Value],
     ) -> None:
-        """Adds the newest block; `cells` is the state after it, `undo` what it replaced."""
+        """Add the newest block; `cells` is the state after it, `undo` the replaced values."""
         self._write(
             "insert into block values (?, ?, ?, ?, ?, ?, ?)",
             [
                 (
                     block.number,
                     block.hash,
-                    block.parent,
+                    block.parent_hash,
                     block.time,
                     block.base_fee,
                     block.gas_used,
@@ -95,23 +95,30 @@ class History(ChainFile[bytes]):
         self._write(
             "insert into tx values (?, ?, ?, ?, ?, ?)",
             [
-                (one.hash, block.number, position, one.raw, one.body, one.receipt)
-                for position, one in enumerate(mined)
+                (
+                    stored_transaction.hash,
+                    block.number,
+                    position,
+                    stored_transaction.raw,
+                    stored_transaction.body,
+                    stored_transaction.receipt,
+                )
+                for position, stored_transaction in enumerate(transactions)
             ],
         )
         self._write(
             "insert into undo values (?, ?, ?, ?)",
             [
-                (block.number, address, _field(field), None if old is None else _pack(old))
+                (block.number, address, _pack_field(field), None if old is None else _pack(old))
                 for (address, field), old in undo.items()
             ],
         )
         self._store(undo, cells)
 
-    def rewind(
+    def rewind_to(
         self, number: int, undo: Mapping[Cell, Value | None], cells: Mapping[Cell, Value]
     ) -> list[bytes]:
-        """Drops all blocks above a number; returns their raw transactions in order.
+        """Drop all blocks above a number; return their raw transactions in order.
 
         `cells` is the state after that block, which differs in the cells of `undo`.
         """
@@ -123,101 +130,101 @@ class History(ChainFile[bytes]):
         self._store(undo, cells)
         return [row[0] for row in raw]
 
-    def prune(self, number: int) -> None:
-        """Gives up taking back blocks up to a number."""
+    def prune_undo(self, number: int) -> None:
+        """Delete the undo data of blocks up to a number."""
         self._write("delete from undo where block <= ?", [(number,)])
 
     def _store(self, changed: Iterable[Cell], cells: Mapping[Cell, Value]) -> None:
-        gone, kept = [], []
+        gone, stored_rows = [], []
         for cell in changed:
             address, field = cell
             value = cells.get(cell)
             if value is None:
-                gone.append((address, _field(field)))
+                gone.append((address, _pack_field(field)))
             else:
-                kept.append((address, _field(field), _pack(value)))
+                stored_rows.append((address, _pack_field(field), _pack(value)))
         self._write("delete from cell where address = ? and field = ?", gone)
-        self._write("insert or replace into cell values (?, ?, ?)", kept)
+        self._write("insert or replace into cell values (?, ?, ?)", stored_rows)
 
-    # ---- reading
+    # ---- reads
 
-    def cells(self) -> dict[Cell, Value]:
-        """The state after the newest block."""
+    def load_cells(self) -> dict[Cell, Value]:
+        """Return the state after the newest block."""
         rows = self._db.execute("select address, field, value from cell")
         return {
-            (address, number := _number(field)): _unpack(number, value)
+            (address, number := _unpack_field(field)): _unpack(number, value)
             for address, field, value in rows
         }
 
-    def undo(self, above: int) -> dict[int, dict[Cell, Value | None]]:
-        """The former values that blocks above a number replaced, by block."""
-        found: dict[int, dict[Cell, Value | None]] = {}
+    def load_undo(self, above: int) -> dict[int, dict[Cell, Value | None]]:
+        """Return the values that blocks above a number replaced, by block."""
+        undo_values: dict[int, dict[Cell, Value | None]] = {}
         rows = self._db.execute(
             "select block, address, field, value from undo where block > ?", (above,)
         )
         for block, address, field, value in rows:
-            number = _number(field)
+            number = _unpack_field(field)
             old = None if value is None else _unpack(number, value)
-            found.setdefault(block, {})[address, number] = old
-        return found
+            undo_values.setdefault(block, {})[address, number] = old
+        return undo_values
 
-    def head(self) -> Block | None:
-        """The newest block; None before the first."""
+    def find_head(self) -> EvmBlock | None:
+        """Return the newest block; None before the first."""
         row = self._db.execute("select * from block order by number desc limit 1").fetchone()
-        return None if row is None else Block(*row)
+        return None if row is None else EvmBlock(*row)
 
-    def block(self, number: int) -> Block | None:
-        """A block by number."""
+    def find_block(self, number: int) -> EvmBlock | None:
+        """Return a block by number; None if it does not exist."""
         row = self._db.execute("select * from block where number = ?", (number,)).fetchone()
-        return None if row is None else Block(*row)
+        return None if row is None else EvmBlock(*row)
 
-    def block_by_hash(self, block_hash: bytes) -> Block | None:
-        """A block by hash."""
+    def find_block_by_hash(self, block_hash: bytes) -> EvmBlock | None:
+        """Return a block by hash; None if it does not exist."""
         row = self._db.execute("select * from block where hash = ?", (block_hash,)).fetchone()
-        return None if row is None else Block(*row)
+        return None if row is None else EvmBlock(*row)
 
-    def hashes(self, above: int) -> list[bytes]:
-        """Hashes of the blocks above a number, oldest first."""
+    def list_hashes(self, above: int) -> list[bytes]:
+        """Return the hashes of the blocks above a number, oldest first."""
         rows = self._db.execute("select hash from block where number > ? order by number", (above,))
         return [row[0] for row in rows]
 
-    def transactions(self, number: int) -> list[bytes]:
-        """Hashes of a block's transactions."""
+    def list_transaction_hashes(self, number: int) -> list[bytes]:
+        """Return the hashes of a block's transactions."""
         rows = self._db.execute("select hash from tx where block = ? order by position", (number,))
         return [row[0] for row in rows]
 
-    def bodies(self, number: int) -> list[bytes]:
-        """JSON of a block's transactions."""
+    def list_bodies(self, number: int) -> list[bytes]:
+        """Return a block's transactions as JSON."""
         rows = self._db.execute("select body from tx where block = ? order by position", (number,))
         return [row[0] for row in rows]
 
-    def receipts(self, first: int, last: int) -> Iterator[bytes]:
-        """JSON of the receipts of a range of blocks, both ends included."""
+    def list_receipts(self, first: int, last: int) -> Iterator[bytes]:
+        """Return the receipts of a range of blocks as JSON, both ends included."""
         rows = self._db.execute(
             "select receipt from tx where block between ? and ? order by block, position",
             (first, last),
         )
         return (row[0] for row in rows)
 
-    def body(self, transaction_hash: bytes) -> bytes | None:
-        """JSON of a mined transaction."""
+    def find_body(self, transaction_hash: bytes) -> bytes | None:
+        """Return a mined transaction as JSON; None if it does not exist."""
         row = self._db.execute("select body from tx where hash = ?", (transaction_hash,)).fetchone()
         return None if row is None else row[0]
 
-    def receipt(self, transaction_hash: bytes) -> bytes | None:
-        """JSON of a mined transaction's receipt."""
+    def find_receipt(self, transaction_hash: bytes) -> bytes | None:
+        """Return a mined transaction's receipt as JSON; None if it does not exist."""
         row = self._db.execute(
             "select receipt from tx where hash = ?", (transaction_hash,)
         ).fetchone()
         return None if row is None else row[0]
 
 
-def _field(field: int) -> bytes:
-    """Storage slots as written, the account's own fields as one byte."""
+def _pack_field(field: int) -> bytes:
+    """Encode a storage slot in full, and an account's own field as one byte."""
     return field.to_bytes(32, "big") if field >= 0 else bytes([-field])
 
 
-def _number(field: bytes) -> int:
+def _unpack_field(field: bytes) -> int:
     return int.from_bytes(field, "big") if len(field) == 32 else -field[0]
 
 

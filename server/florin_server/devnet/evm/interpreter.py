@@ -1,9 +1,9 @@
-"""Runs the plain opcodes at several times py-evm's pace; py-evm runs all others.
+"""A faster interpreter for plain opcodes; py-evm runs all other opcodes.
 
-py-evm asks the code for one opcode after the other. The code here first executes every opcode that
-only moves numbers on the stack, in memory or within the code, and then hands out the next one. It
-takes code apart once, so that running it is a look at what an instruction is, and no more.
-What it does to stack, memory and gas is exactly what py-evm would have done.
+py-evm asks the code for each opcode in turn. This code first executes every opcode that only moves
+numbers on the stack, in memory or within the code, and then returns the next opcode. It parses code
+once, so that execution is a table lookup per instruction. Its effects on stack, memory and gas
+equal py-evm's exactly.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from eth.vm.forks.prague.opcodes import PRAGUE_OPCODES
 
 from florin_server.devnet.evm.schedule import PRAGUE_ACCOUNT
 
-# kind and what it works with, units of gas, and where the next one is
+# kind and operand, units of gas, and the position of the next instruction
 _Step: TypeAlias = tuple[int, Any, int, int]
 
 _MAX: Final = 2**256 - 1
@@ -61,18 +61,20 @@ BINARY: Final[dict[int, Callable[[int, int], int]]] = {
     0x1B: lambda a, b: (b << a) & _MAX if a < 256 else 0,
     0x1C: lambda a, b: b >> a if a < 256 else 0,
 }
-# those that no other works like
-_ALONE: Final = frozenset({ISZERO, NOT, CALLDATALOAD, POP, MLOAD, MSTORE, JUMP, JUMPI, JUMPDEST})
-# py-evm's own; opcodes that it wraps in functions are none of those run here
+# opcodes that share their implementation with no other
+_SINGLE_OPCODES: Final = frozenset(
+    {ISZERO, NOT, CALLDATALOAD, POP, MLOAD, MSTORE, JUMP, JUMPI, JUMPDEST}
+)
+# py-evm's own costs; the opcodes run here are none that it wraps in functions
 GAS: Final[tuple[int, ...]] = tuple(
     getattr(PRAGUE_OPCODES.get(code), "gas_cost", 0) for code in range(256)
 )
 
 
-def _kind_of(opcode: int) -> tuple[int, Any]:
-    """The first opcode of those that work alike, and what tells this one from them.
+def _get_kind(opcode: int) -> tuple[int, Any]:
+    """Return the first opcode of those that work alike, and this opcode's operand.
 
-    That is a place in the stack, or a function; the opcode itself where py-evm runs it.
+    The operand is a place in the stack, or a function; the opcode itself where py-evm runs it.
     """
     if PUSH0 <= opcode <= PUSH32:
         return PUSH0, None
@@ -82,41 +84,41 @@ def _kind_of(opcode: int) -> tuple[int, Any]:
         return SWAP1, SWAP1 - opcode - 2
     if opcode in BINARY:
         return ADD, BINARY[opcode]
-    return (opcode, None) if opcode in _ALONE else (OTHER, opcode)
+    return (opcode, None) if opcode in _SINGLE_OPCODES else (OTHER, opcode)
 
 
-_KINDS: Final = tuple(_kind_of(opcode) for opcode in range(256))
+_KINDS: Final = tuple(_get_kind(opcode) for opcode in range(256))
 
 
 @lru_cache(maxsize=128)
-def _read(code: bytes) -> tuple[list[_Step], frozenset[int]]:
-    """The instructions of code by their positions, with a STOP at its end; where it may jump to."""
+def _parse_code(code: bytes) -> tuple[list[_Step], frozenset[int]]:
+    """Return the instructions by position, with a final STOP, and the valid jump destinations."""
     steps: list[_Step] = []
     destinations = set()
     while (at := len(steps)) < len(code):
         opcode = code[at]
-        kind, given = _KINDS[opcode]
+        kind, operand = _KINDS[opcode]
         after = at + 1
         if kind == PUSH0:
             size = opcode - PUSH0
             after += size
-            given = int.from_bytes(code[at + 1 : after].ljust(size, b"\0"), "big")
+            operand = int.from_bytes(code[at + 1 : after].ljust(size, b"\0"), "big")
         elif kind == JUMPDEST:
             destinations.add(at)
         # no jump leads into a number
-        steps += [(kind, given, GAS[opcode], after)] * (after - at)
+        steps += [(kind, operand, GAS[opcode], after)] * (after - at)
     return [*steps, (OTHER, STOP, 0, at)], frozenset(destinations)
 
 
 class _FastCode(CodeStream):
-    """A running computation's code."""
+    """The code of a running computation."""
 
     def __init__(self, code: bytes, computation: BaseComputation) -> None:
         super().__init__(code)
         self._computation = computation
 
     def __iter__(self) -> Iterator[int]:
-        """Executes plain opcodes, yields the others."""
+        """Execute plain opcodes; yield the others."""
         try:
             yield from self._run()
         except IndexError:
@@ -125,8 +127,8 @@ class _FastCode(CodeStream):
     def _run(self) -> Iterator[int]:  # noqa: C901, PLR0912, PLR0915  (a dispatch is one piece)
         computation = self._computation
         _charge_new_account(computation)
-        steps, destinations = _read(self._raw_code_bytes)
-        # all numbers on the stack are ints here; py-evm's own opcodes leave bytes on top at most
+        steps, destinations = _parse_code(self._raw_code_bytes)
+        # all numbers on the stack are ints here; py-evm's own opcodes leave bytes only on top
         stack: list[Any] = computation._stack.values  # type: ignore[attr-defined]  # noqa: SLF001
         meter: Any = computation._gas_meter  # noqa: SLF001
         memory: Any = computation._memory  # noqa: SLF001
@@ -134,20 +136,20 @@ class _FastCode(CodeStream):
         gas = meter.gas_remaining
         at = self.program_counter
         while True:
-            kind, given, cost, at = steps[at]
+            kind, operand, cost, at = steps[at]
             if kind == PUSH0:
                 if len(stack) >= _STACK_MAX:
                     raise FullStack("Stack limit reached")
-                stack.append(given)
+                stack.append(operand)
             elif kind == DUP1:
                 if len(stack) >= _STACK_MAX:
                     raise FullStack("Stack limit reached")
-                stack.append(stack[given])
+                stack.append(stack[operand])
             elif kind == SWAP1:
-                stack[-1], stack[given] = stack[given], stack[-1]
+                stack[-1], stack[operand] = stack[operand], stack[-1]
             elif kind == ADD:
                 first = stack.pop()
-                stack[-1] = given(first, stack[-1])
+                stack[-1] = operand(first, stack[-1])
             elif kind == POP:
                 stack.pop()
             elif kind == JUMPDEST:
@@ -178,11 +180,11 @@ class _FastCode(CodeStream):
             elif kind == OTHER:
                 meter.gas_remaining = gas
                 self.program_counter = at
-                yield given
+                yield operand
                 if stack and isinstance(stack[-1], bytes):
                     stack[-1] = int.from_bytes(stack[-1], "big")
                 gas = meter.gas_remaining
-                # py-evm has taken its price
+                # py-evm has already charged it
                 continue
             gas -= cost
             if gas < 0:
@@ -201,8 +203,8 @@ def _charge_new_account(computation: BaseComputation) -> None:
         computation.consume_gas(state.schedule.account, reason="new account")
 
 
-class _Sstore:
-    """Prague's, and what a new slot costs above that."""
+class _SstoreOpcode:
+    """Prague's SSTORE, with the extra cost of a new slot."""
 
     mnemonic = "SSTORE"
 
@@ -220,8 +222,8 @@ class _Sstore:
         _PRAGUE_SSTORE(computation=computation)
 
 
-class _Call(type(PRAGUE_OPCODES[0xF1])):  # type: ignore[misc]
-    """Prague's, and what a new account costs above that."""
+class _CallOpcode(type(PRAGUE_OPCODES[0xF1])):  # type: ignore[misc]
+    """Prague's CALL, with the extra cost of a new account."""
 
     def compute_msg_extra_gas(self, computation: Any, gas: int, to: Any, value: int) -> int:
         extra: int = super().compute_msg_extra_gas(computation, gas, to, value)
@@ -236,7 +238,7 @@ _PRAGUE_SSTORE: Final[Any] = PRAGUE_OPCODES[0x55]
 class DevComputation(PragueComputation):
     """One call or creation, by Prague's rules at the prices of the chain's schedule."""
 
-    opcodes = {**PRAGUE_OPCODES, 0x55: _Sstore(), 0xF1: _Call()}  # type: ignore[dict-item]  # noqa: RUF012
+    opcodes = {**PRAGUE_OPCODES, 0x55: _SstoreOpcode(), 0xF1: _CallOpcode()}  # type: ignore[dict-item]  # noqa: RUF012
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

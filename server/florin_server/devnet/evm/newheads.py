@@ -5,73 +5,83 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from florin_server.devnet.socket import Topic
+from florin_server.devnet.socket import SubscriptionTopic
 
-_BLOCKS_MAX: Final = 64  # told to one who fell behind; a client asks for older ones
+_BLOCKS_MAX: Final = 64  # sent to a client that fell behind; a client requests older blocks itself
 
-Header = Callable[[int | None], Mapping[str, Any]]
-"""The header of a block, the newest for None; called where the chain is used."""
-Run = Callable[[Callable[[], list[Any]]], Awaitable[list[Any]]]
-"""Runs a job where the chain is used."""
+HeaderReader = Callable[[int | None], Mapping[str, Any]]
+"""Return the header of a block, the newest for None; called in the chain's thread."""
+WorkerRunner = Callable[[Callable[[], list[Any]]], Awaitable[list[Any]]]
+"""Run a job in the chain's thread."""
 
 
-class NewHeads:
-    """The headers of blocks since the first that is told; those that replace others too."""
+class NewHeadsTopic:
+    """The headers of blocks since the first that was sent, including replacing blocks."""
 
-    def __init__(self, run: Run, header: Header) -> None:
+    def __init__(self, run: WorkerRunner, header: HeaderReader) -> None:
         self._run = run
         self._header = header
-        self._told: dict[int, str] = {}  # hashes by number
+        self._announced: dict[int, str] = {}  # hashes by number
 
-    async def news(self) -> list[Any]:
-        """The headers that are new, in order."""
-        return await self._run(self._new)
+    async def read_news(self) -> list[Any]:
+        """Return the new headers, in order."""
+        return await self._run(self._list_new)
 
-    def _new(self) -> list[Any]:
-        found = [self._header(None)]
-        while len(found) < _BLOCKS_MAX and not self._follows(found[-1]):
-            found.append(self._header(int(found[-1]["number"], 16) - 1))
-        newest = int(found[0]["number"], 16)
-        if self._told.get(newest) == found[0]["hash"]:
+    def _list_new(self) -> list[Any]:
+        headers = [self._header(None)]
+        while len(headers) < _BLOCKS_MAX and not self._is_continuous(headers[-1]):
+            headers.append(self._header(int(headers[-1]["number"], 16) - 1))
+        newest = int(headers[0]["number"], 16)
+        if self._announced.get(newest) == headers[0]["hash"]:
             return []
-        self._told |= {int(one["number"], 16): one["hash"] for one in found}
-        self._told = {n: h for n, h in self._told.items() if newest - _BLOCKS_MAX < n <= newest}
-        return found[::-1]
+        self._announced |= {int(header["number"], 16): header["hash"] for header in headers}
+        self._announced = {
+            n: h for n, h in self._announced.items() if newest - _BLOCKS_MAX < n <= newest
+        }
+        return headers[::-1]
 
-    def _follows(self, header: Mapping[str, Any]) -> bool:
-        """True if nothing is to be told before a header."""
+    def _is_continuous(self, header: Mapping[str, Any]) -> bool:
+        """Return True if no earlier header must be sent before a header."""
         number = int(header["number"], 16)
-        told = self._told.get(number - 1)
-        # what is below the first that was told is not news
-        oldest = min(self._told, default=number)
-        return number <= oldest or told == header["parentHash"]
+        parent_hash = self._announced.get(number - 1)
+        # blocks below the first that was sent are not news
+        oldest = min(self._announced, default=number)
+        return number <= oldest or parent_hash == header["parentHash"]
 
 
-class EvmDialect:
-    """Subscriptions as geth has them."""
+class EvmSubscriptionDialect:
+    """Subscriptions in geth's format."""
 
-    def __init__(self, run: Run, header: Header) -> None:
+    def __init__(self, run: WorkerRunner, header: HeaderReader) -> None:
         self._run = run
         self._header = header
 
     @property
-    def subscribe(self) -> frozenset[str]:
-        """Methods that begin a subscription."""
+    def subscribe_methods(self) -> frozenset[str]:
+        """Return the methods that start a subscription."""
         return frozenset({"eth_subscribe"})
 
     @property
-    def unsubscribe(self) -> frozenset[str]:
-        """Methods that end one."""
+    def unsubscribe_methods(self) -> frozenset[str]:
+        """Return the methods that end a subscription."""
         return frozenset({"eth_unsubscribe"})
 
-    def topic(self, method: str, params: list[Any]) -> Topic | None:  # noqa: ARG002
-        """New heads, if they are asked for."""
-        return NewHeads(self._run, self._header) if params == ["newHeads"] else None
+    def find_topic(self, method: str, params: list[Any]) -> SubscriptionTopic | None:  # noqa: ARG002
+        """Return the topic of new heads if requested; None otherwise."""
+        return NewHeadsTopic(self._run, self._header) if params == ["newHeads"] else None
 
-    def name(self, number: int) -> Any:
-        """A hex number."""
+    def format_id(self, number: int) -> Any:
+        """Return a hex number."""
         return hex(number)
 
-    def message(self, method: str, name: Any, result: Any) -> Mapping[str, Any]:  # noqa: ARG002
-        """A notification."""
-        return {"method": "eth_subscription", "params": {"subscription": name, "result": result}}
+    def build_notification(
+        self,
+        method: str,  # noqa: ARG002
+        subscription_id: Any,
+        result: Any,
+    ) -> Mapping[str, Any]:
+        """Return a notification."""
+        return {
+            "method": "eth_subscription",
+            "params": {"subscription": subscription_id, "result": result},
+        }

@@ -15,12 +15,13 @@ from florin_server.devnet.errors import RpcFault
 from florin_server.devnet.evm.state import FlatState
 
 CAPACITY: Final = 6144  # geth's executable and queued slots together
-RAISE_PERCENT: Final = 10  # what a replacement must offer more, in both fees
+# by which a replacement must exceed the earlier transaction, in both fees
+RAISE_PERCENT: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """A transaction in the pool. `order` tells who came first."""
+class PooledTransaction:
+    """A transaction in the pool; `order` is the order of arrival."""
 
     transaction: SignedTransactionAPI
     raw: bytes
@@ -30,42 +31,42 @@ class Waiting:
 
     @property
     def nonce(self) -> int:
-        """The sender's."""
+        """Return the sender's nonce."""
         return self.transaction.nonce
 
     @property
     def cost(self) -> int:
-        """The most that it can take from the sender, in wei."""
+        """Return the most that it can take from the sender, in wei."""
         fields = self.transaction
         return fields.gas * fields.max_fee_per_gas + fields.value
 
 
-class Pool:
-    """All waiting transactions, by sender and nonce."""
+class TransactionPool:
+    """All pending transactions, by sender and nonce."""
 
     def __init__(self) -> None:
-        self._by_sender: dict[bytes, dict[int, Waiting]] = {}
-        self._by_hash: dict[bytes, Waiting] = {}
+        self._by_sender: dict[bytes, dict[int, PooledTransaction]] = {}
+        self._by_hash: dict[bytes, PooledTransaction] = {}
         self._order = itertools.count()
 
     def __len__(self) -> int:
         return len(self._by_hash)
 
-    def __iter__(self) -> Iterator[Waiting]:
+    def __iter__(self) -> Iterator[PooledTransaction]:
         return iter(list(self._by_hash.values()))
 
-    def get(self, transaction_hash: bytes) -> Waiting | None:
-        """The waiting transaction with that hash."""
+    def find_transaction(self, transaction_hash: bytes) -> PooledTransaction | None:
+        """Return the pending transaction with that hash; None if it does not exist."""
         return self._by_hash.get(transaction_hash)
 
-    def add(
-        self, transaction: SignedTransactionAPI, raw: bytes, state: FlatState, held: int
-    ) -> Waiting:
-        """Takes a decoded transaction of this chain, or refuses it as geth would.
+    def add_transaction(
+        self, transaction: SignedTransactionAPI, raw: bytes, state: FlatState, balance: int
+    ) -> PooledTransaction:
+        """Add a decoded transaction of this chain, or refuse it like geth.
 
-        `held` is what its sender can pay with, in wei.
+        `balance` is the sender's gas money, in wei.
         """
-        new = self._waiting(transaction, raw)
+        new = self._build_pooled(transaction, raw)
         if new.hash in self._by_hash:
             raise RpcFault("already known")
         expected = state.get_nonce(transaction.sender)
@@ -73,51 +74,53 @@ class Pool:
             raise RpcFault(f"nonce too low: next nonce {expected}, tx nonce {new.nonce}")
         queue = self._by_sender.get(new.sender, {})
         replaced = queue.get(new.nonce)
-        _check_funds(new, queue, replaced, held)
+        _check_funds(new, queue, replaced, balance)
         if replaced is not None:
             _check_replacement(new, replaced)
-            self.remove(replaced)
+            self.remove_transaction(replaced)
         elif len(self) >= CAPACITY:
             raise RpcFault("txpool is full")
         self._insert(new)
         return new
 
-    def restore(self, transaction: SignedTransactionAPI, raw: bytes) -> None:
-        """Takes a transaction back whose block is gone, in place of a younger one."""
-        new = self._waiting(transaction, raw)
+    def restore_transaction(self, transaction: SignedTransactionAPI, raw: bytes) -> None:
+        """Restore a transaction whose block is gone, in place of a younger one."""
+        new = self._build_pooled(transaction, raw)
         younger = self._by_sender.get(new.sender, {}).get(new.nonce)
         if younger is not None:
-            self.remove(younger)
+            self.remove_transaction(younger)
         self._insert(new)
 
-    def remove(self, waiting: Waiting) -> None:
-        """Forgets a transaction."""
-        queue = self._by_sender[waiting.sender]
-        del queue[waiting.nonce]
-        del self._by_hash[waiting.hash]
+    def remove_transaction(self, pooled: PooledTransaction) -> None:
+        """Remove a transaction."""
+        queue = self._by_sender[pooled.sender]
+        del queue[pooled.nonce]
+        del self._by_hash[pooled.hash]
         if not queue:
-            del self._by_sender[waiting.sender]
+            del self._by_sender[pooled.sender]
 
-    def next_nonce(self, sender: bytes, mined: int) -> int:
-        """The nonce after those that are mined or wait without a gap."""
+    def get_next_nonce(self, sender: bytes, mined_nonce: int) -> int:
+        """Return the nonce after those that are mined or pending without a gap."""
         queue = self._by_sender.get(sender, {})
-        while mined in queue:
-            mined += 1
-        return mined
+        while mined_nonce in queue:
+            mined_nonce += 1
+        return mined_nonce
 
-    def copy(self) -> Pool:
-        """The same transactions in a pool of their own."""
-        twin = Pool()
+    def copy_pool(self) -> TransactionPool:
+        """Return a separate pool with these transactions."""
+        twin = TransactionPool()
         for waiting in self._by_hash.values():
-            twin.restore(waiting.transaction, waiting.raw)
+            twin.restore_transaction(waiting.transaction, waiting.raw)
         return twin
 
-    def candidates(self, state: FlatState, base_fee: int, only: bytes | None) -> Iterator[Waiting]:
-        """Executable transactions, best tip first, each sender's in order of nonce.
+    def list_candidates(
+        self, state: FlatState, base_fee: int, sender: bytes | None
+    ) -> Iterator[PooledTransaction]:
+        """Yield executable transactions, best tip first, each sender's in order of nonce.
 
-        A sender ends with the first transaction that does not raise its nonce.
+        A sender's transactions end with the first that does not raise its nonce.
         """
-        best: list[tuple[int, int, Waiting]] = []
+        best: list[tuple[int, int, PooledTransaction]] = []
 
         def offer(sender: bytes) -> None:
             queue = self._by_sender.get(sender, {})
@@ -127,41 +130,48 @@ class Pool:
                 tip = min(fields.max_priority_fee_per_gas, fields.max_fee_per_gas - base_fee)
                 heapq.heappush(best, (-tip, waiting.order, waiting))
 
-        for sender in [only] if only is not None else list(self._by_sender):
-            offer(sender)
+        for address in [sender] if sender is not None else list(self._by_sender):
+            offer(address)
         while best:
             waiting = heapq.heappop(best)[2]
             yield waiting
             if state.get_nonce(Address(waiting.sender)) == waiting.nonce + 1:
                 offer(waiting.sender)
 
-    def _waiting(self, transaction: SignedTransactionAPI, raw: bytes) -> Waiting:
-        return Waiting(transaction, raw, transaction.sender, transaction.hash, next(self._order))
+    def _build_pooled(self, transaction: SignedTransactionAPI, raw: bytes) -> PooledTransaction:
+        return PooledTransaction(
+            transaction, raw, transaction.sender, transaction.hash, next(self._order)
+        )
 
-    def _insert(self, new: Waiting) -> None:
-        self._by_sender.setdefault(new.sender, {})[new.nonce] = new
-        self._by_hash[new.hash] = new
+    def _insert(self, pooled: PooledTransaction) -> None:
+        self._by_sender.setdefault(pooled.sender, {})[pooled.nonce] = pooled
+        self._by_hash[pooled.hash] = pooled
 
 
 def _check_funds(
-    new: Waiting, queue: dict[int, Waiting], replaced: Waiting | None, balance: int
+    pooled: PooledTransaction,
+    queue: dict[int, PooledTransaction],
+    replaced: PooledTransaction | None,
+    balance: int,
 ) -> None:
-    if balance < new.cost:
+    if balance < pooled.cost:
         raise RpcFault(
             "insufficient funds for gas * price + value: "
-            f"balance {balance}, tx cost {new.cost}, overshot {new.cost - balance}"
+            f"balance {balance}, tx cost {pooled.cost}, overshot {pooled.cost - balance}"
         )
-    queued = sum(one.cost for one in queue.values()) - (replaced.cost if replaced else 0)
-    if balance < queued + new.cost:
+    queued = sum(pooled_transaction.cost for pooled_transaction in queue.values()) - (
+        replaced.cost if replaced else 0
+    )
+    if balance < queued + pooled.cost:
         raise RpcFault(
             f"insufficient funds for gas * price + value: balance {balance}, queued cost {queued}, "
-            f"tx cost {new.cost}, overshot {queued + new.cost - balance}"
+            f"tx cost {pooled.cost}, overshot {queued + pooled.cost - balance}"
         )
 
 
-def _check_replacement(new: Waiting, old: Waiting) -> None:
+def _check_replacement(replacement: PooledTransaction, pooled: PooledTransaction) -> None:
     for fee in ("max_fee_per_gas", "max_priority_fee_per_gas"):
-        if getattr(new.transaction, fee) * 100 < getattr(old.transaction, fee) * (
+        if getattr(replacement.transaction, fee) * 100 < getattr(pooled.transaction, fee) * (
             100 + RAISE_PERCENT
         ):
             raise RpcFault("replacement transaction underpriced")

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from florin_server.devnet.dispatch import BATCH_MAX, Answer, Dispatcher
+from florin_server.devnet.dispatch import BATCH_MAX, DelayedAnswer, RpcDispatcher
 from florin_server.devnet.evm import params
-from florin_server.devnet.evm.chain import Chain
-from florin_server.devnet.evm.control import ControlMethods
+from florin_server.devnet.evm.chain import EmbeddedEvmChain
+from florin_server.devnet.evm.control import EvmControlMethods
 from florin_server.devnet.evm.methods import EthMethods
-from florin_server.devnet.evm.mining import Mining
-from florin_server.devnet.evm.views import hexed
-from florin_server.devnet.faults import Faults
-from florin_server.devnet.gifts import Gifts
+from florin_server.devnet.evm.mining import BlockProducer
+from florin_server.devnet.evm.views import to_hex
+from florin_server.devnet.faults import FaultPlan
+from florin_server.devnet.gifts import GiftBudgets
 
-__all__ = ["BATCH_MAX", "Answer", "RpcServer"]
+__all__ = ["BATCH_MAX", "DelayedAnswer", "EvmRpcServer"]
 
 
-class RpcServer(Dispatcher):
-    """Answers calls about one chain. Used by one thread."""
+class EvmRpcServer(RpcDispatcher):
+    """Answer calls about one chain. Used by one thread."""
 
-    def __init__(self, chain: Chain, mining: Mining, gifts: Gifts) -> None:
-        faults = Faults()
+    def __init__(self, chain: EmbeddedEvmChain, mining: BlockProducer, gifts: GiftBudgets) -> None:
+        faults = FaultPlan()
 
         def dropped(passed: list[Any]) -> str:
-            return hexed(chain.decode(params.data(passed[0])).hash)
+            return to_hex(chain.decode_transaction(params.parse_data(passed[0])).hash)
 
         table = {
-            **EthMethods(chain, mining, faults).table,
-            **ControlMethods(chain, mining, faults, gifts).table,
+            **EthMethods(chain, mining, faults).methods,
+            **EvmControlMethods(chain, mining, faults, gifts).methods,
         }
         super().__init__(table, faults, dropped)

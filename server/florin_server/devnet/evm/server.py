@@ -1,4 +1,4 @@
-"""The embedded chain as the rest of the program sees it: bytes in, bytes out."""
+"""The embedded chain's interface to the rest of the program: bytes in, bytes out."""
 
 from __future__ import annotations
 
@@ -15,26 +15,25 @@ from florin_server.devnet.evm.block_rules import BlockRules
 from florin_server.devnet.evm.schedule import GasSchedule
 from florin_server.devnet.evm.token_fees import TokenFees
 from florin_server.devnet.genesis import DEVNET
-from florin_server.devnet.gifts import Gifts
-from florin_server.devnet.server import DevChain, Engine, started
-from florin_server.devnet.worker import Worker
+from florin_server.devnet.gifts import GiftBudgets
+from florin_server.devnet.server import ChainEngine, DevChain, start_engine
+from florin_server.devnet.worker import ChainWorker
 
 if TYPE_CHECKING:
-    from florin_server.devnet.evm.rpc import RpcServer
-    from florin_server.devnet.socket import Dialect
+    from florin_server.devnet.evm.rpc import EvmRpcServer
+    from florin_server.devnet.socket import SubscriptionDialect
 
 _FRAMES_MAX = 10_240
 
 
 @dataclass(frozen=True, slots=True)
 class EvmDevSettings:
-    """How a chain behaves. `block_interval_s` 0 seals a block at once for each transaction.
+    """The settings of a chain; `block_interval_s` 0 seals a block for each transaction at once.
 
     `chain_id`, `seed` and `code` are fixed when a file is created; chains with another seed have
-    other block hashes. `code` is what stands at addresses from the first block on, beside Florin's
-    own contracts. `gas` holds the prices of gas, `fees` the token that it is paid in where there is
-    no coin, `rules` tell how blocks are made. The faucet's budgets go by `real_ns`, which no caller
-    can move on.
+    other block hashes. `code` is code at addresses from the first block on, besides Florin's own
+    contracts. `gas` contains the prices of gas, `fees` the token that pays for it where there is no
+    coin, `rules` the block rules. The faucet's budgets use `real_ns`, which no caller can advance.
     """
 
     chain_id: int = DEVNET.chain_id
@@ -49,22 +48,24 @@ class EvmDevSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Engine(Engine):
-    """What else lives there; `header` is a block's, the newest one's for None."""
+class _EvmEngine(ChainEngine):
+    """The engine with the EVM chain's parts.
+
+    `header` returns a block's header, the newest for None.
+    """
 
     head: Callable[[], bytes]
     header: Callable[[int | None], Mapping[str, Any]]
     tick: Callable[[], None]
 
 
-class EvmDevChain(DevChain[_Engine]):
-    """A running chain; `open` makes one.
+class EvmDevChain(DevChain[_EvmEngine]):
+    """A running chain; `open` makes it.
 
-    Transactions that wait for a block are kept in memory, as in any node, and lost with the
-    process.
+    Pending transactions are kept in memory, as in any node, and lost with the process.
     """
 
-    def __init__(self, worker: Worker, engine: _Engine, settings: EvmDevSettings) -> None:
+    def __init__(self, worker: ChainWorker, engine: _EvmEngine, settings: EvmDevSettings) -> None:
         super().__init__(worker, engine, settings.clock)
         self._settings = settings
         if settings.block_interval_s > 0:
@@ -72,16 +73,16 @@ class EvmDevChain(DevChain[_Engine]):
 
     @classmethod
     async def open(cls, path: Path | None, settings: EvmDevSettings | None = None) -> Self:
-        """Opens or begins the chain in a file; in memory without one.
+        """Open or create the chain in a file, or in memory without a path.
 
-        Raises DevChainError if the file is in use, or began with other settings.
+        Raise DevChainError if the file is in use, or began with other settings.
         """
         chosen = settings if settings is not None else EvmDevSettings()
-        worker, engine = await started("evm-devnet", lambda: _engine(path, chosen))
+        worker, engine = await start_engine("evm-devnet", lambda: _create_engine(path, chosen))
         return cls(worker, engine, chosen)
 
-    def contracts(self) -> dict[str, str]:
-        """Addresses of what the first block holds, lower-case."""
+    def list_contracts(self) -> dict[str, str]:
+        """Return the lower-case addresses of the first block's contracts."""
         return {
             "settler": DEVNET.settler,
             "token": DEVNET.token.address,
@@ -90,11 +91,11 @@ class EvmDevChain(DevChain[_Engine]):
             "faucet": DEVNET.faucet,
         }
 
-    def _dialect(self) -> Dialect:
-        # what sockets need is slow to load
-        from florin_server.devnet.evm.newheads import EvmDialect  # noqa: PLC0415
+    def _create_dialect(self) -> SubscriptionDialect:
+        # the modules for sockets load slowly
+        from florin_server.devnet.evm.newheads import EvmSubscriptionDialect  # noqa: PLC0415
 
-        return EvmDialect(self._worker.run, self._engine.header)
+        return EvmSubscriptionDialect(self._worker.run_job, self._engine.header)
 
     async def _tick(self) -> None:
         clock = self._settings.clock
@@ -102,32 +103,33 @@ class EvmDevChain(DevChain[_Engine]):
         due_us = clock.steady_us()
         while True:
             now_us = clock.steady_us()
-            # by a fixed grid: what sealing takes makes no block late, and nothing is caught up with
+            # by a fixed grid: the time to seal makes no block late, and missed blocks are not made
+            # up
             due_us += interval_us
             if due_us <= now_us:
                 due_us = now_us + interval_us
             await clock.sleep((due_us - now_us) / 1_000_000)
-            self._heads.at(await self._worker.run(self._ticked))
+            self._heads.record_head(await self._worker.run_job(self._tick_engine))
 
-    def _ticked(self) -> bytes:
+    def _tick_engine(self) -> bytes:
         self._engine.tick()
         return self._engine.head()
 
 
-def _engine(path: Path | None, settings: EvmDevSettings) -> _Engine:
-    # py-evm takes half a second to import, which a program without this chain need not wait for
-    from florin_server.devnet.evm.chain import Chain  # noqa: PLC0415
-    from florin_server.devnet.evm.history import History  # noqa: PLC0415
-    from florin_server.devnet.evm.mining import Mining  # noqa: PLC0415
-    from florin_server.devnet.evm.rpc import RpcServer  # noqa: PLC0415
-    from florin_server.devnet.evm.views import header_view  # noqa: PLC0415
+def _create_engine(path: Path | None, settings: EvmDevSettings) -> _EvmEngine:
+    # py-evm takes half a second to import, which a program without this chain avoids
+    from florin_server.devnet.evm.chain import EmbeddedEvmChain  # noqa: PLC0415
+    from florin_server.devnet.evm.history import EvmHistory  # noqa: PLC0415
+    from florin_server.devnet.evm.mining import BlockProducer  # noqa: PLC0415
+    from florin_server.devnet.evm.rpc import EvmRpcServer  # noqa: PLC0415
+    from florin_server.devnet.evm.views import build_header_view  # noqa: PLC0415
 
     # a dependency of py-evm raises the limit so far that deep recursion would overflow the stack
-    # and end the process; calls nest 1024 deep, each some eight frames
+    # and end the process; calls nest 1024 deep, each with about eight frames
     sys.setrecursionlimit(min(sys.getrecursionlimit(), _FRAMES_MAX))
-    history = History(path)
+    history = EvmHistory(path)
     try:
-        chain = Chain(
+        chain = EmbeddedEvmChain(
             history,
             settings.chain_id,
             settings.seed,
@@ -140,17 +142,17 @@ def _engine(path: Path | None, settings: EvmDevSettings) -> _Engine:
     except BaseException:
         history.close()
         raise
-    mining = Mining(chain, at_once=settings.block_interval_s == 0)
-    server: RpcServer = RpcServer(chain, mining, Gifts(settings.real_ns))
+    mining = BlockProducer(chain, is_instant=settings.block_interval_s == 0)
+    server: EvmRpcServer = EvmRpcServer(chain, mining, GiftBudgets(settings.real_ns))
 
     def handle(payload: bytes) -> tuple[bytes, float]:
         answer = server.handle(payload)
         return answer.payload, answer.delay_s
 
     def header(number: int | None) -> Mapping[str, Any]:
-        return header_view(chain.head if number is None else chain.block(number))
+        return build_header_view(chain.head if number is None else chain.get_block(number))
 
     def head() -> bytes:
         return chain.head.hash
 
-    return _Engine(handle, head, history.commit, history.close, header, mining.tick)
+    return _EvmEngine(handle, head, history.commit, history.close, header, mining.produce_block)

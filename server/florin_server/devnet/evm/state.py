@@ -1,7 +1,7 @@
 """Accounts and storage in one flat dictionary with an undo log, in place of Merkle tries.
 
-A cell is (address, field); fields below zero are the account's own, the others storage slots.
-A cell that holds zero or nothing is absent.
+A cell is (address, field); fields below zero are the account's own, the others storage slots. A
+cell with zero or an empty value is absent.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _REVERT: Final = bytes.fromhex("60006000fd")
 
 
 class FlatState(AccountDatabaseAPI):
-    """The account database that py-evm executes on.
+    """The account database on which py-evm executes.
 
-    `record` is the length of the log and `discard` plays it backwards. The log also holds what
-    belongs to one transaction only: warm marks and transient storage.
+    `record` is the length of the log, and `discard` replays it backwards. The log also contains
+    what belongs to one transaction only: warm marks and transient storage.
     """
 
     state_root = BLANK_ROOT_HASH
@@ -53,32 +53,32 @@ class FlatState(AccountDatabaseAPI):
         self._log: list[tuple[dict[Any, Any], Any, Any]] = []
         self._undo: dict[Cell, Value | None] = {}
 
-    # ---- what the chain uses
+    # ---- used by the chain
 
     def seal_transaction(self) -> None:
-        """Keeps the changes since the last seal; they can only be undone by whole blocks now."""
+        """Keep the changes since the last seal; only whole blocks can be undone now."""
         for table, cell, old in self._log:
             if table is self.cells:
                 self._undo.setdefault(cell, old)
         self.lock_changes()
 
     def take_undo(self) -> dict[Cell, Value | None]:
-        """The former values of all cells that sealed transactions changed since the last call."""
+        """Return the former values of all cells that changed since the last call."""
         undo, self._undo = self._undo, {}
         return undo
 
-    def overlay(self, former: Mapping[Cell, Value | None]) -> None:
-        """Puts former values back; can be discarded."""
+    def overlay_cells(self, former: Mapping[Cell, Value | None]) -> None:
+        """Restore former values; they can be discarded."""
         for cell, old in former.items():
             self._put(self.cells, cell, old)
 
-    def reset(self, former: Mapping[Cell, Value | None]) -> None:
-        """Puts former values back for good."""
-        self.overlay(former)
+    def reset_cells(self, former: Mapping[Cell, Value | None]) -> None:
+        """Restore former values permanently."""
+        self.overlay_cells(former)
         self.lock_changes()
 
-    def forget(self) -> None:
-        """Undoes everything since the last seal."""
+    def discard_unsealed(self) -> None:
+        """Undo everything since the last seal."""
         self.discard(JournalDBCheckpoint(0))
         self.lock_changes()
 
@@ -92,11 +92,11 @@ class FlatState(AccountDatabaseAPI):
             table.pop(key, None)
 
     def record(self) -> JournalDBCheckpoint:
-        """A point to return to."""
+        """Return a checkpoint."""
         return JournalDBCheckpoint(len(self._log))
 
     def discard(self, checkpoint: JournalDBCheckpoint) -> None:
-        """Returns to a point."""
+        """Return to a checkpoint."""
         log = self._log
         while len(log) > checkpoint:
             table, key, old = log.pop()
@@ -106,10 +106,10 @@ class FlatState(AccountDatabaseAPI):
                 table[key] = old
 
     def commit(self, checkpoint: JournalDBCheckpoint) -> None:
-        """Nothing to do: an enclosing point can still be returned to."""
+        """Do nothing: an enclosing checkpoint can still be restored."""
 
     def lock_changes(self) -> None:
-        """Ends a transaction: its log, warm marks and original values are over."""
+        """End a transaction: clear its log, warm marks and original values."""
         self._log.clear()
         self._warm.clear()
         self._transient.clear()
@@ -118,140 +118,140 @@ class FlatState(AccountDatabaseAPI):
     # ---- storage
 
     def get_storage(self, address: Address, slot: int, from_journal: bool = True) -> int:
-        """A slot's value; its value before the transaction if not `from_journal`."""
+        """Return a slot's value, or its value before the transaction if not `from_journal`."""
         cell = (address, slot)
         if not from_journal and cell in self._originals:
             return self._originals[cell]
         return self.cells.get(cell, 0)  # type: ignore[return-value]
 
     def set_storage(self, address: Address, slot: int, value: int) -> None:
-        """Sets a slot."""
+        """Set a slot."""
         cell = (address, slot)
         self._originals.setdefault(cell, self.get_storage(address, slot))
         self._put(self.cells, cell, value)
 
     def delete_storage(self, address: Address) -> None:
-        """Clears every slot of an account."""
+        """Clear every slot of an account."""
         if not self.account_has_code_or_nonce(address):
-            return  # it never ran code, so it has no storage to look for
+            return  # it never ran code, so it has no storage
         for cell in [cell for cell in self.cells if cell[0] == address and cell[1] >= 0]:
             self._put(self.cells, cell, None)
 
     def is_storage_warm(self, address: Address, slot: int) -> bool:
-        """Whether the transaction used the slot before."""
+        """Return whether the transaction has used the slot."""
         return (address, slot) in self._warm
 
     def mark_storage_warm(self, address: Address, slot: int) -> None:
-        """Marks the slot as used."""
+        """Mark the slot as used."""
         if (address, slot) not in self._warm:
             self._put(self._warm, (address, slot), True)
 
     def get_transient(self, address: Address, slot: int) -> bytes:
-        """A slot that lives as long as the transaction."""
+        """Return a slot that lasts as long as the transaction."""
         return self._transient.get((address, slot), b"")
 
     def set_transient(self, address: Address, slot: int, value: bytes) -> None:
-        """Sets a slot that lives as long as the transaction."""
+        """Set a slot that lasts as long as the transaction."""
         self._put(self._transient, (address, slot), value)
 
     # ---- accounts
 
     def is_address_warm(self, address: Address) -> bool:
-        """Whether the transaction used the account before."""
+        """Return whether the transaction has used the account."""
         return address in self._warm
 
     def mark_address_warm(self, address: Address) -> None:
-        """Marks the account as used."""
+        """Mark the account as used."""
         if address not in self._warm:
             self._put(self._warm, address, True)
 
     def get_balance(self, address: Address) -> int:
-        """In wei."""
+        """Return the balance in wei."""
         return self.cells.get((address, BALANCE), 0)  # type: ignore[return-value]
 
     def set_balance(self, address: Address, balance: int) -> None:
-        """In wei."""
+        """Set the balance in wei."""
         self._put(self.cells, (address, BALANCE), balance)
 
     def get_nonce(self, address: Address) -> int:
-        """Transactions sent, or contracts made."""
+        """Return the number of transactions sent, or contracts created."""
         return self.cells.get((address, NONCE), 0)  # type: ignore[return-value]
 
     def set_nonce(self, address: Address, nonce: int) -> None:
-        """Sets the nonce."""
+        """Set the nonce."""
         self._put(self.cells, (address, NONCE), nonce)
 
     def increment_nonce(self, address: Address) -> None:
-        """Adds one to the nonce."""
+        """Add one to the nonce."""
         self.set_nonce(address, self.get_nonce(address) + 1)
 
     def get_code(self, address: Address) -> bytes:
-        """The account's code, empty for most."""
+        """Return the account's code, empty for most."""
         return self.cells.get((address, CODE), b"")  # type: ignore[return-value]
 
     def set_code(self, address: Address, code: bytes) -> None:
-        """Sets the code."""
+        """Set the code."""
         self._put(self.cells, (address, CODE), bytes(code))
 
     def get_code_hash(self, address: Address) -> Hash32:
-        """Keccak of the code."""
+        """Return the Keccak hash of the code."""
         code = self.get_code(address)
         return Hash32(keccak(code)) if code else EMPTY_SHA3
 
     def delete_code(self, address: Address) -> None:
-        """Removes the code."""
+        """Remove the code."""
         self._put(self.cells, (address, CODE), None)
 
     def account_has_code_or_nonce(self, address: Address) -> bool:
-        """Whether a contract cannot be made here."""
+        """Return whether no contract can be created here."""
         return (address, NONCE) in self.cells or (address, CODE) in self.cells
 
     def delete_account(self, address: Address) -> None:
-        """Removes everything about an account."""
+        """Remove everything about an account."""
         self.delete_storage(address)
         for field in (BALANCE, NONCE, CODE):
             if (address, field) in self.cells:
                 self._put(self.cells, (address, field), None)
 
     def account_exists(self, address: Address) -> bool:
-        """An empty account does not exist (EIP-161)."""
+        """Return whether an account exists: an empty account does not (EIP-161)."""
         return not self.account_is_empty(address)
 
     def touch_account(self, address: Address) -> None:
-        """Nothing to do: an empty account does not exist."""
+        """Do nothing: an empty account does not exist."""
 
     def account_is_empty(self, address: Address) -> bool:
-        """No code, no nonce, no balance."""
+        """Return whether the account has no code, no nonce and no balance."""
         return not self.account_has_code_or_nonce(address) and (address, BALANCE) not in self.cells
 
-    # ---- what tries would be for
+    # ---- the interface of tries
 
     def has_root(self, state_root: bytes) -> bool:  # noqa: ARG002  (py-evm's interface)
-        """There is one state only."""
+        """Return True: only one state exists."""
         return True
 
     def make_state_root(self) -> Hash32:
-        """Blocks of this chain carry no state root."""
+        """Return the blank root: blocks of this chain contain no state root."""
         return BLANK_ROOT_HASH
 
     def persist(self) -> Any:
-        """Sealed blocks are written by the chain."""
+        """Do nothing: the chain writes sealed blocks."""
         return None
 
 
-class _Executor(PragueTransactionExecutor):
-    """Charges what the chain's schedule asks for calldata."""
+class _ScheduledExecutor(PragueTransactionExecutor):
+    """An executor that charges the schedule's price for calldata."""
 
     def calc_data_floor_gas(  # type: ignore[override]
         self, transaction: SignedTransactionAPI, gas_used: int, gas_refund: int
     ) -> int:
         """Return the gas that is missing up to the floor."""
         schedule: GasSchedule = self.vm_state.schedule  # type: ignore[attr-defined]
-        return max(schedule.floor_gas(transaction.data) - (gas_used - gas_refund), 0)
+        return max(schedule.compute_floor_gas(transaction.data) - (gas_used - gas_refund), 0)
 
 
-class _Reverting(_Executor):
-    """Lets a transaction run code that reverts, whatever it calls."""
+class _RevertingExecutor(_ScheduledExecutor):
+    """An executor whose transactions run code that reverts, whatever they call."""
 
     def build_evm_message(self, transaction: SignedTransactionAPI) -> MessageAPI:
         message = super().build_evm_message(transaction)
@@ -264,42 +264,42 @@ class DevState(PragueState):
 
     account_db_class = FlatState
     computation_class = DevComputation
-    transaction_executor_class = _Executor
+    transaction_executor_class = _ScheduledExecutor
     _account_db: FlatState
     schedule = GasSchedule()  # a chain sets its own
-    fees: TokenFees | None = None  # a chain without a coin sets them
+    fees: TokenFees | None = None  # set by a chain without a coin
 
     @property
     def flat(self) -> FlatState:
-        """The accounts and storage."""
+        """Return the accounts and storage."""
         return self._account_db
 
     def has_code_or_nonce(self, address: Address) -> bool:
-        """Return whether an account has sent something or has code."""
+        """Return whether an account has sent a transaction or has code."""
         return self.flat.account_has_code_or_nonce(address)
 
     def apply_reverting(self, transaction: SignedTransactionAPI) -> ComputationAPI:
-        """Applies a transaction that fails on purpose: it pays for its gas and does nothing."""
-        return _Reverting(self)(transaction)
+        """Apply a transaction that fails deliberately: it pays for its gas and does nothing."""
+        return _RevertingExecutor(self)(transaction)
 
     def get_transient_storage(self, address: Address, slot: int) -> bytes:
-        """A slot that lives as long as the transaction."""
+        """Return a slot that lasts as long as the transaction."""
         return self.flat.get_transient(address, slot)
 
     def set_transient_storage(self, address: Address, slot: int, value: bytes) -> None:
-        """Sets a slot that lives as long as the transaction."""
+        """Set a slot that lasts as long as the transaction."""
         self.flat.set_transient(address, slot, value)
 
     def clear_transient_storage(self) -> None:
-        """Nothing to do: sealing the transaction clears it."""
+        """Do nothing: sealing the transaction clears it."""
 
     def snapshot(self) -> tuple[Hash32, JournalDBCheckpoint]:
-        """A point to return to."""
+        """Return a checkpoint."""
         return BaseState.snapshot(self)
 
     def revert(self, snapshot: tuple[Hash32, JournalDBCheckpoint]) -> None:
-        """Returns to a point."""
+        """Return to a checkpoint."""
         BaseState.revert(self, snapshot)
 
     def commit(self, snapshot: tuple[Hash32, JournalDBCheckpoint]) -> None:
-        """Nothing to do: an enclosing point can still be returned to."""
+        """Do nothing: an enclosing checkpoint can still be restored."""

@@ -1,4 +1,4 @@
-"""The JSON that callers get: blocks, transactions, receipts, in Ethereum's spelling."""
+"""The JSON for callers: blocks, transactions and receipts, in Ethereum's format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 from eth.abc import SignedTransactionAPI
 from eth_hash.auto import keccak
 
-from florin_server.devnet.evm.history import Block
+from florin_server.devnet.evm.history import EvmBlock
 
 GAS_LIMIT: Final = 60_000_000
 COINBASE: Final = bytes.fromhex("c0" * 20)
@@ -25,39 +25,39 @@ _BLOOM_BITS: Final = 2048
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What executing a transaction led to. `price` is in wei for each unit of gas."""
+class EvmOutcome:
+    """The outcome of executing a transaction; `price` is in wei per unit of gas."""
 
     success: bool
     gas_used: int
     price: int
-    created: bytes | None
+    contract_address: bytes | None
     logs: tuple[tuple[bytes, tuple[int, ...], bytes], ...]
 
 
-def hexed(data: bytes) -> str:
-    """Bytes in hex."""
+def to_hex(data: bytes) -> str:
+    """Return bytes in hex."""
     return "0x" + data.hex()
 
 
-def block_view(block: Block, transactions: Sequence[Any]) -> dict[str, Any]:
-    """A block; the roots of tries that this chain does not keep are zero."""
+def build_block_view(block: EvmBlock, transactions: Sequence[Any]) -> dict[str, Any]:
+    """Return a block; the roots of tries that this chain does not keep are zero."""
     return {
         "number": hex(block.number),
-        "hash": hexed(block.hash),
-        "parentHash": hexed(block.parent),
+        "hash": to_hex(block.hash),
+        "parentHash": to_hex(block.parent_hash),
         "timestamp": hex(block.time),
         "gasLimit": hex(GAS_LIMIT),
         "gasUsed": hex(block.gas_used),
         "baseFeePerGas": hex(block.base_fee),
-        "miner": hexed(COINBASE),
+        "miner": to_hex(COINBASE),
         "transactions": transactions,
-        "logsBloom": hexed(block.bloom) if block.bloom else EMPTY_BLOOM,
+        "logsBloom": to_hex(block.bloom) if block.bloom else EMPTY_BLOOM,
         "difficulty": "0x0",
         "totalDifficulty": "0x0",
         "extraData": "0x",
         "nonce": "0x0000000000000000",
-        "mixHash": hexed(MIX_HASH),
+        "mixHash": to_hex(MIX_HASH),
         "sha3Uncles": _EMPTY_UNCLES,
         "uncles": [],
         "size": "0x0",
@@ -73,29 +73,31 @@ def block_view(block: Block, transactions: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def header_view(block: Block) -> dict[str, Any]:
-    """A block without what is not in its header."""
+def build_header_view(block: EvmBlock) -> dict[str, Any]:
+    """Return a block's header: the block without all other fields."""
     left_out = {"transactions", "uncles", "size", "withdrawals", "totalDifficulty"}
-    return {name: value for name, value in block_view(block, ()).items() if name not in left_out}
+    return {
+        name: value for name, value in build_block_view(block, ()).items() if name not in left_out
+    }
 
 
-def transaction_view(
-    fields: SignedTransactionAPI, chain_id: int, block: Block | None, position: int
+def build_transaction_view(
+    fields: SignedTransactionAPI, chain_id: int, block: EvmBlock | None, position: int
 ) -> dict[str, Any]:
-    """A transaction, mined in `block` or waiting."""
+    """Return a transaction, mined in `block` or pending."""
     kind = fields.type_id or 0
     view: dict[str, Any] = {
-        "hash": hexed(fields.hash),
-        "blockHash": hexed(block.hash) if block else None,
+        "hash": to_hex(fields.hash),
+        "blockHash": to_hex(block.hash) if block else None,
         "blockNumber": hex(block.number) if block else None,
         "transactionIndex": hex(position) if block else None,
-        "from": hexed(fields.sender),
-        "to": hexed(fields.to) if fields.to else None,
+        "from": to_hex(fields.sender),
+        "to": to_hex(fields.to) if fields.to else None,
         "nonce": hex(fields.nonce),
         "value": hex(fields.value),
         "gas": hex(fields.gas),
         "gasPrice": hex(fields.max_fee_per_gas),
-        "input": hexed(fields.data),
+        "input": to_hex(fields.data),
         "type": hex(kind),
         "chainId": hex(chain_id),
         "r": hex(fields.r),
@@ -106,7 +108,7 @@ def transaction_view(
         return view
     view["yParity"] = hex(fields.y_parity)
     view["accessList"] = [
-        {"address": hexed(address), "storageKeys": [f"0x{slot:064x}" for slot in slots]}
+        {"address": to_hex(address), "storageKeys": [f"0x{slot:064x}" for slot in slots]}
         for address, slots in fields.access_list
     ]
     if kind >= 2:
@@ -118,52 +120,52 @@ def transaction_view(
     if kind == 4:
         view["authorizationList"] = [
             {
-                "chainId": hex(one.chain_id),
-                "address": hexed(one.address),
-                "nonce": hex(one.nonce),
-                "yParity": hex(one.y_parity),
-                "r": hex(one.r),
-                "s": hex(one.s),
+                "chainId": hex(authorization_api.chain_id),
+                "address": to_hex(authorization_api.address),
+                "nonce": hex(authorization_api.nonce),
+                "yParity": hex(authorization_api.y_parity),
+                "r": hex(authorization_api.r),
+                "s": hex(authorization_api.s),
             }
-            for one in fields.authorization_list
+            for authorization_api in fields.authorization_list
         ]
     return view
 
 
-def receipt_view(
+def build_receipt_view(
     fields: SignedTransactionAPI,
-    block: Block,
+    block: EvmBlock,
     position: int,
-    outcome: Outcome,
+    outcome: EvmOutcome,
     *,
     gas_before: int,
     logs_before: int,
 ) -> dict[str, Any]:
-    """A receipt; `gas_before` and `logs_before` are those of the block's earlier transactions."""
+    """Return a receipt; `gas_before` and `logs_before` count the block's earlier transactions."""
     place = {
-        "blockHash": hexed(block.hash),
+        "blockHash": to_hex(block.hash),
         "blockNumber": hex(block.number),
-        "transactionHash": hexed(fields.hash),
+        "transactionHash": to_hex(fields.hash),
         "transactionIndex": hex(position),
     }
-    bloom = logs_bloom(outcome.logs)
+    bloom = compute_logs_bloom(outcome.logs)
     return {
         **place,
-        "from": hexed(fields.sender),
-        "to": hexed(fields.to) if fields.to else None,
-        "contractAddress": hexed(outcome.created) if outcome.created else None,
+        "from": to_hex(fields.sender),
+        "to": to_hex(fields.to) if fields.to else None,
+        "contractAddress": to_hex(outcome.contract_address) if outcome.contract_address else None,
         "status": hex(outcome.success),
         "type": hex(fields.type_id or 0),
         "gasUsed": hex(outcome.gas_used),
         "cumulativeGasUsed": hex(gas_before + outcome.gas_used),
         "effectiveGasPrice": hex(outcome.price),
-        "logsBloom": hexed(bloom) if bloom else EMPTY_BLOOM,
+        "logsBloom": to_hex(bloom) if bloom else EMPTY_BLOOM,
         "logs": [
             {
                 **place,
-                "address": hexed(address),
+                "address": to_hex(address),
                 "topics": [f"0x{topic:064x}" for topic in topics],
-                "data": hexed(data),
+                "data": to_hex(data),
                 "logIndex": hex(logs_before + index),
                 "blockTimestamp": hex(block.time),
                 "removed": False,
@@ -173,18 +175,18 @@ def receipt_view(
     }
 
 
-def logs_bloom(logs: Iterable[tuple[bytes, tuple[int, ...], bytes]]) -> bytes:
-    """Ethereum's Bloom filter over addresses and topics; empty if there are no logs."""
+def compute_logs_bloom(logs: Iterable[tuple[bytes, tuple[int, ...], bytes]]) -> bytes:
+    """Return Ethereum's Bloom filter over addresses and topics; empty without logs."""
     bits = 0
     for address, topics, _ in logs:
-        bits |= _bloom_bits(address)
+        bits |= _compute_bloom_bits(address)
         for topic in topics:
-            bits |= _bloom_bits(topic.to_bytes(32, "big"))
+            bits |= _compute_bloom_bits(topic.to_bytes(32, "big"))
     return bits.to_bytes(_BLOOM_BITS // 8, "big") if bits else b""
 
 
 @lru_cache(maxsize=4096)
-def _bloom_bits(item: bytes) -> int:
+def _compute_bloom_bits(item: bytes) -> int:
     digest = keccak(item)
     places = (int.from_bytes(digest[at : at + 2], "big") % _BLOOM_BITS for at in (0, 2, 4))
     return sum(1 << place for place in set(places))

@@ -4,7 +4,7 @@ Importing this package is cheap; the machine is imported when a chain is opened.
 """
 
 from florin_server.devnet.errors import DevChainError
-from florin_server.devnet.solana.genesis import SOLNET
+from florin_server.devnet.solana.genesis import SOLANA_DEVNET
 from florin_server.devnet.solana.server import SolanaDevChain, SolanaDevSettings
 
-__all__ = ["SOLNET", "DevChainError", "SolanaDevChain", "SolanaDevSettings"]
+__all__ = ["SOLANA_DEVNET", "DevChainError", "SolanaDevChain", "SolanaDevSettings"]

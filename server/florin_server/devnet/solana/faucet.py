@@ -1,4 +1,4 @@
-"""Gives test money away."""
+"""The faucet, which gives test money."""
 
 from __future__ import annotations
 
@@ -8,67 +8,83 @@ from typing import Any, Final
 from solders.pubkey import Pubkey
 
 from florin_server.chains.solana import spl
-from florin_server.devnet.gifts import DEAREST, Gift, Kind, missing
-from florin_server.devnet.solana.genesis import SOLNET, DevMint
-from florin_server.devnet.solana.machine import Machine
-from florin_server.devnet.solana.sending import COIN, Sending
+from florin_server.devnet.gifts import ACCOUNT_MAX_UNITS, FaucetGift, GiftKind, compute_gift
+from florin_server.devnet.solana.genesis import SOLANA_DEVNET, DevMint
+from florin_server.devnet.solana.machine import SolanaMachine
+from florin_server.devnet.solana.sending import COIN, TransactionIntake
 
 GIFT_UNITS: Final = 10_000
 
-# the dearest payment, in a token
+# the highest payment, in a token
 TOKENS: Final = {
-    token: Kind(token.symbol, GIFT_UNITS * 10**token.decimals, DEAREST * 10**token.decimals)
-    for token in SOLNET.tokens
+    token: GiftKind(
+        token.symbol, GIFT_UNITS * 10**token.decimals, ACCOUNT_MAX_UNITS * 10**token.decimals
+    )
+    for token in SOLANA_DEVNET.tokens
 }
 
 
-def top_up(  # noqa: PLR0917  (one of each, none alike)
-    machine: Machine,
-    sending: Sending,
+def top_up_accounts(  # noqa: PLR0917  (each of another type)
+    machine: SolanaMachine,
+    sending: TransactionIntake,
     accounts: Sequence[Pubkey],
     tokens: Sequence[DevMint],
     lamports: int | None,
     units: int | None,
     *,
-    rarely: bool = False,
+    only_below_half: bool = False,
 ) -> list[str]:
-    """Sees to it that each account has that much; returns the signatures of what was sent.
+    """Fill each account up to an amount; return the signatures of the transactions.
 
     `lamports` is of the coin, `units` of each token. Without an amount an account gets the usual
-    gift once it has less than half of it; with `rarely` that goes for amounts too. RpcFault, and
-    nobody gets anything, if that is more than the faucet may give.
+    gift if it has less than half of it; with `only_below_half` that also applies to amounts. If
+    the total exceeds the faucet's limits, raise RpcFault and give nothing.
     """
-    gifts: list[Gift] = []
+    gifts: list[FaucetGift] = []
     steps: list[list[Any]] = []
     for account in dict.fromkeys(accounts):
         of_account: list[Any] = []
-        found = machine.account(account)
-        wanted = COIN.usual if lamports is None else lamports
-        has = found.lamports if found else 0
-        if lacking := missing(has, lamports, COIN.usual, rarely=rarely):
-            gifts.append(Gift(COIN, wanted, lacking))
-            of_account.append(sending.coin(account, lacking))
+        found_account = machine.find_account(account)
+        usual = COIN.usual_amount if lamports is None else lamports
+        has = found_account.lamports if found_account else 0
+        if lacking := compute_gift(
+            has, lamports, COIN.usual_amount, only_below_half=only_below_half
+        ):
+            gifts.append(FaucetGift(COIN, usual, lacking))
+            of_account.append(sending.build_coin_instruction(account, lacking))
         for token in tokens:
-            kind, has = TOKENS[token], _held(machine, account, token)
-            if lacking := missing(has, units, kind.usual, rarely=rarely):
-                gifts.append(Gift(kind, kind.usual if units is None else units, lacking))
-                of_account += _minting(sending.faucet.pubkey(), account, token, lacking)
+            kind, has = TOKENS[token], _get_balance(machine, account, token)
+            if lacking := compute_gift(
+                has, units, kind.usual_amount, only_below_half=only_below_half
+            ):
+                gifts.append(
+                    FaucetGift(kind, kind.usual_amount if units is None else units, lacking)
+                )
+                of_account += _build_mint_instructions(
+                    sending.faucet.pubkey(), account, token, lacking
+                )
         if of_account:
             steps.append(of_account)
-    sending.may_give(gifts)
-    return [sending.give(one) for one in steps]
+    sending.take_gifts(gifts)
+    return [sending.execute_instructions(step) for step in steps]
 
 
-def _held(machine: Machine, account: Pubkey, token: DevMint) -> int:
-    place = spl.associated(account, spl.pubkey(token.address), spl.pubkey(token.program))
-    found = machine.account(place)
-    held = spl.token_account(bytes(found.data)) if found else None
+def _get_balance(machine: SolanaMachine, account: Pubkey, token: DevMint) -> int:
+    place = spl.derive_associated_address(
+        account, spl.parse_pubkey(token.address), spl.parse_pubkey(token.program)
+    )
+    found_account = machine.find_account(place)
+    held = spl.parse_token_account(bytes(found_account.data)) if found_account else None
     return held.amount if held else 0
 
 
-def _minting(faucet: Pubkey, account: Pubkey, token: DevMint, amount: int) -> list[Any]:
-    mint, program = spl.pubkey(token.address), spl.pubkey(token.program)
+def _build_mint_instructions(
+    faucet: Pubkey, account: Pubkey, token: DevMint, amount: int
+) -> list[Any]:
+    mint, program = spl.parse_pubkey(token.address), spl.parse_pubkey(token.program)
     return [
-        spl.create_associated(faucet, account, mint, program),
-        spl.mint_to(program, mint, spl.associated(account, mint, program), faucet, amount),
+        spl.create_associated_account(faucet, account, mint, program),
+        spl.mint_to(
+            program, mint, spl.derive_associated_address(account, mint, program), faucet, amount
+        ),
     ]

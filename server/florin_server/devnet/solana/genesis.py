@@ -1,11 +1,11 @@
-"""What every embedded Solana chain begins with, and the key that everybody knows."""
+"""The genesis of every embedded Solana chain, and its publicly known key."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
 
-_REFERENCE_MAX: Final = 32  # what CAIP-2 takes of a genesis hash
+_REFERENCE_MAX: Final = 32  # the part of a genesis hash that CAIP-2 uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,14 +17,14 @@ class DevMint:
     name: str
     symbol: str
     decimals: int
-    peg: str  # the ISO 4217 currency that it plays
+    peg: str  # the ISO 4217 currency that it represents
 
 
 @dataclass(frozen=True, slots=True)
 class SolanaDevnet:
-    """Where things are on an embedded chain.
+    """The addresses on an embedded chain.
 
-    `faucet` mints the tokens and has more coin than anybody needs. Its key is published here:
+    `faucet` mints the tokens and has more coin than any test needs. Its key is published here:
     never use it on another chain.
     """
 
@@ -36,12 +36,12 @@ class SolanaDevnet:
 
     @property
     def chain_id(self) -> str:
-        """CAIP-2."""
+        """Return the CAIP-2 id."""
         return f"solana:{self.genesis_hash[:_REFERENCE_MAX]}"
 
 
-# hashes and keys are those of SHA-256 of "florin solana devnet" and the words after it
-SOLNET: Final = SolanaDevnet(
+# hashes and keys are SHA-256 of "florin solana devnet" and the words after it
+SOLANA_DEVNET: Final = SolanaDevnet(
     genesis_hash="FXEDJZXidWKiEDdE8MEdyteVkSbXE8BS3x2gvjd1RE1G",
     name="Florin Solana Devnet",
     tokens=(

@@ -1,7 +1,7 @@
 """Accounts and transactions on disk: one SQLite file.
 
-Nothing is replayed on opening: accounts are stored as each transaction left them, beside the
-journal of the transactions themselves.
+Opening replays nothing: accounts are stored in their latest state, beside the journal of the
+transactions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ create table mention (
 
 @dataclass(frozen=True, slots=True)
 class StoredAccount:
-    """An account. `address` and `owner` are 32 bytes; one without lamports does not exist."""
+    """An account.
+
+    `address` and `owner` are 32 bytes; an account without lamports does not exist.
+    """
 
     address: bytes
     lamports: int
@@ -41,8 +44,8 @@ class StoredAccount:
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
-    """A transaction that was executed. `error` and `meta` are JSON; `time` is Unix seconds."""
+class LandedTransaction:
+    """An executed transaction; `error` and `meta` are JSON, `time` is Unix seconds."""
 
     signature: bytes
     slot: int
@@ -53,65 +56,77 @@ class Landed:
     meta: bytes
 
 
-class History(ChainFile[int]):
+class SolanaHistory(ChainFile[int]):
     """The file of one chain."""
 
     def __init__(self, path: Path | None) -> None:
         super().__init__(path, _SCHEMA)
 
     def put_accounts(self, accounts: Sequence[StoredAccount]) -> None:
-        """Stores accounts as they are now; forgets those that do not exist any more."""
+        """Store the current state of accounts; delete accounts that no longer exist."""
         self._write(
             "insert or replace into account values (?, ?, ?, ?, ?)",
             [
-                (one.address, one.lamports, one.owner, one.executable, one.data)
-                for one in accounts
-                if one.lamports
+                (
+                    stored_account.address,
+                    stored_account.lamports,
+                    stored_account.owner,
+                    stored_account.executable,
+                    stored_account.data,
+                )
+                for stored_account in accounts
+                if stored_account.lamports
             ],
         )
         self._write(
             "delete from account where address = ?",
-            [(one.address,) for one in accounts if not one.lamports],
+            [
+                (stored_account.address,)
+                for stored_account in accounts
+                if not stored_account.lamports
+            ],
         )
 
-    def append(self, landed: Landed, mentions: Iterable[bytes]) -> None:
-        """Adds the newest transaction, with the addresses that it names."""
+    def append_transaction(self, transaction: LandedTransaction, mentions: Iterable[bytes]) -> None:
+        """Add the newest transaction, with the addresses that it mentions."""
         (number,) = self._db.execute("select coalesce(max(number), 0) + 1 from tx").fetchone()
         self._write(
             "insert into tx values (?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (
                     number,
-                    landed.signature,
-                    landed.slot,
-                    landed.time,
-                    landed.raw,
-                    landed.error,
-                    landed.memo,
-                    landed.meta,
+                    transaction.signature,
+                    transaction.slot,
+                    transaction.time,
+                    transaction.raw,
+                    transaction.error,
+                    transaction.memo,
+                    transaction.meta,
                 )
             ],
         )
-        self._write("insert into mention values (?, ?)", [(one, number) for one in set(mentions)])
+        self._write(
+            "insert into mention values (?, ?)", [(mention, number) for mention in set(mentions)]
+        )
 
-    def accounts(self) -> Iterator[StoredAccount]:
-        """Every account."""
+    def list_accounts(self) -> Iterator[StoredAccount]:
+        """Yield every account."""
         for row in self._db.execute("select * from account"):
             address, lamports, owner, executable, data = row
             yield StoredAccount(address, lamports, owner, bool(executable), data)
 
-    def transaction(self, signature: bytes) -> Landed | None:
-        """A transaction by its first signature."""
+    def find_transaction(self, signature: bytes) -> LandedTransaction | None:
+        """Return a transaction by its first signature; None if it does not exist."""
         row = self._db.execute(
             "select signature, slot, time, raw, error, memo, meta from tx where signature = ?",
             (signature,),
         ).fetchone()
-        return None if row is None else Landed(*row)
+        return None if row is None else LandedTransaction(*row)
 
-    def mentioning(
+    def list_mentioning(
         self, address: bytes, limit: int, before: bytes | None, until: bytes | None
-    ) -> list[Landed]:
-        """Transactions that name an address, the newest first, between two signatures."""
+    ) -> list[LandedTransaction]:
+        """Return transactions that mention an address, the newest first, between two signatures."""
         rows = self._db.execute(
             "select signature, slot, time, raw, error, memo, meta from tx"
             " join mention using (number) where mention.address = ?"
@@ -120,21 +135,21 @@ class History(ChainFile[int]):
             " order by number desc limit ?",
             (address, before, until, limit),
         )
-        return [Landed(*row) for row in rows]
+        return [LandedTransaction(*row) for row in rows]
 
-    def first_slot(self) -> int:
-        """The first slot that is not forgotten, 0 if none is."""
-        return self.meta("first_slot") or 0
+    def get_first_slot(self) -> int:
+        """Return the first slot that is still stored, 0 if all are."""
+        return self.find_meta("first_slot") or 0
 
-    def forget(self, below: int) -> None:
-        """Forgets the transactions of all slots below one, as nodes do with what is old."""
+    def forget_slots(self, below: int) -> None:
+        """Delete the transactions of all slots below a slot, as nodes prune old data."""
         self._write(
             "delete from mention where number in (select number from tx where slot < ?)", [(below,)]
         )
         self._write("delete from tx where slot < ?", [(below,)])
-        self.set_meta("first_slot", max(below, self.first_slot()))
+        self.set_meta("first_slot", max(below, self.get_first_slot()))
 
-    def newest_slot(self) -> int:
-        """The slot of the newest transaction, 0 before the first."""
+    def get_newest_slot(self) -> int:
+        """Return the slot of the newest transaction, 0 before the first."""
         (slot,) = self._db.execute("select coalesce(max(slot), 0) from tx").fetchone()
         return int(slot)

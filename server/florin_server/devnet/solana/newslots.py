@@ -5,55 +5,60 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from florin_server.devnet.socket import Topic
+from florin_server.devnet.socket import SubscriptionTopic
 
-Look = Callable[[], Awaitable[tuple[int, int]]]
-"""The newest slot and the newest final one."""
+SlotReader = Callable[[], Awaitable[tuple[int, int]]]
+"""Return the newest slot and the newest final slot."""
 
 
-class _NewSlots:
-    """The newest slot when it changed; those in between are left out."""
+class _NewSlotsTopic:
+    """The newest slot when it changed; slots in between are left out."""
 
-    def __init__(self, look: Look, *, roots: bool) -> None:
+    def __init__(self, look: SlotReader, *, roots: bool) -> None:
         self._look = look
         self._roots = roots
-        self._told = 0
+        self._announced = 0
 
-    async def news(self) -> list[Any]:
-        """What changed."""
+    async def read_news(self) -> list[Any]:
+        """Return the changes."""
         slot, root = await self._look()
         newest = root if self._roots else slot
-        if newest == self._told:
+        if newest == self._announced:
             return []
-        self._told = newest
+        self._announced = newest
         return [root] if self._roots else [{"slot": slot, "parent": max(0, slot - 1), "root": root}]
 
 
-class SolanaDialect:
-    """Subscriptions as Solana's nodes have them."""
+class SolanaSubscriptionDialect:
+    """Subscriptions in the format of Solana's nodes."""
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: SlotReader) -> None:
         self._look = look
 
     @property
-    def subscribe(self) -> frozenset[str]:
-        """Methods that begin a subscription."""
+    def subscribe_methods(self) -> frozenset[str]:
+        """Return the methods that start a subscription."""
         return frozenset({"slotSubscribe", "rootSubscribe"})
 
     @property
-    def unsubscribe(self) -> frozenset[str]:
-        """Methods that end one."""
+    def unsubscribe_methods(self) -> frozenset[str]:
+        """Return the methods that end a subscription."""
         return frozenset({"slotUnsubscribe", "rootUnsubscribe"})
 
-    def topic(self, method: str, params: list[Any]) -> Topic | None:
-        """Slots, or final ones."""
-        return _NewSlots(self._look, roots=method == "rootSubscribe") if not params else None
+    def find_topic(self, method: str, params: list[Any]) -> SubscriptionTopic | None:
+        """Return the topic of slots, or of final slots."""
+        return _NewSlotsTopic(self._look, roots=method == "rootSubscribe") if not params else None
 
-    def name(self, number: int) -> Any:
-        """A number."""
+    def format_id(self, number: int) -> Any:
+        """Return the number unchanged."""
         return number
 
-    def message(self, method: str, name: Any, result: Any) -> Mapping[str, Any]:
-        """A notification."""
-        told = method.replace("Subscribe", "Notification")
-        return {"method": told, "params": {"subscription": name, "result": result}}
+    def build_notification(
+        self, method: str, subscription_id: Any, result: Any
+    ) -> Mapping[str, Any]:
+        """Return a notification."""
+        notification_method = method.replace("Subscribe", "Notification")
+        return {
+            "method": notification_method,
+            "params": {"subscription": subscription_id, "result": result},
+        }

@@ -1,4 +1,4 @@
-"""Durable nonces: accounts whose value stands for a blockhash, once."""
+"""Durable nonces: accounts whose value acts as a blockhash, once."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _VALUE_AT: Final = 40
 AnyMessage: TypeAlias = Message | MessageV0 | MessageV1
 
 
-def nonce_used(message: AnyMessage) -> tuple[Pubkey, Pubkey] | None:
-    """Nonce account and signing authority that a message begins with; None if it uses none."""
+def find_nonce(message: AnyMessage) -> tuple[Pubkey, Pubkey] | None:
+    """Return a message's nonce account and authority; None if it uses no nonce."""
     if not message.instructions:
         return None
     first, keys = message.instructions[0], message.account_keys
@@ -30,15 +30,15 @@ def nonce_used(message: AnyMessage) -> tuple[Pubkey, Pubkey] | None:
     return keys[at[0]], keys[at[2]]
 
 
-def holds(account: Account | None, value: Hash, authority: Pubkey) -> bool:
-    """True if a nonce account has the value, and the authority may use it."""
+def has_value(account: Account | None, value: Hash, authority: Pubkey) -> bool:
+    """Return True if a nonce account has the value, and the authority can use it."""
     if account is None or account.owner != spl.SYSTEM:
         return False
-    return spl.nonce_of(bytes(account.data)) == spl.Nonce(authority, value)
+    return spl.parse_nonce(bytes(account.data)) == spl.DurableNonce(authority, value)
 
 
-def advanced(account: Account) -> Account:
-    """A nonce account with its next value: that of a failed transaction is used up too."""
+def advance_nonce(account: Account) -> Account:
+    """Return a nonce account with its next value: a failed transaction uses its nonce up too."""
     data = bytearray(account.data)
     value = bytes(data[_VALUE_AT : _VALUE_AT + 32])
     data[_VALUE_AT : _VALUE_AT + 32] = hashlib.sha256(b"DURABLE_NONCE" + value).digest()

@@ -1,4 +1,4 @@
-"""The embedded Solana chain as the rest of the program sees it: bytes in, bytes out."""
+"""The embedded Solana chain's interface to the rest of the program: bytes in, bytes out."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from florin_server.clock import Clock, SystemClock
-from florin_server.devnet.gifts import Gifts
-from florin_server.devnet.server import DevChain, Engine, started
-from florin_server.devnet.worker import Worker
+from florin_server.devnet.gifts import GiftBudgets
+from florin_server.devnet.server import ChainEngine, DevChain, start_engine
+from florin_server.devnet.worker import ChainWorker
 
 if TYPE_CHECKING:
-    from florin_server.devnet.socket import Dialect
+    from florin_server.devnet.socket import SubscriptionDialect
 
 
 @dataclass(frozen=True, slots=True)
 class SolanaDevSettings:
-    """How a chain behaves. `slot_s` 0 gives each transaction a slot of its own, at once.
+    """The settings of a chain; `slot_s` 0 gives each transaction its own slot, at once.
 
     A transaction is finalized with `finalized_slots` slots on top of its own: 32 before Alpenglow,
-    one since then. The commitment `confirmed` is refused if `confirmed_slots` is None.
-    The faucet's budgets go by `real_ns`, which no caller can move on.
+    one since then. The commitment `confirmed` is refused if `confirmed_slots` is None. The faucet's
+    budgets use `real_ns`, which no caller can advance.
     """
 
     slot_s: float = 0.0
@@ -35,102 +35,109 @@ class SolanaDevSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Engine(Engine):
-    """What else lives there; `head` is the newest slot and the newest final one."""
+class _SolanaEngine(ChainEngine):
+    """The engine with the Solana chain's parts.
 
-    head: Callable[[], tuple[int, int]]
-    left_s: Callable[[], float]
-
-
-class SolanaDevChain(DevChain[_Engine]):
-    """A running chain; `open` makes one.
-
-    Transactions that wait for the end of a pause are kept in memory, and lost with the process.
+    `head` returns the newest and the newest final slot.
     """
 
-    def __init__(self, worker: Worker, engine: _Engine, settings: SolanaDevSettings) -> None:
+    head: Callable[[], tuple[int, int]]
+    get_left_s: Callable[[], float]
+
+
+class SolanaDevChain(DevChain[_SolanaEngine]):
+    """A running chain; `open` makes it.
+
+    Transactions queued during a pause are kept in memory, and lost with the process.
+    """
+
+    def __init__(
+        self, worker: ChainWorker, engine: _SolanaEngine, settings: SolanaDevSettings
+    ) -> None:
         super().__init__(worker, engine, settings.clock)
         self._slot_s = settings.slot_s
 
     @classmethod
     async def open(cls, path: Path | None, settings: SolanaDevSettings | None = None) -> Self:
-        """Opens or begins the chain in a file; in memory without one.
+        """Open or create the chain in a file, or in memory without a path.
 
-        Raises DevChainError if the file is in use or is none of this release.
+        Raise DevChainError if the file is in use or is not of this release.
         """
         chosen = settings if settings is not None else SolanaDevSettings()
-        worker, engine = await started("solana-devnet", lambda: _engine(path, chosen))
+        worker, engine = await start_engine("solana-devnet", lambda: _create_engine(path, chosen))
         return cls(worker, engine, chosen)
 
-    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Calls the listener at each new slot; gives back what ends that.
+    def add_listener(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call the listener at each new slot; return the function that ends that.
 
-        Slots go by the clock, and nobody counts them while nobody listens.
+        Slots follow the clock, and are not counted without a listener.
         """
         if self._slot_s > 0 and self._ticker is None:
             self._ticker = asyncio.create_task(self._tick())
-        return super().listen(listener)
+        return super().add_listener(listener)
 
-    def _dialect(self) -> Dialect:
-        # what sockets need is slow to load
-        from florin_server.devnet.solana.newslots import SolanaDialect  # noqa: PLC0415
+    def _create_dialect(self) -> SubscriptionDialect:
+        # the modules for sockets load slowly
+        from florin_server.devnet.solana.newslots import SolanaSubscriptionDialect  # noqa: PLC0415
 
         async def look() -> tuple[int, int]:
-            return await self._worker.run(self._engine.head)
+            return await self._worker.run_job(self._engine.head)
 
-        return SolanaDialect(look)
+        return SolanaSubscriptionDialect(look)
 
     async def _tick(self) -> None:
         while True:
-            head, left_s = await self._worker.run(
-                lambda: (self._engine.head(), self._engine.left_s())
+            head, left_s = await self._worker.run_job(
+                lambda: (self._engine.head(), self._engine.get_left_s())
             )
-            if not self._heads.wanted:
+            if not self._heads.has_listeners:
                 self._ticker = None
                 return
-            self._heads.at(head)
+            self._heads.record_head(head)
             await self._clock.sleep(left_s)
 
 
-def _engine(path: Path | None, settings: SolanaDevSettings) -> _Engine:
+def _create_engine(path: Path | None, settings: SolanaDevSettings) -> _SolanaEngine:
     # a program without this chain need not load its machine
-    from florin_server.devnet.dispatch import Dispatcher  # noqa: PLC0415
-    from florin_server.devnet.faults import Faults  # noqa: PLC0415
+    from florin_server.devnet.dispatch import RpcDispatcher  # noqa: PLC0415
+    from florin_server.devnet.faults import FaultPlan  # noqa: PLC0415
     from florin_server.devnet.solana import params  # noqa: PLC0415
-    from florin_server.devnet.solana.control import ControlMethods  # noqa: PLC0415
-    from florin_server.devnet.solana.history import History  # noqa: PLC0415
-    from florin_server.devnet.solana.machine import Machine  # noqa: PLC0415
+    from florin_server.devnet.solana.control import SolanaControlMethods  # noqa: PLC0415
+    from florin_server.devnet.solana.history import SolanaHistory  # noqa: PLC0415
+    from florin_server.devnet.solana.machine import SolanaMachine  # noqa: PLC0415
     from florin_server.devnet.solana.methods import SolanaMethods  # noqa: PLC0415
-    from florin_server.devnet.solana.sending import Sending  # noqa: PLC0415
-    from florin_server.devnet.solana.slots import Commitment, Depths, Slots  # noqa: PLC0415
+    from florin_server.devnet.solana.sending import TransactionIntake  # noqa: PLC0415
+    from florin_server.devnet.solana.slots import CommitmentDepths, CommitmentLevel, SlotClock  # noqa: PLC0415
 
-    history = History(path)
+    history = SolanaHistory(path)
     try:
-        depths = Depths(settings.confirmed_slots, settings.finalized_slots)
-        slots = Slots(history, settings.clock, settings.slot_s, depths)
-        machine = Machine(history, slots)
+        depths = CommitmentDepths(settings.confirmed_slots, settings.finalized_slots)
+        slots = SlotClock(history, settings.clock, settings.slot_s, depths)
+        machine = SolanaMachine(history, slots)
     except BaseException:
         history.close()
         raise
-    gifts = Gifts(settings.real_ns)
-    sending = Sending(history, slots, machine, gifts)
-    faults = Faults()
+    gifts = GiftBudgets(settings.real_ns)
+    sending = TransactionIntake(history, slots, machine, gifts)
+    faults = FaultPlan()
 
     def dropped(passed: list[Any]) -> str:
-        options = params.fields(passed[1] if len(passed) > 1 else None, Sending.OPTIONS)
-        return str(sending.parse(passed[0], options).signatures[0])
+        options = params.parse_fields(
+            passed[1] if len(passed) > 1 else None, TransactionIntake.OPTIONS
+        )
+        return str(sending.parse_transaction(passed[0], options).signatures[0])
 
     table = {
-        **SolanaMethods(history, slots, machine, sending).table,
-        **ControlMethods(history, slots, machine, sending, faults).table,
+        **SolanaMethods(history, slots, machine, sending).methods,
+        **SolanaControlMethods(history, slots, machine, sending, faults).methods,
     }
-    dispatcher = Dispatcher(table, faults, dropped)
+    dispatcher = RpcDispatcher(table, faults, dropped)
 
     def handle(payload: bytes) -> tuple[bytes, float]:
         answer = dispatcher.handle(payload)
         return answer.payload, answer.delay_s
 
     def head() -> tuple[int, int]:
-        return slots.slot, slots.at(Commitment.FINALIZED)
+        return slots.slot, slots.get_slot_at(CommitmentLevel.FINALIZED)
 
-    return _Engine(handle, head, history.commit, history.close, slots.left_s)
+    return _SolanaEngine(handle, head, history.commit, history.close, slots.get_left_s)

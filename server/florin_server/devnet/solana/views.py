@@ -1,4 +1,4 @@
-"""Transactions in the JSON that callers get."""
+"""The JSON of transactions for callers."""
 
 from __future__ import annotations
 
@@ -12,64 +12,69 @@ from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 
 from florin_server.devnet.solana import parsed
-from florin_server.devnet.solana.params import base58
+from florin_server.devnet.solana.params import encode_base58
 
-_OUTERMOST: Final = 1  # how deep an instruction of the message itself is called
+_OUTERMOST: Final = 1  # the call depth of the message's own instructions
 
 
-def transaction_view(transaction: VersionedTransaction, raw: bytes, encoding: str) -> Any:
-    """A transaction as bytes, or its message taken apart."""
+def build_transaction_view(transaction: VersionedTransaction, raw: bytes, encoding: str) -> Any:
+    """Return a transaction as bytes, or with its message parsed."""
     if encoding == "base64":
         return [base64.b64encode(raw).decode(), "base64"]
     if encoding == "base58":
-        return [base58(raw), "base58"]
-    told = _parsed if encoding == "jsonParsed" else _message
+        return [encode_base58(raw), "base58"]
+    build_message = _build_parsed_message if encoding == "jsonParsed" else _build_message
     return {
-        "signatures": [str(one) for one in transaction.signatures],
-        "message": told(transaction.message),
+        "signatures": [str(signature) for signature in transaction.signatures],
+        "message": build_message(transaction.message),
     }
 
 
-def _parsed(message: Message | MessageV0 | MessageV1) -> dict[str, Any]:
+def _build_parsed_message(message: Message | MessageV0 | MessageV1) -> dict[str, Any]:
     keys = message.account_keys
     view: dict[str, Any] = {
         "accountKeys": [
             {
-                "pubkey": str(one),
+                "pubkey": str(pubkey),
                 "writable": _is_writable(message, at),
                 "signer": message.is_signer(at),
                 "source": "transaction",
             }
-            for at, one in enumerate(keys)
+            for at, pubkey in enumerate(keys)
         ],
         "recentBlockhash": str(message.recent_blockhash),
-        "instructions": [_parsed_instruction(one, keys) for one in message.instructions],
+        "instructions": [
+            _build_parsed_instruction(compiled_instruction, keys)
+            for compiled_instruction in message.instructions
+        ],
     }
     if isinstance(message, MessageV0):
         view["addressTableLookups"] = []
     return view
 
 
-def _is_writable(message: Message | MessageV0 | MessageV1, at: int) -> bool:
+def _is_writable(message: Message | MessageV0 | MessageV1, index: int) -> bool:
     header = message.header
     signers, count = header.num_required_signatures, len(message.account_keys)
-    if at < signers:
-        return at < signers - header.num_readonly_signed_accounts
-    return at < count - header.num_readonly_unsigned_accounts
+    if index < signers:
+        return index < signers - header.num_readonly_signed_accounts
+    return index < count - header.num_readonly_unsigned_accounts
 
 
-def _parsed_instruction(one: CompiledInstruction, keys: Sequence[Pubkey]) -> dict[str, Any]:
-    program, data = keys[one.program_id_index], bytes(one.data)
-    accounts = [keys[at] for at in bytes(one.accounts)]
-    told = parsed.instruction(program, data, accounts) or {
+def _build_parsed_instruction(
+    instruction: CompiledInstruction, keys: Sequence[Pubkey]
+) -> dict[str, Any]:
+    program, data = keys[instruction.program_id_index], bytes(instruction.data)
+    accounts = [keys[at] for at in bytes(instruction.accounts)]
+    view = parsed.parse_instruction(program, data, accounts) or {
         "programId": str(program),
         "accounts": [str(account) for account in accounts],
-        "data": base58(data),
+        "data": encode_base58(data),
     }
-    return {**told, "stackHeight": _OUTERMOST}
+    return {**view, "stackHeight": _OUTERMOST}
 
 
-def _message(message: Message | MessageV0 | MessageV1) -> dict[str, Any]:
+def _build_message(message: Message | MessageV0 | MessageV1) -> dict[str, Any]:
     header = message.header
     view: dict[str, Any] = {
         "header": {
@@ -77,19 +82,19 @@ def _message(message: Message | MessageV0 | MessageV1) -> dict[str, Any]:
             "numReadonlySignedAccounts": header.num_readonly_signed_accounts,
             "numReadonlyUnsignedAccounts": header.num_readonly_unsigned_accounts,
         },
-        "accountKeys": [str(one) for one in message.account_keys],
+        "accountKeys": [str(pubkey) for pubkey in message.account_keys],
         "recentBlockhash": str(message.recent_blockhash),
         "instructions": [
             {
-                "programIdIndex": one.program_id_index,
-                "accounts": list(bytes(one.accounts)),
-                "data": base58(bytes(one.data)),
+                "programIdIndex": compiled_instruction.program_id_index,
+                "accounts": list(bytes(compiled_instruction.accounts)),
+                "data": encode_base58(bytes(compiled_instruction.data)),
                 "stackHeight": _OUTERMOST,
             }
-            for one in message.instructions
+            for compiled_instruction in message.instructions
         ],
     }
     if isinstance(message, MessageV0):
-        # nobody can have made a lookup table here: transactions that use one do not execute
+        # lookup tables cannot exist here: transactions that use them do not execute
         view["addressTableLookups"] = []
     return view

@@ -1,1 +1,1 @@
-"""Who uses Florin: partners, keys, wallet apps, merchants and their destinations."""
+"""The users of Florin: partners, keys, wallet apps, merchants and their destinations."""

@@ -1,18 +1,18 @@
-"""Who calls: partners, their keys, and wallet apps."""
+"""Callers: partners, their keys, and wallet apps."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from florin_server.domain.accounts.credentials import KeyKind
+from florin_server.domain.accounts.credentials import ApiKeyKind
 
-# what a partner key may be allowed to do
+# scopes that a partner key can have
 SCOPES = frozenset({"read", "create", "refund", "settle", "manage"})
 
 
 @dataclass(frozen=True, slots=True)
 class Partner:
-    """Who owns merchants and keys. `version_pin` is the oldest API version it may ask for."""
+    """The owner of merchants and keys. `version_pin` is the oldest API version that it can use."""
 
     id: str
     name: str
@@ -30,7 +30,7 @@ class ApiKey:
     """
 
     key_id: str
-    kind: KeyKind
+    kind: ApiKeyKind
     live: bool
     partner_id: str | None
     hash: bytes = field(repr=False)
@@ -56,15 +56,15 @@ class WalletApp:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What a call was admitted by, so that it can be looked at again: a key, or a wallet's app id.
+class CredentialStatus:
+    """The credential that admitted a call, for a later check: a key, or a wallet's app id.
 
-    `merchant_id` is set on merchant paths; with `active_merchant` it has to be active. `scope` is
-    what the call asks of a key; empty asks for none.
+    `merchant_id` is set on merchant paths; with `requires_active_merchant` the merchant must be
+    active. `scope` is the scope that the call needs of a key; empty if it needs none.
     """
 
     key_id: str | None = None
     app_id: str | None = None
     merchant_id: str | None = None
-    active_merchant: bool = False
+    requires_active_merchant: bool = False
     scope: str = ""

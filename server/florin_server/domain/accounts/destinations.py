@@ -1,14 +1,14 @@
-"""Where a merchant wants an asset to go: the form of what it writes.
+"""The form of merchants' settlement destinations.
 
-Money that is sent to a mistyped address is lost, so whatever can be told from the text alone is.
+Money sent to a mistyped address is lost, so everything that the text alone shows is checked.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from florin_server.chains.solana.spl import SET_UP, pubkey
-from florin_server.domain.caip import AccountId, evm_address, parse_account, parse_asset
+from florin_server.chains.solana.spl import RESERVED_ADDRESSES, parse_pubkey
+from florin_server.domain.caip import AccountId, parse_account, parse_asset, parse_evm_address
 
 _PREFIX = "caip19/"
 
@@ -22,23 +22,24 @@ class AssetAccount:
 
     @property
     def chain_id(self) -> str:
-        """CAIP-2."""
+        """Return the CAIP-2 id of the chain."""
         return self.account.rpartition(":")[0]
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
-    """A place that is to be opened, and for whom: None for our own treasury."""
+class TokenAccountOpening:
+    """An account to open, and its owner: None for Florin's own treasury."""
 
-    place: AssetAccount
+    destination: AssetAccount
     merchant_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class DailyCaps:
-    """How many places may be opened in a day (UTC) on a chain.
+class DailyOpeningCaps:
+    """The numbers of accounts that can be opened in a day (UTC) on a chain.
 
-    `partner` is for all merchants of one partner, who creates as many as it likes.
+    `partner` applies to all merchants of one partner, because a partner can create any number of
+    merchants.
     """
 
     chain: int
@@ -46,10 +47,10 @@ class DailyCaps:
     merchant: int
 
 
-def read_asset(text: str) -> str:
-    """The CAIP-19 asset as it is kept: as written, but without `caip19/`.
+def parse_destination_asset(text: str) -> str:
+    """Return the CAIP-19 asset as it is stored: as written, but without `caip19/`.
 
-    It need not be one that anybody knows. ValueError says what is wrong with it.
+    It can be an asset that Florin does not know. ValueError states the fault.
     """
     asset = text.removeprefix(_PREFIX)
     try:
@@ -61,8 +62,8 @@ def read_asset(text: str) -> str:
     return asset
 
 
-def read_destination(text: str) -> AccountId:
-    """The CAIP-10 account that a destination is. ValueError says what is wrong with it."""
+def parse_destination(text: str) -> AccountId:
+    """Return the CAIP-10 account of a destination. ValueError states the fault."""
     try:
         account = parse_account(text)
     except ValueError:
@@ -74,8 +75,8 @@ def read_destination(text: str) -> AccountId:
     return account
 
 
-def check_chain(account: AccountId, asset: str) -> None:
-    """ValueError if an account is on another chain than the asset that is to go there."""
+def check_same_chain(account: AccountId, asset: str) -> None:
+    """Raise ValueError if an account is on another chain than the asset that it receives."""
     chain = parse_asset(asset).chain
     if account.chain != chain:
         raise ValueError(f"must be an account on {chain}")
@@ -83,17 +84,20 @@ def check_chain(account: AccountId, asset: str) -> None:
 
 def _check_solana_address(text: str) -> None:
     try:
-        key = pubkey(text)
+        key = parse_pubkey(text)
     except ValueError:
-        raise ValueError("must hold a Solana address") from None
-    if key in SET_UP:
-        raise ValueError("must not hold the address of a program")
+        raise ValueError("must contain a valid Solana address") from None
+    if key in RESERVED_ADDRESSES:
+        raise ValueError("must not be the address of a program")
 
 
 def _check_evm_address(text: str) -> None:
     try:
-        address = evm_address(text)
+        address = parse_evm_address(text)
     except ValueError:
-        raise ValueError("must hold an EVM address, in one case or as EIP-55 writes it") from None
+        raise ValueError(
+            "must contain an EVM address in lower case, in upper case or with a valid EIP-55 "
+            "checksum"
+        ) from None
     if not int(address, 16):
-        raise ValueError("must not hold the zero address")
+        raise ValueError("must not be the zero address")

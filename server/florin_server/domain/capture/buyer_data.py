@@ -1,6 +1,6 @@
-"""Data about a buyer that has to be known before a payment: its schema, and the forms it comes in.
+"""Required data about a buyer before a payment: its schema, and its accepted forms.
 
-No message about data holds a value of it.
+No message about data contains a value of it.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Any, NamedTuple, TypeAlias
 
 import orjson
 
-from florin_server.domain.encoded import json_object
-from florin_server.domain.errors import Issue
+from florin_server.domain.encoded import decode_json_object
+from florin_server.domain.errors import FieldIssue
 from florin_server.domain.text import has_unsafe
 
-Data: TypeAlias = dict[str, str | bool]
+BuyerData: TypeAlias = dict[str, str | bool]
 
-# a name, two places and a date of birth fit several times
+# fits a name, two places and a date of birth several times
 PREFILL_BYTES_MAX = 8 * 1024
 ADDRESS_CHARS_MAX = 200
-# the schema says none: several times the longest name of a person, and no way to fill a disk
+# the schema has no limit: several times the longest name of a person, and too short to fill a disk
 NAME_CHARS_MAX = 1000
 _COUNTRY = "^[A-Z]{2}$"
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
@@ -30,11 +30,11 @@ _PLACES = (("pobCountry", "pobAddress"), ("porCountry", "porAddress"))
 _BOOLEANS = {"true": True, "false": False}
 
 
-class Fault(StrEnum):
-    """What can be wrong with a value, as callers are told it; pages have texts for each."""
+class BuyerDataFault(StrEnum):
+    """The faults of a value, in the words of the API; pages have texts for each."""
 
     REQUIRED = "is required"
-    PLACE = "is required: a place of birth, or of residence, with its country"
+    PLACE = "is required: enter a place of birth or of residence, with its country"
     CONFIRM = "must be confirmed"
     STRING = "must be a string"
     DATE = "must be a date like 1990-12-31"
@@ -42,10 +42,10 @@ class Fault(StrEnum):
     LONG_ADDRESS = f"must have at most {ADDRESS_CHARS_MAX} characters"
     LONG_NAME = f"must have at most {NAME_CHARS_MAX} characters"
     CONTROL = "has control characters"
-    UNKNOWN = "has a member that is not asked for"
+    UNKNOWN = "has an unknown member"
 
 
-class Field(NamedTuple):
+class BuyerDataField(NamedTuple):
     """One value of the form; `kind` is text, date or checkbox."""
 
     id: str
@@ -54,17 +54,17 @@ class Field(NamedTuple):
     required: bool
 
 
-FIELDS = (
-    Field("fullName", "Full name", "text", True),
-    Field("dob", "Date of birth", "date", True),
-    Field("pobCountry", "Country of birth", "text", False),
-    Field("pobAddress", "Place of birth", "text", False),
-    Field("porCountry", "Country of residence", "text", False),
-    Field("porAddress", "Address of residence", "text", False),
-    Field("tosConfirmed", "I accept the terms of service", "checkbox", True),
+BUYER_DATA_FIELDS = (
+    BuyerDataField("fullName", "Full name", "text", True),
+    BuyerDataField("dob", "Date of birth", "date", True),
+    BuyerDataField("pobCountry", "Country of birth", "text", False),
+    BuyerDataField("pobAddress", "Place of birth", "text", False),
+    BuyerDataField("porCountry", "Country of residence", "text", False),
+    BuyerDataField("porAddress", "Address of residence", "text", False),
+    BuyerDataField("tosConfirmed", "I accept the terms of service", "checkbox", True),
 )
-_BY_ID = {field.id: field for field in FIELDS}
-_REQUIRED = tuple(field.id for field in FIELDS if field.required)
+_BY_ID = {field.id: field for field in BUYER_DATA_FIELDS}
+_REQUIRED = tuple(field.id for field in BUYER_DATA_FIELDS if field.required)
 
 _COUNTRY_SCHEMA = {"type": "string", "pattern": _COUNTRY}
 _ADDRESS_SCHEMA = {"type": "string", "maxLength": ADDRESS_CHARS_MAX}
@@ -87,91 +87,93 @@ SCHEMA: Mapping[str, Any] = {
 SCHEMA_JSON = orjson.dumps(SCHEMA).decode()
 
 
-def read(value: Any) -> tuple[Data, list[Issue]]:
-    """The data in any of the forms in which it may come, and what is wrong with it.
+def parse_buyer_data(value: Any) -> tuple[BuyerData, list[FieldIssue]]:
+    """Return the data in any of its accepted forms, and its faults.
 
     The forms are an object by the schema's keys, a list of {"id", "value"}, and an object whose
-    `fields` is such a list. A text that is empty stands for a value that is not given.
+    `fields` is such a list. An empty text means a missing value.
     """
-    given, issues = _flat(value)
-    if not given and issues:
+    values, issues = _flatten(value)
+    if not values and issues:
         return {}, issues
-    data: Data = {}
-    for name, one in given.items():
+    data: BuyerData = {}
+    for name, item in values.items():
         field = _BY_ID.get(name)
         if field is None:
-            # the name comes from a stranger and may hold anything
-            issues.append(Issue("", Fault.UNKNOWN))
+            # the name comes from a stranger and can contain anything
+            issues.append(FieldIssue("", BuyerDataFault.UNKNOWN))
             continue
-        if field.kind == "checkbox" and isinstance(one, str):
-            one = _BOOLEANS.get(one, one)  # noqa: PLW2901
-        if one is None or one == "":
+        if field.kind == "checkbox" and isinstance(item, str):
+            item = _BOOLEANS.get(item, item)  # noqa: PLW2901
+        if item is None or item == "":
             continue
-        if (fault := _fault(field, one)) is not None:
-            issues.append(Issue(name, fault))
+        if (fault := _find_fault(field, item)) is not None:
+            issues.append(FieldIssue(name, fault))
         else:
-            data[name] = one
+            data[name] = item
     faulty = {issue.field for issue in issues}
     issues += [
-        Issue(name, Fault.REQUIRED) for name in _REQUIRED if name not in data and name not in faulty
+        FieldIssue(name, BuyerDataFault.REQUIRED)
+        for name in _REQUIRED
+        if name not in data and name not in faulty
     ]
-    return data, issues + _place_issues(data, faulty)
+    return data, issues + _list_place_issues(data, faulty)
 
 
 def is_empty(value: Any) -> bool:
-    """True if no form of data holds anything."""
-    return value is None or _flat(value) == ({}, [])
+    """Return True if no form of data holds anything."""
+    return value is None or _flatten(value) == ({}, [])
 
 
-def prefill(text: str) -> dict[str, str]:
-    """What a wallet knows already, to begin the form with; empty if it cannot be read.
+def parse_prefill(text: str) -> dict[str, str]:
+    """Return a wallet's values to fill in the form in advance; empty if unreadable.
 
-    A JSON object by the schema's keys, encoded. Nobody confirms terms in advance.
+    They come as an encoded JSON object by the schema's keys. Terms cannot be accepted in advance.
     """
-    known = json_object(text, PREFILL_BYTES_MAX)
+    json_object = decode_json_object(text, PREFILL_BYTES_MAX)
     return {
-        field.id: known[field.id]
-        for field in FIELDS
+        field.id: json_object[field.id]
+        for field in BUYER_DATA_FIELDS
         if field.kind != "checkbox"
-        and isinstance(known.get(field.id), str)
-        and not has_unsafe(known[field.id])
+        and isinstance(json_object.get(field.id), str)
+        and not has_unsafe(json_object[field.id])
     }
 
 
-def _flat(value: Any) -> tuple[dict[str, Any], list[Issue]]:
-    """The values by key, whatever the form."""
+def _flatten(value: Any) -> tuple[dict[str, Any], list[FieldIssue]]:
+    """Return the values by key, for any form."""
     if isinstance(value, dict):
         if not isinstance(value.get("fields"), list):
             return dict(value), []
         value = value["fields"]
     if not isinstance(value, list):
-        return {}, [Issue("", "must be an object or an array")]
-    given: dict[str, Any] = {}
-    issues: list[Issue] = []
+        return {}, [FieldIssue("", "must be an object or an array")]
+    values: dict[str, Any] = {}
+    issues: list[FieldIssue] = []
     for at, item in enumerate(value):
         if not isinstance(item, dict) or not isinstance(item.get("id"), str):
-            issues.append(Issue(f"[{at}]", "must have an id and a value"))
-        elif item["id"] in given:
-            issues.append(Issue(f"[{at}].id", "is given twice"))
+            issues.append(FieldIssue(f"[{at}]", "must have an id and a value"))
+        elif item["id"] in values:
+            issues.append(FieldIssue(f"[{at}].id", "is given twice"))
         else:
-            given[item["id"]] = item.get("value")
-    return given, issues
+            values[item["id"]] = item.get("value")
+    return values, issues
 
 
-def _fault(field: Field, value: Any) -> Fault | None:
+def _find_fault(field: BuyerDataField, value: Any) -> BuyerDataFault | None:
     if field.kind == "checkbox":
-        return None if value is True else Fault.CONFIRM
+        return None if value is True else BuyerDataFault.CONFIRM
     if not isinstance(value, str):
-        return Fault.STRING
+        return BuyerDataFault.STRING
     if has_unsafe(value):
-        return Fault.CONTROL
+        return BuyerDataFault.CONTROL
     if field.kind == "date":
-        return None if _is_date(value) else Fault.DATE
+        return None if _is_date(value) else BuyerDataFault.DATE
     if field.id.endswith("Country"):
-        return None if re.fullmatch(_COUNTRY, value) else Fault.COUNTRY
+        return None if re.fullmatch(_COUNTRY, value) else BuyerDataFault.COUNTRY
     if field.id.endswith("Address"):
-        return Fault.LONG_ADDRESS if len(value) > ADDRESS_CHARS_MAX else None
-    return Fault.LONG_NAME if len(value) > NAME_CHARS_MAX else None
+        return BuyerDataFault.LONG_ADDRESS if len(value) > ADDRESS_CHARS_MAX else None
+    return BuyerDataFault.LONG_NAME if len(value) > NAME_CHARS_MAX else None
 
 
 def _is_date(text: str) -> bool:
@@ -184,10 +186,14 @@ def _is_date(text: str) -> bool:
     return True
 
 
-def _place_issues(data: Data, faulty: set[str]) -> list[Issue]:
-    """One of the two places has to be complete."""
+def _list_place_issues(data: BuyerData, faulty: set[str]) -> list[FieldIssue]:
+    """Require that one of the two places is complete."""
     if any(all(name in data for name in pair) for pair in _PLACES):
         return []
-    # whichever was begun, else the first
+    # the place that has a value, else the first
     pair = next((p for p in _PLACES if any(n in data or n in faulty for n in p)), _PLACES[0])
-    return [Issue(name, Fault.PLACE) for name in pair if name not in data and name not in faulty]
+    return [
+        FieldIssue(name, BuyerDataFault.PLACE)
+        for name in pair
+        if name not in data and name not in faulty
+    ]

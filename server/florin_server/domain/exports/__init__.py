@@ -1,1 +1,1 @@
-"""What an export holds: tables and their columns."""
+"""The content of an export: tables and their columns."""

@@ -1,7 +1,7 @@
-"""What columns of an export are made of.
+"""The columns of an export.
 
 A value has one form before it is written: text, int, bool; times are microseconds since the Unix
-epoch. What each format makes of that is told by `Kind`.
+epoch. `ColumnKind` says how each format writes it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TypeAlias
 
-Value: TypeAlias = str | int | bool | None
-Row: TypeAlias = tuple[Value, ...]
+ExportValue: TypeAlias = str | int | bool | None
+ExportRow: TypeAlias = tuple[ExportValue, ...]
 
 
-class Kind(StrEnum):
-    """What a column holds. `MINOR` is an exact integer, `WHOLE` decimal digits with a point."""
+class ColumnKind(StrEnum):
+    """The type of a column. `MINOR` is an exact integer, `WHOLE` decimal digits with a point."""
 
     TEXT = "text"
     JSON = "json"
@@ -29,117 +29,122 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """One column. `personal` ones are left out of an export unless they are asked for.
+class ExportColumn:
+    """One column. An export contains `personal` columns only on request.
 
-    A `WHOLE` column is computed: `of` names the columns with the minor units and with their unit.
+    A `WHOLE` column is computed: `computed_from` names the columns with the minor units and with
+    their unit.
     """
 
     name: str
-    kind: Kind
-    meaning: str
+    kind: ColumnKind
+    description: str
     unit: str = ""
     personal: bool = False
-    of: tuple[str, str] | None = None
+    computed_from: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
-class Table:
+class ExportTable:
     """One table. Rows with equal values of `key` are one row at several times.
 
-    With `changes` a row is written again when it has changed. A `kept` table is written anew by
-    each export, since its rows are deleted when their time is over.
+    With `is_mutable`, a row is written again after it changed. Each export writes a `is_rewritten`
+    table completely, since its rows are deleted after their retention time.
     """
 
     name: str
-    about: str
+    description: str
     key: tuple[str, ...]
-    columns: tuple[Column, ...]
-    changes: bool = False
-    kept: bool = False
+    columns: tuple[ExportColumn, ...]
+    is_mutable: bool = False
+    is_rewritten: bool = False
 
     @property
     def personal(self) -> bool:
-        """True if it is left out of an export unless personal data is asked for."""
-        return self.kept
+        """Return True if an export leaves it out unless personal data is requested."""
+        return self.is_rewritten
 
-    def told(self, *, personal: bool) -> tuple[Column, ...]:
-        """The columns of an export."""
-        return tuple(one for one in self.columns if personal or not one.personal)
-
-    @cached_property
-    def read(self) -> tuple[str, ...]:
-        """The columns that a source fills in, in order; the others are computed."""
-        return tuple(one.name for one in self.columns if one.of is None and one is not PART)
+    def list_columns(self, *, personal: bool) -> tuple[ExportColumn, ...]:
+        """Return the columns of an export."""
+        return tuple(column for column in self.columns if personal or not column.personal)
 
     @cached_property
-    def key_at(self) -> tuple[int, ...]:
-        """Where the key is among the columns that a source fills in."""
-        return tuple(self.read.index(name) for name in self.key)
+    def source_columns(self) -> tuple[str, ...]:
+        """Return the columns that a source fills in, in order; the others are computed."""
+        return tuple(
+            column.name
+            for column in self.columns
+            if column.computed_from is None and column is not PART_COLUMN
+        )
+
+    @cached_property
+    def key_indexes(self) -> tuple[int, ...]:
+        """Return the positions of the key among the columns that a source fills in."""
+        return tuple(self.source_columns.index(name) for name in self.key)
 
 
-PART = Column(
+PART_COLUMN = ExportColumn(
     "part",
-    Kind.NUMBER,
-    "number of the file that holds the row; of rows with one key, the highest counts",
+    ColumnKind.NUMBER,
+    "number of the file that contains the row; for rows with one key, the highest is valid",
 )
 
 
-def text(name: str, meaning: str, *, personal: bool = False) -> Column:
-    """A text."""
-    return Column(name, Kind.TEXT, meaning, personal=personal)
+def text_column(name: str, meaning: str, *, personal: bool = False) -> ExportColumn:
+    """Return a column of texts."""
+    return ExportColumn(name, ColumnKind.TEXT, meaning, personal=personal)
 
 
-def number(name: str, meaning: str, unit: str) -> Column:
-    """An integer of 64 bits."""
-    return Column(name, Kind.NUMBER, meaning, unit)
+def number_column(name: str, meaning: str, unit: str) -> ExportColumn:
+    """Return a column of 64-bit integers."""
+    return ExportColumn(name, ColumnKind.NUMBER, meaning, unit)
 
 
-def flag(name: str, meaning: str) -> Column:
-    """True or false."""
-    return Column(name, Kind.FLAG, meaning)
+def flag_column(name: str, meaning: str) -> ExportColumn:
+    """Return a column of booleans."""
+    return ExportColumn(name, ColumnKind.FLAG, meaning)
 
 
-def time(name: str, meaning: str) -> Column:
-    """A moment."""
-    return Column(name, Kind.TIME, meaning, "UTC")
+def time_column(name: str, meaning: str) -> ExportColumn:
+    """Return a column of times."""
+    return ExportColumn(name, ColumnKind.TIME, meaning, "UTC")
 
 
-def json(name: str, meaning: str, *, personal: bool = False) -> Column:
-    """A JSON object as text."""
-    return Column(name, Kind.JSON, meaning, personal=personal)
+def json_column(name: str, meaning: str, *, personal: bool = False) -> ExportColumn:
+    """Return a column of JSON objects as text."""
+    return ExportColumn(name, ColumnKind.JSON, meaning, personal=personal)
 
 
-def money(stem: str, meaning: str, unit_in: str) -> tuple[Column, Column]:
-    """An amount twice: exact in minor units, and in whole ones of what `unit_in` names."""
-    minor = Column(f"{stem}_minor", Kind.MINOR, meaning, f"minor units of `{unit_in}`")
-    whole = Column(
+def money_columns(stem: str, meaning: str, unit_in: str) -> tuple[ExportColumn, ExportColumn]:
+    """Return the two columns of an amount: exact minor units, and whole units of `unit_in`."""
+    minor = ExportColumn(f"{stem}_minor", ColumnKind.MINOR, meaning, f"minor units of `{unit_in}`")
+    column = ExportColumn(
         stem,
-        Kind.WHOLE,
-        "the same in whole units; empty if the decimals of the asset are not known",
+        ColumnKind.WHOLE,
+        "the amount in whole units; empty if the decimals of the asset are unknown",
         f"whole units of `{unit_in}`",
-        of=(minor.name, unit_in),
+        computed_from=(minor.name, unit_in),
     )
-    return minor, whole
+    return minor, column
 
 
-def table(
+def build_table(
     name: str,
     about: str,
     key: Sequence[str],
-    *columns: Column | tuple[Column, ...],
-    changes: bool = False,
-    kept: bool = False,
-) -> Table:
-    """A table; pairs of columns are put side by side, and the number of the part comes last."""
-    flat: list[Column] = []
-    for one in columns:
-        flat += one if isinstance(one, tuple) else (one,)
-    return Table(name, about, tuple(key), (*flat, PART), changes, kept)
+    *columns: ExportColumn | tuple[ExportColumn, ...],
+    is_mutable: bool = False,
+    is_rewritten: bool = False,
+) -> ExportTable:
+    """Return a table; pairs of columns are adjacent, and the number of the part comes last."""
+    flat: list[ExportColumn] = []
+    for column in columns:
+        flat += column if isinstance(column, tuple) else (column,)
+    return ExportTable(name, about, tuple(key), (*flat, PART_COLUMN), is_mutable, is_rewritten)
 
 
-def whole(minor: int | str, decimals: int) -> str:
-    """Minor units in whole ones, with all decimals, exact whatever the size."""
+def format_minor_units(minor: int | str, decimals: int) -> str:
+    """Return minor units as whole units, with all decimals, exact for any size."""
     digits = str(minor)
     if not decimals:
         return digits

@@ -1,5 +1,5 @@
-"""What somebody is told who cannot have an export."""
+"""The error of an export that is not possible."""
 
 
-class NotExported(Exception):  # noqa: N818  (a decision, told as it is)
+class ExportError(Exception):
     """Nothing, or nothing more, was exported; the text says what to do."""

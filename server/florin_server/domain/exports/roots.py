@@ -1,18 +1,18 @@
-"""What an export is made of: roots, each a row with all that belongs to it.
+"""The roots of an export: each is a row with everything that belongs to it.
 
-A root is read in one snapshot: a payment with its events, options and confirm, say. It is `closed`
-if the service does not change any of it any more.
+A root is read in one snapshot: for example a payment with its events, options and confirm. It is
+`closed` if the service never changes any of it again.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from florin_server.domain.exports.columns import Row
+from florin_server.domain.exports.columns import ExportRow
 
 
 @dataclass(slots=True)
-class Root:
+class ExportRoot:
     """A row and what belongs to it; `rows` are by table, in the order of its declared columns.
 
     `at_us` is the time that the service gave it when it was made, and never changes.
@@ -21,12 +21,12 @@ class Root:
     key: str
     at_us: int
     closed: bool
-    rows: list[tuple[str, Row]] = field(default_factory=list)
+    rows: list[tuple[str, ExportRow]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """Some roots, and the key behind which the next page begins; None if there is none."""
+class ExportPage:
+    """Some roots, and the key after which the next page begins; None at the end."""
 
-    roots: list[Root]
-    after: str | None
+    roots: list[ExportRoot]
+    next_key: str | None

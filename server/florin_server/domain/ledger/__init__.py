@@ -1,1 +1,1 @@
-"""The books: accounts, journals, and what is booked when; `store/ledger` keeps them."""
+"""The ledger: accounts, journals and postings; `store/ledger` stores them."""

@@ -1,4 +1,4 @@
-"""The accounts of the books. Nobody else writes their names; `docs/reference` is made of these."""
+"""The accounts of the ledger; their names, and `docs/reference`, are made from this module."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 
-class Kind(StrEnum):
-    """How the name of an account begins."""
+class LedgerAccountKind(StrEnum):
+    """The prefix of the name of an account."""
 
     WALLET = "wallet"
     MERCHANT = "merchant"
@@ -18,50 +18,51 @@ class Kind(StrEnum):
 
 
 def wallet(account: str) -> str:
-    """What we hold on a chain: relayers hold coin, treasuries coin and tokens."""
-    return f"{Kind.WALLET}:{account}"
+    """Return the account of a wallet of Florin: relayers have coin, treasuries coin and tokens."""
+    return f"{LedgerAccountKind.WALLET}:{account}"
 
 
 def merchant(merchant_id: str) -> str:
-    """What a merchant is owed, below zero, or owes, above zero."""
-    return f"{Kind.MERCHANT}:{merchant_id}"
+    """Return the account of a merchant: below zero if it is owed money, else above."""
+    return f"{LedgerAccountKind.MERCHANT}:{merchant_id}"
 
 
-def held(payer: str) -> str:
-    """What a blocked payer paid: it is with us, and nobody may have it. Below zero."""
-    return f"{Kind.HELD}:{payer}"
+def held_money(payer: str) -> str:
+    """Return the account of a blocked payer's money that Florin holds; below zero."""
+    return f"{LedgerAccountKind.HELD}:{payer}"
 
 
-def external(account: str) -> str:
-    """Whoever pays us, and whoever is paid past us, as a merchant with its own destination is."""
-    return f"{Kind.EXTERNAL}:{account}"
+def outside_party(account: str) -> str:
+    """Return the account of outside parties: payers, and merchants with their own destination."""
+    return f"{LedgerAccountKind.EXTERNAL}:{account}"
 
 
-FEE = f"{Kind.INCOME}:fee"
-GAS = f"{Kind.EXPENSE}:gas"
-RENT = f"{Kind.EXPENSE}:rent"
-# the other side of what no payment explains
-BEGINNING = f"{Kind.EXTERNAL}:opening"
-BY_OPERATOR = f"{Kind.EXTERNAL}:operator"
+FEE = f"{LedgerAccountKind.INCOME}:fee"
+GAS = f"{LedgerAccountKind.EXPENSE}:gas"
+RENT = f"{LedgerAccountKind.EXPENSE}:rent"
+# the counterpart of what no payment explains
+OPENING = f"{LedgerAccountKind.EXTERNAL}:opening"
+OPERATOR = f"{LedgerAccountKind.EXTERNAL}:operator"
 
-# those that there is one of
-SINGLE: Mapping[str, str] = {
+# accounts that exist once
+SINGLE_ACCOUNTS: Mapping[str, str] = {
     FEE: "fees of payments, below zero",
-    GAS: "fees of our transactions",
-    RENT: "coin that our transactions left in accounts that they opened, less what came back",
-    BEGINNING: "what wallets held when their books began, below zero",
-    BY_OPERATOR: "what the operator put in, below zero, or took out",
+    GAS: "fees of Florin's transactions",
+    RENT: "native coin that Florin's transactions left in accounts that they opened, less what "
+    "was returned",
+    OPENING: "balances of wallets when their ledger opened, below zero",
+    OPERATOR: "deposits of the operator, below zero, and withdrawals",
 }
 
 
-def kind_of(account: str) -> Kind:
-    """The kind of an account; ValueError if there is none such."""
+def parse_kind(account: str) -> LedgerAccountKind:
+    """Return the kind of an account; ValueError for an unknown kind."""
     kind = account.partition(":")[0]
-    if kind not in set(Kind):
+    if kind not in set(LedgerAccountKind):
         raise ValueError(f"unknown kind of account: {account}")
-    return Kind(kind)
+    return LedgerAccountKind(kind)
 
 
-def prefix(kind: Kind) -> str:
-    """What the names of all accounts of a kind begin with."""
+def kind_prefix(kind: LedgerAccountKind) -> str:
+    """Return the prefix of the names of all accounts of a kind."""
     return f"{kind}:"

@@ -1,6 +1,6 @@
-"""The journals of the books, and the keys by which each is booked once.
+"""The journals of the ledger, and the keys under which each is posted once.
 
-Nobody else writes keys; `docs/reference` is made of these.
+Keys are made here only; `docs/reference` is generated from it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from florin_server.domain.ledger import accounts
 from florin_server.domain.payouts.payout import PayoutKind
 
 
-class Kind(StrEnum):
-    """Why something is booked; the key of a journal begins with it."""
+class JournalKind(StrEnum):
+    """The reason of a journal; its key begins with it."""
 
     SETTLE = "settle"
     HELD = "held"
@@ -27,78 +27,81 @@ class Kind(StrEnum):
     REVERSE = "reverse"
 
 
-# Journals of these kinds, and their reversals, may have no transfers: an account paid itself. They
-# are booked all the same, because their key says that the books know of the payment.
-TO_ITSELF: Final = "an account paid itself: nothing moved between accounts"
-_MAY_MOVE_NOTHING = frozenset({Kind.SETTLE, Kind.HELD, Kind.LATE})
+# Journals of these kinds, and their reversals, can have no transfers: an account paid itself. They
+# are posted all the same, because their key says that the ledger knows the payment.
+SELF_PAYMENT_NOTE: Final = "an account paid itself: no money moved between accounts"
+_MAY_BE_EMPTY = frozenset({JournalKind.SETTLE, JournalKind.HELD, JournalKind.LATE})
 
-_OF_PAYOUT = {
-    PayoutKind.REFUND: Kind.REFUND,
-    PayoutKind.RETURN: Kind.RETURN,
-    PayoutKind.BALANCE: Kind.PAYOUT,
+_PAYOUT_KINDS = {
+    PayoutKind.REFUND: JournalKind.REFUND,
+    PayoutKind.RETURN: JournalKind.RETURN,
+    PayoutKind.BALANCE: JournalKind.PAYOUT,
 }
 
 
-def settle(payment_id: str) -> str:
-    """A payment succeeded: its money moved, at final depth, or the operator released it."""
-    return f"{Kind.SETTLE}:{payment_id}"
+def settle_key(payment_id: str) -> str:
+    """Return the key of a payment that succeeded: money moved at final depth, or was released."""
+    return f"{JournalKind.SETTLE}:{payment_id}"
 
 
-def held(payment_id: str) -> str:
-    """The money of a payment moved, at final depth, and came from a blocked payer."""
-    return f"{Kind.HELD}:{payment_id}"
+def held_key(payment_id: str) -> str:
+    """Return the key of a blocked payer's money that moved, at final depth."""
+    return f"{JournalKind.HELD}:{payment_id}"
 
 
-def late(payment_id: str, event: str) -> str:
-    """Money came for a payment that had ended, or a second time; `event` tells which."""
-    return f"{Kind.LATE}:{payment_id}:{event}"
+def late_key(payment_id: str, event: str) -> str:
+    """Return the key of money that arrived after the payment's end or twice.
+
+    `event` identifies it.
+    """
+    return f"{JournalKind.LATE}:{payment_id}:{event}"
 
 
-def payout(kind: PayoutKind, payout_id: str) -> str:
-    """A payout left a treasury, at final depth."""
-    return f"{_OF_PAYOUT[kind]}:{payout_id}"
+def payout_key(kind: PayoutKind, payout_id: str) -> str:
+    """Return the key of a payout that left a treasury, at final depth."""
+    return f"{_PAYOUT_KINDS[kind]}:{payout_id}"
 
 
-def payout_kind(kind: PayoutKind) -> Kind:
-    """The kind of journal of a payout."""
-    return _OF_PAYOUT[kind]
+def get_payout_kind(kind: PayoutKind) -> JournalKind:
+    """Return the kind of journal of a payout."""
+    return _PAYOUT_KINDS[kind]
 
 
-def gas(tx_id: str) -> str:
-    """A transaction of ours is final, whatever it did there. Nothing if it cost nothing."""
-    return f"{Kind.GAS}:{tx_id}"
+def gas_key(tx_id: str) -> str:
+    """Return the key of a transaction's cost, successful or not; none if it was free."""
+    return f"{JournalKind.GAS}:{tx_id}"
 
 
-def opening(account: str, asset: str) -> str:
-    """The books of a wallet (CAIP-10) in an asset (CAIP-19) begin; no posting if it is empty."""
-    return f"{Kind.OPENING}:{accounts.wallet(account)}:{asset}"
+def opening_key(account: str, asset: str) -> str:
+    """Return the key of the opening of a wallet (CAIP-10) in an asset (CAIP-19)."""
+    return f"{JournalKind.OPENING}:{accounts.wallet(account)}:{asset}"
 
 
-def operator(booking_id: str) -> str:
-    """The operator put something into a wallet, or took it out (`florin ledger book`)."""
-    return f"{Kind.OPERATOR}:{booking_id}"
+def operator_key(booking_id: str) -> str:
+    """Return the key of the operator's deposit or withdrawal at a wallet (`florin ledger book`)."""
+    return f"{JournalKind.OPERATOR}:{booking_id}"
 
 
-def reversal(key: str) -> str:
-    """A reorganisation undid what a journal booked: all of it, the other way round."""
-    return f"{Kind.REVERSE}:{key}"
+def reversal_key(key: str) -> str:
+    """Return the key of the reversal of a journal that a reorganization removed."""
+    return f"{JournalKind.REVERSE}:{key}"
 
 
-def reversal_kind(kind: str) -> str:
-    """The kind of a reversal, which tells what it reverses."""
-    return f"{Kind.REVERSE}_{kind}"
+def format_reversal_kind(kind: str) -> str:
+    """Return the kind of a reversal, which names the kind that it reverses."""
+    return f"{JournalKind.REVERSE}_{kind}"
 
 
-def may_move_nothing(kind: str) -> bool:
+def may_be_empty(kind: str) -> bool:
     """Return True if a journal of the kind may have no transfers."""
-    return kind.removeprefix(f"{Kind.REVERSE}_") in _MAY_MOVE_NOTHING
+    return kind.removeprefix(f"{JournalKind.REVERSE}_") in _MAY_BE_EMPTY
 
 
-def nth(key: str, n: int) -> str:
-    """The key under which a journal is booked for the nth time, from 1, after reversals."""
+def nth_key(key: str, n: int) -> str:
+    """Return the key of the nth posting of a journal, from 1, after reversals."""
     return key if n == 1 else f"{key}#{n}"
 
 
-def prefix(kind: Kind) -> str:
-    """What the keys of all journals of a kind begin with."""
+def key_prefix(kind: JournalKind) -> str:
+    """Return the prefix of the keys of all journals of a kind."""
     return f"{kind}:"

@@ -1,6 +1,7 @@
-"""What is booked when: every transfer of the books is made here; `docs/reference` is made of it.
+"""The postings of each journal: all transfers are made here; `docs/reference` is generated from it.
 
-A balance is debits less credits, so that what we hold is above zero, and what we owe or earn below.
+A balance is debits less credits, so that Florin's assets are above zero, and its debts and income
+below.
 """
 
 from __future__ import annotations
@@ -11,18 +12,19 @@ from dataclasses import dataclass
 from florin_server.domain.ledger import accounts
 from florin_server.domain.payouts.held_money import HeldMoney
 from florin_server.domain.payouts.payout import Payout
-from florin_server.domain.settlement.chain_txs import Posting
+from florin_server.domain.settlement.chain_txs import LedgerPosting
 
-Postings = tuple[Posting, ...]
+Postings = tuple[LedgerPosting, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
-    """What a payment by one option brings, in minor units of `asset` (CAIP-19).
+class PaymentProceeds:
+    """The proceeds of a payment by one option, in minor units of `asset` (CAIP-19).
 
-    Of `value` the `fee` goes to the account `fee_to`, which is ours, and the rest to `dest` (both
-    CAIP-10). `to_merchant` tells that `dest` is the merchant's own destination, `booked` that it
-    is a wallet of ours, and `owed` that what came there is the treasury's to owe.
+    Of `value`, the `fee` goes to Florin's account `fee_to`, and the remainder to `dest` (both
+    CAIP-10). `is_merchant_account` means that `dest` is the merchant's own destination,
+    `is_own_wallet` that it is a wallet of Florin, and `is_owed` that the treasury owes the money
+    received there.
     """
 
     asset: str
@@ -31,101 +33,114 @@ class Received:
     fee: int
     dest: str
     fee_to: str
-    to_merchant: bool
-    booked: bool
-    owed: bool
+    is_merchant_account: bool
+    is_own_wallet: bool
+    is_owed: bool
 
     @property
-    def place(self) -> str:
-        """The account of the books where the value less the fee is."""
-        return accounts.wallet(self.dest) if self.booked else accounts.external(self.dest)
+    def dest_account(self) -> str:
+        """Return the ledger account that receives the value less the fee."""
+        return (
+            accounts.wallet(self.dest) if self.is_own_wallet else accounts.outside_party(self.dest)
+        )
 
 
-def settled(one: Received, merchant_id: str) -> Postings:
-    """A payment that succeeded: the merchant has its share, or is owed it; the fee is earned."""
-    payer, owed = accounts.external(one.payer), accounts.merchant(merchant_id)
-    source = payer if one.to_merchant else owed
-    return _moved(
+def build_settlement_postings(item: PaymentProceeds, merchant_id: str) -> Postings:
+    """Return the postings of a succeeded payment: the merchant's share or claim, and the fee."""
+    payer, owed = accounts.outside_party(item.payer), accounts.merchant(merchant_id)
+    source = payer if item.is_merchant_account else owed
+    return _drop_empty(
         (
-            Posting(one.place, source, one.asset, one.value - one.fee),
-            Posting(accounts.wallet(one.fee_to), accounts.FEE, one.asset, one.fee),
+            LedgerPosting(item.dest_account, source, item.asset, item.value - item.fee),
+            LedgerPosting(accounts.wallet(item.fee_to), accounts.FEE, item.asset, item.fee),
         )
     )
 
 
-def late(one: Received, merchant_id: str) -> Postings:
-    """Money for a payment that had ended: nothing is earned, and what we hold of it is owed.
+def build_late_postings(item: PaymentProceeds, merchant_id: str) -> Postings:
+    """Return the postings of money for an ended payment: no fee, and Florin owes what it has.
 
-    A relayer holds nothing for anybody: what came there by the merchant's own word is not owed.
+    A relayer has no money of others: money that a merchant directed there itself is not owed.
     """
-    return _owed(one, accounts.merchant(merchant_id))
+    return _build_owed_postings(item, accounts.merchant(merchant_id))
 
 
-def held(one: Received) -> Postings:
-    """A blocked payer's money: nothing is earned, and what we have of it nobody may have."""
-    return _owed(one, accounts.held(one.payer))
+def build_held_postings(item: PaymentProceeds) -> Postings:
+    """Return the postings of a blocked payer's money: no fee, and Florin holds what it received."""
+    return _build_owed_postings(item, accounts.held_money(item.payer))
 
 
-def released(one: HeldMoney, merchant_id: str) -> Postings:
-    """What we have of held money, as if its payment had been settled; nothing if that is none."""
-    return _moved(
+def build_release_postings(item: HeldMoney, merchant_id: str) -> Postings:
+    """Return the postings of released money, as for a settled payment; none if it is zero."""
+    return _drop_empty(
         (
-            Posting(one.account, accounts.merchant(merchant_id), one.asset, one.held - one.fee),
-            Posting(one.account, accounts.FEE, one.asset, one.fee),
+            LedgerPosting(
+                item.account, accounts.merchant(merchant_id), item.asset, item.held - item.fee
+            ),
+            LedgerPosting(item.account, accounts.FEE, item.asset, item.fee),
         )
     )
 
 
-def paid_out(one: Payout, treasury: str) -> Posting:
-    """A payout that is done: whoever was owed it has it; `treasury` is CAIP-10."""
-    source = accounts.held(one.account) if one.held_id else accounts.merchant(one.merchant_id)
-    return Posting(source, accounts.wallet(treasury), one.asset, one.value)
+def build_payout_posting(payout: Payout, treasury: str) -> LedgerPosting:
+    """Return the posting of a payout that is done, to its receiver; `treasury` is CAIP-10."""
+    source = (
+        accounts.held_money(payout.account)
+        if payout.held_id
+        else accounts.merchant(payout.merchant_id)
+    )
+    return LedgerPosting(source, accounts.wallet(treasury), payout.asset, payout.value)
 
 
-def spent(payer: str, coin: str, gas: int, rent: int) -> Postings:
-    """What a transaction cost the account that paid for it; rent is below zero if it came back."""
+def build_gas_postings(payer: str, coin: str, gas: int, rent: int) -> Postings:
+    """Return the postings of a transaction's cost; rent is below zero if it was returned."""
     wallet = accounts.wallet(payer)
-    return _moved(
+    return _drop_empty(
         (
-            Posting(accounts.GAS, wallet, coin, gas),
-            Posting(accounts.RENT, wallet, coin, rent),
-            Posting(wallet, accounts.RENT, coin, -rent),
+            LedgerPosting(accounts.GAS, wallet, coin, gas),
+            LedgerPosting(accounts.RENT, wallet, coin, rent),
+            LedgerPosting(wallet, accounts.RENT, coin, -rent),
         )
     )
 
 
-def opened(account: str, asset: str, amount: int) -> Postings:
-    """What a wallet held that nobody booked, 0 or more, when its books began."""
-    return _moved((Posting(accounts.wallet(account), accounts.BEGINNING, asset, amount),))
+def build_opening_postings(account: str, asset: str, amount: int) -> Postings:
+    """Return the posting of a wallet's money when its ledger opened, 0 or more."""
+    return _drop_empty((LedgerPosting(accounts.wallet(account), accounts.OPENING, asset, amount),))
 
 
-def by_operator(account: str, asset: str, amount: int) -> Postings:
-    """What the operator put into a wallet, or took out if it is below zero."""
+def build_operator_postings(account: str, asset: str, amount: int) -> Postings:
+    """Return the postings of the operator's deposit, or of a withdrawal if it is below zero."""
     wallet = accounts.wallet(account)
-    return _moved(
+    return _drop_empty(
         (
-            Posting(wallet, accounts.BY_OPERATOR, asset, amount),
-            Posting(accounts.BY_OPERATOR, wallet, asset, -amount),
+            LedgerPosting(wallet, accounts.OPERATOR, asset, amount),
+            LedgerPosting(accounts.OPERATOR, wallet, asset, -amount),
         )
     )
 
 
-def reversed_(postings: Iterable[Posting]) -> Postings:
-    """The same transfers the other way round."""
-    return tuple(Posting(one.credit, one.debit, one.asset, one.amount) for one in postings)
+def reverse_postings(postings: Iterable[LedgerPosting]) -> Postings:
+    """Return the reversed transfers."""
+    return tuple(
+        LedgerPosting(posting.credit, posting.debit, posting.asset, posting.amount)
+        for posting in postings
+    )
 
 
-def _owed(one: Received, account: str) -> Postings:
-    """What an option brings, all that our treasury gets of it on one account of the books."""
-    source = account if one.owed else accounts.external(one.payer)
-    return _moved(
+def _build_owed_postings(item: PaymentProceeds, account: str) -> Postings:
+    """Return the postings of an option, with the treasury's part on one account."""
+    source = account if item.is_owed else accounts.outside_party(item.payer)
+    return _drop_empty(
         (
-            Posting(accounts.wallet(one.fee_to), account, one.asset, one.fee),
-            Posting(one.place, source, one.asset, one.value - one.fee),
+            LedgerPosting(accounts.wallet(item.fee_to), account, item.asset, item.fee),
+            LedgerPosting(item.dest_account, source, item.asset, item.value - item.fee),
         )
     )
 
 
-def _moved(postings: Iterable[Posting]) -> Postings:
+def _drop_empty(postings: Iterable[LedgerPosting]) -> Postings:
     """Return the postings that move something; a transfer of an account to itself does not."""
-    return tuple(one for one in postings if one.amount > 0 and one.debit != one.credit)
+    return tuple(
+        posting for posting in postings if posting.amount > 0 and posting.debit != posting.credit
+    )

@@ -1,4 +1,4 @@
-"""Payment links: making them, and finding the payment id in whatever a wallet sends for one."""
+"""Payment links: how they are made, and how the payment id is found in a wallet's text."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from florin_server.domain.urls import is_loopback
 SEGMENT_CHARS_MAX = 2048
 DECODINGS_MAX = 2
 # the query parameter of a link that names its payment
-QUERY_ID = "pid"
+PAYMENT_ID_PARAMETER = "pid"
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-# two slashes in front would name a host
+# two leading slashes would mean a host
 _PATH = re.compile(r"(?!//)[A-Za-z0-9._~/-]+")
 _HOST = re.compile(r"[a-z0-9.-]+|[0-9a-f:]+")
 # URL parsers disagree about these, so that a host could be read in two ways
 _AMBIGUOUS = re.compile(r"[\x00-\x20\x7f\\]")
 
 
-def payment_link(base: str, payment_id: str) -> str:
-    """Where a buyer opens a payment; `base` is e.g. `https://pay.example`."""
+def format_payment_link(base: str, payment_id: str) -> str:
+    """Return the URL where a buyer opens a payment; `base` is e.g. `https://pay.example`."""
     return f"{base.rstrip('/')}/{payment_id}"
 
 
 def resolve_payment_id(
     text: str, pay_hosts: Collection[str], *, decodings: int = DECODINGS_MAX
 ) -> str:
-    """Finds the payment id in a bare id, a payment link, a pairing URI or a path.
+    """Find the payment id in a bare id, a payment link, a pairing URI or a path.
 
     Gives the text itself, as received, if it leads to no payment-id shape. `pay_hosts` are host
     names without port; links to other hosts lead nowhere. `decodings` is how often the text may
@@ -40,12 +40,12 @@ def resolve_payment_id(
         return text
     if len(text) > SEGMENT_CHARS_MAX:
         return text
-    found = _find(_readable(text, decodings), pay_hosts)
-    return found if is_payment_id_shape(found) else text
+    payment_id = _extract_id(_decode_percent(text, decodings), pay_hosts)
+    return payment_id if is_payment_id_shape(payment_id) else text
 
 
-def _readable(text: str, decodings: int) -> str:
-    """Decodes until a scheme shows or nothing is left; what a link itself encodes stays so."""
+def _decode_percent(text: str, decodings: int) -> str:
+    """Decode until a scheme shows or nothing is left; what a link itself encodes stays so."""
     for _ in range(decodings):
         if "%" not in text or _SCHEME.match(text):
             break
@@ -53,16 +53,18 @@ def _readable(text: str, decodings: int) -> str:
     return text
 
 
-def _find(text: str, pay_hosts: Collection[str]) -> str:
+def _extract_id(text: str, pay_hosts: Collection[str]) -> str:
     scheme = _SCHEME.match(text)
     if scheme is None:
         return _last_segment(text) if _PATH.fullmatch(text) else ""
     if scheme[1].lower() == "wc":
-        return _in_link(_value(_pairs(text.partition("?")[2]), "pay"), pay_hosts)
-    return _in_link(text, pay_hosts)
+        return _extract_id_from_link(
+            _first_value(_parse_query(text.partition("?")[2]), "pay"), pay_hosts
+        )
+    return _extract_id_from_link(text, pay_hosts)
 
 
-def _in_link(link: str, pay_hosts: Collection[str]) -> str:
+def _extract_id_from_link(link: str, pay_hosts: Collection[str]) -> str:
     if _AMBIGUOUS.search(link):
         return ""
     try:
@@ -72,36 +74,36 @@ def _in_link(link: str, pay_hosts: Collection[str]) -> str:
         return ""
     if not trusted:
         return ""
-    return query_id(_pairs(url.query)) or _last_segment(url.path)
+    return find_query_id(_parse_query(url.query)) or _last_segment(url.path)
 
 
 def _is_trusted(url: SplitResult, pay_hosts: Collection[str]) -> bool:
-    """Tells whether a link is one of ours. ValueError if its port is no port."""
+    """Return whether a link is a payment link of Florin. ValueError if its port is invalid."""
     host = url.hostname or ""
     _ = url.port
     if "@" in url.netloc or not _HOST.fullmatch(host):
         return False
-    if url.scheme != "https" and not (url.scheme == "http" and _is_near(host)):
+    if url.scheme != "https" and not (url.scheme == "http" and _is_local_host(host)):
         return False
     ours = [pay_host.lower() for pay_host in pay_hosts if pay_host]
     return any(host == pay_host or host.endswith(f".{pay_host}") for pay_host in ours)
 
 
-def _is_near(host: str) -> bool:
+def _is_local_host(host: str) -> bool:
     return host.endswith(".localhost") or is_loopback(host)
 
 
-def query_id(query: Iterable[tuple[str, str]]) -> str:
-    """The payment id in a link's query; empty if there is none."""
-    return _value(query, QUERY_ID)
+def find_query_id(query: Iterable[tuple[str, str]]) -> str:
+    """Return the payment id in a link's query; empty if it has none."""
+    return _first_value(query, PAYMENT_ID_PARAMETER)
 
 
-def _value(query: Iterable[tuple[str, str]], name: str) -> str:
-    """The first value of a query parameter that is not empty; empty if there is none."""
+def _first_value(query: Iterable[tuple[str, str]], name: str) -> str:
+    """Return the first value of a query parameter that is not empty; empty without one."""
     return next((value for key, value in query if key == name and value), "")
 
 
-def _pairs(query: str) -> list[tuple[str, str]]:
+def _parse_query(query: str) -> list[tuple[str, str]]:
     return parse_qsl(query.partition("#")[0])
 
 

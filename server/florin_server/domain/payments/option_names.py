@@ -11,17 +11,17 @@ from eth_hash.auto import keccak
 SALT_BYTES = 16
 
 
-def option_id(parts: Sequence[str]) -> str:
-    """UUID text that stands for the payment, the payer, the price, the route and the steps.
+def derive_option_id(parts: Sequence[str]) -> str:
+    """Return the UUID text for the payment, the payer, the price, the route and the steps.
 
-    All of that is in it because a stored option never changes: money that would go elsewhere, or
-    an allowance that was used up meanwhile, is another option.
+    It depends on all of them because a stored option never changes: a different route of the money,
+    or an allowance that was used up meanwhile, makes a different option.
     """
     digest = hashlib.sha256("\n".join(parts).encode()).digest()
     return str(UUID(bytes=digest[:16], version=5))
 
 
-def parts(  # noqa: PLR0917  (one of each, none alike)
+def build_option_id_parts(  # noqa: PLR0917  (one of each, none alike)
     payment_id: str,
     payer: str,
     asset: str,
@@ -34,22 +34,22 @@ def parts(  # noqa: PLR0917  (one of each, none alike)
     settled: bool,
     steps: Sequence[str],
 ) -> tuple[str, ...]:
-    """What an option's id is made of: accounts as CAIP-10, the asset as CAIP-19.
+    """Return the parts of an option's id: accounts as CAIP-10, the asset as CAIP-19.
 
-    `contracts` and `steps` are the chain's own; a price that lapses is the last of the steps.
+    `contracts` and `steps` are specific to the chain; a price that lapses is the last of the steps.
     """
     money = (payment_id, payer, asset, str(value))
     route = (dest, fee_to or "", str(fee), str(settled))
     return (*money, *contracts, *route, *steps)
 
 
-def reference(salt: bytes, option_id: str) -> bytes:
-    """The 32 bytes that name a payment's option on chain without telling which it is.
+def derive_reference(salt: bytes, option_id: str) -> bytes:
+    """Return the 32 bytes that name a payment's option on chain without revealing which it is.
 
-    `salt` is the payment's own 16 secret bytes: who does not know it finds no payment by its
-    reference, and no reference by its payment. ValueError if it has another length.
+    `salt` is the payment's own 16 secret bytes: without it, a reference does not lead to its
+    payment, nor a payment to its reference. ValueError if it has another length.
     """
     if len(salt) != SALT_BYTES:
         raise ValueError(f"a salt has {SALT_BYTES} bytes, not {len(salt)}")
-    # the salt's length is fixed, so that no two pairs give the same bytes
+    # the fixed length of the salt means that no two pairs give the same bytes
     return bytes(keccak(salt + option_id.encode()))

@@ -1,4 +1,4 @@
-"""What Florin remembers about a payment, as plain values."""
+"""Payments as Florin stores them, as plain values."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from florin_server.domain.caip import canonical_asset
-from florin_server.domain.payments.triggers import Trigger, trigger
+from florin_server.domain.caip import canonicalize_asset
+from florin_server.domain.payments.triggers import SandboxTrigger, find_trigger
 
 
-class Status(StrEnum):
-    """Where a payment stands; the values of the documented API."""
+class PaymentStatus(StrEnum):
+    """The status of a payment; the values of the documented API."""
 
     REQUIRES_ACTION = "requires_action"
     PROCESSING = "processing"
@@ -22,18 +22,18 @@ class Status(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """A final status is never left."""
-        return self not in {Status.REQUIRES_ACTION, Status.PROCESSING}
+        """Return whether the status is final, so that the payment never leaves it."""
+        return self not in {PaymentStatus.REQUIRES_ACTION, PaymentStatus.PROCESSING}
 
 
 class FailureCode(StrEnum):
-    """Why a payment failed, as far as the API tells it."""
+    """The reason of a failed payment, as far as the API reports it."""
 
     DECLINED_USER = "declined_user"
 
 
-class CancelledReason(StrEnum):
-    """Who called a payment off."""
+class CancellationReason(StrEnum):
+    """The party that canceled a payment."""
 
     BY_USER = "cancelled_by_user"
     BY_MERCHANT = "cancelled_by_merchant"
@@ -51,7 +51,7 @@ class Payment:
     partner_id: str
     merchant_id: str
     live: bool
-    status: Status
+    status: PaymentStatus
     version: int
     unit: str
     value: int
@@ -69,21 +69,21 @@ class Payment:
     tx_id: str | None = None
     option_unit: str | None = None
     option_value: int | None = None
-    settled_value: int | None = None  # what reached the merchant's own destination
+    settled_value: int | None = None  # received at the merchant's own destination
     failure_code: FailureCode | None = None
     failure_detail: str | None = None
-    cancelled_reason: CancelledReason | None = None
+    cancelled_reason: CancellationReason | None = None
 
-    def at(self, now_us: int) -> Payment:
-        """The payment as it reads at a time: unconfirmed ones are expired from `expires_at` on."""
-        if self.status is Status.REQUIRES_ACTION and now_us >= self.expires_at * 1_000_000:
-            return replace(self, status=Status.EXPIRED)
+    def with_expiry(self, now_us: int) -> Payment:
+        """Return the payment at a time: an unconfirmed payment is expired from `expires_at` on."""
+        if self.status is PaymentStatus.REQUIRES_ACTION and now_us >= self.expires_at * 1_000_000:
+            return replace(self, status=PaymentStatus.EXPIRED)
         return self
 
     @property
-    def trigger(self) -> Trigger | None:
-        """What its reference id asks for; None for a live payment."""
-        return None if self.live else trigger(self.reference_id)
+    def trigger(self) -> SandboxTrigger | None:
+        """Return the test outcome that its reference id requests; None for a live payment."""
+        return None if self.live else find_trigger(self.reference_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,25 +96,24 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True)
-class Build:
+class BuildAction:
     """A step that is resolved into actions by fetch."""
 
     data: str
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class PaymentOption:
     """One way to pay a payment; at most one of its actions is a build.
 
-    `account` is what the wallet wrote, `payer` the same account in canonical form (CAIP-10, EVM
-    addresses lower-case). `asset` is CAIP-19. `eta_s` is in seconds. `expires_at` (Unix seconds)
-    is set if the price lapses before the payment does. `terms` is what the rail needs to verify
+    `account` is as the wallet wrote it, `payer` the same account in canonical form (CAIP-10, EVM
+    addresses lower-case). `asset` is CAIP-19. `eta_s` is in seconds. `expires_at` (Unix seconds) is
+    set if the price lapses before the payment does. `terms` contains what the rail needs to verify
     and settle it again later (JSON values only); it never changes once stored. `fee` is what the
     operator keeps of `value`: `fee_fixed` and `fee_basis_points` of it, rounded up.
 
-    `reference` (0x-hex) is what its settlement event carries; None where nobody but Florin can
-    settle. `head` was the newest known block when it was offered, None for those of a Florin that
-    did not write it down.
+    `reference` (0x-hex) is in its settlement event; None where Florin alone can settle. `head` was
+    the newest known block when it was offered, None for options of a release that did not store it.
     """
 
     id: str
@@ -127,7 +126,7 @@ class Option:
     eta_s: int
     expires_at: int | None
     method: str  # the rail's own name of the way to pay, e.g. "eip3009"
-    actions: tuple[Action | Build, ...]
+    actions: tuple[Action | BuildAction, ...]
     terms: Mapping[str, object]
     created_at_us: int
     fee: int = 0
@@ -136,29 +135,29 @@ class Option:
     reference: str | None = None
     head: int | None = None
 
-    def first_block(self, reorg_depth: int, otherwise: int) -> int:
-        """No block below can hold its effect, however the chain is reorganised.
+    def first_block(self, reorg_depth: int, default_head: int) -> int:
+        """Return the block below which none can contain its effect, for any reorganization.
 
-        `otherwise` stands for the newest block when it was offered, if that is not known.
+        `default_head` replaces the newest block at the time of the offer, if that is not known.
         """
-        return max(0, (otherwise if self.head is None else self.head) - reorg_depth)
+        return max(0, (default_head if self.head is None else self.head) - reorg_depth)
 
     @property
-    def build(self) -> Build | None:
-        """The action that fetch resolves; None if all of them are told with the option."""
-        return next((step for step in self.actions if isinstance(step, Build)), None)
+    def build(self) -> BuildAction | None:
+        """Return the action that fetch resolves; None if the option contains all its actions."""
+        return next((step for step in self.actions if isinstance(step, BuildAction)), None)
 
-    def resolved(self, issued: Sequence[ResolvedBuild]) -> tuple[Action, ...] | None:
-        """What the wallet executes, in order; None if the build was never resolved.
+    def resolve_actions(self, builds: Sequence[ResolvedBuild]) -> tuple[Action, ...] | None:
+        """Return what the wallet executes, in order; None if the build was never resolved.
 
-        `issued` are the option's own; whichever is taken, its actions are of the same kinds.
+        `builds` are the builds of the option; the actions of all of them have the same kinds.
         """
         steps: list[Action] = []
         for step in self.actions:
             if isinstance(step, Action):
                 steps.append(step)
-            elif issued:
-                steps += issued[0].actions
+            elif builds:
+                steps += builds[0].actions
             else:
                 return None
         return tuple(steps)
@@ -166,11 +165,11 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedBuild:
-    """What an option's build was resolved to, once; `n` counts from 0.
+    """One result of resolving an option's build; `n` counts from 0.
 
-    Every one that was issued stays good until `expires_at` (Unix seconds), or as long as its
-    option if that is None. `head` was the newest block then: the actions have no effect in any
-    block before it. `terms` are the rail's own, JSON values only.
+    Every issued build is valid until `expires_at` (Unix seconds), or as long as its option if that
+    is None. `head` was the newest block then: the actions have no effect in earlier blocks. `terms`
+    belong to the rail, JSON values only.
     """
 
     payment_id: str
@@ -184,13 +183,13 @@ class ResolvedBuild:
 
     @property
     def has_nonce(self) -> bool:
-        """True if a durable nonce stands for the blockhash of its transaction."""
+        """Return True if its transaction uses a durable nonce instead of a blockhash."""
         return "nonce" in self.terms
 
 
 @dataclass(frozen=True, slots=True)
 class FreeNonce:
-    """A durable nonce that nobody has, as the final block `slot` held it."""
+    """A free durable nonce, with its value in the final block `slot`."""
 
     address: str
     value: str
@@ -210,7 +209,7 @@ class Confirmation:
 
 @dataclass(frozen=True, slots=True)
 class Merchant:
-    """Who is paid."""
+    """The merchant that is paid."""
 
     id: str
     partner_id: str
@@ -225,7 +224,7 @@ class Merchant:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a merchant wants one asset (CAIP-19) to go (CAIP-10, same chain), as it wrote both."""
+    """A merchant's destination (CAIP-10) for one asset (CAIP-19), on its chain, as written."""
 
     id: str
     merchant_id: str
@@ -234,8 +233,11 @@ class Destination:
 
     @property
     def asset_key(self) -> str:
-        """The asset as it compares: a merchant has at most one destination for each."""
-        return canonical_asset(self.asset, checksum=False)
+        """Return the asset in its form for comparison.
+
+        A merchant has at most one destination for each.
+        """
+        return canonicalize_asset(self.asset, checksum=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +251,7 @@ class BankAccount:
 
 
 class RefundStatus(StrEnum):
-    """Where a refund stands."""
+    """The status of a refund."""
 
     PENDING = "pending"
     PROCESSING = "processing"
@@ -261,10 +263,10 @@ class RefundStatus(StrEnum):
 class Refund:
     """Money of a succeeded payment that goes back to the account that paid it, all or a part.
 
-    `account` is CAIP-10, None if no account did (a simulated payment). `version` counts the
-    changes of all refunds of the payment, from 1; it is the one of this refund's latest change.
-    `ordinal` counts the refunds of the payment, from 1. `payment_value` is `value` in the payment's
-    own unit, at the payment's own rate.
+    `account` is CAIP-10, None if no account did (a simulated payment). `version` counts the changes
+    of all refunds of the payment, from 1; it is the count at this refund's latest change. `ordinal`
+    counts the refunds of the payment, from 1. `payment_value` is `value` in the payment's own unit,
+    at the payment's own rate.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Where a payment can go from where it is: one table, and nothing else moves a payment.
+"""The transitions of a payment: one table, and nothing else changes a status.
 
 Columns are statuses, rows are events; a dash is an event that the status refuses (cancel, confirm,
 simulate) or that cannot happen in it (evidence from the chain).
@@ -26,10 +26,10 @@ simulate) or that cannot happen in it (evidence from the chain).
     simulate_stall      | processing      | processing | -         | -      | -       | -
 
 A payment that is held stays processing: of the rows below it only released, returned and kept
-apply to it, which are the operator's verdicts, and no simulation. Money that comes late is held,
-returned and kept too, and changes nothing any more.
+apply to it, which are the operator's decisions, and no simulation. Late money is held, returned and
+kept too, and no longer changes the payment.
 
-Elapsed time, an outage and a restart are no events: they change nothing.
+Elapsed time, an outage and a restart are not events: they change nothing.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payments.payment import Status
-from florin_server.domain.transitions import Transitions
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.payments.payment import PaymentStatus
+from florin_server.domain.transitions import TransitionTable
 
 
-class Event(StrEnum):
-    """What can happen to a payment."""
+class PaymentStateEvent(StrEnum):
+    """The events of a payment."""
 
     CONFIRM_ACCEPTED = "confirm_accepted"
     CONFIRM_REPEATED = "confirm_repeated"
@@ -66,122 +66,128 @@ class Event(StrEnum):
     SIMULATE_STALL = "simulate_stall"
 
 
-EVENTS: Mapping[Event, str] = {
-    Event.CONFIRM_ACCEPTED: "a wallet confirmed, and what it signed fits the payment",
-    Event.CONFIRM_REPEATED: "a confirm came that is equal to the one that is bound",
-    Event.CONFIRM_MISMATCH: "a confirm carried something else than was to be signed",
-    Event.PAYER_DECLINED: "the buyer declined in the wallet",
-    Event.CONFIRM_REFUSED: "a confirm was unreadable or not valid: the payment stays payable",
-    Event.CANCEL: "the merchant or the buyer called it off",
-    Event.CLOCK: "its `expiresAt` was reached",
-    Event.SEEN_ON_CHAIN: "it was paid without a confirm; late if the payment was over",
-    Event.EFFECT_FINAL: "the money moved, at final depth",
-    Event.UNSPENDABLE: "proven at final depth: the money can never move any more",
-    Event.HELD: "the money moved, at final depth, and came from a blocked payer",
-    Event.RELEASED: "the operator lets the merchant have held money",
-    Event.RETURNED: "the operator sends held money back",
-    Event.KEPT: "the operator keeps held money",
-    Event.SIMULATE_SUCCEEDED: "a test payment was told to succeed",
-    Event.SIMULATE_FAILED: "a test payment was told to fail",
-    Event.SIMULATE_EXPIRED: "a test payment was told to expire",
-    Event.SIMULATE_CANCELLED: "a test payment was told to be cancelled",
-    Event.SIMULATE_STALL: "a test payment was told to hang in processing",
+EVENT_DESCRIPTIONS: Mapping[PaymentStateEvent, str] = {
+    PaymentStateEvent.CONFIRM_ACCEPTED: "a wallet confirmed, and its signature fits the payment",
+    PaymentStateEvent.CONFIRM_REPEATED: "a confirm repeats the accepted one",
+    PaymentStateEvent.CONFIRM_MISMATCH: "a confirm contained other results than the actions "
+    "require",
+    PaymentStateEvent.PAYER_DECLINED: "the buyer declined in the wallet",
+    PaymentStateEvent.CONFIRM_REFUSED: "a confirm was unreadable or invalid: the payment stays "
+    "payable",
+    PaymentStateEvent.CANCEL: "the merchant or the buyer canceled it",
+    PaymentStateEvent.CLOCK: "its `expiresAt` was reached",
+    PaymentStateEvent.SEEN_ON_CHAIN: "it was paid without a confirm; late if the payment had ended",
+    PaymentStateEvent.EFFECT_FINAL: "the money moved, at final depth",
+    PaymentStateEvent.UNSPENDABLE: "it is proven at final depth that the money can never move",
+    PaymentStateEvent.HELD: "the money moved, at final depth, and came from a blocked payer",
+    PaymentStateEvent.RELEASED: "the operator releases held money to the merchant",
+    PaymentStateEvent.RETURNED: "the operator sends held money back",
+    PaymentStateEvent.KEPT: "the operator keeps held money",
+    PaymentStateEvent.SIMULATE_SUCCEEDED: "a test payment was set to succeed",
+    PaymentStateEvent.SIMULATE_FAILED: "a test payment was set to fail",
+    PaymentStateEvent.SIMULATE_EXPIRED: "a test payment was set to expire",
+    PaymentStateEvent.SIMULATE_CANCELLED: "a test payment was set to be canceled",
+    PaymentStateEvent.SIMULATE_STALL: "a test payment was set to stay in processing",
 }
 
-_OPEN, _BUSY = Status.REQUIRES_ACTION, Status.PROCESSING
+_OPEN, _BUSY = PaymentStatus.REQUIRES_ACTION, PaymentStatus.PROCESSING
 _PAID, _FAILED, _EXPIRED, _CANCELLED = (
-    Status.SUCCEEDED,
-    Status.FAILED,
-    Status.EXPIRED,
-    Status.CANCELLED,
+    PaymentStatus.SUCCEEDED,
+    PaymentStatus.FAILED,
+    PaymentStatus.EXPIRED,
+    PaymentStatus.CANCELLED,
 )
-_FINAL = {status: status for status in Status if status.is_final}
+_FINAL = {status: status for status in PaymentStatus if status.is_final}
 
-PAYMENT: Transitions[Status, Event] = Transitions(
+PAYMENT_TRANSITIONS: TransitionTable[PaymentStatus, PaymentStateEvent] = TransitionTable(
     {
-        Event.CONFIRM_ACCEPTED: {_OPEN: _BUSY},
-        Event.CONFIRM_REPEATED: {_BUSY: _BUSY, **_FINAL},
-        Event.CONFIRM_MISMATCH: {_OPEN: _FAILED},
-        Event.PAYER_DECLINED: {_OPEN: _FAILED},
-        Event.CONFIRM_REFUSED: {_OPEN: _OPEN},
-        Event.CANCEL: {_OPEN: _CANCELLED, _CANCELLED: _CANCELLED},
-        Event.CLOCK: {_OPEN: _EXPIRED, _BUSY: _BUSY, **_FINAL},
-        Event.SEEN_ON_CHAIN: {_OPEN: _BUSY, **_FINAL},
-        Event.EFFECT_FINAL: {_BUSY: _PAID},
-        Event.UNSPENDABLE: {_BUSY: _FAILED},
-        Event.HELD: {_BUSY: _BUSY, **_FINAL},
-        Event.RELEASED: {_BUSY: _PAID},
-        Event.RETURNED: {_BUSY: _FAILED, **_FINAL},
-        Event.KEPT: {_BUSY: _FAILED, **_FINAL},
-        Event.SIMULATE_SUCCEEDED: {_OPEN: _PAID, _BUSY: _PAID, _PAID: _PAID},
-        Event.SIMULATE_FAILED: {_OPEN: _FAILED, _BUSY: _FAILED, _FAILED: _FAILED},
-        Event.SIMULATE_EXPIRED: {_OPEN: _EXPIRED, _BUSY: _EXPIRED, _EXPIRED: _EXPIRED},
-        Event.SIMULATE_CANCELLED: {_OPEN: _CANCELLED, _CANCELLED: _CANCELLED},
-        Event.SIMULATE_STALL: {_OPEN: _BUSY, _BUSY: _BUSY},
+        PaymentStateEvent.CONFIRM_ACCEPTED: {_OPEN: _BUSY},
+        PaymentStateEvent.CONFIRM_REPEATED: {_BUSY: _BUSY, **_FINAL},
+        PaymentStateEvent.CONFIRM_MISMATCH: {_OPEN: _FAILED},
+        PaymentStateEvent.PAYER_DECLINED: {_OPEN: _FAILED},
+        PaymentStateEvent.CONFIRM_REFUSED: {_OPEN: _OPEN},
+        PaymentStateEvent.CANCEL: {_OPEN: _CANCELLED, _CANCELLED: _CANCELLED},
+        PaymentStateEvent.CLOCK: {_OPEN: _EXPIRED, _BUSY: _BUSY, **_FINAL},
+        PaymentStateEvent.SEEN_ON_CHAIN: {_OPEN: _BUSY, **_FINAL},
+        PaymentStateEvent.EFFECT_FINAL: {_BUSY: _PAID},
+        PaymentStateEvent.UNSPENDABLE: {_BUSY: _FAILED},
+        PaymentStateEvent.HELD: {_BUSY: _BUSY, **_FINAL},
+        PaymentStateEvent.RELEASED: {_BUSY: _PAID},
+        PaymentStateEvent.RETURNED: {_BUSY: _FAILED, **_FINAL},
+        PaymentStateEvent.KEPT: {_BUSY: _FAILED, **_FINAL},
+        PaymentStateEvent.SIMULATE_SUCCEEDED: {_OPEN: _PAID, _BUSY: _PAID, _PAID: _PAID},
+        PaymentStateEvent.SIMULATE_FAILED: {_OPEN: _FAILED, _BUSY: _FAILED, _FAILED: _FAILED},
+        PaymentStateEvent.SIMULATE_EXPIRED: {_OPEN: _EXPIRED, _BUSY: _EXPIRED, _EXPIRED: _EXPIRED},
+        PaymentStateEvent.SIMULATE_CANCELLED: {_OPEN: _CANCELLED, _CANCELLED: _CANCELLED},
+        PaymentStateEvent.SIMULATE_STALL: {_OPEN: _BUSY, _BUSY: _BUSY},
     }
 )
 
-# what the first change of a payment is written down under
-CREATED = "created"
+# the cause of the first change of a payment
+CREATED_CAUSE = "created"
 
-_EVENTS = frozenset(event.value for event in Event)
+_EVENTS = frozenset(event.value for event in PaymentStateEvent)
 _CONFIRMS = frozenset(
     {
-        Event.CONFIRM_ACCEPTED,
-        Event.CONFIRM_REPEATED,
-        Event.CONFIRM_MISMATCH,
-        Event.PAYER_DECLINED,
-        Event.CONFIRM_REFUSED,
+        PaymentStateEvent.CONFIRM_ACCEPTED,
+        PaymentStateEvent.CONFIRM_REPEATED,
+        PaymentStateEvent.CONFIRM_MISMATCH,
+        PaymentStateEvent.PAYER_DECLINED,
+        PaymentStateEvent.CONFIRM_REFUSED,
     }
 )
-# how a message ends that says what is not possible
-_DEEDS = {
+# the end of an error message, after "cannot be"
+_PAST_ACTIONS = {
     **dict.fromkeys(_CONFIRMS, "confirmed"),
-    Event.CANCEL: "cancelled",
-    Event.SEEN_ON_CHAIN: "started",
-    Event.EFFECT_FINAL: "settled",
-    Event.UNSPENDABLE: "written off",
-    Event.HELD: "held",
-    Event.RELEASED: "released",
-    Event.RETURNED: "returned",
-    Event.KEPT: "kept",
-    Event.SIMULATE_SUCCEEDED: "simulated",
-    Event.SIMULATE_FAILED: "simulated",
-    Event.SIMULATE_EXPIRED: "simulated",
-    Event.SIMULATE_CANCELLED: "cancelled",
-    Event.SIMULATE_STALL: "simulated",
+    PaymentStateEvent.CANCEL: "cancelled",
+    PaymentStateEvent.SEEN_ON_CHAIN: "started",
+    PaymentStateEvent.EFFECT_FINAL: "settled",
+    PaymentStateEvent.UNSPENDABLE: "written off",
+    PaymentStateEvent.HELD: "held",
+    PaymentStateEvent.RELEASED: "released",
+    PaymentStateEvent.RETURNED: "returned",
+    PaymentStateEvent.KEPT: "kept",
+    PaymentStateEvent.SIMULATE_SUCCEEDED: "simulated",
+    PaymentStateEvent.SIMULATE_FAILED: "simulated",
+    PaymentStateEvent.SIMULATE_EXPIRED: "simulated",
+    PaymentStateEvent.SIMULATE_CANCELLED: "cancelled",
+    PaymentStateEvent.SIMULATE_STALL: "simulated",
 }
 
 
-def step(status: Status, event: Event) -> Status:
-    """Gives the status after an event; it may be the same.
+def apply_event(status: PaymentStatus, event: PaymentStateEvent) -> PaymentStatus:
+    """Return the status after an event; it can be the same.
 
-    FlorinError where the table has a dash, in the words that wallets search for: payment_expired
-    for a confirm of an expired payment, idempotency_conflict for one that another confirm was
-    faster than, else invalid_state.
+    ApiError where the table has a dash, in the words that wallets search for: payment_expired
+    for a confirm of an expired payment, idempotency_conflict if another confirm was faster, else
+    invalid_state.
     """
     try:
-        return PAYMENT.after(status, event)
+        return PAYMENT_TRANSITIONS.get_next_state(status, event)
     except ValueError:
-        raise _refusal(status, event) from None
+        raise _transition_error(status, event) from None
 
 
-def is_step(before: Status | None, cause: str, after: Status) -> bool:
-    """Tells whether a change that was written down is one that the table has.
+def is_transition(before: PaymentStatus | None, cause: str, after: PaymentStatus) -> bool:
+    """Return whether a stored change is one of the table.
 
-    `cause` is an event, or CREATED for the first one, before which there was no status.
+    `cause` is an event, or CREATED for the first change, which has no status before it.
     """
     if before is None:
-        return (cause, after) == (CREATED, _OPEN)
-    return cause in _EVENTS and PAYMENT.rows[Event(cause)].get(before) is after
+        return (cause, after) == (CREATED_CAUSE, _OPEN)
+    return (
+        cause in _EVENTS and PAYMENT_TRANSITIONS.rows[PaymentStateEvent(cause)].get(before) is after
+    )
 
 
-def _refusal(status: Status, event: Event) -> FlorinError:
-    if event in _CONFIRMS and status is Status.EXPIRED:
-        return FlorinError(Code.PAYMENT_EXPIRED)
-    if event in _CONFIRMS and status in {Status.PROCESSING, Status.SUCCEEDED}:
-        return FlorinError(
-            Code.IDEMPOTENCY_CONFLICT,
+def _transition_error(status: PaymentStatus, event: PaymentStateEvent) -> ApiError:
+    if event in _CONFIRMS and status is PaymentStatus.EXPIRED:
+        return ApiError(ErrorCode.PAYMENT_EXPIRED)
+    if event in _CONFIRMS and status in {PaymentStatus.PROCESSING, PaymentStatus.SUCCEEDED}:
+        return ApiError(
+            ErrorCode.IDEMPOTENCY_CONFLICT,
             f"Payment is {status} and bound to another confirmation",
         )
-    return FlorinError(Code.INVALID_STATE, f"Payment is {status} and cannot be {_DEEDS[event]}")
+    return ApiError(
+        ErrorCode.INVALID_STATE, f"Payment is {status} and cannot be {_PAST_ACTIONS[event]}"
+    )

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-PREFIX = "florin_test:"
+TRIGGER_PREFIX = "florin_test:"
 
 
-class Trigger(StrEnum):
-    """What a reference id asks for; live payments take none of it."""
+class SandboxTrigger(StrEnum):
+    """The test outcome that a reference id requests; live payments ignore it."""
 
-    # the outcome comes with the payment
+    # the payment starts with its outcome
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     EXPIRED = "expired"
     CANCELLED = "cancelled"
     STALL = "stall"
-    # the wallet is refused
+    # options and fetch are refused
     NO_OPTIONS = "no_options"
     BLOCKED = "blocked"  # as if the account were on a screening list
     QUOTE_EXPIRED = "quote_expired"
     DECLINED = "declined"  # the confirmed payment fails
 
 
-def trigger(reference_id: str) -> Trigger | None:
-    """What `florin_test:<trigger>` asks for; more may follow a further colon, to tell orders apart.
+def find_trigger(reference_id: str) -> SandboxTrigger | None:
+    """Return the outcome that `florin_test:<trigger>` requests; None for any other text.
 
-    None for any other text.
+    After another colon more text can follow, to distinguish orders.
     """
-    if not reference_id.startswith(PREFIX):
+    if not reference_id.startswith(TRIGGER_PREFIX):
         return None
-    name = reference_id.removeprefix(PREFIX).partition(":")[0]
-    return next((one for one in Trigger if one.value == name), None)
+    name = reference_id.removeprefix(TRIGGER_PREFIX).partition(":")[0]
+    return next((trigger for trigger in SandboxTrigger if trigger.value == name), None)

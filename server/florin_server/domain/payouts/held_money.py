@@ -1,4 +1,4 @@
-"""Money of payers who were blocked when it came: kept apart until the operator gives a verdict."""
+"""Money of payers who were blocked when it arrived: held until the operator decides."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from enum import StrEnum
 from florin_server.domain.ledger import accounts
 
 
-class HeldState(StrEnum):
-    """What has become of held money."""
+class HeldMoneyState(StrEnum):
+    """The state of held money."""
 
-    HELD = "held"  # no verdict yet
+    HELD = "held"  # not decided yet
     RELEASED = "released"  # its payment succeeded with it
     RETURNED = "returned"  # a payout returns it to its payer
-    KEPT = "kept"  # it stays held, e.g. for an authority; it may be returned later
-    UNDONE = "undone"  # it was returned, and then a reorganisation undid that it had come
+    KEPT = "kept"  # it stays held, for example for an authority; it can be returned later
+    UNDONE = "undone"  # it was returned, and then a reorganization removed its arrival
 
 
-# what each verdict may follow; nothing takes a release or a return back
-FOLLOWS = {
-    HeldState.RELEASED: frozenset({HeldState.HELD}),
-    HeldState.RETURNED: frozenset({HeldState.HELD, HeldState.KEPT}),
-    HeldState.KEPT: frozenset({HeldState.HELD}),
+# the decisions that can follow each other; a release or a return is never taken back
+ALLOWED_VERDICTS = {
+    HeldMoneyState.RELEASED: frozenset({HeldMoneyState.HELD}),
+    HeldMoneyState.RETURNED: frozenset({HeldMoneyState.HELD, HeldMoneyState.KEPT}),
+    HeldMoneyState.KEPT: frozenset({HeldMoneyState.HELD}),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class HeldMoney:
-    """What one final transaction brought from a blocked payer (CAIP-10), by one option.
+    """The money of one final transaction from a blocked payer (CAIP-10), by one option.
 
-    Amounts are in minor units of `asset` (CAIP-19). `value` is what was paid, and `held` what of it
-    came to wallets of ours, the fee included; the rest is `settled_value`, at the merchant's own
-    destination, None if the merchant has none. `event` tells the settlement event apart from all
-    others of the payment. `late` money was not what its payment waited for, which ended otherwise.
-    `why` tells what blocked the payer. `note` is the operator's reason for its verdict, and
-    `payout_id` what returns the money; with `even_if_blocked` it does so to a blocked payer.
+    Amounts are in minor units of `asset` (CAIP-19). `value` was paid, and `held` of it arrived at
+    wallets of Florin, including the fee; `settled_value` arrived at the merchant's own destination,
+    None if it has none. `event` identifies the settlement event among those of the payment. `late`
+    money arrived for a payment that ended in another way. `why` names what blocked the payer.
+    `note` is the operator's reason for the decision. `payout_id` returns the money, with
+    `even_if_blocked` even to a blocked payer.
     """
 
     id: str
@@ -52,7 +52,7 @@ class HeldMoney:
     late: bool
     why: str
     since_us: int
-    state: HeldState = HeldState.HELD
+    state: HeldMoneyState = HeldMoneyState.HELD
     note: str | None = None
     decided_at_us: int | None = None
     payout_id: str | None = None
@@ -60,5 +60,5 @@ class HeldMoney:
 
     @property
     def account(self) -> str:
-        """The account of the books that owes it."""
-        return accounts.held(self.payer)
+        """Return the ledger account that owes it."""
+        return accounts.held_money(self.payer)

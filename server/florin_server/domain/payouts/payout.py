@@ -7,32 +7,32 @@ from enum import StrEnum
 
 
 class PayoutKind(StrEnum):
-    """Why money leaves."""
+    """The reason why money leaves."""
 
     REFUND = "refund"  # of a payment, to the account that paid it
-    BALANCE = "balance"  # what a merchant is owed, to its destination
-    RETURN = "return"  # money that pays for nothing, to the account that sent it
+    BALANCE = "balance"  # a merchant's balance, to its destination
+    RETURN = "return"  # money that pays for nothing, returned to its sender
 
 
 class PayoutStatus(StrEnum):
-    """Where a payout stands."""
+    """The status of a payout."""
 
     WAITING = "waiting"
-    SUBMITTED = "submitted"  # in a transaction of ours
+    SUBMITTED = "submitted"  # in a transaction of Florin
     DONE = "done"
-    REFUSED = "refused"  # by the operator, for good
+    REFUSED = "refused"  # by the operator, finally
 
 
 @dataclass(frozen=True, slots=True)
 class Payout:
     """One payment out of the treasury of one chain; `value` is in minor units of `asset`.
 
-    `account` (CAIP-10) receives. A refund's payout has the id of the refund. `problem` tells why a
-    waiting one was not sent when it was tried last, or what is wrong with one that was; `tx_id` is
-    set while it is in a transaction, and once it is done. `lapses_at` is the block height after
-    which that transaction cannot be mined, on chains where transactions lapse. `backed` tells that
-    the treasury got its money for nothing else, whatever the merchant owes. `held_id` names held
-    money that it returns: no merchant has a part in that.
+    `account` (CAIP-10) receives. A refund's payout has the id of the refund. `problem` says why a
+    waiting payout was not sent at the latest try, or what is wrong with a sent one; `tx_id` is set
+    while it is in a transaction, and once it is done. `lapses_at` is the block height after which
+    that transaction cannot be mined, on chains where transactions lapse. `backed` means that the
+    treasury received money for this payout alone, regardless of the merchant's debt. `held_id`
+    names held money that it returns; that concerns no merchant.
     """
 
     id: str

@@ -1,6 +1,6 @@
-"""How much of a payment a refund gives back, in whole minor units.
+"""The amount of a refund, in whole minor units.
 
-A request names token units of what was paid, or minor units of the payment's own currency. The
+A request names token units of the paid asset, or minor units of the payment's own currency. The
 latter are converted at the payment's own rate, `option_value / value`, and rounded down.
 """
 
@@ -11,25 +11,25 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from florin_server.domain.caip import canonical_asset
-from florin_server.domain.errors import Code, FlorinError, invalid
+from florin_server.domain.caip import canonicalize_asset
+from florin_server.domain.errors import ApiError, ErrorCode, validation_error
 from florin_server.domain.payments.payment import Payment, Refund, RefundStatus
 
 _ASSET = "caip19/"
 _DIGITS = re.compile(r"[1-9][0-9]{0,77}", re.ASCII)
-_FORM = 'must be digits in minor units above zero, e.g. "1250" for 12.50 USD'
+_FORM = 'must be whole minor units above zero as a string ("1250" for 12.50 USD)'
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedRefund:
-    """What a request says about the amount; `value` is text as the caller wrote it."""
+    """The requested amount; `value` is text as the caller wrote it."""
 
     unit: str
     value: str
 
 
 class RefundProgress(StrEnum):
-    """How far a payment is refunded, as its buyer sees it."""
+    """The refunded part of a payment, as its buyer sees it."""
 
     REFUNDING = "refunding"
     REFUNDED = "refunded"
@@ -50,7 +50,7 @@ class RefundTotals:
     payment_refunded: int
     payment_refundable: int
 
-    def exceeded(self, message: str = "", **more: str) -> FlorinError:
+    def already_refunded_error(self, message: str = "", **more: str) -> ApiError:
         """Return already_refunded with the rest, and more, in its details."""
         details = {
             "refunded": str(self.refunded),
@@ -58,7 +58,7 @@ class RefundTotals:
             "unit": self.unit,
             **more,
         }
-        return FlorinError(Code.ALREADY_REFUNDED, message, details=details)
+        return ApiError(ErrorCode.ALREADY_REFUNDED, message, details=details)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,21 +115,26 @@ def split_refund(
     if _is_asset(requested.unit, totals.unit):
         value = _parse_value(requested.value)
         if value > totals.refundable:
-            raise totals.exceeded("Refund exceeds what is left of the payment")
+            raise totals.already_refunded_error(
+                "Refund exceeds the refundable amount of the payment"
+            )
         if value == totals.refundable:
             return RefundValues(value, payment.value - totals.payment_refunded)
         return RefundValues(value, min(value * payment.value // paid, totals.payment_refundable))
     if requested.unit != payment.unit:
-        raise invalid("amount.unit", f"must be {_describe_units(payment, totals)}")
+        raise validation_error("amount.unit", f"must be {_describe_units(payment, totals)}")
     payment_value = _parse_value(requested.value)
     if payment_value > totals.payment_refundable:
-        raise totals.exceeded("Refund exceeds what is left of the payment")
+        raise totals.already_refunded_error("Refund exceeds the refundable amount of the payment")
     if payment_value == payment.value - totals.payment_refunded:
-        # nothing of the payment is left then, and so nothing of what earlier ones rounded off
+        # then nothing of the payment is left, including what earlier refunds rounded off
         return RefundValues(totals.refundable, payment_value)
     value = payment_value * paid // payment.value
     if value < 1:
-        raise invalid("amount.value", "is less than one minor unit of the paid asset")
+        raise validation_error(
+            "amount.value",
+            "converts to less than one minor unit of the paid asset: refund a larger amount",
+        )
     return RefundValues(value, payment_value)
 
 
@@ -137,19 +142,19 @@ def _is_asset(unit: str, paid_unit: str) -> bool:
     if not unit.startswith(_ASSET):
         return False
     try:
-        named = canonical_asset(unit.removeprefix(_ASSET), checksum=False)
+        named = canonicalize_asset(unit.removeprefix(_ASSET), checksum=False)
     except ValueError:
         return False
-    return named == canonical_asset(paid_unit.removeprefix(_ASSET), checksum=False)
+    return named == canonicalize_asset(paid_unit.removeprefix(_ASSET), checksum=False)
 
 
 def _parse_value(text: str) -> int:
     if _DIGITS.fullmatch(text) is None:
-        raise invalid("amount.value", _FORM)
+        raise validation_error("amount.value", _FORM)
     return int(text)
 
 
 def _describe_units(payment: Payment, totals: RefundTotals) -> str:
     if payment.unit == totals.unit:
-        return f"{totals.unit}, in which the payment was paid"
-    return f"{totals.unit}, in which the payment was paid, or {payment.unit}, its own currency"
+        return f"{totals.unit} (the paid asset)"
+    return f"{totals.unit} (the paid asset) or {payment.unit} (the currency of the payment)"

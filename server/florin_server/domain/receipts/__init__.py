@@ -1,1 +1,1 @@
-"""What a receipt says, and how it is signed and checked."""
+"""The content of receipts, their signatures and their checks."""

@@ -1,4 +1,4 @@
-"""Where on its chain a payment was paid."""
+"""The place on the chain where a payment was paid."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class PaymentEffect:
 
     `block_number` is the slot on Solana, whose final blocks have no hash here: it is empty.
     `position` is the number of the settlement's log in its block, or that of the transfer among the
-    transaction's instructions; None if no node told it.
+    transaction's instructions; None if no node reported it.
     """
 
     payment_id: str

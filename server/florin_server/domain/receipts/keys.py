@@ -10,14 +10,14 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from joserfc.jwk import OKPKey
 
-from florin_server.domain.sealed import Sealed
+from florin_server.domain.sealed import Ciphertext
 
 ALGORITHM: Final = "Ed25519"  # RFC 9864; also the name of the curve
 SEED_BYTES: Final = 32
-# others may keep what is published for so long; a new key signs once all of them must know it
-KEPT_S: Final = 300
-PUBLISHED_MAX: Final = 100
-PUBLISHED_US: Final = 2 * KEPT_S * 1_000_000
+# others can cache the published keys for this long; a new key signs once all caches have it
+CACHE_S: Final = 300
+PUBLISHED_KEYS_MAX: Final = 100
+PUBLICATION_US: Final = 2 * CACHE_S * 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,48 +27,49 @@ class ReceiptKey:
     n: int
     id: str
     public: bytes
-    sealed: Sealed
+    encrypted_seed: Ciphertext
     created_at_us: int
     revoked_at_us: int | None = None
 
     @property
     def jwk(self) -> dict[str, str]:
-        """The public part, as it is published."""
+        """Return the public part, as it is published."""
         x = base64.urlsafe_b64encode(self.public).decode().rstrip("=")
-        told = {"kty": "OKP", "crv": ALGORITHM, "x": x}
-        return {**told, "kid": self.id, "use": "sig", "alg": ALGORITHM}
+        report = {"kty": "OKP", "crv": ALGORITHM, "x": x}
+        return {**report, "kid": self.id, "use": "sig", "alg": ALGORITHM}
 
 
-def of_seed(seed: bytes) -> OKPKey:
-    """The key that 32 secret bytes are."""
+def load_private_key(seed: bytes) -> OKPKey:
+    """Return the key of 32 secret bytes."""
     return OKPKey.import_key(Ed25519PrivateKey.from_private_bytes(seed))
 
 
-def of_public(public: bytes) -> OKPKey:
-    """The key of a public part, which signs nothing. ValueError if it is none."""
+def load_public_key(public: bytes) -> OKPKey:
+    """Return the key of a public part, which signs nothing. ValueError if it is none."""
     return OKPKey.import_key(Ed25519PublicKey.from_public_bytes(public))
 
 
-def public_of(key: OKPKey) -> bytes:
-    """The 32 public bytes of a key."""
-    found = key.public_key
-    if not isinstance(found, Ed25519PublicKey):
+def get_public_bytes(key: OKPKey) -> bytes:
+    """Return the 32 public bytes of a key."""
+    public_key = key.public_key
+    if not isinstance(public_key, Ed25519PublicKey):
         raise TypeError("another kind of key")
-    return found.public_bytes_raw()
+    return public_key.public_bytes_raw()
 
 
-def place(key_id: str) -> str:
-    """What the secret part of a key is sealed for."""
+def get_cipher_context(key_id: str) -> str:
+    """Return the context that the secret part of a key is encrypted for."""
     return f"receipt key {key_id}"
 
 
-def signer(keys: Sequence[ReceiptKey], now_us: int) -> ReceiptKey | None:
-    """Which of all keys, the oldest first, signs at a time; None if none may.
+def find_signing_key(keys: Sequence[ReceiptKey], now_us: int) -> ReceiptKey | None:
+    """Return the key, of all keys from the oldest on, that signs at a time; None without one.
 
-    It is the newest that everybody must know by then. A key is younger only where none is older.
+    It is the newest key that every reader must know by then. A younger key signs only if no older
+    key exists.
     """
-    good = [one for one in keys if one.revoked_at_us is None]
-    known = [one for one in good if one.created_at_us + PUBLISHED_US <= now_us]
-    if known:
-        return known[-1]
+    good = [key for key in keys if key.revoked_at_us is None]
+    published_keys = [key for key in good if key.created_at_us + PUBLICATION_US <= now_us]
+    if published_keys:
+        return published_keys[-1]
     return good[0] if good else None

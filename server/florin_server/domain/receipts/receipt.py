@@ -1,7 +1,7 @@
-"""What a receipt says: who paid whom how much for what, and where on its chain that stands.
+"""The content of a receipt: payer, payee, amount, purpose, and its place on the chain.
 
-Amounts are digits in minor units, times Unix seconds, accounts CAIP-10 and assets CAIP-19. What is
-not known is left out.
+Amounts are digits in minor units, times Unix seconds, accounts CAIP-10 and assets CAIP-19. Unknown
+values are left out.
 """
 
 from __future__ import annotations
@@ -11,39 +11,39 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 _Text = Annotated[str, Field(max_length=1024)]
-# what an option's id is made of has no line ends: its parts stand on lines
+# the parts of an option's id contain no line ends, because they are joined by lines
 _Name = Annotated[str, Field(pattern=r"^[!-~]{1,256}$")]
 _Step = Annotated[str, Field(pattern=r"^[ -~]{1,256}$")]
 _Digits = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,77})$")]
-# of JSON numbers that every reader keeps
+# the range of JSON numbers in every reader
 _Number = Annotated[int, Field(ge=0, le=2**53 - 1)]
 VERSION: Final = 1
-# what the merchant alone knows: public copies leave it out
+# known to the merchant alone: public copies leave it out
 PRIVATE_MEMBERS: Final = frozenset({"reference"})
 
 
-class _Part(BaseModel):
+class _ReceiptModel(BaseModel):
     """Nothing is converted, and nothing else may stand beside what is known."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
 
-class Merchant(_Part):
-    """Who was paid, as it was called when the receipt was signed."""
+class ReceiptMerchant(_ReceiptModel):
+    """The merchant that was paid, under its name at the time of the signature."""
 
     id: _Text
     name: _Text
 
 
-class Asked(_Part):
-    """What the merchant asked for, in a unit: `iso4217/USD`, or `caip19/` and an asset."""
+class RequestedAmount(_ReceiptModel):
+    """The requested amount in its unit: `iso4217/USD`, or `caip19/` and an asset."""
 
     unit: _Text
     value: _Digits
 
 
-class Money(_Part):
-    """What was paid of an asset; `fee` is the part of `value` that the operator of Florin kept."""
+class ReceiptAmount(_ReceiptModel):
+    """The paid amount of an asset; `fee` is the part of `value` for the operator of Florin."""
 
     asset: _Name
     symbol: _Text
@@ -52,13 +52,13 @@ class Money(_Part):
     fee: _Digits
 
 
-class Way(_Part):
+class ReceiptOption(_ReceiptModel):
     """The option that was paid.
 
-    `reference` is what the chain tells of it: keccak256 over the 16 bytes of `salt` (hex) and the
-    text of `id`, in the chain's own form. `id` is made of all that was offered, the payment's id
-    included; `steps` are the parts of it that stand nowhere else in the receipt, left out if they
-    are not known. `contract` is the settlement contract, where there is one.
+    `reference` is the value on the chain: keccak256 over the 16 bytes of `salt` (hex) and the text
+    of `id`, in the chain's own form. `id` depends on everything that was offered, including the
+    payment's id; `steps` are the parts of it that are nowhere else in the receipt, left out if
+    unknown. `contract` is the settlement contract, if there is one.
     """
 
     id: _Name
@@ -69,7 +69,7 @@ class Way(_Part):
     steps: Annotated[list[_Step], Field(max_length=16)] | None = None
 
 
-class Place(_Part):
+class ReceiptTransaction(_ReceiptModel):
     """The transaction, its block (its slot on Solana), and the position of the payment in it.
 
     `position` is the number of the log in its block, or of the instruction in its transaction.
@@ -82,8 +82,8 @@ class Place(_Part):
     position: _Number | None = None
 
 
-class Refunded(_Part):
-    """Money that goes back, as it stood when the receipt was signed."""
+class ReceiptRefund(_ReceiptModel):
+    """Money that goes back, in its state at the time of the signature."""
 
     id: _Text
     status: _Text
@@ -94,7 +94,7 @@ class Refunded(_Part):
     completed_at: _Number | None = None
 
 
-class Receipt(_Part):
+class Receipt(_ReceiptModel):
     """A statement of an installation, `iss`, about a payment, `sub`, at a time, `iat`.
 
     `recipient` got what was paid less the fee: with `settled` it is the merchant's own account,
@@ -107,29 +107,29 @@ class Receipt(_Part):
     iat: _Number
     sub: _Name
     live: bool
-    merchant: Merchant
+    merchant: ReceiptMerchant
     reference: _Text | None = None
-    asked: Asked
-    paid: Money
+    asked: RequestedAmount
+    paid: ReceiptAmount
     payer: _Name
     recipient: _Name
     fee_to: _Name | None = None
     settled: bool
-    option: Way
-    transaction: Place
+    option: ReceiptOption
+    transaction: ReceiptTransaction
     succeeded_at: _Number
-    refund: Refunded | None = None
-    refunds: list[Refunded] | None = None
+    refund: ReceiptRefund | None = None
+    refunds: list[ReceiptRefund] | None = None
 
     @property
-    def all_refunds(self) -> list[Refunded]:
-        """All refunds, the oldest first."""
+    def all_refunds(self) -> list[ReceiptRefund]:
+        """Return all refunds, the oldest first."""
         return self.refunds or ([] if self.refund is None else [self.refund])
 
     def to_public(self) -> Receipt:
         """Return the copy for public routes, without the members that are the merchant's."""
         return self.model_copy(update=dict.fromkeys(PRIVATE_MEMBERS))
 
-    def encoded(self) -> bytes:
-        """The JSON text that is signed."""
+    def encode(self) -> bytes:
+        """Return the JSON text that is signed."""
         return self.model_dump_json(exclude_none=True).encode()

@@ -1,4 +1,4 @@
-"""What is checked of a receipt, and what came of it."""
+"""The checks of a receipt, and their results."""
 
 from __future__ import annotations
 
@@ -6,55 +6,63 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Check(StrEnum):
-    """One thing that has to be true of a receipt, by the name that the command tells."""
+class ReceiptCheck(StrEnum):
+    """One property to check of a receipt, under its name in the command's output."""
 
-    FORM = "form"  # it is a receipt, written in the one way that there is
-    KEY = "key"  # its key is known to whoever checks
+    FORM = "form"  # it is a receipt, written in the only valid form
+    KEY = "key"  # the checker knows its key
     SIGNATURE = "signature"  # that key signed exactly this
-    CONTENT = "content"  # what was signed says all that a receipt says
-    ISSUER = "issuer"  # it is the installation's that is asked about
-    CHAIN = "chain"  # the node serves the chain that it names
-    TRANSACTION = "transaction"  # that is in the chain that the node knows, and worked
-    BLOCK = "block"  # it stands in the block that the receipt names
-    FINALITY = "finality"  # enough blocks, or votes, stand on that block
-    CONTRACT = "contract"  # the settlement contract is the one that Florin brings
-    PAYMENT = "payment"  # the chain tells the reference that stands for this payment
+    CONTENT = "content"  # its content has all members of a receipt
+    ISSUER = "issuer"  # it is of the expected installation
+    CHAIN = "chain"  # the node serves the chain of the receipt
+    TRANSACTION = "transaction"  # the transaction is on the node's chain, and succeeded
+    BLOCK = "block"  # it is in the block that the receipt names
+    FINALITY = "finality"  # enough blocks, or votes, confirm that block
+    CONTRACT = "contract"  # the settlement contract is the one that ships with Florin
+    PAYMENT = "payment"  # the chain has the reference of this payment
     PAYER = "payer"  # it names this payer
     RECIPIENT = "recipient"  # it names these receivers
     AMOUNT = "amount"  # it names this asset, value and fee
-    TRANSFER = "transfer"  # the asset itself tells that so much moved
+    TRANSFER = "transfer"  # the asset itself reports the transfer of this amount
 
 
-# those that are about the statement, and not about the chain
-GENUINE = frozenset({Check.FORM, Check.KEY, Check.SIGNATURE, Check.CONTENT, Check.ISSUER})
+# the checks of the statement, not of the chain
+STATEMENT_CHECKS = frozenset(
+    {
+        ReceiptCheck.FORM,
+        ReceiptCheck.KEY,
+        ReceiptCheck.SIGNATURE,
+        ReceiptCheck.CONTENT,
+        ReceiptCheck.ISSUER,
+    }
+)
 
 
-class Outcome(StrEnum):
-    """How a check ended."""
+class CheckOutcome(StrEnum):
+    """The outcome of a check."""
 
     PASSED = "passed"
     FAILED = "failed"
-    UNKNOWN = "unknown"  # it may pass later, or on another node
+    UNKNOWN = "unknown"  # it can pass later, or on another node
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """A check that was made; `told` is what was found, in a sentence without its full stop."""
+class CheckResult:
+    """The result of a check; `detail` is a sentence without its full stop."""
 
-    check: Check
-    outcome: Outcome
-    told: str
+    check: ReceiptCheck
+    outcome: CheckOutcome
+    detail: str
 
 
-class NotGenuine(Exception):  # noqa: N818  (what was found, not a mistake)
+class ReceiptNotGenuine(Exception):  # noqa: N818  (what was found, not a mistake)
     """The receipt is not what an installation signed; the text says why."""
 
-    def __init__(self, check: Check, why: str) -> None:
+    def __init__(self, check: ReceiptCheck, why: str) -> None:
         self.check = check
         super().__init__(why)
 
     @property
-    def result(self) -> Result:
-        """The check that failed."""
-        return Result(self.check, Outcome.FAILED, str(self))
+    def result(self) -> CheckResult:
+        """Return the check that failed."""
+        return CheckResult(self.check, CheckOutcome.FAILED, str(self))

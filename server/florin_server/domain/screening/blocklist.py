@@ -1,4 +1,4 @@
-"""Accounts that are not served, whatever chain of their namespace they turn up on."""
+"""Blocked accounts, on every chain of their namespace."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self, TypeAlias
 
-from florin_server.chains.solana.spl import pubkey
-from florin_server.domain.caip import canonical_account, evm_address, parse_account
+from florin_server.chains.solana.spl import parse_pubkey
+from florin_server.domain.caip import canonicalize_account, parse_account, parse_evm_address
 
-# CAIP-2 namespace, and the address as it compares
-Address: TypeAlias = tuple[str, str]
+# CAIP-2 namespace, and the address in the form to compare
+BlockedAddress: TypeAlias = tuple[str, str]
 
 _DAY_US = 86_400_000_000
 _EVM = re.compile(r"0x[0-9a-f]{40}")
@@ -31,7 +31,7 @@ class ScreeningList:
     count: int
 
     def age_days(self, now_us: int) -> int:
-        """Whole days since it was published, or since it was imported if nobody knows that."""
+        """Return the whole days since its publication, or since its import if that is unknown."""
         since_us = self.imported_at_us if self.published_at_us is None else self.published_at_us
         return (now_us - since_us) // _DAY_US
 
@@ -40,87 +40,91 @@ class Blocklist:
     """Blocked accounts from any number of lists; an account that was added stays blocked."""
 
     def __init__(self, accounts: Iterable[str] = ()) -> None:
-        self._keys: set[Address] = set()
+        self._keys: set[BlockedAddress] = set()
         self.add(accounts)
 
     @classmethod
-    def of(cls, addresses: Iterable[Address]) -> Self:
-        """Everybody with one of these addresses."""
-        made = cls()
-        made._keys.update(addresses)
-        return made
+    def from_addresses(cls, addresses: Iterable[BlockedAddress]) -> Self:
+        """Return the blocklist of these addresses."""
+        blocklist = cls()
+        blocklist._keys.update(addresses)
+        return blocklist
 
     def add(self, accounts: Iterable[str]) -> None:
-        """Blocks more accounts, each as for `blocked_account`. ValueError if one is malformed."""
-        self._keys.update([_listed(account) for account in accounts])
+        """Block more accounts in the form of `validate_blocklist_entry`; ValueError otherwise."""
+        self._keys.update([_parse_entry(account) for account in accounts])
 
-    def blocks(self, account: str) -> bool:
-        """True for a blocked CAIP-10 account on any chain; False for text that is no account.
+    def is_blocked(self, account: str) -> bool:
+        """Return whether a CAIP-10 account is blocked on any chain.
 
-        Capitals that are no checksum do not hide an address.
+        False for text that is not an account. A wrong checksum in capitals does not hide an
+        address.
         """
         if not self._keys:
             return False
         try:
-            return _key(account, checksum=False) in self._keys
+            return _to_address(account, checksum=False) in self._keys
         except ValueError:
             return False
 
 
-def blocked_account(text: str) -> str:
-    """Gives back the entry of a list: CAIP-10, or a bare EVM address. ValueError if it is neither.
+def validate_blocklist_entry(text: str) -> str:
+    """Return the entry of a list unchanged: CAIP-10, or a plain EVM address.
 
-    An entry with a wrong checksum is refused: it was mistyped, and would block somebody else.
+    ValueError if it is neither. An entry with a wrong checksum is refused: it is mistyped, and
+    would block another account.
     """
-    _listed(text)
+    _parse_entry(text)
     return text
 
 
-def address_of(text: str) -> Address | None:
-    """Where an address can be, told from its form alone; None if on no chain that can be served.
+def find_address(text: str) -> BlockedAddress | None:
+    """Return the possible chains of an address, from its form alone; None for an unsupported chain.
 
-    Lists name tickers, but the key behind an address is the same on every chain of a namespace.
-    Capitals mean nothing: in a public list, a wrong checksum is no reason to let somebody pass.
+    Lists name tickers, but the key of an address is the same on every chain of a namespace.
+    Capitals have no meaning: a wrong checksum in a public list must not let an address pass.
     """
     if _EVM.fullmatch(lower := text.lower()):
         return "eip155", lower
-    if _is_key(text):
+    if _is_solana_address(text):
         return "solana", text
     return None
 
 
-def problem_of(lists: Sequence[ScreeningList], now_us: int, days_max: int, *, needed: bool) -> str:
-    """What is wrong with the lists that there are; empty if nothing.
+def describe_list_problem(
+    lists: Sequence[ScreeningList], now_us: int, days_max: int, *, required: bool
+) -> str:
+    """Return what is wrong with the existing lists; empty if nothing is.
 
-    A list is too old after more than `days_max` days; with `needed` there has to be one.
+    A list is too old after more than `days_max` days; with `required` at least one is required.
     """
     if not lists:
-        return "no screening list was imported: florin sanctions import FILE" if needed else ""
-    ages = [(one.name, one.age_days(now_us)) for one in lists]
+        return "no screening list is imported: run florin sanctions import FILE" if required else ""
+    ages = [(screening_list.name, screening_list.age_days(now_us)) for screening_list in lists]
     return "; ".join(
         f"screening list {name} is {days} days old" for name, days in ages if days > days_max
     )
 
 
-def _is_key(text: str) -> bool:
+def _is_solana_address(text: str) -> bool:
     try:
-        pubkey(text)
+        parse_pubkey(text)
     except ValueError:
         return False
     return True
 
 
-def _listed(text: str) -> Address:
+def _parse_entry(text: str) -> BlockedAddress:
     if ":" in text:
-        return _key(text, checksum=True)
+        return _to_address(text, checksum=True)
     try:
-        return "eip155", evm_address(text)
+        return "eip155", parse_evm_address(text)
     except ValueError as error:
         if "checksum" in str(error):
             raise
         raise ValueError(f"neither a CAIP-10 account nor an EVM address: {text[:80]!r}") from error
 
 
-def _key(account: str, *, checksum: bool) -> Address:
-    found = parse_account(canonical_account(account, checksum=checksum))
-    return found.chain.namespace, found.address
+def _to_address(account: str, *, checksum: bool) -> BlockedAddress:
+    parsed_account = parse_account(canonicalize_account(account, checksum=checksum))
+    return parsed_account.chain.namespace, parsed_account.address

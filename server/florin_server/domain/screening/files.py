@@ -1,7 +1,7 @@
-"""Reads public files of accounts that are not served.
+"""Reads public files of blocked accounts.
 
-They come from elsewhere and are large: they are read once, in pieces, and nothing is kept but the
-addresses. XML may not declare entities or name other files, so it cannot grow nor reach out.
+They come from elsewhere and are large: they are read once, in pieces, and only the addresses are
+stored. XML must not declare entities or name other files, so it cannot grow nor reach out.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from datetime import UTC, date, datetime
 from typing import Any, BinaryIO, NoReturn
 from xml.parsers import expat
 
-from florin_server.domain.screening.blocklist import address_of
+from florin_server.domain.screening.blocklist import find_address
 
 _CHUNK = 65_536
 # ten times the largest public file
 _FILE_MAX = 2**30
 # a tag with its attributes, a comment, a line; the parser has to hold one as a whole
 _PIECE_MAX = 2**20
-# what the public list nests, four times
+# four times the nesting of the public list
 _DEPTH_MAX = 64
 # an address, a ticker, a part of a date
 _TEXT_MAX = 512
@@ -28,8 +28,8 @@ _CURRENCY = "Digital Currency Address"
 
 
 @dataclass(slots=True)
-class Listed:
-    """What a file says. `left_out` addresses are of no chain that could be served.
+class ScreeningFile:
+    """The content of a file. `skipped_count` addresses are of no supported chain.
 
     `digest` is the file's SHA-256 in hex; `published` is None if the file does not say.
     """
@@ -37,34 +37,36 @@ class Listed:
     digest: str = ""
     published: date | None = None
     addresses: set[str] = field(default_factory=set)
-    left_out: int = 0
+    skipped_count: int = 0
 
     @property
     def published_at_us(self) -> int | None:
-        """The first moment of that day, in UTC."""
+        """Return the first moment of that day, in UTC."""
         if self.published is None:
             return None
         day = datetime(self.published.year, self.published.month, self.published.day, tzinfo=UTC)
         return int(day.timestamp()) * 1_000_000
 
     def add(self, text: str) -> None:
-        """Takes an address as the file has it."""
-        if (address := address_of(text)) is None:
-            self.left_out += 1
+        """Add an address as the file writes it."""
+        if (address := find_address(text)) is None:
+            self.skipped_count += 1
         else:
             self.addresses.add(address[1])
 
 
-def read(file: BinaryIO) -> Listed:
-    """Reads the SDN list in its advanced XML form, or text with one address a line.
+def parse_screening_file(file: BinaryIO) -> ScreeningFile:
+    """Read the SDN list in its advanced XML form, or text with one address a line.
 
     ValueError, with a sentence, for anything else, and for a file that is damaged.
     """
-    listed = Listed()
+    listed = ScreeningFile()
     digest = hashlib.sha256()
     first = file.read(_CHUNK)
     take = (
-        _xml(listed) if first.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"<" else _text(listed)
+        _make_xml_reader(listed)
+        if first.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"<"
+        else _make_text_reader(listed)
     )
     for chunk in _chunks(first, file):
         digest.update(chunk)
@@ -84,39 +86,39 @@ def _chunks(first: bytes, file: BinaryIO) -> Iterator[bytes]:
         chunk = file.read(_CHUNK)
 
 
-def _text(listed: Listed) -> Callable[..., None]:
+def _make_text_reader(listed: ScreeningFile) -> Callable[..., None]:
     rest = b""
 
     def take(chunk: bytes, *, last: bool) -> None:
         nonlocal rest
         *lines, rest = (rest + chunk).split(b"\n")
         if len(rest) > _PIECE_MAX:
-            raise ValueError("a line is too long: this is no list of addresses")
+            raise ValueError("a line is too long: this is not a list of addresses")
         for line in [*lines, rest] if last else lines:
-            if word := _word(line):
+            if word := _parse_line(line):
                 listed.add(word)
 
     return take
 
 
-def _word(line: bytes) -> str:
-    """What stands in a line before a comment; empty if nothing."""
+def _parse_line(line: bytes) -> str:
+    """Return the part of a line before a comment; empty if it has none."""
     try:
         text = line.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ValueError("neither XML nor text in UTF-8") from None
     words = text.partition("#")[0].split()
     if len(words) > 1 or "\0" in text:
-        raise ValueError("a line has more than an address: this is no list of addresses")
+        raise ValueError("a line has more than an address: this is not a list of addresses")
     return words[0] if words else ""
 
 
-def _xml(listed: Listed) -> Callable[..., None]:
-    sdn = _Sdn(listed)
-    # the list is UTF-8; other encodings would be a way to hide things
+def _make_xml_reader(listed: ScreeningFile) -> Callable[..., None]:
+    sdn = _SdnParser(listed)
+    # the list is UTF-8; other encodings could hide content
     parser = expat.ParserCreate("utf-8")
     parser.buffer_text = True
-    parser.StartDoctypeDeclHandler = _no_doctype
+    parser.StartDoctypeDeclHandler = _reject_doctype
     parser.StartElementHandler = sdn.start
     parser.EndElementHandler = sdn.end
     parser.CharacterDataHandler = sdn.data
@@ -137,28 +139,28 @@ def _xml(listed: Listed) -> Callable[..., None]:
     return take
 
 
-def _no_doctype(*_declared: Any) -> NoReturn:
+def _reject_doctype(*_declared: Any) -> NoReturn:
     raise ValueError("the XML has a document type: this is not the SDN list")
 
 
-class _Sdn:
+class _SdnParser:
     """The SDN list in its advanced XML form, element by element.
 
     Kinds of features are declared before the features, and refer to each other by number.
     """
 
-    def __init__(self, listed: Listed) -> None:
-        self._listed = listed
+    def __init__(self, listed: ScreeningFile) -> None:
+        self._screening_file = listed
         self._depth = 0
         self._currencies: set[str] = set()
         self._kind = ""  # the kind of feature that is being declared
-        self._wanted = False  # within a feature that is an address
+        self._in_address = False  # within a feature that is an address
         self._date: dict[str, int] | None = None  # within the date of the whole list
-        self._text: list[str] | None = None  # what is being read, if anybody wants it
+        self._text: list[str] | None = None  # the text being read, if it is needed
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
-        """A tag opens."""
-        name = _local(tag)
+        """Handle an opening tag."""
+        name = _strip_prefix(tag)
         self._depth += 1
         if self._depth == 1 and name != "Sanctions":
             raise ValueError(f"the XML is about {name[:80]!r}: this is not the SDN list")
@@ -167,28 +169,28 @@ class _Sdn:
         if name == "DateOfIssue" and self._depth == 2:
             self._date = {}
         elif name == "Feature":
-            self._wanted = attributes.get("FeatureTypeID") in self._currencies
+            self._in_address = attributes.get("FeatureTypeID") in self._currencies
         elif name == "FeatureType":
             self._kind, self._text = attributes.get("ID", ""), []
-        elif (name == "VersionDetail" and self._wanted) or (
+        elif (name == "VersionDetail" and self._in_address) or (
             name in {"Year", "Month", "Day"} and self._date is not None
         ):
             self._text = []
 
     def data(self, text: str) -> None:
-        """Text between tags."""
+        """Handle text between tags."""
         if self._text is not None:
             self._text.append(text)
             if sum(map(len, self._text)) > _TEXT_MAX:
                 raise ValueError("damaged XML: a text is too long")
 
     def end(self, tag: str) -> None:
-        """A tag closes."""
-        name, self._depth = _local(tag), self._depth - 1
+        """Handle a closing tag."""
+        name, self._depth = _strip_prefix(tag), self._depth - 1
         if name == "Feature":
-            self._wanted = False
+            self._in_address = False
         elif name == "DateOfIssue" and self._date is not None:
-            self._listed.published, self._date = _day(self._date), None
+            self._screening_file.published, self._date = _parse_day(self._date), None
         elif self._text is not None:
             self._take(name, "".join(self._text).strip())
             self._text = None
@@ -197,23 +199,23 @@ class _Sdn:
         if name == "FeatureType" and text.startswith(_CURRENCY):
             self._currencies.add(self._kind)
         elif name == "VersionDetail" and text:
-            self._listed.add(text)
+            self._screening_file.add(text)
         elif self._date is not None and text.isdecimal():
             self._date[name] = int(text)
 
     def close(self) -> None:
-        """The list is complete."""
+        """Check that the list is complete."""
         if not self._currencies:
             raise ValueError("the XML declares no digital currency addresses")
 
 
-def _local(tag: str) -> str:
-    """A tag without the prefix of its namespace, which has changed over the years."""
+def _strip_prefix(tag: str) -> str:
+    """Return a tag without the prefix of its namespace, which has changed over the years."""
     return tag.rpartition(":")[2]
 
 
-def _day(parts: dict[str, int]) -> date:
+def _parse_day(parts: dict[str, int]) -> date:
     try:
         return date(parts["Year"], parts["Month"], parts["Day"])
     except (KeyError, ValueError, OverflowError):
-        raise ValueError("the XML has a date of issue that is no date") from None
+        raise ValueError("the XML has an invalid date of issue") from None

@@ -1,1 +1,1 @@
-"""What is written down about transactions of ours."""
+"""Stored facts about Florin's transactions."""

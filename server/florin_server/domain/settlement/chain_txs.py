@@ -1,16 +1,22 @@
-"""What Florin writes down before and after it touches a chain."""
+"""Facts that Florin stores before and after it acts on a chain."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from florin_server.domain.payments.payment import Confirmation, FailureCode, Option, Payment, Status
+from florin_server.domain.payments.payment import (
+    Confirmation,
+    FailureCode,
+    Payment,
+    PaymentOption,
+    PaymentStatus,
+)
 from florin_server.domain.payouts.held_money import HeldMoney
 
 
 class TxState(StrEnum):
-    """Where a transaction of ours stands. `signed` is committed before the first broadcast."""
+    """The state of a transaction of Florin. `signed` is committed before the first broadcast."""
 
     SIGNED = "signed"
     SENT = "sent"
@@ -19,7 +25,7 @@ class TxState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
+class TransactionVariant:
     """A signed transaction, and the hash that it is known by."""
 
     raw: bytes
@@ -27,16 +33,16 @@ class Variant:
 
 
 class PayerKind(StrEnum):
-    """Who answers for a payment when it is settled, and so how much gas that may take."""
+    """The kind of account that pays, which decides how much gas a settlement can take."""
 
-    KEY = "key"  # the payer's key signed, and nothing else runs
-    CODE = "code"  # the payer's own code is asked
-    UNBORN = "unborn"  # so is it, once the settlement has created it
+    KEY = "key"  # the payer's key signed, and no other code runs
+    CODE = "code"  # the payer's own code decides
+    UNBORN = "unborn"  # its code decides too, once the settlement has created it
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """The most gas that one payment may use of its transaction; on Solana its fee in lamports."""
+class GasShare:
+    """The most gas that one payment can use of its transaction; on Solana its fee in lamports."""
 
     kind: PayerKind
     gas: int
@@ -44,14 +50,14 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class ChainTx:
-    """One transaction of ours as it was signed first; `bumps` are those with higher fees.
+    """One transaction of Florin as it was signed first; `bumps` are those with higher fees.
 
-    Only bytes that are written down are ever broadcast, and at most one variant can be mined.
+    Only stored bytes are ever broadcast, and at most one variant can be mined.
 
     It settles payments, those of one kind in calldata order, or makes payouts, or does neither.
-    `shares` are those of the payments, in the same order.
-    `sent_block` is the head when it was last broadcast. `since_block` was there when it was signed,
-    so that no older block can hold it; None where nobody has to know.
+    `gas_shares` are those of the payments, in the same order. `sent_block` is the head when it was
+    last broadcast. `since_block` existed when it was signed, so that no older block can contain
+    it; None where it does not matter.
     """
 
     id: str
@@ -67,37 +73,37 @@ class ChainTx:
     sent_block: int | None = None
     block_number: int | None = None
     block_hash: str | None = None
-    final_hash: str | None = None  # the variant that was mined, if it was not the first
-    bumps: tuple[Variant, ...] = ()
+    final_hash: str | None = None  # the mined variant, if it was not the first
+    bumps: tuple[TransactionVariant, ...] = ()
     since_block: int | None = None
-    shares: tuple[Share, ...] = ()
+    gas_shares: tuple[GasShare, ...] = ()
 
     @property
     def item_ids(self) -> tuple[str, ...]:
-        """What it is for: payments or payouts."""
+        """Return the ids of its payments or payouts."""
         return self.payment_ids or self.payout_ids
 
     @property
-    def variants(self) -> tuple[Variant, ...]:
-        """All that may be mined, the newest last."""
-        return (Variant(self.raw, self.hash), *self.bumps)
+    def variants(self) -> tuple[TransactionVariant, ...]:
+        """Return all variants that can be mined, the newest last."""
+        return (TransactionVariant(self.raw, self.hash), *self.bumps)
 
     @property
     def hashes(self) -> tuple[str, ...]:
-        """The hashes of all variants."""
-        return tuple(one.hash for one in self.variants)
+        """Return the hashes of all variants."""
+        return tuple(variant.hash for variant in self.variants)
 
 
-class Watcher(StrEnum):
-    """Who takes back what a final transaction ended, if that is undone."""
+class ReorgWatcher(StrEnum):
+    """The component that reverts what a final transaction ended, if a reorganization removes it."""
 
     SETTLER = "settler"
-    PAYOUTS = "payer"  # the word that is stored
+    PAYOUTS = "payer"  # the stored word
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
-    """A final transaction that ended something, watched until no reorganisation can undo it."""
+class WatchedTransaction:
+    """A final transaction that ended something, watched until no reorganization can remove it."""
 
     tx_hash: str
     block_number: int
@@ -105,34 +111,34 @@ class Watched:
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class SettlementItem:
     """A confirmed payment to be settled; its effect is in no block below `from_block`.
 
     `app` is the wallet app or the key that confirmed it, empty if the chain did. `failures` counts
-    the final transactions of ours that carried it without paying it; one that is `alone` shares no
-    transaction with others. `kind` is what its payer was at the last look, None if nobody looked.
+    the final transactions that contained it without paying it; an item that is `isolated` shares no
+    transaction. `payer_kind` is its payer's kind at the latest check, None before a check.
     """
 
     payment: Payment
-    option: Option
+    option: PaymentOption
     confirmation: Confirmation
     from_block: int
     app: str = ""
     failures: int = 0
-    alone: bool = False
-    kind: PayerKind | None = None
+    isolated: bool = False
+    payer_kind: PayerKind | None = None
 
-    def since_offered(self, reorg_depth: int) -> Accepted:
-        """The same, with every block that may hold its effect.
+    def extend_to_offer(self, reorg_depth: int) -> SettlementItem:
+        """Return the item with every block that can contain its effect.
 
-        Others may have settled it before its confirm, unseen by a node that lagged behind.
+        Another sender may have settled it before its confirm, unseen by a node that lagged behind.
         """
         first = self.option.first_block(reorg_depth, self.from_block)
         return replace(self, from_block=min(first, self.from_block))
 
 
 @dataclass(frozen=True, slots=True)
-class Posting:
+class LedgerPosting:
     """One transfer of a journal, in minor units of `asset` (CAIP-19), always above zero.
 
     Both accounts are of `domain/ledger/accounts`.
@@ -145,58 +151,58 @@ class Posting:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """The proven end of a payment: succeeded with its effect, or failed for good.
+class PaymentOutcome:
+    """The proven end of a payment: succeeded with its effect, or failed finally.
 
-    With `held` it is paid and does not end: its payer is blocked, and the money is held. `position`
-    is the event's within the block, or the transaction, of `at`.
+    With `held_money` it is paid and does not end: its payer is blocked, and the money is held.
+    `position` is the event's within the block, or the transaction, of `watched_transaction`.
     """
 
     payment_id: str
-    status: Status  # SUCCEEDED or FAILED; PROCESSING with `held`
+    status: PaymentStatus  # SUCCEEDED or FAILED; PROCESSING with `held`
     tx_id: str | None = None
     option_unit: str | None = None
     option_value: int | None = None
     settled_value: int | None = None
     failure_code: FailureCode | None = None
     failure_detail: str | None = None
-    postings: tuple[Posting, ...] = ()
-    at: Watched | None = None
+    postings: tuple[LedgerPosting, ...] = ()
+    watched_transaction: WatchedTransaction | None = None
     position: int | None = None
-    held: HeldMoney | None = None
+    held_money: HeldMoney | None = None
 
 
-class SpentKind(StrEnum):
-    """What gas was spent on that a budget counts."""
+class GasSpendingKind(StrEnum):
+    """The purpose of gas that counts towards a budget."""
 
     FAILED = "failed"  # a payment that was not paid
-    OPENED = "opened"  # a payment that was paid, whose payer's account it created
+    OPENED = "opened"  # a successful payment, whose payer's account it created
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class GasSpending:
     """Gas of one final transaction that a budget counts, and its cost in the coin's minor units.
 
-    `payment_id` and `payer` (CAIP-10) are empty for a transaction of several payments that was
-    reverted as a whole: it is nobody's fault.
+    `payment_id` and `payer` (CAIP-10) are empty for a transaction of several payments that reverted
+    as a whole, which is no payer's fault.
     """
 
     payment_id: str
     payer: str
     app: str
-    kind: SpentKind
+    kind: GasSpendingKind
     gas: int
     cost: int
 
 
 @dataclass(frozen=True, slots=True)
-class TxEnd:
-    """What became of a transaction of ours; `costs` and `spent` are booked once."""
+class TransactionOutcome:
+    """The outcome of a transaction of Florin; `costs` and `gas_spending` are recorded once."""
 
     tx_id: str
     state: TxState  # FINAL or REPLACED
     block_number: int | None = None
     block_hash: str | None = None
-    costs: tuple[Posting, ...] = ()
-    final_hash: str | None = None  # the variant that was mined, if it was not the first
-    spent: tuple[Spent, ...] = ()
+    costs: tuple[LedgerPosting, ...] = ()
+    final_hash: str | None = None  # the mined variant, if it was not the first
+    gas_spending: tuple[GasSpending, ...] = ()

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# how long a lease lasts that its holder does not renew
+# the duration of a lease without renewal
 LEASE_S = 25
 _HOST_CHARS = 63
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A lease as it is stored; `holder` is empty while no process has it.
+    """A stored lease; `holder` is empty while no process has it.
 
     `epoch` rises with every holder and with every release by the operator: what was signed under a
-    lower one is not written down any more.
+    lower epoch is no longer stored.
     """
 
     name: str
@@ -24,7 +24,7 @@ class Lease:
 
     @property
     def renewed_at_us(self) -> int:
-        """When its holder took or renewed it last, microseconds since the Unix epoch."""
+        """Return when its holder last acquired or renewed it, microseconds since the Unix epoch."""
         return max(0, self.until_us - LEASE_S * 1_000_000)
 
 

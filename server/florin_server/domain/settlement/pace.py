@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 _HOUR_US: Final = 3_600_000_000
-# what is usual follows what is measured by so much an hour: a chain that slowly changes is no news
+# the usual pace follows the measured one by this much an hour: slow changes raise no condition
 _FOLLOWED_AN_HOUR: Final = 0.02
-_UNSEEN_MAX_US: Final = 600_000_000  # time without a look counts as no more than this
-# half or double is a change; it is over within two thirds and one and a half
+_UNSEEN_MAX_US: Final = 600_000_000  # time without a check counts as no more than this
+# half or double is a change; it ends between two thirds and one and a half
 _CHANGED: Final = 2.0
-_SAME: Final = 1.5
-_LOOKS: Final = 10  # in a row, until a change is reported: a halt of the chain is none
-_USUAL_AFTER_US: Final = 24 * _HOUR_US  # then a new pace is the usual one
+_UNCHANGED: Final = 1.5
+_LOOKS: Final = 10  # in a row, until a change is reported: a halt is not a change of pace
+_USUAL_AFTER_US: Final = 24 * _HOUR_US  # then a new pace becomes the usual one
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,28 +36,28 @@ class ChainPace:
         return self.changed_us is not None and self.looks >= _LOOKS
 
 
-def follow_pace(known: ChainPace | None, measured_s: float, now_us: int) -> ChainPace:
-    """Return the pace of a chain after one more look; looks are a minute or more apart.
+def follow_pace(pace: ChainPace | None, measured_s: float, now_us: int) -> ChainPace:
+    """Return the pace of a chain after another check; checks are a minute or more apart.
 
-    The usual pace follows a measured one by at most 2 percent an hour. One that is half or double
-    for 24 hours and ten looks becomes the usual one.
+    The usual pace follows a measured one by at most 2 percent an hour. A pace that is half or
+    double for 24 hours and ten checks becomes the usual one.
     """
-    if known is None:
+    if pace is None:
         return ChainPace(measured_s, measured_s, now_us)
-    ratio = measured_s / known.usual_s
-    bound = _CHANGED if known.changed_us is None else _SAME
+    ratio = measured_s / pace.usual_s
+    bound = _CHANGED if pace.changed_us is None else _UNCHANGED
     if 1 / bound < ratio < bound:
-        passed_us = min(max(0, now_us - known.at_us), _UNSEEN_MAX_US)
+        passed_us = min(max(0, now_us - pace.at_us), _UNSEEN_MAX_US)
         step = 1 + _FOLLOWED_AN_HOUR * passed_us / _HOUR_US
-        usual_s = known.usual_s * min(max(ratio, 1 / step), step)
+        usual_s = pace.usual_s * min(max(ratio, 1 / step), step)
         return ChainPace(measured_s, usual_s, now_us)
-    since_us = now_us if known.changed_us is None else known.changed_us
-    found = replace(
-        known, measured_s=measured_s, at_us=now_us, changed_us=since_us, looks=known.looks + 1
+    since_us = now_us if pace.changed_us is None else pace.changed_us
+    changed_pace = replace(
+        pace, measured_s=measured_s, at_us=now_us, changed_us=since_us, looks=pace.looks + 1
     )
-    if found.is_changed and now_us - since_us >= _USUAL_AFTER_US:
+    if changed_pace.is_changed and now_us - since_us >= _USUAL_AFTER_US:
         return ChainPace(measured_s, measured_s, now_us)
-    return found
+    return changed_pace
 
 
 def format_pace(block_s: float) -> str:

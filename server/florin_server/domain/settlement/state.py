@@ -1,4 +1,4 @@
-"""Where a transaction of ours can go from where it is; the store moves none in another way."""
+"""The transitions of Florin's transactions; the store allows no others."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from florin_server.domain.settlement.chain_txs import TxState
-from florin_server.domain.transitions import Transitions
+from florin_server.domain.transitions import TransitionTable
 
 
 class TxEvent(StrEnum):
-    """What can happen to a transaction."""
+    """The events of a transaction."""
 
     SENT = "sent"
     FINAL = "final"
@@ -18,22 +18,23 @@ class TxEvent(StrEnum):
     UNDONE = "undone"
 
 
-STATES: Mapping[TxState, str] = {
-    TxState.SIGNED: "signed and written down, not known to be with a node",
-    TxState.SENT: "a node has taken it",
-    TxState.FINAL: "in a final block; what it cost is booked, also if it failed there",
-    TxState.REPLACED: "no block can ever hold it: another transaction provably used its nonce, or "
-    "it lapsed",
+STATE_DESCRIPTIONS: Mapping[TxState, str] = {
+    TxState.SIGNED: "signed and stored; no node has accepted it yet",
+    TxState.SENT: "a node has accepted it",
+    TxState.FINAL: "in a final block; its cost is in the ledger, even if it failed",
+    TxState.REPLACED: "no block can ever include it: another transaction provably used its "
+    "nonce, or it lapsed",
 }
-EVENTS: Mapping[TxEvent, str] = {
-    TxEvent.SENT: "a node took it, or took it again; the same bytes, or those with a higher fee",
+EVENT_DESCRIPTIONS: Mapping[TxEvent, str] = {
+    TxEvent.SENT: "a node accepted it, or accepted it again: the same bytes, or those with a "
+    "higher fee",
     TxEvent.FINAL: "it is in a block that is deep enough",
-    TxEvent.REPLACED: "no block can hold it any more",
-    TxEvent.UNDONE: "a reorganisation removed its block; the same bytes are sent again",
+    TxEvent.REPLACED: "no block can include it any more",
+    TxEvent.UNDONE: "a reorganization removed its block; Florin sends the same bytes again",
 }
 
 _OPEN = (TxState.SIGNED, TxState.SENT)
-TRANSACTION: Transitions[TxState, TxEvent] = Transitions(
+TRANSACTION_TRANSITIONS: TransitionTable[TxState, TxEvent] = TransitionTable(
     {
         TxEvent.SENT: dict.fromkeys(_OPEN, TxState.SENT),
         TxEvent.FINAL: dict.fromkeys(_OPEN, TxState.FINAL),

@@ -1,1 +1,1 @@
-"""What merchants' back ends are told of changes, and how it is signed; pure."""
+"""Webhooks to merchants' back ends, and their signatures; pure."""

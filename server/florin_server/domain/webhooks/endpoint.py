@@ -1,4 +1,4 @@
-"""Who is told of changes: endpoints, what they want to hear, and how they are doing."""
+"""Webhook endpoints: their subscriptions and their state."""
 
 from __future__ import annotations
 
@@ -7,62 +7,66 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from florin_server.domain.payments.payment import RefundStatus, Status
-from florin_server.domain.payments.state import CREATED
+from florin_server.domain.payments.payment import PaymentStatus, RefundStatus
+from florin_server.domain.payments.state import CREATED_CAUSE
 
 
 class EndpointState(StrEnum):
-    """Whether an endpoint is told anything at the moment; what it misses waits for it."""
+    """The state of an endpoint; while it is paused, its deliveries are queued."""
 
     ACTIVE = "active"
     PAUSED = "paused"
 
 
-# why an endpoint is paused whose owner wanted it so
-BY_OWNER: Final = "you paused it"
+# the reason of a pause by the owner
+PAUSED_BY_OWNER: Final = "you paused it"
 
-# the version of the format of bodies: members may be added to it, and none may change
-FORMAT: Final = "2026-05-18"
-_CREATED: Final = "payment.created"
-SETTLED: Final = "payment.settled"
+# the version of the format of bodies: releases can add members, and change none
+BODY_FORMAT: Final = "2026-05-18"
+_CREATED_TYPE: Final = "payment.created"
+SETTLED_TYPE: Final = "payment.settled"
 # endpoints that name no types receive these
 PAYMENT_TYPES: Final = (
-    _CREATED,
-    *(f"payment.{status}" for status in Status if status is not Status.REQUIRES_ACTION),
-    SETTLED,
+    _CREATED_TYPE,
+    *(
+        f"payment.{status}"
+        for status in PaymentStatus
+        if status is not PaymentStatus.REQUIRES_ACTION
+    ),
+    SETTLED_TYPE,
 )
 EVENT_TYPES: Final = (*PAYMENT_TYPES, *(f"refund.{status}" for status in RefundStatus))
-# stands for all types, also for those that are added later
+# means all types, including types that are added later
 ALL_TYPES: Final = "*"
 
 
-def type_of(cause: str, status: Status) -> str | None:
-    """Return the type of a payment's event; None for one before anybody acted."""
-    if cause == CREATED:
-        return _CREATED
-    return None if status is Status.REQUIRES_ACTION else f"payment.{status}"
+def find_event_type(cause: str, status: PaymentStatus) -> str | None:
+    """Return the type of a payment's event; None for an event before any action."""
+    if cause == CREATED_CAUSE:
+        return _CREATED_TYPE
+    return None if status is PaymentStatus.REQUIRES_ACTION else f"payment.{status}"
 
 
-def type_of_refund(status: RefundStatus) -> str:
+def get_refund_event_type(status: RefundStatus) -> str:
     """Return the type of a refund's event."""
     return f"refund.{status}"
 
 
 def expand_types(events: Collection[str]) -> frozenset[str]:
-    """Return the types of EVENT_TYPES that a list of an endpoint stands for."""
+    """Return the types of EVENT_TYPES that the list of an endpoint means."""
     if ALL_TYPES in events:
         return frozenset(EVENT_TYPES)
     return frozenset(events or PAYMENT_TYPES)
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
-    """One place of a merchant, or of a partner for all of its merchants.
+class WebhookEndpoint:
+    """One endpoint of a merchant, or of a partner for all of its merchants.
 
-    `events` are of EVENT_TYPES, or ALL_TYPES; none for PAYMENT_TYPES. `version` is that of the
-    format of its bodies. One without `url` is asked for what waits instead of being told.
-    `failures` counts attempts in a row, since `failing_since_us`; nothing is tried before
-    `retry_at_us`. `attempts` counts all that there ever were.
+    `events` are of EVENT_TYPES, or ALL_TYPES; empty means PAYMENT_TYPES. `version` is that of the
+    format of its bodies. An endpoint without `url` is polled. `failures` counts failed attempts in
+    a row, since `failing_since_us`; the next attempt is not before `retry_at_us`. `attempts` counts
+    all attempts.
     """
 
     id: str
@@ -84,27 +88,30 @@ class Endpoint:
 
     @property
     def owner(self) -> str:
-        """The merchant whose payments it hears of, or the partner."""
+        """Return the merchant whose payments it receives, or the partner."""
         return self.merchant_id or self.partner_id
 
     @property
-    def proven(self) -> bool:
-        """True if it took what it was told last: who hangs or fails gets one attempt at a time."""
+    def is_proven(self) -> bool:
+        """Return True if it accepted the latest event.
+
+        A failing endpoint gets one attempt at a time.
+        """
         return self.failures == 0 and self.delivered_at_us is not None
 
-    def wants(self, event_type: str | None) -> bool:
-        """Tells whether it is told of events of a type."""
+    def is_subscribed(self, event_type: str | None) -> bool:
+        """Return whether it receives events of a type."""
         return event_type is not None and event_type in expand_types(self.events)
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """What an endpoint is to be told of one payment: every event above `told`, up to `newest`.
+class WebhookDelivery:
+    """The events of one payment for an endpoint: every event above `told`, up to `newest`.
 
-    Both are places as in `snapshot`. `attempts` and `since_us` are of the next one. It is tried
-    again at `next_at_us`; None if it was given up. `claimed` while somebody tries it, who is told
-    from others by the `epoch`. Up to `only_to`, it was told all of them before, and is told those
-    of the types in `only_types` again.
+    Both are places as in `snapshot`. `attempts` and `since_us` are of the next event. It is retried
+    at `next_at_us`; None if it was given up. It is `claimed` while a worker delivers it, and
+    `epoch` identifies the claim. Events up to `only_to` were delivered before; those of the types
+    in `only_types` are delivered again.
     """
 
     endpoint_id: str
@@ -119,17 +126,17 @@ class Waiting:
     only_to: int = -1
     only_types: frozenset[str] = frozenset()
 
-    def wants(self, place: int, event_type: str) -> bool:
-        """Tells whether an event is among those that it waits for."""
+    def includes_event(self, place: int, event_type: str) -> bool:
+        """Return whether an event is among those that it waits for."""
         return place > self.only_to or event_type in self.only_types
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
-    """One attempt to tell an endpoint of a change. `n` counts the endpoint's, from 1.
+class WebhookAttempt:
+    """One attempt to deliver an event to an endpoint. `n` counts the endpoint's attempts, from 1.
 
-    `version` is the event's place, as in `snapshot`. There was an HTTP `status`, or else a
-    `fault` says why not. `answer` is the beginning of what was answered, as text.
+    `version` is the event's place, as in `snapshot`. It has an HTTP `status`, or else a `fault`
+    with the reason. `answer` is the beginning of the response, as text.
     """
 
     endpoint_id: str
@@ -144,6 +151,6 @@ class Attempt:
     answer: str
 
     @property
-    def succeeded(self) -> bool:
-        """Only an answer from 200 to 299 says that the event was taken."""
+    def is_success(self) -> bool:
+        """Return whether the event was accepted: only a response from 200 to 299 says so."""
         return self.status is not None and 200 <= self.status < 300

@@ -13,60 +13,64 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 _HMAC_BYTES: Final = 32
 _SEED_BYTES: Final = 32
 _SECRET, _PUBLIC = "whsec_", "whpk_"
-# what the names of headers begin with
-FAMILIES: Final = ("webhook", "svix")
+# the prefixes of the header names
+HEADER_FAMILIES: Final = ("webhook", "svix")
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
-    """What an endpoint's messages are signed with; both signatures come with every message."""
+class WebhookKeys:
+    """The keys that sign an endpoint's messages; every message has both signatures."""
 
     shared: bytes = field(repr=False)
     seed: bytes = field(repr=False)
 
     @classmethod
-    def new(cls, randbytes: Callable[[int], bytes]) -> Keys:
-        """Keys that nobody has."""
+    def generate(cls, randbytes: Callable[[int], bytes]) -> WebhookKeys:
+        """Return new random keys."""
         return cls(randbytes(_HMAC_BYTES), randbytes(_SEED_BYTES))
 
     @classmethod
-    def of(cls, kept: bytes) -> Keys:
-        """Those that were kept."""
-        return cls(kept[:_HMAC_BYTES], kept[_HMAC_BYTES:])
+    def from_bytes(cls, stored: bytes) -> WebhookKeys:
+        """Return stored keys."""
+        return cls(stored[:_HMAC_BYTES], stored[_HMAC_BYTES:])
 
     @property
-    def kept(self) -> bytes:
-        """Both, to be sealed."""
+    def stored_bytes(self) -> bytes:
+        """Return both keys, to be encrypted."""
         return self.shared + self.seed
 
     @property
     def secret(self) -> str:
-        """What the receiver verifies `v1` with, told once."""
+        """Return the secret with which the receiver verifies `v1`, shown once."""
         return _SECRET + base64.b64encode(self.shared).decode()
 
     @property
     def public_key(self) -> str:
-        """What anybody verifies `v1a` with."""
+        """Return the public key that verifies `v1a`."""
         key = Ed25519PrivateKey.from_private_bytes(self.seed).public_key()
         return _PUBLIC + base64.b64encode(key.public_bytes_raw()).decode()
 
 
-def event_id(payment_id: str, version: int) -> str:
-    """The id of a change, the same whenever it is told and to whomever; it has no dot in it."""
+def format_event_id(payment_id: str, version: int) -> str:
+    """Return the id of a change, the same for every endpoint and attempt; it contains no dot."""
     return f"evt_{payment_id.removeprefix('pay_')}_{version}"
 
 
-def headers(keys: Sequence[Keys], event: str, at_s: int, body: bytes) -> dict[str, str]:
+def build_headers(
+    keys: Sequence[WebhookKeys], event: str, at_s: int, body: bytes
+) -> dict[str, str]:
     """Return the headers of a message, signed with each of the keys, the newest first.
 
     Libraries read one family of headers or the other, so both come with equal values.
     """
     content = f"{event}.{at_s}.".encode() + body
     signed = []
-    for one in keys:
-        code = hmac.digest(one.shared, content, "sha256")
-        sign = Ed25519PrivateKey.from_private_bytes(one.seed).sign(content)
+    for key in keys:
+        code = hmac.digest(key.shared, content, "sha256")
+        sign = Ed25519PrivateKey.from_private_bytes(key.seed).sign(content)
         signed += [f"v1,{base64.b64encode(code).decode()}"]
         signed += [f"v1a,{base64.b64encode(sign).decode()}"]
     values = {"id": event, "timestamp": str(at_s), "signature": " ".join(signed)}
-    return {f"{family}-{name}": value for family in FAMILIES for name, value in values.items()}
+    return {
+        f"{family}-{name}": value for family in HEADER_FAMILIES for name, value in values.items()
+    }

@@ -1,4 +1,4 @@
-"""A payment as it was at each of its events, which have one order.
+"""A payment at the time of each of its events, which have one order.
 
 The places of a payment's own events are its versions, from 0. No event changes the status of a
 payment that ended, so events of its settlement and of its refunds follow its last version, in the
@@ -12,7 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from florin_server.domain.money import Amount
-from florin_server.domain.payments.payment import Option, Payment, Refund, RefundStatus, Status
+from florin_server.domain.payments.payment import (
+    Payment,
+    PaymentOption,
+    PaymentStatus,
+    Refund,
+    RefundStatus,
+)
 
 _BASIS_POINTS: Final = 10_000
 
@@ -31,14 +37,14 @@ class PaymentSettlement:
 class PaymentEvent:
     """One event of a payment: its place, and the type that it is sent as, None if it is not sent.
 
-    `status` is the payment's own after it. A refund is as it was then. `simulated` is what the
-    payment would pay, where no buyer committed to anything.
+    `status` is the payment's status after it. A refund has its state of that time. `simulated` is
+    the amount that the payment would pay, without a buyer's commitment.
     """
 
     place: int
     at_us: int
     event_type: str | None
-    status: Status
+    status: PaymentStatus
     refund: Refund | None = None
     settlement: PaymentSettlement | None = None
     simulated: Amount | None = None
@@ -54,7 +60,7 @@ class FeeTerms:
 
     @property
     def percent(self) -> int:
-        """Return what the share comes to."""
+        """Return the amount of the share."""
         return self.total - self.base
 
     @property
@@ -65,17 +71,17 @@ class FeeTerms:
 
 @dataclass(frozen=True, slots=True)
 class PaymentSnapshot:
-    """A payment as it was when an event happened, at `at_us`.
+    """A payment at the time of an event, at `at_us`.
 
-    `payment` is the row of today: what else is here says how much of it was known then. Times are
-    None for what had not happened.
+    `payment` is the current row: the other members say how much of it was known then. Times are
+    None for events that had not happened.
     """
 
     payment: Payment
     event_type: str
     place: int
     at_us: int
-    status: Status
+    status: PaymentStatus
     processing_at_us: int | None
     option_amount: Amount | None
     fee: FeeTerms | None
@@ -90,30 +96,39 @@ class PaymentSnapshot:
         return gross - (self.fee.total if self.fee else 0)
 
 
-def fee_terms(option: Option | None) -> FeeTerms | None:
+def find_fee_terms(option: PaymentOption | None) -> FeeTerms | None:
     """Return how an option's fee was computed; None if it has none."""
     if option is None or not option.fee:
         return None
-    # a fee is never more than what is paid
+    # a fee is never more than the paid amount
     return FeeTerms(min(option.fee_fixed, option.fee), option.fee_basis_points, option.fee)
 
 
 def snapshot_at(
-    payment: Payment, option: Option | None, events: Sequence[PaymentEvent], event: PaymentEvent
+    payment: Payment,
+    option: PaymentOption | None,
+    events: Sequence[PaymentEvent],
+    event: PaymentEvent,
 ) -> PaymentSnapshot:
-    """Return the payment as it was at one of its events; ValueError for one that is not sent.
+    """Return the payment at the time of one of its events; ValueError if that event is not sent.
 
     `events` are all events of the payment, in order.
     """
     if event.event_type is None:
         raise ValueError(f"event {event.place} of {payment.id} is not sent")
-    before = [known for known in events if known.place <= event.place]
-    refunds = {known.refund.id: known.refund for known in before if known.refund is not None}
-    processing = _first(before, Status.PROCESSING)
+    before = [past_event for past_event in events if past_event.place <= event.place]
+    refunds = {
+        past_event.refund.id: past_event.refund
+        for past_event in before
+        if past_event.refund is not None
+    }
+    processing = _find_first_time(before, PaymentStatus.PROCESSING)
     if processing is None:
-        # one whose outcome was simulated succeeds at once
-        processing = _first(before, Status.SUCCEEDED)
-    settlements = [known.settlement for known in before if known.settlement is not None]
+        # a payment with a simulated outcome succeeds at once
+        processing = _find_first_time(before, PaymentStatus.SUCCEEDED)
+    settlements = [
+        past_event.settlement for past_event in before if past_event.settlement is not None
+    ]
     return PaymentSnapshot(
         payment=payment,
         event_type=event.event_type,
@@ -121,30 +136,30 @@ def snapshot_at(
         at_us=event.at_us,
         status=event.status,
         processing_at_us=processing,
-        option_amount=_amount(payment, before),
-        fee=fee_terms(option),
-        ended_at_us=_first(before, event.status) if event.status.is_final else None,
+        option_amount=_find_amount(payment, before),
+        fee=find_fee_terms(option),
+        ended_at_us=_find_first_time(before, event.status) if event.status.is_final else None,
         settlement=settlements[-1] if settlements else None,
         refunds=tuple(refunds.values()),
     )
 
 
-def refund_as_of(
+def refund_at(
     refund: Refund, version: int, status: RefundStatus, at_us: int, tx_id: str | None
 ) -> Refund:
-    """Return the refund as it was when its change to a version was committed."""
+    """Return the refund at the time when its change to a version was committed."""
     over = status in {RefundStatus.SUCCEEDED, RefundStatus.FAILED}
     done_us = at_us if over else None
     return replace(refund, version=version, status=status, tx_id=tx_id, completed_at_us=done_us)
 
 
-def _amount(payment: Payment, events: Sequence[PaymentEvent]) -> Amount | None:
+def _find_amount(payment: Payment, events: Sequence[PaymentEvent]) -> Amount | None:
     """Return what a payment pays, or would have paid."""
     if payment.option_unit is not None and payment.option_value is not None:
         return Amount(payment.option_unit, payment.option_value)
     return next((event.simulated for event in events if event.simulated is not None), None)
 
 
-def _first(events: Sequence[PaymentEvent], status: Status) -> int | None:
+def _find_first_time(events: Sequence[PaymentEvent], status: PaymentStatus) -> int | None:
     """Return when a status was reached first."""
     return next((event.at_us for event in events if event.status is status), None)

@@ -1,19 +1,19 @@
-"""What the operator may call an account, and how it may look."""
+"""Names and appearance of accounts that the operator can set."""
 
 from __future__ import annotations
 
 from florin_server.domain.accounts import contact
-from florin_server.domain.errors import Issue, invalid_members
+from florin_server.domain.errors import FieldIssue, validation_error_for
 
-# the operator's messages call the members by shorter names than a partner's do
-_MEMBERS = {"merchantName": "name", "merchantEmail": "email"}
+# the operator's messages have shorter member names than a partner's
+_FIELD_NAMES = {"merchantName": "name", "merchantEmail": "email"}
 
 
 def check(name: str, *, email: str | None = None, icon_url: str | None = None) -> None:
-    """Refuses, with params_validation, what cannot be shown or cannot be reached."""
+    """Refuse, with params_validation, what cannot be shown or cannot be reached."""
     issues = [
-        Issue(_MEMBERS.get(issue.field, issue.field), issue.message)
-        for issue in contact.faults(name, email, icon_url)
+        FieldIssue(_FIELD_NAMES.get(issue.field, issue.field), issue.message)
+        for issue in contact.list_issues(name, email, icon_url)
     ]
     if issues:
-        raise invalid_members(issues)
+        raise validation_error_for(issues)

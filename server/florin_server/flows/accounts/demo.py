@@ -1,4 +1,4 @@
-"""What an empty installation starts with, so that its first payment needs no set-up."""
+"""The accounts of an empty installation, so that its first payment needs no set-up."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from florin_server.domain.accounts.account import ApiKey, Partner, WalletApp
-from florin_server.domain.accounts.credentials import KeyKind, app_id
-from florin_server.domain.ids import short_id
+from florin_server.domain.accounts.credentials import ApiKeyKind, generate_app_id
+from florin_server.domain.ids import generate_short_id
 from florin_server.domain.payments.payment import Destination, Merchant, Payment
-from florin_server.domain.versions import NEWEST_STABLE
+from florin_server.domain.versions import NEWEST_STABLE_VERSION
 from florin_server.flows.accounts import keys
 from florin_server.flows.app import App, Caller
 from florin_server.flows.payments.create import NewPayment, create
-from florin_server.flows.payments.idempotent import unstored
+from florin_server.flows.payments.idempotent import discard_response
 from florin_server.store.accounts import destinations, merchants
 from florin_server.store.accounts import keys as key_store
 from florin_server.store.engine.query import Op, operation
@@ -33,19 +33,21 @@ class DemoAccounts:
 
 
 async def is_empty(app: App) -> bool:
-    """True if nobody has ever been registered."""
+    """Return True if no account has ever been registered."""
     return not await app.store.read(merchants.has_partners())
 
 
-def make(app: App, pepper: bytes, paid_to: Mapping[str, str]) -> DemoAccounts:
-    """A partner, a merchant, a wallet, and their keys.
+def build(app: App, pepper: bytes, destination_accounts: Mapping[str, str]) -> DemoAccounts:
+    """Return a partner, a merchant, a wallet, and their keys.
 
-    `paid_to` are the merchant's accounts (CAIP-10) by asset (CAIP-19).
+    `destination_accounts` are the merchant's accounts (CAIP-10) by asset (CAIP-19).
     """
     now_us, rand = app.clock.now_us(), app.randbytes
-    partner = Partner(short_id("prtn_", rand), "Demo partner", NEWEST_STABLE, "active", now_us)
+    partner = Partner(
+        generate_short_id("prtn_", rand), "Demo partner", NEWEST_STABLE_VERSION, "active", now_us
+    )
     merchant = Merchant(
-        id=short_id("mrch_", rand),
+        id=generate_short_id("mrch_", rand),
         partner_id=partner.id,
         name="Corner Café",
         email="owner@corner-cafe.example",
@@ -55,39 +57,43 @@ def make(app: App, pepper: bytes, paid_to: Mapping[str, str]) -> DemoAccounts:
         created_at_us=now_us,
     )
     places = tuple(
-        Destination(short_id("crypto_", rand), merchant.id, asset, account)
-        for asset, account in paid_to.items()
+        Destination(generate_short_id("crypto_", rand), merchant.id, asset, account)
+        for asset, account in destination_accounts.items()
     )
-    wallet = WalletApp(app_id(rand), "Demo wallet", None, False, NEWEST_STABLE, now_us)
-    own, partner_key = keys.make(
-        app, pepper, kind=KeyKind.PARTNER, live=False, partner_id=partner.id
+    wallet = WalletApp(
+        generate_app_id(rand), "Demo wallet", None, False, NEWEST_STABLE_VERSION, now_us
     )
-    other, wallet_key = keys.make(app, pepper, kind=KeyKind.WALLET, live=False, partner_id=None)
+    own, partner_key = keys.generate(
+        app, pepper, kind=ApiKeyKind.PARTNER, live=False, partner_id=partner.id
+    )
+    other, wallet_key = keys.generate(
+        app, pepper, kind=ApiKeyKind.WALLET, live=False, partner_id=None
+    )
     return DemoAccounts(partner, merchant, places, wallet, (own, other), partner_key, wallet_key)
 
 
-async def store(app: App, made: DemoAccounts) -> None:
-    """Stores all of them, or none."""
-    await app.store.write(put(made))
+async def store(app: App, accounts: DemoAccounts) -> None:
+    """Store all of them, or none."""
+    await app.store.write(put(accounts))
 
 
-async def first_payment(app: App, made: DemoAccounts) -> Payment:
-    """A payment of 12.50 USD to the demo merchant, for whoever wants to see a checkout link."""
-    caller = Caller(live=False, partner_id=made.partner.id, merchant=made.merchant)
-    wanted = NewPayment(unit="iso4217/USD", value="1250", reference_id="first-payment")
-    outcome = await create(app, caller, made.merchant, wanted, unstored)
+async def create_first_payment(app: App, accounts: DemoAccounts) -> Payment:
+    """Create a payment of 12.50 USD to the demo merchant, as an example of a checkout link."""
+    caller = Caller(live=False, partner_id=accounts.partner.id, merchant=accounts.merchant)
+    new_payment = NewPayment(unit="iso4217/USD", value="1250", reference_id="first-payment")
+    outcome = await create(app, caller, accounts.merchant, new_payment, discard_response)
     if not isinstance(outcome, Payment):
         raise TypeError("a creation without a key has nothing to replay")
     return outcome
 
 
 @operation
-def put(made: DemoAccounts) -> Op[None]:
-    """Stores all of them with what else is written."""
-    yield from merchants.put_partner(made.partner)
-    yield from merchants.put_merchant(made.merchant)
-    for place in made.destinations:
+def put(accounts: DemoAccounts) -> Op[None]:
+    """Store all of them with what else is written."""
+    yield from merchants.put_partner(accounts.partner)
+    yield from merchants.put_merchant(accounts.merchant)
+    for place in accounts.destinations:
         yield from destinations.put_destination(place)
-    yield from key_store.put_app(made.wallet)
-    for key in made.keys:
+    yield from key_store.put_app(accounts.wallet)
+    for key in accounts.keys:
         yield from key_store.put_key(key)

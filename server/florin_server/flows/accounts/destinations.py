@@ -1,71 +1,80 @@
-"""Where a merchant wants its money: listed, created, changed, deleted."""
+"""Merchants' settlement destinations: list, create, change, delete."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from florin_server.domain.accounts.destinations import check_chain, read_asset, read_destination
+from florin_server.domain.accounts.destinations import (
+    check_same_chain,
+    parse_destination,
+    parse_destination_asset,
+)
 from florin_server.domain.caip import AccountId
-from florin_server.domain.errors import FlorinError, Issue, invalid, invalid_members
-from florin_server.domain.ids import short_id
+from florin_server.domain.errors import ApiError, FieldIssue, validation_error, validation_error_for
+from florin_server.domain.ids import generate_short_id
 from florin_server.domain.payments.payment import Destination
-from florin_server.domain.refusals import settlement_asset_taken, settlement_unknown
+from florin_server.domain.refusals import (
+    settlement_asset_conflict_error,
+    settlement_not_found_error,
+)
 from florin_server.flows.accounts import own_accounts
 from florin_server.flows.accounts.merchants import require
 from florin_server.flows.app import App, Caller
-from florin_server.flows.payments.idempotent import failing, once
+from florin_server.flows.payments.idempotent import fail_with, run_once
 from florin_server.store.accounts import destinations
-from florin_server.store.accounts.destinations import Settlements
+from florin_server.store.accounts.destinations import MerchantDestinations
 from florin_server.store.engine.query import Op, operation
-from florin_server.store.payments.idempotency import Replay
+from florin_server.store.payments.idempotency import StoredResponse
 
 
 @dataclass(frozen=True, slots=True)
-class NewSettlement:
+class NewDestination:
     """An asset (CAIP-19) and the account (CAIP-10) that it is to go to."""
 
     asset: str
-    destination: str
+    account: str
 
 
-async def listed(app: App, caller: Caller, merchant_id: str) -> Settlements:
-    """All settlements of a merchant."""
-    return await app.store.read(_list(caller, merchant_id))
+async def list_destinations(app: App, caller: Caller, merchant_id: str) -> MerchantDestinations:
+    """Return all settlements of a merchant."""
+    return await app.store.read(_list_destinations(caller, merchant_id))
 
 
 async def create(
     app: App,
     caller: Caller,
     merchant_id: str,
-    wanted: Sequence[NewSettlement],
-    receipt: Callable[[list[Destination]], bytes],
-) -> list[Destination] | Replay:
-    """Creates all of them or none, or repeats the answer of the idempotency key."""
+    new_destinations: Sequence[NewDestination],
+    encode_response: Callable[[list[Destination]], bytes],
+) -> list[Destination] | StoredResponse:
+    """Create all of them or none, or repeat the response of the idempotency key."""
     try:
-        work = _create(caller, merchant_id, _places(app, merchant_id, wanted))
-    except FlorinError as fault:
-        work = failing(fault)
-    return await once(app, caller, work, receipt)
+        work = _create(caller, merchant_id, _parse_destinations(app, merchant_id, new_destinations))
+    except ApiError as fault:
+        work = fail_with(fault)
+    return await run_once(app, caller, work, encode_response)
 
 
-async def change(
+async def update(
     app: App,
     caller: Caller,
     merchant_id: str,
     settlement_id: str,
     *,
     destination: str,
-    receipt: Callable[[Destination], bytes],
-) -> Destination | Replay:
-    """Lets an asset go elsewhere; options that wallets were told keep their way."""
+    encode_response: Callable[[Destination], bytes],
+) -> Destination | StoredResponse:
+    """Change the destination of an asset; options that wallets received keep their route."""
     try:
-        account = read_destination(destination)
+        account = parse_destination(destination)
         own_accounts.check(app.rails.values(), destination)
     except ValueError as fault:
-        return await once(app, caller, failing(invalid("destination", str(fault))), receipt)
-    work = _change(caller, merchant_id, settlement_id, account)
-    return await once(app, caller, work, receipt)
+        return await run_once(
+            app, caller, fail_with(validation_error("destination", str(fault))), encode_response
+        )
+    work = _update(caller, merchant_id, settlement_id, account)
+    return await run_once(app, caller, work, encode_response)
 
 
 async def delete(
@@ -73,74 +82,78 @@ async def delete(
     caller: Caller,
     merchant_id: str,
     settlement_id: str,
-    receipt: Callable[[str], bytes],
-) -> str | Replay:
-    """Forgets a settlement and gives its id; a second time it is unknown."""
-    return await once(app, caller, _delete(caller, merchant_id, settlement_id), receipt)
+    encode_response: Callable[[str], bytes],
+) -> str | StoredResponse:
+    """Delete a settlement and return its id; a second time it is unknown."""
+    return await run_once(app, caller, _delete(caller, merchant_id, settlement_id), encode_response)
 
 
-def _places(app: App, merchant_id: str, wanted: Sequence[NewSettlement]) -> list[Destination]:
-    """What is wanted, checked; all faults are told at once."""
-    if not wanted:
-        raise invalid("settlements", "must have at least 1 item")
+def _parse_destinations(
+    app: App, merchant_id: str, new_destinations: Sequence[NewDestination]
+) -> list[Destination]:
+    """Return the checked requests; all faults are reported together."""
+    if not new_destinations:
+        raise validation_error("settlements", "must have at least 1 item")
     places, faults = [], []
-    for index, one in enumerate(wanted):
+    for index, new_destination in enumerate(new_destinations):
         path = f"settlements[{index}]"
         asset = None
         try:
-            asset = read_asset(one.asset)
+            asset = parse_destination_asset(new_destination.asset)
         except ValueError as fault:
-            faults.append(Issue(f"{path}.asset", str(fault)))
+            faults.append(FieldIssue(f"{path}.asset", str(fault)))
         try:
-            account = read_destination(one.destination)
+            account = parse_destination(new_destination.account)
             if asset is not None:
-                check_chain(account, asset)
-                own_accounts.check(app.rails.values(), one.destination)
-                places.append(_place(app, merchant_id, asset, account))
+                check_same_chain(account, asset)
+                own_accounts.check(app.rails.values(), new_destination.account)
+                places.append(_parse_destination(app, merchant_id, asset, account))
         except ValueError as fault:
-            faults.append(Issue(f"{path}.destination", str(fault)))
+            faults.append(FieldIssue(f"{path}.destination", str(fault)))
     if faults:
-        raise invalid_members(faults)
+        raise validation_error_for(faults)
     return places
 
 
-def _place(app: App, merchant_id: str, asset: str, account: AccountId) -> Destination:
-    return Destination(short_id("crypto_", app.randbytes), merchant_id, asset, str(account))
+def _parse_destination(app: App, merchant_id: str, asset: str, account: AccountId) -> Destination:
+    return Destination(
+        generate_short_id("crypto_", app.randbytes), merchant_id, asset, str(account)
+    )
 
 
 @operation
-def _list(caller: Caller, merchant_id: str) -> Op[Settlements]:
+def _list_destinations(caller: Caller, merchant_id: str) -> Op[MerchantDestinations]:
     yield from require(caller, merchant_id)
-    return (yield from destinations.of_merchant(merchant_id))
+    return (yield from destinations.get_merchant_destinations(merchant_id))
 
 
 @operation
 def _create(
-    caller: Caller, merchant_id: str, places: Sequence[Destination]
+    caller: Caller, merchant_id: str, new_destinations: Sequence[Destination]
 ) -> Op[list[Destination]]:
     yield from require(caller, merchant_id)
-    for place in places:
-        # the refusal undoes those before it
+    for place in new_destinations:
+        # the error undoes the earlier ones
         if not (yield from destinations.add(place)):
-            raise settlement_asset_taken(wcp_profile=caller.wcp_profile)
-    return list(places)
+            raise settlement_asset_conflict_error(wcp_profile=caller.wcp_profile)
+    return list(new_destinations)
 
 
 @operation
-def _change(
+def _update(
     caller: Caller, merchant_id: str, settlement_id: str, account: AccountId
 ) -> Op[Destination]:
     yield from require(caller, merchant_id)
-    known = yield from destinations.one(merchant_id, settlement_id)
-    if known is None:
-        raise settlement_unknown(wcp_profile=caller.wcp_profile)
+    destination = yield from destinations.find(merchant_id, settlement_id)
+    if destination is None:
+        raise settlement_not_found_error(wcp_profile=caller.wcp_profile)
     try:
-        check_chain(account, known.asset)
+        check_same_chain(account, destination.asset)
     except ValueError as fault:
-        raise invalid("destination", str(fault)) from fault
+        raise validation_error("destination", str(fault)) from fault
     moved = yield from destinations.move(merchant_id, settlement_id, str(account))
     if moved is None:
-        raise settlement_unknown(wcp_profile=caller.wcp_profile)
+        raise settlement_not_found_error(wcp_profile=caller.wcp_profile)
     return moved
 
 
@@ -148,5 +161,5 @@ def _change(
 def _delete(caller: Caller, merchant_id: str, settlement_id: str) -> Op[str]:
     yield from require(caller, merchant_id)
     if not (yield from destinations.delete(merchant_id, settlement_id)):
-        raise settlement_unknown(wcp_profile=caller.wcp_profile)
+        raise settlement_not_found_error(wcp_profile=caller.wcp_profile)
     return settlement_id

@@ -1,4 +1,4 @@
-"""A partner's merchants: created, listed, looked at, changed, deleted."""
+"""A partner's merchants: create, list, read, change, delete."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from florin_server.domain import cursor
-from florin_server.domain.accounts.contact import faults
-from florin_server.domain.errors import Code, FlorinError, Issue, invalid_members
-from florin_server.domain.ids import short_id
+from florin_server.domain.accounts.contact import list_issues
+from florin_server.domain.errors import ApiError, ErrorCode, FieldIssue, validation_error_for
+from florin_server.domain.ids import generate_short_id
 from florin_server.domain.payments.payment import Merchant
-from florin_server.domain.refusals import merchant_unknown
+from florin_server.domain.refusals import merchant_not_found_error
 from florin_server.flows.app import App, Caller
-from florin_server.flows.payments.idempotent import failing, once
+from florin_server.flows.payments.idempotent import fail_with, run_once
 from florin_server.store.accounts import destinations, merchants
-from florin_server.store.accounts.destinations import Settlements
+from florin_server.store.accounts.destinations import MerchantDestinations
 from florin_server.store.engine.query import Op, operation
-from florin_server.store.payments.idempotency import Replay
+from florin_server.store.payments.idempotency import StoredResponse
 
-# merchants in one answer, if the caller does not say
-LIMIT = 20
+# merchants in one response, if the caller gives no limit
+PAGE_SIZE = 20
 
 
 @dataclass(frozen=True, slots=True)
 class NewMerchant:
-    """A merchant as a partner asks for it."""
+    """The merchant in a partner's request."""
 
     name: str
     email: str
@@ -33,8 +33,8 @@ class NewMerchant:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
-    """What is to change about a merchant; None keeps, an empty icon takes it away."""
+class MerchantChanges:
+    """The changes to a merchant; None keeps a value, an empty icon removes it."""
 
     name: str | None = None
     email: str | None = None
@@ -42,7 +42,7 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class MerchantListPage:
     """One page, newest first; `total` counts all that the filters let through."""
 
     merchants: list[Merchant]
@@ -51,133 +51,143 @@ class Listed:
 
 
 async def create(
-    app: App, caller: Caller, wanted: NewMerchant, receipt: Callable[[Merchant], bytes]
-) -> Merchant | Replay:
-    """Creates a merchant in the caller's mode, or repeats the answer of its idempotency key."""
-    if found := tuple(faults(wanted.name, wanted.email, wanted.icon_url)):
-        return await once(app, caller, failing(invalid_members(found)), receipt)
+    app: App,
+    caller: Caller,
+    new_merchant: NewMerchant,
+    encode_response: Callable[[Merchant], bytes],
+) -> Merchant | StoredResponse:
+    """Create a merchant in the caller's mode, or repeat the response of its idempotency key."""
+    if issues := tuple(list_issues(new_merchant.name, new_merchant.email, new_merchant.icon_url)):
+        return await run_once(app, caller, fail_with(validation_error_for(issues)), encode_response)
     merchant = Merchant(
-        id=short_id("mrch_", app.randbytes),
-        partner_id=caller.partner,
-        name=wanted.name,
-        email=wanted.email,
-        icon_url=wanted.icon_url,
+        id=generate_short_id("mrch_", app.randbytes),
+        partner_id=caller.required_partner_id,
+        name=new_merchant.name,
+        email=new_merchant.email,
+        icon_url=new_merchant.icon_url,
         status="active",
         live=caller.live,
         created_at_us=app.clock.now_us(),
     )
-    outcome = await once(app, caller, merchants.create(merchant), receipt)
-    _want_icon(app, outcome)
+    outcome = await run_once(app, caller, merchants.create(merchant), encode_response)
+    _request_icon(app, outcome)
     return outcome
 
 
-async def listed(
+async def list_merchants(
     app: App,
     caller: Caller,
     *,
     status: str | None = None,
     search: str | None = None,
-    after: str | None = None,
+    page_cursor: str | None = None,
     limit: int | None = None,
-) -> Listed:
-    """The caller's merchants, without deleted ones; `after` is the cursor of the page before."""
-    wanted = merchants.Wanted(caller.partner, caller.live, status, search)
-    binding = json.dumps(["merchants", wanted.partner_id, wanted.live, status, search])
-    position = cursor.decode(after, binding, int, str) if after is not None else None
-    page = await app.store.survey(merchants.page(wanted, position, limit or LIMIT))
+) -> MerchantListPage:
+    """Return the caller's merchants, without deleted ones.
+
+    `page_cursor` is the cursor of the former page.
+    """
+    query = merchants.MerchantListQuery(caller.required_partner_id, caller.live, status, search)
+    binding = json.dumps(["merchants", query.partner_id, query.live, status, search])
+    position = (
+        cursor.decode_cursor(page_cursor, binding, int, str) if page_cursor is not None else None
+    )
+    page = await app.store.scan(merchants.list_page(query, position, limit or PAGE_SIZE))
     following = None
-    if page.more:
+    if page.has_more:
         last = page.merchants[-1]
-        following = cursor.encode((last.created_at_us, last.id), binding)
-    return Listed(page.merchants, page.total, following)
+        following = cursor.encode_cursor((last.created_at_us, last.id), binding)
+    return MerchantListPage(page.merchants, page.total, following)
 
 
-async def get(app: App, caller: Caller, merchant_id: str) -> tuple[Merchant, Settlements]:
-    """A merchant and where it wants its money, at one moment."""
-    return await app.store.read(_look(caller, merchant_id))
+async def get(app: App, caller: Caller, merchant_id: str) -> tuple[Merchant, MerchantDestinations]:
+    """Return a merchant and its destinations, at one moment."""
+    return await app.store.read(_get(caller, merchant_id))
 
 
 async def update(
     app: App,
     caller: Caller,
     merchant_id: str,
-    changes: Changes,
-    receipt: Callable[[Merchant], bytes],
-) -> Merchant | Replay:
-    """Changes a merchant, or repeats the answer of its idempotency key."""
+    changes: MerchantChanges,
+    encode_response: Callable[[Merchant], bytes],
+) -> Merchant | StoredResponse:
+    """Change a merchant, or repeat the response of its idempotency key."""
     try:
-        _check(changes)
-        work = _change(caller, merchant_id, changes)
-    except FlorinError as fault:
-        work = failing(fault)
-    outcome = await once(app, caller, work, receipt)
-    app.accounts.changed()
-    _want_icon(app, outcome)
+        _check_changes(changes)
+        work = _update(caller, merchant_id, changes)
+    except ApiError as fault:
+        work = fail_with(fault)
+    outcome = await run_once(app, caller, work, encode_response)
+    app.account_invalidation.publish_change()
+    _request_icon(app, outcome)
     return outcome
 
 
 async def delete(
-    app: App, caller: Caller, merchant_id: str, receipt: Callable[[str], bytes]
-) -> str | Replay:
-    """Hides a merchant and stops new payments; gives its id, also if it was deleted before."""
+    app: App, caller: Caller, merchant_id: str, encode_response: Callable[[str], bytes]
+) -> str | StoredResponse:
+    """Hide a merchant and stop new payments; return its id, also if it was deleted before."""
     work = _delete(caller, merchant_id, app.clock.now_us())
-    outcome = await once(app, caller, work, receipt)
-    app.accounts.changed()
+    outcome = await run_once(app, caller, work, encode_response)
+    app.account_invalidation.publish_change()
     return outcome
 
 
 @operation
 def require(caller: Caller, merchant_id: str) -> Op[Merchant]:
-    """The caller's merchant; refused if it is another's, of the other mode, deleted, or nobody."""
-    found = yield from merchants.owned(merchant_id, caller.partner, live=caller.live)
-    if found is None:
-        raise merchant_unknown(wcp_profile=caller.wcp_profile)
-    return found
+    """Return the caller's merchant; refuse one of another partner or mode, or a deleted one."""
+    merchant = yield from merchants.find_owned(
+        merchant_id, caller.required_partner_id, live=caller.live
+    )
+    if merchant is None:
+        raise merchant_not_found_error(wcp_profile=caller.wcp_profile)
+    return merchant
 
 
 @operation
-def _look(caller: Caller, merchant_id: str) -> Op[tuple[Merchant, Settlements]]:
+def _get(caller: Caller, merchant_id: str) -> Op[tuple[Merchant, MerchantDestinations]]:
     merchant = yield from require(caller, merchant_id)
-    return merchant, (yield from destinations.of_merchant(merchant_id))
+    return merchant, (yield from destinations.get_merchant_destinations(merchant_id))
 
 
-def _want_icon(app: App, outcome: Merchant | Replay) -> None:
-    """Has a new picture asked for, so that the first buyer sees it."""
-    if isinstance(outcome, Merchant) and outcome.icon_url is not None:
-        app.icons.want(outcome.icon_url, outcome.partner_id)
+def _request_icon(app: App, merchant: Merchant | StoredResponse) -> None:
+    """Request a new picture, so that the first buyer sees it."""
+    if isinstance(merchant, Merchant) and merchant.icon_url is not None:
+        app.icons.request(merchant.icon_url, merchant.partner_id)
 
 
-def _check(changes: Changes) -> None:
-    if changes == Changes():
-        raise FlorinError(
-            Code.PARAMS_VALIDATION,
+def _check_changes(changes: MerchantChanges) -> None:
+    if changes == MerchantChanges():
+        raise ApiError(
+            ErrorCode.PARAMS_VALIDATION,
             "Validation error: at least one of merchantName, merchantEmail, iconUrl is required",
-            issues=(Issue("", "must have one of merchantName, merchantEmail, iconUrl"),),
+            issues=(FieldIssue("", "must have one of merchantName, merchantEmail, iconUrl"),),
         )
-    if found := tuple(faults(changes.name, changes.email, changes.icon_url or None)):
-        raise invalid_members(found)
+    if issues := tuple(list_issues(changes.name, changes.email, changes.icon_url or None)):
+        raise validation_error_for(issues)
 
 
 @operation
-def _change(caller: Caller, merchant_id: str, changes: Changes) -> Op[Merchant]:
+def _update(caller: Caller, merchant_id: str, changes: MerchantChanges) -> Op[Merchant]:
     changed = yield from merchants.change(
         merchant_id,
-        caller.partner,
+        caller.required_partner_id,
         live=caller.live,
         name=changes.name,
         email=changes.email,
         icon_url=changes.icon_url,
     )
     if changed is None:
-        raise merchant_unknown(wcp_profile=caller.wcp_profile)
+        raise merchant_not_found_error(wcp_profile=caller.wcp_profile)
     return changed
 
 
 @operation
 def _delete(caller: Caller, merchant_id: str, now_us: int) -> Op[str]:
-    known = yield from merchants.delete(
-        merchant_id, caller.partner, live=caller.live, now_us=now_us
+    is_deleted = yield from merchants.delete(
+        merchant_id, caller.required_partner_id, live=caller.live, now_us=now_us
     )
-    if not known:
-        raise merchant_unknown(wcp_profile=caller.wcp_profile)
+    if not is_deleted:
+        raise merchant_not_found_error(wcp_profile=caller.wcp_profile)
     return merchant_id

@@ -3,46 +3,46 @@
 from __future__ import annotations
 
 from florin_server.domain.accounts.account import Partner
-from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.ids import short_id
-from florin_server.domain.versions import NEWEST_STABLE
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.ids import generate_short_id
+from florin_server.domain.versions import NEWEST_STABLE_VERSION
 from florin_server.flows.accounts.contact import check
 from florin_server.flows.app import App
 from florin_server.store.accounts import merchants
 
 
 async def create(app: App, name: str) -> Partner:
-    """Makes a partner that may call at once; params_validation."""
+    """Create a partner that may call at once; params_validation."""
     check(name)
     partner = Partner(
-        id=short_id("prtn_", app.randbytes),
+        id=generate_short_id("prtn_", app.randbytes),
         name=name,
-        version_pin=NEWEST_STABLE,
+        version_pin=NEWEST_STABLE_VERSION,
         status="active",
         created_at_us=app.clock.now_us(),
     )
     await app.store.write(merchants.put_partner(partner))
-    app.accounts.changed()
+    app.account_invalidation.publish_change()
     return partner
 
 
-async def listed(app: App) -> list[Partner]:
-    """All partners, newest first."""
-    return await app.store.survey(merchants.list_partners())
+async def list_partners(app: App) -> list[Partner]:
+    """Return all partners, newest first."""
+    return await app.store.scan(merchants.list_partners())
 
 
-async def known(app: App, partner_id: str) -> Partner:
-    """One partner; partner_not_found."""
-    partner = await app.store.read(merchants.partner(partner_id))
+async def get(app: App, partner_id: str) -> Partner:
+    """Return one partner; partner_not_found."""
+    partner = await app.store.read(merchants.find_partner(partner_id))
     if partner is None:
-        raise FlorinError(Code.PARTNER_NOT_FOUND)
+        raise ApiError(ErrorCode.PARTNER_NOT_FOUND)
     return partner
 
 
 async def set_status(app: App, partner_id: str, status: str) -> Partner:
-    """Suspends a partner or lets it work again; partner_not_found."""
+    """Suspend a partner or reactivate it; partner_not_found."""
     partner = await app.store.write(merchants.set_partner_status(partner_id, status))
     if partner is None:
-        raise FlorinError(Code.PARTNER_NOT_FOUND)
-    app.accounts.changed()
+        raise ApiError(ErrorCode.PARTNER_NOT_FOUND)
+    app.account_invalidation.publish_change()
     return partner

@@ -1,1 +1,1 @@
-"""Data about buyers: who is asked for it, and what counts."""
+"""Data about buyers: which payments need it, and which data is valid."""

@@ -1,8 +1,8 @@
-"""Forms for data about buyers: their addresses, what they show, what is handed in.
+"""Forms for data about buyers: their URLs, their content and their submission.
 
-Whoever asks for options is told a form of its own, so that nobody fills in somebody else's. Its
-token says for itself what it is good for, with a code that only the installation can make: nothing
-is written down before a form is handed in.
+Each caller of options gets its own form, so that no caller can fill in the form of another. The
+token itself says what it is valid for, with a code that only the installation can make: nothing is
+stored before a form is submitted.
 """
 
 from __future__ import annotations
@@ -17,142 +17,154 @@ from urllib.parse import quote
 
 import orjson
 
-from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payments.payment import Merchant, Payment, Status
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.payments.payment import Merchant, Payment, PaymentStatus
 from florin_server.flows.app import App
-from florin_server.flows.capture.collected import Teller, checked, opened, sealed
-from florin_server.flows.payments.load import current, merchant_of
+from florin_server.flows.capture.collected import (
+    DataSupplier,
+    decrypt_data,
+    encode_data,
+    encrypt_data,
+)
+from florin_server.flows.payments.load import expire_if_due, get_merchant
 from florin_server.store.capture import collected_data
-from florin_server.store.capture.collected_data import Way, source_of
+from florin_server.store.capture.collected_data import DataSource, format_source
 
 _CODE_BYTES = 32
-# enough that no two accounts of a payment have the same, and a hundred fit into an address
+# enough that no two accounts of a payment have the same, and a hundred fit into a URL
 _TAG_CHARS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """A form that somebody has open; `done` tells that it was handed in."""
+class BuyerForm:
+    """A form that a buyer has open; `is_submitted` means that it was submitted."""
 
     payment: Payment
     merchant: Merchant
-    done: bool
+    is_submitted: bool
 
 
-class _Ticket(NamedTuple):
-    """What a token is good for: `teller` tells about the accounts with these tags."""
+class _FormTicket(NamedTuple):
+    """The content of a token: `supplier_id` supplies data about the accounts with these tags."""
 
     payment_id: str
-    app: str
-    teller: str
+    app_id: str
+    supplier_id: str
     tags: str
 
     @property
     def source(self) -> str:
-        return source_of(Way.FORM, self.teller)
+        return format_source(DataSource.FORM, self.supplier_id)
 
 
-def url(app: App, payment: Payment, told_to: Teller, accounts: Mapping[str, str]) -> str:
-    """The address of a form for some accounts, given as {canonical: as written}.
+def get_form_url(
+    app: App, payment: Payment, supplier: DataSupplier, accounts: Mapping[str, str]
+) -> str:
+    """Return the URL of a form for some accounts, given as {canonical: as written}.
 
-    It is the same whenever the same credential asks.
+    It is the same at every request of the same credential.
     """
-    tags = "".join(sorted(_tag(account) for account in accounts))
-    ticket = _Ticket(payment.id, told_to.app, told_to.ids[0], tags)
+    tags = "".join(sorted(_get_account_tag(account) for account in accounts))
+    ticket = _FormTicket(payment.id, supplier.app_id, supplier.source_ids[0], tags)
     text = orjson.dumps(list(ticket)).decode()
-    code, *_ = app.seal.derive("form", text)
+    code, *_ = app.cipher.derive("form", text)
     token = base64.urlsafe_b64encode(code + text.encode()).decode().rstrip("=")
     listed = quote(",".join(accounts.values()), safe="")
-    return f"{app.links.base}/collect/?pid={payment.id}&accounts={listed}&t={token}"
+    return f"{app.links.base_url}/collect/?pid={payment.id}&accounts={listed}&t={token}"
 
 
-async def form(app: App, payment_id: str | None, token: str) -> Form:
-    """The form that a token opens; FlorinError(unauthorized), or payment_expired if it is dead.
+async def get_form(app: App, payment_id: str | None, token: str) -> BuyerForm:
+    """Return the form of a token; ApiError(unauthorized), or payment_expired after its end.
 
-    `payment_id` is what a link says beside it.
+    `payment_id` is the id in the link beside the token.
     """
-    ticket = _read(app, token)
+    ticket = _parse_token(app, token)
     if payment_id not in {None, ticket.payment_id}:
-        raise _unauthorized()
-    payment, accounts = await _found(app, ticket)
-    told = await app.store.read(collected_data.told_by(payment.id, accounts, ticket.source))
-    done = accounts == {one.account for one in told}
+        raise _unauthorized_error()
+    payment, accounts = await _get_payment(app, ticket)
+    records = await app.store.read(
+        collected_data.list_by_source(payment.id, accounts, ticket.source)
+    )
+    done = accounts == {record.account for record in records}
     if not done:
         _check_open(payment)
-    return Form(payment, await merchant_of(app, payment), done)
+    return BuyerForm(payment, await get_merchant(app, payment), done)
 
 
-async def hand_in(app: App, token: str, value: object, *, peer: str = "") -> None:
-    """Stores what a form holds for the accounts of its token; the same once more changes nothing.
+async def submit(app: App, token: str, value: object, *, peer: str = "") -> None:
+    """Store the data of a form for the accounts of its token; equal data again changes nothing.
 
-    `peer` is who hands it in, in gRPC's form.
-    FlorinError: unauthorized, payment_expired, rate_limited, params_validation.
+    `peer` is the sender, in gRPC's form. ApiError: unauthorized, payment_expired, rate_limited,
+    params_validation.
     """
-    ticket = _read(app, token)
-    # each form has a budget: nobody uses up the buyer's
-    app.limits.form(f"{ticket.payment_id}/{ticket.teller}", peer)
-    payment, accounts = await _found(app, ticket)
-    told = await app.store.read(collected_data.told_by(payment.id, accounts, ticket.source))
-    done = accounts == {one.account for one in told}
+    ticket = _parse_token(app, token)
+    # each form has a budget: no caller uses up the buyer's
+    app.limits.count_form(f"{ticket.payment_id}/{ticket.supplier_id}", peer)
+    payment, accounts = await _get_payment(app, ticket)
+    records = await app.store.read(
+        collected_data.list_by_source(payment.id, accounts, ticket.source)
+    )
+    done = accounts == {record.account for record in records}
     if not done:
         _check_open(payment)
-    data = checked(value, "data")
+    data = encode_data(value, "data")
     if not done:
         new = [
-            sealed(app, payment, account, ticket.source, ticket.app, data)
+            encrypt_data(app, payment, account, ticket.source, ticket.app_id, data)
             for account in sorted(accounts)
         ]
-        told = await app.store.write(collected_data.hand_in(new))
-    # of several at once one came first; and one for more accounts keeps what is known of some
-    if not any(_equal(opened(app.seal, one), data) for one in told):
-        raise _unauthorized()
+        records = await app.store.write(collected_data.submit(new))
+    # of several simultaneous forms the first wins; a form for more accounts keeps the data of known
+    # ones
+    if not any(_is_same_data(decrypt_data(app.cipher, record), data) for record in records):
+        raise _unauthorized_error()
 
 
-async def _found(app: App, ticket: _Ticket) -> tuple[Payment, set[str]]:
-    """The payment, and those of the ticket's accounts that it is offered to.
+async def _get_payment(app: App, ticket: _FormTicket) -> tuple[Payment, set[str]]:
+    """Return the payment, and those of the ticket's accounts that it is offered to.
 
-    Whoever is erased must be asked for options again before a form is of use.
+    After an erasure, options must be requested again before a form works.
     """
-    stored = await app.store.reader.payment(ticket.payment_id)
-    if stored is None:
-        raise _unauthorized()
+    payment = await app.store.reader.find_payment(ticket.payment_id)
+    if payment is None:
+        raise _unauthorized_error()
     size = _TAG_CHARS
     tags = {ticket.tags[at : at + size] for at in range(0, len(ticket.tags), size)}
-    offered = await app.store.read(collected_data.offered(stored.id))
-    accounts = {account for account in offered if _tag(account) in tags}
+    offered = await app.store.read(collected_data.list_offered_accounts(payment.id))
+    accounts = {account for account in offered if _get_account_tag(account) in tags}
     if not accounts:
-        raise _unauthorized()
-    return await current(app, stored), accounts
+        raise _unauthorized_error()
+    return await expire_if_due(app, payment), accounts
 
 
-def _read(app: App, token: str) -> _Ticket:
-    """What a token of ours says; FlorinError(unauthorized) for any other."""
+def _parse_token(app: App, token: str) -> _FormTicket:
+    """Return the content of a token; ApiError(unauthorized) if Florin did not make it."""
     try:
-        told = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
-        code, text = told[:_CODE_BYTES], told[_CODE_BYTES:].decode()
-        codes = app.seal.derive("form", text)
+        decoded = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+        code, text = decoded[:_CODE_BYTES], decoded[_CODE_BYTES:].decode()
+        codes = app.cipher.derive("form", text)
     except ValueError:
-        raise _unauthorized() from None
-    if not any(hmac.compare_digest(code, one) for one in codes):
-        raise _unauthorized()
-    return _Ticket(*orjson.loads(text))
+        raise _unauthorized_error() from None
+    if not any(hmac.compare_digest(code, each_code) for each_code in codes):
+        raise _unauthorized_error()
+    return _FormTicket(*orjson.loads(text))
 
 
-def _tag(account: str) -> str:
-    """What stands for an account in a token."""
+def _get_account_tag(account: str) -> str:
+    """Return the tag of an account in a token."""
     return hashlib.sha256(account.encode()).hexdigest()[:_TAG_CHARS]
 
 
-def _equal(told: str | None, data: bytes) -> bool:
-    return told is not None and hmac.compare_digest(told.encode(), data)
+def _is_same_data(stored: str | None, data: bytes) -> bool:
+    return stored is not None and hmac.compare_digest(stored.encode(), data)
 
 
 def _check_open(payment: Payment) -> None:
-    if payment.status is Status.EXPIRED:
-        raise FlorinError(Code.PAYMENT_EXPIRED)
-    if payment.status is not Status.REQUIRES_ACTION:
-        raise _unauthorized()
+    if payment.status is PaymentStatus.EXPIRED:
+        raise ApiError(ErrorCode.PAYMENT_EXPIRED)
+    if payment.status is not PaymentStatus.REQUIRES_ACTION:
+        raise _unauthorized_error()
 
 
-def _unauthorized() -> FlorinError:
-    return FlorinError(Code.UNAUTHORIZED, "This form cannot be used")
+def _unauthorized_error() -> ApiError:
+    return ApiError(ErrorCode.UNAUTHORIZED, "This form cannot be used")

@@ -1,13 +1,13 @@
-"""Data about a buyer before a payment: who is asked for it, and what counts.
+"""Data about a buyer before a payment: which payments need it, and which data is valid.
 
-What a credential told counts for the payment if it confirms it; what others told about the same
-account does not, and is deleted then. For later payments through the same app it counts from that
-confirm on, if the account signed something for it. A payment that the buyer's wallet sent by
-itself, or that was bound by what the chain tells, proves nobody's data: anybody can copy what is
-on the chain. Whatever was told for it stays, as told by whom it was, and the buyer is asked again.
+Data of a credential is valid for the payment if that credential confirms it. Data of other
+credentials about the same account is not valid, and is deleted then. For later payments through the
+same app it is valid from that confirm on, if the account signed something for it. A payment that
+the buyer's wallet sent itself, or that was bound by the chain's evidence, proves no data: anyone
+can copy public data of the chain. Its data stays with its supplier, and the buyer is asked again.
 
-A wallet key is one credential: its wallet answers for all of its users. Whoever confirms what an
-account signed is taken for its wallet, so a wallet must give it to nobody else.
+A wallet key is one credential: its wallet answers for all of its users. The caller that confirms an
+account's signature is treated as its wallet, so a wallet must not give the signature to others.
 """
 
 from __future__ import annotations
@@ -18,108 +18,126 @@ from dataclasses import dataclass, replace
 
 import orjson
 
-from florin_server.domain.caip import canonical_asset
+from florin_server.domain.caip import canonicalize_asset
 from florin_server.domain.capture import buyer_data
-from florin_server.domain.errors import Code, FlorinError, Issue
-from florin_server.domain.payments.payment import Build, Option, Payment
+from florin_server.domain.errors import ApiError, ErrorCode, FieldIssue
+from florin_server.domain.payments.payment import BuildAction, Payment, PaymentOption
 from florin_server.flows.app import App, Caller
 from florin_server.flows.capture import forms
-from florin_server.flows.capture.collected import checked, invalid, sealed, teller
+from florin_server.flows.capture.collected import (
+    encode_data,
+    encrypt_data,
+    get_supplier,
+    invalid_data_error,
+)
 from florin_server.store.capture import collected_data
-from florin_server.store.capture.collected_data import Told, Way, source_of
+from florin_server.store.capture.collected_data import ConfirmedBuyerData, DataSource, format_source
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Which options wait for data: the form of each by option id, and one form for all of them."""
+class DataRequirement:
+    """The options that wait for data: each one's form by option id, and one for all."""
 
     urls: Mapping[str, str]
     url: str | None = None
 
 
-def applies(app: App, payment: Payment, option: Option) -> bool:
-    """True if the operator wants to know who pays this payment with this asset."""
+def is_required(app: App, payment: Payment, option: PaymentOption) -> bool:
+    """Return True if the operator requires data for this payment with this asset."""
     chosen = app.settings.capture
     if not chosen.enabled or ("live" if payment.live else "test") not in chosen.modes:
         return False
-    if chosen.assets and canonical_asset(option.asset, checksum=False) not in chosen.assets:
+    if chosen.assets and canonicalize_asset(option.asset, checksum=False) not in chosen.assets:
         return False
     return payment.value >= chosen.from_amount.get(payment.unit.partition("/")[2], 0)
 
 
-def build_of(payment: Payment, option: Option) -> Build:
-    """What stands for all actions of an option as long as data is missing.
+def get_placeholder_build(payment: Payment, option: PaymentOption) -> BuildAction:
+    """Return the placeholder for all actions of an option while data is missing.
 
-    Nobody can tell it from another build, and it stays good after the data was given.
+    It looks like any other build, and stays valid after the data was given.
     """
     seed = payment.salt + b"collect" + option.id.encode()
-    return Build(hashlib.sha256(seed).hexdigest()[:32])
+    return BuildAction(hashlib.sha256(seed).hexdigest()[:32])
 
 
-async def ask(app: App, caller: Caller, payment: Payment, options: Sequence[Option]) -> Asked:
-    """Finds out which options wait for data of the caller's, and tells its forms for them."""
-    wanted = [option for option in options if applies(app, payment, option)]
-    if not wanted:
-        return Asked({})
-    who = teller(app, caller, payment)
-    now_us, missing = app.clock.now_us(), {option.payer for option in wanted}
-    missing -= await app.store.read(collected_data.given(payment.id, missing, who.sources, now_us))
+async def request_data(
+    app: App, caller: Caller, payment: Payment, options: Sequence[PaymentOption]
+) -> DataRequirement:
+    """Return the options that wait for data of the caller, with its forms for them."""
+    covered_options = [option for option in options if is_required(app, payment, option)]
+    if not covered_options:
+        return DataRequirement({})
+    who = get_supplier(app, caller, payment)
+    now_us, missing = app.clock.now_us(), {option.payer for option in covered_options}
+    missing -= await app.store.read(
+        collected_data.filter_accounts_with_data(payment.id, missing, who.sources, now_us)
+    )
     if missing:
-        known = collected_data.reusable(missing, who.app, now_us, live=payment.live)
-        missing -= await app.store.read(known)
+        op = collected_data.filter_accounts_with_reusable_data(
+            missing, who.app_id, now_us, live=payment.live
+        )
+        missing -= await app.store.read(op)
     if not missing:
-        return Asked({})
-    waiting = [option for option in wanted if option.payer in missing]
+        return DataRequirement({})
+    waiting = [option for option in covered_options if option.payer in missing]
     # as the wallet wrote them, in the order of the options
     written = {option.payer: option.account for option in waiting}
     urls = {
-        payer: forms.url(app, payment, who, {payer: account}) for payer, account in written.items()
+        payer: forms.get_form_url(app, payment, who, {payer: account})
+        for payer, account in written.items()
     }
-    return Asked(
+    return DataRequirement(
         {option.id: urls[option.payer] for option in waiting},
-        forms.url(app, payment, who, written),
+        forms.get_form_url(app, payment, who, written),
     )
 
 
-async def require(
-    app: App, caller: Caller, payment: Payment, option: Option, collected: str | None
-) -> Told:
-    """Goes on only with the data that the option needs from the caller.
+async def require_data(
+    app: App, caller: Caller, payment: Payment, option: PaymentOption, buyer_data_json: str | None
+) -> ConfirmedBuyerData:
+    """Return the data that the option needs from the caller.
 
-    `collected` is the JSON of data that a wallet brings along; it is stored if it was missing, and
-    told as brought. FlorinError(params_validation) if it is missing, or not what the form asks for.
+    `buyer_data_json` is the JSON of data from the wallet; it is stored if data was missing, and
+    returned as brought. ApiError(params_validation) if data is missing or does not fit the form.
     """
     if not app.settings.capture.enabled:
-        return Told()
-    who = teller(app, caller, payment)
-    told = Told(who.sources)
-    if not applies(app, payment, option):
-        return told
+        return ConfirmedBuyerData()
+    who = get_supplier(app, caller, payment)
+    confirmed = ConfirmedBuyerData(who.sources)
+    if not is_required(app, payment, option):
+        return confirmed
     now_us, payers = app.clock.now_us(), [option.payer]
-    if await app.store.read(collected_data.given(payment.id, payers, told.sources, now_us)):
-        return replace(told, needed=True)
-    if await app.store.read(collected_data.reusable(payers, who.app, now_us, live=payment.live)):
-        return told
+    if await app.store.read(
+        collected_data.filter_accounts_with_data(payment.id, payers, confirmed.sources, now_us)
+    ):
+        return replace(confirmed, is_required=True)
+    if await app.store.read(
+        collected_data.filter_accounts_with_reusable_data(
+            payers, who.app_id, now_us, live=payment.live
+        )
+    ):
+        return confirmed
     try:
-        data = _brought(collected)
-    except FlorinError as refused:
-        url = forms.url(app, payment, who, {option.payer: option.account})
+        data = _parse_buyer_data(buyer_data_json)
+    except ApiError as refused:
+        url = forms.get_form_url(app, payment, who, {option.payer: option.account})
         details = {"reason": "ic_required", "url": url}
-        raise FlorinError(
+        raise ApiError(
             refused.code, refused.message, issues=refused.issues, details=details
         ) from None
-    source = source_of(Way.INLINE, who.ids[0])
-    brought = sealed(app, payment, option.payer, source, who.app, data)
+    source = format_source(DataSource.INLINE, who.source_ids[0])
+    brought = encrypt_data(app, payment, option.payer, source, who.app_id, data)
     await app.store.write(collected_data.put([brought]))
-    return replace(told, brought=brought, needed=True)
+    return replace(confirmed, inline_entry=brought, is_required=True)
 
 
-def _brought(collected: str | None) -> bytes:
-    """The data that a wallet brings along, as it is kept."""
+def _parse_buyer_data(buyer_data_json: str | None) -> bytes:
+    """Return the data from a wallet, in its stored form."""
     try:
-        value = orjson.loads(collected) if collected else None
+        value = orjson.loads(buyer_data_json) if buyer_data_json else None
     except orjson.JSONDecodeError:
-        raise invalid([Issue("", "is not valid JSON")], "collectedData") from None
+        raise invalid_data_error([FieldIssue("", "is not valid JSON")], "collectedData") from None
     if buyer_data.is_empty(value):
-        raise FlorinError(Code.PARAMS_VALIDATION, "IC data required but not found")
-    return checked(value, "collectedData")
+        raise ApiError(ErrorCode.PARAMS_VALIDATION, "IC data required but not found")
+    return encode_data(value, "collectedData")

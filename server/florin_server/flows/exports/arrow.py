@@ -5,98 +5,104 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 
-from florin_server.domain.exports.columns import Column, Kind
-from florin_server.domain.exports.error import NotExported
-from florin_server.flows.exports.layout import Values
+from florin_server.domain.exports.columns import ColumnKind, ExportColumn
+from florin_server.domain.exports.error import ExportError
+from florin_server.flows.exports.layout import ColumnValues
 
 try:
     import pyarrow as pa
     import pyarrow.parquet as pq
 except ImportError as missing:
-    raise NotExported(
-        "Parquet and data frames take pyarrow, which is not installed: "
-        "pip install 'florin-pay[export]', or export csv or jsonl"
+    raise ExportError(
+        "Parquet and data frames need pyarrow: pip install 'florin-pay[export]', or export csv "
+        "or jsonl"
     ) from missing
 
-__all__ = ["ParquetEncoder", "batch", "pa", "pq", "schema"]
+__all__ = ["ParquetEncoder", "pa", "pq", "to_batch", "to_schema"]
 
 # rows that a reader has in memory at a time
-_GROUP_ROWS = 65_536
-# what pandas, Polars and DuckDB all have: 20 digits before the point, 18 behind
+_ROW_GROUP_SIZE = 65_536
+# common to pandas, Polars and DuckDB: 20 digits before the point, 18 behind
 _DIGITS, _SCALE = 38, 18
-_TYPES: Mapping[Kind, Any] = {
-    Kind.TEXT: pa.string(),
-    Kind.JSON: pa.string(),
-    Kind.FLAG: pa.bool_(),
-    Kind.NUMBER: pa.int64(),
-    Kind.TIME: pa.timestamp("us", tz="UTC"),
+_TYPES: Mapping[ColumnKind, Any] = {
+    ColumnKind.TEXT: pa.string(),
+    ColumnKind.JSON: pa.string(),
+    ColumnKind.FLAG: pa.bool_(),
+    ColumnKind.NUMBER: pa.int64(),
+    ColumnKind.TIME: pa.timestamp("us", tz="UTC"),
     # 256 bits are 78 digits, and the widest decimal of Arrow has 76
-    Kind.MINOR: pa.string(),
-    Kind.WHOLE: pa.decimal128(_DIGITS, _SCALE),
+    ColumnKind.MINOR: pa.string(),
+    ColumnKind.WHOLE: pa.decimal128(_DIGITS, _SCALE),
 }
 
 
 class ParquetEncoder:
-    """Groups of rows, compressed, under a schema that tells unit and meaning of each column."""
+    """Compressed groups of rows, under a schema with the unit and meaning of each column."""
 
-    def __init__(self, file: BinaryIO, columns: Sequence[Column]) -> None:
+    def __init__(self, file: BinaryIO, columns: Sequence[ExportColumn]) -> None:
         self._columns = columns
-        self._schema = schema(columns)
+        self._schema = to_schema(columns)
         self._writer = pq.ParquetWriter(file, self._schema, compression="zstd")
-        self._waiting: list[Any] = []
-        self._rows = 0
+        self._buffered_columns: list[Any] = []
+        self._row_count = 0
 
-    def write(self, columns: Sequence[Values]) -> None:
-        """Writes some rows, or keeps them until there are enough for a group."""
-        made = batch(self._columns, self._schema, columns)
-        self._waiting.append(made)
-        self._rows += made.num_rows
-        if self._rows >= _GROUP_ROWS:
+    def write(self, columns: Sequence[ColumnValues]) -> None:
+        """Write some rows, or keep them until there are enough for a group."""
+        batch = to_batch(self._columns, self._schema, columns)
+        self._buffered_columns.append(batch)
+        self._row_count += batch.num_rows
+        if self._row_count >= _ROW_GROUP_SIZE:
             self._write_group()
 
     def close(self) -> None:
-        """Writes the last group and the index of all."""
+        """Write the last group and the index of all."""
         self._write_group()
         self._writer.close()
 
     def _write_group(self) -> None:
-        if self._waiting:
-            group = pa.Table.from_batches(self._waiting, self._schema)
-            self._writer.write_table(group, row_group_size=_GROUP_ROWS)
-        self._waiting, self._rows = [], 0
+        if self._buffered_columns:
+            group = pa.Table.from_batches(self._buffered_columns, self._schema)
+            self._writer.write_table(group, row_group_size=_ROW_GROUP_SIZE)
+        self._buffered_columns, self._row_count = [], 0
 
 
-def schema(columns: Sequence[Column]) -> Any:
-    """The Arrow schema of some columns; their metadata tells unit and meaning."""
+def to_schema(columns: Sequence[ExportColumn]) -> Any:
+    """Return the Arrow schema of some columns; their metadata contain unit and meaning."""
     return pa.schema(
         [
             pa.field(
-                one.name, _TYPES[one.kind], metadata={"unit": one.unit, "meaning": one.meaning}
+                column.name,
+                _TYPES[column.kind],
+                metadata={"unit": column.unit, "meaning": column.description},
             )
-            for one in columns
+            for column in columns
         ]
     )
 
 
-def batch(columns: Sequence[Column], layout: Any, told: Sequence[Values]) -> Any:
-    """What some rows have in each column, as a batch of Arrow."""
-    arrays = [_array(one, values) for one, values in zip(columns, told, strict=True)]
+def to_batch(
+    columns: Sequence[ExportColumn], layout: Any, column_values: Sequence[ColumnValues]
+) -> Any:
+    """Return the values of some rows in each column, as an Arrow batch."""
+    arrays = [
+        _to_array(column, values) for column, values in zip(columns, column_values, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=layout)
 
 
-def _array(column: Column, values: Sequence[Any]) -> Any:
-    wanted = _TYPES[column.kind]
-    if column.kind is Kind.MINOR:
-        return pa.array([None if one is None else str(one) for one in values], wanted)
-    if column.kind is Kind.WHOLE:
-        return pa.array([_fitting(one) for one in values], pa.string()).cast(wanted)
-    if column.kind is Kind.FLAG:
-        return pa.array([None if one is None else bool(one) for one in values], wanted)
-    return pa.array(values, wanted)
+def _to_array(column: ExportColumn, values: Sequence[Any]) -> Any:
+    arrow_type = _TYPES[column.kind]
+    if column.kind is ColumnKind.MINOR:
+        return pa.array([None if item is None else str(item) for item in values], arrow_type)
+    if column.kind is ColumnKind.WHOLE:
+        return pa.array([_to_decimal_text(item) for item in values], pa.string()).cast(arrow_type)
+    if column.kind is ColumnKind.FLAG:
+        return pa.array([None if item is None else bool(item) for item in values], arrow_type)
+    return pa.array(values, arrow_type)
 
 
-def _fitting(digits: str | None) -> str | None:
-    """A number as far as all readers know such ones; None if anything of it would be lost."""
+def _to_decimal_text(digits: str | None) -> str | None:
+    """Return a number in the range that all readers support; None if digits would be lost."""
     if digits is None:
         return None
     before, _, behind = digits.partition(".")

@@ -1,7 +1,7 @@
-"""How far an export has come, so that the next one writes only what is new or has changed.
+"""The progress of an export, so that the next run writes only new or changed roots.
 
-Of each feed it holds the time up to which all roots were read, and digests of what was written of
-roots that may still change, or are so young that one with an earlier time may yet be committed.
+For each feed it contains the time up to which all roots were read. It also contains digests of the
+written roots that can still change, or are so young that an earlier one can still be committed.
 """
 
 from __future__ import annotations
@@ -11,131 +11,138 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from florin_server.domain.exports.columns import Row
-from florin_server.domain.exports.error import NotExported
-from florin_server.domain.exports.roots import Root
+from florin_server.domain.exports.columns import ExportRow
+from florin_server.domain.exports.error import ExportError
+from florin_server.domain.exports.roots import ExportRoot
 
-# what is committed has a time that was taken before, by minutes at most: a commit waits for others,
-# and a confirm for nodes of chains
+# a committed row has an earlier time, by minutes at most: a commit waits for others, and a confirm
+# for nodes
 MARGIN_US = 600 * 1_000_000
 _DIGEST_BYTES = 8
-# blocks that may still be told of by other transactions
+# blocks that other transactions can still refer to
 _BLOCKS_MAX = 2_000
 
 
 @dataclass(slots=True)
-class Mark:
-    """How far one feed was read. `after` is set while a pass through its roots is under way.
+class FeedPosition:
+    """The progress of one feed. `after_key` is set while a pass through its roots is in progress.
 
-    A pass takes its time, and may be cut off and go on a day later. What is made meanwhile may have
-    a key that it has passed already: it is no older than the pass, which `began_us`.
+    A pass takes time, and can be interrupted and continued a day later. A root that is created
+    meanwhile can have a key that the pass has left behind: it is no older than the pass, which
+    `started_us`.
     """
 
     since_us: int = 0
     newest_us: int = 0
-    began_us: int = 0
-    after: str | None = None
-    seen: dict[str, tuple[int, bool, frozenset[str]]] = field(default_factory=dict)
-    _pruned: int = 0
+    started_us: int = 0
+    after_key: str | None = None
+    root_digests: dict[str, tuple[int, bool, frozenset[str]]] = field(default_factory=dict)
+    _pruned_count: int = 0
 
     def begin(self, now_us: int) -> None:
-        """A pass begins, unless one is to go on."""
-        if self.after is None:
-            self.began_us = now_us
+        """Start a pass, unless one is to be continued."""
+        if self.after_key is None:
+            self.started_us = now_us
 
-    def open_keys(self) -> list[str]:
-        """Roots that may have changed, whenever they were made."""
-        return [key for key, (_, closed, _) in self.seen.items() if not closed]
+    def list_open_keys(self) -> list[str]:
+        """Return the keys of roots that may have changed, of any age."""
+        return [key for key, (_, closed, _) in self.root_digests.items() if not closed]
 
-    def news(self, root: Root) -> list[tuple[str, Row]]:
-        """What of a root was not written yet; notes that it is from now on."""
+    def take_new_rows(self, root: ExportRoot) -> list[tuple[str, ExportRow]]:
+        """Return the rows of a root that are not written yet; they count as written from now on."""
         self.newest_us = max(self.newest_us, root.at_us)
-        known = self.seen.get(root.key)
-        stays = not root.closed or root.at_us > self._young_us
-        if known is None and not stays:
+        seen = self.root_digests.get(root.key)
+        stays = not root.closed or root.at_us > self._recheck_from_us
+        if seen is None and not stays:
             return root.rows
-        digests = [_digest(name, row) for name, row in root.rows]
-        self.seen[root.key] = (root.at_us, root.closed, frozenset(digests))
-        before = frozenset() if known is None else known[2]
-        return [one for one, made in zip(root.rows, digests, strict=True) if made not in before]
+        digests = [_compute_digest(name, row) for name, row in root.rows]
+        self.root_digests[root.key] = (root.at_us, root.closed, frozenset(digests))
+        before = frozenset() if seen is None else seen[2]
+        return [row for row, digest in zip(root.rows, digests, strict=True) if digest not in before]
 
-    def prune(self, *, rarely: bool = True) -> None:
-        """Forgets what cannot come again; with `rarely` only once that is worth a look at all."""
-        if rarely and len(self.seen) < 2 * self._pruned + 10_000:
+    def prune(self, *, only_if_large: bool = True) -> None:
+        """Drop what cannot come again; with `only_if_large` only if that is worth the time."""
+        if only_if_large and len(self.root_digests) < 2 * self._pruned_count + 10_000:
             return
-        young = self._young_us
-        self.seen = {key: one for key, one in self.seen.items() if not one[1] or one[0] > young}
-        self._pruned = len(self.seen)
+        young = self._recheck_from_us
+        self.root_digests = {
+            key: digest_entry
+            for key, digest_entry in self.root_digests.items()
+            if not digest_entry[1] or digest_entry[0] > young
+        }
+        self._pruned_count = len(self.root_digests)
 
     def finish(self) -> None:
-        """A pass through all roots is over."""
-        self.since_us = max(self.since_us, self._young_us)
-        self.after = None
-        self.prune(rarely=False)
+        """Finish a pass through all roots."""
+        self.since_us = max(self.since_us, self._recheck_from_us)
+        self.after_key = None
+        self.prune(only_if_large=False)
 
     @property
-    def _young_us(self) -> int:
-        """What was made after this is read by the next pass too."""
-        return min(self.newest_us, self.began_us) - MARGIN_US
+    def _recheck_from_us(self) -> int:
+        """Return the time from which on the next pass reads roots again."""
+        return min(self.newest_us, self.started_us) - MARGIN_US
 
-    def plain(self) -> dict[str, Any]:
-        """The same as JSON."""
-        seen = {key: [at, closed, *sorted(had)] for key, (at, closed, had) in self.seen.items()}
-        times = {"since": self.since_us, "newest": self.newest_us, "began": self.began_us}
-        return {**times, "after": self.after, "seen": seen}
+    def to_json(self) -> dict[str, Any]:
+        """Return the position as JSON values."""
+        seen = {
+            key: [at, closed, *sorted(had)] for key, (at, closed, had) in self.root_digests.items()
+        }
+        times = {"since": self.since_us, "newest": self.newest_us, "began": self.started_us}
+        return {**times, "after": self.after_key, "seen": seen}
 
     @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> Mark:
-        """From JSON."""
+    def from_json(cls, data: Mapping[str, Any]) -> FeedPosition:
+        """Return a position from JSON values."""
         seen = {
             key: (int(at), bool(closed), frozenset(had))
-            for key, (at, closed, *had) in plain["seen"].items()
+            for key, (at, closed, *had) in data["seen"].items()
         }
-        since, newest, began = (int(plain[name]) for name in ("since", "newest", "began"))
-        return cls(since, newest, began, plain["after"], seen)
+        since, newest, began = (int(data[name]) for name in ("since", "newest", "began"))
+        return cls(since, newest, began, data["after"], seen)
 
 
 @dataclass(slots=True)
-class Cursor:
-    """How far an export of one origin has come; `parts` is the last number of each table."""
+class ExportCursor:
+    """The progress of an export of one origin; `last_parts` is the last number of each table."""
 
     origin: str
-    marks: dict[str, Mark] = field(default_factory=dict)
-    parts: dict[str, int] = field(default_factory=dict)
-    blocks: dict[str, None] = field(default_factory=dict)
+    positions: dict[str, FeedPosition] = field(default_factory=dict)
+    last_parts: dict[str, int] = field(default_factory=dict)
+    block_digests: dict[str, None] = field(default_factory=dict)
 
-    def mark(self, feed: str) -> Mark:
-        """How far a feed was read."""
-        return self.marks.setdefault(feed, Mark())
+    def get_position(self, feed: str) -> FeedPosition:
+        """Return the position of a feed."""
+        return self.positions.setdefault(feed, FeedPosition())
 
-    def unknown(self, rows: list[tuple[str, Row]]) -> Iterator[tuple[str, Row]]:
-        """Rows without blocks that another root told of before."""
+    def filter_new_rows(self, rows: list[tuple[str, ExportRow]]) -> Iterator[tuple[str, ExportRow]]:
+        """Return the rows without blocks that another root contained before."""
         for name, row in rows:
             if name == "blocks":
-                key = _digest(name, row)
-                if key in self.blocks:
+                key = _compute_digest(name, row)
+                if key in self.block_digests:
                     continue
-                self.blocks[key] = None
-                if len(self.blocks) > _BLOCKS_MAX:
-                    del self.blocks[next(iter(self.blocks))]
+                self.block_digests[key] = None
+                if len(self.block_digests) > _BLOCKS_MAX:
+                    del self.block_digests[next(iter(self.block_digests))]
             yield name, row
 
-    def plain(self) -> dict[str, Any]:
-        """The same as JSON."""
-        marks = {name: mark.plain() for name, mark in self.marks.items()}
-        blocks = list(self.blocks)
-        return {"origin": self.origin, "marks": marks, "parts": self.parts, "blocks": blocks}
+    def to_json(self) -> dict[str, Any]:
+        """Return the cursor as JSON values."""
+        marks = {name: mark.to_json() for name, mark in self.positions.items()}
+        blocks = list(self.block_digests)
+        return {"origin": self.origin, "marks": marks, "parts": self.last_parts, "blocks": blocks}
 
     @classmethod
-    def of(cls, plain: Any) -> Cursor:
-        """From JSON; NotExported if it is none."""
+    def from_json(cls, data: Any) -> ExportCursor:
+        """Return a cursor from JSON values; ExportError if they are none."""
         try:
-            marks = {name: Mark.of(one) for name, one in plain["marks"].items()}
-            parts = {name: int(last) for name, last in plain["parts"].items()}
-            return cls(str(plain["origin"]), marks, parts, dict.fromkeys(plain["blocks"]))
+            marks = {name: FeedPosition.from_json(mark) for name, mark in data["marks"].items()}
+            parts = {name: int(last) for name, last in data["parts"].items()}
+            return cls(str(data["origin"]), marks, parts, dict.fromkeys(data["blocks"]))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise NotExported("the cursor is damaged: export into an empty folder") from error
+            raise ExportError("the cursor is damaged: export into an empty folder") from error
 
 
-def _digest(name: str, row: Row) -> str:
+def _compute_digest(name: str, row: ExportRow) -> str:
     return blake2b(f"{name}{row!r}".encode(), digest_size=_DIGEST_BYTES).hexdigest()

@@ -1,4 +1,4 @@
-"""Where an export reads roots, page by page, whatever answers it."""
+"""The sources of an export, which return roots page by page."""
 
 from __future__ import annotations
 
@@ -6,53 +6,54 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from florin_server.domain.exports.columns import Row
-from florin_server.domain.exports.roots import Page, Root
+from florin_server.domain.exports.columns import ExportRow
+from florin_server.domain.exports.roots import ExportPage, ExportRoot
 
 # roots of one page, and so of one snapshot: some milliseconds
-PAGE = 500
+PAGE_SIZE = 500
 
 
-class Feed(Protocol):
+class ExportFeed(Protocol):
     """Some tables, root by root.
 
-    Roots are new if they were made after a time, unless the feed is told `whole` each time.
+    Roots are new if they were created after a time, unless the feed is read as a `is_complete`
+    each time.
     """
 
     @property
     def name(self) -> str:
-        """The name of the feed in a cursor."""
+        """Return the name of the feed in a cursor."""
 
     @property
     def tables(self) -> Sequence[str]:
-        """The tables that it fills."""
+        """Return the tables that it fills."""
 
     @property
-    def whole(self) -> bool:
-        """True if nobody but the reader can tell what is new."""
+    def is_complete(self) -> bool:
+        """Return True if only the reader can find out what is new."""
 
-    def pages(self, after: str, since_us: int) -> Page:
-        """Roots made after a time, behind a key."""
+    def read_page(self, after_key: str, since_us: int) -> ExportPage:
+        """Return the roots created after a time, after a key."""
 
-    def some(self, keys: Sequence[str]) -> list[Root]:
-        """Roots by key, as far as they are there."""
+    def read_roots(self, keys: Sequence[str]) -> list[ExportRoot]:
+        """Return roots by key, as far as they exist."""
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """Where an export reads. `id` tells one origin from all others, `now_us` the time there.
+class ExportOrigin:
+    """A source of exports. `id` identifies it, `now_us` is its time.
 
-    `kept` tells the rows of tables that are written anew by each export, and `decimals` those of a
-    unit or an asset, None if they are not known.
+    `read_buyer_data` returns the rows of tables that each export writes completely, and
+    `find_decimals` those of a unit or an asset, None if they are unknown.
     """
 
     id: str
-    feeds: Sequence[Feed]
-    decimals: Callable[[str], int | None]
+    feeds: Sequence[ExportFeed]
+    find_decimals: Callable[[str], int | None]
     now_us: int
-    kept: Callable[[], Iterator[Row]] | None = None
+    read_buyer_data: Callable[[], Iterator[ExportRow]] | None = None
 
     @property
     def tables(self) -> set[str]:
-        """All tables that it has."""
+        """Return all tables that it has."""
         return {name for feed in self.feeds for name in feed.tables}

@@ -1,7 +1,7 @@
-"""The folder of an export: a folder of parts for each table, and `export.json`, which counts.
+"""The folder of an export: a folder of parts for each table, and `export.json`, which decides.
 
 A part is written under another name, synced, and renamed; then `export.json` is replaced by one
-that names it. Whatever that does not name is what a run left that was cut off, and is removed.
+that names it. Files that it does not name are left from an interrupted run, and are removed.
 """
 
 from __future__ import annotations
@@ -17,215 +17,231 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from florin_server.domain.exports.columns import Table
-from florin_server.domain.exports.error import NotExported
+from florin_server.domain.exports.columns import ExportTable
+from florin_server.domain.exports.error import ExportError
 from florin_server.domain.exports.tables import TABLES
-from florin_server.flows.exports.cursor import Cursor
-from florin_server.flows.exports.formats import Format
+from florin_server.flows.exports.cursor import ExportCursor
+from florin_server.flows.exports.formats import ExportFormat
 
 MANIFEST = "export.json"
-# tables that only exist as long as somebody keeps them
-KEPT = tuple(one.name for one in TABLES.values() if one.kept)
+# tables that exist only while their data is retained
+BUYER_DATA_TABLES = tuple(table.name for table in TABLES.values() if table.is_rewritten)
 _VERSION = 1
 _LOCK = ".lock"
-_TEMPORARY = ".tmp"
-_PART = re.compile(r"\d{6,}\.(csv|jsonl|parquet)(\.tmp)?")
+_TEMPORARY_SUFFIX = ".tmp"
+_PART_NAME = re.compile(r"\d{6,}\.(csv|jsonl|parquet)(\.tmp)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What an export is like, as long as its folder is used."""
+class ExportSpec:
+    """The properties of an export, constant while its folder is used."""
 
-    format: Format
-    tables: tuple[Table, ...]
+    format: ExportFormat
+    tables: tuple[ExportTable, ...]
     personal: bool
 
 
 @dataclass(slots=True)
-class Manifest:
-    """What `export.json` says. `parts` are file names, with their rows, by table."""
+class ExportManifest:
+    """The content of `export.json`. `parts` are file names, with their rows, by table."""
 
-    shape: Shape
-    cursor: Cursor
+    spec: ExportSpec
+    cursor: ExportCursor
     parts: dict[str, dict[str, int]] = field(default_factory=dict)
 
-    def plain(self) -> dict[str, Any]:
-        """The same as JSON."""
+    def to_json(self) -> dict[str, Any]:
+        """Return the manifest as JSON values."""
         tables = {
-            one.name: {
-                "columns": [column.name for column in one.told(personal=self.shape.personal)],
-                "key": one.key,
-                "parts": self.parts.get(one.name, {}),
+            table.name: {
+                "columns": [
+                    column.name for column in table.list_columns(personal=self.spec.personal)
+                ],
+                "key": table.key,
+                "parts": self.parts.get(table.name, {}),
             }
-            for one in self.shape.tables
+            for table in self.spec.tables
         }
         return {
             "florin_export": _VERSION,
-            "format": self.shape.format,
-            "personal": self.shape.personal,
+            "format": self.spec.format,
+            "personal": self.spec.personal,
             "tables": tables,
-            "cursor": self.cursor.plain(),
+            "cursor": self.cursor.to_json(),
         }
 
 
-class Folder:
+class ExportFolder:
     """A folder that this process alone exports into; made by `opened`."""
 
-    def __init__(self, path: Path, manifest: Manifest) -> None:
+    def __init__(self, path: Path, manifest: ExportManifest) -> None:
         self.path = path
         self.manifest = manifest
 
-    def temporary(self, table: str, number: int) -> Path:
-        """Where a part is written."""
-        return self._file(table, number).with_name(self._name(number) + _TEMPORARY)
+    def get_temporary_path(self, table: str, number: int) -> Path:
+        """Return the path to which a part is written at first."""
+        return self._get_part_path(table, number).with_name(
+            self._format_part_name(number) + _TEMPORARY_SUFFIX
+        )
 
-    def put(self, table: str, number: int, rows: int) -> None:
-        """Gives a part that is on the disk its name; it counts from the next `commit` on."""
-        file = self._file(table, number)
-        self.temporary(table, number).replace(file)
-        _sync(file.parent)
+    def publish_part(self, table: str, number: int, rows: int) -> None:
+        """Rename a part that is on the disk; it is valid from the next `commit` on."""
+        file = self._get_part_path(table, number)
+        self.get_temporary_path(table, number).replace(file)
+        _sync_folder(file.parent)
         name = str(file.relative_to(self.path))
         self.manifest.parts.setdefault(table, {})[name] = rows
-        self.manifest.cursor.parts[table] = number
+        self.manifest.cursor.last_parts[table] = number
 
-    def drop(self, table: str) -> list[Path]:
-        """Takes all parts of a table out; the files are for the caller to remove after `commit`."""
+    def drop_parts(self, table: str) -> list[Path]:
+        """Take all parts of a table out; the files are for the caller to remove after `commit`."""
         return [self.path / name for name in self.manifest.parts.pop(table, {})]
 
     def commit(self) -> None:
-        """Everything that was put, and the cursor, count from now on."""
-        temporary = self.path / (MANIFEST + _TEMPORARY)
-        with create(temporary) as file:
-            file.write(orjson.dumps(self.manifest.plain()))
+        """Make everything written so far, and the cursor, valid."""
+        temporary = self.path / (MANIFEST + _TEMPORARY_SUFFIX)
+        with create_file(temporary) as file:
+            file.write(orjson.dumps(self.manifest.to_json()))
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(self.path / MANIFEST)
-        _sync(self.path)
+        _sync_folder(self.path)
 
-    def clean(self) -> None:
-        """Removes what a run left behind that was cut off."""
-        for table in self.manifest.shape.tables:
+    def remove_leftovers(self) -> None:
+        """Remove the files of an interrupted run."""
+        for table in self.manifest.spec.tables:
             folder = self.path / table.name
             folder.mkdir(mode=0o700, exist_ok=True)
-            known = self.manifest.parts.get(table.name, {})
+            known_parts = self.manifest.parts.get(table.name, {})
             for file in folder.iterdir():
-                if _PART.fullmatch(file.name) and str(file.relative_to(self.path)) not in known:
+                if (
+                    _PART_NAME.fullmatch(file.name)
+                    and str(file.relative_to(self.path)) not in known_parts
+                ):
                     file.unlink()
 
-    def _file(self, table: str, number: int) -> Path:
-        return self.path / table / self._name(number)
+    def _get_part_path(self, table: str, number: int) -> Path:
+        return self.path / table / self._format_part_name(number)
 
-    def _name(self, number: int) -> str:
-        return f"{number:06}.{self.manifest.shape.format}"
+    def _format_part_name(self, number: int) -> str:
+        return f"{number:06}.{self.manifest.spec.format}"
 
 
 @contextmanager
-def opened(path: Path, shape: Shape, origin: str, since: Cursor | None = None) -> Iterator[Folder]:
-    """The folder, made unless it is there, for one run; NotExported if it is of another kind.
+def open_folder(
+    path: Path, spec: ExportSpec, origin: str, since: ExportCursor | None = None
+) -> Iterator[ExportFolder]:
+    """Open or create the folder for one run; ExportError if it is of another kind.
 
-    An empty one begins with what is new `since` another export's cursor.
+    An empty folder starts with what is new `since` another export's cursor.
     """
     if path.exists() and not path.is_dir():
-        raise NotExported(f"{path} is a file: name a folder")
+        raise ExportError(f"{path} is a file: name a folder")
     if path.is_dir() and not (path / MANIFEST).exists():
-        _begun(path)
+        _check_no_other_files(path)
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (path / _LOCK).open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise NotExported(f"another export writes into {path}: wait for its end") from error
-        manifest = _manifest(path, shape, origin, since)
-        folder = Folder(path, manifest)
-        folder.clean()
+            raise ExportError(f"another export writes into {path}: wait until it ends") from error
+        manifest = _load_manifest(path, spec, origin, since)
+        folder = ExportFolder(path, manifest)
+        folder.remove_leftovers()
         yield folder
 
 
-def read(path: Path) -> Manifest:
-    """What the folder at a path, or the `export.json` itself, says; NotExported if it is none."""
+def read_manifest(path: Path) -> ExportManifest:
+    """Return the manifest of a folder, or of an `export.json` itself; ExportError if it is none."""
     file = path / MANIFEST if path.is_dir() else path
     try:
-        said = orjson.loads(file.read_bytes())
+        content = orjson.loads(file.read_bytes())
     except FileNotFoundError as error:
-        raise NotExported(
-            f"there is no export at {file}: `florin export --to` makes one"
+        raise ExportError(
+            f"no export exists at {file}: create one with `florin export --to`"
         ) from error
     except (OSError, ValueError) as error:
-        raise NotExported(f"{file} cannot be read: {error}") from error
-    if not isinstance(said, dict) or said.get("florin_export") != _VERSION:
-        raise NotExported(f"{file} is no cursor of this Florin's exports: export into a new folder")
+        raise ExportError(f"{file} cannot be read: {error}") from error
+    if not isinstance(content, dict) or content.get("florin_export") != _VERSION:
+        raise ExportError(
+            f"{file} is not a cursor of this installation's exports: export into a new folder"
+        )
     try:
-        tables = tuple(TABLES[name] for name in said["tables"])
-        parts = {name: dict(one["parts"]) for name, one in said["tables"].items()}
-        personal = bool(said["personal"])
+        tables = tuple(TABLES[name] for name in content["tables"])
+        parts = {name: dict(table["parts"]) for name, table in content["tables"].items()}
+        personal = bool(content["personal"])
         same = all(
-            said["tables"][one.name]["columns"]
-            == [column.name for column in one.told(personal=personal)]
-            for one in tables
+            content["tables"][table.name]["columns"]
+            == [column.name for column in table.list_columns(personal=personal)]
+            for table in tables
         )
-        shape = Shape(Format(said["format"]), tables, personal)
+        shape = ExportSpec(ExportFormat(content["format"]), tables, personal)
     except (KeyError, TypeError, ValueError) as error:
-        raise NotExported(f"{file} is damaged: export into a new folder") from error
+        raise ExportError(f"{file} is damaged: export into a new folder") from error
     if not same:
-        raise NotExported(
-            f"{file} has the columns of another Florin: export into a new folder with this one"
+        raise ExportError(
+            f"{file} has the columns of another release of Florin: export into a new folder"
         )
-    return Manifest(shape, Cursor.of(said["cursor"]), parts)
+    return ExportManifest(shape, ExportCursor.from_json(content["cursor"]), parts)
 
 
-def _manifest(path: Path, shape: Shape, origin: str, since: Cursor | None) -> Manifest:
+def _load_manifest(
+    path: Path, spec: ExportSpec, origin: str, since: ExportCursor | None
+) -> ExportManifest:
     if not (path / MANIFEST).exists():
-        begun = Cursor(origin) if since is None else since
-        _same_origin(begun, origin, "the cursor")
-        return Manifest(shape, begun)
+        begun = ExportCursor(origin) if since is None else since
+        _check_origin(begun, origin, "the cursor")
+        return ExportManifest(spec, begun)
     if since is not None:
-        raise NotExported(
-            f"{path} has a cursor of its own: leave --since out, or name a new folder"
-        )
-    found = read(path)
-    _same_origin(found.cursor, origin, str(path))
-    _same_shape(found.shape, shape, path)
-    return found
+        raise ExportError(f"{path} already has a cursor: leave out --since, or name a new folder")
+    manifest = read_manifest(path)
+    _check_origin(manifest.cursor, origin, str(path))
+    _check_spec(manifest.spec, spec, path)
+    return manifest
 
 
-def _same_origin(cursor: Cursor, origin: str, what: str) -> None:
+def _check_origin(cursor: ExportCursor, origin: str, subject: str) -> None:
     if cursor.origin != origin:
-        raise NotExported(
-            f"{what} belongs to another Florin or another merchant: export into an empty folder"
+        raise ExportError(
+            f"{subject} belongs to another installation or merchant: export into an empty folder"
         )
 
 
-def _same_shape(found: Shape, wanted: Shape, path: Path) -> None:
-    if found == wanted:
+def _check_spec(existing: ExportSpec, spec: ExportSpec, path: Path) -> None:
+    if existing == spec:
         return
-    names = ", ".join(one.name for one in found.tables)
-    said = f"{names} as {found.format}" + (" with personal data" if found.personal else "")
-    raise NotExported(f"{path} holds {said}: ask for the same, or name another folder")
+    names = ", ".join(table.name for table in existing.tables)
+    description = f"{names} as {existing.format}" + (
+        " with personal data" if existing.personal else ""
+    )
+    raise ExportError(f"{path} holds {description}: request the same, or name another folder")
 
 
-def _begun(path: Path) -> None:
-    """A run may have been cut off before anything counted; whatever else is there is not ours."""
-    others = [one.name for one in path.iterdir() if not _ours(one)]
-    if others:
-        raise NotExported(
-            f"{path} holds other files ({others[0]}) and no export: name a new or an empty folder"
+def _check_no_other_files(path: Path) -> None:
+    """Refuse a folder with other files; a run can have been interrupted before its first commit."""
+    other_files = [each_path.name for each_path in path.iterdir() if not _is_own_file(each_path)]
+    if other_files:
+        raise ExportError(
+            f"{path} contains other files ({other_files[0]}) and no export: name a new or an empty "
+            "folder"
         )
 
 
-def _ours(one: Path) -> bool:
-    if one.name in {_LOCK, MANIFEST + _TEMPORARY}:
+def _is_own_file(path: Path) -> bool:
+    if path.name in {_LOCK, MANIFEST + _TEMPORARY_SUFFIX}:
         return True
     return (
-        one.name in TABLES and one.is_dir() and all(_PART.fullmatch(x.name) for x in one.iterdir())
+        path.name in TABLES
+        and path.is_dir()
+        and all(_PART_NAME.fullmatch(x.name) for x in path.iterdir())
     )
 
 
-def create(path: Path) -> BinaryIO:
-    """A new file that only its owner reads, in place of what a dead run left there."""
+def create_file(path: Path) -> BinaryIO:
+    """Create a file that only its owner can read, in place of one from an interrupted run."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
 
 
-def _sync(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     at = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(at)
@@ -233,20 +249,24 @@ def _sync(folder: Path) -> None:
         os.close(at)
 
 
-def named(names: Sequence[str], known: set[str], *, personal: bool) -> tuple[Table, ...]:
-    """The tables of some names, or all that are `known`; NotExported for one that is not there."""
+def select_tables(
+    names: Sequence[str], available: set[str], *, personal: bool
+) -> tuple[ExportTable, ...]:
+    """Return the named tables, or all that are `available`; ExportError for an unknown table."""
     for name in names:
         if name not in TABLES:
-            raise NotExported(f"there is no table {name}; there are {', '.join(TABLES)}")
+            raise ExportError(f"unknown table {name}; the tables are {', '.join(TABLES)}")
         if TABLES[name].personal and not personal:
-            raise NotExported(f"{name} is personal data: ask for it with --personal")
-        if name not in known:
-            there = ", ".join(one for one in TABLES if one in known)
-            raise NotExported(
-                f"a server does not tell {name} to a merchant, only {there}: the operator exports "
-                "it where the state folder is"
+            raise ExportError(f"{name} contains personal data: add --personal")
+        if name not in available:
+            there = ", ".join(table_name for table_name in TABLES if table_name in available)
+            raise ExportError(
+                f"a server does not export {name} to a merchant, only {there}: the operator can "
+                "export it on the machine of the state folder"
             )
-    wanted = set(names) or known
+    selected_names = set(names) or available
     return tuple(
-        one for one in TABLES.values() if one.name in wanted and (personal or not one.personal)
+        table
+        for table in TABLES.values()
+        if table.name in selected_names and (personal or not table.personal)
     )

@@ -11,30 +11,30 @@ from typing import Any, BinaryIO, Protocol
 
 import orjson
 
-from florin_server.domain.exports.columns import Column, Kind
-from florin_server.domain.text import csv_cell, escape_json
-from florin_server.flows.exports.layout import Values
+from florin_server.domain.exports.columns import ColumnKind, ExportColumn
+from florin_server.domain.text import escape_json, format_csv_cell
+from florin_server.flows.exports.layout import ColumnValues
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SPECIAL = re.compile(r'[",\r\n]')
+_QUOTED_CHARS = re.compile(r'[",\r\n]')
 
 
-class Format(StrEnum):
-    """What an export may be written as."""
+class ExportFormat(StrEnum):
+    """The format of an export."""
 
     CSV = "csv"
     JSONL = "jsonl"
     PARQUET = "parquet"
 
 
-class Encoder(Protocol):
+class RowEncoder(Protocol):
     """Writes rows of one table into one file."""
 
-    def write(self, columns: Sequence[Values]) -> None:
-        """Writes some rows, which come column by column."""
+    def write(self, columns: Sequence[ColumnValues]) -> None:
+        """Write some rows, which come column by column."""
 
     def close(self) -> None:
-        """Writes what is left; the file stays open."""
+        """Write what is left; the file stays open."""
 
 
 class CsvEncoder:
@@ -44,103 +44,109 @@ class CsvEncoder:
     as `domain.text.csv_cell` says; JSON keeps its meaning.
     """
 
-    def __init__(self, file: BinaryIO, columns: Sequence[Column]) -> None:
+    def __init__(self, file: BinaryIO, columns: Sequence[ExportColumn]) -> None:
         self._file = file
-        self._cells = [_CSV[one.kind] for one in columns]
-        self._file.write((",".join(one.name for one in columns) + "\n").encode())
+        self._cells = [_CSV[column.kind] for column in columns]
+        self._file.write((",".join(column.name for column in columns) + "\n").encode())
 
-    def write(self, columns: Sequence[Values]) -> None:
-        """Writes some rows."""
-        told = [
+    def write(self, columns: Sequence[ColumnValues]) -> None:
+        """Write some rows."""
+        report = [
             ["" if value is None else cell(value) for value in values]
             for cell, values in zip(self._cells, columns, strict=True)
         ]
         self._file.write(
-            "".join([",".join(row) + "\n" for row in zip(*told, strict=True)]).encode()
+            "".join([",".join(row) + "\n" for row in zip(*report, strict=True)]).encode()
         )
 
     def close(self) -> None:
-        """Nothing is left."""
+        """Finish; nothing remains to be written."""
 
 
 class JsonlEncoder:
     """One JSON object a line, with every column; numbers beyond 53 bits are texts of digits."""
 
-    def __init__(self, file: BinaryIO, columns: Sequence[Column]) -> None:
+    def __init__(self, file: BinaryIO, columns: Sequence[ExportColumn]) -> None:
         self._file = file
-        self._names = [one.name for one in columns]
-        self._values = [_JSON.get(one.kind) for one in columns]
+        self._names = [column.name for column in columns]
+        self._values = [_JSON.get(column.kind) for column in columns]
 
-    def write(self, columns: Sequence[Values]) -> None:
-        """Writes some rows."""
-        told = [
+    def write(self, columns: Sequence[ColumnValues]) -> None:
+        """Write some rows."""
+        report = [
             values if of is None else [None if value is None else of(value) for value in values]
             for of, values in zip(self._values, columns, strict=True)
         ]
         names = self._names
         lines = [
             orjson.dumps(dict(zip(names, row, strict=True)), option=orjson.OPT_APPEND_NEWLINE)
-            for row in zip(*told, strict=True)
+            for row in zip(*report, strict=True)
         ]
         self._file.write(b"".join(lines))
 
     def close(self) -> None:
-        """Nothing is left."""
+        """Finish; nothing remains to be written."""
 
 
-def encoder(format_: Format, file: BinaryIO, columns: Sequence[Column]) -> Encoder:
-    """What writes a format; NotExported if what it takes is not installed."""
-    if format_ is Format.CSV:
+def create_encoder(
+    format_: ExportFormat, file: BinaryIO, columns: Sequence[ExportColumn]
+) -> RowEncoder:
+    """Return the encoder of a format; ExportError if its package is not installed."""
+    if format_ is ExportFormat.CSV:
         return CsvEncoder(file, columns)
-    if format_ is Format.JSONL:
+    if format_ is ExportFormat.JSONL:
         return JsonlEncoder(file, columns)
-    # it takes an extra that few installations have
+    # it needs an extra that few installations have
     from florin_server.flows.exports.arrow import ParquetEncoder  # noqa: PLC0415
 
     return ParquetEncoder(file, columns)
 
 
-def moment(at_us: int) -> str:
-    """ISO 8601 in UTC, to the microsecond."""
+def format_time(at_us: int) -> str:
+    """Return ISO 8601 in UTC, to the microsecond."""
     seconds, micro = divmod(at_us, 1_000_000)
     day, second = divmod(seconds, 86_400)
     hour, second = divmod(second, 3_600)
     minute, second = divmod(second, 60)
-    return f"{_day(day)}T{hour:02}:{minute:02}:{second:02}.{micro:06}Z"
+    return f"{_format_day(day)}T{hour:02}:{minute:02}:{second:02}.{micro:06}Z"
 
 
-def microseconds(text: str) -> int:
-    """What `moment` wrote."""
+def parse_time(text: str) -> int:
+    """Parse a time that `format_time` wrote."""
     return (datetime.fromisoformat(text) - _EPOCH) // timedelta(microseconds=1)
 
 
 @lru_cache(maxsize=4_096)
-def _day(day: int) -> str:
+def _format_day(day: int) -> str:
     return str(_EPOCH.date() + timedelta(days=day))
 
 
-def _cell(text: str) -> str:
-    text = csv_cell(text)
-    if text and _SPECIAL.search(text) is None:
+def _quote_cell(text: str) -> str:
+    text = format_csv_cell(text)
+    if text and _QUOTED_CHARS.search(text) is None:
         return text
     return '"' + text.replace('"', '""') + '"'
 
 
-def _json(text: str) -> str:
-    return _cell(escape_json(text))
+def _encode_text(text: str) -> str:
+    return _quote_cell(escape_json(text))
 
 
-def _flag(value: Any) -> str:
+def _format_flag(value: Any) -> str:
     return "true" if value else "false"
 
 
-_CSV: dict[Kind, Callable[[Any], str]] = {
-    Kind.TEXT: _cell,
-    Kind.JSON: _json,
-    Kind.FLAG: _flag,
-    Kind.NUMBER: str,
-    Kind.TIME: moment,
-    Kind.MINOR: str,
-    Kind.WHOLE: str,
+_CSV: dict[ColumnKind, Callable[[Any], str]] = {
+    ColumnKind.TEXT: _quote_cell,
+    ColumnKind.JSON: _encode_text,
+    ColumnKind.FLAG: _format_flag,
+    ColumnKind.NUMBER: str,
+    ColumnKind.TIME: format_time,
+    ColumnKind.MINOR: str,
+    ColumnKind.WHOLE: str,
 }
-_JSON: dict[Kind, Callable[[Any], Any]] = {Kind.FLAG: bool, Kind.TIME: moment, Kind.MINOR: str}
+_JSON: dict[ColumnKind, Callable[[Any], Any]] = {
+    ColumnKind.FLAG: bool,
+    ColumnKind.TIME: format_time,
+    ColumnKind.MINOR: str,
+}

@@ -1,7 +1,7 @@
-"""Tables of an export as data frames. Arrow is the common form; it takes the extra `export`.
+"""Tables of an export as data frames. Arrow is the common form; it needs the extra `export`.
 
-pandas and Polars are asked for only by those who have them; DuckDB reads Arrow tables by the names
-of their variables.
+pandas and Polars are imported only on use; DuckDB reads Arrow tables by the names of their
+variables.
 """
 
 from __future__ import annotations
@@ -15,77 +15,90 @@ from typing import Any
 
 import orjson
 
-from florin_server.domain.exports.columns import Column, Kind, Row
-from florin_server.domain.exports.error import NotExported
-from florin_server.domain.text import csv_text
+from florin_server.domain.exports.columns import ColumnKind, ExportColumn, ExportRow
+from florin_server.domain.exports.error import ExportError
+from florin_server.domain.text import parse_csv_cell
 from florin_server.flows.exports import folder
-from florin_server.flows.exports.arrow import batch, pa, pq, schema
-from florin_server.flows.exports.feeds import Origin
-from florin_server.flows.exports.formats import Format, microseconds
-from florin_server.flows.exports.layout import Layout, Values
+from florin_server.flows.exports.arrow import pa, pq, to_batch, to_schema
+from florin_server.flows.exports.feeds import ExportOrigin
+from florin_server.flows.exports.formats import ExportFormat, parse_time
+from florin_server.flows.exports.layout import ColumnValues, TableLayout
 
-_BATCH = 8_192
+_BATCH_ROWS = 8_192
 _FLAGS = {"true": True, "false": False}
 
 
 def arrow(to: Path, table: str, *, history: bool = False) -> Any:
-    """A table of the export in a folder, as `pyarrow.Table`, each row as it was written last.
+    """Return a table of the export in a folder, as `pyarrow.Table`, each row in its latest state.
 
-    With `history` every version of a row, in the order of writing. NotExported if it is not there.
+    With `history` every version of a row, in the order of writing. ExportError without the table.
     """
-    found = folder.read(to)
-    wanted = next((one for one in found.shape.tables if one.name == table), None)
-    if wanted is None:
-        there = ", ".join(one.name for one in found.shape.tables)
-        raise NotExported(f"the export in {to} has no table {table}; it has {there}")
-    columns = wanted.told(personal=found.shape.personal)
-    layout = schema(columns)
-    parts = [to / name for name in sorted(found.parts.get(table, {}))]
-    if found.shape.format is Format.PARQUET:
+    manifest = folder.read_manifest(to)
+    selected_table = next(
+        (each_table for each_table in manifest.spec.tables if each_table.name == table), None
+    )
+    if selected_table is None:
+        there = ", ".join(each_table.name for each_table in manifest.spec.tables)
+        raise ExportError(f"the export in {to} has no table {table}; it has {there}")
+    columns = selected_table.list_columns(personal=manifest.spec.personal)
+    layout = to_schema(columns)
+    parts = [to / name for name in sorted(manifest.parts.get(table, {}))]
+    if manifest.spec.format is ExportFormat.PARQUET:
         read = [pq.read_table(part, schema=layout) for part in parts]
     else:
-        read = [_table(columns, layout, _rows(part, columns), _across) for part in parts]
-    whole = pa.concat_tables(read) if read else layout.empty_table()
-    return whole if history or not wanted.changes else _newest(whole, wanted.key)
+        read = [
+            _build_table(columns, layout, _read_part(part, columns), _transpose) for part in parts
+        ]
+    total = pa.concat_tables(read) if read else layout.empty_table()
+    return (
+        total
+        if history or not selected_table.is_mutable
+        else _select_newest(total, selected_table.key)
+    )
 
 
-def of_origin(origin: Origin, table: str, *, personal: bool = False) -> Any:
-    """A table as `pyarrow.Table` right from where exports read, without files in between."""
-    known = {*origin.tables, *(folder.KEPT if origin.kept else ())}
-    (wanted,) = folder.named([table], known, personal=personal)
-    layout = Layout(wanted, origin.decimals, personal=personal)
-    rows = _told(origin, table)
-    return _table(layout.columns, schema(layout.columns), rows, partial(layout.lay_out, part=1))
+def read_origin(origin: ExportOrigin, table: str, *, personal: bool = False) -> Any:
+    """Return a table as `pyarrow.Table` directly from the source, without files."""
+    available_tables = {
+        *origin.tables,
+        *(folder.BUYER_DATA_TABLES if origin.read_buyer_data else ()),
+    }
+    (selected_table,) = folder.select_tables([table], available_tables, personal=personal)
+    layout = TableLayout(selected_table, origin.find_decimals, personal=personal)
+    rows = _read_rows(origin, table)
+    return _build_table(
+        layout.columns, to_schema(layout.columns), rows, partial(layout.to_columns, part=1)
+    )
 
 
 def pandas(to: Path, table: str, *, history: bool = False) -> Any:
-    """The same as `arrow`, as a pandas frame on Arrow's own types: exact, and with gaps."""
+    """Return a table like `arrow`, as a pandas frame on Arrow's own types: exact, and with gaps."""
     try:
         import pandas as pd  # noqa: PLC0415
     except ImportError as error:
-        raise NotExported("pandas is not installed: pip install pandas") from error
+        raise ExportError("pandas is not installed: pip install pandas") from error
     return arrow(to, table, history=history).to_pandas(types_mapper=pd.ArrowDtype)
 
 
 def polars(to: Path, table: str, *, history: bool = False) -> Any:
-    """The same as `arrow`, as a Polars frame."""
+    """Return a table like `arrow`, as a Polars frame."""
     try:
         import polars as pl  # noqa: PLC0415
     except ImportError as error:
-        raise NotExported("Polars is not installed: pip install polars") from error
+        raise ExportError("Polars is not installed: pip install polars") from error
     return pl.from_arrow(arrow(to, table, history=history))
 
 
-def _told(origin: Origin, table: str) -> Iterator[Row]:
-    """Every row of a table; blocks that several transactions tell of come once."""
-    if table in folder.KEPT:
-        yield from origin.kept() if origin.kept is not None else ()
+def _read_rows(origin: ExportOrigin, table: str) -> Iterator[ExportRow]:
+    """Return every row of a table; blocks of several transactions occur once."""
+    if table in folder.BUYER_DATA_TABLES:
+        yield from origin.read_buyer_data() if origin.read_buyer_data is not None else ()
         return
-    once: set[Row] = set()
-    for feed in (one for one in origin.feeds if table in one.tables):
+    once: set[ExportRow] = set()
+    for feed in (each_feed for each_feed in origin.feeds if table in each_feed.tables):
         after: str | None = ""
         while after is not None:
-            page = feed.pages(after, 0)
+            page = feed.read_page(after, 0)
             for root in page.roots:
                 for name, row in root.rows:
                     if name != table or row in once:
@@ -93,55 +106,55 @@ def _told(origin: Origin, table: str) -> Iterator[Row]:
                     if table == "blocks":
                         once.add(row)
                     yield row
-            after = page.after
+            after = page.next_key
 
 
-def _table(
-    columns: tuple[Column, ...],
+def _build_table(
+    columns: tuple[ExportColumn, ...],
     layout: Any,
-    rows: Iterator[Row],
-    across: Callable[[list[Row]], Sequence[Values]],
+    rows: Iterator[ExportRow],
+    transpose: Callable[[list[ExportRow]], Sequence[ColumnValues]],
 ) -> Any:
     batches = []
-    while waiting := list(islice(rows, _BATCH)):
-        batches.append(batch(columns, layout, across(waiting)))
+    while waiting := list(islice(rows, _BATCH_ROWS)):
+        batches.append(to_batch(columns, layout, transpose(waiting)))
     return pa.Table.from_batches(batches, layout)
 
 
-def _across(rows: list[Row]) -> Sequence[Values]:
+def _transpose(rows: list[ExportRow]) -> Sequence[ColumnValues]:
     return list(zip(*rows, strict=True))
 
 
-def _newest(whole: Any, key: tuple[str, ...]) -> Any:
-    """Of rows with one key the last, in the order in which these were written."""
-    numbered = whole.append_column("_n", pa.array(range(whole.num_rows), pa.int64()))
+def _select_newest(table: Any, key: tuple[str, ...]) -> Any:
+    """Return the last written row of each key."""
+    numbered = table.append_column("_n", pa.array(range(table.num_rows), pa.int64()))
     last = numbered.group_by(list(key)).aggregate([("_n", "max")])
-    return whole.take(last.column("_n_max").combine_chunks().sort())
+    return table.take(last.column("_n_max").combine_chunks().sort())
 
 
-def _rows(part: Path, columns: tuple[Column, ...]) -> Iterator[Row]:
+def _read_part(part: Path, columns: tuple[ExportColumn, ...]) -> Iterator[ExportRow]:
     with part.open(newline="", encoding="utf-8") as file:
         if part.suffix == ".csv":
-            told = csv.reader(file)
-            next(told)
-            for cells in told:
-                yield tuple(map(_of_csv, columns, cells))
+            reader = csv.reader(file)
+            next(reader)
+            for cells in reader:
+                yield tuple(map(_parse_csv, columns, cells))
             return
         for line in file:
-            said = orjson.loads(line)
-            yield tuple(_of_json(one, said[one.name]) for one in columns)
+            values = orjson.loads(line)
+            yield tuple(_parse_json(column, values[column.name]) for column in columns)
 
 
-def _of_csv(column: Column, cell: str) -> Any:
+def _parse_csv(column: ExportColumn, cell: str) -> Any:
     if cell == "":
-        # the reader does not tell an empty text from none
+        # the reader does not distinguish an empty text from none
         return None
-    if column.kind is Kind.FLAG:
+    if column.kind is ColumnKind.FLAG:
         return _FLAGS[cell]
-    if column.kind is Kind.NUMBER:
+    if column.kind is ColumnKind.NUMBER:
         return int(cell)
-    return microseconds(cell) if column.kind is Kind.TIME else csv_text(cell)
+    return parse_time(cell) if column.kind is ColumnKind.TIME else parse_csv_cell(cell)
 
 
-def _of_json(column: Column, value: Any) -> Any:
-    return microseconds(value) if column.kind is Kind.TIME and value is not None else value
+def _parse_json(column: ExportColumn, value: Any) -> Any:
+    return parse_time(value) if column.kind is ColumnKind.TIME and value is not None else value

@@ -1,66 +1,76 @@
-"""What an export reads from the store of an installation."""
+"""The rows that an export reads from the store of an installation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from florin_server.domain.exports.columns import Row
-from florin_server.domain.exports.roots import Page, Root
-from florin_server.domain.sealed import Seal
-from florin_server.flows.capture.collected import opened
-from florin_server.flows.exports.feeds import PAGE, Origin
+from florin_server.domain.exports.columns import ExportRow
+from florin_server.domain.exports.roots import ExportPage, ExportRoot
+from florin_server.domain.sealed import Cipher
+from florin_server.flows.capture.collected import decrypt_data
+from florin_server.flows.exports.feeds import PAGE_SIZE, ExportOrigin
 from florin_server.store.capture import collected_data
-from florin_server.store.capture.collected_data import Collected
-from florin_server.store.engine.reading import Reader
-from florin_server.store.exports.roots import Source
+from florin_server.store.capture.collected_data import BuyerDataRecord
+from florin_server.store.engine.reading import StoreReader
+from florin_server.store.exports.roots import ExportSource
 from florin_server.store.exports.sources import SOURCES
 
 
 class StoreFeed:
     """The roots of one source of the store, each page a snapshot."""
 
-    whole = False
+    is_complete = False
 
-    def __init__(self, source: Source, store: Reader) -> None:
+    def __init__(self, source: ExportSource, store: StoreReader) -> None:
         self._source = source
         self._store = store
 
     @property
     def name(self) -> str:
-        """The name of the source."""
+        """Return the name of the source."""
         return self._source.name
 
     @property
     def tables(self) -> Sequence[str]:
-        """The tables of the source."""
+        """Return the tables of the source."""
         return self._source.tables
 
-    def pages(self, after: str, since_us: int) -> Page:
-        """One page."""
-        return self._store.read(self._source.pages(after, since_us, PAGE))
+    def read_page(self, after_key: str, since_us: int) -> ExportPage:
+        """Return one page."""
+        return self._store.read(self._source.read_page(after_key, since_us, PAGE_SIZE))
 
-    def some(self, keys: Sequence[str]) -> list[Root]:
-        """Roots by key."""
-        return self._store.read(self._source.some(keys))
+    def read_roots(self, keys: Sequence[str]) -> list[ExportRoot]:
+        """Return roots by key."""
+        return self._store.read(self._source.read_roots(keys))
 
 
-def of_store(
-    store: Reader,
+def create_store_origin(
+    store: StoreReader,
     origin_id: str,
-    decimals: Callable[[str], int | None],
-    seal: Seal,
+    find_decimals: Callable[[str], int | None],
+    cipher: Cipher,
     now_us: int,
-) -> Origin:
-    """Everything that a store holds; `seal` opens what buyers told."""
+) -> ExportOrigin:
+    """Return a source of everything in a store; `cipher` decrypts data about buyers."""
     feeds = [StoreFeed(source, store) for source in SOURCES]
-    return Origin(origin_id, feeds, decimals, now_us, lambda: _buyer_data(store, seal))
+    return ExportOrigin(
+        origin_id, feeds, find_decimals, now_us, lambda: _read_buyer_data(store, cipher)
+    )
 
 
-def _buyer_data(store: Reader, seal: Seal) -> Iterator[Row]:
-    last: Collected | None = None
-    while found := store.read(collected_data.behind(last, PAGE)):
-        for one in found:
-            told = opened(seal, one)
-            times = (one.created_at_us, one.kept_until_us)
-            yield (one.payment_id, one.account, one.source, one.app, *times, one.proven, told)
-        last = found[-1]
+def _read_buyer_data(store: StoreReader, cipher: Cipher) -> Iterator[ExportRow]:
+    last: BuyerDataRecord | None = None
+    while records := store.read(collected_data.list_page(last, PAGE_SIZE)):
+        for record in records:
+            buyer_data = decrypt_data(cipher, record)
+            times = (record.created_at_us, record.kept_until_us)
+            yield (
+                record.payment_id,
+                record.account,
+                record.source,
+                record.app,
+                *times,
+                record.proven,
+                buyer_data,
+            )
+        last = records[-1]

@@ -1,49 +1,53 @@
-"""Rows of sources as columns of an export: whole units are computed, personal ones left out."""
+"""Rows of sources as columns of an export: whole units are computed, personal data is left out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from florin_server.domain.exports.columns import PART, Table, whole
+from florin_server.domain.exports.columns import PART_COLUMN, ExportTable, format_minor_units
 
-Decimals = Callable[[str], int | None]
-Values: TypeAlias = Sequence[Any]
-"""What some rows have in one column."""
+DecimalsFinder = Callable[[str], int | None]
+ColumnValues: TypeAlias = Sequence[Any]
+"""The values of some rows in one column."""
 
 
-class Layout:
-    """How rows of one table are laid out in one export."""
+class TableLayout:
+    """The layout of one table's rows in one export."""
 
-    def __init__(self, table: Table, decimals: Decimals, *, personal: bool) -> None:
+    def __init__(
+        self, table: ExportTable, find_decimals: DecimalsFinder, *, personal: bool
+    ) -> None:
         self.table = table
-        self.columns = table.told(personal=personal)
-        self._decimals = decimals
-        places = {name: at for at, name in enumerate(table.read)}
+        self.columns = table.list_columns(personal=personal)
+        self._find_decimals = find_decimals
+        places = {name: at for at, name in enumerate(table.source_columns)}
         self._width = len(places)
-        # where a column is in a row, and where its unit is if it has to be computed
-        self._take = [
-            (places[one.of[0]], places[one.of[1]]) if one.of else (places[one.name], None)
-            for one in self.columns
-            if one is not PART
+        # the position of a column in a row, and of its unit if it is computed
+        self._sources = [
+            (places[column.computed_from[0]], places[column.computed_from[1]])
+            if column.computed_from
+            else (places[column.name], None)
+            for column in self.columns
+            if column is not PART_COLUMN
         ]
 
-    def lay_out(self, told: Sequence[tuple[Any, ...]], part: int) -> list[Values]:
-        """Some rows, column by column, with the number of their part."""
-        if any(len(row) != self._width for row in told):
+    def to_columns(self, rows: Sequence[tuple[Any, ...]], part: int) -> list[ColumnValues]:
+        """Return some rows, column by column, with the number of their part."""
+        if any(len(row) != self._width for row in rows):
             raise ValueError(f"{self.table.name} has {self._width} columns")
-        values = list(zip(*told, strict=True)) if told else [()] * self._width
-        made: list[Values] = []
-        for at, unit_at in self._take:
+        values = list(zip(*rows, strict=True)) if rows else [()] * self._width
+        columns: list[ColumnValues] = []
+        for at, unit_at in self._sources:
             if unit_at is None:
-                made.append(values[at])
+                columns.append(values[at])
             else:
-                made.append(list(map(self._whole, values[at], values[unit_at])))
-        made.append([part] * len(told))
-        return made
+                columns.append(list(map(self._to_whole_units, values[at], values[unit_at])))
+        columns.append([part] * len(rows))
+        return columns
 
-    def _whole(self, minor: int | None, unit: str | None) -> str | None:
+    def _to_whole_units(self, minor: int | None, unit: str | None) -> str | None:
         if minor is None or unit is None:
             return None
-        decimals = self._decimals(unit)
-        return None if decimals is None else whole(minor, decimals)
+        decimals = self._find_decimals(unit)
+        return None if decimals is None else format_minor_units(minor, decimals)

@@ -1,8 +1,8 @@
-"""Which picture stands for a merchant, and which ones are wanted.
+"""The pictures of merchants, and the queue of pictures to fetch.
 
-Nobody who opens a page waits for the host of a picture: what is not there yet is wanted, and a
-worker asks for it. What is remembered and wanted is bounded, for each partner alone; partners take
-turns, and hosts of a partner, so that one with thousands of pictures keeps no other one waiting.
+No page waits for the host of a picture: a missing picture is queued, and a worker fetches it. Cache
+and queue are bounded for each partner alone. Partners take turns, and so do the hosts of a partner,
+so that a partner with thousands of pictures delays no other.
 """
 
 from __future__ import annotations
@@ -14,105 +14,108 @@ from urllib.parse import urlsplit
 
 from florin_server.clock import Clock
 from florin_server.domain.urls import is_https_url
-from florin_server.flows.recent import Recent
+from florin_server.flows.recent import TtlCache
 from florin_server.store.engine.store import Store
 from florin_server.store.icons import icons
-from florin_server.store.icons.icons import Known
+from florin_server.store.icons.icons import IconStatus
 
-# pictures are asked for again after a day, those that were not found after an hour
+# pictures are fetched again after a day, missing ones after an hour
 FRESH_US: Final = 86_400_000_000
 RETRY_US: Final = 3_600_000_000
-# what another process found is seen after a minute; an address has 2 KiB at most
-_REMEMBERED, _REMEMBERED_US = 2000, 60_000_000
+# the results of other processes are seen after a minute; a URL has 2 KiB at most
+_CACHE_SIZE, _CACHE_MAX_AGE_US = 2000, 60_000_000
 # bodies in memory: 48 KiB each at most
 _PICTURES: Final = 128
 _PARTNERS_MAX: Final = 500
 _HOSTS_MAX: Final = 32
-_A_HOST: Final = 16
+_QUEUED_PER_HOST_MAX: Final = 16
 # of all hosts of a partner
-_A_PARTNER: Final = 64
+_QUEUED_PER_PARTNER_MAX: Final = 64
 
 
-class Icons:
+class IconCache:
     """Pictures of one process; `enabled` is false where none are fetched."""
 
     def __init__(self, store: Store, clock: Clock, *, enabled: bool = True) -> None:
         self._store, self._clock, self._enabled = store, clock, enabled
-        self._known: Recent[Known] = Recent(_REMEMBERED, _REMEMBERED_US)
-        self._pictures: Recent[bytes] = Recent(_PICTURES, FRESH_US)
+        self._fetched: TtlCache[IconStatus] = TtlCache(_CACHE_SIZE, _CACHE_MAX_AGE_US)
+        self._pictures: TtlCache[bytes] = TtlCache(_PICTURES, FRESH_US)
         # by partner and host
-        self._wanted: OrderedDict[str, OrderedDict[str, OrderedDict[str, None]]] = OrderedDict()
-        self._more = asyncio.Event()
+        self._requested: OrderedDict[str, OrderedDict[str, OrderedDict[str, None]]] = OrderedDict()
+        self._queue_event = asyncio.Event()
 
-    async def address(self, url: str | None, partner_id: str) -> str | None:
-        """Where our host shows the picture of an address; None if it has none (yet)."""
+    async def find_path(self, url: str | None, partner_id: str) -> str | None:
+        """Return where our host shows the picture of a URL; None if it has none (yet)."""
         if url is None or not self._enabled or not is_https_url(url):
             return None
         now_us = self._clock.now_us()
-        known = self._known.get(url, now_us)
-        if known is None:
-            known = await self._store.read(icons.known(url)) or Known(None, None, 0)
-            self._known.keep(url, known, now_us)
-        if is_due(known, now_us):
-            self.want(url, partner_id)
-        return None if known.digest is None else f"/icons/{known.digest}.png"
+        status = self._fetched.get(url, now_us)
+        if status is None:
+            status = await self._store.read(icons.find_status(url)) or IconStatus(None, None, 0)
+            self._fetched.put(url, status, now_us)
+        if is_due(status, now_us):
+            self.request(url, partner_id)
+        return None if status.digest is None else f"/icons/{status.digest}.png"
 
-    async def picture(self, digest: str) -> bytes | None:
-        """The PNG that a digest names."""
+    async def find_picture(self, digest: str) -> bytes | None:
+        """Return the PNG that a digest names."""
         now_us = self._clock.now_us()
-        found = self._pictures.get(digest, now_us)
-        if found is None:
-            found = await self._store.read(icons.picture(digest))
-            if found is not None:
-                self._pictures.keep(digest, found, now_us)
-        return found
+        picture = self._pictures.get(digest, now_us)
+        if picture is None:
+            picture = await self._store.read(icons.find_png(digest))
+            if picture is not None:
+                self._pictures.put(digest, picture, now_us)
+        return picture
 
-    def remembers(self, digest: str) -> bool:
-        """True if a picture is told without asking the store."""
+    def is_cached(self, digest: str) -> bool:
+        """Return True if the answer is cached."""
         return self._pictures.get(digest, self._clock.now_us()) is not None
 
-    def want(self, url: str, partner_id: str) -> None:
-        """Queue an address for the worker; drop it if its partner's share of the queue is full."""
+    def request(self, url: str, partner_id: str) -> None:
+        """Queue a URL for the worker; drop it if its partner's share of the queue is full."""
         if not self._enabled or not is_https_url(url):
             return
         host = urlsplit(url).hostname or ""
-        hosts = self._wanted.get(partner_id, OrderedDict())
-        if not hosts and len(self._wanted) >= _PARTNERS_MAX:
+        hosts = self._requested.get(partner_id, OrderedDict())
+        if not hosts and len(self._requested) >= _PARTNERS_MAX:
             return
         urls = hosts.get(host, OrderedDict())
         if not urls and len(hosts) >= _HOSTS_MAX:
             return
-        if len(urls) >= _A_HOST or sum(map(len, hosts.values())) >= _A_PARTNER:
+        if (
+            len(urls) >= _QUEUED_PER_HOST_MAX
+            or sum(map(len, hosts.values())) >= _QUEUED_PER_PARTNER_MAX
+        ):
             return
         urls[url] = None
         hosts[host] = urls
-        self._wanted[partner_id] = hosts
-        self._more.set()
+        self._requested[partner_id] = hosts
+        self._queue_event.set()
 
-    async def next(self) -> str:
+    async def take_next(self) -> str:
         """Return the next address of the partner, and its host, that waits longest; wait for it."""
-        while not self._wanted:
-            self._more.clear()
-            await self._more.wait()
-        partner_id, hosts = self._wanted.popitem(last=False)
+        while not self._requested:
+            self._queue_event.clear()
+            await self._queue_event.wait()
+        partner_id, hosts = self._requested.popitem(last=False)
         host, urls = hosts.popitem(last=False)
         url, _ = urls.popitem(last=False)
         # the others' turn comes first
         if urls:
             hosts[host] = urls
         if hosts:
-            self._wanted[partner_id] = hosts
+            self._requested[partner_id] = hosts
         return url
 
-    def found(self, url: str, known: Known) -> None:
-        """What a worker learned of an address counts here at once."""
-        self._known.keep(url, known, self._clock.now_us())
+    def record_result(self, url: str, status: IconStatus) -> None:
+        """Store the worker's result for a URL; it is used here at once."""
+        self._fetched.put(url, status, self._clock.now_us())
 
 
-def is_due(known: Known | None, now_us: int) -> bool:
-    """True if an address should be asked (again)."""
-    if known is None:
+def is_due(status: IconStatus | None, now_us: int) -> bool:
+    """Return True if an address should be asked (again)."""
+    if status is None:
         return True
-    fresh_us = FRESH_US if known.fault is None else RETRY_US
-    # nothing was tried in the future: the clock was set back since
-    return not 0 <= now_us - known.tried_at_us < fresh_us
+    fresh_us = FRESH_US if status.fault is None else RETRY_US
+    # an attempt in the future means that the clock was set back since
+    return not 0 <= now_us - status.tried_at_us < fresh_us

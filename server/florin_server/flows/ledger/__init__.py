@@ -1,1 +1,1 @@
-"""What is booked, and the books against the chains."""
+"""Postings, and the comparison of the ledger with the chains."""

@@ -1,72 +1,78 @@
-"""What is booked when money comes in, by the route that its payer signed."""
+"""Postings of incoming money, by the route that its payer signed."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 from florin_server.domain.ledger import accounts, postings
-from florin_server.domain.ledger.postings import Received
-from florin_server.domain.payments.payment import Option
-from florin_server.domain.settlement.chain_txs import Posting
+from florin_server.domain.ledger.postings import PaymentProceeds
+from florin_server.domain.payments.payment import PaymentOption
+from florin_server.domain.settlement.chain_txs import LedgerPosting
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Split
 
 
-def wallets_of(rail: Rail) -> frozenset[str]:
-    """Every account (CAIP-10) of ours on a chain whose money is in the books."""
-    return frozenset({rail.treasury, *(f"{rail.chain_id}:{one}" for one in rail.senders)})
+def list_wallets(rail: Rail) -> frozenset[str]:
+    """Return every account (CAIP-10) of Florin on a chain whose money is in the ledger."""
+    return frozenset({rail.treasury, *(f"{rail.chain_id}:{sender}" for sender in rail.senders)})
 
 
-def settled(rail: Rail, merchant_id: str, option: Option) -> tuple[Posting, ...]:
-    """A payment that succeeded."""
-    return postings.settled(_received(rail, option), merchant_id)
+def build_settlement_postings(
+    rail: Rail, merchant_id: str, option: PaymentOption
+) -> tuple[LedgerPosting, ...]:
+    """Return the postings of a payment that succeeded."""
+    return postings.build_settlement_postings(_get_received(rail, option), merchant_id)
 
 
-def late(rail: Rail, merchant_id: str, option: Option) -> tuple[Posting, ...]:
-    """Money for a payment that had ended."""
-    return postings.late(_received(rail, option), merchant_id)
+def build_late_postings(
+    rail: Rail, merchant_id: str, option: PaymentOption
+) -> tuple[LedgerPosting, ...]:
+    """Return the postings of money for a payment that had ended."""
+    return postings.build_late_postings(_get_received(rail, option), merchant_id)
 
 
-def held(rail: Rail, option: Option) -> tuple[Posting, ...]:
-    """A blocked payer's money."""
-    return postings.held(_received(rail, option))
+def build_held_postings(rail: Rail, option: PaymentOption) -> tuple[LedgerPosting, ...]:
+    """Return the postings of a blocked payer's money."""
+    return postings.build_held_postings(_get_received(rail, option))
 
 
-def held_of(rail: Rail, option: Option) -> int:
-    """How much of a blocked payer's money we have, in minor units of the option's asset."""
-    account = accounts.held(option.payer)
-    return sum(one.amount for one in held(rail, option) if one.credit == account)
+def get_held_amount(rail: Rail, option: PaymentOption) -> int:
+    """Return how much of a blocked payer's money Florin has, in minor units of its asset."""
+    account = accounts.held_money(option.payer)
+    return sum(
+        posting.amount for posting in build_held_postings(rail, option) if posting.credit == account
+    )
 
 
-def is_backed(rail: Rail, option: Option) -> bool:
-    """True if all that an option pays comes to the treasury that pays out now, and nowhere else."""
-    return received(rail, option) == Counter({rail.treasury: option.value})
+def is_backed(rail: Rail, option: PaymentOption) -> bool:
+    """Return True if everything that an option pays goes to the present treasury alone."""
+    return get_received_amounts(rail, option) == Counter({rail.treasury: option.value})
 
 
-def received(rail: Rail, option: Option) -> Counter[str]:
-    """What an option brings to which of our accounts, in minor units of its asset."""
-    one = _received(rail, option)
-    found = Counter({one.fee_to: one.fee})
-    if one.booked:
-        found[one.dest] += one.value - one.fee
-    return +found
+def get_received_amounts(rail: Rail, option: PaymentOption) -> Counter[str]:
+    """Return what each account of Florin receives of an option, in minor units of its asset."""
+    received = _get_received(rail, option)
+    counter = Counter({received.fee_to: received.fee})
+    if received.is_own_wallet:
+        counter[received.dest] += received.value - received.fee
+    return +counter
 
 
-def _received(rail: Rail, option: Option) -> Received:
-    split = rail.terms.split(option)
-    return Received(
+def _get_received(rail: Rail, option: PaymentOption) -> PaymentProceeds:
+    split = rail.terms.get_split(option)
+    return PaymentProceeds(
         asset=option.asset,
         payer=option.payer,
         value=option.value,
         fee=split.fee,
         dest=split.dest,
-        # the treasury may have been another one when the payer signed
+        # the treasury may have been another account when the payer signed
         fee_to=split.fee_to or rail.treasury,
-        to_merchant=split.settled,
-        booked=_is_ours(rail, split),
-        owed=not split.settled or split.dest == rail.treasury,
+        is_merchant_account=split.settled,
+        is_own_wallet=_is_own(rail, split),
+        is_owed=not split.settled or split.dest == rail.treasury,
     )
 
 
-def _is_ours(rail: Rail, split: Split) -> bool:
-    return not split.settled or split.dest in wallets_of(rail)
+def _is_own(rail: Rail, split: Split) -> bool:
+    return not split.settled or split.dest in list_wallets(rail)

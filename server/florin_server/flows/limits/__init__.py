@@ -1,1 +1,1 @@
-"""How much is taken from whom."""
+"""Limits of callers."""

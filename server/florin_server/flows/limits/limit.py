@@ -1,4 +1,4 @@
-"""One kind of limit: so many calls of each key, decided at once, and told to other processes."""
+"""One kind of limit: calls of each key, decided at once, and reported to other processes."""
 
 from __future__ import annotations
 
@@ -6,53 +6,53 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from florin_server.clock import Clock
-from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.gcra import MINUTE_US, Bucket, Verdict
-from florin_server.domain.tally import Tally, share_of
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.gcra import MINUTE_US, GcraLimiter, RateLimitDecision
+from florin_server.domain.tally import PendingCounts, compute_threshold
 
-# of each kind; a key takes about 200 bytes, and as much again where it is shared
+# of each kind; a key needs about 200 bytes, and as much again where it is shared
 _KEYS_MAX = 50_000
 _SECOND_US = 1_000_000
 
 
-class Quota(NamedTuple):
-    """What a credential has left of its calls; `wait_s` is the time until one more is free."""
+class RateQuota(NamedTuple):
+    """The remaining calls of a credential; `wait_s` is the time until one more is free."""
 
     per_minute: int
-    left: int
+    remaining: int
     wait_s: int
-    admitted: bool
+    is_admitted: bool
 
 
-class Taken(NamedTuple):
-    """What others are told of a budget.
+class BudgetReport(NamedTuple):
+    """The report of a budget to other processes.
 
-    `taken_us` is the time in which the calls come back; `ahead_us` is how far away the time is at
-    which it is whole, and `most_us` how far away that may be.
+    `consumed_us` is the time in which the calls are restored; `ahead_us` is the time until the
+    budget is full, and `max_us` the largest allowed value of that.
     """
 
     calls: int
-    taken_us: int
+    consumed_us: int
     ahead_us: int
-    most_us: int
+    max_us: int
 
 
-class Limit:
+class RateLimit:
     """Calls in a period (a minute), and at once, of each key; a rate of 0 turns it off.
 
-    `due` is called when others are to be told of what was taken.
+    `due` is called when usage must be reported to other processes.
     """
 
     __slots__ = (
         "_bucket",
         "_burst",
         "_clock",
-        "_processes",
+        "_on_refused",
+        "_pending_counts",
+        "_process_count",
         "_rate",
-        "_refused",
-        "_tally",
-        "due",
         "kind",
+        "on_due",
     )
 
     def __init__(  # noqa: PLR0917  (one of each, none alike)
@@ -61,91 +61,96 @@ class Limit:
         rate: int,
         burst: int,
         clock: Clock,
-        refused: Callable[[], None],
+        on_refused: Callable[[], None],
         period_us: int = MINUTE_US,
     ) -> None:
         self.kind = kind
         self._rate = rate
-        self.due: Callable[[], None] = _nobody
+        self.on_due: Callable[[], None] = _ignore
         self._clock = clock
-        self._refused = refused
+        self._on_refused = on_refused
         self._burst = burst
-        self._processes = 1
-        self._bucket = Bucket(rate, burst, _KEYS_MAX, period_us) if rate else None
-        self._tally = Tally(_KEYS_MAX)
+        self._process_count = 1
+        self._bucket = GcraLimiter(rate, burst, _KEYS_MAX, period_us) if rate else None
+        self._pending_counts = PendingCounts(_KEYS_MAX)
 
-    def take(self, key: str) -> Verdict | None:
-        """Counts a call; None where nothing is limited."""
+    def take(self, key: str) -> RateLimitDecision | None:
+        """Count a call; None where nothing is limited."""
         bucket = self._bucket
         if bucket is None:
             return None
         verdict = bucket.take(key, self._clock.steady_us())
         if not verdict.admitted:
-            self._refused()
-        elif self._tally.share and self._tally.add(bucket.name_of(key)):
-            self.due()
+            self._on_refused()
+        elif self._pending_counts.threshold and self._pending_counts.add(
+            bucket.get_budget_name(key)
+        ):
+            self.on_due()
         return verdict
 
-    def give_back(self, key: str) -> None:
-        """Undoes a call that was counted and let in."""
+    def release(self, key: str) -> None:
+        """Undo a call that was counted and let in."""
         if self._bucket is not None:
-            self._bucket.give_back(key)
-            if self._tally.share and self._bucket.name_of(key) == key:
-                self._tally.take_back(key)
+            self._bucket.release(key)
+            if self._pending_counts.threshold and self._bucket.get_budget_name(key) == key:
+                self._pending_counts.release(key)
 
-    def quota(self, key: str) -> Quota | None:
-        """Counts a call, and says what is left; None where nothing is limited."""
+    def take_quota(self, key: str) -> RateQuota | None:
+        """Count a call, and return what is left; None without a limit."""
         verdict = self.take(key)
         if verdict is None:
             return None
-        wait_s = seconds(verdict.wait_us)
-        return Quota(self._rate, verdict.left, wait_s, verdict.admitted)
+        wait_s = to_retry_seconds(verdict.wait_us)
+        return RateQuota(self._rate, verdict.remaining, wait_s, verdict.admitted)
 
     def check(self, key: str) -> None:
-        """Counts a call; FlorinError(rate_limited) if it is one too many."""
+        """Count a call; ApiError(rate_limited) if it is one too many."""
         verdict = self.take(key)
         if verdict is not None and not verdict.admitted:
-            raise FlorinError(Code.RATE_LIMITED, retry_after_s=seconds(verdict.wait_us))
+            raise ApiError(ErrorCode.RATE_LIMITED, retry_after_s=to_retry_seconds(verdict.wait_us))
 
     # with other processes
-    def among(self, processes: int) -> None:
-        """Sets how many processes take of the same budgets.
+    def set_process_count(self, process_count: int) -> None:
+        """Set how many processes share the budgets.
 
-        Each of them may let a whole burst through before it hears of the others: so much may be
-        owed, and is paid for by waiting.
+        Each of them can admit a whole burst before it learns of the others' usage: that much can be
+        owed, and is paid by waiting.
         """
-        self._tally.share = share_of(self._burst, processes)
-        self._processes = processes
+        self._pending_counts.threshold = compute_threshold(self._burst, process_count)
+        self._process_count = process_count
         if self._bucket is not None:
-            self._bucket.owe(processes)
+            self._bucket.set_debt_max(process_count)
 
-    def untold(self) -> Iterator[tuple[float, str]]:
-        """Budgets of which others are to be told, each with how much there is to tell."""
-        return self._tally.due()
+    def list_unreported(self) -> Iterator[tuple[float, str]]:
+        """Return the budgets to report to other processes, each with its unreported usage."""
+        return self._pending_counts.list_due()
 
-    def taken(self, name: str, now_us: int) -> Taken:
-        """What others are to be told of a budget."""
+    def get_report(self, name: str, now_us: int) -> BudgetReport:
+        """Return the report of a budget."""
         if self._bucket is None:
             raise RuntimeError("a limit that is off has no budgets")
-        calls = self._tally.count(name)
-        return Taken(
+        calls = self._pending_counts.get_count(name)
+        return BudgetReport(
             calls,
-            self._bucket.span_us(calls),
-            self._bucket.ahead_us(name, now_us),
-            self._processes * self._bucket.span_us(self._burst),
+            self._bucket.get_recovery_us(calls),
+            self._bucket.get_refill_us(name, now_us),
+            self._process_count * self._bucket.get_recovery_us(self._burst),
         )
 
-    def told(self, name: str, calls: int, whole_us: int) -> None:
-        """Others were told of so many calls; by what all took, the budget is whole at that time."""
-        if self._bucket is not None and self._tally.share:
-            left = self._tally.told(name, calls)
-            self._bucket.learn(name, whole_us, left, self._clock.steady_us())
+    def record_reported(self, name: str, calls: int, full_at_us: int) -> None:
+        """Record that so many calls were reported.
+
+        With all usage, the budget is full at that time.
+        """
+        if self._bucket is not None and self._pending_counts.threshold:
+            left = self._pending_counts.mark_reported(name, calls)
+            self._bucket.merge_usage(name, full_at_us, left, self._clock.steady_us())
 
 
-def seconds(wait_us: int) -> int:
-    """Whole seconds, at least one: who comes back earlier comes in vain."""
+def to_retry_seconds(wait_us: int) -> int:
+    """Return whole seconds, at least one: an earlier retry is refused again."""
     return max(1, -(-wait_us // _SECOND_US))
 
 
-def _nobody() -> None:
-    """There is nobody to tell."""
+def _ignore() -> None:
+    """Do nothing; no other process needs the report."""

@@ -1,159 +1,166 @@
-"""How much is taken from whom: calls a minute, failures, and how many answers are held.
+"""Limits of callers: calls a minute, failures, and open long polls and streams.
 
-A process counts by the service's clock, at once; with others that share its store it keeps one
-limit (`sharing`). What a caller chooses freely (a Client-Id)
-never stands alone: behind it count the address that it comes from, and the App-Id as a whole.
+A process counts by the service's clock, at once; with other processes on its store it shares one
+limit (`sharing`). A value that callers choose freely (a Client-Id) is never the only limit: its
+network and the App-Id as a whole are counted too.
 """
 
 from __future__ import annotations
 
 from florin_server.clock import Clock
 from florin_server.config import LimitSettings
-from florin_server.domain.addresses import network_of
+from florin_server.domain.addresses import get_peer_network
 from florin_server.domain.gcra import HOUR_US
-from florin_server.flows.limits.held_answers import Held
-from florin_server.flows.limits.limit import Limit, Quota, seconds
+from florin_server.flows.limits.held_answers import StreamLimits
+from florin_server.flows.limits.limit import RateLimit, RateQuota, to_retry_seconds
 from florin_server.meters import Meters
 
 
-class Limits:
+class ServiceLimits:
     """All limits of one running service.
 
-    An `origin` is who counts as one caller: a key, or the network that a public App-Id came from.
+    An `origin` identifies one caller: a key, or the network of a public App-Id.
     """
 
     def __init__(self, settings: LimitSettings, clock: Clock, meters: Meters | None = None) -> None:
         meters = meters or Meters()
 
-        self.rates: list[Limit] = []
+        self.rate_limits: list[RateLimit] = []
 
-        def limit(name: str, *, of: str = "") -> Limit:
-            """The limit of a name of the settings; what it refuses is counted under that.
+        def limit(name: str, *, of: str = "") -> RateLimit:
+            """Return the limit of a setting; its refusals are counted under that name.
 
-            Where several have one setting, `of` tells them apart.
+            Where several limits share a setting, `of` distinguishes them.
             """
             rate, burst = (
                 getattr(settings, f"{name}_per_minute"),
                 getattr(settings, f"{name}_burst"),
             )
-            made = Limit(of or name, rate, burst, clock, meters.refusal(name))
-            self.rates.append(made)
-            return made
+            created_limit = RateLimit(
+                of or name, rate, burst, clock, meters.create_refusal_counter(name)
+            )
+            self.rate_limits.append(created_limit)
+            return created_limit
 
-        def limit_nonces(name: str, per_hour: int) -> Limit:
+        def limit_nonces(name: str, per_hour: int) -> RateLimit:
             """Make a limit of the durable nonces that are taken in an hour, maybe at once."""
-            refused = meters.refusal(f"nonce_{name}")
-            made = Limit(f"nonce_{name}", per_hour, per_hour or 1, clock, refused, HOUR_US)
-            self.rates.append(made)
-            return made
+            refused = meters.create_refusal_counter(f"nonce_{name}")
+            created_limit = RateLimit(
+                f"nonce_{name}", per_hour, per_hour or 1, clock, refused, HOUR_US
+            )
+            self.rate_limits.append(created_limit)
+            return created_limit
 
-        self._keys = limit("key")
-        self._clients = limit("app")
-        self._addresses = limit("address")
-        self._apps = limit("app_total")
-        self._options = limit("options")
-        self._confirms = limit("payment", of="confirm")
-        self._signed = limit("payment", of="signed")
-        self._unknown = limit("payment_total")
-        self._cancels = limit("payment", of="cancel")
-        self._forms = limit("payment", of="form")
-        self._failures = limit("failure")
-        self._pages = limit("page")
-        self._guards = limit("guard")
-        self._nonces = {
+        self._key_limit = limit("key")
+        self._client_limit = limit("app")
+        self._address_limit = limit("address")
+        self._app_limit = limit("app_total")
+        self._options_limit = limit("options")
+        self._confirm_limit = limit("payment", of="confirm")
+        self._signed_limit = limit("payment", of="signed")
+        self._unproven_limit = limit("payment_total")
+        self._cancel_limit = limit("payment", of="cancel")
+        self._form_limit = limit("payment", of="form")
+        self._failure_limit = limit("failure")
+        self._page_limit = limit("page")
+        self._guard_limit = limit("guard")
+        self._nonce_limits = {
             name: limit_nonces(name, getattr(settings, f"nonce_{name}_per_hour"))
             for name in ("payer", "address", "key", "partner")
         }
-        self.held = Held(settings, meters)
+        self.streams = StreamLimits(settings, meters)
 
-    def key(self, credential: str) -> Quota | None:
-        """Counts a call with a key; None where those are not limited."""
-        return self._keys.quota(credential)
+    def count_key_call(self, credential: str) -> RateQuota | None:
+        """Count a call with a key; None where those are not limited."""
+        return self._key_limit.take_quota(credential)
 
-    def client(self, app_id: str, client: str, network: str) -> Quota | None:
-        """Counts a call with an App-Id: the tightest of the three limits that hold for it.
+    def count_client_call(self, app_id: str, client: str, network: str) -> RateQuota | None:
+        """Count a call with an App-Id: the tightest of its three limits applies.
 
-        `client` names the Client-Id with its App-Id; whoever learns one cannot use it up from
-        elsewhere. What one limit refuses is not taken from the
-        next, so that whoever is over its own does not use up what it shares with others.
+        `client` names the Client-Id with its App-Id; knowing it is not enough to use it up from
+        elsewhere. A call that one limit refuses does not count in the next, so that a caller over
+        its own limit does not use up shared ones.
         """
-        tightest: Quota | None = None
+        tightest: RateQuota | None = None
         for limit, key in (
-            (self._addresses, network),
-            (self._clients, _of(client, network)),
-            (self._apps, app_id),
+            (self._address_limit, network),
+            (self._client_limit, _join_key(client, network)),
+            (self._app_limit, app_id),
         ):
-            quota = limit.quota(key)
+            quota = limit.take_quota(key)
             if quota is None:
                 continue
-            if not quota.admitted:
+            if not quota.is_admitted:
                 return quota
-            if tightest is None or (quota.left, -quota.wait_s) < (tightest.left, -tightest.wait_s):
+            if tightest is None or (quota.remaining, -quota.wait_s) < (
+                tightest.remaining,
+                -tightest.wait_s,
+            ):
                 tightest = quota
         return tightest
 
-    def open_call(self, network: str) -> None:
-        """Counts a call that needs no credential; FlorinError(rate_limited)."""
-        self._addresses.check(network)
+    def count_open_call(self, network: str) -> None:
+        """Count a call that needs no credential; ApiError(rate_limited)."""
+        self._address_limit.check(network)
 
-    def options(self, payment_id: str, origin: str) -> None:
-        """Counts a look at what a payment can be paid with; FlorinError(rate_limited)."""
-        self._options.check(_of(payment_id, origin))
+    def count_options(self, payment_id: str, origin: str) -> None:
+        """Count an options call; ApiError(rate_limited)."""
+        self._options_limit.check(_join_key(payment_id, origin))
 
-    def confirm(self, payment_id: str, origin: str, *, asks: bool) -> None:
-        """Counts a confirm that hands in something new; FlorinError(rate_limited).
+    def count_confirm(self, payment_id: str, origin: str, *, needs_chain: bool) -> None:
+        """Count a confirm with new content; ApiError(rate_limited).
 
-        With `asks` only a chain can tell what it is worth.
+        With `needs_chain` only a chain can judge it.
         """
-        self._confirms.check(_of(payment_id, origin))
-        if asks:
-            self._unknown.check(payment_id)
+        self._confirm_limit.check(_join_key(payment_id, origin))
+        if needs_chain:
+            self._unproven_limit.check(payment_id)
 
-    def signed(self, payment_id: str, payer: str) -> None:
-        """Counts a confirm that its payer has signed, which nobody else can do for it."""
-        self._signed.check(_of(payment_id, payer))
+    def count_signed_confirm(self, payment_id: str, payer: str) -> None:
+        """Count a confirm that its payer has signed, which no other caller can make."""
+        self._signed_limit.check(_join_key(payment_id, payer))
 
-    def cancel(self, payment_id: str, origin: str) -> None:
-        """Counts an attempt to call a payment off; FlorinError(rate_limited)."""
-        self._cancels.check(_of(payment_id, origin))
+    def count_cancel(self, payment_id: str, origin: str) -> None:
+        """Count an attempt to call a payment off; ApiError(rate_limited)."""
+        self._cancel_limit.check(_join_key(payment_id, origin))
 
-    def form(self, ticket: str, peer: str) -> None:
-        """Counts what is handed in with one form about a buyer; FlorinError(rate_limited)."""
-        self._forms.check(_of(ticket, network_of(peer)))
+    def count_form(self, ticket: str, peer: str) -> None:
+        """Count a submission of one form about a buyer; ApiError(rate_limited)."""
+        self._form_limit.check(_join_key(ticket, get_peer_network(peer)))
 
-    def failed(self, peer: str) -> None:
-        """Counts a credential that proved nothing; FlorinError(rate_limited)."""
-        self._failures.check(network_of(peer))
+    def count_failure(self, peer: str) -> None:
+        """Count a credential that proved nothing; ApiError(rate_limited)."""
+        self._failure_limit.check(get_peer_network(peer))
 
     def take_nonce(self, payer: str, origin: str, partner_id: str, *, is_key: bool) -> bool:
-        """Count a durable nonce that is handed out; False if it is one too many of somebody.
+        """Count a durable nonce; return False if a limit is reached.
 
-        `is_key` says whether the origin is a key or a network. A payer is counted for each origin:
-        anybody may name the account of somebody else. What one limit refuses is not taken from the
-        next.
+        `is_key` says whether the origin is a key or a network. A payer is counted for each origin,
+        because anyone can name another's account. A nonce that one limit refuses does not count in
+        the next.
         """
-        caller = self._nonces["key" if is_key else "address"]
+        caller = self._nonce_limits["key" if is_key else "address"]
         taken = (
-            (self._nonces["payer"], _of(payer, origin)),
+            (self._nonce_limits["payer"], _join_key(payer, origin)),
             (caller, origin),
-            (self._nonces["partner"], partner_id),
+            (self._nonce_limits["partner"], partner_id),
         )
         verdicts = (limit.take(key) for limit, key in taken)
         return all(verdict is None or verdict.admitted for verdict in verdicts)
 
-    def page(self, peer: str) -> int:
-        """Counts a buyer's page: 0, or the seconds after which the next one is answered."""
-        verdict = self._pages.take(network_of(peer))
-        return 0 if verdict is None or verdict.admitted else seconds(verdict.wait_us)
+    def count_page(self, peer: str) -> int:
+        """Count a buyer's page: 0, or the seconds after which the next one is answered."""
+        verdict = self._page_limit.take(get_peer_network(peer))
+        return 0 if verdict is None or verdict.admitted else to_retry_seconds(verdict.wait_us)
 
-    def guard(self, network: str) -> None:
-        """Counts an idempotency key of an App-Id that will be kept; FlorinError(rate_limited)."""
-        self._guards.check(network)
+    def count_idempotency_key(self, network: str) -> None:
+        """Count an idempotency key of an App-Id that will be kept; ApiError(rate_limited)."""
+        self._guard_limit.check(network)
 
-    def unguard(self, network: str) -> None:
-        """Undoes that for a key that was not kept after all."""
-        self._guards.give_back(network)
+    def release_idempotency_key(self, network: str) -> None:
+        """Undo that for a key that was not kept after all."""
+        self._guard_limit.release(network)
 
 
-def _of(what: str, who: str) -> str:
-    return f"{what} {who}"
+def _join_key(subject: str, caller: str) -> str:
+    return f"{subject} {caller}"

@@ -6,110 +6,110 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from itertools import islice
 
-from florin_server.domain.tally import share_of
+from florin_server.domain.tally import compute_threshold
 
-# of each kind; what is held under others is not told, and each process counts it for itself
-_TOLD_MAX = 250
-# it was told, but nobody knows whether that was kept
-_OPEN = -1
+# of each kind; calls under other keys are not reported, and each process counts them alone
+_REPORTED_MAX = 250
+# it was reported, but whether the store kept it is unknown
+_UNCONFIRMED = -1
 
 
-class Places:
-    """How many answers are held now, by key; a limit of 0 counts nothing.
+class StreamSlots:
+    """The number of open calls, by key; a limit of 0 counts nothing.
 
-    `due` is called when other processes are to be told of what is held.
+    `due` is called when changes must be reported to other processes.
     """
 
     __slots__ = (
-        "_elsewhere",
-        "_most",
+        "_limit",
+        "_remote_counts",
+        "_reported",
         "_share",
-        "_shared",
-        "_told",
+        "_shared_keys",
         "counts",
-        "due",
         "kind",
-        "refused",
+        "on_due",
+        "on_refused",
     )
 
-    def __init__(self, kind: str, most: int, refused: Callable[[], None]) -> None:
+    def __init__(self, kind: str, limit: int, on_refused: Callable[[], None]) -> None:
         self.kind = kind
-        self.refused = refused
-        self.due: Callable[[], None] = _nobody
+        self.on_refused = on_refused
+        self.on_due: Callable[[], None] = _ignore
         self.counts: Counter[str] = Counter()
-        self._most = most
-        # so many are told; 0 if there is nobody to tell
+        self._limit = limit
+        # this many are reported; 0 if the process is alone
         self._share = 0
-        self._shared: dict[str, None] = {}
-        self._told: dict[str, int] = {}
-        self._elsewhere: Mapping[str, int] = {}
+        self._shared_keys: dict[str, None] = {}
+        self._reported: dict[str, int] = {}
+        self._remote_counts: Mapping[str, int] = {}
 
     def take(self, key: str) -> bool:
-        """Takes a place; False if there is none."""
-        if not self._most:
+        """Take a slot; return False if none is free."""
+        if not self._limit:
             return True
         count = self.counts[key]
-        if count + self._elsewhere.get(key, 0) >= self._most:
+        if count + self._remote_counts.get(key, 0) >= self._limit:
             return False
         self.counts[key] = count + 1
         if self._share and count + 1 >= self._share:
-            self._note(key, count + 1)
+            self._share_key(key, count + 1)
         return True
 
-    def give_back(self, key: str) -> None:
-        """Undoes one `take`."""
-        if self._most:
+    def release(self, key: str) -> None:
+        """Undo one `take`."""
+        if self._limit:
             self.counts[key] -= 1
             if not self.counts[key]:
                 del self.counts[key]
 
     # with other processes
-    def among(self, processes: int) -> None:
-        """Sets how many processes have the same places."""
-        share = share_of(self._most, processes)
+    def set_process_count(self, process_count: int) -> None:
+        """Set how many processes share the slots."""
+        share = compute_threshold(self._limit, process_count)
         if share != self._share:
             much = (key for key, n in self.counts.items() if share and n >= share)
-            self._shared = dict.fromkeys(islice(much, _TOLD_MAX))
+            self._shared_keys = dict.fromkeys(islice(much, _REPORTED_MAX))
             self._share = share
 
-    def shared(self) -> list[str]:
-        """Keys under which so much is held that others are told of it."""
-        return list(self._shared)
+    def list_shared_keys(self) -> list[str]:
+        """Return the keys with so many open calls that they are reported."""
+        return list(self._shared_keys)
 
-    def changes(self) -> dict[str, int]:
-        """What differs from what others were told; 0 for what is to be told no more.
+    def take_changes(self) -> dict[str, int]:
+        """Return the differences from the last report; 0 for keys to report no longer.
 
-        Until they are `told`, it is open what they know of it.
+        Until `told` is called, it is open what other processes know of them.
         """
         share, counts = self._share, self.counts
-        held = {key: counts[key] for key in self._shared if share and counts[key] >= share}
-        self._shared = dict.fromkeys(held)
-        gone = dict.fromkeys(self._told.keys() - held.keys(), 0)
-        changed = {key: n for key, n in held.items() if self._told.get(key) != n}
-        self._told.update(dict.fromkeys(changed, _OPEN))
+        held = {key: counts[key] for key in self._shared_keys if share and counts[key] >= share}
+        self._shared_keys = dict.fromkeys(held)
+        gone = dict.fromkeys(self._reported.keys() - held.keys(), 0)
+        changed = {key: n for key, n in held.items() if self._reported.get(key) != n}
+        self._reported.update(dict.fromkeys(changed, _UNCONFIRMED))
         return gone | changed
 
-    def told(self, changes: Mapping[str, int], *, known: bool) -> None:
-        """Others know these counts now; unless we were `known` before, they know nothing else."""
-        if not known:
-            self._told.clear()
+    def record_reported(self, changes: Mapping[str, int], *, was_known: bool) -> None:
+        """Record that others know these counts; unless we were `was_known` before, only these."""
+        if not was_known:
+            self._reported.clear()
         for key, n in changes.items():
             if n:
-                self._told[key] = n
+                self._reported[key] = n
             else:
-                self._told.pop(key, None)
+                self._reported.pop(key, None)
 
-    def learn(self, elsewhere: Mapping[str, int]) -> None:
-        """Takes over how many the others hold of what is shared."""
-        self._elsewhere = elsewhere
+    def set_remote_counts(self, remote_counts: Mapping[str, int]) -> None:
+        """Store the others' counts of shared keys."""
+        self._remote_counts = remote_counts
 
-    def _note(self, key: str, count: int) -> None:
-        if key not in self._shared and len(self._shared) >= _TOLD_MAX:
+    def _share_key(self, key: str, count: int) -> None:
+        if key not in self._shared_keys and len(self._shared_keys) >= _REPORTED_MAX:
             return
-        self._shared[key] = None
-        if count >= self._told.get(key, 0) + self._share:
-            self.due()
+        self._shared_keys[key] = None
+        if count >= self._reported.get(key, 0) + self._share:
+            self.on_due()
 
 
-def _nobody() -> None:
-    """There is nobody to tell."""
+def _ignore() -> None:
+    """Do nothing; no other process needs the report."""

@@ -1,10 +1,10 @@
-"""Keeps limits together with other processes on the same store, while each decides at once.
+"""Synchronizes limits with other processes on the same store, while each decides at once.
 
-A process tells the others once it took a quarter of its part of a budget, and learns then what all
-took. No call waits for that: between two exchanges each goes by what it knows. So over any time all
-processes together let through what one alone would, and a burst more at most for each process
-beyond the first, in the moment before they hear of each other; it is owed, and paid by waiting.
-What the store does not take now is told later.
+A process reports once it has used a quarter of its part of a budget, and learns the total usage
+then. No call waits for that: between two exchanges each process uses what it knows. So over any
+time all processes together admit what one process alone would, plus at most one burst for each
+process beyond the first, before they learn of each other; that is owed, and paid by waiting. What
+the store does not accept now is reported later.
 """
 
 from __future__ import annotations
@@ -17,91 +17,94 @@ from contextlib import asynccontextmanager, suppress
 from heapq import nlargest
 from typing import NamedTuple
 
-from florin_server.clock import Clock, first_of
-from florin_server.domain.errors import FlorinError
-from florin_server.flows.limits.limit import Limit, Taken
-from florin_server.flows.limits.limits import Limits
-from florin_server.flows.limits.places import Places
+from florin_server.clock import Clock, wait_for_first
+from florin_server.domain.errors import ApiError
+from florin_server.flows.limits.limit import BudgetReport, RateLimit
+from florin_server.flows.limits.limits import ServiceLimits
+from florin_server.flows.limits.places import StreamSlots
 from florin_server.meters import Meters
 from florin_server.store.engine.query import StoreError
 from florin_server.store.engine.store import Store
 from florin_server.store.limits import sharing
-from florin_server.store.limits.sharing import Use, Whole
+from florin_server.store.limits.sharing import SharedBudgetUse, SharedLimitState
 
 _log = logging.getLogger(__name__)
 
-# a process says so often that it lives; whoever uses up its part is told of earlier
-_BEAT_S = 1.0
-# but no exchange begins earlier after another: they are bounded, whatever callers do
+# a process reports this often that it lives; one that uses up its part reports earlier
+_HEARTBEAT_S = 1.0
+# but exchanges have a minimum distance: callers cannot raise their number
 _PAUSE_S = 0.02
-# in one exchange, those that took most of their parts first
+# in one exchange, beginning with those that used most of their parts
 BUDGETS_MAX = 500
-# that one process may keep in the store at a time: who makes up keys makes up no rows beyond
+# rows of one process in the store at a time: invented keys make no more rows
 _ROWS_MAX = 10_000
-# old rows are deleted so often, so many at a time
-_FORGET_S, _FORGET_MAX = 10.0, 1_000
+# old rows are deleted this often, this many at a time
+_DELETE_INTERVAL_S, _DELETE_MAX = 10.0, 1_000
 _NAME_BYTES = 16
 
 
-class _Budget(NamedTuple):
+class _ReportedBudget(NamedTuple):
     """One budget of an exchange; `key` is its name in the store."""
 
-    limit: Limit
+    limit: RateLimit
     name: str
     key: str
-    taken: Taken
+    report: BudgetReport
 
 
-class _Held(NamedTuple):
-    """What is told of the places of one kind."""
+class _SlotChanges(NamedTuple):
+    """The changes to report of one kind of slots."""
 
-    places: Places
+    slots: StreamSlots
     changes: Mapping[str, int]
 
 
-class Sharing:
-    """What one process tells the others of its limits, under a name of its own.
+class LimitSync:
+    """Synchronization of one process's limits with others, under a name of its own.
 
-    `processes` are as many as were alive at the last exchange, `exchanged_us` is when that was (0:
-    never), `rows` how many budgets of this process count in the store.
+    `processes` is the number alive at the last exchange, `exchanged_us` its time (0: never),
+    `row_count` the number of this process's budgets in the store.
     """
 
     def __init__(
         self,
-        limits: Limits,
+        limits: ServiceLimits,
         store: Store,
         clock: Clock,
         meters: Meters,
         *,
         secret: bytes,
-        process: str,
+        process_id: str,
     ) -> None:
-        self.process = process
-        self.processes = 1
-        self.exchanged_us = 0
+        self.process_id = process_id
+        self.process_count = 1
+        self.exchanged_at_us = 0
         self._limits = limits
         self._store = store
         self._clock = clock
         self._meters = meters
         self._secret = secret
-        # how far the clock that is farthest ahead is before ours
+        # how far the most advanced clock is ahead of this one
         self._ahead_us = 0
-        # when budgets in the store are whole again, by kind and name
-        self._rows: dict[tuple[str, str], int] = {}
-        self._forgot_us = clock.steady_us()
-        self._due = asyncio.Event()
-        self._all: tuple[Limit | Places, ...] = (*limits.rates, *limits.held.places)
-        for one in self._all:
-            one.due = self._due.set
+        # when budgets in the store are full again, by kind and name
+        self._full_times: dict[tuple[str, str], int] = {}
+        self._deleted_at_us = clock.steady_us()
+        self._due_event = asyncio.Event()
+        self._all_limits: tuple[RateLimit | StreamSlots, ...] = (
+            *limits.rate_limits,
+            *limits.streams.slots,
+        )
+        for shared_limit in self._all_limits:
+            shared_limit.on_due = self._due_event.set
 
     @property
-    def rows(self) -> int:
-        """How many budgets of this process count in the store."""
-        return len(self._rows)
+    def row_count(self) -> int:
+        """Return how many budgets of this process are in the store."""
+        return len(self._full_times)
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Exchanges as long as one is inside; others know of this process from the beginning."""
+    async def run_in_background(self) -> AsyncIterator[None]:
+        """Exchange while the context is open; other processes know this one from the beginning."""
         await self.exchange()
         task = asyncio.create_task(self._run(), name="limits")
         try:
@@ -109,93 +112,123 @@ class Sharing:
         finally:
             task.cancel()
             await asyncio.wait([task])
-            # otherwise they count what it held until they miss it
-            with suppress(StoreError, FlorinError):
-                await self._store.write(sharing.leave(self.process))
+            # otherwise they count its open calls until they notice its absence
+            with suppress(StoreError, ApiError):
+                await self._store.write(sharing.leave(self.process_id))
 
     async def _run(self) -> None:
         while True:
             await self._clock.sleep(_PAUSE_S)
-            # others are to be told something, or that this process lives
-            await first_of(self._due.wait(), self._clock.sleep(_BEAT_S))
+            # changes to report, or a sign of life of this process
+            await wait_for_first(self._due_event.wait(), self._clock.sleep(_HEARTBEAT_S))
             try:
                 await self.exchange()
             except Exception:  # noqa: BLE001  (calls are answered without it)
-                # each process goes by what it knows, as in an outage of the store
+                # each process uses what it knows, as in an outage of the store
                 _log.exception("limits are not shared")
 
     async def exchange(self) -> None:
-        """Tells the others, and learns from them; nothing is lost if the store does not work."""
-        self._due.clear()
+        """Report to the other processes and read their reports.
+
+        A store that fails loses nothing.
+        """
+        self._due_event.clear()
         asked_us = self._clock.steady_us()
-        budgets = self._budgets(asked_us)
-        holds = [_Held(places, places.changes()) for places in self._limits.held.places]
+        budgets = self._select_budgets(asked_us)
+        holds = [
+            _SlotChanges(places, places.take_changes()) for places in self._limits.streams.slots
+        ]
         op = sharing.exchange(
-            self.process,
+            self.process_id,
             asked_us + self._ahead_us,
-            [Use(one.key, *one.taken[1:]) for one in budgets],
-            {self._key(one.places.kind, key): n for one in holds for key, n in one.changes.items()},
-            [self._key(one.places.kind, key) for one in holds for key in one.places.shared()],
+            [SharedBudgetUse(budget.key, *budget.report[1:]) for budget in budgets],
+            {
+                self._hash_name(changes.slots.kind, key): n
+                for changes in holds
+                for key, n in changes.changes.items()
+            },
+            [
+                self._hash_name(changes.slots.kind, key)
+                for changes in holds
+                for key in changes.slots.list_shared_keys()
+            ],
         )
         try:
-            whole = await self._store.write(op)
-        except (StoreError, FlorinError) as error:
-            self._meters.exchange("failed")
+            limit_state = await self._store.write(op)
+        except (StoreError, ApiError) as error:
+            self._meters.record_limit_exchange("failed")
             _log.debug("limits are not shared at the moment: %s", error)
             return
-        self._meters.exchange("done")
-        self._learn(whole, asked_us, budgets, holds)
-        with suppress(StoreError, FlorinError):
-            await self._forget(whole.now_us)
+        self._meters.record_limit_exchange("done")
+        self._apply(limit_state, asked_us, budgets, holds)
+        with suppress(StoreError, ApiError):
+            await self._delete_old_rows(limit_state.now_us)
 
-    def _budgets(self, now_us: int) -> list[_Budget]:
-        """Those of which most is to be told; new ones only while there is room for their rows."""
-        if len(self._rows) >= _ROWS_MAX:
-            self._make_room(now_us + self._ahead_us)
-        rates, room = self._limits.rates, len(self._rows) < _ROWS_MAX
+    def _select_budgets(self, now_us: int) -> list[_ReportedBudget]:
+        """Return the budgets with the most to report.
+
+        New ones only while there is room for rows.
+        """
+        if len(self._full_times) >= _ROWS_MAX:
+            self._drop_full_budgets(now_us + self._ahead_us)
+        rates, room = self._limits.rate_limits, len(self._full_times) < _ROWS_MAX
         most = nlargest(
             BUDGETS_MAX,
             (
                 (much, place, name)
                 for place, limit in enumerate(rates)
-                for much, name in limit.untold()
-                if room or (limit.kind, name) in self._rows
+                for much, name in limit.list_unreported()
+                if room or (limit.kind, name) in self._full_times
             ),
         )
         return [
-            _Budget(limit, name, self._key(limit.kind, name), limit.taken(name, now_us))
+            _ReportedBudget(
+                limit, name, self._hash_name(limit.kind, name), limit.get_report(name, now_us)
+            )
             for limit, name in ((rates[place], name) for _, place, name in most)
         ]
 
-    def _learn(
-        self, whole: Whole, asked_us: int, budgets: Sequence[_Budget], holds: Sequence[_Held]
+    def _apply(
+        self,
+        snapshot: SharedLimitState,
+        asked_us: int,
+        budgets: Sequence[_ReportedBudget],
+        slot_changes: Sequence[_SlotChanges],
     ) -> None:
-        self._ahead_us = whole.now_us - asked_us
-        self.exchanged_us = self._clock.steady_us()
-        for one in budgets:
-            ahead_us = whole.ahead_us[one.key]
-            one.limit.told(one.name, one.taken.calls, asked_us + ahead_us)
-            self._rows[one.limit.kind, one.name] = whole.now_us + ahead_us
-        for places, changes in holds:
-            places.told(changes, known=whole.known)
-            names = ((key, self._key(places.kind, key)) for key in places.shared())
-            places.learn({key: whole.held[name] for key, name in names if name in whole.held})
-        self.processes = whole.processes
-        for each in self._all:
-            each.among(whole.processes)
+        self._ahead_us = snapshot.now_us - asked_us
+        self.exchanged_at_us = self._clock.steady_us()
+        for budget in budgets:
+            ahead_us = snapshot.ahead_us[budget.key]
+            budget.limit.record_reported(budget.name, budget.report.calls, asked_us + ahead_us)
+            self._full_times[budget.limit.kind, budget.name] = snapshot.now_us + ahead_us
+        for places, changes in slot_changes:
+            places.record_reported(changes, was_known=snapshot.was_registered)
+            names = ((key, self._hash_name(places.kind, key)) for key in places.list_shared_keys())
+            places.set_remote_counts(
+                {
+                    key: snapshot.held_by_others[name]
+                    for key, name in names
+                    if name in snapshot.held_by_others
+                }
+            )
+        self.process_count = snapshot.processes
+        for each in self._all_limits:
+            each.set_process_count(snapshot.processes)
 
-    def _key(self, kind: str, name: str) -> str:
-        """What a budget is called in the store: nobody reads there who calls."""
-        text = f"{kind} {name}".encode()
-        return hmac.digest(self._secret, text, "sha256")[:_NAME_BYTES].hex()
+    def _hash_name(self, kind: str, name: str) -> str:
+        """Return the name of a budget in the store, which does not reveal the caller."""
+        full_name = f"{kind} {name}".encode()
+        return hmac.digest(self._secret, full_name, "sha256")[:_NAME_BYTES].hex()
 
-    async def _forget(self, now_us: int) -> None:
-        """Deletes old rows, so many that there are never many."""
-        if now_us < self._forgot_us + _FORGET_S * 1_000_000:
+    async def _delete_old_rows(self, now_us: int) -> None:
+        """Delete old rows, so many that there are never many."""
+        if now_us < self._deleted_at_us + _DELETE_INTERVAL_S * 1_000_000:
             return
-        self._make_room(now_us)
-        if await self._store.write(sharing.forget_whole(now_us, _FORGET_MAX)) < _FORGET_MAX:
-            self._forgot_us = now_us
+        self._drop_full_budgets(now_us)
+        if await self._store.write(sharing.forget_replenished(now_us, _DELETE_MAX)) < _DELETE_MAX:
+            self._deleted_at_us = now_us
 
-    def _make_room(self, now_us: int) -> None:
-        self._rows = {one: at_us for one, at_us in self._rows.items() if at_us > now_us}
+    def _drop_full_budgets(self, now_us: int) -> None:
+        self._full_times = {
+            budget: at_us for budget, at_us in self._full_times.items() if at_us > now_us
+        }

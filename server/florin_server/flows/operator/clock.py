@@ -4,40 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from florin_server.clock import Movable
-from florin_server.domain.errors import Code, FlorinError
+from florin_server.clock import AdvanceableClock
+from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.flows.app import App, Caller
-from florin_server.flows.payments.idempotent import failing, once
+from florin_server.flows.payments.idempotent import fail_with, run_once
 from florin_server.store.engine.query import Op, operation
 from florin_server.store.operator import installation
-from florin_server.store.payments.idempotency import Replay
+from florin_server.store.payments.idempotency import StoredResponse
 
 
 async def advance(
-    app: App, caller: Caller, seconds: int, receipt: Callable[[int], bytes]
-) -> int | Replay:
-    """Moves the installation's time on, for everybody; answers the new time in microseconds.
+    app: App, caller: Caller, seconds: int, encode_response: Callable[[int], bytes]
+) -> int | StoredResponse:
+    """Advance the installation's clock for all; return the new time in microseconds.
 
-    The embedded chains go by the same clock. FlorinError(invalid_state) where there is another
-    chain, or the operator does not want it.
+    The embedded chains use the same clock. ApiError(invalid_state) where another chain exists,
+    or the operator does not allow it.
     """
-    if (clock := movable(app)) is None:
-        fault = FlorinError(Code.INVALID_STATE, "The time of this installation cannot be moved")
-        return await once(app, caller, failing(fault), receipt)
-    outcome = await once(app, caller, _move(app, seconds), receipt)
-    if not isinstance(outcome, Replay):
+    if (clock := find_movable_clock(app)) is None:
+        fault = ApiError(ErrorCode.INVALID_STATE, "The clock of this installation cannot be moved")
+        return await run_once(app, caller, fail_with(fault), encode_response)
+    outcome = await run_once(app, caller, _advance(app, seconds), encode_response)
+    if not isinstance(outcome, StoredResponse):
         clock.advance(seconds)
     return outcome
 
 
-def movable(app: App) -> Movable | None:
-    """The installation's clock, if it may be moved on."""
+def find_movable_clock(app: App) -> AdvanceableClock | None:
+    """Return the installation's clock, if it can be advanced."""
     clock = app.clock
-    return clock if app.settings.sandbox_clock and isinstance(clock, Movable) else None
+    return clock if app.settings.sandbox_clock and isinstance(clock, AdvanceableClock) else None
 
 
 @operation
-def _move(app: App, seconds: int) -> Op[int]:
+def _advance(app: App, seconds: int) -> Op[int]:
     by_us = seconds * 1_000_000
-    yield from installation.move_clock(by_us)
+    yield from installation.advance_clock(by_us)
     return app.clock.now_us() + by_us

@@ -4,56 +4,59 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from florin_server.domain.caip import canonical_account
-from florin_server.domain.errors import Code, FlorinError
-from florin_server.flows.app import App, Sender
+from florin_server.domain.caip import canonicalize_account
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.flows.app import App, KeySender
 from florin_server.store.operator import executors
 
 
 @dataclass(frozen=True, slots=True)
-class Executor:
-    """Who sends on one chain, a CAIP-10 account; `paused_at_us` is None while it may."""
+class ExecutorStatus:
+    """The sender on one chain, a CAIP-10 account; `paused_at_us` is None unless it is paused."""
 
     id: str
     paused_at_us: int | None
     open_transactions: int
 
 
-async def listed(app: App) -> list[Executor]:
-    """Every executor, by id; its transactions are told by whatever process sends with it."""
-    pauses = await app.store.read(executors.pauses())
-    open_ones = await app.store.read(executors.open_transactions())
-    return [Executor(one, pauses.get(one), open_ones.get(one, 0)) for one in sorted(app.executors)]
+async def list_executors(app: App) -> list[ExecutorStatus]:
+    """Return every executor, by id; the process that sends with it reports its transactions."""
+    pauses = await app.store.read(executors.list_pauses())
+    open_ones = await app.store.read(executors.count_open_transactions())
+    return [
+        ExecutorStatus(executor, pauses.get(executor), open_ones.get(executor, 0))
+        for executor in sorted(app.executors)
+    ]
 
 
-async def pause(app: App, text: str) -> Executor:
-    """Lets an executor send nothing new, until it is resumed; once more changes nothing."""
-    one, sender = _find(app, text)
-    await app.store.write(executors.pause(one, app.clock.now_us()))
+async def pause(app: App, text: str) -> ExecutorStatus:
+    """Pause an executor until it is resumed; a second time changes nothing."""
+    executor_id, sender = _parse_executor(app, text)
+    await app.store.write(executors.pause(executor_id, app.clock.now_us()))
     sender.pause()
-    app.hints.remembered()
-    return await _executor(app, one)
+    app.bus.publish_cache_invalidation()
+    return await _get_executor(app, executor_id)
 
 
-async def resume(app: App, text: str) -> Executor:
-    """Lets an executor send again what has waited; once more changes nothing."""
-    one, sender = _find(app, text)
-    await app.store.write(executors.resume(one))
+async def resume(app: App, text: str) -> ExecutorStatus:
+    """Resume an executor; a second time changes nothing."""
+    executor_id, sender = _parse_executor(app, text)
+    await app.store.write(executors.resume(executor_id))
     sender.resume()
-    app.hints.remembered()
-    return await _executor(app, one)
+    app.bus.publish_cache_invalidation()
+    return await _get_executor(app, executor_id)
 
 
-async def _executor(app: App, one: str) -> Executor:
-    return next(executor for executor in await listed(app) if executor.id == one)
+async def _get_executor(app: App, executor_id: str) -> ExecutorStatus:
+    return next(executor for executor in await list_executors(app) if executor.id == executor_id)
 
 
-def _find(app: App, text: str) -> tuple[str, Sender]:
+def _parse_executor(app: App, text: str) -> tuple[str, KeySender]:
     try:
-        wanted = canonical_account(text, checksum=False)
+        account = canonicalize_account(text, checksum=False)
     except ValueError:
-        wanted = text
-    sender = app.executors.get(wanted)
+        account = text
+    sender = app.executors.get(account)
     if sender is None:
-        raise FlorinError(Code.EXECUTOR_NOT_FOUND)
-    return wanted, sender
+        raise ApiError(ErrorCode.EXECUTOR_NOT_FOUND)
+    return account, sender

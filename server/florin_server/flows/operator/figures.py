@@ -1,4 +1,4 @@
-"""How the installation is doing, in numbers: what monitoring reads every few seconds."""
+"""The state of the installation in numbers, which monitoring reads every few seconds."""
 
 from __future__ import annotations
 
@@ -8,118 +8,134 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from florin_server.domain.conditions import Condition
-from florin_server.flows.app import App, Wallet
-from florin_server.flows.limits.sharing import Sharing
+from florin_server.flows.app import App, WalletBalance
+from florin_server.flows.limits.sharing import LimitSync
 from florin_server.flows.operator import executors, health, system
-from florin_server.flows.operator.executors import Executor
-from florin_server.flows.operator.system import Chain
+from florin_server.flows.operator.executors import ExecutorStatus
+from florin_server.flows.operator.system import ChainStatus
 from florin_server.store.operator import backlog
-from florin_server.store.operator.backlog import Backlog, Heap
+from florin_server.store.operator.backlog import Backlog, BacklogGroup
 from florin_server.store.webhooks import deliveries
-from florin_server.store.webhooks.deliveries import Figures as Webhooks
+from florin_server.store.webhooks.deliveries import DeliveryStats
 
-__all__ = ["Backlog", "Books", "Figures", "Heap", "Shared", "Webhooks", "read"]
+__all__ = [
+    "Backlog",
+    "BacklogGroup",
+    "ChainReconciliation",
+    "DeliveryStats",
+    "InstallationSnapshot",
+    "LimitSyncStatus",
+    "read_snapshot",
+]
 
 
 @dataclass(frozen=True, slots=True)
-class Books:
-    """When the wallets of a chain were compared with their books last, and what they held.
+class ChainReconciliation:
+    """The latest comparison of a chain's wallets with the ledger, and their balances.
 
-    `compared_at_us` is 0 if they never were.
+    `reconciled_at_us` is 0 without a comparison.
     """
 
     chain_id: str
-    compared_at_us: int
-    wallets: Sequence[Wallet]
+    reconciled_at_us: int
+    balances: Sequence[WalletBalance]
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
-    """How limits are kept together with other processes, this one among them.
+class LimitSyncStatus:
+    """The synchronization of limits between processes, including this one.
 
-    `budgets` of this one are in the store; it heard of the others `age_us` ago.
+    `budget_count` of this process are in the store; its last exchange was `age_us` ago.
     """
 
-    processes: int
-    budgets: int
+    process_count: int
+    budget_count: int
     age_us: int
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """What is known at one moment; counts of streams, calls and writes are this process's.
+class InstallationSnapshot:
+    """The numbers of one moment; counts of streams, calls and writes are this process's.
 
-    `held` counts held answers by whose they are, `writes_queued` those that wait to be durable,
-    `tasks` those of the event loop; `shared` is empty where no other process can have the store.
-    `listening` tells that changes of other processes are heard of at once. Without `store_up` what
-    is read from the store is empty.
+    `open_streams` counts open long polls and streams by kind of caller, `queued_writes` those
+    writes that wait to be durable, `tasks` those of the event loop; `limit_sync` is empty where no
+    other process can use the store. `is_listening` means that notifications of other processes
+    arrive. Without `is_store_up` the values from the store are empty.
     """
 
     now_us: int
-    chains: Sequence[Chain]
-    executors: Sequence[Executor]
+    chains: Sequence[ChainStatus]
+    executors: Sequence[ExecutorStatus]
     backlog: Backlog
-    blocked: int
+    blocked_accounts: int
     watched_payments: int
     watched_payouts: int
     keyed_calls: int
-    writes_queued: int
+    queued_writes: int
     tasks: int
-    listening: bool
-    machine_ahead_us: int
-    held: Mapping[str, int]
-    conditions: Sequence[Condition]  # of no chain in particular
-    webhooks: Webhooks
-    books: Sequence[Books] = field(default_factory=tuple)
-    shared: Sequence[Shared] = field(default_factory=tuple)
-    store_up: bool = True
+    is_listening: bool
+    clock_offset_us: int
+    open_streams: Mapping[str, int]
+    conditions: Sequence[Condition]  # of no single chain
+    webhooks: DeliveryStats
+    reconciliations: Sequence[ChainReconciliation] = field(default_factory=tuple)
+    limit_sync: Sequence[LimitSyncStatus] = field(default_factory=tuple)
+    is_store_up: bool = True
 
 
-async def read(app: App, keyed_calls: int) -> Figures:
+async def read_snapshot(app: App, keyed_calls: int) -> InstallationSnapshot:
     """Read them within seconds, the store or not; `keyed_calls` are those that are under a key."""
-    status = await system.status(app)
-    stored = await system.within(app, _stored(app)) if status.is_whole else None
-    return Figures(
+    status = await system.get_status(app)
+    stored = (
+        await system.read_in_time(app, _read_store_snapshot(app)) if status.is_complete else None
+    )
+    return InstallationSnapshot(
         now_us=app.clock.now_us(),
         chains=status.chains,
         executors=stored.executors if stored else (),
         backlog=stored.backlog if stored else Backlog(0, (), ()),
-        blocked=stored.blocked if stored else 0,
-        watched_payments=app.hub.watchers,
-        watched_payouts=app.payouts.followers,
+        blocked_accounts=stored.blocked_accounts if stored else 0,
+        watched_payments=app.payment_feed.watcher_count,
+        watched_payouts=app.payout_feed.follower_count,
         keyed_calls=keyed_calls,
-        writes_queued=app.store.queued,
+        queued_writes=app.store.queued_count,
         tasks=len(asyncio.all_tasks()),
-        listening=app.hints.listening,
-        machine_ahead_us=health.machine_ahead_us(app.clock),
-        held={str(one): count for one, count in app.limits.held.open.items()},
+        is_listening=app.bus.is_listening,
+        clock_offset_us=health.get_clock_offset_us(app.clock),
+        open_streams={
+            str(holder): count for holder, count in app.limits.streams.open_counts.items()
+        },
         conditions=status.conditions,
-        webhooks=stored.webhooks if stored else Webhooks(0, None, 0),
-        books=[
-            Books(chain_id, state.compared_at_us, state.wallets)
+        webhooks=stored.webhooks if stored else DeliveryStats(0, None, 0),
+        reconciliations=[
+            ChainReconciliation(chain_id, state.reconciled_at_us, state.balances)
             for chain_id, state in app.chains.items()
         ],
-        shared=() if app.sharing is None else (_shared(app.sharing, app.clock.steady_us()),),
-        store_up=stored is not None,
+        limit_sync=()
+        if app.limit_sync is None
+        else (_get_limit_sync_status(app.limit_sync, app.clock.steady_us()),),
+        is_store_up=stored is not None,
     )
 
 
-class _Stored(NamedTuple):
-    executors: Sequence[Executor]
+class _StoreSnapshot(NamedTuple):
+    executors: Sequence[ExecutorStatus]
     backlog: Backlog
-    blocked: int
-    webhooks: Webhooks
+    blocked_accounts: int
+    webhooks: DeliveryStats
 
 
-async def _stored(app: App) -> _Stored:
-    return _Stored(
-        executors=await executors.listed(app),
+async def _read_store_snapshot(app: App) -> _StoreSnapshot:
+    return _StoreSnapshot(
+        executors=await executors.list_executors(app),
         # as many rows as there are open payments
-        backlog=await app.store.survey(backlog.backlog()),
-        blocked=await system.held_payments(app),
-        webhooks=await app.store.survey(deliveries.figures()),
+        backlog=await app.store.scan(backlog.get_backlog()),
+        blocked_accounts=await system.count_held_payments(app),
+        webhooks=await app.store.scan(deliveries.get_stats()),
     )
 
 
-def _shared(sharing: Sharing, now_us: int) -> Shared:
-    return Shared(sharing.processes, sharing.rows, max(0, now_us - sharing.exchanged_us))
+def _get_limit_sync_status(limit_sync: LimitSync, now_us: int) -> LimitSyncStatus:
+    return LimitSyncStatus(
+        limit_sync.process_count, limit_sync.row_count, max(0, now_us - limit_sync.exchanged_at_us)
+    )

@@ -1,4 +1,4 @@
-"""What is wrong with chains and the installation, as conditions."""
+"""The conditions of chains and of the installation."""
 
 from __future__ import annotations
 
@@ -7,19 +7,25 @@ from dataclasses import dataclass
 
 from florin_server.clock import Clock, SystemClock
 from florin_server.domain.accounts.destinations import AssetAccount
-from florin_server.domain.conditions import FROM_NODES, FROM_STORE, USUAL, Condition, ConditionName
-from florin_server.domain.health import Board
+from florin_server.domain.conditions import (
+    EXPECTED_CONDITIONS,
+    NODE_CONDITIONS,
+    STORE_CONDITIONS,
+    Condition,
+    ConditionName,
+)
+from florin_server.domain.health import ConditionTracker
 from florin_server.flows.app import App
 from florin_server.flows.operator import server_clock
 from florin_server.flows.payouts import held_money, payouts
 from florin_server.flows.quarantine import items
-from florin_server.flows.screening.check import lists_condition, lists_problem
+from florin_server.flows.screening.check import describe_lists_problem, get_lists_condition
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import RailUnavailable, is_unfunded
 from florin_server.store.webhooks import deliveries
 
-# what is found when somebody asks, beside what those know who settle and pay out
-OF_CHAIN = (
+# conditions that are checked on request, in addition to those of the workers
+CHAIN_CONDITIONS = (
     ConditionName.CHAIN_UNUSABLE,
     ConditionName.CHAIN_STALLED,
     ConditionName.NODES_DISAGREE,
@@ -30,7 +36,7 @@ OF_CHAIN = (
     ConditionName.PRICE_MISSING,
     ConditionName.ITEM_SET_ASIDE,
 )
-OF_INSTALLATION = (
+INSTALLATION_CONDITIONS = (
     ConditionName.STORE_UNREACHABLE,
     ConditionName.SCREENING_LISTS_STALE,
     ConditionName.SCREENING_LISTS_OLD,
@@ -44,142 +50,152 @@ OF_INSTALLATION = (
     ConditionName.WORKER_FAILING,
 )
 _ORDER = list(ConditionName)
-_CLOCK_OFF_US = 2_000_000
+_CLOCK_OFFSET_MAX_US = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """Where conditions are looked for: without `nodes` no node is called, without `store` no row.
+class ProbeScope:
+    """The scope of a check: whether it calls nodes, and whether it reads the store.
 
-    Conditions that need a node stay as they were found last, those that need rows are left out.
+    Conditions that need a node keep their latest result, those that need rows are left out.
     """
 
-    nodes: bool = True
-    store: bool = True
+    includes_nodes: bool = True
+    includes_store: bool = True
 
-    def of(self, board: Board, wrong: Mapping[ConditionName, Iterable[str]]) -> list[Condition]:
+    def read_conditions(
+        self, tracker: ConditionTracker, reasons: Mapping[ConditionName, Iterable[str]]
+    ) -> list[Condition]:
         """Return the conditions of a board that can be seen."""
-        hidden = FROM_STORE if not self.store else frozenset()
-        unknown = hidden | (FROM_NODES if not self.nodes else frozenset())
-        return [one for one in board.look(wrong, unknown=unknown) if one.name not in hidden]
+        hidden = STORE_CONDITIONS if not self.includes_store else frozenset()
+        unknown = hidden | (NODE_CONDITIONS if not self.includes_nodes else frozenset())
+        return [
+            condition
+            for condition in tracker.update(reasons, unknown=unknown)
+            if condition.name not in hidden
+        ]
 
 
-EVERYTHING = Sight()
-# nodes are not called either: an answer has to come in time
-WITHOUT_STORE = Sight(nodes=False, store=False)
+FULL_SCOPE = ProbeScope()
+# nodes are not called either: an answer must arrive in time
+STORELESS_SCOPE = ProbeScope(includes_nodes=False, includes_store=False)
 
 
-async def of_chain(
+async def list_chain_conditions(
     app: App,
     rail: Rail,
-    misdirected: Iterable[tuple[AssetAccount, str]],
+    misdirected_accounts: Iterable[tuple[AssetAccount, str]],
     prices: Mapping[tuple[str, str], str],
-    sight: Sight = EVERYTHING,
+    scope: ProbeScope = FULL_SCOPE,
 ) -> list[Condition]:
-    """The conditions of a chain that the settler and the payout worker do not know.
+    """Return the conditions of a chain that the settler and the payout worker do not know.
 
-    `misdirected` are places of merchants on any chain that nothing is paid to, `prices` what lacks
-    a price in which currency on any chain, both with sentences.
+    `misdirected_accounts` are places of merchants on any chain that nothing is paid to, `prices`
+    what lacks a price in which currency on any chain, both with sentences.
     """
     chain_id = rail.chain_id
     state = app.chains[chain_id]
     wrong: dict[ConditionName, Iterable[str]] = {
-        ConditionName.CHAIN_STALLED: [rail.nodes.stalled],
+        ConditionName.CHAIN_STALLED: [rail.nodes.stall_problem],
         ConditionName.NODES_DISAGREE: [rail.nodes.disagreement],
-        ConditionName.WALLET_SHORT: [state.lacking],
+        ConditionName.WALLET_SHORT: [state.shortfall],
         ConditionName.PRICE_MISSING: [
             f"{asset} has no price in {currency}: {why}"
             for (asset, currency), why in prices.items()
             if asset in rail.assets
         ],
     }
-    if sight.nodes:
-        wrong[ConditionName.CHAIN_UNUSABLE] = await rail.problems()
-    if sight.store:
+    if scope.includes_nodes:
+        wrong[ConditionName.CHAIN_UNUSABLE] = await rail.list_problems()
+    if scope.includes_store:
         wrong |= {
-            ConditionName.PAYOUTS_WAITING: await payouts.problems(app, chain_id),
-            ConditionName.PAYMENTS_HELD: [await held_money.problem(app, chain_id)],
+            ConditionName.PAYOUTS_WAITING: await payouts.list_problems(app, chain_id),
+            ConditionName.PAYMENTS_HELD: [await held_money.describe_problem(app, chain_id)],
             ConditionName.DESTINATION_RESERVED: [
-                told for place, told in misdirected if place.chain_id == chain_id
+                message for place, message in misdirected_accounts if place.chain_id == chain_id
             ],
-            ConditionName.ITEM_SET_ASIDE: [await items.problem(app, chain_id)],
+            ConditionName.ITEM_SET_ASIDE: [await items.describe_problem(app, chain_id)],
         }
-    return sight.of(state.board, wrong)
+    return scope.read_conditions(state.conditions, wrong)
 
 
-async def of_installation(app: App, sight: Sight = EVERYTHING) -> list[Condition]:
-    """The conditions of no chain in particular."""
+async def list_installation_conditions(app: App, scope: ProbeScope = FULL_SCOPE) -> list[Condition]:
+    """Return the conditions that concern no single chain."""
     wrong: dict[ConditionName, Iterable[str]] = {
         ConditionName.STORE_UNREACHABLE: [app.store_health.problem],
         ConditionName.MACHINE_CLOCK_OFF: [describe_machine_clock(app.clock)],
-        ConditionName.WORKER_FAILING: app.failures.describe(app.clock.now_us()),
-        **{name: [told] for name, told in app.outside().items()},
+        ConditionName.WORKER_FAILING: app.worker_failures.describe(app.clock.now_us()),
+        **{name: [problem] for name, problem in app.check_exposure().items()},
     }
-    if sight.nodes:
+    if scope.includes_nodes:
         wrong[ConditionName.CLOCK_WRONG] = [await server_clock.describe(app)]
-    if sight.store:
-        paused = (await app.store.survey(deliveries.figures())).paused
-        told = f"{paused} webhook endpoints are paused, as they took nothing" if paused else ""
-        stale = await app.store.read(lists_problem(app.settings, app.clock.now_us()))
+    if scope.includes_store:
+        paused = (await app.store.scan(deliveries.get_stats())).paused_endpoints
+        message = (
+            f"{paused} webhook endpoints are paused because they accepted nothing" if paused else ""
+        )
+        stale = await app.store.read(describe_lists_problem(app.settings, app.clock.now_us()))
         wrong |= {
-            lists_condition(app.settings): [stale],
-            ConditionName.WEBHOOKS_PAUSED: [told],
-            ConditionName.ITEM_SET_ASIDE: [await items.problem(app, "")],
+            get_lists_condition(app.settings): [stale],
+            ConditionName.WEBHOOKS_PAUSED: [message],
+            ConditionName.ITEM_SET_ASIDE: [await items.describe_problem(app, "")],
         }
-    return sight.of(app.board, wrong)
+    return scope.read_conditions(app.conditions, wrong)
 
 
-def machine_ahead_us(clock: Clock) -> int:
-    """Return the µs by which the machine's clock is before the database's; 0 without one."""
-    return clock.machine_ahead_us if isinstance(clock, SystemClock) else 0
+def get_clock_offset_us(clock: Clock) -> int:
+    """Return by how many µs the machine's clock is ahead of the database's; 0 without one."""
+    return clock.machine_offset_us if isinstance(clock, SystemClock) else 0
 
 
 def describe_machine_clock(clock: Clock) -> str:
     """Say by how much the machine's clock differs from the database's; empty if it is right."""
-    ahead_us = machine_ahead_us(clock)
-    if abs(ahead_us) <= _CLOCK_OFF_US:
+    ahead_us = get_clock_offset_us(clock)
+    if abs(ahead_us) <= _CLOCK_OFFSET_MAX_US:
         return ""
     side = "ahead of" if ahead_us > 0 else "behind"
     return f"the machine's clock is {abs(ahead_us) // 1_000_000} s {side} the database's"
 
 
-async def of_nodes(rail: Rail) -> dict[ConditionName, tuple[str, ...]]:
-    """What is wrong with a chain, asked of its nodes and nobody else, in sentences."""
-    found = await rail.problems()
+async def check_nodes(rail: Rail) -> dict[ConditionName, tuple[str, ...]]:
+    """Return the faults of a chain according to its nodes alone, in sentences."""
+    problems = await rail.list_problems()
     try:
-        short = tuple(await rail.relay.shortages())
+        short = tuple(await rail.relay.list_shortages())
     except RailUnavailable as error:
-        found, short = found or (str(error),), ()
+        problems, short = problems or (str(error),), ()
     name = ConditionName.RELAYER_FUNDS_LOW
     if is_unfunded(short, len(rail.senders)):
         name = ConditionName.RELAYER_EMPTY
     return {
-        ConditionName.CHAIN_UNUSABLE: tuple(found),
-        name: tuple(one.text for one in short),
-        ConditionName.DURABLE_NONCES_MISSING: await _unaffordable_nonces(rail),
+        ConditionName.CHAIN_UNUSABLE: tuple(problems),
+        name: tuple(shortage.text for shortage in short),
+        ConditionName.DURABLE_NONCES_MISSING: await _describe_unaffordable_nonces(rail),
     }
 
 
-async def _unaffordable_nonces(rail: Rail) -> tuple[str, ...]:
+async def _describe_unaffordable_nonces(rail: Rail) -> tuple[str, ...]:
     """Say how many durable nonces the relayer cannot pay for; one sentence or none."""
     work = rail.durable_nonces
     if work is None or not work.addresses:
         return ()
     try:
-        made = (await work.values(work.addresses)).held
-        problem = (await work.affordable(len(work.addresses) - len(made))).problem
+        existing_accounts = (await work.get_values(work.addresses)).by_account
+        problem = (await work.get_affordable(len(work.addresses) - len(existing_accounts))).problem
     except RailUnavailable:
-        # the chain's own condition says why
+        # the chain's own condition has the reason
         return ()
     return (problem,) if problem else ()
 
 
-async def faults(rail: Rail) -> tuple[str, ...]:
-    """Return the sentences of `of_nodes` about what should not be so."""
-    found = await of_nodes(rail)
-    return tuple(text for name, each in found.items() if name not in USUAL for text in each)
+async def list_node_faults(rail: Rail) -> tuple[str, ...]:
+    """Return the sentences of `check_nodes` about unexpected faults."""
+    faults = await check_nodes(rail)
+    return tuple(
+        text for name, each in faults.items() if name not in EXPECTED_CONDITIONS for text in each
+    )
 
 
-def in_order(conditions: Iterable[Condition]) -> list[Condition]:
-    """As they are told."""
-    return sorted(conditions, key=lambda one: _ORDER.index(one.name))
+def sort_conditions(conditions: Iterable[Condition]) -> list[Condition]:
+    """Return the conditions in the order of reports."""
+    return sorted(conditions, key=lambda condition: _ORDER.index(condition.name))

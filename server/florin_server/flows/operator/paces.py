@@ -1,4 +1,4 @@
-"""What the store knows of chains' pace, for commands that see no running service."""
+"""The stored pace of chains, for commands without a running service."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from florin_server.store.operator import observed
 
 
 @dataclass(frozen=True, slots=True)
-class KnownPace:
+class StoredPace:
     """Seconds between blocks, measured last and usual, and from confirm to final (median)."""
 
     block_s: float
@@ -31,10 +31,10 @@ class KnownPace:
 
 
 @operation
-def list_paces() -> Op[dict[str, KnownPace]]:
+def list_paces() -> Op[dict[str, StoredPace]]:
     """Return what is known of every chain whose pace was measured, by CAIP-2."""
-    found = {}
+    paces = {}
     for chain_id, pace in (yield from observed.list_paces()).items():
         times = yield from observed.get_times(chain_id)
-        found[chain_id] = KnownPace(pace.measured_s, pace.usual_s, times.median_s)
-    return found
+        paces[chain_id] = StoredPace(pace.measured_s, pace.usual_s, times.median_s)
+    return paces

@@ -1,4 +1,4 @@
-"""What one process is doing, in numbers that need no store: they are told while it is away."""
+"""The state of one process in numbers that need no store, available during its outage."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from florin_server.store.engine.store import PoolUse
 
 @dataclass(frozen=True, slots=True)
 class ProcessFacts:
-    """What only the start of the process knows.
+    """Facts known at the start of the process only.
 
-    `restarts` is how often its supervisor has started it again after it died, None without one;
-    `certificate_until_s` is when the certificate that is shown ends, seconds since the Unix epoch,
-    None for plain text.
+    `restarts` is how often its supervisor has restarted it after it died, None without a
+    supervisor; `certificate_until_s` is the end of the current certificate, seconds since the Unix
+    epoch, None for plain text.
     """
 
     restarts: int | None = None
@@ -24,18 +24,18 @@ class ProcessFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Disk:
+class DiskSpace:
     """The file system of the state folder, in bytes."""
 
-    free: int
-    size: int
+    free_bytes: int
+    total_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessFigures:
+class ProcessSnapshot:
     """Numbers of one process at one moment.
 
-    `leases` tells of each executor (CAIP-10) whether this process has its lease; `node_calls` are
+    `leases` says for each executor (CAIP-10) whether this process has its lease; `node_calls` are
     counts since the start by chain and method; `disk` is None if it cannot be read.
     """
 
@@ -43,27 +43,27 @@ class ProcessFigures:
     pools: Mapping[str, PoolUse]
     leases: Mapping[str, bool]
     node_calls: Mapping[tuple[str, str], int]
-    disk: Disk | None
+    disk: DiskSpace | None
 
 
-def read_process(app: App, facts: ProcessFacts) -> ProcessFigures:
+def read_process_snapshot(app: App, facts: ProcessFacts) -> ProcessSnapshot:
     """Read the numbers of this process."""
-    return ProcessFigures(
+    return ProcessSnapshot(
         facts=facts,
         pools=app.store.pools,
-        leases={account: sender.leads for account, sender in app.executors.items()},
+        leases={account: sender.has_lease for account, sender in app.executors.items()},
         node_calls={
             (chain_id, method): count
             for chain_id, rail in app.rails.items()
             for method, count in rail.nodes.calls_by_method.items()
         },
-        disk=_disk(app),
+        disk=_read_disk_space(app),
     )
 
 
-def _disk(app: App) -> Disk | None:
+def _read_disk_space(app: App) -> DiskSpace | None:
     try:
-        found = shutil.disk_usage(app.settings.home)
+        ntuple_diskusage = shutil.disk_usage(app.settings.home)
     except OSError:
         return None
-    return Disk(found.free, found.total)
+    return DiskSpace(ntuple_diskusage.free, ntuple_diskusage.total)

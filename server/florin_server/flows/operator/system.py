@@ -1,4 +1,4 @@
-"""How the installation is doing."""
+"""The state of the installation."""
 
 from __future__ import annotations
 
@@ -7,50 +7,50 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from florin_server.domain.conditions import USUAL, Condition
-from florin_server.domain.errors import FlorinError
-from florin_server.domain.health import Health, describe
+from florin_server.domain.conditions import EXPECTED_CONDITIONS, Condition
+from florin_server.domain.errors import ApiError
+from florin_server.domain.health import ChainHealth, describe_conditions
 from florin_server.flows.app import App
 from florin_server.flows.limits import gas_budgets
 from florin_server.flows.operator import conditions
-from florin_server.flows.operator.conditions import BySubject
-from florin_server.flows.operator.health import EVERYTHING, WITHOUT_STORE, Sight
+from florin_server.flows.operator.conditions import ConditionsBySubject
+from florin_server.flows.operator.health import FULL_SCOPE, STORELESS_SCOPE, ProbeScope
 from florin_server.flows.payouts import held_money
 from florin_server.rails.types import NodeState
 from florin_server.store.engine.query import StoreError
 from florin_server.store.settlement import chain_txs
 
 T = TypeVar("T")
-# what Prometheus and `florin doctor` wait for has to be there within ten seconds
-_PATIENCE_S: Final = 5.0
+# Prometheus and `florin doctor` need an answer within ten seconds
+_STORE_TIMEOUT_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class GasStatus:
     """Units of gas that relayers lost in this hour, and the payments that stand because of it.
 
-    `paused` wait for a budget, `given_up` are not sent any more.
+    `paused_payments` wait for a budget, `abandoned_payments` are not sent any more.
     """
 
-    failed: int
-    opened: int
-    paused_payers: int
-    paused: int
-    given_up: int
+    failed_gas: int
+    opening_gas: int
+    paused_payer_payments: int
+    paused_payments: int
+    abandoned_payments: int
 
 
 NO_GAS = GasStatus(0, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
-    """How one chain is doing; `problem` tells to people what is wrong, empty if nothing is.
+class ChainStatus:
+    """The state of one chain; `problem` is a text for people, empty without a problem.
 
-    That another process works there is no problem.
+    Work of another process on the chain is not a problem.
 
-    `open_payments`, `remembered_events` and `turns` are its settler's. `block_s` are the seconds
-    between its blocks or slots as measured, `settle_s` the median seconds from confirm to final of
-    its newest payments; None before they are known.
+    `open_payments`, `cached_events` and `turn_count` are its settler's. `block_s` are the measured
+    seconds between its blocks or slots, `settle_s` the median seconds from confirm to final of its
+    newest payments; None before they are known.
     """
 
     chain_id: str
@@ -62,104 +62,120 @@ class Chain:
     nodes: Sequence[NodeState]
     gas: GasStatus
     open_payments: int
-    remembered_events: int
-    turns: int
+    cached_events: int
+    turn_count: int
     block_s: float | None = None
     settle_s: float | None = None
 
 
-async def chains(app: App) -> list[Chain]:
-    """Every enabled chain."""
-    return await _chains(app, await conditions.answer(app), EVERYTHING)
+async def list_chain_statuses(app: App) -> list[ChainStatus]:
+    """Return every enabled chain."""
+    return await _list_chain_statuses(app, await conditions.list_conditions(app), FULL_SCOPE)
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
-    """How the installation is doing. While the store is away only what the process knows itself."""
+class InstallationStatus:
+    """The state of the installation.
 
-    chains: Sequence[Chain]
+    During an outage of the store it has the process's facts only.
+    """
+
+    chains: Sequence[ChainStatus]
     conditions: Sequence[Condition]
-    processing: int
+    processing_payments: int
     held_payments: int
-    is_whole: bool
+    is_complete: bool
 
 
-async def status(app: App) -> Status:
+async def get_status(app: App) -> InstallationStatus:
     """Return how the installation is doing, also while its store is away."""
-    found = await within(app, _status(app, EVERYTHING))
-    return found or await _status(app, WITHOUT_STORE)
+    status = await read_in_time(app, _get_status(app, FULL_SCOPE))
+    return status or await _get_status(app, STORELESS_SCOPE)
 
 
-async def within(app: App, work: Coroutine[Any, Any, T]) -> T | None:
-    """Return what reads of the store come to; None if it is away, after a few seconds at most.
+async def read_in_time(app: App, work: Coroutine[Any, Any, T]) -> T | None:
+    """Return the result of reads of the store; None if it does not answer within a few seconds.
 
-    A read is not cancelled, which would keep its connection from the next one: it ends by itself.
+    A read is not canceled, which would keep its connection from the next one: it ends in its own
+    time.
     """
     if app.store_health.problem:
         work.close()
         return None
     reading = asyncio.create_task(work)
     try:
-        done, _ = await asyncio.wait([reading], timeout=_PATIENCE_S)
+        done, _ = await asyncio.wait([reading], timeout=_STORE_TIMEOUT_S)
         return await reading if done else None
-    except (StoreError, FlorinError):
+    except (StoreError, ApiError):
         return None
     finally:
-        reading.add_done_callback(_forget)
+        reading.add_done_callback(_discard_error)
 
 
-async def _status(app: App, sight: Sight) -> Status:
-    found = await conditions.answer(app, sight)
-    return Status(
-        await _chains(app, found, sight),
-        found[conditions.INSTALLATION],
-        await processing(app) if sight.store else 0,
-        await held_payments(app) if sight.store else 0,
-        sight.store,
+async def _get_status(app: App, scope: ProbeScope) -> InstallationStatus:
+    found_conditions = await conditions.list_conditions(app, scope)
+    return InstallationStatus(
+        await _list_chain_statuses(app, found_conditions, scope),
+        found_conditions[conditions.INSTALLATION],
+        await count_processing(app) if scope.includes_store else 0,
+        await count_held_payments(app) if scope.includes_store else 0,
+        scope.includes_store,
     )
 
 
-async def _chains(app: App, by_subject: BySubject, sight: Sight) -> list[Chain]:
-    found = []
+async def _list_chain_statuses(
+    app: App, by_subject: ConditionsBySubject, scope: ProbeScope
+) -> list[ChainStatus]:
+    chains = []
     for chain_id, rail in app.rails.items():
         settling = app.settlers[chain_id].health()
         stated = by_subject[chain_id]
-        found.append(
-            Chain(
+        chains.append(
+            ChainStatus(
                 chain_id=chain_id,
                 head=settling.head,
                 open_transactions=settling.open_transactions,
                 relayer=", ".join(rail.senders),
-                problem=describe(one for one in stated if one.name not in USUAL),
+                problem=describe_conditions(
+                    condition for condition in stated if condition.name not in EXPECTED_CONDITIONS
+                ),
                 conditions=stated,
-                nodes=rail.nodes.states(),
-                gas=await _gas(app, chain_id, settling) if sight.store else NO_GAS,
+                nodes=rail.nodes.list_states(),
+                gas=await _get_gas_status(app, chain_id, settling)
+                if scope.includes_store
+                else NO_GAS,
                 open_payments=settling.open_payments,
-                remembered_events=settling.remembered_events,
-                turns=settling.turns,
+                cached_events=settling.remembered_events,
+                turn_count=settling.turn_count,
                 block_s=rail.pace.block_s,
-                settle_s=app.chains[chain_id].times.median_s,
+                settle_s=app.chains[chain_id].settle_times.median_s,
             )
         )
-    return found
+    return chains
 
 
-def _forget(reading: asyncio.Task[Any]) -> None:
-    """Retrieve the error of a read that nobody waits for any more."""
-    if not reading.cancelled():
-        reading.exception()
+def _discard_error(task: asyncio.Task[Any]) -> None:
+    """Retrieve the error of a read whose result is no longer needed."""
+    if not task.cancelled():
+        task.exception()
 
 
-async def _gas(app: App, chain_id: str, settling: Health) -> GasStatus:
-    used = await gas_budgets.usage(app, chain_id)
-    return GasStatus(used.failed, used.opened, len(used.payers), settling.paused, settling.given_up)
+async def _get_gas_status(app: App, chain_id: str, health: ChainHealth) -> GasStatus:
+    used = await gas_budgets.get_usage(app, chain_id)
+    return GasStatus(
+        used.total_failed_gas,
+        used.total_opening_gas,
+        len(used.payers),
+        health.paused_payments,
+        health.given_up_payments,
+    )
 
 
-async def processing(app: App) -> int:
-    """How many payments wait for evidence."""
+async def count_processing(app: App) -> int:
+    """Return how many payments wait for evidence."""
     return await app.store.read(chain_txs.count_unsettled())
 
 
-async def held_payments(app: App) -> int:
-    """How many payments of blocked payers wait for the operator's verdict."""
-    return await held_money.waiting(app)
+async def count_held_payments(app: App) -> int:
+    """Return how many payments of blocked payers wait for the operator's decision."""
+    return await held_money.count_waiting(app)

@@ -5,48 +5,51 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from florin_server.domain.accounts.credentials import CHECKOUT_APPS
-from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payments.payment import CancelledReason, Payment, Status
-from florin_server.domain.payments.state import Event, step
+from florin_server.domain.accounts.credentials import CHECKOUT_APP_IDS
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.payments.payment import CancellationReason, Payment, PaymentStatus
+from florin_server.domain.payments.state import PaymentStateEvent, apply_event
 from florin_server.flows.app import App, Caller
-from florin_server.flows.payments.idempotent import failing, once
-from florin_server.flows.payments.load import find
+from florin_server.flows.payments.idempotent import fail_with, run_once
+from florin_server.flows.payments.load import get_payment
 from florin_server.store.engine.query import Op, operation
 from florin_server.store.payments import payments
-from florin_server.store.payments.idempotency import Replay
+from florin_server.store.payments.idempotency import StoredResponse
 
 
 async def cancel(
-    app: App, caller: Caller, payment_ref: str, receipt: Callable[[Payment], bytes]
-) -> Payment | Replay:
-    """Calls a payment off while it requires action; repeating it repeats the answer.
+    app: App, caller: Caller, payment_ref: str, encode_response: Callable[[Payment], bytes]
+) -> Payment | StoredResponse:
+    """Cancel a payment while it requires action; repeating it repeats the answer.
 
-    Whoever has a link has the app id of its page, which therefore may not: FlorinError(forbidden).
-    `receipt` gives the bytes that are stored under a merchant's key; a wallet's key stores nothing.
+    Everyone with a link has the app id of its page, which therefore cannot cancel:
+    ApiError(forbidden). `encode_response` returns the bytes that are stored under a merchant's
+    key; a wallet's key stores nothing.
     """
-    if caller.app is not None and caller.app.app_id in CHECKOUT_APPS.values():
-        raise FlorinError(Code.FORBIDDEN)
-    reason = CancelledReason.BY_MERCHANT
+    if caller.app is not None and caller.app.app_id in CHECKOUT_APP_IDS.values():
+        raise ApiError(ErrorCode.FORBIDDEN)
+    reason = CancellationReason.BY_MERCHANT
     if caller.merchant is None:
-        caller, reason = replace(caller, idempotency=None), CancelledReason.BY_USER
+        caller, reason = replace(caller, idempotency_key=None), CancellationReason.BY_USER
     try:
-        payment = await find(app, caller, payment_ref)
-        if payment.status is not Status.CANCELLED:
-            app.limits.cancel(payment.id, caller.origin)
-    except FlorinError as fault:
-        return await once(app, caller, failing(fault), receipt)
+        payment = await get_payment(app, caller, payment_ref)
+        if payment.status is not PaymentStatus.CANCELLED:
+            app.limits.count_cancel(payment.id, caller.origin)
+    except ApiError as fault:
+        return await run_once(app, caller, fail_with(fault), encode_response)
     work = _cancel(payment.id, reason, app.clock.now_us(), caller.request_id)
-    outcome = await once(app, caller, work, receipt)
-    return outcome if isinstance(outcome, Replay) else await app.changed(outcome)
+    outcome = await run_once(app, caller, work, encode_response)
+    return outcome if isinstance(outcome, StoredResponse) else await app.publish_change(outcome)
 
 
 @operation
-def _cancel(payment_id: str, reason: CancelledReason, now_us: int, request_id: str) -> Op[Payment]:
+def _cancel(
+    payment_id: str, reason: CancellationReason, now_us: int, request_id: str
+) -> Op[Payment]:
     changed = yield from payments.cancel(payment_id, reason, now_us, request_id)
     if changed is not None:
         return changed
-    # it is over, or bound to a confirm: payments never leave the store
-    payment = (yield from payments.get((payment_id,)))[payment_id].at(now_us)
-    step(payment.status, Event.CANCEL)
+    # it has ended, or is bound to a confirm: payments never leave the store
+    payment = (yield from payments.find_many((payment_id,)))[payment_id].with_expiry(now_us)
+    apply_event(payment.status, PaymentStateEvent.CANCEL)
     return payment

@@ -1,7 +1,7 @@
-"""A wallet hands in results; the payment is bound to them and submitted.
+"""A wallet confirms with results; the payment is bound to them and submitted.
 
-The checks come in the order that the wire contract fixes, and one atomic change decides: whatever
-runs at the same time, at most one submission is ever bound to a payment.
+The checks come in the order of the wire contract, and one atomic change decides: among simultaneous
+calls, at most one submission is ever bound to a payment.
 """
 
 from __future__ import annotations
@@ -9,34 +9,40 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 
-from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments import results
 from florin_server.domain.payments.payment import (
     Confirmation,
     FailureCode,
-    Option,
     Payment,
+    PaymentOption,
+    PaymentStatus,
     ResolvedBuild,
-    Status,
 )
-from florin_server.domain.payments.state import Event, step
-from florin_server.domain.payments.triggers import Trigger
+from florin_server.domain.payments.state import PaymentStateEvent, apply_event
+from florin_server.domain.payments.triggers import SandboxTrigger
 from florin_server.domain.settlement.chain_txs import PayerKind
 from florin_server.flows.app import App, Caller
 from florin_server.flows.capture import requirement
 from florin_server.flows.limits import gas_budgets
-from florin_server.flows.payments.load import current, find, head_of, still_open, unanswered
+from florin_server.flows.payments.load import (
+    chain_unavailable_error,
+    expire_if_due,
+    get_head,
+    get_payment,
+    require_open_option,
+)
 from florin_server.flows.payouts import opening
 from florin_server.flows.screening.check import check_lists, is_blocked
-from florin_server.rails.protocol import Rail, submits
+from florin_server.rails.protocol import Rail, is_relayed
 from florin_server.rails.types import NonceUnusable, RailUnavailable
 from florin_server.store.accounts import standing
 from florin_server.store.capture import collected_data
-from florin_server.store.capture.collected_data import Told
+from florin_server.store.capture.collected_data import ConfirmedBuyerData
 from florin_server.store.engine.query import Op, Operation, operation
 from florin_server.store.payments import payments
 from florin_server.store.settlement import durable_nonces
-from florin_server.store.settlement.token_accounts import NotOpenable
+from florin_server.store.settlement.token_accounts import AccountNotOpenable
 
 _log = logging.getLogger(__name__)
 
@@ -48,133 +54,150 @@ async def confirm(
     option_id: str,
     outputs: Sequence[Sequence[str]],
     *,
-    collected: str | None = None,
+    buyer_data_json: str | None = None,
 ) -> Payment:
-    """Accepts, refuses or repeats a submission; `outputs` are JSON texts, one list a result.
+    """Accept, refuse or repeat a submission; `outputs` are JSON texts, one list per result.
 
-    `collected` is the JSON of data about the buyer that the wallet brings along.
+    `buyer_data_json` is the JSON of data about the buyer from the wallet.
     """
-    # the server's clock decides whether a confirm came in time, however long the checks take
+    # the server's clock decides whether a confirm arrived in time, for any duration of the checks
     arrived_us = app.clock.now_us()
-    payment = await find(app, caller, payment_ref)
-    flat = results.flatten(outputs)
-    digest = results.digest(option_id, flat)
-    # what the chain told first is bound to the transaction alone
-    digests = {digest, results.digest(option_id, flat[-1:])}
-    if (known := await _repeated(app, caller, payment, digests)) is not None:
-        return known
-    offered, issued = await _looked_up(app, payment, option_id)
-    right = _right(app, offered, issued, flat)
+    payment = await get_payment(app, caller, payment_ref)
+    flat = results.flatten_results(outputs)
+    digest = results.compute_digest(option_id, flat)
+    # a payment bound by the chain's evidence is bound to the transaction alone
+    digests = {digest, results.compute_digest(option_id, flat[-1:])}
+    if (repeated := await _find_repeated(app, caller, payment, digests)) is not None:
+        return repeated
+    offered, issued = await _find_option(app, payment, option_id)
+    right = _check_outputs(app, offered, issued, flat)
     if offered is not None and right:
-        # nobody else can sign for it: what others hand in must not hold it up
-        app.limits.signed(payment.id, offered.payer)
+        # others cannot sign for it, and their outputs must not delay it
+        app.limits.count_signed_confirm(payment.id, offered.payer)
     else:
-        app.limits.confirm(payment.id, caller.origin, asks=right is None)
-    step(payment.status, Event.CONFIRM_ACCEPTED)
-    option = still_open(app, payment, offered)
-    told = await requirement.require(app, caller, payment, option, collected)
+        app.limits.count_confirm(payment.id, caller.origin, needs_chain=right is None)
+    apply_event(payment.status, PaymentStateEvent.CONFIRM_ACCEPTED)
+    option = require_open_option(app, payment, offered)
+    buyer_data = await requirement.require_data(app, caller, payment, option, buyer_data_json)
     content = Confirmation(payment.id, option.id, tuple(flat), digest, arrived_us)
-    form = results.match(_expected(option, issued), flat)
-    if form.verdict is results.Verdict.MISMATCH:
+    form = results.match_outputs(_list_expected_kinds(option, issued), flat)
+    if form.verdict is results.OutputVerdict.MISMATCH:
         return await _refuse(app, caller, content, "results do not match the actions")
-    if payment.trigger is Trigger.DECLINED or await is_blocked(app, option.payer):
+    if payment.trigger is SandboxTrigger.DECLINED or await is_blocked(app, option.payer):
         return await _refuse(app, caller, content, "payer is blocked", FailureCode.DECLINED_USER)
     await check_lists(app, live=payment.live)
-    if form.verdict is results.Verdict.UNREADABLE:
-        raise _unreadable(form.index)
+    if form.verdict is results.OutputVerdict.UNREADABLE:
+        raise _unreadable_error(form.index)
     rail = app.rails[option.chain_id]
-    # looked up before the proof that the authorization is unused: its effect can only be later
-    from_block = await _first_block(app, rail, option, issued)
+    # read before the proof that the authorization is unused: its effect can only be later
+    from_block = await _get_first_block(app, rail, option, issued)
     try:
         kind = await _verify(rail, option, issued, flat)
     except NonceUnusable:
-        # the wallet is issued a transaction without a nonce when it fetches again
+        # at its next fetch the wallet gets a transaction without a durable nonce
         nonce = durable_nonces.release(option.chain_id, payment.id, option.id)
-        await app.store.write(standing.checked(caller.standing, nonce))
+        await app.store.write(standing.run_if_active(caller.credential_status, nonce))
         raise
-    if submits(rail, option):
+    if is_relayed(rail, option):
         await gas_budgets.check(app, caller, option, kind)
-    opened = rail.token_accounts.opened_by(flat) if rail.token_accounts is not None else ()
+    opened = (
+        rail.token_accounts.list_opened_accounts(flat) if rail.token_accounts is not None else ()
+    )
     claim = opening.claim(app, rail, payment.merchant_id, payment.id, opened)
-    return await _accept(app, caller, option, content, from_block, claim, told)
+    return await _accept(app, caller, option, content, from_block, claim, buyer_data)
 
 
-async def _repeated(
+async def _find_repeated(
     app: App, caller: Caller, payment: Payment, digests: Collection[bytes]
 ) -> Payment | None:
-    """The payment if exactly this submission is bound to it: a repeated confirm is a poll."""
-    if payment.status is Status.REQUIRES_ACTION:
+    """Return the payment if exactly this submission is bound to it.
+
+    A repeated confirm is a poll.
+    """
+    if payment.status is PaymentStatus.REQUIRES_ACTION:
         return None
-    await app.store.read(standing.require(caller.standing))
-    bound = await app.store.read(payments.confirmation(payment.id))
+    await app.store.read(standing.require_active(caller.credential_status))
+    bound = await app.store.read(payments.find_confirmation(payment.id))
     return payment if bound is not None and bound.digest in digests else None
 
 
-async def _looked_up(
+async def _find_option(
     app: App, payment: Payment, option_id: str
-) -> tuple[Option | None, Sequence[ResolvedBuild]]:
-    """The option, and what its build was resolved to; nothing if the payment takes no results."""
-    if payment.status is not Status.REQUIRES_ACTION:
+) -> tuple[PaymentOption | None, Sequence[ResolvedBuild]]:
+    """Return the option and its resolved build; none if the payment no longer accepts results."""
+    if payment.status is not PaymentStatus.REQUIRES_ACTION:
         return None, ()
-    option = await app.store.read(payments.option(payment.id, option_id))
+    option = await app.store.read(payments.find_option(payment.id, option_id))
     if option is None or option.build is None:
         return option, ()
-    return option, await app.store.read(payments.issued(payment.id, option.id))
+    return option, await app.store.read(payments.list_resolved_builds(payment.id, option.id))
 
 
-def _right(
-    app: App, option: Option | None, issued: Sequence[ResolvedBuild], outputs: Sequence[str]
+def _check_outputs(
+    app: App,
+    option: PaymentOption | None,
+    resolved_builds: Sequence[ResolvedBuild],
+    outputs: Sequence[str],
 ) -> bool | None:
-    """Whether the outputs may pay the option, as far as no chain has to be asked for it."""
+    """Return whether the outputs can pay the option, as far as no chain has to be called."""
     rail = app.rails.get(option.chain_id) if option else None
     if option is None or rail is None:
         return False
-    return rail.verifier.plausible(option, issued, outputs)
+    return rail.verifier.is_plausible(option, resolved_builds, outputs)
 
 
-def _expected(option: Option, issued: Sequence[ResolvedBuild]) -> list[results.Kind]:
-    actions = option.resolved(issued)
+def _list_expected_kinds(
+    option: PaymentOption, resolved_builds: Sequence[ResolvedBuild]
+) -> list[results.OutputKind]:
+    actions = option.resolve_actions(resolved_builds)
     if actions is None:
-        raise FlorinError(Code.INVALID_PARAMS, "The option has a build that was never fetched")
-    return [results.expected_kind(action.method) for action in actions]
+        raise ApiError(
+            ErrorCode.INVALID_PARAMS,
+            "The option has a build action that was never fetched: fetch it, then confirm its "
+            "output",
+        )
+    return [results.get_output_kind(action.method) for action in actions]
 
 
-def _unreadable(index: int | None) -> FlorinError:
-    return FlorinError(
-        Code.INVALID_PARAMS,
+def _unreadable_error(index: int | None) -> ApiError:
+    return ApiError(
+        ErrorCode.INVALID_PARAMS,
         "Result is not the output of its action",
         details={"reason": "unreadable_output", "index": str(index)},
     )
 
 
 async def _verify(
-    rail: Rail, option: Option, issued: Sequence[ResolvedBuild], outputs: Sequence[str]
+    rail: Rail,
+    option: PaymentOption,
+    resolved_builds: Sequence[ResolvedBuild],
+    outputs: Sequence[str],
 ) -> PayerKind:
     try:
-        return await rail.verifier.verify(option, issued, outputs)
+        return await rail.verifier.verify(option, resolved_builds, outputs)
     except RailUnavailable as error:
-        # nothing was submitted: the wallet may send the same results again
-        raise unanswered() from error
+        # nothing was submitted: the wallet can send the same results again
+        raise chain_unavailable_error() from error
 
 
 async def _refuse(
     app: App, caller: Caller, content: Confirmation, detail: str, code: FailureCode | None = None
 ) -> Payment:
     refuse = payments.refuse(content, detail, code, app.clock.now_us(), caller.request_id)
-    refused = await app.store.write(standing.checked(caller.standing, refuse))
+    refused = await app.store.write(standing.run_if_active(caller.credential_status, refuse))
     if refused is not None:
-        return await app.changed(refused)
-    return await _lost(app, caller, content)
+        return await app.publish_change(refused)
+    return await _resolve_lost_race(app, caller, content)
 
 
 async def _accept(  # noqa: PLR0917  (one of each, none alike)
     app: App,
     caller: Caller,
-    option: Option,
+    option: PaymentOption,
     content: Confirmation,
     from_block: int,
     claim: Operation[None],
-    told: Told,
+    buyer_data: ConfirmedBuyerData,
 ) -> Payment:
     provider = (caller.app.name, caller.app.icon_url) if caller.app else ("unknown", None)
     accept = payments.accept(
@@ -183,57 +206,63 @@ async def _accept(  # noqa: PLR0917  (one of each, none alike)
         from_block,
         provider,
         content.at_us,
-        app=gas_budgets.app_of(caller),
+        app=gas_budgets.get_budget_owner(caller),
         request_id=caller.request_id,
     )
-    if told.sources and submits(app.rails[option.chain_id], option):
-        # what is submitted here was signed by the account; anybody may hand in a hash
-        accept = collected_data.proven(accept, content.payment_id, option.payer, told)
+    if buyer_data.sources and is_relayed(app.rails[option.chain_id], option):
+        # this submission was signed by the account; a hash can be submitted by anyone
+        accept = collected_data.accept_proven(accept, content.payment_id, option.payer, buyer_data)
     try:
-        accepted = await app.store.write(standing.checked(caller.standing, _with(accept, claim)))
-    except NotOpenable as error:
-        # a transaction that opens nothing is told to whoever fetches again
+        accepted = await app.store.write(
+            standing.run_if_active(caller.credential_status, _accept_with_claim(accept, claim))
+        )
+    except AccountNotOpenable as error:
+        # a transaction that opens no account is returned to every later fetch
         _log.warning("payment %s: %s", content.payment_id, error)
-        raise FlorinError(Code.QUOTE_EXPIRED) from error
+        raise ApiError(ErrorCode.QUOTE_EXPIRED) from error
     if accepted is None:
-        return await _lost(app, caller, content)
+        return await _resolve_lost_race(app, caller, content)
     app.wake_settler(option.chain_id)
-    return await app.changed(accepted)
+    return await app.publish_change(accepted)
 
 
 @operation
-def _with(accept: Operation[Payment | None], claim: Operation[None]) -> Op[Payment | None]:
-    """Accepts together with a claim, or neither."""
+def _accept_with_claim(
+    accept: Operation[Payment | None], claim: Operation[None]
+) -> Op[Payment | None]:
+    """Accept together with a claim, or neither."""
     accepted = yield from accept
     if accepted is not None:
         yield from claim
     return accepted
 
 
-async def _first_block(
-    app: App, rail: Rail, option: Option, issued: Sequence[ResolvedBuild]
+async def _get_first_block(
+    app: App, rail: Rail, option: PaymentOption, resolved_builds: Sequence[ResolvedBuild]
 ) -> int:
-    """From which block on the payment's effect is looked for.
+    """Return the first block that can contain the payment's effect.
 
-    A reorganisation may put it below today's head, as far down as blocks are not final. What the
-    buyer sends may be in a block already, since it was offered.
+    A reorganization can move it below today's head, as far down as blocks are not final. The
+    buyer's own transaction can be in any block since the offer.
     """
-    if not submits(rail, option):
-        return option.first_block(rail.reorg_depth, min(one.head for one in issued))
+    if not is_relayed(rail, option):
+        return option.first_block(
+            rail.reorg_depth, min(resolved_build.head for resolved_build in resolved_builds)
+        )
     try:
-        return max(0, await head_of(app, rail) - rail.reorg_depth)
+        return max(0, await get_head(app, rail) - rail.reorg_depth)
     except RailUnavailable:
         return 0
 
 
-async def _lost(app: App, caller: Caller, content: Confirmation) -> Payment:
-    """Another change came first; answers as if this call had come after it."""
-    stored = await app.store.reader.payment(content.payment_id)
+async def _resolve_lost_race(app: App, caller: Caller, content: Confirmation) -> Payment:
+    """Answer as if this call had come after the other change that was committed first."""
+    stored = await app.store.reader.find_payment(content.payment_id)
     if stored is None:
-        raise FlorinError(Code.PAYMENT_NOT_FOUND)
-    payment = await current(app, stored)
-    digests = {content.digest, results.digest(content.option_id, content.outputs[-1:])}
-    if (known := await _repeated(app, caller, payment, digests)) is not None:
-        return known
-    step(payment.status, Event.CONFIRM_ACCEPTED)
-    raise FlorinError(Code.INTERNAL_ERROR, unavailable=True, retry_after_s=1)
+        raise ApiError(ErrorCode.PAYMENT_NOT_FOUND)
+    payment = await expire_if_due(app, stored)
+    digests = {content.digest, results.compute_digest(content.option_id, content.outputs[-1:])}
+    if (repeated := await _find_repeated(app, caller, payment, digests)) is not None:
+        return repeated
+    apply_event(payment.status, PaymentStateEvent.CONFIRM_ACCEPTED)
+    raise ApiError(ErrorCode.INTERNAL_ERROR, unavailable=True, retry_after_s=1)

@@ -6,33 +6,38 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import (
     Action,
     FreeNonce,
-    Option,
     Payment,
+    PaymentOption,
+    PaymentStatus,
     ResolvedBuild,
-    Status,
 )
 from florin_server.flows.app import App, Caller
 from florin_server.flows.capture import requirement
-from florin_server.flows.payments.load import find, not_payable, open_option, unanswered
-from florin_server.flows.payouts.opening import openable, places
+from florin_server.flows.payments.load import (
+    chain_unavailable_error,
+    get_open_option,
+    get_payment,
+    not_payable_error,
+)
+from florin_server.flows.payouts.opening import list_openable, list_receiving_accounts
 from florin_server.rails.protocol import Rail
-from florin_server.rails.types import NotReceivable, RailUnavailable
+from florin_server.rails.types import RailUnavailable, ReceiverUnavailable
 from florin_server.store.accounts import standing
 from florin_server.store.payments import payments
 from florin_server.store.settlement import durable_nonces
 
 _log = logging.getLogger(__name__)
 
-# a receiver who is short may be helped by a person
+# an operator may be needed to help a receiver that lacks coin
 _RETRY_S = 60
-# who has less time than this is as well served with a blockhash
-_SLOW_US = 30 * 1_000_000
-# longer than anybody takes to sign; whoever fetches and leaves keeps a nonce from others
-_HOLD_US = 3600 * 1_000_000
+# with less time than this, a blockhash serves as well
+_SLOW_BUYER_US = 30 * 1_000_000
+# longer than any buyer takes to sign; an abandoned fetch keeps a nonce from others
+_NONCE_HOLD_US = 3600 * 1_000_000
 
 
 async def fetch(
@@ -42,90 +47,98 @@ async def fetch(
     option_id: str,
     data: str,
     *,
-    collected: str | None = None,
+    buyer_data_json: str | None = None,
 ) -> tuple[Action, ...]:
-    """The executable actions of an option, or of its build; repeating it gives the same ones.
+    """Return the executable actions of an option, or of its build; a repeated call is equal.
 
-    `data` is that of the option's build, or empty. `collected` is the JSON of data about the buyer
-    that the wallet brings along.
+    `data` is that of the option's build, or empty. `buyer_data_json` is the JSON of data about the
+    buyer from the wallet.
     """
-    payment = await find(app, caller, payment_ref)
-    if payment.status is not Status.REQUIRES_ACTION:
-        raise not_payable(payment)
-    option = await open_option(app, payment, option_id)
+    payment = await get_payment(app, caller, payment_ref)
+    if payment.status is not PaymentStatus.REQUIRES_ACTION:
+        raise not_payable_error(payment)
+    option = await get_open_option(app, payment, option_id)
     build = option.build
-    # it stood for the whole option, as long as nothing was known about the buyer
-    whole = data == requirement.build_of(payment, option).data
-    if data and not whole and (build is None or data != build.data):
-        raise FlorinError(Code.INVALID_PARAMS, "Unknown build data")
-    told = await requirement.require(app, caller, payment, option, collected)
+    # it was the placeholder of the whole option while data about the buyer was missing
+    total = data == requirement.get_placeholder_build(payment, option).data
+    if data and not total and (build is None or data != build.data):
+        raise ApiError(
+            ErrorCode.INVALID_PARAMS, "Unknown data: send the data of the option's build action"
+        )
+    buyer_data = await requirement.require_data(app, caller, payment, option, buyer_data_json)
     if build is None:
-        return option.resolved(()) or ()
+        return option.resolve_actions(()) or ()
     issued = await _resolve(app, caller, payment, option)
-    if whole or (told.needed and not data):
-        return option.resolved(issued) or ()
+    if total or (buyer_data.is_required and not data):
+        return option.resolve_actions(issued) or ()
     return issued[0].actions
 
 
 async def _resolve(
-    app: App, caller: Caller, payment: Payment, option: Option, *, durable: bool = True
+    app: App, caller: Caller, payment: Payment, option: PaymentOption, *, is_durable: bool = True
 ) -> Sequence[ResolvedBuild]:
     """Return all that was issued for the option, the newest first; one more if it is needed now.
 
-    Without `durable` it takes no durable nonce, nor if it had one before: what its wallet could not
-    use once, or left, is replaced by a blockhash.
+    Without `is_durable` it takes no durable nonce, nor if it had one before: what its wallet could
+    not use once, or left, is replaced by a blockhash.
     """
-    known = await app.store.read(payments.issued(option.payment_id, option.id))
-    rail, until_us = app.rails[option.chain_id], _held_until(app, payment, option)
-    durable = durable and not any(one.has_nonce for one in known)
-    usable = known if await _is_usable(app, option, known) else ()
+    resolved_builds = await app.store.read(
+        payments.list_resolved_builds(option.payment_id, option.id)
+    )
+    rail, until_us = app.rails[option.chain_id], _get_nonce_deadline(app, payment, option)
+    is_durable = is_durable and not any(
+        resolved_build.has_nonce for resolved_build in resolved_builds
+    )
+    usable = resolved_builds if await _is_usable(app, option, resolved_builds) else ()
     request = durable_nonces.NonceRequest(payment.id, option.id, option.payer, payment.partner_id)
-    spare = await _spare(app, rail, until_us, request) if durable else None
-    wanted = places(option.asset, rail.terms.split(option))
-    may_open = await openable(app, rail, payment.merchant_id, wanted)
+    spare = await _find_free_nonce(app, rail, until_us, request) if is_durable else None
+    asset_accounts = list_receiving_accounts(option.asset, rail.terms.get_split(option))
+    may_open = await list_openable(app, rail, payment.merchant_id, asset_accounts)
     try:
-        fresh = await rail.offers.build(option, usable, app.clock.now_us(), spare, may_open)
-    except NotReceivable as error:
+        fresh = await rail.offers.resolve_build(option, usable, app.clock.now_us(), spare, may_open)
+    except ReceiverUnavailable as error:
         _log.warning("payment %s: %s", option.payment_id, error)
-        raise FlorinError(
-            Code.INTERNAL_ERROR, str(error), unavailable=True, retry_after_s=_RETRY_S
+        raise ApiError(
+            ErrorCode.INTERNAL_ERROR, str(error), unavailable=True, retry_after_s=_RETRY_S
         ) from error
     except RailUnavailable as error:
-        raise unanswered() from error
+        raise chain_unavailable_error() from error
     if fresh is None:
-        return known
-    fresh = replace(fresh, n=len(known))
+        return resolved_builds
+    fresh = replace(fresh, n=len(resolved_builds))
     if spare is not None and not _may_take_nonce(app, caller, request):
-        return await _resolve(app, caller, payment, option, durable=False)
+        return await _resolve(app, caller, payment, option, is_durable=False)
     if spare is None:
-        # two calls at a time may both resolve it: what was stored first is told to both
-        issue = payments.put_issued(fresh)
+        # two simultaneous calls can both resolve it: both return what was stored first
+        issue = payments.put_resolved_build(fresh)
     else:
         share = (len(rail.durable_nonces.addresses) if rail.durable_nonces else 0, request)
-        issue = durable_nonces.issue(fresh, rail.chain_id, spare, until_us, share)
+        issue = durable_nonces.assign(fresh, rail.chain_id, spare, until_us, share)
     try:
-        return await app.store.write(standing.checked(caller.standing, issue))
-    except durable_nonces.Raced:
+        return await app.store.write(standing.run_if_active(caller.credential_status, issue))
+    except durable_nonces.NonceConflict:
         return await _resolve(app, caller, payment, option)
 
 
-async def _is_usable(app: App, option: Option, known: Sequence[ResolvedBuild]) -> bool:
+async def _is_usable(
+    app: App, option: PaymentOption, resolved_builds: Sequence[ResolvedBuild]
+) -> bool:
     """Return False if the newest that was issued has a nonce that is not kept for the option."""
-    if not known or not known[0].has_nonce:
+    if not resolved_builds or not resolved_builds[0].has_nonce:
         return True
-    kept = durable_nonces.is_kept(option.chain_id, option.payment_id, option.id)
-    return await app.store.read(kept)
+    op = durable_nonces.has_nonce(option.chain_id, option.payment_id, option.id)
+    return await app.store.read(op)
 
 
-async def _spare(
+async def _find_free_nonce(
     app: App, rail: Rail, until_us: int, request: durable_nonces.NonceRequest
 ) -> FreeNonce | None:
-    """Return a free durable nonce if the buyer may need one, and nobody's share is exceeded."""
-    slow = until_us - app.clock.now_us() >= _SLOW_US
+    """Return a free durable nonce if the buyer can need one and no share is exceeded."""
+    slow = until_us - app.clock.now_us() >= _SLOW_BUYER_US
     if rail.durable_nonces is None or not slow:
         return None
     return await app.store.read(
-        durable_nonces.free(rail.chain_id, rail.durable_nonces.addresses, request)
+        durable_nonces.find_free(rail.chain_id, rail.durable_nonces.addresses, request)
     )
 
 
@@ -136,7 +149,7 @@ def _may_take_nonce(app: App, caller: Caller, request: durable_nonces.NonceReque
     )
 
 
-def _held_until(app: App, payment: Payment, option: Option) -> int:
-    """How long a nonce is kept for an option, microseconds since 1970."""
+def _get_nonce_deadline(app: App, payment: Payment, option: PaymentOption) -> int:
+    """Return how long a nonce is reserved for an option, microseconds since 1970."""
     ends = payment.expires_at if option.expires_at is None else option.expires_at
-    return min(min(ends, payment.expires_at) * 1_000_000, app.clock.now_us() + _HOLD_US)
+    return min(min(ends, payment.expires_at) * 1_000_000, app.clock.now_us() + _NONCE_HOLD_US)

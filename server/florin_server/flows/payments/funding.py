@@ -1,33 +1,38 @@
-"""Test money for those who ask for options: a step of its own, on chains that have a faucet."""
+"""Test money for accounts in an options call: a separate step, on chains with a faucet."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
 from florin_server.rails.protocol import Rail
-from florin_server.rails.types import Payable
+from florin_server.rails.types import PayableAsset
 
 
-async def payable(
-    rail: Rail, payers: Sequence[str], prices: Mapping[str, int], by_hand: Collection[str] = ()
-) -> list[Payable]:
-    """Who can pay what price, as the rail tells it.
+async def list_payables(
+    rail: Rail,
+    payers: Sequence[str],
+    prices: Mapping[str, int],
+    manual_payers: Collection[str] = (),
+) -> list[PayableAsset]:
+    """Return the accounts that can pay each price, as the rail reports them.
 
-    Those who lack something are given it first, where the money is worth nothing.
+    On test chains, accounts that lack something receive it first.
     """
-    found = await rail.offers.payable(payers, prices, by_hand)
+    payables = await rail.offers.list_payable(payers, prices, manual_payers)
     if rail.faucet is None:
-        return found
-    # the usual gift may be less than a price
-    for gift in (rail.faucet.give, rail.faucet.fill):
-        if not _lacking(found, payers, prices):
+        return payables
+    # the usual gift can be less than a price
+    for gift in (rail.faucet.give_usual, rail.faucet.fill_accounts):
+        if not _lacks_funds(payables, payers, prices):
             break
         await gift(payers, prices)
-        found = await rail.offers.payable(payers, prices, by_hand)
-    return found
+        payables = await rail.offers.list_payable(payers, prices, manual_payers)
+    return payables
 
 
-def _lacking(found: Sequence[Payable], payers: Sequence[str], prices: Mapping[str, int]) -> bool:
-    # one that may have to send its payment itself is told twice
-    able = {(one.payer, one.asset) for one in found}
+def _lacks_funds(
+    payables: Sequence[PayableAsset], payers: Sequence[str], prices: Mapping[str, int]
+) -> bool:
+    # an account that may have to send its payment itself is listed twice
+    able = {(payable.payer, payable.asset) for payable in payables}
     return len(able) < len(set(payers)) * len(prices)

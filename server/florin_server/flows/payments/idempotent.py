@@ -5,43 +5,43 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
-from florin_server.domain.errors import FlorinError
+from florin_server.domain.errors import ApiError
 from florin_server.flows.app import App, Caller
 from florin_server.store.accounts import standing
 from florin_server.store.engine.query import Op, Operation, operation
 from florin_server.store.payments import idempotency
-from florin_server.store.payments.idempotency import Claim, Replay
+from florin_server.store.payments.idempotency import IdempotencyClaim, StoredResponse
 
 _T = TypeVar("_T")
 
 
-async def once(
-    app: App, caller: Caller, work: Operation[_T], answer: Callable[[_T], bytes]
-) -> _T | Replay:
-    """Runs a store operation, or tells the answer that the caller's key stands for.
+async def run_once(
+    app: App, caller: Caller, op: Operation[_T], encode_response: Callable[[_T], bytes]
+) -> _T | StoredResponse:
+    """Run a store operation, or return the stored response of the caller's key.
 
-    `answer` gives the bytes that are stored under the key, in the same transaction. Faults that are
-    found before the operation belong into it (see `failing`): an equal request gets its answer even
-    if it would be refused by now. Whoever may not call any more is refused before all that, and is
-    told no stored answer either.
+    `encode_response` returns the bytes that are stored under the key, in the same transaction.
+    Faults that are found before the operation belong into it (see `fail_with`): an equal request
+    gets its response even if it would be refused by now. A caller that is no longer allowed is
+    refused before that, and gets no stored response either.
     """
-    key = caller.idempotency
+    key = caller.idempotency_key
     claim = None
     if key is not None:
         ttl_us = None if key.permanent else app.settings.idempotency_ttl_s * 1_000_000
-        claim = Claim(key.scope, key.key, key.fingerprint, app.clock.now_us(), ttl_us)
-    done = idempotency.once(claim, work, answer)
-    return await app.store.write(standing.checked(caller.standing, done))
+        claim = IdempotencyClaim(key.scope, key.key, key.fingerprint, app.clock.now_us(), ttl_us)
+    done = idempotency.run_once(claim, op, encode_response)
+    return await app.store.write(standing.run_if_active(caller.credential_status, done))
 
 
 @operation
-def failing(fault: FlorinError) -> Op[NoReturn]:
-    """An operation that is refused."""
+def fail_with(error: ApiError) -> Op[NoReturn]:
+    """Return an operation that is refused."""
     # makes it a generator: it is refused when it runs
     yield from ()
-    raise fault
+    raise error
 
 
-def unstored(_result: Any) -> bytes:
-    """The answer of work that no key stands for."""
+def discard_response(_result: Any) -> bytes:
+    """Return no bytes: the response of work without a key is not stored."""
     return b""

@@ -1,107 +1,117 @@
-"""Finding a payment for a caller, as it stands at this moment."""
+"""Finding a payment for a caller, in its present state."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
 
-from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.ids import is_payment_id_shape
 from florin_server.domain.payments.links import resolve_payment_id
-from florin_server.domain.payments.payment import Merchant, Option, Payment, Status
-from florin_server.domain.payments.triggers import Trigger
+from florin_server.domain.payments.payment import Merchant, Payment, PaymentOption, PaymentStatus
+from florin_server.domain.payments.triggers import SandboxTrigger
 from florin_server.flows.app import App, Caller
 from florin_server.rails.protocol import Rail
 from florin_server.store.accounts import merchants
 from florin_server.store.payments import payments
 
 
-def payment_id_of(app: App, payment_ref: str) -> str | None:
-    """The payment id that a path segment or link names; None if it names none."""
+def find_payment_id(app: App, payment_ref: str) -> str | None:
+    """Return the payment id that a path segment or link names; None if it names none."""
     resolved = resolve_payment_id(payment_ref, app.links.hosts)
     return resolved if is_payment_id_shape(resolved) else None
 
 
-async def current(app: App, payment: Payment) -> Payment:
-    """The payment at this moment: one whose time is up becomes expired before anybody sees it."""
+async def expire_if_due(app: App, payment: Payment) -> Payment:
+    """Return the payment at present.
+
+    After its time it becomes expired before any caller sees it.
+    """
     now_us = app.clock.now_us()
-    seen = payment.at(now_us)
+    seen = payment.with_expiry(now_us)
     if seen.status is payment.status:
         return payment
     for expired in await app.store.write(payments.expire((payment.id,), now_us)):
-        return await app.changed(expired)
-    # somebody else changed it in between; that change is what counts
-    return await app.store.reader.payment(payment.id) or seen
+        return await app.publish_change(expired)
+    # another change was committed in between, and wins
+    return await app.store.reader.find_payment(payment.id) or seen
 
 
-def visible(caller: Caller, payment: Payment) -> bool:
-    """Wallets see every payment of their mode, merchants their own."""
+def is_visible(caller: Caller, payment: Payment) -> bool:
+    """Return whether a caller sees a payment: wallets see their mode's, merchants their own."""
     if payment.live is not caller.live:
         return False
     return caller.merchant is None or caller.merchant.id == payment.merchant_id
 
 
-def of_partner(caller: Caller, payment: Payment) -> bool:
-    """Partners see those of all their merchants."""
-    return visible(caller, payment) and payment.partner_id == caller.partner
+def is_of_partner(caller: Caller, payment: Payment) -> bool:
+    """Return whether it is a payment of a merchant of the calling partner."""
+    return is_visible(caller, payment) and payment.partner_id == caller.required_partner_id
 
 
-async def find(
+async def get_payment(
     app: App,
     caller: Caller,
     payment_ref: str,
-    sees: Callable[[Caller, Payment], bool] = visible,
+    is_allowed: Callable[[Caller, Payment], bool] = is_visible,
 ) -> Payment:
-    """The caller's payment; one that it does not see is as unknown as one that never was."""
-    payment_id, may_see = payment_id_of(app, payment_ref), partial(sees, caller)
-    payment = await app.store.reader.payment(payment_id, may_see) if payment_id else None
+    """Return the caller's payment; an invisible payment is as unknown as one that never existed."""
+    payment_id, may_see = find_payment_id(app, payment_ref), partial(is_allowed, caller)
+    payment = await app.store.reader.find_payment(payment_id, may_see) if payment_id else None
     if payment is None or not may_see(payment):
-        raise FlorinError(Code.PAYMENT_NOT_FOUND)
-    return await current(app, payment)
+        raise ApiError(ErrorCode.PAYMENT_NOT_FOUND)
+    return await expire_if_due(app, payment)
 
 
-def not_payable(payment: Payment) -> FlorinError:
-    """Why a payment in this state takes no options, actions or results."""
-    if payment.status is Status.EXPIRED:
-        return FlorinError(Code.PAYMENT_EXPIRED)
-    return FlorinError(Code.INVALID_STATE, f"Payment is {payment.status}")
+def not_payable_error(payment: Payment) -> ApiError:
+    """Return the error for a payment whose status accepts no options, actions or results."""
+    if payment.status is PaymentStatus.EXPIRED:
+        return ApiError(ErrorCode.PAYMENT_EXPIRED)
+    return ApiError(
+        ErrorCode.INVALID_STATE, f"Payment is {payment.status} and can no longer be paid"
+    )
 
 
-async def merchant_of(app: App, payment: Payment) -> Merchant:
-    """The payment's merchant; it is kept as long as its payments."""
-    merchant = await app.store.read(merchants.merchant(payment.merchant_id))
+async def get_merchant(app: App, payment: Payment) -> Merchant:
+    """Return the payment's merchant; it is kept as long as its payments."""
+    merchant = await app.store.read(merchants.find_merchant(payment.merchant_id))
     if merchant is None:
         raise RuntimeError(f"payment {payment.id} has no merchant")
     return merchant
 
 
-async def head_of(app: App, rail: Rail) -> int:
-    """A chain's head, or one that it had; RailUnavailable if it is not known.
+async def get_head(app: App, rail: Rail) -> int:
+    """Return a chain's head, or an earlier one; RailUnavailable if it is unknown.
 
-    What the chain's settler has seen is no newer than the chain, and costs no question.
+    The head that the chain's settler has read is no newer than the chain's, and costs no node call.
     """
-    return app.settlers[rail.chain_id].head or (await rail.observer.head()).number
+    return app.settlers[rail.chain_id].head or (await rail.observer.get_head()).number
 
 
-async def open_option(app: App, payment: Payment, option_id: str) -> Option:
-    """The payment's option, if it exists and its price still holds."""
-    return still_open(app, payment, await app.store.read(payments.option(payment.id, option_id)))
+async def get_open_option(app: App, payment: Payment, option_id: str) -> PaymentOption:
+    """Return the payment's option, if it exists and its price still holds."""
+    return require_open_option(
+        app, payment, await app.store.read(payments.find_option(payment.id, option_id))
+    )
 
 
-def still_open(app: App, payment: Payment, option: Option | None) -> Option:
-    """The same of an option that was looked up."""
+def require_open_option(app: App, payment: Payment, option: PaymentOption | None) -> PaymentOption:
+    """Return the option if it is still open, of an option that was read before."""
     if option is None:
-        raise FlorinError(Code.INVALID_PARAMS, "Unknown option")
+        raise ApiError(ErrorCode.INVALID_PARAMS, "Unknown option")
     lapsed = option.expires_at is not None and app.clock.now_us() >= option.expires_at * 1_000_000
-    # with another start the operator may have left its chain out
+    # at another start the operator may have removed its chain
     gone = option.chain_id not in app.rails
-    if lapsed or gone or payment.trigger is Trigger.QUOTE_EXPIRED:
-        raise FlorinError(Code.QUOTE_EXPIRED)
+    if lapsed or gone or payment.trigger is SandboxTrigger.QUOTE_EXPIRED:
+        raise ApiError(ErrorCode.QUOTE_EXPIRED)
     return option
 
 
-def unanswered() -> FlorinError:
-    """The refusal while a chain does not answer: nothing was done, and it may be tried again."""
-    return FlorinError(
-        Code.INTERNAL_ERROR, "The chain does not answer", unavailable=True, retry_after_s=1
+def chain_unavailable_error() -> ApiError:
+    """Return the error while a chain does not answer: nothing was done, and a retry can work."""
+    return ApiError(
+        ErrorCode.INTERNAL_ERROR,
+        "The chain does not answer: try again",
+        unavailable=True,
+        retry_after_s=1,
     )

@@ -1,4 +1,4 @@
-"""What happened to a payment: for its merchant, and everything for the operator."""
+"""The history of a payment: a part for its merchant, and everything for the operator."""
 
 from __future__ import annotations
 
@@ -6,26 +6,43 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import Merchant, Payment, Refund
-from florin_server.domain.payments.state import Event
+from florin_server.domain.payments.state import PaymentStateEvent
 from florin_server.flows.app import App
-from florin_server.flows.payments.load import current, merchant_of, payment_id_of
+from florin_server.flows.payments.load import expire_if_due, find_payment_id, get_merchant
 from florin_server.flows.payouts.refund import list_refunds
 from florin_server.store.payments import payments
-from florin_server.store.payments.payments import Change
+from florin_server.store.payments.payments import PaymentEventRecord
 from florin_server.store.settlement import traced
 
-# that a payer is blocked is for the operator alone
-_BLOCKED: Final = frozenset(map(str, (Event.HELD, Event.RELEASED, Event.RETURNED, Event.KEPT)))
+# only the operator can see that a payer is blocked
+_BLOCKED: Final = frozenset(
+    map(
+        str,
+        (
+            PaymentStateEvent.HELD,
+            PaymentStateEvent.RELEASED,
+            PaymentStateEvent.RETURNED,
+            PaymentStateEvent.KEPT,
+        ),
+    )
+)
 BY_OPERATOR: Final = "operator_decided"
 
-__all__ = ["BY_OPERATOR", "Change", "Trace", "Transaction", "changes", "trace"]
+__all__ = [
+    "BY_OPERATOR",
+    "PaymentEventRecord",
+    "PaymentTrace",
+    "PaymentTransaction",
+    "get_trace",
+    "list_changes",
+]
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
-    """What brought a payment's money. Sender and block are None where they are not known."""
+class PaymentTransaction:
+    """The transaction that brought a payment's money. Sender and block are None if unknown."""
 
     chain_id: str
     hash: str
@@ -35,52 +52,52 @@ class Transaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class PaymentTrace:
     """Everything that is known of a payment."""
 
     payment: Payment
     merchant: Merchant
     refunds: Sequence[Refund]
-    changes: Sequence[Change]
-    transaction: Transaction | None
+    changes: Sequence[PaymentEventRecord]
+    transaction: PaymentTransaction | None
 
 
-async def changes(app: App, payment: Payment) -> list[Change]:
-    """What happened to a payment, as its merchant may know it; the oldest first."""
-    told: list[Change] = []
+async def list_changes(app: App, payment: Payment) -> list[PaymentEventRecord]:
+    """Return the history of a payment, as its merchant can see it; the oldest first."""
+    event_records: list[PaymentEventRecord] = []
     before = None
-    for one in await app.store.read(payments.events(payment.id)):
-        moved, before = one.status is not before, one.status
-        if one.cause not in _BLOCKED:
-            told.append(one)
+    for event_record in await app.store.read(payments.list_events(payment.id)):
+        moved, before = event_record.status is not before, event_record.status
+        if event_record.cause not in _BLOCKED:
+            event_records.append(event_record)
         elif moved:
-            told.append(replace(one, cause=BY_OPERATOR, detail=None))
-    return told
+            event_records.append(replace(event_record, cause=BY_OPERATOR, detail=None))
+    return event_records
 
 
-async def trace(app: App, payment_ref: str) -> Trace:
-    """The same for the operator, of anybody's payment; payment_not_found."""
-    payment_id = payment_id_of(app, payment_ref)
-    found = await app.store.reader.payment(payment_id) if payment_id else None
-    if found is None:
-        raise FlorinError(Code.PAYMENT_NOT_FOUND)
-    payment = await current(app, found)
-    return Trace(
+async def get_trace(app: App, payment_ref: str) -> PaymentTrace:
+    """Return the full history of any payment, for the operator; payment_not_found."""
+    payment_id = find_payment_id(app, payment_ref)
+    found_payment = await app.store.reader.find_payment(payment_id) if payment_id else None
+    if found_payment is None:
+        raise ApiError(ErrorCode.PAYMENT_NOT_FOUND)
+    payment = await expire_if_due(app, found_payment)
+    return PaymentTrace(
         payment=payment,
-        merchant=await merchant_of(app, payment),
+        merchant=await get_merchant(app, payment),
         refunds=await list_refunds(app, payment),
-        changes=await app.store.read(payments.events(payment.id)),
-        transaction=await _transaction(app, payment),
+        changes=await app.store.read(payments.list_events(payment.id)),
+        transaction=await _find_transaction(app, payment),
     )
 
 
-async def _transaction(app: App, payment: Payment) -> Transaction | None:
-    """The transaction, with its block if it is one of ours whose fee was never raised."""
+async def _find_transaction(app: App, payment: Payment) -> PaymentTransaction | None:
+    """Return the transaction, with its block if Florin sent it and never raised its fee."""
     if payment.tx_id is None or payment.option_unit is None:
         return None
     chain_id = payment.option_unit.removeprefix("caip19/").rpartition("/")[0]
-    known = await app.store.read(traced.by_hash(chain_id, payment.tx_id))
-    sender, block = known or (None, None)
+    sender_and_block = await app.store.read(traced.find_sender_and_block(chain_id, payment.tx_id))
+    sender, block = sender_and_block or (None, None)
     head = app.settlers[chain_id].head if chain_id in app.settlers else 0
     deep = head - block + 1 if block is not None and head >= block else None
-    return Transaction(chain_id, payment.tx_id, sender, block, deep)
+    return PaymentTransaction(chain_id, payment.tx_id, sender, block, deep)

@@ -1,14 +1,14 @@
-"""What may be opened for those who receive: asked before it is offered, claimed before it is done.
+"""Accounts to open for receivers: checked before an offer, claimed before the opening.
 
-On some chains an account has to be opened before it can hold a token. Its owner may close it and
-keep what we paid for it; so each is opened once, and not too many a day.
+On some chains an account has to be opened before it can receive a token. Its owner can close it and
+keep the deposit that Florin paid; so each is opened once, and the number per day is limited.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from florin_server.domain.accounts.destinations import AssetAccount, Opening
+from florin_server.domain.accounts.destinations import AssetAccount, TokenAccountOpening
 from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Split
@@ -16,33 +16,41 @@ from florin_server.store.engine.query import Op, operation
 from florin_server.store.settlement import token_accounts
 
 
-def places(asset: str, split: Split) -> list[AssetAccount]:
-    """Where an asset (CAIP-19) goes when it is paid."""
+def list_receiving_accounts(asset: str, split: Split) -> list[AssetAccount]:
+    """Return the receivers of an asset (CAIP-19) when it is paid."""
     owners = [split.dest] if split.fee_to is None else [split.dest, split.fee_to]
     return [AssetAccount(asset, owner) for owner in dict.fromkeys(owners)]
 
 
-async def openable(
-    app: Core, rail: Rail, merchant_id: str, wanted: Iterable[AssetAccount]
+async def list_openable(
+    app: Core, rail: Rail, merchant_id: str, accounts: Iterable[AssetAccount]
 ) -> frozenset[AssetAccount]:
-    """Those of the places that may be opened now for a merchant; none where none has to be."""
+    """Return the accounts that can be opened now for a merchant; none where none is needed."""
     work = rail.token_accounts
     if work is None:
         return frozenset()
-    needed = [of(rail, merchant_id, one) for one in wanted if work.needed(one)]
-    return await app.store.read(token_accounts.openable(needed, work.caps, app.clock.now_us()))
+    needed = [
+        create_opening(rail, merchant_id, asset_account)
+        for asset_account in accounts
+        if work.is_needed(asset_account)
+    ]
+    return await app.store.read(
+        token_accounts.filter_openable(needed, work.caps, app.clock.now_us())
+    )
 
 
 @operation
 def claim(
-    app: Core, rail: Rail, merchant_id: str, by: str, opened: Sequence[AssetAccount]
+    app: Core, rail: Rail, merchant_id: str, subject_id: str, accounts: Sequence[AssetAccount]
 ) -> Op[None]:
-    """Part of an operation: something that is let go now opens places; or NotOpenable."""
-    if rail.token_accounts is not None and opened:
-        wanted = [of(rail, merchant_id, one) for one in opened]
-        yield from token_accounts.claim(wanted, rail.token_accounts.caps, by, app.clock.now_us())
+    """Claim openings, as part of an operation that releases work; or raise AccountNotOpenable."""
+    if rail.token_accounts is not None and accounts:
+        openings = [create_opening(rail, merchant_id, asset_account) for asset_account in accounts]
+        yield from token_accounts.claim(
+            openings, rail.token_accounts.caps, subject_id, app.clock.now_us()
+        )
 
 
-def of(rail: Rail, merchant_id: str, place: AssetAccount) -> Opening:
-    """A place that is opened for a merchant; the treasury's is ours alone."""
-    return Opening(place, None if place.account == rail.treasury else merchant_id)
+def create_opening(rail: Rail, merchant_id: str, account: AssetAccount) -> TokenAccountOpening:
+    """Return an account that is opened for a merchant; the treasury's belongs to Florin alone."""
+    return TokenAccountOpening(account, None if account.account == rail.treasury else merchant_id)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from florin_server.domain.caip import parse_asset
-from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.ids import short_id
-from florin_server.domain.payments.payment import Payment, Refund, RefundStatus, Status
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.ids import generate_short_id
+from florin_server.domain.payments.payment import Payment, PaymentStatus, Refund, RefundStatus
 from florin_server.domain.payouts.payout import Payout, PayoutKind
 from florin_server.domain.payouts.refund_amounts import (
     RefundTotals,
@@ -16,22 +16,22 @@ from florin_server.domain.payouts.refund_amounts import (
     split_refund,
     sum_refunds,
 )
-from florin_server.domain.refusals import refunded_payment_unknown, upgrade_unfinished
+from florin_server.domain.refusals import refund_payment_not_found_error, upgrade_unfinished
 from florin_server.flows.app import App, Caller
-from florin_server.flows.payments.idempotent import once
-from florin_server.flows.payments.load import visible
+from florin_server.flows.payments.idempotent import run_once
+from florin_server.flows.payments.load import is_visible
 from florin_server.store.engine.query import Op, operation
 from florin_server.store.payments import payments, simulation
-from florin_server.store.payments.idempotency import Replay
+from florin_server.store.payments.idempotency import StoredResponse
 from florin_server.store.payouts import payouts, refunds
 from florin_server.store.upgrades import older_releases
 
-_UNIT = "caip19/"
+_ASSET_PREFIX = "caip19/"
 
 
 @dataclass(frozen=True, slots=True)
 class RefundRequest:
-    """What a merchant asks for; without an amount all that was paid goes back."""
+    """A merchant's refund request; without an amount all of the paid money goes back."""
 
     payment_id: str
     amount: RequestedRefund | None = None
@@ -46,51 +46,54 @@ class CreatedRefund:
     payment_unit: str
 
 
-async def refund(
-    app: App, caller: Caller, request: RefundRequest, receipt: Callable[[CreatedRefund], bytes]
-) -> CreatedRefund | Replay:
+async def request_refund(
+    app: App,
+    caller: Caller,
+    request: RefundRequest,
+    encode_response: Callable[[CreatedRefund], bytes],
+) -> CreatedRefund | StoredResponse:
     """Request that money of a succeeded payment goes back to the account that paid it.
 
-    The refund is pending until it is paid out; that of a payment whose success was simulated, which
-    moved nothing, succeeds at once and moves nothing either. A request that equals an earlier one
-    and has its idempotency key gets its answer. already_refunded for a request without an amount
-    after any refund, and for more than what is left of the payment. 503 for a payment's second one
-    while processes of an older release are alive.
+    The refund is pending until it is paid out. The refund of a simulated payment succeeds at once,
+    and moves nothing either. A request that equals an earlier one and has its idempotency key gets
+    its response. already_refunded for a request without an amount after any refund, and for more
+    than the refundable amount. 503 for a payment's second refund while processes of an older
+    release run.
     """
-    outcome = await once(app, caller, _request(app, caller, request), receipt)
+    outcome = await run_once(app, caller, _request(app, caller, request), encode_response)
     if isinstance(outcome, CreatedRefund):
         app.wake_payouts()
-        app.webhooks.asked.set()
+        app.webhooks.delivery_event.set()
     return outcome
 
 
 async def list_refunds(app: App, payment: Payment) -> Sequence[Refund]:
     """Return the refunds of a payment, the oldest first."""
-    if payment.status is not Status.SUCCEEDED:
+    if payment.status is not PaymentStatus.SUCCEEDED:
         return ()
     return await app.store.read(refunds.list_refunds(payment.id))
 
 
 @operation
 def _request(app: App, caller: Caller, request: RefundRequest) -> Op[CreatedRefund]:
-    payment = yield from payments.one(request.payment_id)
-    if payment is None or not visible(caller, payment):
-        raise refunded_payment_unknown(wcp_profile=caller.wcp_profile)
-    if payment.status is not Status.SUCCEEDED:
-        raise FlorinError(Code.PAYMENT_NOT_SUCCEEDED)
-    # two requests at once must not be promised the same money
+    payment = yield from payments.find(request.payment_id)
+    if payment is None or not is_visible(caller, payment):
+        raise refund_payment_not_found_error(wcp_profile=caller.wcp_profile)
+    if payment.status is not PaymentStatus.SUCCEEDED:
+        raise ApiError(ErrorCode.PAYMENT_NOT_SUCCEEDED)
+    # two simultaneous requests must not be promised the same money
     yield from refunds.lock(payment.id)
     existing = yield from refunds.list_refunds(payment.id)
     totals = sum_refunds(payment, existing)
     if existing and request.amount is None:
-        raise totals.exceeded()
+        raise totals.already_refunded_error()
     values = split_refund(payment, totals, request.amount)
     _check_count(app, totals, existing)
     if existing and (yield from older_releases.is_held()):
-        # those know of one refund of a payment, and could not tell the end of two
+        # those know one refund per payment, and could not report the end of two
         raise upgrade_unfinished()
-    new_id, now_us = short_id("rfnd_", app.randbytes), app.clock.now_us()
-    simulated = payment.tx_id == simulation.tx_id_of(payment.id)
+    new_id, now_us = generate_short_id("rfnd_", app.randbytes), app.clock.now_us()
+    simulated = payment.tx_id == simulation.format_tx_id(payment.id)
     new = Refund(
         id=new_id,
         payment_id=payment.id,
@@ -98,41 +101,43 @@ def _request(app: App, caller: Caller, request: RefundRequest) -> Op[CreatedRefu
         value=values.value,
         account=payment.payer,
         status=RefundStatus.SUCCEEDED if simulated else RefundStatus.PENDING,
-        tx_id=simulation.tx_id_of(new_id) if simulated else None,
+        tx_id=simulation.format_tx_id(new_id) if simulated else None,
         created_at_us=now_us,
         completed_at_us=now_us if simulated else None,
-        version=(yield from refunds.next_version(payment.id)),
+        version=(yield from refunds.get_next_version(payment.id)),
         ordinal=len(existing) + 1,
         reason=request.reason,
         payment_value=values.payment_value,
     )
     yield from refunds.create(new)
     if not simulated:
-        yield from payouts.add(_payout(payment, new))
+        yield from payouts.add(_build_payout(payment, new))
     return CreatedRefund(new, payment.unit)
 
 
 def _check_count(app: App, totals: RefundTotals, existing: Sequence[Refund]) -> None:
-    """Refuse one refund too many: each costs gas. The operator called off those that failed."""
+    """Refuse one refund too many: each costs gas. Failed ones were refused by the operator."""
     most = app.settings.refunds_max
     if sum(refund.status is not RefundStatus.FAILED for refund in existing) >= most:
-        raise totals.exceeded(f"A payment takes at most {most} refunds", maxRefunds=str(most))
+        raise totals.already_refunded_error(
+            f"A payment can have at most {most} refunds", maxRefunds=str(most)
+        )
 
 
-def _payout(payment: Payment, new: Refund) -> Payout:
-    """What pays a refund."""
-    asset = new.unit.removeprefix(_UNIT)
-    if new.account is None:
-        raise RuntimeError(f"payment {payment.id} was paid by nobody")
+def _build_payout(payment: Payment, new_refund: Refund) -> Payout:
+    """Return the payout of a refund."""
+    asset = new_refund.unit.removeprefix(_ASSET_PREFIX)
+    if new_refund.account is None:
+        raise RuntimeError(f"payment {payment.id} has no paying account")
     return Payout(
-        id=new.id,
+        id=new_refund.id,
         kind=PayoutKind.REFUND,
         merchant_id=payment.merchant_id,
         payment_id=payment.id,
         live=payment.live,
         chain_id=str(parse_asset(asset).chain),
         asset=asset,
-        value=new.value,
-        account=new.account,
-        created_at_us=new.created_at_us,
+        value=new_refund.value,
+        account=new_refund.account,
+        created_at_us=new_refund.created_at_us,
     )

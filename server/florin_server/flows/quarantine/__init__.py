@@ -1,1 +1,1 @@
-"""Items that workers set aside, and what the operator does with them."""
+"""Quarantined items, and the operator's actions on them."""

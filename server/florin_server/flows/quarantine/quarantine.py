@@ -1,7 +1,7 @@
-"""Sets items aside whose step failed in a way that nobody foresaw, so that all others continue.
+"""Quarantines items whose step failed unexpectedly, so that all others continue.
 
-Nothing is lost by that: an item keeps its state, what is on its way for it stays watched, and
-nothing is sent for it until the operator has it retried.
+Nothing is lost: an item keeps its state, its transactions stay watched, and nothing is sent for it
+until the operator retries it.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
 from florin_server.clock import Clock
-from florin_server.domain.errors import FlorinError
-from florin_server.domain.ids import short_id
+from florin_server.domain.errors import ApiError
+from florin_server.domain.ids import generate_short_id
 from florin_server.domain.quarantine import (
     SUBJECT_MAX,
-    ItemKind,
-    ItemState,
     QuarantinedItem,
-    Subject,
-    describe_error,
+    QuarantinedItemKind,
+    QuarantinedItemState,
+    QuarantineSubject,
+    format_error,
 )
-from florin_server.hints import Hints
+from florin_server.hints import ProcessBus
 from florin_server.rails.types import RailUnavailable
 from florin_server.store.engine.query import Operation, StoreError
 from florin_server.store.engine.store import Store
@@ -33,11 +33,11 @@ _log = logging.getLogger(__name__)
 I = TypeVar("I")  # noqa: E741
 R = TypeVar("R")
 
-# each error is logged with its traceback, but no more than so many of them in a minute
-LOGGED_A_MINUTE: Final = 10
+# each error is logged with its traceback, but at most this many in a minute
+LOGGED_PER_MINUTE: Final = 10
 _MINUTE_US: Final = 60_000_000
-_KEPT_US: Final = 30 * 86_400_000_000
-_A_BATCH: Final = 500
+_RETENTION_US: Final = 30 * 86_400_000_000
+_BATCH_SIZE: Final = 500
 
 
 def is_unexpected(error: BaseException) -> bool:
@@ -47,71 +47,77 @@ def is_unexpected(error: BaseException) -> bool:
     states of the world, which pass.
     """
     if isinstance(error, StoreError):
-        # otherwise the engine refused it: a value that fits no column, say
-        return not error.passes
-    return isinstance(error, Exception) and not isinstance(error, RailUnavailable | FlorinError)
+        # otherwise the engine refused it: for example a value that fits no column
+        return not error.is_transient
+    return isinstance(error, Exception) and not isinstance(error, RailUnavailable | ApiError)
 
 
 class Quarantine:
-    """The items that workers of this process leave out, as they are written down.
+    """The items that workers of this process leave out, as stored.
 
-    `generation` changes whenever the operator gave something back: who works looks again then.
+    `generation` changes whenever the operator returned an item: workers then check again.
     """
 
     def __init__(
-        self, store: Store, clock: Clock, randbytes: Callable[[int], bytes], hints: Hints
+        self, store: Store, clock: Clock, randbytes: Callable[[int], bytes], bus: ProcessBus
     ) -> None:
         self._store = store
         self._clock = clock
         self._randbytes = randbytes
-        self._hints = hints
-        self._left_out: frozenset[Subject] = frozenset()
-        # what could not be written down yet, each with what is written beside it
-        self._unwritten: dict[Subject, tuple[QuarantinedItem, Operation[object] | None]] = {}
-        self._loaded = False
-        self._logged: tuple[int, int] = 0, 0  # since when, and how many
-        self.generation = 0
+        self._bus = bus
+        self._items: frozenset[QuarantineSubject] = frozenset()
+        # items that could not be stored yet, each with what is written beside it
+        self._unwritten_items: dict[
+            QuarantineSubject, tuple[QuarantinedItem, Operation[object] | None]
+        ] = {}
+        self._is_loaded = False
+        self._log_times: tuple[int, int] = 0, 0  # start of the count, and the count
+        self.version = 0
 
-    def holds(self, kind: ItemKind, chain_id: str, subject: str) -> bool:
+    def contains(self, kind: QuarantinedItemKind, chain_id: str, subject: str) -> bool:
         """Return True if an item is left out."""
-        if not self._left_out and not self._unwritten:
+        if not self._items and not self._unwritten_items:
             return False
-        found = Subject(kind, chain_id, subject[:SUBJECT_MAX])
-        return found in self._left_out or found in self._unwritten
+        quarantine_subject = QuarantineSubject(kind, chain_id, subject[:SUBJECT_MAX])
+        return quarantine_subject in self._items or quarantine_subject in self._unwritten_items
 
-    def left_in(
-        self, kind: ItemKind, chain_id: str, items: Iterable[I], subject: Callable[[I], str]
+    def filter_active(
+        self,
+        kind: QuarantinedItemKind,
+        chain_id: str,
+        items: Iterable[I],
+        subject: Callable[[I], str],
     ) -> list[I]:
         """Return the items that are not left out, in their order."""
-        return [item for item in items if not self.holds(kind, chain_id, subject(item))]
+        return [item for item in items if not self.contains(kind, chain_id, subject(item))]
 
-    def count(self, kind: ItemKind, chain_id: str) -> int:
+    def count(self, kind: QuarantinedItemKind, chain_id: str) -> int:
         """Return how many items of a kind are left out on a chain."""
-        known = self._left_out | self._unwritten.keys()
-        return sum(one.kind is kind and one.chain_id == chain_id for one in known)
+        subjects = self._items | self._unwritten_items.keys()
+        return sum(subject.kind is kind and subject.chain_id == chain_id for subject in subjects)
 
     async def load(self) -> None:
         """Read what is left out, unless this process knows it already."""
-        if not self._loaded:
+        if not self._is_loaded:
             await self.reload()
 
     async def reload(self) -> None:
         """Read what is left out now; another process or the operator may have changed it."""
-        known = self._left_out
-        self._left_out = await self._store.read(stored.left_out())
-        self._loaded = True
-        if known - self._left_out:
-            self.generation += 1
+        subjects = self._items
+        self._items = await self._store.read(stored.list_excluded())
+        self._is_loaded = True
+        if subjects - self._items:
+            self.version += 1
 
-    async def retried(self, kind: ItemKind, chain_id: str) -> list[str]:
+    async def list_retried(self, kind: QuarantinedItemKind, chain_id: str) -> list[str]:
         """Return the subjects of a kind that the operator gave back, as long as they are known."""
-        return await self._store.read(stored.retried(kind, chain_id))
+        return await self._store.read(stored.list_retried(kind, chain_id))
 
-    # -- setting aside
+    # -- quarantine
 
     @asynccontextmanager
-    async def isolating(
-        self, kind: ItemKind, chain_id: str, subject: str, step: str
+    async def isolate(
+        self, kind: QuarantinedItemKind, chain_id: str, subject: str, step: str
     ) -> AsyncIterator[None]:
         """Set the item aside if what is done inside fails unexpectedly; others errors pass."""
         try:
@@ -119,11 +125,11 @@ class Quarantine:
         except Exception as error:
             if not is_unexpected(error):
                 raise
-            await self.set_aside(kind, chain_id, subject, step, error)
+            await self.add(kind, chain_id, subject, step, error)
 
-    async def each(  # noqa: PLR0917  (one of each, none alike)
+    async def run_each(  # noqa: PLR0917  (one of each, none alike)
         self,
-        kind: ItemKind,
+        kind: QuarantinedItemKind,
         chain_id: str,
         items: Sequence[I],
         subject: Callable[[I], str],
@@ -132,7 +138,7 @@ class Quarantine:
     ) -> list[R]:
         """Do work for all items at once; if it fails unexpectedly, for each of them alone.
 
-        Return the results of what worked; what fails alone too is set aside.
+        Return the results of what worked; an item that also fails alone is quarantined.
         """
         try:
             return [await work(items)]
@@ -140,89 +146,89 @@ class Quarantine:
             if not is_unexpected(error):
                 raise
             if len(items) == 1:
-                await self.set_aside(kind, chain_id, subject(items[0]), step, error)
+                await self.add(kind, chain_id, subject(items[0]), step, error)
                 return []
             _log.warning(
-                "%s of %d items failed, each is tried alone: %s",
+                "%s of %d items failed; Florin tries each item alone: %s",
                 step,
                 len(items),
-                describe_error(error),
+                format_error(error),
             )
         results: list[R] = []
-        for one in items:
-            async with self.isolating(kind, chain_id, subject(one), step):
-                results.append(await work([one]))
+        for item in items:
+            async with self.isolate(kind, chain_id, subject(item), step):
+                results.append(await work([item]))
         return results
 
-    async def set_aside(  # noqa: PLR0917  (one of each, none alike)
+    async def add(  # noqa: PLR0917  (one of each, none alike)
         self,
-        kind: ItemKind,
+        kind: QuarantinedItemKind,
         chain_id: str,
         subject: str,
         step: str,
         error: Exception,
-        beside: Operation[object] | None = None,
+        op: Operation[object] | None = None,
     ) -> None:
         """Leave an item out from now on, in this process at once and in all of them soon.
 
-        What `beside` writes is written in the same transaction: an operator who retries the item
-        at once finds both or neither.
+        `op` is written in the same transaction: an operator who retries the item at once finds
+        both or neither.
         """
-        about = Subject(kind, chain_id, subject[:SUBJECT_MAX])
+        about = QuarantineSubject(kind, chain_id, subject[:SUBJECT_MAX])
         now_us = self._clock.now_us()
         new = QuarantinedItem(
-            id=short_id("qitm_", self._randbytes),
+            id=generate_short_id("qitm_", self._randbytes),
             kind=kind,
             chain_id=chain_id,
             subject=about.id,
             step=step,
-            reason=describe_error(error),
-            state=ItemState.SET_ASIDE,
+            reason=format_error(error),
+            state=QuarantinedItemState.SET_ASIDE,
             attempts=1,
             first_at_us=now_us,
             last_at_us=now_us,
         )
         self._log(about, step, error)
-        if len(self._unwritten) < stored.ITEMS_MAX:
-            self._unwritten[about] = new, beside
+        if len(self._unwritten_items) < stored.ITEMS_MAX:
+            self._unwritten_items[about] = new, op
         await self.flush()
 
     async def flush(self) -> None:
-        """Write down what could not be written before; raise nothing."""
-        for about, (new, beside) in list(self._unwritten.items()):
+        """Store what could not be stored before; raise nothing."""
+        for about, (new, beside) in list(self._unwritten_items.items()):
             try:
                 written = await self._store.write(stored.put(new, beside))
             except Exception as error:  # noqa: BLE001  (this is what keeps workers alive)
-                _log.warning("%s is set aside in memory only: %s", about, describe_error(error))
+                _log.warning("%s is quarantined in memory only: %s", about, format_error(error))
                 return
             if not written:
-                # it stays in memory, and is tried again after a restart
-                _log.error("too many items are set aside: %s is not written down", about)
+                # it stays in memory, and is retried after a restart
+                _log.error("too many items are quarantined: %s is not stored", about)
                 return
-            self._left_out |= {about}
-            self._unwritten.pop(about, None)
-            self._hints.remembered()
+            self._items |= {about}
+            self._unwritten_items.pop(about, None)
+            self._bus.publish_cache_invalidation()
 
-    async def forget(self) -> None:
+    async def delete_old(self) -> None:
         """Delete what was retried long ago."""
-        before_us = self._clock.now_us() - _KEPT_US
-        while await self._store.write(stored.forget(before_us, _A_BATCH)) == _A_BATCH:
+        before_us = self._clock.now_us() - _RETENTION_US
+        while await self._store.write(stored.forget(before_us, _BATCH_SIZE)) == _BATCH_SIZE:
             pass
 
-    def _log(self, about: Subject, step: str, error: Exception) -> None:
+    def _log(self, subject: QuarantineSubject, step: str, error: Exception) -> None:
         now_us = self._clock.steady_us()
-        since_us, count = self._logged
+        since_us, count = self._log_times
         if now_us - since_us >= _MINUTE_US:
             since_us, count = now_us, 0
-        self._logged = since_us, count + 1
-        text = "%s is set aside at step %s: see `florin quarantine list`: %s"
-        if count < LOGGED_A_MINUTE:
-            _log.error(text, about, step, describe_error(error), exc_info=error)
-        elif count == LOGGED_A_MINUTE:
-            _log.error("more items are set aside: see `florin quarantine list`")
+        self._log_times = since_us, count + 1
+        text = "%s is quarantined at step %s; see `florin quarantine list`: %s"
+        if count < LOGGED_PER_MINUTE:
+            _log.error(text, subject, step, format_error(error), exc_info=error)
+        elif count == LOGGED_PER_MINUTE:
+            _log.error("more items are quarantined; see `florin quarantine list`")
 
 
-def by_chain(counts: Collection[tuple[str, ItemKind, int]]) -> dict[str, str]:
+def describe_by_chain(counts: Collection[tuple[str, QuarantinedItemKind, int]]) -> dict[str, str]:
     """Return what waits for the operator by chain (empty for none), a sentence each."""
     return {
         chain_id: describe([(kind, count) for chain, kind, count in counts if chain == chain_id])
@@ -230,9 +236,9 @@ def by_chain(counts: Collection[tuple[str, ItemKind, int]]) -> dict[str, str]:
     }
 
 
-def describe(counts: Collection[tuple[ItemKind, int]]) -> str:
+def describe(counts: Collection[tuple[QuarantinedItemKind, int]]) -> str:
     """Return in a sentence what waits for the operator; empty if nothing does."""
     if not counts:
         return ""
     what = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in counts)
-    return f"set aside after an unexpected error: {what}: see `florin quarantine list`"
+    return f"quarantined after an unexpected error: {what}: see `florin quarantine list`"

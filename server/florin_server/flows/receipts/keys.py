@@ -1,4 +1,4 @@
-"""The keys that sign receipts: made, published, followed by newer ones, revoked."""
+"""The keys that sign receipts: created, published, succeeded by newer ones, revoked."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 from joserfc.jwk import OKPKey
 
-from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.receipts import keys
 from florin_server.domain.receipts.keys import ReceiptKey
-from florin_server.domain.sealed import Lost, Seal
+from florin_server.domain.sealed import Cipher, DecryptionError
 from florin_server.flows.app import Core
 from florin_server.store.engine.query import Op, operation
 from florin_server.store.receipts import receipt_keys as kept
@@ -19,113 +19,116 @@ from florin_server.store.receipts import receipt_keys as kept
 _log = logging.getLogger(__name__)
 
 
-async def ensure(app: Core) -> None:
-    """Makes the first key, which is then published before anything is signed with it."""
-    if not await app.store.read(kept.all_()):
-        await app.store.write(kept.put(_new(app, 0)))
+async def ensure_key(app: Core) -> None:
+    """Create the first key, which is then published before anything is signed with it."""
+    if not await app.store.read(kept.list_keys()):
+        await app.store.write(kept.put(_create_key(app, 0)))
 
 
-async def listed(app: Core) -> Sequence[ReceiptKey]:
-    """All that ever were, the oldest first."""
-    return await app.store.read(kept.all_())
+async def list_keys(app: Core) -> Sequence[ReceiptKey]:
+    """Return all keys, the oldest first."""
+    return await app.store.read(kept.list_keys())
 
 
-async def published(app: Core) -> dict[str, Any]:
-    """The JWK set by which everybody can check receipts: all keys that were not revoked."""
-    return {"keys": [one.jwk for one in await listed(app) if one.revoked_at_us is None]}
+async def get_published_keys(app: Core) -> dict[str, Any]:
+    """Return the JWK set with which everyone can check receipts: all keys that are not revoked."""
+    return {"keys": [key.jwk for key in await list_keys(app) if key.revoked_at_us is None]}
 
 
 async def rotate(app: Core) -> ReceiptKey:
-    """Makes a key that signs once it has been published for a while; the others stay good.
+    """Create a key that signs once it has been published for a while; the others stay valid.
 
-    Of two that are made at the same time one stays, which both callers are told. invalid_state if
-    as many are published as ever may be.
+    Of two keys created at the same time one stays, which both callers get. invalid_state if the
+    maximum number of keys is published.
     """
-    former = await listed(app)
-    if sum(one.revoked_at_us is None for one in former) >= keys.PUBLISHED_MAX:
-        raise FlorinError(
-            Code.INVALID_STATE, f"There are {keys.PUBLISHED_MAX} keys: revoke what nobody needs"
+    former = await list_keys(app)
+    if sum(key.revoked_at_us is None for key in former) >= keys.PUBLISHED_KEYS_MAX:
+        raise ApiError(
+            ErrorCode.INVALID_STATE,
+            f"The limit of {keys.PUBLISHED_KEYS_MAX} receipt keys is reached: revoke one that is "
+            "no longer needed",
         )
-    now = await app.store.write(kept.put(_new(app, len(former))))
-    _log.warning("receipts get another key: %s", now[len(former)].id)
+    now = await app.store.write(kept.put(_create_key(app, len(former))))
+    _log.warning("receipts are signed with a new key from now on: %s", now[len(former)].id)
     return now[len(former)]
 
 
 async def revoke(app: Core, key_id: str) -> ReceiptKey:
-    """Takes a key out of the published ones for good; a second time changes nothing.
+    """Remove a key from the published ones for good; a second time changes nothing.
 
-    invalid_params for a key that is unknown, invalid_state for the only one that is left.
+    invalid_params for an unknown key, invalid_state for the only one left.
     """
-    found = await app.store.write(_revoke(key_id, app.clock.now_us()))
-    _log.warning("receipts that %s signed are good no more", key_id)
-    return found
+    key = await app.store.write(_revoke(key_id, app.clock.now_us()))
+    _log.warning("receipts signed by %s are no longer valid", key_id)
+    return key
 
 
 @operation
 def _revoke(key_id: str, now_us: int) -> Op[ReceiptKey]:
-    # two that take away the last two keys, each the other one, wait for each other
+    # two calls that revoke the last two keys, each the other one, wait for each other
     before = yield from kept.lock()
-    named = [one for one in before if one.id == key_id]
+    named = [key for key in before if key.id == key_id]
     if not named:
-        raise FlorinError(Code.INVALID_PARAMS, "Receipt key not found")
+        raise ApiError(ErrorCode.INVALID_PARAMS, f"Receipt key {key_id} not found")
     if named[0].revoked_at_us is not None:
         return named[0]
-    if not any(one.revoked_at_us is None and one.id != key_id for one in before):
-        raise FlorinError(
-            Code.INVALID_STATE, "It is the only key: make another one first, by rotating"
+    if not any(key.revoked_at_us is None and key.id != key_id for key in before):
+        raise ApiError(
+            ErrorCode.INVALID_STATE,
+            f"{key_id} is the only receipt key: rotate first, then revoke it",
         )
     return (yield from kept.revoke(key_id, now_us))[named[0].n]
 
 
 @operation
-def signing_problem(seal: Seal, now_us: int) -> Op[str]:
-    """Why receipts cannot be signed, now or by the keys that follow, and what helps; or nothing."""
-    every = yield from kept.all_()
-    signs = keys.signer(every, now_us)
+def describe_signing_problem(cipher: Cipher, now_us: int) -> Op[str]:
+    """Return why receipts cannot be signed now or by the next keys, and what helps; or nothing."""
+    every = yield from kept.list_keys()
+    signs = keys.find_signing_key(every, now_us)
     if signs is None:
         return ""
-    wanted = [one for one in every if one.revoked_at_us is None and one.n >= signs.n]
-    lost = [one.id for one in wanted if not _opens(seal, one)]
+    usable_keys = [key for key in every if key.revoked_at_us is None and key.n >= signs.n]
+    lost = [key.id for key in usable_keys if not _can_decrypt(cipher, key)]
     if not lost:
         return ""
     return (
-        f"none of capture_keys in secrets.json opens {', '.join(lost)}: put the one that is "
-        "missing back, before the last, and start Florin again; if it is lost, "
-        "`florin receipt-keys rotate` makes a key that signs ten minutes later"
+        f"none of capture_keys in secrets.json opens {', '.join(lost)}: put the missing key back, "
+        "before the last one, and restart Florin; if it is lost, run `florin receipt-keys "
+        "rotate`, which makes a key that signs after ten minutes"
     )
 
 
-def _opens(seal: Seal, key: ReceiptKey) -> bool:
+def _can_decrypt(cipher: Cipher, key: ReceiptKey) -> bool:
     try:
-        seal.open(key.sealed, keys.place(key.id))
-    except Lost:
+        cipher.decrypt(key.encrypted_seed, keys.get_cipher_context(key.id))
+    except DecryptionError:
         return False
     return True
 
 
-def seed_of(app: Core, key: ReceiptKey) -> bytes:
-    """The secret part of a key. FlorinError(internal_error) if the installation cannot read it."""
+def decrypt_seed(app: Core, key: ReceiptKey) -> bytes:
+    """Return the secret part of a key. ApiError(internal_error) if it cannot be decrypted."""
     try:
-        return app.seal.open(key.sealed, keys.place(key.id))
-    except Lost:
+        return app.cipher.decrypt(key.encrypted_seed, keys.get_cipher_context(key.id))
+    except DecryptionError:
         _log.error(
-            "the receipt key %s is sealed by none of capture_keys in secrets.json: "
-            "`florin receipt-keys rotate`, then revoke it",
+            "no key of capture_keys in secrets.json opens the receipt key %s: run `florin "
+            "receipt-keys rotate`, then revoke it",
             key.id,
         )
-        raise FlorinError(Code.INTERNAL_ERROR) from None
+        raise ApiError(ErrorCode.INTERNAL_ERROR) from None
 
 
-def _new(app: Core, n: int) -> ReceiptKey:
-    seed, key, key_id = _drawn(app)
-    sealed = app.seal.close(seed, keys.place(key_id), app.randbytes)
-    return ReceiptKey(n, key_id, keys.public_of(key), sealed, app.clock.now_us())
+def _create_key(app: Core, n: int) -> ReceiptKey:
+    seed, key, key_id = _generate_key(app)
+    sealed = app.cipher.encrypt(seed, keys.get_cipher_context(key_id), app.randbytes)
+    return ReceiptKey(n, key_id, keys.get_public_bytes(key), sealed, app.clock.now_us())
 
 
-def _drawn(app: Core) -> tuple[bytes, OKPKey, str]:
-    """Secret bytes, their key and its id. People type ids: none begins as an option does."""
+def _generate_key(app: Core) -> tuple[bytes, OKPKey, str]:
+    """Return secret bytes, their key and its id. People type ids: none begins like an option."""
     while True:
         seed = app.randbytes(keys.SEED_BYTES)
-        key = keys.of_seed(seed)
+        key = keys.load_private_key(seed)
         if not (key_id := key.thumbprint()).startswith("-"):
             return seed, key, key_id

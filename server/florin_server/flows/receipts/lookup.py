@@ -1,43 +1,50 @@
-"""Where a payment stands that ended before that was written down: its chain is asked."""
+"""Looking up the place of a payment that ended before places were stored: its chain is read."""
 
 from __future__ import annotations
 
-from florin_server.domain.payments.payment import Confirmation, Option, Payment
+from florin_server.domain.payments.payment import Confirmation, Payment, PaymentOption
 from florin_server.domain.receipts.effect import PaymentEffect
-from florin_server.domain.settlement.chain_txs import Accepted
-from florin_server.flows.payments.load import unanswered
+from florin_server.domain.settlement.chain_txs import SettlementItem
+from florin_server.flows.payments.load import chain_unavailable_error
 from florin_server.rails.protocol import Rail
-from florin_server.rails.types import Paid, RailUnavailable
+from florin_server.rails.types import RailUnavailable, SettlementEvent
 
 
-async def looked_up(
-    rail: Rail, payment: Payment, option: Option, bound: Confirmation
+async def find_effect(
+    rail: Rail, payment: Payment, option: PaymentOption, confirmation: Confirmation
 ) -> PaymentEffect | None:
-    """What paid a payment by the transaction that it names; None if that is not there and final.
+    """Return the effect of the transaction that a payment names.
 
-    It costs a few questions each time, and nothing of it is kept: what is looked up beside the
-    settler may be undone beside it too. FlorinError(internal_error) if the chain does not answer.
+    None if it is missing or not final. It costs a few node calls each time, and nothing of it is
+    stored: a reorganization could undo it without the settler noticing. ApiError(internal_error)
+    if the chain does not answer.
     """
     try:
-        found = await _events(rail, payment, option, bound)
-        events = [one for one in found if rail.terms.proves(option, one)]
-        if not events or not (await rail.observer.agreed(events[:1])).get(events[0]):
+        found_events = await _find_events(rail, payment, option, confirmation)
+        events = [
+            each_event for each_event in found_events if rail.terms.is_proven(option, each_event)
+        ]
+        if not events or not (await rail.observer.confirm_facts(events[:1])).get(events[0]):
             return None
     except RailUnavailable as error:
-        raise unanswered() from error
+        raise chain_unavailable_error() from error
     event = events[0]
     return PaymentEffect(
         payment.id, event.tx_hash, event.block_number, event.block_hash, event.position
     )
 
 
-async def _events(rail: Rail, payment: Payment, option: Option, bound: Confirmation) -> list[Paid]:
+async def _find_events(
+    rail: Rail, payment: Payment, option: PaymentOption, confirmation: Confirmation
+) -> list[SettlementEvent]:
     if payment.tx_id is None:
         return []
     if rail.blocks is None:
-        return await rail.observer.find([Accepted(payment, option, bound, from_block=0)])
-    mined = (await rail.observer.mined([payment.tx_id])).get(payment.tx_id)
-    block = None if mined is None else await rail.blocks.block(mined.block_number)
+        return await rail.observer.find_settlement_events(
+            [SettlementItem(payment, option, confirmation, from_block=0)]
+        )
+    mined = (await rail.observer.find_mined([payment.tx_id])).get(payment.tx_id)
+    block = None if mined is None else await rail.blocks.find_block(mined.block_number)
     if block is None:
         return []
-    return [one for one in block.paid if one.tx_hash == payment.tx_id]
+    return [event for event in block.events if event.tx_hash == payment.tx_id]

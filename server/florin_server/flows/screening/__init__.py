@@ -1,1 +1,1 @@
-"""Who is not served."""
+"""Screening of accounts."""

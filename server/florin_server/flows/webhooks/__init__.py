@@ -1,1 +1,1 @@
-"""Webhooks: who is told of changes, and what."""
+"""Webhooks: endpoints, and their events."""

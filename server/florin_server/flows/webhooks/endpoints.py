@@ -1,7 +1,6 @@
-"""Endpoints: made, listed, changed, deleted, and given other secrets.
+"""Endpoints: create, list, change, delete, and rotate secrets.
 
-A secret is told once, when it is made. It is kept sealed, as what an endpoint is told has to be
-signed with it.
+A secret is shown once, at its creation. It is stored encrypted, because it signs the deliveries.
 """
 
 from __future__ import annotations
@@ -9,50 +8,50 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from florin_server.domain.accounts.account import Standing
-from florin_server.domain.errors import Code, FlorinError, invalid
-from florin_server.domain.ids import short_id
+from florin_server.domain.accounts.account import CredentialStatus
+from florin_server.domain.errors import ApiError, ErrorCode, validation_error
+from florin_server.domain.ids import generate_short_id
 from florin_server.domain.refusals import upgrade_unfinished
-from florin_server.domain.urls import UrlError, canonical_url
+from florin_server.domain.urls import UrlError, canonicalize_url
 from florin_server.domain.webhooks.endpoint import (
     ALL_TYPES,
-    BY_OWNER,
+    BODY_FORMAT,
     EVENT_TYPES,
-    FORMAT,
-    Attempt,
-    Endpoint,
+    PAUSED_BY_OWNER,
     EndpointState,
+    WebhookAttempt,
+    WebhookEndpoint,
 )
-from florin_server.domain.webhooks.signing import Keys
+from florin_server.domain.webhooks.signing import WebhookKeys
 from florin_server.flows.app import App, Core
 from florin_server.store.accounts import merchants, standing
 from florin_server.store.engine.query import Op, operation
 from florin_server.store.upgrades import older_releases
 from florin_server.store.webhooks import endpoints
-from florin_server.store.webhooks.endpoints import Owner, Secret
+from florin_server.store.webhooks.endpoints import EndpointOwner, SigningSecret
 
-PAGE = 100
+PAGE_SIZE = 100
 _DAY_S = 86_400
 OVERLAP_S, OVERLAP_MAX_S = _DAY_S, 7 * _DAY_S
 
 
 @dataclass(frozen=True, slots=True)
-class By:
-    """Who asks: a partner in one mode; the operator has no `standing` that could have changed."""
+class EndpointActor:
+    """The caller: a partner in one mode, or the operator, who has no `credential_status`."""
 
     partner_id: str
     live: bool
-    standing: Standing | None = None
+    credential_status: CredentialStatus | None = None
 
     @property
-    def owner(self) -> Owner:
-        """Whose endpoints are meant."""
-        return Owner(self.partner_id, self.live)
+    def owner(self) -> EndpointOwner:
+        """Return the owner of the endpoints."""
+        return EndpointOwner(self.partner_id, self.live)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """An endpoint as it is asked for; None leaves what there is."""
+class EndpointSpec:
+    """The requested endpoint; None keeps the present value."""
 
     url: str | None = None
     events: frozenset[str] | None = None
@@ -61,209 +60,237 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class EndpointWithKeys:
     """An endpoint with what verifies its messages; the secret where it was just made."""
 
-    endpoint: Endpoint
+    endpoint: WebhookEndpoint
     public_keys: Sequence[str]
     secret: str = field(default="", repr=False)
 
 
-async def by_operator(app: App, endpoint_id: str) -> By:
-    """The operator, as whoever has an endpoint."""
-    found = await app.store.read(endpoints.anybodys(endpoint_id))
-    if found is None:
-        raise _unknown()
-    return By(found.partner_id, found.live)
+async def find_operator_actor(app: App, endpoint_id: str) -> EndpointActor:
+    """Return the operator, in the role of an endpoint's owner."""
+    endpoint = await app.store.read(endpoints.find_by_id(endpoint_id))
+    if endpoint is None:
+        raise _not_found_error()
+    return EndpointActor(endpoint.partner_id, endpoint.live)
 
 
-async def by_partner(app: App, partner_id: str, *, live: bool) -> By:
-    """The operator, as a partner."""
-    found = await app.store.read(merchants.partner(partner_id))
-    if found is None:
-        raise FlorinError(Code.PARTNER_NOT_FOUND)
-    return By(found.id, live)
+async def get_partner_actor(app: App, partner_id: str, *, live: bool) -> EndpointActor:
+    """Return the operator, as a partner."""
+    partner = await app.store.read(merchants.find_partner(partner_id))
+    if partner is None:
+        raise ApiError(ErrorCode.PARTNER_NOT_FOUND)
+    return EndpointActor(partner.id, live)
 
 
-async def create(app: App, by: By, merchant_id: str | None, wanted: Wanted) -> Told:
-    """Makes an endpoint of the partner, or of one of its merchants."""
-    wanted = _checked(app, wanted)
-    url, events = wanted.url or "", wanted.events or frozenset()
-    made = Endpoint(
-        id=short_id("whe_", app.randbytes),
-        partner_id=by.partner_id,
+async def create(
+    app: App, actor: EndpointActor, merchant_id: str | None, spec: EndpointSpec
+) -> EndpointWithKeys:
+    """Create an endpoint of the partner, or of one of its merchants."""
+    spec = _normalize_spec(app, spec)
+    url, events = spec.url or "", spec.events or frozenset()
+    endpoint = WebhookEndpoint(
+        id=generate_short_id("whe_", app.randbytes),
+        partner_id=actor.partner_id,
         merchant_id=merchant_id,
-        live=by.live,
+        live=actor.live,
         url=url,
         events=events,
-        description=wanted.description or "",
-        version=FORMAT,
+        description=spec.description or "",
+        version=BODY_FORMAT,
         state=EndpointState.ACTIVE,
         paused_reason=None,
         created_at_us=app.clock.now_us(),
     )
-    keys = Keys.new(app.randbytes)
-    first = _secret(app, made.id, 1, keys)
-    await app.store.write(_create(by, made, first, app.settings.webhooks.endpoints_max))
-    return Told(made, [first.public_key], keys.secret)
+    keys = WebhookKeys.generate(app.randbytes)
+    first = _create_secret(app, endpoint.id, 1, keys)
+    await app.store.write(_create(actor, endpoint, first, app.settings.webhooks.endpoints_max))
+    return EndpointWithKeys(endpoint, [first.public_key], keys.secret)
 
 
-async def listed(
-    app: App, by: By | None, merchant_id: str | None, after: str = "", limit: int = PAGE
-) -> list[Endpoint]:
-    """Endpoints by id, after one; the operator, who is nobody here, sees all of them."""
-    if by is None:
-        return await app.store.read(endpoints.listed(None, merchant_id, None, after, limit))
-    return await app.store.read(endpoints.listed(by.partner_id, merchant_id, by.live, after, limit))
+async def list_endpoints(
+    app: App,
+    actor: EndpointActor | None,
+    merchant_id: str | None,
+    after_id: str = "",
+    limit: int = PAGE_SIZE,
+) -> list[WebhookEndpoint]:
+    """Return endpoints by id, after one; the operator, who is None here, sees all of them."""
+    if actor is None:
+        return await app.store.read(
+            endpoints.list_endpoints(None, merchant_id, None, after_id, limit)
+        )
+    return await app.store.read(
+        endpoints.list_endpoints(actor.partner_id, merchant_id, actor.live, after_id, limit)
+    )
 
 
-async def get(app: App, by: By, endpoint_id: str) -> Told:
-    """One endpoint."""
-    return await app.store.read(_look(by, endpoint_id, app.clock.now_us()))
+async def get(app: App, actor: EndpointActor, endpoint_id: str) -> EndpointWithKeys:
+    """Return one endpoint."""
+    return await app.store.read(_get(actor, endpoint_id, app.clock.now_us()))
 
 
-async def change(app: App, by: By, endpoint_id: str, wanted: Wanted) -> Told:
-    """Changes an endpoint: where it is, what it hears, whether it is paused."""
-    wanted = _checked(app, wanted)
-    told = await app.store.write(_change(by, endpoint_id, wanted, app.clock.now_us()))
-    app.webhooks.asked.set()
-    return told
+async def update(
+    app: App, actor: EndpointActor, endpoint_id: str, spec: EndpointSpec
+) -> EndpointWithKeys:
+    """Change an endpoint: its URL, its events, whether it is paused."""
+    spec = _normalize_spec(app, spec)
+    endpoint_with_keys = await app.store.write(
+        _update(actor, endpoint_id, spec, app.clock.now_us())
+    )
+    app.webhooks.delivery_event.set()
+    return endpoint_with_keys
 
 
-async def delete(app: App, by: By, endpoint_id: str) -> None:
-    """Forgets an endpoint, and all that waits for it; a second time it is unknown."""
-    await app.store.write(_delete(by, endpoint_id))
+async def delete(app: App, actor: EndpointActor, endpoint_id: str) -> None:
+    """Delete an endpoint and its queue; a second time it is unknown."""
+    await app.store.write(_delete(actor, endpoint_id))
 
 
-async def rotate(app: App, by: By, endpoint_id: str, overlap_s: int | None) -> Told:
-    """Gives an endpoint another secret; those before it sign too, for as long as they overlap."""
-    keys = Keys.new(app.randbytes)
+async def rotate_secret(
+    app: App, actor: EndpointActor, endpoint_id: str, overlap_s: int | None
+) -> EndpointWithKeys:
+    """Rotate an endpoint's secret; the former ones also sign while they overlap."""
+    keys = WebhookKeys.generate(app.randbytes)
     now_us = app.clock.now_us()
     until_us = now_us + (OVERLAP_S if overlap_s is None else overlap_s) * 1_000_000
-    told = await app.store.write(_rotate(app, by, endpoint_id, keys, (now_us, until_us)))
-    app.webhooks.asked.set()
-    return Told(told.endpoint, told.public_keys, keys.secret)
+    endpoint_with_keys = await app.store.write(
+        _rotate_secret(app, actor, endpoint_id, keys, (now_us, until_us))
+    )
+    app.webhooks.delivery_event.set()
+    return EndpointWithKeys(
+        endpoint_with_keys.endpoint, endpoint_with_keys.public_keys, keys.secret
+    )
 
 
-async def attempts(
-    app: App, by: By, endpoint_id: str, payment_id: str | None, limit: int = PAGE
-) -> Sequence[Attempt]:
-    """An endpoint's last attempts, the newest first."""
-    return await app.store.read(_attempts(by, endpoint_id, payment_id, limit))
+async def list_attempts(
+    app: App, actor: EndpointActor, endpoint_id: str, payment_id: str | None, limit: int = PAGE_SIZE
+) -> Sequence[WebhookAttempt]:
+    """Return an endpoint's last attempts, the newest first."""
+    return await app.store.read(_list_attempts(actor, endpoint_id, payment_id, limit))
 
 
-def sealed_for(endpoint_id: str, n: int) -> str:
-    """The place that a secret is sealed for."""
+def get_cipher_context(endpoint_id: str, n: int) -> str:
+    """Return the place that a secret is sealed for."""
     return f"webhook/{endpoint_id}/{n}"
 
 
-def _secret(core: Core, endpoint_id: str, n: int, keys: Keys) -> Secret:
-    sealed = core.seal.close(keys.kept, sealed_for(endpoint_id, n), core.randbytes)
-    return Secret(n, sealed, keys.public_key, None)
+def _create_secret(core: Core, endpoint_id: str, n: int, keys: WebhookKeys) -> SigningSecret:
+    sealed = core.cipher.encrypt(
+        keys.stored_bytes, get_cipher_context(endpoint_id, n), core.randbytes
+    )
+    return SigningSecret(n, sealed, keys.public_key, None)
 
 
-def _checked(app: App, wanted: Wanted) -> Wanted:
-    """Return what is asked for with its URL in the one spelling; FlorinError with the reason."""
-    check_types(wanted.events or frozenset())
-    if not wanted.url:
-        return wanted
+def _normalize_spec(app: App, spec: EndpointSpec) -> EndpointSpec:
+    """Return the request with its URL in canonical form; ApiError with the reason."""
+    check_types(spec.events or frozenset())
+    if not spec.url:
+        return spec
     try:
-        # as whoever lists networks has endpoints in them
-        url = canonical_url(wanted.url, with_http=bool(app.settings.webhooks.networks))
+        # as the operator who lists networks has endpoints in them
+        url = canonicalize_url(spec.url, allow_http=bool(app.settings.webhooks.networks))
     except UrlError as error:
-        raise invalid("url", str(error)) from error
-    return replace(wanted, url=url)
+        raise validation_error("url", str(error)) from error
+    return replace(spec, url=url)
 
 
 def check_types(events: Collection[str]) -> None:
-    """Raise FlorinError for what is neither a type of event nor `*`."""
+    """Raise ApiError for what is neither a type of event nor `*`."""
     for event_type in sorted(events):
         if event_type not in (*EVENT_TYPES, ALL_TYPES):
-            raise invalid("events", f"{event_type[:40]} is none of {', '.join(EVENT_TYPES)}, *")
+            raise validation_error(
+                "events", f"{event_type[:40]} is not one of {', '.join(EVENT_TYPES)}, *"
+            )
 
 
-def _unknown() -> FlorinError:
-    return FlorinError(
-        Code.INVALID_PARAMS,
-        "No such webhook endpoint",
+def _not_found_error() -> ApiError:
+    return ApiError(
+        ErrorCode.INVALID_PARAMS,
+        "Webhook endpoint not found",
         details={"reason": "webhook_not_found"},
-        like=Code.NOT_FOUND,
+        statuses_of=ErrorCode.NOT_FOUND,
     )
 
 
-def _taken(endpoint_id: str) -> FlorinError:
-    return FlorinError(
-        Code.INVALID_STATE,
-        f"Endpoint {endpoint_id} has this URL; if its secret is lost, rotate it",
+def _taken_error(endpoint_id: str) -> ApiError:
+    return ApiError(
+        ErrorCode.INVALID_STATE,
+        f"Endpoint {endpoint_id} has this URL already: if its secret is lost, rotate it",
         details={"reason": "webhook_url_taken"},
-        like=Code.ALREADY_REFUNDED,
+        statuses_of=ErrorCode.ALREADY_REFUNDED,
     )
 
 
 @operation
-def _require(by: By, merchant_id: str | None) -> Op[None]:
-    yield from standing.require(by.standing)
+def _require_actor(actor: EndpointActor, merchant_id: str | None) -> Op[None]:
+    yield from standing.require_active(actor.credential_status)
     if merchant_id is None:
         return
-    if (yield from merchants.owned(merchant_id, by.partner_id, live=by.live)) is None:
-        raise FlorinError(Code.MERCHANT_NOT_FOUND)
+    if (yield from merchants.find_owned(merchant_id, actor.partner_id, live=actor.live)) is None:
+        raise ApiError(ErrorCode.MERCHANT_NOT_FOUND)
 
 
 @operation
-def owned(by: By, endpoint_id: str) -> Op[Endpoint]:
-    """Part of an operation: an endpoint of who asks, which nobody else changes meanwhile."""
-    yield from standing.require(by.standing)
-    found = yield from endpoints.locked(by.owner, endpoint_id)
-    if found is None:
-        raise _unknown()
-    return found
+def get_owned(actor: EndpointActor, endpoint_id: str) -> Op[WebhookEndpoint]:
+    """Return an endpoint of the caller, locked, as part of an operation."""
+    yield from standing.require_active(actor.credential_status)
+    endpoint = yield from endpoints.lock(actor.owner, endpoint_id)
+    if endpoint is None:
+        raise _not_found_error()
+    return endpoint
 
 
 @operation
-def _create(by: By, made: Endpoint, first: Secret, limit: int) -> Op[None]:
-    yield from _require(by, made.merchant_id)
-    yield from _check_all_types(made.events)
+def _create(
+    actor: EndpointActor, endpoint: WebhookEndpoint, secret: SigningSecret, limit: int
+) -> Op[None]:
+    yield from _require_actor(actor, endpoint.merchant_id)
+    yield from _check_all_types(endpoint.events)
     try:
-        known = yield from endpoints.add(made, first, limit)
+        existing = yield from endpoints.add(endpoint, secret, limit)
     except OverflowError:
-        raise FlorinError(
-            Code.INVALID_STATE,
-            f"There are {limit} endpoints, which is as many as there may be",
+        raise ApiError(
+            ErrorCode.INVALID_STATE,
+            f"The limit of {limit} endpoints is reached: delete one first",
             details={"reason": "too_many_webhooks"},
         ) from None
-    if known is not None:
-        raise _taken(known)
+    if existing is not None:
+        raise _taken_error(existing)
 
 
 @operation
-def _look(by: By, endpoint_id: str, now_us: int) -> Op[Told]:
-    found = yield from endpoints.one(by.owner, endpoint_id)
-    if found is None:
-        raise _unknown()
-    kept = yield from endpoints.secrets(endpoint_id, now_us)
-    return Told(found, [one.public_key for one in kept])
+def _get(actor: EndpointActor, endpoint_id: str, now_us: int) -> Op[EndpointWithKeys]:
+    endpoint = yield from endpoints.find(actor.owner, endpoint_id)
+    if endpoint is None:
+        raise _not_found_error()
+    secrets = yield from endpoints.list_secrets(endpoint_id, now_us)
+    return EndpointWithKeys(endpoint, [secret.public_key for secret in secrets])
 
 
 @operation
-def _change(by: By, endpoint_id: str, wanted: Wanted, now_us: int) -> Op[Told]:
-    known = yield from owned(by, endpoint_id)
-    yield from _check_all_types(wanted.events or ())
-    url = known.url if wanted.url is None else wanted.url
-    if url != known.url:
-        taken = yield from endpoints.taken(known.owner, known.live, url)
+def _update(
+    actor: EndpointActor, endpoint_id: str, spec: EndpointSpec, now_us: int
+) -> Op[EndpointWithKeys]:
+    endpoint = yield from get_owned(actor, endpoint_id)
+    yield from _check_all_types(spec.events or ())
+    url = endpoint.url if spec.url is None else spec.url
+    if url != endpoint.url:
+        taken = yield from endpoints.find_id_by_url(endpoint.owner, endpoint.live, url)
         if taken is not None:
-            raise _taken(taken)
+            raise _taken_error(taken)
     yield from endpoints.change(
         endpoint_id,
         url,
-        known.events if wanted.events is None else wanted.events,
-        known.description if wanted.description is None else wanted.description,
+        endpoint.events if spec.events is None else spec.events,
+        endpoint.description if spec.description is None else spec.description,
     )
-    if wanted.paused:
-        yield from endpoints.pause(endpoint_id, BY_OWNER)
-    elif wanted.paused is False:
+    if spec.paused:
+        yield from endpoints.pause(endpoint_id, PAUSED_BY_OWNER)
+    elif spec.paused is False:
         yield from endpoints.resume(endpoint_id, now_us)
-    return (yield from _look(by, endpoint_id, now_us))
+    return (yield from _get(actor, endpoint_id, now_us))
 
 
 def _check_all_types(events: Collection[str]) -> Op[None]:
@@ -273,26 +300,28 @@ def _check_all_types(events: Collection[str]) -> Op[None]:
 
 
 @operation
-def _delete(by: By, endpoint_id: str) -> Op[None]:
-    yield from owned(by, endpoint_id)
+def _delete(actor: EndpointActor, endpoint_id: str) -> Op[None]:
+    yield from get_owned(actor, endpoint_id)
     yield from endpoints.forget(endpoint_id)
 
 
 @operation
-def _rotate(
-    app: App, by: By, endpoint_id: str, keys: Keys, overlap_us: tuple[int, int]
-) -> Op[Told]:
-    yield from owned(by, endpoint_id)
+def _rotate_secret(
+    app: App, actor: EndpointActor, endpoint_id: str, keys: WebhookKeys, overlap_us: tuple[int, int]
+) -> Op[EndpointWithKeys]:
+    yield from get_owned(actor, endpoint_id)
     now_us, until_us = overlap_us
-    n = yield from endpoints.next_secret(endpoint_id)
-    yield from endpoints.rotate(endpoint_id, _secret(app, endpoint_id, n, keys), now_us, until_us)
-    return (yield from _look(by, endpoint_id, now_us))
+    n = yield from endpoints.get_next_secret_number(endpoint_id)
+    yield from endpoints.rotate(
+        endpoint_id, _create_secret(app, endpoint_id, n, keys), now_us, until_us
+    )
+    return (yield from _get(actor, endpoint_id, now_us))
 
 
 @operation
-def _attempts(
-    by: By, endpoint_id: str, payment_id: str | None, limit: int
-) -> Op[Sequence[Attempt]]:
-    if (yield from endpoints.one(by.owner, endpoint_id)) is None:
-        raise _unknown()
-    return (yield from endpoints.attempts(endpoint_id, payment_id, limit))
+def _list_attempts(
+    actor: EndpointActor, endpoint_id: str, payment_id: str | None, limit: int
+) -> Op[Sequence[WebhookAttempt]]:
+    if (yield from endpoints.find(actor.owner, endpoint_id)) is None:
+        raise _not_found_error()
+    return (yield from endpoints.list_attempts(endpoint_id, payment_id, limit))

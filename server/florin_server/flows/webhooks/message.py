@@ -1,22 +1,22 @@
-"""What an endpoint is told next of a payment, and what it is signed with."""
+"""The next event of a payment for an endpoint, and the keys that sign it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from florin_server.domain.sealed import Lost
-from florin_server.domain.webhooks.signing import Keys, event_id
+from florin_server.domain.sealed import DecryptionError
+from florin_server.domain.webhooks.signing import WebhookKeys, format_event_id
 from florin_server.domain.webhooks.snapshot import snapshot_at
 from florin_server.flows.app import Core
-from florin_server.flows.webhooks.endpoints import sealed_for
-from florin_server.store.webhooks.deliveries import Claimed, Work
-from florin_server.store.webhooks.endpoints import Secret
+from florin_server.flows.webhooks.endpoints import get_cipher_context
+from florin_server.store.webhooks.deliveries import DeliveryData, WebhookDeliveryClaim
+from florin_server.store.webhooks.endpoints import SigningSecret
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """One event as an endpoint is told it; `version` is its place."""
+class WebhookMessage:
+    """One event for an endpoint; `version` is its place."""
 
     id: str
     version: int
@@ -24,33 +24,40 @@ class Message:
     body: bytes
 
 
-def next_message(core: Core, one: Claimed, work: Work) -> Message | None:
-    """The first event that the endpoint wants to hear of; None if it wants none of them."""
-    for event in work.happened:
+def find_next_message(
+    core: Core, delivery: WebhookDeliveryClaim, work: DeliveryData
+) -> WebhookMessage | None:
+    """Return the first event that the endpoint subscribes to.
+
+    None if it subscribes to none of them.
+    """
+    for event in work.pending_events:
         event_type = event.event_type
-        if event_type is None or not one.endpoint.wants(event_type):
+        if event_type is None or not delivery.endpoint.is_subscribed(event_type):
             continue
-        if not one.waiting.wants(event.place, event_type):
+        if not delivery.pending.includes_event(event.place, event_type):
             continue
-        if core.webhooks.body is None:
-            raise RuntimeError("nobody here writes what endpoints are told")
+        if core.webhooks.encode_event is None:
+            raise RuntimeError("this process writes no webhook bodies")
         snapshot = snapshot_at(work.payment, work.option, work.history, event)
-        name = event_id(work.payment.id, event.place)
-        return Message(name, event.place, event_type, core.webhooks.body(snapshot))
+        name = format_event_id(work.payment.id, event.place)
+        return WebhookMessage(name, event.place, event_type, core.webhooks.encode_event(snapshot))
     return None
 
 
-def opened(core: Core, endpoint_id: str, kept: Sequence[Secret]) -> list[Keys]:
-    """What messages are signed with, the newest first; Lost if the newest cannot be read."""
-    keys: list[Keys] = []
-    for secret in kept:
+def decrypt_keys(
+    core: Core, endpoint_id: str, secrets: Sequence[SigningSecret]
+) -> list[WebhookKeys]:
+    """Return the keys that sign messages, the newest first; DecryptionError without the newest."""
+    keys: list[WebhookKeys] = []
+    for secret in secrets:
         try:
-            text = core.seal.open(secret.sealed, sealed_for(endpoint_id, secret.n))
-        except Lost:
+            text = core.cipher.decrypt(secret.sealed, get_cipher_context(endpoint_id, secret.n))
+        except DecryptionError:
             if not keys:
                 raise
             continue
-        keys.append(Keys.of(text))
+        keys.append(WebhookKeys.from_bytes(text))
     if not keys:
-        raise Lost
+        raise DecryptionError
     return keys

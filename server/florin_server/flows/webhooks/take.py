@@ -1,6 +1,6 @@
-"""Endpoints without a URL are asked for: whoever has them takes what waits, and says what became.
+"""Endpoints without a URL are polled: their owner takes the queued events and reports the results.
 
-It is how a machine that nobody can reach hears of changes: one on which a shop is being built.
+So a machine that cannot be reached gets events, for example a developer's.
 """
 
 from __future__ import annotations
@@ -9,88 +9,99 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from florin_server.domain.errors import Code, FlorinError, invalid
-from florin_server.domain.webhooks.endpoint import Attempt
+from florin_server.domain.errors import ApiError, ErrorCode, validation_error
+from florin_server.domain.webhooks.endpoint import WebhookAttempt
 from florin_server.flows.app import App
-from florin_server.flows.webhooks.endpoints import By, owned
-from florin_server.flows.webhooks.message import Message, next_message
+from florin_server.flows.webhooks.endpoints import EndpointActor, get_owned
+from florin_server.flows.webhooks.message import WebhookMessage, find_next_message
 from florin_server.store.engine.query import Op, operation
 from florin_server.store.payments import payments
 from florin_server.store.webhooks import deliveries, events
-from florin_server.store.webhooks.deliveries import Claimed, Policy
+from florin_server.store.webhooks.deliveries import DeliveryPolicy, WebhookDeliveryClaim
 
 _LEASE_US = 60_000_000
-_LOOK_S = 0.25
+_POLL_S = 0.25
 _DAY_US = 86_400_000_000
 _TOKEN = re.compile(r"(pay_[A-Za-z0-9_-]{1,60})\.([0-9]{1,9})\.([0-9]{1,9})")
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """One event that was handed out; the token names it in its receipt."""
+class TakenWebhook:
+    """One event for a polling endpoint; the token names it in its receipt."""
 
     token: str
-    message: Message
+    message: WebhookMessage
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
-    """What became of one: the HTTP status that it was answered with, None if it was not."""
+class WebhookReceipt:
+    """The result of one event: the HTTP status of the response, None without a response."""
 
     token: str
     status: int | None
 
 
-async def take(
-    app: App, by: By, endpoint_id: str, receipts: Sequence[Receipt], wait_ms: int
-) -> list[Taken]:
-    """Takes receipts back, and answers what waits, as soon as there is something."""
-    for one in receipts:
-        await _conclude(app, by, endpoint_id, one)
+async def take_events(
+    app: App,
+    actor: EndpointActor,
+    endpoint_id: str,
+    receipts: Sequence[WebhookReceipt],
+    wait_ms: int,
+) -> list[TakenWebhook]:
+    """Store receipts, and return queued events, as soon as there are any."""
+    for receipt in receipts:
+        await _record_receipt(app, actor, endpoint_id, receipt)
     until_us = app.clock.steady_us() + wait_ms * 1000
-    while not (found := await _claim(app, by, endpoint_id)):
+    while not (webhooks := await _claim(app, actor, endpoint_id)):
         left_us = until_us - app.clock.steady_us()
         if left_us <= 0:
             break
-        await app.clock.sleep(min(_LOOK_S, left_us / 1_000_000))
-    return found
+        await app.clock.sleep(min(_POLL_S, left_us / 1_000_000))
+    return webhooks
 
 
-async def _claim(app: App, by: By, endpoint_id: str) -> list[Taken]:
+async def _claim(app: App, actor: EndpointActor, endpoint_id: str) -> list[TakenWebhook]:
     now_us = app.clock.now_us()
-    claims = await app.store.write(_claimed(by, endpoint_id, now_us))
-    found = []
-    for one in claims:
-        work = await app.store.read(deliveries.work(one, now_us))
-        message = None if work is None else next_message(app, one, work)
+    claims = await app.store.write(_claim_due(actor, endpoint_id, now_us))
+    webhooks = []
+    for delivery in claims:
+        work = await app.store.read(deliveries.find_delivery_data(delivery, now_us))
+        message = None if work is None else find_next_message(app, delivery, work)
         if message is None:
-            newest = one.waiting.newest
-            await app.store.write(deliveries.told(one, newest, now_us, None, 1))
+            newest = delivery.pending.newest
+            await app.store.write(deliveries.record_delivered(delivery, newest, now_us, None, 1))
             continue
-        token = f"{one.waiting.payment_id}.{message.version}.{one.waiting.epoch + 1}"
-        found.append(Taken(token, message))
-    return found
+        token = f"{delivery.pending.payment_id}.{message.version}.{delivery.pending.epoch + 1}"
+        webhooks.append(TakenWebhook(token, message))
+    return webhooks
 
 
 @operation
-def _claimed(by: By, endpoint_id: str, now_us: int) -> Op[list[Claimed]]:
-    endpoint = yield from owned(by, endpoint_id)
+def _claim_due(
+    actor: EndpointActor, endpoint_id: str, now_us: int
+) -> Op[list[WebhookDeliveryClaim]]:
+    endpoint = yield from get_owned(actor, endpoint_id)
     if endpoint.url:
-        raise FlorinError(Code.INVALID_STATE, "Endpoint has a URL, and is told there")
-    return (yield from deliveries.claim_of(endpoint, now_us, _LEASE_US))
+        raise ApiError(
+            ErrorCode.INVALID_STATE,
+            f"Endpoint {endpoint_id} has a URL and receives its events there",
+        )
+    return (yield from deliveries.claim_for_endpoint(endpoint, now_us, _LEASE_US))
 
 
-async def _conclude(app: App, by: By, endpoint_id: str, receipt: Receipt) -> None:
+async def _record_receipt(
+    app: App, actor: EndpointActor, endpoint_id: str, receipt: WebhookReceipt
+) -> None:
     parts = _TOKEN.fullmatch(receipt.token)
     if parts is None:
-        raise invalid("receipts", "has a token that was not handed out")
-    named = _Named(parts[1], int(parts[2]), int(parts[3]), receipt.status)
-    await app.store.write(_concluded(app, by, endpoint_id, named))
+        raise validation_error("receipts", "has a token that Florin did not issue")
+    named = _ReceiptTarget(parts[1], int(parts[2]), int(parts[3]), receipt.status)
+    await app.store.write(_record_attempt(app, actor, endpoint_id, named))
 
 
 @dataclass(frozen=True, slots=True)
-class _Named:
-    """What a receipt is about."""
+class _ReceiptTarget:
+    """The event of a receipt."""
 
     payment_id: str
     version: int
@@ -99,36 +110,40 @@ class _Named:
 
 
 @operation
-def _concluded(app: App, by: By, endpoint_id: str, named: _Named) -> Op[None]:
-    endpoint = yield from owned(by, endpoint_id)
-    waiting = yield from deliveries.held(endpoint_id, named.payment_id, named.epoch)
+def _record_attempt(
+    app: App, actor: EndpointActor, endpoint_id: str, target: _ReceiptTarget
+) -> Op[None]:
+    endpoint = yield from get_owned(actor, endpoint_id)
+    waiting = yield from deliveries.lock_claimed(endpoint_id, target.payment_id, target.epoch)
     if waiting is None:
-        # it lapsed, was told again, or was never handed out
+        # it lapsed, was delivered again, or was never taken
         return
-    of = yield from payments.one(named.payment_id)
-    if of is None or named.version <= waiting.told:
+    of = yield from payments.find(target.payment_id)
+    if of is None or target.version <= waiting.told:
         return
-    history = yield from events.history(of)
-    event = next((known for known in history if known.place == named.version), None)
+    history = yield from events.list_events(of)
+    event = next((past_event for past_event in history if past_event.place == target.version), None)
     if event is None:
         return
-    one = Claimed(endpoint, replace(waiting, epoch=waiting.epoch - 1))
+    delivery = WebhookDeliveryClaim(endpoint, replace(waiting, epoch=waiting.epoch - 1))
     now_us = app.clock.now_us()
-    attempt = Attempt(
+    attempt = WebhookAttempt(
         endpoint_id,
         0,
-        named.payment_id,
-        named.version,
+        target.payment_id,
+        target.version,
         event.event_type or "",
         now_us,
         0,
-        named.status,
-        None if named.status is not None else "not answered",
+        target.status,
+        None if target.status is not None else "not answered",
         "",
     )
     settings = app.settings.webhooks
-    if attempt.succeeded:
-        yield from deliveries.told(one, named.version, now_us, attempt, settings.attempts_kept)
+    if attempt.is_success:
+        yield from deliveries.record_delivered(
+            delivery, target.version, now_us, attempt, settings.attempts_kept
+        )
         return
-    policy = Policy(int(settings.give_up_days * _DAY_US), settings.attempts_kept)
-    yield from deliveries.failed(one, attempt, now_us, policy)
+    policy = DeliveryPolicy(int(settings.give_up_days * _DAY_US), settings.attempts_kept)
+    yield from deliveries.record_failure(delivery, attempt, now_us, policy)

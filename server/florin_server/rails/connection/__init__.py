@@ -1,1 +1,1 @@
-"""Connections to the nodes of one chain, however many and however bad."""
+"""Connections to the nodes of one chain, including unreliable nodes."""

@@ -1,60 +1,68 @@
-"""Payouts whose ends are asked of several endpoints: a second transfer would be a gift."""
+"""Payouts whose outcome a quorum must confirm, as a second transfer would be lost money."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from florin_server.domain.settlement.chain_txs import ChainTx
-from florin_server.rails.connection.endpoints import Endpoints
-from florin_server.rails.connection.jsonrpc import Rpc
-from florin_server.rails.connection.witness import Witnesses
-from florin_server.rails.roles import Payouts
-from florin_server.rails.types import Effect, Signed, Transfer
+from florin_server.rails.connection.endpoints import FailoverRpc
+from florin_server.rails.connection.jsonrpc import ChainRpc
+from florin_server.rails.connection.witness import QuorumReader
+from florin_server.rails.roles import TreasuryPayouts
+from florin_server.rails.types import SignedTransaction, TransferEffect, TreasuryTransfer
 
 
-class AgreedPayouts:
-    """Implements the Payouts protocol; `make` makes those of one endpoint."""
+class QuorumPayouts:
+    """Implement the TreasuryPayouts protocol with payouts of each endpoint."""
 
     def __init__(
-        self, make: Callable[[Rpc], Payouts], endpoints: Endpoints, witnesses: Witnesses
+        self,
+        create_payouts: Callable[[ChainRpc], TreasuryPayouts],
+        endpoints: FailoverRpc,
+        quorum: QuorumReader,
     ) -> None:
-        self._make = make
-        self._own = make(endpoints)
-        self._witnesses = witnesses
+        self._create_payouts = create_payouts
+        self._preferred = create_payouts(endpoints)
+        self._quorum = quorum
 
     @property
     def sender(self) -> str:
-        """Address of the key."""
-        return self._own.sender
+        """Return the address of the signing key."""
+        return self._preferred.sender
 
     @property
     def gas_payer(self) -> str:
-        """Address that pays for its transactions."""
-        return self._own.gas_payer
+        """Return the address that pays for the transactions."""
+        return self._preferred.gas_payer
 
     @property
     def problem(self) -> str:
-        """Why nothing can be paid out at all; empty if it can."""
-        return self._own.problem
+        """Return why no payout is possible at all; empty if payouts are possible."""
+        return self._preferred.problem
 
-    async def obstacle(self, transfer: Transfer, ahead: Sequence[Transfer]) -> str | None:
-        """Why a transfer would fail if it were sent now; None if it would not."""
-        return await self._own.obstacle(transfer, ahead)
+    async def check_transfer(
+        self, transfer: TreasuryTransfer, pending_transfers: Sequence[TreasuryTransfer]
+    ) -> str | None:
+        """Return why a transfer would fail if it were sent now; None if it would succeed."""
+        return await self._preferred.check_transfer(transfer, pending_transfers)
 
-    async def sign(self, nonce: int, transfer: Transfer) -> Signed:
-        """Signs the one transaction that makes a transfer."""
-        return await self._own.sign(nonce, transfer)
+    async def sign(self, nonce: int, transfer: TreasuryTransfer) -> SignedTransaction:
+        """Sign the single transaction that makes a transfer."""
+        return await self._preferred.sign(nonce, transfer)
 
-    async def effect(self, tx: ChainTx, tx_hash: str, transfer: Transfer) -> Effect:
-        """What a final transaction moved, as all of them tell."""
-        return await self._witnesses.same(
-            lambda rpc: self._make(rpc).effect(tx, tx_hash, transfer), f"what {tx_hash} moved"
+    async def read_effect(
+        self, tx: ChainTx, tx_hash: str, transfer: TreasuryTransfer
+    ) -> TransferEffect:
+        """Return what a final transaction moved, once the quorum agrees on it."""
+        return await self._quorum.read_agreed(
+            lambda rpc: self._create_payouts(rpc).read_effect(tx, tx_hash, transfer),
+            f"what {tx_hash} moved",
         )
 
     async def cannot_be_mined(self, tx: ChainTx, lapses_at: int | None) -> bool:
-        """True if all of them tell that no block can hold the transaction any more."""
+        """Return True if the whole quorum confirms that no block can include the transaction."""
 
-        async def answer(rpc: Rpc) -> bool | None:
-            return await self._make(rpc).cannot_be_mined(tx, lapses_at) or None
+        async def answer(rpc: ChainRpc) -> bool | None:
+            return await self._create_payouts(rpc).cannot_be_mined(tx, lapses_at) or None
 
-        return await self._witnesses.unanimous(answer) is not None
+        return await self._quorum.read_unanimous(answer) is not None

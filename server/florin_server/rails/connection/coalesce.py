@@ -1,4 +1,4 @@
-"""Questions asked at about the same time travel together, and equal ones are asked once."""
+"""Batch requests that arrive at about the same time, and send equal requests once."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Any, Generic, TypeVar
 Q = TypeVar("Q")
 A = TypeVar("A")
 
-WINDOW_S = 0.002  # below what a buyer notices, above what a busy loop needs to collect a batch
+WINDOW_S = 0.002  # below what a buyer notices, long enough for a busy loop to collect a batch
 LIMIT = 50
 
 
-class Coalescer(Generic[Q, A]):
-    """Collects questions for a short window, at most `limit`, and asks them as one.
+class RequestCoalescer(Generic[Q, A]):
+    """Collect requests for a short window, at most `limit`, and send them as one batch.
 
-    `ask` answers a list in its order; what it raises reaches everyone in that list.
+    `ask` returns the answers in the order of the requests. An exception that it raises reaches
+    every caller of the batch.
     """
 
     def __init__(
@@ -30,23 +31,23 @@ class Coalescer(Generic[Q, A]):
         self._ask = ask
         self._window_s = window_s
         self._limit = limit
-        self._waiting: list[tuple[Q, asyncio.Future[A]]] = []
+        self._queue: list[tuple[Q, asyncio.Future[A]]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._running: set[asyncio.Task[None]] = set()
 
     async def __call__(self, question: Q) -> A:
-        """Returns the answer to one question."""
+        """Return the answer to one request."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[A] = loop.create_future()
-        self._waiting.append((question, answer))
-        if len(self._waiting) >= self._limit:
+        self._queue.append((question, answer))
+        if len(self._queue) >= self._limit:
             self._flush()
         elif self._timer is None:
             self._timer = loop.call_later(self._window_s, self._flush)
         return await answer
 
     async def close(self) -> None:
-        """Waits for what was asked; questions still collected are asked at once."""
+        """Wait for pending requests; send the requests that are still being collected at once."""
         self._flush()
         while self._running:
             await asyncio.wait(self._running)
@@ -55,58 +56,58 @@ class Coalescer(Generic[Q, A]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        batch, self._waiting = self._waiting, []
+        batch, self._queue = self._queue, []
         if batch:
             task = asyncio.ensure_future(self._run(batch))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
 
     async def _run(self, batch: list[tuple[Q, asyncio.Future[A]]]) -> None:
-        wanted = [(question, answer) for question, answer in batch if not answer.done()]
-        if not wanted:
+        required = [(question, answer) for question, answer in batch if not answer.done()]
+        if not required:
             return
         try:
-            answers = await self._ask([question for question, _ in wanted])
-        except Exception as fault:  # noqa: BLE001  (it is handed on to everyone who asked)
-            for _, answer in wanted:
+            answers = await self._ask([question for question, _ in required])
+        except Exception as fault:  # noqa: BLE001  (every caller receives it)
+            for _, answer in required:
                 if not answer.done():
                     answer.set_exception(fault)
             return
-        for (_, answer), value in zip(wanted, answers, strict=True):
+        for (_, answer), value in zip(required, answers, strict=True):
             if not answer.done():
                 answer.set_result(value)
 
 
 @dataclass(slots=True)
-class _Pending(Generic[A]):
+class _SharedRequest(Generic[A]):
     task: asyncio.Task[A]
-    waiting: int = 0
+    waiter_count: int = 0
 
 
-class Shared(Generic[A]):
-    """Whoever asks what is being asked already waits for the same answer.
+class SharedRequests(Generic[A]):
+    """Share one pending request among all callers with an equal key.
 
-    Who gives up waiting ends the question only if nobody else waits for it.
+    A caller that stops waiting cancels the request only if no other caller waits for it.
     """
 
     def __init__(self) -> None:
-        self._pending: dict[Hashable, _Pending[A]] = {}
+        self._pending: dict[Hashable, _SharedRequest[A]] = {}
 
     async def __call__(self, key: Hashable, ask: Callable[[], Coroutine[Any, Any, A]]) -> A:
-        """Returns what `ask` gives, or what it will give to whoever asked with an equal key."""
+        """Return the result of `ask`, or of the pending request with an equal key."""
         pending = self._pending.get(key)
         if pending is None:
-            pending = self._pending[key] = _Pending(asyncio.create_task(ask()))
-        pending.waiting += 1
+            pending = self._pending[key] = _SharedRequest(asyncio.create_task(ask()))
+        pending.waiter_count += 1
         try:
             return await asyncio.shield(pending.task)
         finally:
-            pending.waiting -= 1
-            if pending.task.done() or not pending.waiting:
+            pending.waiter_count -= 1
+            if pending.task.done() or not pending.waiter_count:
                 pending.task.cancel()
                 if self._pending.get(key) is pending:
                     del self._pending[key]
 
-    def forget(self) -> None:
-        """Who asks from now on is told nothing that was asked before."""
+    def clear(self) -> None:
+        """Forget pending requests, so that later callers send new ones."""
         self._pending = {}

@@ -1,86 +1,90 @@
-"""How a chain is reached: connections to its nodes, what they agree on, and news of its blocks."""
+"""A chain's connection: its nodes, what they agree on, and notifications of new blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-from florin_server.rails.connection.family import Family
-from florin_server.rails.connection.jsonrpc import Call, Transport
-from florin_server.rails.connection.new_blocks import News
-from florin_server.rails.connection.nodes import connect
+from florin_server.rails.connection.family import NodeDialect
+from florin_server.rails.connection.jsonrpc import RpcCall, RpcTransport
+from florin_server.rails.connection.new_blocks import BlockNotifier
+from florin_server.rails.connection.nodes import create_rpc
 from florin_server.rails.connection.settings import NodeSettings
-from florin_server.rails.connection.subscription import Subscription
-from florin_server.rails.connection.witness import Witnesses
+from florin_server.rails.connection.subscription import BlockSubscription
+from florin_server.rails.connection.witness import QuorumReader
 from florin_server.rails.types import NodeState
 
 
-class Connection:
-    """Implements the Nodes protocol for every kind of chain.
+class ChainConnection:
+    """Implement the NodeConnections protocol for every kind of chain.
 
-    A transport leads to a node of this process; without one the URLs of the settings are used.
-    `announcements` is the call that asks a node to announce blocks, `mark` what tells two of its
-    notifications apart. `lacking` tells what else keeps nodes from telling what ends payments.
+    A transport leads to a node of this process; without it the URLs of the settings are used.
+    `announcements` is the call that subscribes to new blocks. `read_mark` returns the value that
+    distinguishes two of the notifications. `get_problem` returns any other reason why nodes cannot
+    prove how payments end.
     """
 
     def __init__(
         self,
         settings: NodeSettings,
-        family: Family,
-        transport: Transport | None,
+        dialect: NodeDialect,
+        transport: RpcTransport | None,
         *,
         now: Callable[[], float],
-        announcements: Call,
-        mark: Callable[[Any], Hashable],
-        lacking: Callable[[], str] = str,
+        announcements: RpcCall,
+        read_mark: Callable[[Any], Hashable],
+        get_problem: Callable[[], str] = str,
     ) -> None:
-        self.rpc = connect(settings, family, transport, now)
-        self.witnesses = Witnesses(self.rpc, now)
-        self.news = News(settings.poll_ms / 1000)
-        self._lacking = lacking
+        self.rpc = create_rpc(settings, dialect, transport, now)
+        self.quorum = QuorumReader(self.rpc, now)
+        self.block_notifier = BlockNotifier(settings.poll_ms / 1000)
+        self._get_problem = get_problem
         self._stalled_after_s = settings.stalled_after_s
         self._subscription = (
-            Subscription(settings.ws_url, announcements, mark, self.news)
+            BlockSubscription(settings.ws_url, announcements, read_mark, self.block_notifier)
             if settings.ws_url
             else None
         )
 
     @property
     def disagreement(self) -> str:
-        """What keeps nodes from agreeing on what ends payments; empty if they agree."""
-        told = (self.witnesses.disagreement, self._lacking())
-        return "; ".join(text for text in told if text)
+        """Return why nodes do not agree on what ends payments; empty if they agree."""
+        problems = (self.quorum.disagreement, self._get_problem())
+        return "; ".join(text for text in problems if text)
 
     @property
-    def stalled(self) -> str:
-        """That no node has told a new block for as long as the settings bear; empty otherwise."""
-        still_s = self.rpc.still_s
+    def stall_problem(self) -> str:
+        """Return a text if no node reported a new block for `stalled_after_s`; empty otherwise."""
+        still_s = self.rpc.stall_s
         if not self._stalled_after_s or still_s < self._stalled_after_s:
             return ""
-        return f"no node has told a new block for {still_s // 60:,.0f} min"
+        return f"no node has reported a new block for {still_s // 60:,.0f} min"
 
-    def states(self) -> Sequence[NodeState]:
-        """How each node looks, in the order of preference; none of this process."""
-        return self.rpc.states()
+    def list_states(self) -> Sequence[NodeState]:
+        """Return the state of each node, in the order of preference.
+
+        None for a node of this process.
+        """
+        return self.rpc.list_states()
 
     @property
     def calls_by_method(self) -> Mapping[str, int]:
-        """How often each method of nodes was called since the start, answered or not."""
+        """Return how often each node method was called since the start, answered or not."""
         return self.rpc.calls_by_method
 
     async def wait_for_block(self, waiter: str = "") -> None:
-        """Returns when there may be a new block, and after a while in any case."""
+        """Return when there may be a new block, or after a pause in any case."""
         if self._subscription is not None:
             self._subscription.start()
-        await self.news.wait(waiter)
+        await self.block_notifier.wait_for_block(waiter)
 
-    def announced_by(self, listen: Callable[[Callable[[], None]], object]) -> None:
-        """Hears of new blocks from a chain of this process."""
-        self.news.announced = True
-        listen(self.news.announce)
+    def follow_announcements(self, add_listener: Callable[[Callable[[], None]], object]) -> None:
+        """Listen to the block announcements of a chain in this process."""
+        self.block_notifier.has_announcements = True
+        add_listener(self.block_notifier.announce)
 
     async def close(self) -> None:
-        """Ends connections."""
+        """Close the connections."""
         if self._subscription is not None:
             await self._subscription.close()
         await self.rpc.close()

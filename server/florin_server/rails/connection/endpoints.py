@@ -1,8 +1,8 @@
-"""Several endpoints of one chain behave as one: the best is asked, the next when it fails.
+"""Several endpoints of one chain that behave as one: the best is asked, and the next if it fails.
 
-All our reads may be repeated. An endpoint is used only after it said that it serves our chain, and
-what it says is not believed when it is older than what was seen before: a load balancer may lead to
-a node that lags behind. Transactions are handed to every endpoint.
+All our reads can be repeated. An endpoint is used only after it confirmed that it serves our chain.
+An answer older than what was already seen is rejected, because a load balancer may lead to a node
+that lags behind. Transactions are sent to every endpoint.
 """
 
 from __future__ import annotations
@@ -15,137 +15,144 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from florin_server.rails.connection.family import HEAD, Family, Seen, Stale
+from florin_server.rails.connection.family import HEAD, HeightTracker, NodeDialect, StaleNode
 from florin_server.rails.connection.jsonrpc import (
     TIMEOUT_S,
     AnswerTooLarge,
-    Call,
-    JsonRpc,
-    Rpc,
+    ChainRpc,
+    JsonRpcClient,
+    RpcCall,
     RpcError,
 )
-from florin_server.rails.connection.pool import Endpoint, Pool
+from florin_server.rails.connection.pool import EndpointPool, NodeEndpoint
 from florin_server.rails.types import NodeState, RailUnavailable
 
 T = TypeVar("T")
 
-# how often an endpoint is asked when it leads to nodes that lag; the next may be another one
-_TURNS = 3
-# of the time that is left, while others can be asked: who looks for options waits for 3 s
+# attempts at an endpoint that leads to lagging nodes; the next attempt may reach another node
+_ATTEMPTS_MAX = 3
+# share of the remaining time while other endpoints can be asked: buyers wait 3 s for options
 _SHARE = 4
-# what an endpoint gets to confirm what others said; nothing else is settled meanwhile
-_WITNESS_S = 3.0
+# time an endpoint gets to confirm the others' answers; no other settlement proceeds meanwhile
+_QUORUM_TIMEOUT_S = 3.0
 
 
 @dataclass(slots=True)
-class _Read:
-    """A question on its way from endpoint to endpoint."""
+class _PendingRead:
+    """A read on its way from endpoint to endpoint."""
 
-    calls: Sequence[Call]
-    single: bool
+    calls: Sequence[RpcCall]
+    is_single: bool
     deadline: float
-    best: list[Any] | None = None  # answers of nodes that failed partly
+    best_answers: list[Any] | None = None  # answers of nodes that failed in part
     fault: RailUnavailable = field(default_factory=lambda: RailUnavailable("no endpoint to ask"))
 
 
-class Endpoints:
-    """Implements Rpc over endpoints in the order of preference.
+class FailoverRpc:
+    """Implement the ChainRpc protocol over endpoints in the order of preference.
 
-    `agreement` is how many of them must say the same to end a payment. A `trusted` one is a node
-    of this process, of which nothing is checked. `now` tells monotonic seconds.
+    `agreement` is the number of endpoints that must return the same to end a payment. A `trusted`
+    endpoint is a node of this process, which is not checked. `now` returns monotonic seconds.
     """
 
     def __init__(
         self,
-        rpcs: Mapping[str, JsonRpc],
-        family: Family,
+        rpcs: Mapping[str, JsonRpcClient],
+        dialect: NodeDialect,
         *,
         agreement: int = 1,
         trusted: bool = False,
         timeout_s: float = TIMEOUT_S,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._pool = Pool(
-            rpcs, family, agreement=agreement, trusted=trusted, timeout_s=timeout_s, now=now
+        self._pool = EndpointPool(
+            rpcs, dialect, agreement=agreement, trusted=trusted, timeout_s=timeout_s, now=now
         )
-        self._family = family
+        self._dialect = dialect
         self._trusted = trusted
         self._timeout_s = timeout_s
         self._now = now
-        self._seen = Seen()
+        self._heights = HeightTracker()
         self.agreement = agreement
 
     @property
-    def count(self) -> int:
-        """How many endpoints there are."""
-        return len(self._pool.all)
+    def endpoint_count(self) -> int:
+        """Return the number of endpoints."""
+        return len(self._pool.endpoints)
 
     @property
-    def calls(self) -> int:
-        """Methods called since the beginning."""
-        return sum(one.rpc.calls for one in self._pool.all)
+    def call_count(self) -> int:
+        """Return the number of methods called since the start."""
+        return sum(endpoint.rpc.call_count for endpoint in self._pool.endpoints)
 
     @property
     def calls_by_method(self) -> Counter[str]:
-        """Methods called since the beginning, of all endpoints, by name; at most 65 names each."""
-        return sum((one.rpc.by_method for one in self._pool.all), Counter())
+        """Return the calls since the start by method name, over all endpoints.
+
+        At most 65 names each.
+        """
+        return sum((endpoint.rpc.calls_by_method for endpoint in self._pool.endpoints), Counter())
 
     @property
-    def requests(self) -> int:
-        """Payloads sent since the beginning."""
-        return sum(one.rpc.requests for one in self._pool.all)
+    def request_count(self) -> int:
+        """Return the number of payloads sent since the start."""
+        return sum(endpoint.rpc.request_count for endpoint in self._pool.endpoints)
 
     @property
-    def still_s(self) -> float:
-        """For how many seconds fewer endpoints than have to agree have told a new block."""
-        return self._pool.still_s()
+    def stall_s(self) -> float:
+        """Return for how many seconds fewer endpoints than the quorum reported a new block."""
+        return self._pool.get_stall_s()
 
-    def states(self) -> tuple[NodeState, ...]:
-        """How each endpoint looks, in the order of preference; none if it is trusted."""
-        return () if self._trusted else self._pool.states()
+    def list_states(self) -> tuple[NodeState, ...]:
+        """Return the state of each endpoint, in the order of preference; none if it is trusted."""
+        return () if self._trusted else self._pool.list_states()
 
-    async def look(self) -> None:
-        """Looks at the endpoints whose time has come, and waits a little for what they say."""
-        self._pool.tend()
-        await self._pool.looked(_WITNESS_S)
+    async def probe_due(self) -> None:
+        """Probe the endpoints that are due, and wait briefly for their answers."""
+        self._pool.start_probes()
+        await self._pool.wait_for_probes(_QUORUM_TIMEOUT_S)
 
     async def call(self, method: str, *params: Any) -> Any:
-        """Returns the result of one call; raises RpcError when the node refuses it."""
-        if method in self._family.sends:
+        """Return the result of one call; raise RpcError if the node refuses it."""
+        if method in self._dialect.broadcast_methods:
             return await self._send((method, params))
         (answer,) = await self._read([(method, params)], single=True)
         if isinstance(answer, RpcError):
             raise answer
         return answer
 
-    async def batch(self, calls: Sequence[Call]) -> list[Any]:
-        """Returns for each call its result or its RpcError, in the order asked."""
+    async def batch(self, calls: Sequence[RpcCall]) -> list[Any]:
+        """Return the result or the RpcError of each call, in the order of the calls."""
         return await self._read(calls, single=False) if calls else []
 
-    async def several(self, ask: Callable[[Rpc], Awaitable[T]]) -> list[T]:
-        """What as many endpoints answer as have to agree.
+    async def ask_quorum(self, ask: Callable[[ChainRpc], Awaitable[T]]) -> list[T]:
+        """Return the answers of as many endpoints as must agree.
 
-        RailUnavailable if fewer of them answer; those that are left out are not waited for.
+        Raise RailUnavailable if fewer endpoints answer. Endpoints that are left out are not asked.
         """
-        self._pool.tend()
-        waiting = [one for one in self._pool.order() if not one.health.left_out]
+        self._pool.start_probes()
+        waiting = [
+            endpoint for endpoint in self._pool.list_usable() if not endpoint.health.is_excluded
+        ]
         answers: list[T] = []
         while len(answers) < self.agreement:
             missing = self.agreement - len(answers)
-            asked, waiting = waiting[:missing], waiting[missing:]
-            if not asked:
+            endpoints, waiting = waiting[:missing], waiting[missing:]
+            if not endpoints:
                 raise RailUnavailable(
-                    f"{len(answers)} endpoints answer, and {self.agreement} have to agree"
+                    f"{len(answers)} endpoints answer, but {self.agreement} must agree"
                 )
-            told = await asyncio.gather(*(self._witness(one, ask) for one in asked))
-            answers += [answer for found in told for answer in found]
+            answer_lists = await asyncio.gather(
+                *(self._ask_alone(endpoint, ask) for endpoint in endpoints)
+            )
+            answers += [answer for endpoint_answers in answer_lists for answer in endpoint_answers]
         return answers
 
-    async def any_of(self, ask: Callable[[Rpc], Awaitable[T]]) -> T:
-        """Return what the endpoints answer together, or else what one of them answers alone.
+    async def ask_together_or_each(self, ask: Callable[[ChainRpc], Awaitable[T]]) -> T:
+        """Return the answer of the endpoints together, or else that of a single endpoint.
 
-        An answer that cannot be used is no fault that a connection sees, so that the others would
-        never be asked. RailUnavailable if no endpoint gives a useful answer.
+        A connection does not detect an unusable answer, so it would never ask the other endpoints.
+        Raise RailUnavailable if no endpoint returns a usable answer.
         """
         try:
             return await ask(self)
@@ -153,139 +160,150 @@ class Endpoints:
             raise
         except RailUnavailable as fault:
             first = fault
-        others = self._pool.order() if len(self._pool.all) > 1 else []
-        for one in others:
+        endpoints = self._pool.list_usable() if len(self._pool.endpoints) > 1 else []
+        for endpoint in endpoints:
             try:
-                async with asyncio.timeout(_WITNESS_S):
-                    return await ask(_Only(self, one))
+                async with asyncio.timeout(_QUORUM_TIMEOUT_S):
+                    return await ask(_SingleEndpointRpc(self, endpoint))
             except TimeoutError:
-                one.health.failed(self._now(), "does not answer in time")
+                endpoint.health.record_failure(self._now(), "does not answer in time")
             except RailUnavailable:
-                one.health.misled()
+                endpoint.health.record_unusable_answer()
         raise first
 
-    async def opinions(self, ask: Callable[[Rpc], Awaitable[T]]) -> list[T]:
-        """Return what each endpoint answers by itself; those that do not answer are left out."""
-        self._pool.tend()
-        asked = self._pool.order()
-        answers = await asyncio.gather(*(self._witness(one, ask) for one in asked))
-        return [answer for found in answers for answer in found]
+    async def ask_each(self, ask: Callable[[ChainRpc], Awaitable[T]]) -> list[T]:
+        """Return the answer of each endpoint asked separately, without those that do not answer."""
+        self._pool.start_probes()
+        endpoints = self._pool.list_usable()
+        answers = await asyncio.gather(*(self._ask_alone(endpoint, ask) for endpoint in endpoints))
+        return [answer for endpoint_answers in answers for answer in endpoint_answers]
 
     async def close(self) -> None:
-        """Ends what is under way, and connections."""
+        """Cancel pending work and close the connections."""
         await self._pool.close()
 
-    # ---- asking
+    # ---- reads
 
-    async def _witness(self, one: Endpoint, ask: Callable[[Rpc], Awaitable[T]]) -> list[T]:
-        """What one endpoint answers by itself; nothing if it does not answer."""
+    async def _ask_alone(
+        self, endpoint: NodeEndpoint, ask: Callable[[ChainRpc], Awaitable[T]]
+    ) -> list[T]:
+        """Return the answer of a single endpoint in a list; an empty list if it does not answer."""
         try:
-            async with asyncio.timeout(_WITNESS_S):
-                return [await ask(_Only(self, one))]
+            async with asyncio.timeout(_QUORUM_TIMEOUT_S):
+                return [await ask(_SingleEndpointRpc(self, endpoint))]
         except TimeoutError:
-            one.health.failed(self._now(), "does not answer in time")
+            endpoint.health.record_failure(self._now(), "does not answer in time")
         except RailUnavailable:
             pass
         return []
 
-    async def _read(self, calls: Sequence[Call], *, single: bool) -> list[Any]:
-        self._pool.tend()
-        read = _Read(calls, single, asyncio.get_running_loop().time() + self._timeout_s)
-        waiting = self._pool.order()
+    async def _read(self, calls: Sequence[RpcCall], *, single: bool) -> list[Any]:
+        self._pool.start_probes()
+        read = _PendingRead(calls, single, asyncio.get_running_loop().time() + self._timeout_s)
+        waiting = self._pool.list_usable()
         if not waiting:
-            raise RailUnavailable(self._pool.why_nobody())
-        for _ in range(_TURNS):
+            raise RailUnavailable(self._pool.get_problem())
+        for _ in range(_ATTEMPTS_MAX):
             late = []
-            for index, one in enumerate(waiting):
-                answers = await self._try(one, read, others=len(waiting) - index - 1)
+            for index, endpoint in enumerate(waiting):
+                answers = await self._try(endpoint, read, other_count=len(waiting) - index - 1)
                 if answers is not None:
                     return answers
-                if isinstance(read.fault, Stale):
-                    late.append(one)
+                if isinstance(read.fault, StaleNode):
+                    late.append(endpoint)
             if not late:
                 break
             waiting = late
-        if read.best is not None:
-            return read.best
+        if read.best_answers is not None:
+            return read.best_answers
         raise read.fault
 
-    async def _try(self, one: Endpoint, read: _Read, others: int) -> list[Any] | None:
-        """The answers of an endpoint; None if another one has to be asked, for the read's fault."""
+    async def _try(
+        self, endpoint: NodeEndpoint, read: _PendingRead, other_count: int
+    ) -> list[Any] | None:
+        """Return an endpoint's answers.
+
+        None if the next must be asked, with the reason in `read.fault`.
+        """
         loop = asyncio.get_running_loop()
         left = read.deadline - loop.time()
-        share = left / _SHARE if others else left
+        share = left / _SHARE if other_count else left
         try:
             async with asyncio.timeout(share):
-                answers = await self.ask(
-                    one, read.calls, single=read.single, floors=self._seen.heights()
+                answers = await self.ask_endpoint(
+                    endpoint, read.calls, single=read.is_single, floors=self._heights.list_floors()
                 )
         except TimeoutError:
-            one.health.failed(self._now(), "does not answer in time")
-            read.fault = RailUnavailable(f"{one.health.name} did not answer in time")
+            endpoint.health.record_failure(self._now(), "does not answer in time")
+            read.fault = RailUnavailable(f"{endpoint.health.name} did not answer in time")
             return None
         except AnswerTooLarge:
             raise
         except RailUnavailable as fault:
             read.fault = fault
             return None
-        faults = self._faults(answers)
-        if not faults or len(self._pool.all) == 1:
+        faults = self._count_faults(answers)
+        if not faults or len(self._pool.endpoints) == 1:
             return answers
-        one.health.stumbled()
-        if read.best is None or faults < self._faults(read.best):
-            read.best = answers
-        read.fault = RailUnavailable(f"{one.health.name} failed")
+        endpoint.health.record_error()
+        if read.best_answers is None or faults < self._count_faults(read.best_answers):
+            read.best_answers = answers
+        read.fault = RailUnavailable(f"{endpoint.health.name} failed")
         return None
 
-    def _faults(self, answers: Sequence[Any]) -> int:
+    def _count_faults(self, answers: Sequence[Any]) -> int:
         return sum(
-            isinstance(answer, RpcError) and self._family.is_own_fault(answer) for answer in answers
+            isinstance(answer, RpcError) and self._dialect.is_node_fault(answer)
+            for answer in answers
         )
 
-    async def ask(
+    async def ask_endpoint(
         self,
-        one: Endpoint,
-        calls: Sequence[Call],
+        endpoint: NodeEndpoint,
+        calls: Sequence[RpcCall],
         *,
         single: bool,
         floors: Mapping[str, int] = MappingProxyType({}),
     ) -> list[Any]:
-        """The answers of one endpoint, which must not be older than `floors`."""
+        """Return the answers of one endpoint; raise StaleNode if they are older than `floors`."""
         if self._trusted:
-            return await _put(one.rpc, calls, single=single)
-        if not one.health.proven:
-            await self._pool.prove(one)
-        guard = None if single or not floors else self._family.guard(calls)
-        asked = [guard, *calls] if guard is not None else calls
+            return await _send_calls(endpoint.rpc, calls, single=single)
+        if not endpoint.health.is_proven:
+            await self._pool.require_proven(endpoint)
+        guard = None if single or not floors else self._dialect.find_height_call(calls)
+        guarded_calls = [guard, *calls] if guard is not None else calls
         began = self._now()
         try:
-            answers = await _put(one.rpc, asked, single=single)
+            answers = await _send_calls(endpoint.rpc, guarded_calls, single=single)
         except asyncio.CancelledError:
-            # who asked has given up, or the next endpoint is asked
-            one.health.kept_waiting(self._now() - began)
+            # the caller gave up, or the next endpoint is asked
+            endpoint.health.record_abandoned(self._now() - began)
             raise
         except AnswerTooLarge:
             raise
         except RailUnavailable as fault:
-            self._pool.failed(one, fault)
+            self._pool.record_failure(endpoint, fault)
             raise
-        one.health.answered(self._now() - began)
-        heights = self._family.heights(asked, answers)
-        one.health.head = max(one.health.head, heights.get(HEAD, 0))
-        if (behind := self._seen.behind(heights, floors, self._now())) > 0:
-            raise Stale(f"{one.health.name} lags {behind} blocks behind what was seen")
+        endpoint.health.record_answer(self._now() - began)
+        heights = self._dialect.parse_heights(guarded_calls, answers)
+        endpoint.health.head = max(endpoint.health.head, heights.get(HEAD, 0))
+        if (behind := self._heights.record_heights(heights, floors, self._now())) > 0:
+            raise StaleNode(f"{endpoint.health.name} lags {behind} blocks behind what was seen")
         return answers[1:] if guard is not None else answers
 
-    async def _send(self, call: Call) -> Any:
-        """Hands a transaction to every endpoint; returns when the first one took it."""
-        self._pool.tend()
-        order = self._pool.order()
+    async def _send(self, call: RpcCall) -> Any:
+        """Send a transaction to every endpoint; return when the first accepts it."""
+        self._pool.start_probes()
+        order = self._pool.list_usable()
         if not order:
-            raise RailUnavailable(self._pool.why_nobody())
-        targets = [one for one in order if not one.health.left_out] or order
-        waiting = {self._pool.started(self.ask(one, [call], single=True)) for one in targets}
+            raise RailUnavailable(self._pool.get_problem())
+        targets = [endpoint for endpoint in order if not endpoint.health.is_excluded] or order
+        waiting = {
+            self._pool.start_task(self.ask_endpoint(endpoint, [call], single=True))
+            for endpoint in targets
+        }
         refusals: list[RpcError] = []
-        fault = RailUnavailable("no endpoint took it")
+        fault = RailUnavailable("no endpoint accepted it")
         while waiting:
             done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -299,30 +317,36 @@ class Endpoints:
                 refusals.append(answer)
         if not refusals:
             raise fault
-        # one that has it already is as good as one that takes it
-        raise next((one for one in refusals if self._family.has_it(one)), refusals[0])
+        # a node that already has the transaction is as good as a node that accepts it
+        raise next(
+            (error for error in refusals if self._dialect.is_already_known(error)), refusals[0]
+        )
 
 
-class _Only:
-    """One endpoint, asked by itself."""
+class _SingleEndpointRpc:
+    """A single endpoint, asked separately."""
 
-    def __init__(self, endpoints: Endpoints, one: Endpoint) -> None:
+    def __init__(self, endpoints: FailoverRpc, endpoint: NodeEndpoint) -> None:
         self._endpoints = endpoints
-        self._one = one
+        self._endpoint = endpoint
 
     async def call(self, method: str, *params: Any) -> Any:
-        """Returns the result of one call; raises RpcError when the node refuses it."""
-        (answer,) = await self._endpoints.ask(self._one, [(method, params)], single=True)
+        """Return the result of one call; raise RpcError if the node refuses it."""
+        (answer,) = await self._endpoints.ask_endpoint(
+            self._endpoint, [(method, params)], single=True
+        )
         if isinstance(answer, RpcError):
             raise answer
         return answer
 
-    async def batch(self, calls: Sequence[Call]) -> list[Any]:
-        """Returns for each call its result or its RpcError, in the order asked."""
-        return await self._endpoints.ask(self._one, calls, single=False) if calls else []
+    async def batch(self, calls: Sequence[RpcCall]) -> list[Any]:
+        """Return the result or the RpcError of each call, in the order of the calls."""
+        return (
+            await self._endpoints.ask_endpoint(self._endpoint, calls, single=False) if calls else []
+        )
 
 
-async def _put(rpc: JsonRpc, calls: Sequence[Call], *, single: bool) -> list[Any]:
+async def _send_calls(rpc: JsonRpcClient, calls: Sequence[RpcCall], *, single: bool) -> list[Any]:
     if not single:
         return await rpc.batch(calls)
     ((method, params),) = calls

@@ -1,39 +1,39 @@
-"""Asking a test chain for money."""
+"""Requests for money on a test chain."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from florin_server.rails.connection.coalesce import Shared
-from florin_server.rails.connection.jsonrpc import Rpc, RpcError
+from florin_server.rails.connection.coalesce import SharedRequests
+from florin_server.rails.connection.jsonrpc import ChainRpc, RpcError
 from florin_server.rails.types import RailUnavailable
 
 _log = logging.getLogger(__name__)
 
 
-class Tap:
-    """One chain's way to its faucet, which has bounds of its own.
+class FaucetClient:
+    """The client of one chain's faucet, which has limits of its own.
 
-    `given` is called when accounts may hold more than before.
+    `on_gift` is called after each request, as accounts may hold more than before.
     """
 
-    def __init__(self, rpc: Rpc, name: str, given: Callable[[], None]) -> None:
+    def __init__(self, rpc: ChainRpc, name: str, on_gift: Callable[[], None]) -> None:
         self._rpc = rpc
         self._name = name
-        self._given = given
-        self._gifts: Shared[None] = Shared()
+        self._on_gift = on_gift
+        self._requests: SharedRequests[None] = SharedRequests()
 
-    async def ask(self, accounts: Sequence[str], **gift: object) -> None:
-        """Asks for accounts (CAIP-10) to be filled; equal questions are asked once."""
+    async def request(self, accounts: Sequence[str], **gift: object) -> None:
+        """Request money for accounts (CAIP-10); equal concurrent requests are sent once."""
         key = (*accounts, repr(gift))
-        await self._gifts(key, lambda: self._ask(accounts, gift))
+        await self._requests(key, lambda: self._request(accounts, gift))
 
-    async def _ask(self, accounts: Sequence[str], gift: Mapping[str, object]) -> None:
+    async def _request(self, accounts: Sequence[str], gift: Mapping[str, object]) -> None:
         addresses = [account.rpartition(":")[2] for account in accounts]
         try:
             await self._rpc.call("florin_faucet", {"accounts": addresses, **gift})
         except (RpcError, RailUnavailable) as refusal:
-            # without funds there is no option, which is all that a faucet that gives none may cause
+            # a faucet that refuses must cause no other error: without funds there are no options
             _log.warning("%s: no test money: %s", self._name, refusal)
-        self._given()
+        self._on_gift()

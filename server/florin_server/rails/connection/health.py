@@ -1,4 +1,4 @@
-"""How well one endpoint of a chain answers, and whether it is asked. Times are in seconds."""
+"""The health of one endpoint of a chain, and whether it is asked. Times are in seconds."""
 
 from __future__ import annotations
 
@@ -6,109 +6,115 @@ from dataclasses import dataclass
 
 from florin_server.rails.types import NodeState
 
-PROBE_S = 15.0  # how often a good endpoint is looked at: which chain it serves, how far it is
-BACKOFF_S = 1.0  # of the first failure; each one doubles it
-BACKOFF_MAX_S = 60.0  # an endpoint that came back is not missed for longer
-SHORT_S = 5.0  # at most, while too few endpoints are good for anything to end
-RETRY_MAX_S = 300.0  # whatever a server asks for
-# a share of failures above which others are asked first, and how slow an answer must be for that
+PROBE_S = 15.0  # between two probes of a good endpoint: which chain it serves, and its head
+BACKOFF_S = 1.0  # after the first failure; each further failure doubles it
+BACKOFF_MAX_S = 60.0  # a recovered endpoint is used again after this long at the latest
+SHORT_S = 5.0  # at most, while fewer endpoints are good than must agree
+RETRY_MAX_S = 300.0  # even if a server asks for more
+# above this share of failures other endpoints are asked first, and above this time per answer
 ERRORS_MAX = 0.3
 SLOW_S = 1.0
-_SLOWER = 4  # times slower than the fastest
-_WEIGHT = 0.2  # of the newest answer in the averages: some ten answers are remembered
+_SLOW_FACTOR = 4  # times slower than the fastest endpoint
+_WEIGHT = 0.2  # of the newest answer in the averages, which cover about ten answers
 
 
 @dataclass(slots=True)
 class EndpointHealth:
-    """What is known of an endpoint.
+    """The health of one endpoint.
 
-    It is `proven` once it said that it serves our chain, until it fails; `foreign` if it serves
-    another one. One that is `left_out` is asked only if nobody else is there.
+    It is `is_proven` once it confirmed that it serves our chain, until it fails; `is_wrong_chain`
+    if it serves another chain. An endpoint that is `is_excluded` is asked only if no other
+    endpoint is available.
     """
 
     name: str
-    proven: bool = False
-    foreign: bool = False
-    left_out: bool = False
+    is_proven: bool = False
+    is_wrong_chain: bool = False
+    is_excluded: bool = False
     problem: str = ""
     head: int = 0
     lag: int = 0
-    still_s: float = 0.0  # for how long it had told no new block when it was looked at last
+    stall_s: float = 0.0  # without a new block, at the last probe
     latency_s: float = 0.0
     error_rate: float = 0.0
     probe_at: float = 0.0
-    limited_until: float = 0.0
+    rate_limited_until: float = 0.0
     _top: int = -1
     _top_at: float = 0.0
     _failures: int = 0  # in a row
-    _left_out_at: float = 0.0
+    _excluded_at: float = 0.0
 
-    def answered(self, seconds: float) -> None:
-        """It answered; only a probe takes back one that was left out."""
+    def record_answer(self, seconds: float) -> None:
+        """Record an answer; only a probe brings back an endpoint that is left out."""
         self.latency_s += (seconds - self.latency_s) * (_WEIGHT if self.latency_s else 1)
         self.error_rate -= self.error_rate * _WEIGHT
 
-    def kept_waiting(self, seconds: float) -> None:
-        """Nobody waited for its answer any longer; others are asked first from now on."""
+    def record_abandoned(self, seconds: float) -> None:
+        """Record that the caller stopped waiting; other endpoints are asked first from now on."""
         if seconds > SLOW_S:
             self.latency_s = max(self.latency_s, seconds)
 
-    def stumbled(self) -> None:
-        """It answered, and said that it could not find out."""
+    def record_error(self) -> None:
+        """Record an answer that reports a failure of the node."""
         self.error_rate += (1 - self.error_rate) * _WEIGHT
 
-    def misled(self) -> None:
-        """Record an answer that could not be used: others are asked first for some answers."""
+    def record_unusable_answer(self) -> None:
+        """Record an answer that could not be used, so that other endpoints are asked first."""
         self.error_rate = max(self.error_rate, 2 * ERRORS_MAX)
 
-    def failed(self, now: float, problem: str, retry_s: float | None = None) -> None:
-        """It did not answer; `retry_s` tells that it asked us to wait."""
-        self.stumbled()
-        self.proven = False
-        self._leave_out(now, problem)
+    def record_failure(self, now: float, problem: str, retry_s: float | None = None) -> None:
+        """Record that the endpoint did not answer; `retry_s` is the pause that it asked for."""
+        self.record_error()
+        self.is_proven = False
+        self._exclude(now, problem)
         if retry_s is not None:
-            self.limited_until = now + min(retry_s, RETRY_MAX_S)
-            self.probe_at = max(self.probe_at, self.limited_until)
+            self.rate_limited_until = now + min(retry_s, RETRY_MAX_S)
+            self.probe_at = max(self.probe_at, self.rate_limited_until)
 
-    def belongs(self, now: float) -> None:
-        """It serves our chain."""
-        self.proven, self.foreign = True, False
+    def record_chain_match(self, now: float) -> None:
+        """Record that the endpoint serves our chain."""
+        self.is_proven, self.is_wrong_chain = True, False
         self.probe_at = now + PROBE_S
 
-    def is_foreign(self, now: float, problem: str) -> None:
-        """It serves another chain: what it says is about something else."""
-        self.proven, self.foreign = False, True
-        self._leave_out(now, problem)
+    def record_wrong_chain(self, now: float, problem: str) -> None:
+        """Record that the endpoint serves another chain, so that its answers are not used."""
+        self.is_proven, self.is_wrong_chain = False, True
+        self._exclude(now, problem)
 
-    def at(self, now: float, head: int, best: int, lag_max: int) -> None:
-        """It is as far as `head` while the best is as far as `best`."""
+    def record_head(self, now: float, head: int, best: int, lag_max: int) -> None:
+        """Record the endpoint's head and how far it is behind the best head."""
         self.head, self.lag = head, max(0, best - head)
-        # an address may lead to nodes that differ by some blocks: back and forth is nothing new
+        # a URL may lead to nodes that differ by some blocks, so small steps back are not news
         if head > self._top or head < self._top - lag_max:
             self._top, self._top_at = head, now
-        self.still_s = now - self._top_at
+        self.stall_s = now - self._top_at
         if self.lag > lag_max:
-            self._leave_out(now, f"is {self.lag} blocks behind")
+            self._exclude(now, f"is {self.lag} blocks behind")
         else:
-            self.left_out, self.problem, self._failures = False, "", 0
+            self.is_excluded, self.problem, self._failures = False, "", 0
 
-    def due(self, now: float, *, short: bool) -> bool:
-        """True if it is time to look at it; `short` tells that too few endpoints are good."""
-        if short and self.left_out and not self.foreign and self.limited_until <= now:
-            return now >= min(self.probe_at, self._left_out_at + SHORT_S)
+    def is_due(self, now: float, *, is_short: bool) -> bool:
+        """Return True if a probe is due; `is_short` means that too few endpoints are good."""
+        if (
+            is_short
+            and self.is_excluded
+            and not self.is_wrong_chain
+            and self.rate_limited_until <= now
+        ):
+            return now >= min(self.probe_at, self._excluded_at + SHORT_S)
         return self.probe_at <= now
 
-    def usable(self, now: float) -> bool:
-        """True if it may be asked at all."""
-        return not self.foreign and self.limited_until <= now
+    def is_usable(self, now: float) -> bool:
+        """Return True if the endpoint can be asked at all."""
+        return not self.is_wrong_chain and self.rate_limited_until <= now
 
-    def poor(self, fastest_s: float) -> bool:
-        """True if others are asked first."""
-        slow = self.latency_s > SLOW_S and self.latency_s > _SLOWER * fastest_s
+    def is_deprioritized(self, fastest_s: float) -> bool:
+        """Return True if other endpoints are asked first."""
+        slow = self.latency_s > SLOW_S and self.latency_s > _SLOW_FACTOR * fastest_s
         return slow or self.error_rate > ERRORS_MAX
 
-    def state(self) -> NodeState:
-        """As others see it."""
+    def to_state(self) -> NodeState:
+        """Return the state that other modules see."""
         return NodeState(
             name=self.name,
             head=self.head,
@@ -118,8 +124,8 @@ class EndpointHealth:
             problem=self.problem,
         )
 
-    def _leave_out(self, now: float, problem: str) -> None:
-        self.left_out, self.problem, self._left_out_at = True, problem, now
-        # its exponent is bounded as the time is
+    def _exclude(self, now: float, problem: str) -> None:
+        self.is_excluded, self.problem, self._excluded_at = True, problem, now
+        # the exponent is bounded like the time
         self.probe_at = now + min(BACKOFF_S * 2 ** min(self._failures, 10), BACKOFF_MAX_S)
         self._failures += 1

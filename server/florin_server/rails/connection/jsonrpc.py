@@ -1,7 +1,7 @@
-"""JSON-RPC 2.0 as a client: one transport, single calls and batches, and nothing believed blindly.
+"""A JSON-RPC 2.0 client with one transport, single calls and batches, which checks every answer.
 
-Whatever keeps an answer from being understood (the wire, the time limit, the size limit, text that
-is no JSON-RPC answer) is RailUnavailable; what the node itself says against a call is RpcError.
+A failure to read an answer raises RailUnavailable: the connection, the time limit, the size limit,
+or text that is not a JSON-RPC answer. A refusal by the node itself raises RpcError.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from florin_server.rails.types import RailUnavailable
 TIMEOUT_S = 10.0
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
 METHOD_NOT_FOUND = -32601
-_LIMITED = frozenset({429, 503})  # statuses that may say when to come again
-_DENIED = frozenset({401, 402, 403, 407})  # whatever the body says, it is about our access
+_RATE_LIMIT_STATUSES = frozenset({429, 503})  # statuses that can carry a time to retry
+_DENIED_STATUSES = frozenset({401, 402, 403, 407})  # about our access, regardless of the body
 _SINGLE_CALLS_MAX = 8  # in flight at a node that takes no batches
-_LARGER_AFTER_S = 600.0  # then a node that refused large batches is tried with them again
-_BUSY = frozenset({-32005, 429})  # codes of a node that limits how much it is asked
+_BATCH_RETRY_S = 600.0  # after this long, large batches are tried again at a node that refused them
+_BUSY_CODES = frozenset({-32005, 429})  # codes of a node that limits requests
 _READ_BYTES = 64 * 1024
-_REVERTED = frozenset({3, -32015})
+_REVERT_CODES = frozenset({3, -32015})
 _REVERT = "revert"
 _EXECUTION_FAILURES = (
     "execution failed",
@@ -44,25 +44,25 @@ _EXECUTION_FAILURES = (
     "evm error",
 )
 
-Call: TypeAlias = tuple[str, Sequence[Any]]
+RpcCall: TypeAlias = tuple[str, Sequence[Any]]
 """A method and its parameters."""
 
 
-# names of methods that are counted apart: the code knows fewer
+# method names that are counted separately; the code uses fewer
 _METHODS_MAX = 64
 _OTHER_METHODS = "other"
 
 
 class AnswerTooLarge(RailUnavailable):
-    """The answer went over the size limit; a smaller question may be answered."""
+    """The answer exceeds the size limit; a smaller request may succeed."""
 
 
 class UnreadableAnswer(RailUnavailable):
-    """The answer is no JSON-RPC: a page of a proxy, say, or nothing at all."""
+    """The answer is not JSON-RPC, for example a proxy's error page, or empty."""
 
 
 class RateLimited(RailUnavailable):
-    """The node asked us to wait; `retry_s` tells how long, if it said so."""
+    """The node asked us to wait, for `retry_s` seconds if it said for how long."""
 
     def __init__(self, message: str, retry_s: float | None) -> None:
         self.retry_s = retry_s
@@ -70,7 +70,7 @@ class RateLimited(RailUnavailable):
 
 
 class RpcError(Exception):
-    """The node's own refusal of one call."""
+    """A node's refusal of one call."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         self.code = code
@@ -80,37 +80,37 @@ class RpcError(Exception):
 
     @property
     def is_revert(self) -> bool:
-        """True if the call was executed and failed: the contract said no, or ran out of gas.
+        """Return True if the call was executed and failed: the contract reverted or ran out of gas.
 
-        Code 3 is the convention; clients that answer otherwise name it in the text. What follows
-        that name may be the contract's own words, which decide nothing.
+        Code 3 is the convention; other clients name it in the text. The contract itself may write
+        the rest of the text, so the rest decides nothing.
         """
         text = self.message.lower()
-        if self.code in _REVERTED or _REVERT in text:
+        if self.code in _REVERT_CODES or _REVERT in text:
             return True
         if "fatalexternalerror" in text:
-            return False  # the machine itself broke: nothing was executed to its end
+            return False  # the EVM itself failed: nothing was fully executed
         return any(word in text for word in _EXECUTION_FAILURES)
 
 
-class Rpc(Protocol):
-    """Asks about one chain, whoever answers."""
+class ChainRpc(Protocol):
+    """A connection to the nodes of one chain."""
 
     async def call(self, method: str, *params: Any) -> Any:
-        """Returns the result of one call; raises RpcError when the node refuses it."""
+        """Return the result of one call; raise RpcError if the node refuses it."""
 
-    async def batch(self, calls: Sequence[Call]) -> list[Any]:
-        """Returns for each call its result or its RpcError, in the order asked."""
+    async def batch(self, calls: Sequence[RpcCall]) -> list[Any]:
+        """Return the result or the RpcError of each call, in the order of the calls."""
 
 
-class Transport(Protocol):
-    """Carries one payload to a node and its answer back."""
+class RpcTransport(Protocol):
+    """A transport that carries one payload to a node and returns its answer."""
 
     async def send(self, payload: bytes) -> bytes:
-        """Returns the answer's bytes; raises RailUnavailable when there is none."""
+        """Return the answer's bytes; raise RailUnavailable if there is no answer."""
 
     async def close(self) -> None:
-        """Ends connections."""
+        """Close the connections."""
 
 
 class LocalTransport:
@@ -120,21 +120,21 @@ class LocalTransport:
         self._handler = handler
 
     async def send(self, payload: bytes) -> bytes:
-        """Returns the handler's answer; whatever breaks the node leaves us without one."""
+        """Return the handler's answer; raise RailUnavailable if the node fails in any way."""
         try:
             return await self._handler(payload)
         except Exception as fault:
-            raise RailUnavailable(f"the node broke: {type(fault).__name__}") from fault
+            raise RailUnavailable(f"the node failed: {type(fault).__name__}") from fault
 
     async def close(self) -> None:
-        """Nothing to end: the node is not ours."""
+        """Do nothing: another owner closes the node."""
 
 
 class HttpTransport:
     """A node behind a URL.
 
-    The URL may hold the operator's access key, so only its host is ever named. Redirects are not
-    followed: a node has no reason to send us elsewhere, an attacker has.
+    The URL may contain the operator's access key, so only its host is ever named. Redirects are not
+    followed: a node has no reason to redirect us, an attacker does.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class HttpTransport:
         self._session: aiohttp.ClientSession | None = None
 
     async def send(self, payload: bytes) -> bytes:
-        """Posts the payload; every status that may carry a JSON-RPC answer is read."""
+        """Post the payload; read the answer of every status that may carry JSON-RPC."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 timeout=self._timeout,
@@ -161,11 +161,12 @@ class HttpTransport:
             async with self._session.post(
                 self._url, data=payload, allow_redirects=False
             ) as response:
-                if response.status in _LIMITED:
+                if response.status in _RATE_LIMIT_STATUSES:
                     raise RateLimited(
-                        f"{self._name} answered HTTP {response.status}", _retry_s(response.headers)
+                        f"{self._name} answered HTTP {response.status}",
+                        _parse_retry_s(response.headers),
                     )
-                if response.status in _DENIED:
+                if response.status in _DENIED_STATUSES:
                     raise RailUnavailable(f"{self._name} answered HTTP {response.status}")
                 answer = await self._read(response)
                 # nodes put the error object of a refused call into a 400 or a 500
@@ -175,11 +176,11 @@ class HttpTransport:
         except TimeoutError:
             raise RailUnavailable(f"{self._name} did not answer in time") from None
         except (aiohttp.ClientError, OSError) as fault:
-            # the fault's text may hold the URL
+            # the error's text may contain the URL
             raise RailUnavailable(f"{self._name}: {type(fault).__name__}") from None
 
     async def close(self) -> None:
-        """Ends connections; a later send opens new ones."""
+        """Close the connections; a later send opens new ones."""
         if self._session is not None:
             session, self._session = self._session, None
             await session.close()
@@ -190,21 +191,21 @@ class HttpTransport:
             answer += piece
             if len(answer) > self._answer_bytes_max:
                 response.close()
-                raise AnswerTooLarge(f"{self._name} answered more than we read")
+                raise AnswerTooLarge(f"the answer of {self._name} exceeds the size limit")
         return bytes(answer)
 
 
-class JsonRpc:
-    """Calls methods of one node.
+class JsonRpcClient:
+    """A client that calls the methods of one node.
 
-    A batch that the node does not take is sent in halves, in the end as single calls, and later
-    ones are no larger. `calls` counts the methods called, `by_method` each of them by its name, and
-    `requests` the payloads sent.
+    A batch that the node refuses is sent in halves, in the end as single calls, and later batches
+    are no larger. `calls` counts the methods called, `by_method` counts them by name, and
+    `requests` counts the payloads sent.
     """
 
     def __init__(
         self,
-        transport: Transport,
+        transport: RpcTransport,
         *,
         timeout_s: float = TIMEOUT_S,
         answer_bytes_max: int = ANSWER_BYTES_MAX,
@@ -215,124 +216,124 @@ class JsonRpc:
         self._answer_bytes_max = answer_bytes_max
         self._batch_limit = batch_max
         self._batch_max = batch_max
-        self._refused_at = 0.0
-        self._single = asyncio.Semaphore(_SINGLE_CALLS_MAX)
+        self._batch_refused_at = 0.0
+        self._single_slots = asyncio.Semaphore(_SINGLE_CALLS_MAX)
         self._ids = itertools.count(1)
-        self.calls = 0
-        self.requests = 0
-        self.by_method: Counter[str] = Counter()
+        self.call_count = 0
+        self.request_count = 0
+        self.calls_by_method: Counter[str] = Counter()
 
     async def call(self, method: str, *params: Any) -> Any:
-        """Returns the result of one call; raises RpcError when the node refuses it."""
-        self._count([(method, params)])
+        """Return the result of one call; raise RpcError if the node refuses it."""
+        self._count_calls([(method, params)])
         answer = await self._call(method, params)
         if isinstance(answer, RpcError):
             raise answer
         return answer
 
-    async def batch(self, calls: Sequence[Call]) -> list[Any]:
-        """Returns for each call its result or its RpcError, in the order asked.
+    async def batch(self, calls: Sequence[RpcCall]) -> list[Any]:
+        """Return the result or the RpcError of each call, in the order of the calls.
 
-        One payload up to the batch limit; more are sent side by side.
+        Calls up to the batch limit make a single payload; more payloads are sent concurrently.
         """
-        self._count(calls)
-        return await self._batches(calls)
+        self._count_calls(calls)
+        return await self._send_batches(calls)
 
     async def close(self) -> None:
-        """Ends the transport's connections."""
+        """Close the transport's connections."""
         await self._transport.close()
 
-    def _count(self, calls: Sequence[Call]) -> None:
-        self.calls += len(calls)
+    def _count_calls(self, calls: Sequence[RpcCall]) -> None:
+        self.call_count += len(calls)
         for method, _ in calls:
-            fits = method in self.by_method or len(self.by_method) < _METHODS_MAX
-            self.by_method[method if fits else _OTHER_METHODS] += 1
+            fits = method in self.calls_by_method or len(self.calls_by_method) < _METHODS_MAX
+            self.calls_by_method[method if fits else _OTHER_METHODS] += 1
 
     async def _call(self, method: str, params: Sequence[Any]) -> Any:
         """Return the result of one call, or its RpcError."""
         number = next(self._ids)
-        return _outcome(await self._ask(_envelope(number, method, params)), number)
+        return _parse_answer(await self._send(_build_envelope(number, method, params)), number)
 
-    async def _batches(self, calls: Sequence[Call]) -> list[Any]:
-        """Return an answer for each call; payloads are as large as the node takes them."""
+    async def _send_batches(self, calls: Sequence[RpcCall]) -> list[Any]:
+        """Return an answer for each call, in payloads as large as the node accepts."""
         if (
             self._batch_max < self._batch_limit
-            and time.monotonic() > self._refused_at + _LARGER_AFTER_S
+            and time.monotonic() > self._batch_refused_at + _BATCH_RETRY_S
         ):
             self._batch_max = self._batch_limit
         size = self._batch_max
         parts = [calls[i : i + size] for i in range(0, len(calls), size)]
-        answers = await asyncio.gather(*(self._batch(part) for part in parts))
+        answers = await asyncio.gather(*(self._send_batch(part) for part in parts))
         return [answer for part in answers for answer in part]
 
-    async def _batch(self, calls: Sequence[Call]) -> list[Any]:
+    async def _send_batch(self, calls: Sequence[RpcCall]) -> list[Any]:
         if self._batch_max == 1:
-            async with self._single:
+            async with self._single_slots:
                 return [await self._call(method, params) for method, params in calls]
         numbers = [next(self._ids) for _ in calls]
-        asked = zip(numbers, calls, strict=True)
+        numbered_calls = zip(numbers, calls, strict=True)
         try:
-            answer = await self._ask(
-                [_envelope(n, method, params) for n, (method, params) in asked]
+            answer = await self._send(
+                [_build_envelope(n, method, params) for n, (method, params) in numbered_calls]
             )
         except UnreadableAnswer as unreadable:
-            return await self._smaller(calls, unreadable)
-        if (refusal := _refusal_of_batch(answer, len(calls))) is not None:
+            return await self._send_smaller(calls, unreadable)
+        if (refusal := _find_batch_refusal(answer, len(calls))) is not None:
             fault = RailUnavailable(f"the node did not answer the batch: {refusal}")
-            if refusal.code in _BUSY and "batch" not in refusal.message.lower():
+            if refusal.code in _BUSY_CODES and "batch" not in refusal.message.lower():
                 raise fault
-            return await self._smaller(calls, fault, str(refusal))
+            return await self._send_smaller(calls, fault, str(refusal))
         by_number = {
-            one["id"]: one
-            for one in answer
-            if isinstance(one, dict) and isinstance(one.get("id"), int)
+            item["id"]: item
+            for item in answer
+            if isinstance(item, dict) and isinstance(item.get("id"), int)
         }
-        return [_outcome(by_number.get(number), number) for number in numbers]
+        return [_parse_answer(by_number.get(number), number) for number in numbers]
 
-    async def _smaller(
-        self, calls: Sequence[Call], fault: RailUnavailable, refusal: str = ""
+    async def _send_smaller(
+        self, calls: Sequence[RpcCall], fault: RailUnavailable, refusal: str = ""
     ) -> list[Any]:
-        """Return the answers to a refused batch in smaller ones; the size that works is kept.
+        """Return the answers to a refused batch in smaller batches, and keep the size that works.
 
-        Of a node that does not answer at all, only one call is tried. Raises `fault` if smaller
-        ones fail too, or are refused in the same words.
+        After an unreadable answer only a single call is tried. Raise `fault` if smaller batches
+        fail too, or are refused with an equal message.
         """
         before = self._batch_max
         size = 1 if isinstance(fault, UnreadableAnswer) else max(1, len(calls) // 2)
-        self._batch_max, self._refused_at = min(before, size), time.monotonic()
+        self._batch_max, self._batch_refused_at = min(before, size), time.monotonic()
         try:
-            first = await self._batch(calls[:size])
+            first = await self._send_batch(calls[:size])
         except RailUnavailable:
             first = []
         if all(isinstance(answer, RpcError) and str(answer) == refusal for answer in first):
-            # it was not the size
+            # the size was not the reason
             self._batch_max = before
             raise fault from None
-        return first + (await self._batches(calls[size:]) if calls[size:] else [])
+        return first + (await self._send_batches(calls[size:]) if calls[size:] else [])
 
-    async def _ask(self, question: Any) -> Any:
-        self.requests += 1
+    async def _send(self, question: Any) -> Any:
+        self.request_count += 1
         try:
             async with asyncio.timeout(self._timeout_s):
                 answer = await self._transport.send(orjson.dumps(question))
         except TimeoutError:
             raise RailUnavailable("the node did not answer in time") from None
         if len(answer) > self._answer_bytes_max:
-            raise AnswerTooLarge("the node answered more than we read")
+            raise AnswerTooLarge("the node's answer exceeds the size limit")
         try:
             return orjson.loads(answer)
         except orjson.JSONDecodeError:
             raise UnreadableAnswer("the node did not answer in JSON") from None
 
 
-def _retry_s(headers: Mapping[str, str]) -> float | None:
-    """How long a server asks us to wait; only seconds are read, as limits are told in them."""
+def _parse_retry_s(headers: Mapping[str, str]) -> float | None:
+    """Return for how many seconds a server asks us to wait; dates are not read."""
     text = headers.get("retry-after", "")
     return float(text) if re.fullmatch(r"[0-9]{1,9}", text, re.ASCII) else None
 
 
 def _is_envelope(answer: bytes) -> bool:
-    """Return whether bytes look like a JSON-RPC answer, whatever the status they came with."""
+    """Return whether bytes look like a JSON-RPC answer, regardless of their status."""
     try:
         decoded = orjson.loads(answer)
     except orjson.JSONDecodeError:
@@ -341,22 +342,22 @@ def _is_envelope(answer: bytes) -> bool:
     return bool(parts) and all(isinstance(part, dict) and "jsonrpc" in part for part in parts)
 
 
-def _refusal_of_batch(answer: Any, count: int) -> RpcError | None:
-    """Return why a node refused a batch as a whole; None if it answered call by call."""
+def _find_batch_refusal(answer: Any, count: int) -> RpcError | None:
+    """Return why a node refused a whole batch; None if it answered each call."""
     if isinstance(answer, list):
         alone = answer[0] if len(answer) == 1 and count > 1 else None
         if not isinstance(alone, dict) or alone.get("id") is not None:
             return None
         answer = alone
-    return _refusal(answer.get("error") if isinstance(answer, dict) else None)
+    return _parse_error(answer.get("error") if isinstance(answer, dict) else None)
 
 
-def _envelope(number: int, method: str, params: Sequence[Any]) -> dict[str, Any]:
+def _build_envelope(number: int, method: str, params: Sequence[Any]) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": number, "method": method, "params": list(params)}
 
 
-def _outcome(answer: Any, number: int) -> Any:
-    """The result or RpcError in an answer; RailUnavailable if it is not the answer to `number`."""
+def _parse_answer(answer: Any, number: int) -> Any:
+    """Return an answer's result or RpcError; raise RailUnavailable if `number` is not its id."""
     if not isinstance(answer, dict):
         raise RailUnavailable("the node left a call unanswered")
     refusal = answer.get("error")
@@ -364,13 +365,13 @@ def _outcome(answer: Any, number: int) -> Any:
     if answer.get("id") != number and not (refusal and answer.get("id") is None):
         raise RailUnavailable("the node answered another call")
     if refusal is not None:
-        return _refusal(refusal)
+        return _parse_error(refusal)
     if "result" not in answer:
         raise RailUnavailable("the node answered neither a result nor an error")
     return answer["result"]
 
 
-def _refusal(error: Any) -> RpcError:
+def _parse_error(error: Any) -> RpcError:
     if not isinstance(error, dict):
         return RpcError(0, "no reason was given")
     code = error.get("code")

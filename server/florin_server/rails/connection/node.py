@@ -1,6 +1,6 @@
-"""Asking a node of any kind of chain.
+"""Calls to a node of any kind of chain.
 
-A refused answer is RailUnavailable: it tells nothing about what was asked.
+A refused call raises RailUnavailable: it answers nothing about the question.
 """
 
 from __future__ import annotations
@@ -8,30 +8,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from florin_server.rails.connection.jsonrpc import Call, Rpc, RpcError
+from florin_server.rails.connection.jsonrpc import ChainRpc, RpcCall, RpcError
 from florin_server.rails.types import RailUnavailable
 
 
-class AnyNode:
-    """One chain's node, of whatever kind."""
+class ChainNode:
+    """The node of one chain, of any kind."""
 
-    def __init__(self, rpc: Rpc) -> None:
+    def __init__(self, rpc: ChainRpc) -> None:
         self.rpc = rpc
 
-    async def ask(self, method: str, *params: Any) -> Any:
-        """The result of one call; a refusal is RailUnavailable."""
+    async def call(self, method: str, *params: Any) -> Any:
+        """Return the result of one call; raise RailUnavailable if the node refuses it."""
         try:
             return await self.rpc.call(method, *params)
         except RpcError as refusal:
             raise RailUnavailable(f"{method}: {refusal}") from refusal
 
-    async def batch(self, calls: Sequence[Call]) -> list[Any]:
-        """A result or an RpcError for each call."""
+    async def batch(self, calls: Sequence[RpcCall]) -> list[Any]:
+        """Return the result or the RpcError of each call."""
         return await self.rpc.batch(calls)
 
 
-def answered(answer: Any) -> Any:
-    """The result of a batched call that must not be refused."""
+def require_result(answer: Any) -> Any:
+    """Return the result of a batched call; raise RailUnavailable if the node refused it."""
     if isinstance(answer, RpcError):
         raise RailUnavailable(f"the node refused a call: {answer}") from answer
     return answer

@@ -1,4 +1,4 @@
-"""The connections that follow from what the operator told about a chain's nodes."""
+"""The connections that the operator's node settings describe."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from collections import Counter
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from florin_server.rails.connection.endpoints import Endpoints
-from florin_server.rails.connection.family import Family
-from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpc, Transport
+from florin_server.rails.connection.endpoints import FailoverRpc
+from florin_server.rails.connection.family import NodeDialect
+from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpcClient, RpcTransport
 from florin_server.rails.connection.settings import NodeSettings
 
-_WITNESSES = 2  # that agree on what ends a payment, if there are so many
+_AGREEMENT_DEFAULT = 2  # endpoints that must agree on what ends a payment, if there are as many
 
 
-def connect(
+def create_rpc(
     settings: NodeSettings,
-    family: Family,
-    transport: Transport | None,
+    dialect: NodeDialect,
+    transport: RpcTransport | None,
     now: Callable[[], float] = time.monotonic,
-) -> Endpoints:
-    """The endpoints of a chain; a transport leads to a node of this process, which is trusted."""
+) -> FailoverRpc:
+    """Return a chain's endpoints; a transport leads to a trusted node of this process."""
     if transport is not None:
-        rpc = JsonRpc(transport, batch_max=settings.batch_max)
-        return Endpoints({"this process": rpc}, family, trusted=True)
+        rpc = JsonRpcClient(transport, batch_max=settings.batch_max)
+        return FailoverRpc({"this process": rpc}, dialect, trusted=True)
     if not settings.rpc_urls:
         raise ValueError("neither a node's URL nor a transport")
     rpcs = {
-        name: JsonRpc(HttpTransport(url), batch_max=settings.batch_max)
-        for name, url in zip(_names(settings.rpc_urls), settings.rpc_urls, strict=True)
+        name: JsonRpcClient(HttpTransport(url), batch_max=settings.batch_max)
+        for name, url in zip(_format_hosts(settings.rpc_urls), settings.rpc_urls, strict=True)
     }
-    agreement = settings.agreement or min(_WITNESSES, len(rpcs))
-    return Endpoints(rpcs, family, agreement=agreement, now=now)
+    agreement = settings.agreement or min(_AGREEMENT_DEFAULT, len(rpcs))
+    return FailoverRpc(rpcs, dialect, agreement=agreement, now=now)
 
 
-def _names(urls: tuple[str, ...]) -> list[str]:
-    """Hosts only, as an address may hold an access key; told apart by their order if equal."""
+def _format_hosts(urls: tuple[str, ...]) -> list[str]:
+    """Return hosts only, as a URL may contain an access key; number equal hosts."""
     hosts = [urlsplit(url).hostname or "?" for url in urls]
     count = Counter(hosts)
     return [

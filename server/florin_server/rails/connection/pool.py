@@ -1,4 +1,4 @@
-"""The endpoints of one chain: which of them are good, and who is asked first."""
+"""The endpoints of one chain, and the order in which they are asked."""
 
 from __future__ import annotations
 
@@ -7,139 +7,169 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from florin_server.rails.connection.family import Family, Foreign
+from florin_server.rails.connection.family import NodeDialect, WrongChain
 from florin_server.rails.connection.health import EndpointHealth
-from florin_server.rails.connection.jsonrpc import JsonRpc, RateLimited
+from florin_server.rails.connection.jsonrpc import JsonRpcClient, RateLimited
 from florin_server.rails.types import NodeState, RailUnavailable
 
-_LEAST_HEADS = 3  # from here on a single endpoint cannot make all others look late
+_HEADS_MIN = 3  # from this count on, a single endpoint cannot make all others appear late
 
 
 @dataclass(slots=True)
-class Endpoint:
-    """One address, and how it does."""
+class NodeEndpoint:
+    """A single URL and its health."""
 
-    rpc: JsonRpc
+    rpc: JsonRpcClient
     health: EndpointHealth
-    probing: asyncio.Task[None] | None = None
+    probe_task: asyncio.Task[None] | None = None
 
 
-class Pool:
-    """Looks after endpoints in the order of preference.
+class EndpointPool:
+    """Watch endpoints in the order of preference.
 
-    `agreement` of them must be good for anything to end. `now` tells monotonic seconds.
+    `agreement` is the number of good endpoints that is needed to end a payment. `now` returns
+    monotonic seconds.
     """
 
     def __init__(
         self,
-        rpcs: Mapping[str, JsonRpc],
-        family: Family,
+        rpcs: Mapping[str, JsonRpcClient],
+        dialect: NodeDialect,
         *,
         agreement: int,
         trusted: bool,
         timeout_s: float,
         now: Callable[[], float],
     ) -> None:
-        self.all = tuple(Endpoint(rpc, EndpointHealth(name)) for name, rpc in rpcs.items())
-        self._family = family
+        self.endpoints = tuple(
+            NodeEndpoint(rpc, EndpointHealth(name)) for name, rpc in rpcs.items()
+        )
+        self._dialect = dialect
         self._agreement = agreement
         self._trusted = trusted
         self._timeout_s = timeout_s
         self._now = now
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def states(self) -> tuple[NodeState, ...]:
-        """How each endpoint looks."""
-        return tuple(one.health.state() for one in self.all)
+    def list_states(self) -> tuple[NodeState, ...]:
+        """Return the state of each endpoint."""
+        return tuple(endpoint.health.to_state() for endpoint in self.endpoints)
 
     async def close(self) -> None:
-        """Ends what is under way, and connections."""
+        """Cancel pending work and close the connections."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for one in self.all:
-            await one.rpc.close()
+        for endpoint in self.endpoints:
+            await endpoint.rpc.close()
 
-    def order(self) -> list[Endpoint]:
-        """Who may be asked, the best first."""
+    def list_usable(self) -> list[NodeEndpoint]:
+        """Return the endpoints that can be asked, the best first."""
         now = self._now()
-        usable = [one for one in self.all if one.health.usable(now)]
-        fastest_s = min((one.health.latency_s for one in usable), default=0.0)
-        return sorted(usable, key=lambda one: (one.health.left_out, one.health.poor(fastest_s)))
+        usable = [endpoint for endpoint in self.endpoints if endpoint.health.is_usable(now)]
+        fastest_s = min((endpoint.health.latency_s for endpoint in usable), default=0.0)
+        return sorted(
+            usable,
+            key=lambda endpoint: (
+                endpoint.health.is_excluded,
+                endpoint.health.is_deprioritized(fastest_s),
+            ),
+        )
 
-    def why_nobody(self) -> str:
-        """Why nobody may be asked."""
-        return "; ".join(f"{one.health.name} {one.health.problem}" for one in self.all)
+    def get_problem(self) -> str:
+        """Return why no endpoint can be asked."""
+        return "; ".join(
+            f"{endpoint.health.name} {endpoint.health.problem}" for endpoint in self.endpoints
+        )
 
-    def _best_head(self) -> int:
-        """How far the chain is; of many endpoints, one alone does not tell."""
-        heads = sorted(one.health.head for one in self.all if not one.health.foreign)
-        return heads[-2] if len(heads) >= _LEAST_HEADS else max(heads, default=0)
+    def _get_best_head(self) -> int:
+        """Return the chain's head; among many endpoints, a single one is not believed."""
+        heads = sorted(
+            endpoint.health.head
+            for endpoint in self.endpoints
+            if not endpoint.health.is_wrong_chain
+        )
+        return heads[-2] if len(heads) >= _HEADS_MIN else max(heads, default=0)
 
-    def still_s(self) -> float:
-        """For how long fewer than have to agree have told a new block; 0 if none is used.
+    def get_stall_s(self) -> float:
+        """Return for how many seconds fewer endpoints than the quorum saw a new block.
 
-        What one of them alone tells ends nothing, whether blocks come or not.
+        0 if none is used.
+
+        A single endpoint cannot end a payment, whether it reports blocks or not.
         """
-        used = sorted(one.health.still_s for one in self.all if not one.health.left_out)
+        used = sorted(
+            endpoint.health.stall_s
+            for endpoint in self.endpoints
+            if not endpoint.health.is_excluded
+        )
         return used[min(self._agreement, len(used)) - 1] if used else 0.0
 
-    def tend(self) -> None:
-        """Begins to look at the endpoints whose time has come."""
+    def start_probes(self) -> None:
+        """Start probes of the endpoints that are due."""
         if self._trusted:
             return
         now = self._now()
-        short = sum(not one.health.left_out for one in self.all) < self._agreement
-        for one in self.all:
-            if one.probing is None and one.health.due(now, short=short):
-                one.probing = self.started(self._probe(one))
+        short = (
+            sum(not each_endpoint.health.is_excluded for each_endpoint in self.endpoints)
+            < self._agreement
+        )
+        for endpoint in self.endpoints:
+            if endpoint.probe_task is None and endpoint.health.is_due(now, is_short=short):
+                endpoint.probe_task = self.start_task(self._probe(endpoint))
 
-    async def looked(self, seconds: float) -> None:
-        """Returns when the looks under way are over, or after a time."""
-        if looks := {one.probing for one in self.all if one.probing is not None}:
+    async def wait_for_probes(self, seconds: float) -> None:
+        """Return when the running probes are done, or after a timeout in seconds."""
+        if looks := {
+            endpoint.probe_task for endpoint in self.endpoints if endpoint.probe_task is not None
+        }:
             await asyncio.wait(looks, timeout=seconds)
 
-    async def prove(self, one: Endpoint) -> None:
-        """Returns once an endpoint has said that it serves our chain."""
-        if one.probing is None:
-            one.probing = self.started(self._probe(one))
-        # others may wait for the same
-        await asyncio.shield(one.probing)
-        if not one.health.proven:
-            raise RailUnavailable(f"{one.health.name} {one.health.problem}")
+    async def require_proven(self, endpoint: NodeEndpoint) -> None:
+        """Return once an endpoint confirmed that it serves our chain, or raise RailUnavailable."""
+        if endpoint.probe_task is None:
+            endpoint.probe_task = self.start_task(self._probe(endpoint))
+        # other callers may wait for the same probe
+        await asyncio.shield(endpoint.probe_task)
+        if not endpoint.health.is_proven:
+            raise RailUnavailable(f"{endpoint.health.name} {endpoint.health.problem}")
 
-    async def _probe(self, one: Endpoint) -> None:
+    async def _probe(self, endpoint: NodeEndpoint) -> None:
         began = self._now()
         try:
             async with asyncio.timeout(self._timeout_s):
-                answers = await one.rpc.batch(self._family.probe)
-            head = self._family.inspected(answers)
-        except Foreign as fault:
-            one.health.is_foreign(self._now(), str(fault))
+                answers = await endpoint.rpc.batch(self._dialect.probe_calls)
+            head = self._dialect.parse_probe(answers)
+        except WrongChain as fault:
+            endpoint.health.record_wrong_chain(self._now(), str(fault))
         except (RailUnavailable, TimeoutError) as fault:
-            self.failed(one, fault)
+            self.record_failure(endpoint, fault)
         else:
-            one.health.answered(self._now() - began)
-            one.health.belongs(self._now())
-            one.health.head = head
-            one.health.at(self._now(), head, self._best_head(), self._family.allowed_lag())
+            endpoint.health.record_answer(self._now() - began)
+            endpoint.health.record_chain_match(self._now())
+            endpoint.health.head = head
+            endpoint.health.record_head(
+                self._now(), head, self._get_best_head(), self._dialect.get_allowed_lag()
+            )
         finally:
-            one.probing = None
+            endpoint.probe_task = None
 
-    def failed(self, one: Endpoint, fault: Exception) -> None:
-        """An endpoint left a question unanswered."""
-        text = str(fault).removeprefix(one.health.name).lstrip(": ") or "does not answer in time"
+    def record_failure(self, endpoint: NodeEndpoint, fault: Exception) -> None:
+        """Record that an endpoint did not answer a request."""
+        text = (
+            str(fault).removeprefix(endpoint.health.name).lstrip(": ") or "does not answer in time"
+        )
         retry_s = fault.retry_s if isinstance(fault, RateLimited) else None
-        one.health.failed(self._now(), text, retry_s)
+        endpoint.health.record_failure(self._now(), text, retry_s)
 
-    def started(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Begins something that ends with the pool."""
+    def start_task(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Start a task that ends with the pool."""
         task: asyncio.Task[Any] = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._finish_task)
         return task
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
+    def _finish_task(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # nobody may have waited for it
+            task.exception()  # retrieve the exception, as no caller may have waited for it

@@ -1,4 +1,4 @@
-"""What ends a payment is asked of several endpoints; where they differ, nothing ends."""
+"""Facts that end a payment are read from several endpoints; if these differ, no payment ends."""
 
 from __future__ import annotations
 
@@ -6,109 +6,109 @@ from collections.abc import Awaitable, Callable, Collection, Hashable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from florin_server.rails.connection.endpoints import Endpoints
-from florin_server.rails.connection.jsonrpc import Rpc
-from florin_server.rails.types import Fact, RailUnavailable
+from florin_server.rails.connection.endpoints import FailoverRpc
+from florin_server.rails.connection.jsonrpc import ChainRpc
+from florin_server.rails.types import ChainFact, RailUnavailable
 
 T = TypeVar("T")
 
-# how long a difference is reported that nodes are not asked about again
+# how long a difference is reported if nodes are not asked about it again
 DISAGREEMENT_S = 600.0
-# and how long at least where they agree about other things since
-QUIET_S = 60.0
-# differences that are remembered; a node that is wrong about more is named by these
+# how long it is reported at least if nodes agree about other facts since
+AGREEMENT_S = 60.0
+# differences that are remembered; they are enough to identify a node with more
 _DIFFERENCES_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Testimony:
-    """Which of the facts that it was asked for an endpoint tells.
+class Attestation:
+    """The requested facts that an endpoint confirms.
 
-    One that is not `far_enough` may tell the others later.
+    An endpoint that is not `is_caught_up` may confirm the others later.
     """
 
-    facts: frozenset[Fact]
-    far_enough: bool
+    facts: frozenset[ChainFact]
+    is_caught_up: bool
 
 
-class Witnesses:
-    """Asks as many endpoints as have to agree. `now` tells monotonic seconds."""
+class QuorumReader:
+    """Ask as many endpoints as must agree. `now` returns monotonic seconds."""
 
-    def __init__(self, endpoints: Endpoints, now: Callable[[], float]) -> None:
+    def __init__(self, endpoints: FailoverRpc, now: Callable[[], float]) -> None:
         self._endpoints = endpoints
         self._now = now
-        self._unheard = ""
-        # what nodes differed about, in words, and when they did last
+        self._unanswered = ""
+        # descriptions of what nodes differed about, and when they last did
         self._differences: dict[Hashable, tuple[str, float]] = {}
 
     @property
     def disagreement(self) -> str:
-        """Why they do not agree; empty if they do, or agree by now about what they differed."""
+        """Return why endpoints do not agree; empty if they agree, or agree again by now."""
         since = self._now() - DISAGREEMENT_S
         lasting = [what for what, at in self._differences.values() if at > since]
         differ = f"nodes differ about {lasting[-1]}" if lasting else ""
-        told = [text for text in (self._unheard, differ) if text]
-        count, needed = self._endpoints.count, self._endpoints.agreement
-        if told and count == needed:
-            told.append(
-                f"all {count} nodes have to agree, so one that is wrong or down stops settlement: "
-                "name one more"
+        report = [text for text in (self._unanswered, differ) if text]
+        count, needed = self._endpoints.endpoint_count, self._endpoints.agreement
+        if report and count == needed:
+            report.append(
+                f"all {count} nodes must agree, so a node that is wrong or down stops settlement: "
+                "add a node"
             )
-        return "; ".join(told)
+        return "; ".join(report)
 
-    async def agreed(
-        self, facts: Collection[Fact], ask: Callable[[Rpc], Awaitable[Testimony]]
-    ) -> dict[Fact, bool]:
-        """True for facts that all of them tell, False for those that they differ about."""
+    async def confirm_facts(
+        self, facts: Collection[ChainFact], ask: Callable[[ChainRpc], Awaitable[Attestation]]
+    ) -> dict[ChainFact, bool]:
+        """Return True for facts that all endpoints confirm, False for facts they differ on."""
         if self._endpoints.agreement == 1:
             return dict.fromkeys(facts, True)
         try:
-            told = await self._endpoints.several(ask)
+            attestations = await self._endpoints.ask_quorum(ask)
         except RailUnavailable as fault:
-            self._unheard = str(fault)
+            self._unanswered = str(fault)
             return {}
-        self._unheard = ""
+        self._unanswered = ""
         verdicts = {}
         for fact in facts:
-            if all(fact in one.facts for one in told):
+            if all(fact in attestation.facts for attestation in attestations):
                 verdicts[fact] = True
-                self._agree(fact)
-            elif all(one.far_enough for one in told):
+                self._clear_difference(fact)
+            elif all(attestation.is_caught_up for attestation in attestations):
                 verdicts[fact] = False
-                self._note(fact, f"{fact.tx_hash} in block {fact.block_number}")
+                self._record_difference(fact, f"{fact.tx_hash} in block {fact.block_number}")
         return verdicts
 
-    async def same(self, ask: Callable[[Rpc], Awaitable[T]], what: str) -> T:
-        """What all of them answer; RailUnavailable if they differ, or too few of them answer."""
+    async def read_agreed(self, ask: Callable[[ChainRpc], Awaitable[T]], subject: str) -> T:
+        """Return the equal answer; raise RailUnavailable if answers differ or are too few."""
         if self._endpoints.agreement == 1:
             return await ask(self._endpoints)
-        answers = await self._endpoints.several(ask)
-        if any(one != answers[0] for one in answers):
-            self._note(what, what)
-            raise RailUnavailable(f"nodes differ about {what}")
-        self._agree(what)
+        answers = await self._endpoints.ask_quorum(ask)
+        if any(answer != answers[0] for answer in answers):
+            self._record_difference(subject, subject)
+            raise RailUnavailable(f"nodes differ about {subject}")
+        self._clear_difference(subject)
         return answers[0]
 
-    async def unanimous(self, ask: Callable[[Rpc], Awaitable[T | None]]) -> T | None:
-        """What the first of them answers if none answers None.
+    async def read_unanimous(self, ask: Callable[[ChainRpc], Awaitable[T | None]]) -> T | None:
+        """Return the first endpoint's answer if no endpoint answers None; None otherwise.
 
-        RailUnavailable if too few of them answer.
+        Raise RailUnavailable if too few endpoints answer.
         """
         if self._endpoints.agreement == 1:
             return await ask(self._endpoints)
-        answers = await self._endpoints.several(ask)
-        if any(one is None for one in answers):
+        answers = await self._endpoints.ask_quorum(ask)
+        if any(answer is None for answer in answers):
             return None
         return answers[0]
 
-    def _agree(self, about: Hashable) -> None:
-        """Forget a difference that is over, and all if the last one is a while ago."""
+    def _clear_difference(self, about: Hashable) -> None:
+        """Forget a difference that is resolved, and all of them if the last is long ago."""
         self._differences.pop(about, None)
         newest = max((at for _, at in self._differences.values()), default=0.0)
-        if self._differences and self._now() - newest >= QUIET_S:
+        if self._differences and self._now() - newest >= AGREEMENT_S:
             self._differences.clear()
 
-    def _note(self, about: Hashable, text: str) -> None:
+    def _record_difference(self, about: Hashable, text: str) -> None:
         self._differences.pop(about, None)
         self._differences[about] = text, self._now()
         while len(self._differences) > _DIFFERENCES_MAX:

@@ -1,4 +1,4 @@
-"""How EVM nodes say which chain they serve, how far they are, and that they failed."""
+"""The EVM dialect: how nodes report their chain, their head and their failures."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from florin_server.rails.connection.family import HEAD, Foreign
-from florin_server.rails.connection.jsonrpc import Call, RpcError
-from florin_server.rails.evm.reading.node import LATEST, hash_text, quantity, record
+from florin_server.rails.connection.family import HEAD, WrongChain
+from florin_server.rails.connection.jsonrpc import RpcCall, RpcError
+from florin_server.rails.evm.reading.node import LATEST, parse_hash, parse_object, parse_quantity
 from florin_server.rails.types import RailUnavailable
 
-_OF_STATE = frozenset({"eth_call", "eth_getBalance", "eth_getCode", "eth_getTransactionCount"})
-NEW_BLOCKS: Call = ("eth_subscribe", ("newHeads",))
-_LAG_S = 10  # behind others, as five blocks of two seconds are
-_HEAD: Call = ("eth_blockNumber", ())
-_OWN_FAULTS = frozenset({-32603, -32005, -32002, -32001, 429})  # internal, limits, not there
-_OWN_WORDS = (
+_STATE_METHODS = frozenset({"eth_call", "eth_getBalance", "eth_getCode", "eth_getTransactionCount"})
+NEW_BLOCKS: RpcCall = ("eth_subscribe", ("newHeads",))
+_LAG_S = 10  # behind other nodes, as five blocks of two seconds are
+_HEAD: RpcCall = ("eth_blockNumber", ())
+# internal errors, limits, missing resources
+_NODE_FAULT_CODES = frozenset({-32603, -32005, -32002, -32001, 429})
+_NODE_FAULT_WORDS = (
     "header not found",
     "block not found",
     "unknown block",
@@ -39,89 +40,93 @@ _OWN_WORDS = (
     "overloaded",
     "internal error",
 )
-_HAS_IT = ("already known", "known transaction", "already imported", "already exists")
+_ALREADY_KNOWN_WORDS = ("already known", "known transaction", "already imported", "already exists")
 
 
 @dataclass(frozen=True, slots=True)
-class EvmFamily:
-    """One EVM chain. Its first block is compared if `genesis` is given, as lower-case hex."""
+class EvmNodeDialect:
+    """The dialect of one EVM chain; `genesis` is the hash its first block must have, if set."""
 
     name: str
     chain_id: int
     lag_max: int
     genesis: str | None = None
-    block_s: Callable[[], float | None] = lambda: None  # measured seconds between blocks
+    get_block_s: Callable[[], float | None] = lambda: None  # measured seconds between blocks
 
-    def allowed_lag(self) -> int:
-        """Return how many blocks a node may be behind: `lag_max`, or those of some seconds."""
-        pace = self.block_s()
+    def get_allowed_lag(self) -> int:
+        """Return how many blocks a node can lag: `lag_max`, or the blocks of `_LAG_S` if more."""
+        pace = self.get_block_s()
         return self.lag_max if pace is None else max(self.lag_max, ceil(_LAG_S / pace))
 
     @property
-    def sends(self) -> frozenset[str]:
-        """Methods that hand over a transaction."""
+    def broadcast_methods(self) -> frozenset[str]:
+        """Return the methods that submit a transaction."""
         return frozenset({"eth_sendRawTransaction"})
 
     @property
-    def probe(self) -> Sequence[Call]:
-        """Chain id, head and, if it is to be compared, the first block."""
-        first: Call = ("eth_getBlockByNumber", ("0x0", False))
+    def probe_calls(self) -> Sequence[RpcCall]:
+        """Return the calls for chain id, head and, if it is compared, the first block."""
+        first: RpcCall = ("eth_getBlockByNumber", ("0x0", False))
         return [("eth_chainId", ()), _HEAD, *([first] if self.genesis else [])]
 
-    def inspected(self, answers: Sequence[Any]) -> int:
-        """The head in a probe's answers; raises Foreign if it is another chain's."""
-        number = quantity(answers[0])
+    def parse_probe(self, answers: Sequence[Any]) -> int:
+        """Return the head in a probe's answers; raise WrongChain if the chain is another."""
+        number = parse_quantity(answers[0])
         if number != self.chain_id:
-            raise Foreign(f"serves chain {number}, not {self.chain_id}")
+            raise WrongChain(f"serves chain {number}, not {self.chain_id}")
         if self.genesis:
-            first = record(answers[2])
-            if first is None or hash_text(first.get("hash")) != self.genesis:
-                raise Foreign(f"serves another chain with the id {self.chain_id}")
-        return quantity(answers[1])
+            first = parse_object(answers[2])
+            if first is None or parse_hash(first.get("hash")) != self.genesis:
+                raise WrongChain(f"serves another chain with the id {self.chain_id}")
+        return parse_quantity(answers[1])
 
-    def guard(self, calls: Sequence[Call]) -> Call | None:
-        """The number of the newest block, asked before what depends on it."""
-        dependent = any(method in _OF_STATE and LATEST in params for method, params in calls)
+    def find_height_call(self, calls: Sequence[RpcCall]) -> RpcCall | None:
+        """Return a call for the newest block's number if the calls depend on it, else None."""
+        dependent = any(method in _STATE_METHODS and LATEST in params for method, params in calls)
         return _HEAD if dependent and _HEAD not in calls else None
 
-    def heights(self, calls: Sequence[Call], answers: Sequence[Any]) -> Mapping[str, int]:
-        """The newest block that the node told of."""
+    def parse_heights(self, calls: Sequence[RpcCall], answers: Sequence[Any]) -> Mapping[str, int]:
+        """Return the newest block in the answers."""
         heads = [
             number
             for call, answer in zip(calls, answers, strict=True)
-            if (number := _head(call, answer)) is not None
+            if (number := _parse_head(call, answer)) is not None
         ]
-        # of a batch that was answered by many nodes, the one that is least far counts
+        # several nodes may answer one batch: the node that is furthest behind counts
         return {HEAD: min(heads)} if heads else {}
 
-    def is_own_fault(self, refusal: RpcError) -> bool:
-        """True if the node failed, and another one may not."""
+    def is_node_fault(self, refusal: RpcError) -> bool:
+        """Return True if the node failed, so that another node may succeed."""
         if refusal.is_revert:
             return False
         text = refusal.message.lower()
-        return refusal.code in _OWN_FAULTS or any(word in text for word in _OWN_WORDS)
+        return refusal.code in _NODE_FAULT_CODES or any(word in text for word in _NODE_FAULT_WORDS)
 
-    def has_it(self, refusal: RpcError) -> bool:
-        """True if a transaction was refused because the node knows it."""
-        return any(word in refusal.message.lower() for word in _HAS_IT)
-
-
-def block_mark(told: Any) -> Hashable:
-    """What tells a new head from the one before; None if it is no head."""
-    return str(told["hash"]) if isinstance(told, dict) and "hash" in told else None
+    def is_already_known(self, refusal: RpcError) -> bool:
+        """Return True if a transaction was refused because the node already has it."""
+        return any(word in refusal.message.lower() for word in _ALREADY_KNOWN_WORDS)
 
 
-def _head(call: Call, answer: Any) -> int | None:
+def parse_head_mark(notification: Any) -> Hashable:
+    """Return the value that distinguishes a new head; None if it is not a head."""
+    return (
+        str(notification["hash"])
+        if isinstance(notification, dict) and "hash" in notification
+        else None
+    )
+
+
+def _parse_head(call: RpcCall, answer: Any) -> int | None:
     method, params = call
     if isinstance(answer, RpcError):
         return None
     try:
         if method == "eth_blockNumber":
-            return quantity(answer)
+            return parse_quantity(answer)
         if method == "eth_getBlockByNumber" and params[0] == LATEST:
-            block = record(answer)
-            return None if block is None else quantity(block.get("number"))
+            block = parse_object(answer)
+            return None if block is None else parse_quantity(block.get("number"))
     except RailUnavailable:
-        # whoever asked will see what is wrong with the answer
+        # the caller of the request reports what is wrong with the answer
         return None
     return None

@@ -1,8 +1,8 @@
-"""Contracts of others that are at the same address on every chain."""
+"""Third-party contracts that have the same address on every chain."""
 
 from __future__ import annotations
 
 from typing import Final
 
-# makes contracts at addresses that follow from their code (CREATE2)
+# deploys contracts at addresses that follow from their code (CREATE2)
 DEPLOYER: Final = "0x4e59b44847b379578588920ca78fbf26c0b4956c"

@@ -6,109 +6,111 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from florin_server.domain.caip import canonical_account
-from florin_server.rails.connection.agreed_payouts import AgreedPayouts
-from florin_server.rails.connection.connection import Connection
-from florin_server.rails.connection.faucet import Tap
-from florin_server.rails.connection.jsonrpc import Rpc, Transport
-from florin_server.rails.evm.family import NEW_BLOCKS, EvmFamily, block_mark
-from florin_server.rails.evm.paying.erc6492 import opener_problem
-from florin_server.rails.evm.paying.mismatches import Mismatches
+from florin_server.domain.caip import canonicalize_account
+from florin_server.rails.connection.agreed_payouts import QuorumPayouts
+from florin_server.rails.connection.connection import ChainConnection
+from florin_server.rails.connection.faucet import FaucetClient
+from florin_server.rails.connection.jsonrpc import ChainRpc, RpcTransport
+from florin_server.rails.evm.family import NEW_BLOCKS, EvmNodeDialect, parse_head_mark
+from florin_server.rails.evm.paying.erc6492 import find_opener_problem
+from florin_server.rails.evm.paying.mismatches import SignatureMismatches
 from florin_server.rails.evm.paying.offers import EvmOffers
-from florin_server.rails.evm.paying.payable import sample
-from florin_server.rails.evm.paying.terms import NOBODY, EvmTerms
+from florin_server.rails.evm.paying.payable import build_sample
+from florin_server.rails.evm.paying.terms import ZERO_ADDRESS, EvmTermsReader
 from florin_server.rails.evm.paying.verifier import EvmVerifier
-from florin_server.rails.evm.paying.verify import Signatures
+from florin_server.rails.evm.paying.verify import SignatureVerifier
 from florin_server.rails.evm.reading.direct_settlement import EvmDirectSettlement
-from florin_server.rails.evm.reading.dry_run import DryRuns
-from florin_server.rails.evm.reading.finality import Finality
-from florin_server.rails.evm.reading.node import Node
+from florin_server.rails.evm.reading.dry_run import DryRunner
+from florin_server.rails.evm.reading.finality import FinalityTracker
+from florin_server.rails.evm.reading.node import EvmNode
 from florin_server.rails.evm.reading.observer import EvmObserver
-from florin_server.rails.evm.reading.reader import Reader, ways
-from florin_server.rails.evm.reading.refusals import Refusals
-from florin_server.rails.evm.sending.fees import RecentFees
+from florin_server.rails.evm.reading.reader import EvmReader, list_strategies
+from florin_server.rails.evm.reading.refusals import TokenRefusals
+from florin_server.rails.evm.sending.fees import RecentFeeCache
 from florin_server.rails.evm.sending.gas_learner import GasLearner
 from florin_server.rails.evm.sending.gas_shares import GasShares
 from florin_server.rails.evm.sending.payouts import EvmPayouts
 from florin_server.rails.evm.sending.relay import EvmRelay
-from florin_server.rails.evm.sending.transactions import Signer
-from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.evm.sending.transactions import EvmSigner
+from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.evm.setup import discovery
 from florin_server.rails.evm.setup.faucet import EvmFaucet
-from florin_server.rails.evm.setup.reserved import reserved
-from florin_server.rails.facts import Facts
-from florin_server.rails.roles import Payouts
+from florin_server.rails.evm.setup.reserved import list_reserved_accounts
+from florin_server.rails.facts import RailProperties
+from florin_server.rails.roles import TreasuryPayouts
 from florin_server.rails.types import Asset, RailUnavailable
 
-# or as many as make so many seconds: fast chains would be offered twice as much within a few
+# or as many as make this many seconds: fast chains would raise the offer twice within a few
 _STALE_BLOCKS = 3
 _STALE_S = 6
-OPEN_MAX = 16  # what nodes keep of one account in any case (geth's slots), executable at once
+OPEN_MAX = 16  # every node keeps as many executable transactions of one account (geth's slots)
 
 
-class EvmRail(Facts):
-    """Implements the Rail protocol over JSON-RPC.
+class EvmRail(RailProperties):
+    """Implement the Rail protocol over JSON-RPC.
 
-    `signer` is the relayer, `more` are others of its kind: they pay for gas and can neither
-    redirect nor keep a buyer's money. `treasury` is the key that pays out. A transport leads to a
-    node of this process; without one the settings' URLs are used.
+    `signer` is the relayer, `additional_signers` are further relayers: they pay for gas and can
+    neither redirect nor keep a buyer's money. `treasury` is the key that pays out. A transport
+    leads to a node of this process; without it the settings' URLs are used.
     """
 
     open_max = OPEN_MAX
-    treasury_history = None  # nonces tell of it
-    durable_nonces = None  # what is signed lapses by time, and lasts as long as its payment
+    treasury_history = None  # nonces replace it
+    durable_nonces = None  # a signature expires by time, and lasts as long as its payment
     token_accounts = None  # every account can hold every token
 
     def __init__(
         self,
-        chain: EvmChain,
-        signer: Signer,
-        transport: Transport | None = None,
-        more: Sequence[Signer] = (),
-        treasury: Signer | None = None,
+        chain: EvmChainSettings,
+        signer: EvmSigner,
+        transport: RpcTransport | None = None,
+        additional_signers: Sequence[EvmSigner] = (),
+        treasury: EvmSigner | None = None,
         *,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(chain)
         self.chain = chain
-        self.finality = finality = Finality(chain, now)
+        self.finality = finality = FinalityTracker(chain, now)
         self.pace = finality.pace
         self.native_asset = chain.native_asset
-        self.senders = tuple(one.address for one in (signer, *more))
-        self.reserved = reserved(chain, self.senders)
+        self.senders = tuple(each_signer.address for each_signer in (signer, *additional_signers))
+        self.reserved_accounts = list_reserved_accounts(chain, self.senders)
         if treasury is not None and treasury.address in self.senders:
-            raise ValueError(f"{chain.name}: treasury and relayer need keys of their own")
-        family = EvmFamily(
+            raise ValueError(f"{chain.name}: treasury and relayer need different keys")
+        family = EvmNodeDialect(
             chain.name,
             chain.chain_id,
             chain.lag_max,
             chain.genesis,
-            block_s=lambda: finality.pace.block_s,
+            get_block_s=lambda: finality.pace.block_s,
         )
-        self.nodes = Connection(
-            chain, family, transport, now=now, announcements=NEW_BLOCKS, mark=block_mark
+        self.nodes = ChainConnection(
+            chain, family, transport, now=now, announcements=NEW_BLOCKS, read_mark=parse_head_mark
         )
         self.rpc = self.nodes.rpc
-        self.found = discovery.Inspection({}, ())
-        self._node = node = Node(self.rpc)
-        known = ways(chain.multicall3)
-        self.reader = Reader(node, chain.name, known, way=chain.reads, timer=now)
-        runs = DryRuns(node, chain, RecentFees(node, chain, now, self.pace), self.senders, now)
-        self._refusals = refusals = Refusals(node, chain, now)
-        mismatches = Mismatches(now)
+        self.inspection = discovery.EvmInspection({}, ())
+        self._node = node = EvmNode(self.rpc)
+        strategies = list_strategies(chain.multicall3)
+        self.reader = EvmReader(node, chain.name, strategies, strategy=chain.reads, timer=now)
+        runs = DryRunner(
+            node, chain, RecentFeeCache(node, chain, now, self.pace), self.senders, now
+        )
+        self._refusals = refusals = TokenRefusals(node, chain, now)
+        mismatches = SignatureMismatches(now)
         ceiling = min(chain.payment_gas_max, chain.gas_max // 2)
         self.gas_shares = shares = GasShares(ceiling)
         self._learner = learner = GasLearner(node, runs, shares, signer.address, now)
-        self._signatures = Signatures(
+        self._signatures = SignatureVerifier(
             node, chain, runs, self.reader, refusals, mismatches, learner=learner
         )
         own_payouts = EvmPayouts(node, chain, treasury, finality, shares) if treasury else None
-        self.terms = EvmTerms()
+        self.terms = EvmTermsReader()
         self.verifier = EvmVerifier(node, chain, self._signatures)
         self.relay = EvmRelay(
             node,
             chain,
-            (signer, *more),
+            (signer, *additional_signers),
             runs,
             self.reader,
             refusals=refusals,
@@ -118,24 +120,34 @@ class EvmRail(Facts):
         )
         self.gas = self.account_nonces = self.relay
         self.observer = EvmObserver(
-            self.nodes, chain, self.senders, refusals, self.relay.new_block, finality=finality
+            self.nodes,
+            chain,
+            self.senders,
+            refusals,
+            self.relay.record_new_block,
+            finality=finality,
         )
         self.blocks = self.observer
-        self.direct = EvmDirectSettlement(self.observer)
+        self.direct_settlement = EvmDirectSettlement(self.observer)
         self.offers = EvmOffers(
-            chain, self.reader, refusals, lambda: self.found, self.observer.head, mismatches
+            chain,
+            self.reader,
+            refusals,
+            lambda: self.inspection,
+            self.observer.get_head,
+            mismatches,
         )
-        tap = Tap(self.rpc, chain.name, self.offers.forget)
+        tap = FaucetClient(self.rpc, chain.name, self.offers.clear_reads)
         self.faucet = EvmFaucet(tap, chain.coin_asset) if chain.faucet else None
-        self.payouts = self._payouts_of(treasury) if treasury else None
+        self.payouts = self._create_payouts(treasury) if treasury else None
 
     @property
     def confirmations(self) -> int:
-        """Blocks, counting its own, that make an event final at the pace that was measured."""
-        return self.finality.depth
+        """Return the confirmations that make an event final at the measured pace."""
+        return self.finality.get_depth
 
     def depth_of(self, asset: str, value: int) -> int:
-        """Return the blocks, counting its own, that make a payment of an amount final."""
+        """Return the confirmations, its own block included, that make an amount's payment final."""
         return self.finality.depth_of(self._final_after(asset, value))
 
     def extra_wait_s(self, asset: str, value: int) -> int:
@@ -144,71 +156,73 @@ class EvmRail(Facts):
 
     def _final_after(self, asset: str, value: int) -> int:
         _, is_token, address = asset.partition("/erc20:")
-        return self.chain.final_after(address if is_token else NOBODY, value)
+        return self.chain.final_after(address if is_token else ZERO_ADDRESS, value)
 
     @property
     def reorg_depth(self) -> int:
-        """Blocks that may be replaced before they are final; the most there may be at the start."""
-        return self.finality.reorg_depth
+        """Return the most blocks that can be replaced before they are final."""
+        return self.finality.get_reorg_depth
 
     @property
     def stale_blocks(self) -> int:
-        """Blocks that pass over a transaction before it offers more: of some seconds at least."""
+        """Return after how many blocks a transaction raises its fee: some seconds at least."""
         return max(_STALE_BLOCKS, self.finality.count_blocks(_STALE_S))
 
     @property
     def assets(self) -> Mapping[str, Asset]:
-        """The assets that passed the last check, by CAIP-19."""
-        return self.found.assets
+        """Return the assets that passed the last check, by CAIP-19."""
+        return self.inspection.assets
 
-    def payer(self, account: str) -> str | None:
-        """The canonical CAIP-10 of an account on this chain that may pay; None for all else."""
+    def find_payer(self, account: str) -> str | None:
+        """Return the canonical CAIP-10 of an account of this chain that can pay; None otherwise."""
         if not account.startswith(f"{self.chain_id}:"):
             return None
         try:
-            payer = canonical_account(account)
+            payer = canonicalize_account(account)
         except ValueError:
             return None
-        return None if payer in self.reserved else payer
+        return None if payer in self.reserved_accounts else payer
 
     async def start(self) -> None:
-        """Checks chain id, contracts and every token; disables what does not match."""
-        self.found = await self._inspect()
+        """Check chain id, contracts and every token; disable what does not match."""
+        self.inspection = await self._read_inspection()
         await self._probe()
-        await self._learner.measure()
+        await self._learner.measure_prices()
 
-    async def problems(self) -> tuple[str, ...]:
-        """Checks again; a chain that does not answer keeps the assets that it had."""
-        await self.rpc.look()
+    async def list_problems(self) -> tuple[str, ...]:
+        """Check again and return the problems; a chain that does not answer keeps its assets."""
+        await self.rpc.probe_due()
         try:
-            self.found = found = await self._inspect()
-            await self._learner.measure()
-            if not self.reader.probed:
+            self.inspection = inspection = await self._read_inspection()
+            await self._learner.measure_prices()
+            if not self.reader.is_probed:
                 await self._probe()
         except RailUnavailable as fault:
             return (f"{self.chain.name}: {fault}",)
-        gas = (f"{self.chain.name}: {one}" for one in self._learner.problems())
-        untagged = (self.finality.problem,) if self.finality.problem else ()
-        return (*found.problems, *untagged, *self._refusals.problems(), *gas)
+        gas = (f"{self.chain.name}: {problem}" for problem in self._learner.list_problems())
+        untagged = (self.finality.get_problem,) if self.finality.get_problem else ()
+        return (*inspection.problems, *untagged, *self._refusals.list_problems(), *gas)
 
     async def close(self) -> None:
-        """Ends connections after the checks under way."""
+        """Close the connections after the running checks."""
         await self._signatures.close()
         await self.reader.close()
         await self.nodes.close()
 
-    def _payouts_of(self, treasury: Signer) -> Payouts:
-        def make(rpc: Rpc) -> Payouts:
-            return EvmPayouts(Node(rpc), self.chain, treasury, self.finality, self.gas_shares)
+    def _create_payouts(self, treasury: EvmSigner) -> TreasuryPayouts:
+        def make(rpc: ChainRpc) -> TreasuryPayouts:
+            return EvmPayouts(EvmNode(rpc), self.chain, treasury, self.finality, self.gas_shares)
 
-        return AgreedPayouts(make, self.rpc, self.nodes.witnesses)
+        return QuorumPayouts(make, self.rpc, self.nodes.quorum)
 
     async def _probe(self) -> None:
-        """Finds out how the chain is read best; without assets nobody reads it."""
+        """Find the best way to read the chain; skip it if there are no assets to read."""
         if self.assets:
-            await self.reader.probe(sample(self.chain, list(self.assets.values())))
+            await self.reader.probe(build_sample(self.chain, list(self.assets.values())))
 
-    async def _inspect(self) -> discovery.Inspection:
-        found = await discovery.inspect(self._node, self.chain)
-        problem = await opener_problem(self._node, self.chain) if found.assets else None
-        return replace(found, problems=(*found.problems, problem)) if problem else found
+    async def _read_inspection(self) -> discovery.EvmInspection:
+        inspection = await discovery.inspect_chain(self._node, self.chain)
+        problem = await find_opener_problem(self._node, self.chain) if inspection.assets else None
+        return (
+            replace(inspection, problems=(*inspection.problems, problem)) if problem else inspection
+        )

@@ -1,8 +1,8 @@
 """The settlement contract's calls and events.
 
-It takes a signed authorization and forwards the money in the same transaction. The signed nonce is
-the hash of the route, so whoever submits it can only send the money where the buyer wanted it. The
-event tells the nonce: one that was offered proves all that was offered, the time included.
+The contract takes a signed authorization and forwards the money in the same transaction. The signed
+nonce is the hash of the route, so any submitter can only send the money where the buyer wanted it.
+The event contains the nonce: an offered nonce proves all offered terms, including the deadline.
 """
 
 from __future__ import annotations
@@ -12,30 +12,37 @@ from dataclasses import dataclass
 from typing import Any
 
 from florin_server.chains.evm import abi
-from florin_server.chains.evm.route import Kind
-from florin_server.rails.evm.reading.node import address_text, data, hash_text, quantity
-from florin_server.rails.types import Paid, RailUnavailable
+from florin_server.chains.evm.route import RouteKind
+from florin_server.rails.evm.reading.node import (
+    parse_address,
+    parse_data,
+    parse_hash,
+    parse_quantity,
+)
+from florin_server.rails.types import RailUnavailable, SettlementEvent
 
 _PAY = "(address,address,uint256,uint256,uint256,address,address,uint256,bytes32,uint256,bytes)"
-SETTLE_3009 = abi.selector(f"settle3009({_PAY}[])")
-SETTLE_PERMIT2 = abi.selector(f"settlePermit2({_PAY}[])")
-SETTLE = abi.selector(f"settle({_PAY}[],{_PAY}[])")
-ONE_3009 = abi.selector(f"one3009({_PAY})")
-ONE_PERMIT2 = abi.selector(f"onePermit2({_PAY})")
-PAY = abi.selector(f"pay({_PAY})")
-IS_PAID = abi.selector("isPaid(address,bytes32)")
-ROUTE_NONCE = abi.selector(f"routeNonce(uint8,{_PAY})")
-PAID = abi.topic("Paid(bytes32,address,address,address,uint256,address,uint256,bytes32)")
-FAILED = abi.topic("Failed(bytes32,bytes)")
+SETTLE_3009 = abi.encode_selector(f"settle3009({_PAY}[])")
+SETTLE_PERMIT2 = abi.encode_selector(f"settlePermit2({_PAY}[])")
+SETTLE = abi.encode_selector(f"settle({_PAY}[],{_PAY}[])")
+ONE_3009 = abi.encode_selector(f"one3009({_PAY})")
+ONE_PERMIT2 = abi.encode_selector(f"onePermit2({_PAY})")
+PAY = abi.encode_selector(f"pay({_PAY})")
+IS_PAID = abi.encode_selector("isPaid(address,bytes32)")
+ROUTE_NONCE = abi.encode_selector(f"routeNonce(uint8,{_PAY})")
+PAID_TOPIC = abi.encode_topic(
+    "Paid(bytes32,address,address,address,uint256,address,uint256,bytes32)"
+)
+FAILED_TOPIC = abi.encode_topic("Failed(bytes32,bytes)")
 
 _HEAD_WORDS = 11
 
 
 @dataclass(frozen=True, slots=True)
-class Pay:
+class PayArguments:
     """One item of a settlement. Addresses are lower-case, values in minor units of the token.
 
-    `gas` is the most that it may use as one of several.
+    `gas` is the limit if it is one of several items.
     """
 
     token: str
@@ -52,93 +59,100 @@ class Pay:
 
     @property
     def size(self) -> int:
-        """Bytes of a settlement's calldata that are there for it, its offset included."""
-        # its offset, and the length of what is signed
+        """Return the bytes that it adds to a settlement's calldata, its offset included."""
+        # its offset, and the length of the signature
         return (_HEAD_WORDS + 2 - -len(self.signature) // abi.WORD) * abi.WORD
 
-    def encoded(self) -> bytes:
-        """The item as an ABI tuple."""
+    def encode(self) -> bytes:
+        """Return the item as an ABI tuple."""
         return b"".join(
             (
-                abi.address(self.token),
-                abi.address(self.payer),
-                abi.number(self.value),
-                abi.number(self.valid_after),
-                abi.number(self.valid_before),
-                abi.address(self.dest),
-                abi.address(self.fee_to),
-                abi.number(self.fee),
+                abi.encode_address(self.token),
+                abi.encode_address(self.payer),
+                abi.encode_uint256(self.value),
+                abi.encode_uint256(self.valid_after),
+                abi.encode_uint256(self.valid_before),
+                abi.encode_address(self.dest),
+                abi.encode_address(self.fee_to),
+                abi.encode_uint256(self.fee),
                 self.ref,
-                abi.number(self.gas),
-                abi.number(_HEAD_WORDS * abi.WORD),
-                abi.padded(self.signature),
+                abi.encode_uint256(self.gas),
+                abi.encode_uint256(_HEAD_WORDS * abi.WORD),
+                abi.encode_bytes(self.signature),
             )
         )
 
 
-def settle(by_3009: Sequence[Pay], by_permit2: Sequence[Pay] = ()) -> bytes:
-    """The call that settles items; it returns a bit for each that did.
+def encode_settle(
+    eip3009_items: Sequence[PayArguments], permit2_items: Sequence[PayArguments] = ()
+) -> bytes:
+    """Encode the call that settles items; it returns a bit for each settled item.
 
-    Bit 0 stands for the first item by EIP-3009; those by Permit2 follow.
+    Bit 0 stands for the first EIP-3009 item; the Permit2 items follow.
     """
-    if not by_permit2:
-        return SETTLE_3009 + abi.number(abi.WORD) + _list(by_3009)
-    if not by_3009:
-        return SETTLE_PERMIT2 + abi.number(abi.WORD) + _list(by_permit2)
-    first, second = _list(by_3009), _list(by_permit2)
-    head = abi.number(2 * abi.WORD) + abi.number(2 * abi.WORD + len(first))
+    if not permit2_items:
+        return SETTLE_3009 + abi.encode_uint256(abi.WORD) + _encode_list(eip3009_items)
+    if not eip3009_items:
+        return SETTLE_PERMIT2 + abi.encode_uint256(abi.WORD) + _encode_list(permit2_items)
+    first, second = _encode_list(eip3009_items), _encode_list(permit2_items)
+    head = abi.encode_uint256(2 * abi.WORD) + abi.encode_uint256(2 * abi.WORD + len(first))
     return SETTLE + head + first + second
 
 
-def one(pay: Pay, *, by_permit2: bool = False) -> bytes:
-    """The call that settles one item and reverts with the token's own reason if it cannot."""
-    call = ONE_PERMIT2 if by_permit2 else ONE_3009
-    return call + abi.number(abi.WORD) + pay.encoded()
+def encode_settle_one(arguments: PayArguments, *, is_permit2: bool = False) -> bytes:
+    """Encode the call that settles one item, or reverts with the token's own reason."""
+    call = ONE_PERMIT2 if is_permit2 else ONE_3009
+    return call + abi.encode_uint256(abi.WORD) + arguments.encode()
 
 
-def pay(item: Pay) -> bytes:
-    """The call by which the payer itself pays; the signature is not looked at."""
-    return PAY + abi.number(abi.WORD) + item.encoded()
+def encode_pay(arguments: PayArguments) -> bytes:
+    """Encode the call by which the payer itself pays; the signature is ignored."""
+    return PAY + abi.encode_uint256(abi.WORD) + arguments.encode()
 
 
-def _list(pays: Sequence[Pay]) -> bytes:
-    items = [pay.encoded() for pay in pays]
+def _encode_list(pays: Sequence[PayArguments]) -> bytes:
+    items = [pay.encode() for pay in pays]
     offset = len(items) * abi.WORD
     offsets = []
     for item in items:
-        offsets.append(abi.number(offset))
+        offsets.append(abi.encode_uint256(offset))
         offset += len(item)
-    return b"".join((abi.number(len(items)), *offsets, *items))
+    return b"".join((abi.encode_uint256(len(items)), *offsets, *items))
 
 
-def route_nonce(kind: Kind, pay: Pay) -> bytes:
-    """The call that asks the contract for the nonce of an item that is paid in a way."""
-    return ROUTE_NONCE + abi.number(kind) + abi.number(2 * abi.WORD) + pay.encoded()
+def encode_route_nonce(kind: RouteKind, arguments: PayArguments) -> bytes:
+    """Encode the call that asks the contract for the nonce of an item paid by `kind`."""
+    return (
+        ROUTE_NONCE
+        + abi.encode_uint256(kind)
+        + abi.encode_uint256(2 * abi.WORD)
+        + arguments.encode()
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class SettlementFailure:
     """An item that the contract could not settle, with the revert data."""
 
     ref: str
     reason: bytes
 
 
-def paid(log: Mapping[str, Any]) -> Paid:
-    """Reads a log of the Paid event; RailUnavailable if it is none."""
-    topics = _topics(log, PAID, 4)
-    body = data(log.get("data"))
+def parse_paid_event(log: Mapping[str, Any]) -> SettlementEvent:
+    """Parse a log of the Paid event; raise RailUnavailable if it is another log."""
+    topics = _parse_topics(log, PAID_TOPIC, 4)
+    body = parse_data(log.get("data"))
     try:
-        token, value, fee_to, fee, nonce = abi.words(body)
-        payer, dest = (abi.address_of(bytes.fromhex(topic[2:])) for topic in topics[2:])
-        token_address, taker = abi.address_of(token), abi.address_of(fee_to)
+        token, value, fee_to, fee, nonce = abi.split_words(body)
+        payer, dest = (abi.decode_address(bytes.fromhex(topic[2:])) for topic in topics[2:])
+        token_address, taker = abi.decode_address(token), abi.decode_address(fee_to)
     except ValueError as fault:
-        raise RailUnavailable(f"the node answered a broken settlement event: {fault}") from None
-    return Paid(
+        raise RailUnavailable(f"the node returned a malformed settlement event: {fault}") from None
+    return SettlementEvent(
         ref=topics[1],
-        tx_hash=hash_text(log.get("transactionHash")),
-        block_number=quantity(log.get("blockNumber")),
-        block_hash=hash_text(log.get("blockHash")),
+        tx_hash=parse_hash(log.get("transactionHash")),
+        block_number=parse_quantity(log.get("blockNumber")),
+        block_hash=parse_hash(log.get("blockHash")),
         payer=payer,
         dest=dest,
         fee_to=taker,
@@ -146,37 +160,39 @@ def paid(log: Mapping[str, Any]) -> Paid:
         value=int.from_bytes(value, "big"),
         fee=int.from_bytes(fee, "big"),
         nonce="0x" + nonce.hex(),
-        # no node's way of counting decides about money
-        position=None if log.get("logIndex") is None else quantity(log.get("logIndex")),
+        # a node's way of counting must not decide about money
+        position=None if log.get("logIndex") is None else parse_quantity(log.get("logIndex")),
     )
 
 
-def failed(log: Mapping[str, Any]) -> Failure:
-    """Reads a log of the Failed event; RailUnavailable if it is none."""
-    topics = _topics(log, FAILED, 2)
+def parse_failed_event(log: Mapping[str, Any]) -> SettlementFailure:
+    """Parse a log of the Failed event; raise RailUnavailable if it is another log."""
+    topics = _parse_topics(log, FAILED_TOPIC, 2)
     try:
-        return Failure(ref=topics[1], reason=abi.bytes_at(data(log.get("data")), 0))
+        return SettlementFailure(
+            ref=topics[1], reason=abi.decode_bytes_at(parse_data(log.get("data")), 0)
+        )
     except ValueError as fault:
-        raise RailUnavailable(f"the node answered a broken failure event: {fault}") from None
+        raise RailUnavailable(f"the node returned a malformed failure event: {fault}") from None
 
 
 def is_event(log: Mapping[str, Any], settlers: frozenset[str], event: str) -> bool:
-    """True if the log is that event of one of the contracts, in a block that stands."""
+    """Return True if the log is this event of one of the contracts, in a canonical block."""
     topics = log.get("topics")
     return (
         isinstance(topics, list)
         and bool(topics)
         and topics[0] == event
-        and address_text(log.get("address")) in settlers
+        and parse_address(log.get("address")) in settlers
         and not log.get("removed")
     )
 
 
-def _topics(log: Mapping[str, Any], event: str, count: int) -> list[str]:
+def _parse_topics(log: Mapping[str, Any], event: str, count: int) -> list[str]:
     topics = log.get("topics")
     if not isinstance(topics, list) or len(topics) != count:
-        raise RailUnavailable("the node answered an event with missing topics")
-    texts = [hash_text(topic) for topic in topics]
+        raise RailUnavailable("the node returned an event with missing topics")
+    texts = [parse_hash(topic) for topic in topics]
     if texts[0] != event:
-        raise RailUnavailable("the node answered another event")
+        raise RailUnavailable("the node returned another event")
     return texts

@@ -1,1 +1,1 @@
-"""Which networks there are, and which of them an operator has added."""
+"""The public networks, and the networks that an operator has added."""

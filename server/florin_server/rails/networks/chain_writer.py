@@ -1,6 +1,6 @@
-"""What commands write into the files of chains; `chain_files` reads them.
+"""Writing of chain files by commands; `chain_files` reads them.
 
-Whatever else an operator wrote there stays as it is, comments too.
+The operator's other content stays unchanged, including comments.
 """
 
 from __future__ import annotations
@@ -13,43 +13,43 @@ import tomlkit
 
 from florin_server.rails.networks.chain_files import KINDS
 
-_HEAD: Final = "# Made by `florin chain add`; what is changed here counts after a restart.\n\n"
+_HEAD: Final = "# Written by `florin chain add`; restart Florin to apply changes.\n\n"
 
 
-def text(kind: str, said: Mapping[str, Any]) -> str:
-    """The content of a new file: numbers, texts, paths, lists, tables, and lists of tables.
+def format_file(kind: str, settings: Mapping[str, Any]) -> str:
+    """Format a new file: numbers, texts, paths, lists, tables, and lists of tables.
 
-    What is None is left out. ValueError if nobody reads a file of this kind.
+    Values of None are left out. Raise ValueError for a kind of chain that does not exist.
     """
     if kind not in KINDS:
-        raise ValueError(f"no kind of chain: {kind}")
-    return _HEAD + tomlkit.dumps({kind: _plain(said)})
+        raise ValueError(f"unknown kind of chain: {kind}")
+    return _HEAD + tomlkit.dumps({kind: _to_toml(settings)})
 
 
-def changed(content: str, said: Mapping[str, Any]) -> str:
-    """The content of a chain's file with other settings, and all else as it was."""
+def update_file(content: str, settings: Mapping[str, Any]) -> str:
+    """Return a chain file's content with changed settings, and all else as it was."""
     document = tomlkit.parse(content)
     ((_, table),) = document.items()
-    table.update(_plain(said))
+    table.update(_to_toml(settings))
     return document.as_string()
 
 
-def lines(said: Mapping[str, Any]) -> list[str]:
-    """Settings as they are written, a line each; numbers, texts, and lists of them."""
-    return tomlkit.dumps(_plain(said)).splitlines()
+def format_lines(settings: Mapping[str, Any]) -> list[str]:
+    """Format settings as TOML, one per line: numbers, texts, and lists of them."""
+    return tomlkit.dumps(_to_toml(settings)).splitlines()
 
 
-def _plain(value: Any) -> Any:
-    """The same of what TOML has; in a table, what is simple is before the tables in it."""
+def _to_toml(value: Any) -> Any:
+    """Convert a value to TOML types; in a table, simple values come before nested tables."""
     if isinstance(value, Mapping):
-        known = {name: _plain(one) for name, one in value.items() if one is not None}
-        return dict(sorted(known.items(), key=lambda pair: _holds_tables(pair[1])))
+        entries = {name: _to_toml(item) for name, item in value.items() if item is not None}
+        return dict(sorted(entries.items(), key=lambda pair: _has_tables(pair[1])))
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(one) for one in value]
+        return [_to_toml(item) for item in value]
     return str(value) if isinstance(value, Path) else value
 
 
-def _holds_tables(value: Any) -> bool:
+def _has_tables(value: Any) -> bool:
     return isinstance(value, dict) or (
-        isinstance(value, list) and any(isinstance(one, dict) for one in value)
+        isinstance(value, list) and any(isinstance(item, dict) for item in value)
     )

@@ -1,7 +1,7 @@
-"""Public networks and tokens that Florin knows, with their sources and the day of the last check.
+"""Public networks and tokens that Florin knows, with their sources and last check.
 
-An address is here because two independent public places have it, or its issuer does. What nobody
-saw is None and is read from the chain.
+An address is listed if two independent public sources have it, or its issuer does. A value that was
+not verified is None and is read from the chain.
 """
 
 from __future__ import annotations
@@ -9,7 +9,13 @@ from __future__ import annotations
 from typing import Final
 
 from florin_server.rails.networks import paces
-from florin_server.rails.networks.network import Coin, Network, Pace, Token, Unsupported
+from florin_server.rails.networks.network import (
+    NetworkCoin,
+    NetworkPace,
+    NetworkToken,
+    PublicNetwork,
+    UnsupportedNetwork,
+)
 from florin_server.rails.networks.tokens import (
     AUSD,
     EURAU,
@@ -25,43 +31,53 @@ from florin_server.rails.networks.tokens import (
     weth,
 )
 
-_ETHER: Final = Coin("Ether", "ETH", 60)
-_SOL: Final = Coin("Solana", "SOL", 501, 9)
+_ETHER: Final = NetworkCoin("Ether", "ETH", 60)
+_SOL: Final = NetworkCoin("Solana", "SOL", 501, 9)
 
 # Circle's own list of chains (@circle-fin/bridge-kit 1.15.1), compared with that of viem 2.57.20:
 # chain ids, coins, and the addresses of USDC and EURC
 _CIRCLE: Final = "Circle's bridge-kit 1.15.1, viem 2.57.20"
 _USDT0: Final = "USDT0: public lists of its deployments"
-_SIGNS: Final = "x402's default assets, x402-rs (what USDC signs as)"
-_CHECKED: Final = "2026-11-26"
+_DOMAIN_SOURCE: Final = "x402's default assets, x402-rs (what USDC signs as)"
+_CHECKED_ON: Final = "2026-11-26"
 _PATH_USD: Final = "0x20C0000000000000000000000000000000000000"
-# four new slots of 250,000 gas, and what a payment by an account with code takes besides
+# four new slots of 250,000 gas, and the other gas of a payment by an account with code
 _TEMPO_GAS: Final = 2_000_000
 # a block, and so a transaction, has 10,000,000 gas on Sei; one of a second 2,000,000 on HyperEVM
 _SEI_GAS: Final = 9_000_000
 _HYPER_GAS: Final = 1_900_000
 
 
-def _ethereum(
-    number: int,
+def _build_evm_network(
+    chain_number: int,
     name: str,
-    pace: Pace,
+    pace: NetworkPace,
     source: str,
-    *tokens: Token,
-    coin: Coin = _ETHER,
+    *tokens: NetworkToken,
+    coin: NetworkCoin = _ETHER,
     live: bool = True,
     gas_max: int | None = None,
-) -> Network:
+) -> PublicNetwork:
     """Return a network of EVM chains that charges for gas in its coin."""
-    said = f"{_CIRCLE}; {source}"
-    return Network(
-        f"eip155:{number}", name, live, coin, pace, tokens, said, _CHECKED, gas_max=gas_max
+    sources = f"{_CIRCLE}; {source}"
+    return PublicNetwork(
+        f"eip155:{chain_number}",
+        name,
+        live,
+        coin,
+        pace,
+        tokens,
+        sources,
+        _CHECKED_ON,
+        gas_max=gas_max,
     )
 
 
-def _tempo(number: int, name: str, *tokens: Token, live: bool) -> Network:
+def _build_tempo_network(
+    number: int, name: str, *tokens: NetworkToken, live: bool
+) -> PublicNetwork:
     """Return a network of Tempo, where fees are charged in a stablecoin."""
-    return Network(
+    return PublicNetwork(
         id=f"eip155:{number}",
         name=name,
         live=live,
@@ -70,14 +86,14 @@ def _tempo(number: int, name: str, *tokens: Token, live: bool) -> Network:
         tokens=(tip20("pathUSD", "PathUSD", _PATH_USD, "USD"), *tokens),
         source="docs.tempo.xyz (fees, EVM differences, predeployed contracts), TIP-1000, TIP-1010, "
         "tokenlist.tempo.xyz, viem 2.57.20",
-        checked=_CHECKED,
+        checked_on=_CHECKED_ON,
         fee_token=_PATH_USD,
         payment_gas_max=_TEMPO_GAS,
     )
 
 
-NETWORKS: Final[tuple[Network, ...]] = (
-    _ethereum(
+NETWORKS: Final[tuple[PublicNetwork, ...]] = (
+    _build_evm_network(
         1,
         "Ethereum",
         paces.ETHEREUM,
@@ -88,7 +104,7 @@ NETWORKS: Final[tuple[Network, ...]] = (
         eurc("0x1aBaEA1f7C830bD89Acc67eC4af516284b1bC33c"),
         EURAU,
         AUSD,
-        Token(
+        NetworkToken(
             symbol="USDG",
             name="Global Dollar",
             address="0xe343167631d89B6Ffc58B88d6b7fB0228795491D",
@@ -98,7 +114,7 @@ NETWORKS: Final[tuple[Network, ...]] = (
         ),
         weth("0xC02aaA39b223FE8D0A0e5C4F27eAD9083C756Cc2"),
     ),
-    _ethereum(
+    _build_evm_network(
         10,
         "Optimism",
         paces.OP_CHAIN,
@@ -108,22 +124,22 @@ NETWORKS: Final[tuple[Network, ...]] = (
         EURAU,
         weth("0x4200000000000000000000000000000000000006"),
     ),
-    _ethereum(
+    _build_evm_network(
         50,
         "XDC",
         paces.XDC,
-        f"{_SIGNS}; XDPoSChain pull request 2020 of 30 January 2026 (Cancun)",
+        f"{_DOMAIN_SOURCE}; XDPoSChain pull request 2020 of 30 January 2026 (Cancun)",
         usdc("0xfA2958CB79b0491CC627c1557F441eF849Ca8eb1", USDC_NAME),
-        coin=Coin("XDC", "XDC", 550),
+        coin=NetworkCoin("XDC", "XDC", 550),
     ),
-    Network(
+    PublicNetwork(
         id="eip155:56",
         name="BSC",
         live=True,
-        coin=Coin("BNB", "BNB", 714),
+        coin=NetworkCoin("BNB", "BNB", 714),
         pace=paces.BSC,
         tokens=(
-            Token(
+            NetworkToken(
                 symbol="USDC",
                 name="Binance-Peg USD Coin",
                 address="0x8AC76a51cc950d9822D68b83fE1Ad97B32Cd580d",
@@ -131,7 +147,7 @@ NETWORKS: Final[tuple[Network, ...]] = (
                 peg="USD",
                 method="permit2",
             ),
-            Token(
+            NetworkToken(
                 symbol="USDT",
                 name="Binance-Peg BSC-USD",
                 address="0x55d398326f99059fF775485246999027B3197955",
@@ -142,9 +158,9 @@ NETWORKS: Final[tuple[Network, ...]] = (
             AUSD,
         ),
         source="the chain's documents (0.45 s since 14 January 2026)",
-        checked=_CHECKED,
+        checked_on=_CHECKED_ON,
     ),
-    _ethereum(
+    _build_evm_network(
         130,
         "Unichain",
         paces.OP_CHAIN,
@@ -152,14 +168,14 @@ NETWORKS: Final[tuple[Network, ...]] = (
         usdc("0x078D782b760474a361dDA0AF3839290b0EF57AD6"),
         usdt0("0x9151434b16b9763660705744891fA906F660EcC5"),
     ),
-    _ethereum(
+    _build_evm_network(
         137,
         "Polygon",
         paces.POLYGON,
         "the chain's documents",
         usdc("0x3c499c542cEF5E3811e1192ce70d8cC03d5c3359", USD_COIN),
         usdt("0xc2132D05D31c914a87C6611C10748AEb04B58e8F"),
-        Token(
+        NetworkToken(
             symbol="EURe",
             name="Monerium EURe",
             address="0xE0aEa583266584DafBB3f9C3211d5588c73fEa8d",
@@ -168,7 +184,7 @@ NETWORKS: Final[tuple[Network, ...]] = (
             method="permit2",
         ),
         EURAU,
-        Token(
+        NetworkToken(
             symbol="WPOL",
             name="Wrapped POL",
             address="0x0d500B1d8E8eF31E21C99d1Db9A6444d3ADf1270",
@@ -176,54 +192,54 @@ NETWORKS: Final[tuple[Network, ...]] = (
             peg=None,
             method="permit2",
         ),
-        coin=Coin("POL", "POL", 966),
+        coin=NetworkCoin("POL", "POL", 966),
     ),
-    # Monad, Sonic, Sei, HyperEVM, Plasma: no number of the coin's own is known here; accounts are
+    # Monad, Sonic, Sei, HyperEVM, Plasma: no coin number of their own is known, and accounts are
     # Ethereum's
-    _ethereum(
+    _build_evm_network(
         143,
         "Monad",
         paces.MONAD,
         "the chain's documents; x402's default assets (what USDC signs as)",
         usdc("0x754704Bc059F8C67012fEd69BC8A327a5aafb603", USDC_NAME),
-        coin=Coin("Monad", "MON", 60),
+        coin=NetworkCoin("Monad", "MON", 60),
     ),
-    _ethereum(
+    _build_evm_network(
         146,
         "Sonic",
         paces.COMMITTED,
         "docs.soniclabs.com (final in less than a second, no reorganizations)",
         usdc("0x29219dd400f2Bf60E5a23d13Be72B486D4038894"),
-        coin=Coin("Sonic", "S", 60),
+        coin=NetworkCoin("Sonic", "S", 60),
     ),
-    _ethereum(
+    _build_evm_network(
         480,
         "World Chain",
         paces.OP_CHAIN,
         "viem's definition (OP Stack)",
         usdc("0x79A02482A880bCE3F13e09Da970dC34db4CD24d1"),
     ),
-    _ethereum(
+    _build_evm_network(
         999,
         "HyperEVM",
         paces.COMMITTED,
         f"hyperliquid.gitbook.io, HyperEVM and dual-block architecture; {_USDT0}",
         usdc("0xb88339CB7199b77E23DB6E890353E22632Ba630f"),
         usdt0("0xB8CE59FC3717ada4C02eaDF9682A9e934F625ebb"),
-        coin=Coin("HYPE", "HYPE", 60),
+        coin=NetworkCoin("HYPE", "HYPE", 60),
         gas_max=_HYPER_GAS,
     ),
-    _ethereum(
+    _build_evm_network(
         1329,
         "Sei",
         paces.SEI,
-        f"docs.sei.io, finality and differences from Ethereum; {_SIGNS}; {_USDT0}",
+        f"docs.sei.io, finality and differences from Ethereum; {_DOMAIN_SOURCE}; {_USDT0}",
         usdc("0xe15fC38F6D8c56aF07bbCBe3BAf5708A2Bf42392", USDC_NAME),
         usdt0("0x9151434b16b9763660705744891fA906F660EcC5"),
-        coin=Coin("Sei", "SEI", 60),
+        coin=NetworkCoin("Sei", "SEI", 60),
         gas_max=_SEI_GAS,
     ),
-    _tempo(
+    _build_tempo_network(
         4217,
         "Tempo",
         tip20(
@@ -241,7 +257,7 @@ NETWORKS: Final[tuple[Network, ...]] = (
         ),
         live=True,
     ),
-    _ethereum(
+    _build_evm_network(
         8453,
         "Base",
         paces.OP_CHAIN,
@@ -252,7 +268,7 @@ NETWORKS: Final[tuple[Network, ...]] = (
         AUSD,
         weth("0x4200000000000000000000000000000000000006"),
     ),
-    _ethereum(
+    _build_evm_network(
         9745,
         "Plasma",
         paces.COMMITTED,
@@ -260,9 +276,9 @@ NETWORKS: Final[tuple[Network, ...]] = (
         usdc("0x2d661C89D812261039AF9764eceaAee884f5F67F"),
         eurc("0x3EE196E78d4d4248b849B8E1C7F44C5457FAFD2C"),
         usdt0("0xB8CE59FC3717ada4C02eaDF9682A9e934F625ebb"),
-        coin=Coin("Plasma", "XPL", 60),
+        coin=NetworkCoin("Plasma", "XPL", 60),
     ),
-    _ethereum(
+    _build_evm_network(
         42161,
         "Arbitrum",
         paces.ARBITRUM,
@@ -274,16 +290,16 @@ NETWORKS: Final[tuple[Network, ...]] = (
         AUSD,
         weth("0x82aF49447D8a07e3bd95BD0d56f35241523fBab1"),
     ),
-    _ethereum(
+    _build_evm_network(
         42220,
         "Celo",
         paces.CELO,
-        f"the chain's documents; {_SIGNS}",
+        f"the chain's documents; {_DOMAIN_SOURCE}",
         usdc("0xcebA9300f2b948710d2653dD7B07f33A8B32118C", USDC_NAME),
         usdt("0x48065fbBE25f71C9282ddf5e1cD6D6A887483D5e"),
-        coin=Coin("Celo", "CELO", 52752),
+        coin=NetworkCoin("Celo", "CELO", 52752),
     ),
-    _ethereum(
+    _build_evm_network(
         43114,
         "Avalanche",
         paces.COMMITTED,
@@ -292,9 +308,9 @@ NETWORKS: Final[tuple[Network, ...]] = (
         usdc("0xB97EF9Ef8734C71904D8002F8b6Bc66Dd9c48a6E", USD_COIN),
         usdt("0x9702230A8Ea53601f5cD2dc00fDBc13d4dF4A8c7"),
         eurc("0xC891EB4cbdEFf6e073e859e987815Ed1505c2ACD"),
-        coin=Coin("Avalanche", "AVAX", 9000),
+        coin=NetworkCoin("Avalanche", "AVAX", 9000),
     ),
-    _ethereum(
+    _build_evm_network(
         57073,
         "Ink",
         paces.OP_CHAIN,
@@ -302,21 +318,21 @@ NETWORKS: Final[tuple[Network, ...]] = (
         usdc("0x2D270e6886d130D724215A266106e6832161EAEd"),
         usdt0("0x0200C29006150606B650577BBE7B6248F58470c1"),
     ),
-    _ethereum(
+    _build_evm_network(
         59144,
         "Linea",
         paces.OP_CHAIN,
         "docs.linea.build, transaction finality (one sequencer, 1 s)",
         usdc("0x176211869cA2b568f2A7D4EE941E073a821EE1ff"),
     ),
-    _ethereum(
+    _build_evm_network(
         81224,
         "Codex",
         paces.OP_CHAIN,
         "viem's definition (OP Stack)",
         usdc("0xd996633a415985DBd7D6D12f4A4343E31f5037cf"),
     ),
-    _tempo(
+    _build_tempo_network(
         42431,
         "Tempo Moderato",
         tip20(
@@ -327,26 +343,26 @@ NETWORKS: Final[tuple[Network, ...]] = (
         ),
         live=False,
     ),
-    _ethereum(
+    _build_evm_network(
         43113,
         "Avalanche Fuji",
         paces.COMMITTED,
         "build.avax.network, ACP-131; x402-rs (what USDC signs as)",
         usdc("0x5425890298aed601595a70AB815c96711a31Bc65", USD_COIN),
         eurc("0x5E44db7996c682E92a960b65AC713a54AD815c6B"),
-        coin=Coin("Avalanche", "AVAX", 9000),
+        coin=NetworkCoin("Avalanche", "AVAX", 9000),
         live=False,
     ),
-    _ethereum(
+    _build_evm_network(
         80002,
         "Polygon Amoy",
         paces.POLYGON,
         "the chain's documents; x402-rs (what USDC signs as)",
         usdc("0x41E94Eb019C0762f9Bfcf9Fb1E58725BfB0e7582", USDC_NAME),
-        coin=Coin("POL", "POL", 966),
+        coin=NetworkCoin("POL", "POL", 966),
         live=False,
     ),
-    _ethereum(
+    _build_evm_network(
         84532,
         "Base Sepolia",
         paces.OP_CHAIN,
@@ -355,7 +371,7 @@ NETWORKS: Final[tuple[Network, ...]] = (
         eurc("0x808456652fdb597867f38412077A9182bf77359F"),
         live=False,
     ),
-    _ethereum(
+    _build_evm_network(
         421614,
         "Arbitrum Sepolia",
         paces.ARBITRUM,
@@ -363,7 +379,7 @@ NETWORKS: Final[tuple[Network, ...]] = (
         usdc("0x75faf114eafb1BDbe2F0316DF893fd58CE46AA4d", USD_COIN),
         live=False,
     ),
-    _ethereum(
+    _build_evm_network(
         11_155_111,
         "Ethereum Sepolia",
         paces.ETHEREUM,
@@ -372,7 +388,7 @@ NETWORKS: Final[tuple[Network, ...]] = (
         eurc("0x08210F9170F89Ab7658F0B5E3fF39b0E03C594D4"),
         live=False,
     ),
-    _ethereum(
+    _build_evm_network(
         11_155_420,
         "OP Sepolia",
         paces.OP_CHAIN,
@@ -380,7 +396,7 @@ NETWORKS: Final[tuple[Network, ...]] = (
         usdc("0x5fd84259d66Cd46123540766Be93DFE6D43130D7"),
         live=False,
     ),
-    Network(
+    PublicNetwork(
         id="solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp",
         name="Solana",
         live=True,
@@ -392,9 +408,9 @@ NETWORKS: Final[tuple[Network, ...]] = (
             spl("EURC", "Euro Coin", "HzwqbKZw8HxMN6bF2yFZNrht3c2iXXzpKcFu7uBEDKtr", "EUR"),
         ),
         source=f"{_CIRCLE}; solana.com, finality and upgrades",
-        checked=_CHECKED,
+        checked_on=_CHECKED_ON,
     ),
-    Network(
+    PublicNetwork(
         id="solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1",
         name="Solana Devnet",
         live=False,
@@ -402,26 +418,26 @@ NETWORKS: Final[tuple[Network, ...]] = (
         pace=paces.SOLANA,
         tokens=(spl("USDC", "USD Coin", "4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU", "USD"),),
         source=f"{_CIRCLE}; solana.com, finality and upgrades",
-        checked=_CHECKED,
+        checked_on=_CHECKED_ON,
     ),
 )
 
-_ONE_BALANCE: Final = (
-    "charges fees in the very balance that a token shows, in 18 decimals of which the token shows "
+_SHARED_BALANCE_REASON: Final = (
+    "charges fees in the balance that a token shows, in 18 decimals of which the token shows "
     "six: the books of a wallet could not be compared with its chain"
 )
-_OTHER_MACHINE: Final = (
+_ZKSYNC_REASON: Final = (
     "runs another virtual machine and has Permit2 at another address: the settlement contract "
-    "takes no payments there"
+    "accepts no payments there"
 )
 _ARC: Final = "docs.arc.network, EVM compatibility; Circle's bridge-kit 1.15.1"
 _STABLE: Final = "viem 2.57.20; x402's default assets"
 _ZKSYNC: Final = "docs.zksync.io, EVM interpreter; 1inch solidity-utils 174 (Permit2)"
 
-UNSUPPORTED: Final[tuple[Unsupported, ...]] = (
-    Unsupported("eip155:300", "ZKsync Era Sepolia", _OTHER_MACHINE, _ZKSYNC, _CHECKED),
-    Unsupported("eip155:324", "ZKsync Era", _OTHER_MACHINE, _ZKSYNC, _CHECKED),
-    Unsupported("eip155:988", "Stable", _ONE_BALANCE, _STABLE, _CHECKED),
-    Unsupported("eip155:5042", "Arc", _ONE_BALANCE, _ARC, _CHECKED),
-    Unsupported("eip155:5042002", "Arc Testnet", _ONE_BALANCE, _ARC, _CHECKED),
+UNSUPPORTED: Final[tuple[UnsupportedNetwork, ...]] = (
+    UnsupportedNetwork("eip155:300", "ZKsync Era Sepolia", _ZKSYNC_REASON, _ZKSYNC, _CHECKED_ON),
+    UnsupportedNetwork("eip155:324", "ZKsync Era", _ZKSYNC_REASON, _ZKSYNC, _CHECKED_ON),
+    UnsupportedNetwork("eip155:988", "Stable", _SHARED_BALANCE_REASON, _STABLE, _CHECKED_ON),
+    UnsupportedNetwork("eip155:5042", "Arc", _SHARED_BALANCE_REASON, _ARC, _CHECKED_ON),
+    UnsupportedNetwork("eip155:5042002", "Arc Testnet", _SHARED_BALANCE_REASON, _ARC, _CHECKED_ON),
 )

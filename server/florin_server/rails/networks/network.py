@@ -1,18 +1,18 @@
-"""What is known about a public network and the tokens on it."""
+"""Facts about a public network and its tokens."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from florin_server.domain.caip import canonical_asset
+from florin_server.domain.caip import canonicalize_asset
 
-Method = Literal["eip3009", "permit2", "solana"]
+TokenMethod = Literal["eip3009", "permit2", "solana"]
 
 
 @dataclass(frozen=True, slots=True)
-class Coin:
-    """A network's own coin, in which it charges for gas."""
+class NetworkCoin:
+    """A network's native coin, in which it charges for gas."""
 
     name: str
     symbol: str
@@ -21,11 +21,11 @@ class Coin:
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
-    """A token. `peg` is the ISO 4217 currency that it is worth one of; None: it has a rate.
+class NetworkToken:
+    """A token. `peg` is the ISO 4217 currency of which it is worth one unit; None: it has a rate.
 
-    `domain` is name and version of its EIP-3009 signatures. None in it, or in `decimals`, is to be
-    read from the chain.
+    `domain` is the name and version of its EIP-3009 signatures. If it, or `decimals`, is None, the
+    value is read from the chain.
     """
 
     symbol: str
@@ -33,22 +33,22 @@ class Token:
     address: str  # with its checksum
     decimals: int | None
     peg: str | None
-    method: Method
+    method: TokenMethod
     domain: tuple[str, str] | None = None
     approve_from_zero: bool = False
 
     @property
-    def complete(self) -> bool:
-        """True if nothing has to be read from the chain."""
+    def is_complete(self) -> bool:
+        """Return True if nothing must be read from the chain."""
         return self.decimals is not None and (self.method != "eip3009" or self.domain is not None)
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """How a network is followed: when a block is final, and how long a payment takes to be so.
+class NetworkPace:
+    """A network's finality rule and polling, and the usual time until a payment is final.
 
-    A final block has `confirmations`, blocks of `final_after_s` seconds on top of it, and is what
-    nodes call `finality_tag`. `eta_s` is in seconds, from the confirm on.
+    A final block has `confirmations`, is followed by blocks of `final_after_s` seconds, and has
+    been reached by the nodes' tag `finality_tag`. `eta_s` is in seconds from the confirm on.
     """
 
     confirmations: int
@@ -59,61 +59,65 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class PublicNetwork:
     """A public network; `id` is its CAIP-2 id.
 
-    `source` names the public documents that its facts come from, `checked` the day (ISO 8601) on
-    which they were compared with them last. A network without a coin charges fees in the token at
-    `fee_token`. `gas_max` is set where its blocks are smaller than the usual bound of a
-    transaction, `payment_gas_max` where a payment costs more than the usual bound.
+    `source` names the public documents of its facts, `checked_on` the day (ISO 8601) of the last
+    comparison with them. A network without a coin charges fees in the token at `fee_token`.
+    `gas_max` is set where blocks are smaller than the usual limit of a transaction,
+    `payment_gas_max` where a payment costs more than the usual limit.
     """
 
     id: str
     name: str
     live: bool
-    coin: Coin | None
-    pace: Pace
-    tokens: tuple[Token, ...]
+    coin: NetworkCoin | None
+    pace: NetworkPace
+    tokens: tuple[NetworkToken, ...]
     source: str
-    checked: str
+    checked_on: str
     fee_token: str | None = None  # with its checksum
     gas_max: int | None = None
     payment_gas_max: int | None = None
 
-    def token(self, symbol: str) -> Token | None:
-        """The token of that symbol, whatever its capitals."""
-        wanted = symbol.casefold()
-        return next((one for one in self.tokens if one.symbol.casefold() == wanted), None)
+    def find_token(self, symbol: str) -> NetworkToken | None:
+        """Return the token with that symbol, ignoring case; None if the network has none."""
+        folded_symbol = symbol.casefold()
+        return next(
+            (token for token in self.tokens if token.symbol.casefold() == folded_symbol), None
+        )
 
-    def at(self, address: str) -> Token | None:
-        """The token at an address, in the network's own spelling of it."""
-        wanted = self.asset_id(address)
-        return next((one for one in self.tokens if self.asset_id(one.address) == wanted), None)
+    def find_token_at(self, address: str) -> NetworkToken | None:
+        """Return the token at an address in any spelling; None if it is not known."""
+        asset_id = self.to_asset_id(address)
+        return next(
+            (token for token in self.tokens if self.to_asset_id(token.address) == asset_id), None
+        )
 
-    def asset_id(self, address: str) -> str:
-        """A token's CAIP-19 id, the text to compare by."""
+    def to_asset_id(self, address: str) -> str:
+        """Return a token's CAIP-19 id, for comparisons."""
         kind = "erc20" if self.id.startswith("eip155:") else "token"
-        return canonical_asset(f"{self.id}/{kind}:{address}", checksum=False)
+        return canonicalize_asset(f"{self.id}/{kind}:{address}", checksum=False)
 
     @property
-    def gas_money(self) -> Coin | Token | None:
-        """What gas is paid with: the coin, or the fee token; None if that is not registered."""
+    def gas_money(self) -> NetworkCoin | NetworkToken | None:
+        """Return the money that pays for gas: the coin or the fee token; None if unregistered."""
         if self.fee_token is None:
             return self.coin
-        return self.at(self.fee_token)
+        return self.find_token_at(self.fee_token)
 
     @property
     def coin_id(self) -> str | None:
-        """The coin's CAIP-19 id; None where there is no coin."""
+        """Return the coin's CAIP-19 id; None if the network has no coin."""
         return None if self.coin is None else f"{self.id}/slip44:{self.coin.slip44}"
 
 
 @dataclass(frozen=True, slots=True)
-class Unsupported:
+class UnsupportedNetwork:
     """A public network on which Florin cannot settle; `reason` is the end of a sentence."""
 
     id: str
     name: str
     reason: str
     source: str
-    checked: str
+    checked_on: str

@@ -1,6 +1,6 @@
-"""What the operator tells alike about chains of every kind, their coins and tokens.
+"""Settings that chains of every kind, their coins and tokens share.
 
-Fields for the settings of a kind, and no base of them: each kind tells them in its own order.
+They are fields and not a base class, so that each kind lists them in its own order.
 """
 
 from __future__ import annotations
@@ -12,26 +12,28 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from florin_server.domain.caip import parse_account
-from florin_server.rails.networks.network import Network, Token
-from florin_server.rails.networks.registry import is_test_network, registered
+from florin_server.rails.networks.network import NetworkToken, PublicNetwork
+from florin_server.rails.networks.registry import is_test_network, list_registered_tokens
 
 Text = Annotated[str, Field(min_length=1, max_length=100)]
 
 # of a token, or a coin
-Name = Annotated[Text, Field(description="what buyers read")]
-Symbol = Annotated[Text, Field(description="what buyers read where there is little room")]
+Name = Annotated[Text, Field(description="name that buyers see")]
+Symbol = Annotated[Text, Field(description="short name that buyers see")]
 Peg = Annotated[
     str | None,
     Field(
         pattern=r"^[A-Z]{3}$",
-        description="currency (ISO 4217) of which one unit is worth one; unset: it needs a rate",
+        description="currency (ISO 4217) of which it is worth one unit; unset: it needs a rate",
     ),
 ]
-Icon = Annotated[str | None, Field(description="picture that wallets show")]
+Icon = Annotated[str | None, Field(description="picture for wallets to show")]
 
 # of a chain
-ChainName = Annotated[Text, Field(description="what buyers and commands call it")]
-Live = Annotated[bool, Field(description="its money is real: for live data only")]
+ChainName = Annotated[Text, Field(description="name that buyers and commands use")]
+Live = Annotated[
+    bool, Field(description="whether its money is real, so that it serves live data only")
+]
 Treasury = Annotated[
     str,
     Field(
@@ -40,10 +42,11 @@ Treasury = Annotated[
     ),
 ]
 TreasuryKeystore = Annotated[
-    Path | None, Field(description="its key; without it nothing is paid out of the treasury")
+    Path | None,
+    Field(description="the treasury's key; without it Florin pays nothing out of the treasury"),
 ]
 EtaS = Annotated[
-    int, Field(ge=0, description="what wallets are told that a payment takes to be final")
+    int, Field(ge=0, description="seconds until a payment is final, which wallets show")
 ]
 ChainIcon = Annotated[str | None, Field(description="picture of the network")]
 RegisteredTokens = Annotated[
@@ -51,16 +54,16 @@ RegisteredTokens = Annotated[
 ]
 
 
-def with_registered(
-    said: dict[str, Any],
-    known: Network | None,
+def complete_settings(
+    settings: dict[str, Any],
+    network: PublicNetwork | None,
     defaults: dict[str, Any],
-    token_of: Callable[[Token], dict[str, Any]],
+    to_token_settings: Callable[[NetworkToken], dict[str, Any]],
 ) -> dict[str, Any]:
-    """What is said about a chain, completed by defaults and by the tokens it names.
+    """Return a chain's settings, completed by defaults and by the tokens it names.
 
-    `token_of` tells what only this kind of chain is told about a token. ValueError for a token
-    that the registry does not know, or not well enough.
+    `to_token_settings` returns a token's settings that only this kind of chain has. Raise
+    ValueError for a token that the registry does not have, or lacks data of.
     """
     tokens = [
         {
@@ -68,24 +71,24 @@ def with_registered(
             "symbol": token.symbol,
             "decimals": token.decimals,
             "peg": token.peg,
-            **token_of(token),
+            **to_token_settings(token),
         }
-        for token in registered(known, said.get("tokens", ()))
+        for token in list_registered_tokens(network, settings.get("tokens", ()))
     ]
-    return {**defaults, **said, "assets": [*said.get("assets", ()), *tokens]}
+    return {**defaults, **settings, "assets": [*settings.get("assets", ()), *tokens]}
 
 
 def require_consistent(
     chain_id: str, *, live: bool, faucet: bool, treasury: str, tokens: Sequence[str]
 ) -> None:
-    """ValueError if what is said about a chain (CAIP-2) contradicts itself.
+    """Raise ValueError if the settings of a chain (CAIP-2) contradict each other.
 
-    `treasury` is as it was written, `tokens` are addresses.
+    `treasury` is in its written form, `tokens` are addresses.
     """
     if live and faucet:
         raise ValueError("a live chain has no faucet")
     if live and is_test_network(chain_id):
-        raise ValueError("money of a test network is worth nothing: it is not live")
+        raise ValueError("a test network's money is worth nothing: it cannot be live")
     if len(set(tokens)) != len(tokens):
         raise ValueError("a token is listed twice")
     if ":" in treasury and str(parse_account(treasury).chain) != chain_id:

@@ -1,1 +1,1 @@
-"""What partners manage themselves, and what the operator does for them."""
+"""Calls about accounts: by partners for themselves, and by the operator for partners."""

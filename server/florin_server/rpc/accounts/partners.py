@@ -1,4 +1,4 @@
-"""The operator's calls about partners, what they call with, and their merchants."""
+"""The operator's calls about partners, their credentials, and their merchants."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from florin.v1 import account_pb2, partner_pb2
 from florin_server.flows.accounts import keys, merchant_admin, partners, pins, wallets
 from florin_server.flows.app import App
 from florin_server.rpc.accounts import partner_codec as codec
-from florin_server.rpc.accounts.merchant_codec import fiat_settlement
+from florin_server.rpc.accounts.merchant_codec import to_fiat_settlement
 
 
 class PartnerCalls:
-    """Partners, keys, wallets, version pins, and what is done for merchants."""
+    """Partners, keys, wallets, version pins, and the operator's work on merchants."""
 
     _app: App
     _pepper: bytes
@@ -21,64 +21,66 @@ class PartnerCalls:
     async def CreateApiKey(
         self, request: partner_pb2.CreateApiKeyRequest, context: Any
     ) -> partner_pb2.CreateApiKeyResponse:
-        """Makes an API key."""
+        """Create an API key."""
         key, secret = await keys.create(
             self._app,
             self._pepper,
-            kind=codec.key_kind(request.kind),
+            kind=codec.parse_key_kind(request.kind),
             live=request.live,
             partner_id=request.partner_id or None,
-            scopes=codec.scopes(request.scopes),
+            scopes=codec.parse_scopes(request.scopes),
             name=request.name,
         )
-        return partner_pb2.CreateApiKeyResponse(key=codec.api_key(key), secret=secret)
+        return partner_pb2.CreateApiKeyResponse(key=codec.to_api_key(key), secret=secret)
 
     async def ListApiKeys(
         self, request: partner_pb2.ListApiKeysRequest, context: Any
     ) -> partner_pb2.ListApiKeysResponse:
-        """Lists keys without their secrets."""
-        found = await keys.listed(self._app, request.partner_id or None)
-        return partner_pb2.ListApiKeysResponse(keys=[codec.api_key(key) for key in found])
+        """List keys without their secrets."""
+        found_keys = await keys.list_keys(self._app, request.partner_id or None)
+        return partner_pb2.ListApiKeysResponse(keys=[codec.to_api_key(key) for key in found_keys])
 
     async def UpdateApiKey(
         self, request: partner_pb2.UpdateApiKeyRequest, context: Any
     ) -> partner_pb2.UpdateApiKeyResponse:
-        """Changes the name of a key, or what it may do."""
+        """Change the name or scopes of a key."""
         name = request.name if request.HasField("name") else None
-        key = await keys.change(self._app, request.key_id, name, codec.scopes(request.scopes))
-        return partner_pb2.UpdateApiKeyResponse(key=codec.api_key(key))
+        key = await keys.update(self._app, request.key_id, name, codec.parse_scopes(request.scopes))
+        return partner_pb2.UpdateApiKeyResponse(key=codec.to_api_key(key))
 
     async def RevokeApiKey(
         self, request: partner_pb2.RevokeApiKeyRequest, context: Any
     ) -> partner_pb2.RevokeApiKeyResponse:
-        """Revokes a key for good."""
+        """Revoke a key permanently."""
         key = await keys.revoke(self._app, request.key_id)
-        return partner_pb2.RevokeApiKeyResponse(key=codec.api_key(key))
+        return partner_pb2.RevokeApiKeyResponse(key=codec.to_api_key(key))
 
     async def CreatePartner(
         self, request: partner_pb2.CreatePartnerRequest, context: Any
     ) -> partner_pb2.Partner:
-        """Makes a partner."""
-        return codec.partner(await partners.create(self._app, request.name))
+        """Create a partner."""
+        return codec.to_partner(await partners.create(self._app, request.name))
 
     async def ListPartners(
         self, request: partner_pb2.ListPartnersRequest, context: Any
     ) -> partner_pb2.ListPartnersResponse:
-        """Lists partners."""
-        found = await partners.listed(self._app)
-        return partner_pb2.ListPartnersResponse(partners=[codec.partner(one) for one in found])
+        """List partners."""
+        found_partners = await partners.list_partners(self._app)
+        return partner_pb2.ListPartnersResponse(
+            partners=[codec.to_partner(partner) for partner in found_partners]
+        )
 
     async def SetPartnerStatus(
         self, request: partner_pb2.SetPartnerStatusRequest, context: Any
     ) -> partner_pb2.Partner:
-        """Suspends a partner, or lets it work again."""
-        status = codec.partner_status(request.status)
-        return codec.partner(await partners.set_status(self._app, request.partner_id, status))
+        """Suspend or reactivate a partner."""
+        status = codec.parse_partner_status(request.status)
+        return codec.to_partner(await partners.set_status(self._app, request.partner_id, status))
 
     async def SetApiVersion(
         self, request: partner_pb2.SetApiVersionRequest, context: Any
     ) -> partner_pb2.SetApiVersionResponse:
-        """Moves a version pin forward."""
+        """Move a version pin forward."""
         pin = await pins.move(
             self._app,
             request.version,
@@ -91,28 +93,28 @@ class PartnerCalls:
     async def RegisterWallet(
         self, request: partner_pb2.RegisterWalletRequest, context: Any
     ) -> partner_pb2.Wallet:
-        """Registers a wallet."""
+        """Register a wallet."""
         icon_url = request.icon_url if request.HasField("icon_url") else None
         wallet = await wallets.register(self._app, request.name, icon_url, live=request.live)
-        return codec.wallet(wallet)
+        return codec.to_wallet(wallet)
 
     async def ListWallets(
         self, request: partner_pb2.ListWalletsRequest, context: Any
     ) -> partner_pb2.ListWalletsResponse:
-        """Lists wallets, revoked ones too."""
-        found = await wallets.listed(self._app)
-        return partner_pb2.ListWalletsResponse(wallets=[codec.wallet(one) for one in found])
+        """List wallets, including revoked ones."""
+        apps = await wallets.list_wallets(self._app)
+        return partner_pb2.ListWalletsResponse(wallets=[codec.to_wallet(wallet) for wallet in apps])
 
     async def RevokeWallet(
         self, request: partner_pb2.RevokeWalletRequest, context: Any
     ) -> partner_pb2.Wallet:
-        """Revokes a wallet for good."""
-        return codec.wallet(await wallets.revoke(self._app, request.app_id))
+        """Revoke a wallet permanently."""
+        return codec.to_wallet(await wallets.revoke(self._app, request.app_id))
 
     async def ImportMerchant(
         self, request: partner_pb2.ImportMerchantRequest, context: Any
     ) -> partner_pb2.OperatorMerchant:
-        """Makes a merchant under a given id."""
+        """Create a merchant with a given id."""
         merchant = await merchant_admin.add(
             self._app,
             partner_id=request.partner_id,
@@ -122,22 +124,22 @@ class PartnerCalls:
             icon_url=request.icon_url if request.HasField("icon_url") else None,
             live=request.live,
         )
-        return codec.merchant(merchant)
+        return codec.to_operator_merchant(merchant)
 
     async def SetMerchantStatus(
         self, request: partner_pb2.SetMerchantStatusRequest, context: Any
     ) -> partner_pb2.OperatorMerchant:
-        """Changes whether a merchant may take payments."""
-        status = codec.merchant_status(request.status)
-        return codec.merchant(
+        """Change whether a merchant can accept payments."""
+        status = codec.parse_merchant_status(request.status)
+        return codec.to_operator_merchant(
             await merchant_admin.set_status(self._app, request.merchant_id, status)
         )
 
     async def AddFiatSettlement(
         self, request: partner_pb2.AddFiatSettlementRequest, context: Any
     ) -> account_pb2.FiatSettlement:
-        """Registers a bank account of a merchant."""
+        """Register a bank account of a merchant."""
         account = await merchant_admin.add_bank_account(
             self._app, request.merchant_id, status=request.status, bank_type=request.bank_type
         )
-        return fiat_settlement(account)
+        return to_fiat_settlement(account)

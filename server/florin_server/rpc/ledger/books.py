@@ -6,53 +6,57 @@ from typing import Any
 
 from florin.v1 import ledger_pb2
 
-from florin_server.domain.ledger.accounts import Kind
+from florin_server.domain.ledger.accounts import LedgerAccountKind
 from florin_server.flows.app import App
 from florin_server.flows.ledger import books
-from florin_server.flows.ledger.books import Line, Verdict
-from florin_server.rpc.server.timestamps import timestamp
-from florin_server.store.ledger.books import Entry
+from florin_server.flows.ledger.books import ReconciliationLine, ReconciliationStatus
+from florin_server.rpc.server.timestamps import to_timestamp
+from florin_server.store.ledger.books import LedgerEntry
 
-_VERDICT = {
+_VERDICT_NUMBERS = {
     verdict: ledger_pb2.BalanceVerdict.Value(f"BALANCE_VERDICT_{verdict.upper()}")
-    for verdict in Verdict
+    for verdict in ReconciliationStatus
 }
-_KIND = {ledger_pb2.AccountKind.Value(f"ACCOUNT_KIND_{kind.upper()}"): kind for kind in Kind}
+_KIND = {
+    ledger_pb2.AccountKind.Value(f"ACCOUNT_KIND_{kind.upper()}"): kind for kind in LedgerAccountKind
+}
 
 
 class LedgerCalls:
-    """The books: proven, compared, corrected, listed."""
+    """Ledger calls: check, correct, list."""
 
     _app: App
 
     async def CheckLedger(
         self, request: ledger_pb2.CheckLedgerRequest, context: Any
     ) -> ledger_pb2.CheckLedgerResponse:
-        """Proves the books, and compares them with the chains."""
-        found = await books.check(self._app)
-        unread = found.comparison.unread.items()
+        """Check the ledger, and compare it with the chains."""
+        check = await books.check(self._app)
+        unread = check.reconciliation.read_failures.items()
         return ledger_pb2.CheckLedgerResponse(
-            problems=found.problems,
-            wallets=[_wallet(one) for one in found.comparison.lines],
+            problems=check.problems,
+            wallets=[_to_wallet_balance(line) for line in check.reconciliation.lines],
             unread=[
                 ledger_pb2.UnreadChain(
-                    chain_id=one, problem=why, resting=one not in self._app.rails
+                    chain_id=chain_id, problem=why, resting=chain_id not in self._app.rails
                 )
-                for one, why in unread
+                for chain_id, why in unread
             ],
         )
 
     async def BookDifference(
         self, request: ledger_pb2.BookDifferenceRequest, context: Any
     ) -> ledger_pb2.BookDifferenceResponse:
-        """Books the difference of a wallet as the operator's own doing."""
-        line = await books.book(self._app, request.account, request.asset, request.note)
+        """Book the difference of a wallet as the operator's deposit or withdrawal."""
+        line = await books.record_adjustment(
+            self._app, request.account, request.asset, request.note
+        )
         return ledger_pb2.BookDifferenceResponse(amount=str(line.difference))
 
     async def ListBalances(
         self, request: ledger_pb2.ListBalancesRequest, context: Any
     ) -> ledger_pb2.ListBalancesResponse:
-        """Return a page of the balances of accounts."""
+        """Return a page of account balances."""
         page = await books.list_balances(
             self._app,
             _KIND.get(request.kind),
@@ -70,31 +74,31 @@ class LedgerCalls:
     async def ListEntries(
         self, request: ledger_pb2.ListEntriesRequest, context: Any
     ) -> ledger_pb2.ListEntriesResponse:
-        """Lists what was booked for a payment."""
-        found = await books.entries(self._app, request.payment_id)
-        return ledger_pb2.ListEntriesResponse(entries=[_entry(one) for one in found])
+        """List the ledger entries of a payment."""
+        entries = await books.list_entries(self._app, request.payment_id)
+        return ledger_pb2.ListEntriesResponse(entries=[_to_entry(entry) for entry in entries])
 
 
-def _wallet(line: Line) -> ledger_pb2.WalletBalance:
-    account, asset = line.place
+def _to_wallet_balance(line: ReconciliationLine) -> ledger_pb2.WalletBalance:
+    account, asset = line.wallet
     return ledger_pb2.WalletBalance(
         account=account,
         asset=asset,
-        booked=str(line.booked),
-        held=None if line.held is None else str(line.held),
-        coming=str(line.coming),
-        going=str(line.going),
-        verdict=_VERDICT[line.verdict],
+        booked=str(line.booked_balance),
+        held=None if line.chain_balance is None else str(line.chain_balance),
+        coming=str(line.incoming),
+        going=str(line.outgoing),
+        verdict=_VERDICT_NUMBERS[line.status],
     )
 
 
-def _entry(one: Entry) -> ledger_pb2.LedgerEntry:
+def _to_entry(entry: LedgerEntry) -> ledger_pb2.LedgerEntry:
     return ledger_pb2.LedgerEntry(
-        journal=one.key,
-        booked_at=timestamp(one.at_us),
-        tx_id=one.tx_hash or "",
-        debit=one.posting.debit,
-        credit=one.posting.credit,
-        asset=one.posting.asset,
-        amount=str(one.posting.amount),
+        journal=entry.key,
+        booked_at=to_timestamp(entry.at_us),
+        tx_id=entry.tx_hash or "",
+        debit=entry.posting.debit,
+        credit=entry.posting.credit,
+        asset=entry.posting.asset,
+        amount=str(entry.posting.amount),
     )

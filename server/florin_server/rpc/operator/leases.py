@@ -9,7 +9,7 @@ from florin.v1 import lease_pb2
 from florin_server.domain.settlement.lease import Lease
 from florin_server.flows.app import App
 from florin_server.flows.operator import leases
-from florin_server.rpc.server.timestamps import timestamp
+from florin_server.rpc.server.timestamps import to_timestamp
 
 
 class LeaseCalls:
@@ -20,28 +20,31 @@ class LeaseCalls:
     async def ListLeases(
         self, request: lease_pb2.ListLeasesRequest, context: Any
     ) -> lease_pb2.ListLeasesResponse:
-        """List leases."""
-        found = await leases.list_leases(self._app)
+        """List the leases, with whether each is held now."""
+        found_leases = await leases.list_leases(self._app)
         return lease_pb2.ListLeasesResponse(
-            leases=[_to_message(one, held=one.name in found.held) for one in found.leases],
-            read_at=timestamp(found.now_us),
+            leases=[
+                _to_message(lease, held=lease.name in found_leases.held_names)
+                for lease in found_leases.leases
+            ],
+            read_at=to_timestamp(found_leases.now_us),
         )
 
     async def ReleaseLease(
         self, request: lease_pb2.ReleaseLeaseRequest, context: Any
     ) -> lease_pb2.Lease:
-        """Take a lease away from its holder."""
+        """Release a lease on behalf of its holder."""
         released = await leases.release(self._app, request.name, request.holder)
         return _to_message(released, held=False)
 
 
-def _to_message(one: Lease, *, held: bool) -> lease_pb2.Lease:
-    had = bool(one.holder)
+def _to_message(lease: Lease, *, held: bool) -> lease_pb2.Lease:
+    had = bool(lease.holder)
     return lease_pb2.Lease(
-        name=one.name,
-        holder=one.holder,
+        name=lease.name,
+        holder=lease.holder,
         held=held,
-        until=timestamp(one.until_us) if had else None,
-        renewed_at=timestamp(one.renewed_at_us) if had else None,
-        epoch=one.epoch,
+        until=to_timestamp(lease.until_us) if had else None,
+        renewed_at=to_timestamp(lease.renewed_at_us) if had else None,
+        epoch=lease.epoch,
     )

@@ -8,36 +8,42 @@ from florin.v1 import listing_pb2
 
 from florin_server.flows.app import App
 from florin_server.flows.payments import lists
-from florin_server.rpc.payments.codec import Codec
-from florin_server.rpc.payments.listing_codec import ListingCodec, wanted, wanted_legacy
-from florin_server.rpc.server.call import caller
+from florin_server.rpc.payments.codec import PaymentCodec
+from florin_server.rpc.payments.listing_codec import (
+    PaymentListCodec,
+    parse_legacy_list_query,
+    parse_list_query,
+)
+from florin_server.rpc.server.call import get_caller
 
 
-class ListingCalls:
+class PaymentListCalls:
     """Lists of a partner's or a merchant's payments."""
 
     _app: App
-    _codec: Codec
+    _codec: PaymentCodec
 
     async def ListPayments(
         self, request: listing_pb2.ListPaymentsRequest, context: Any
     ) -> listing_pb2.ListPaymentsResponse:
-        """Lists payments of all merchants of the partner."""
-        found = await lists.of_partner(self._app, caller(), wanted(request), request.merchant_id)
-        return ListingCodec(self._codec).page(found)
+        """List payments of all merchants of the partner."""
+        page = await lists.list_for_partner(
+            self._app, get_caller(), parse_list_query(request), request.merchant_id
+        )
+        return PaymentListCodec(self._codec).to_list_response(page)
 
     async def ListMerchantPayments(
         self, request: listing_pb2.ListMerchantPaymentsRequest, context: Any
     ) -> listing_pb2.ListPaymentsResponse:
-        """Lists payments of the merchant."""
-        found = await lists.of_merchant(self._app, caller(), wanted(request))
-        return ListingCodec(self._codec).page(found)
+        """List payments of the merchant."""
+        page = await lists.list_for_merchant(self._app, get_caller(), parse_list_query(request))
+        return PaymentListCodec(self._codec).to_list_response(page)
 
     async def ListPaymentsLegacy(
         self, request: listing_pb2.ListPaymentsLegacyRequest, context: Any
     ) -> listing_pb2.ListPaymentsLegacyResponse:
-        """Lists payments of the merchant in the path, in the older form."""
-        found = await lists.of_merchant_in_path(
-            self._app, caller(), wanted_legacy(request), request.merchant_id
+        """List payments of the merchant in the path, in the older form."""
+        page = await lists.list_for_partner_merchant(
+            self._app, get_caller(), parse_legacy_list_query(request), request.merchant_id
         )
-        return ListingCodec(self._codec).legacy(found)
+        return PaymentListCodec(self._codec).to_legacy_response(page)

@@ -1,4 +1,4 @@
-"""Lists of payments: requests to plain values, pages to messages."""
+"""Lists of payments: convert requests to plain values, and pages to messages."""
 
 from __future__ import annotations
 
@@ -6,35 +6,37 @@ from typing import TypeAlias
 
 from florin.v1 import listing_pb2, payment_pb2
 
-from florin_server.domain.errors import Code, FlorinError, Issue
-from florin_server.domain.payments.payment import Payment, Status
-from florin_server.flows.payments.lists import Page, Wanted
+from florin_server.domain.errors import ApiError, ErrorCode, FieldIssue
+from florin_server.domain.payments.payment import Payment, PaymentStatus
+from florin_server.flows.payments.lists import PaymentListPage, PaymentListQuery
 from florin_server.rpc.payments import codec
-from florin_server.rpc.server.timestamps import microseconds, timestamp
-from florin_server.store.payments.listed import Fee, Listed
-from florin_server.store.payments.listing import Order, Totals
+from florin_server.rpc.server.timestamps import to_microseconds, to_timestamp
+from florin_server.store.payments.listed import OptionFee, PaymentListItem
+from florin_server.store.payments.listing import PaymentListOrder, PaymentTotals
 
-Asked: TypeAlias = listing_pb2.ListPaymentsRequest | listing_pb2.ListMerchantPaymentsRequest
+PaymentListRequest: TypeAlias = (
+    listing_pb2.ListPaymentsRequest | listing_pb2.ListMerchantPaymentsRequest
+)
 
 _LIMIT_DEFAULT = 50
-_ASSET = "caip19/"
+_ASSET_PREFIX = "caip19/"
 _INT32_MAX = 2**31 - 1
-_STATUSES: dict[int, Status] = {
-    payment_pb2.PaymentStatus.Value(f"PAYMENT_STATUS_{s.upper()}"): s for s in Status
+_STATUSES: dict[int, PaymentStatus] = {
+    payment_pb2.PaymentStatus.Value(f"PAYMENT_STATUS_{s.upper()}"): s for s in PaymentStatus
 }
 
 
-def wanted(request: Asked) -> Wanted:
-    """What is asked for. FlorinError invalid_params for what no list can have."""
-    return Wanted(
-        order=_order(request.sort_by, request.sort_dir),
+def parse_list_query(request: PaymentListRequest) -> PaymentListQuery:
+    """Return the requested list; raise ApiError(invalid_params) for impossible filters."""
+    return PaymentListQuery(
+        order=_parse_order(request.sort_by, request.sort_dir),
         limit=request.limit or _LIMIT_DEFAULT,
         cursor=request.cursor if request.HasField("cursor") else None,
-        start_us=microseconds(request.start_ts, "startTs")
+        start_us=to_microseconds(request.start_ts, "startTs")
         if request.HasField("start_ts")
         else None,
-        end_us=microseconds(request.end_ts, "endTs") if request.HasField("end_ts") else None,
-        statuses=[_status(number) for number in request.status],
+        end_us=to_microseconds(request.end_ts, "endTs") if request.HasField("end_ts") else None,
+        statuses=[_parse_status(number) for number in request.status],
         symbols=request.token_symbol,
         assets=request.asset,
         networks=request.network,
@@ -42,62 +44,64 @@ def wanted(request: Asked) -> Wanted:
     )
 
 
-def wanted_legacy(request: listing_pb2.ListPaymentsLegacyRequest) -> Wanted:
-    """The same of the older call."""
-    return Wanted(
-        order=_order(request.sort_by, request.sort_dir),
+def parse_legacy_list_query(request: listing_pb2.ListPaymentsLegacyRequest) -> PaymentListQuery:
+    """Return the requested list of the older call."""
+    return PaymentListQuery(
+        order=_parse_order(request.sort_by, request.sort_dir),
         limit=request.limit or _LIMIT_DEFAULT,
         cursor=request.cursor if request.HasField("cursor") else None,
-        start_us=microseconds(request.start_ts, "start_ts")
+        start_us=to_microseconds(request.start_ts, "start_ts")
         if request.HasField("start_ts")
         else None,
-        end_us=microseconds(request.end_ts, "end_ts") if request.HasField("end_ts") else None,
-        statuses=[_status(number) for number in request.status],
+        end_us=to_microseconds(request.end_ts, "end_ts") if request.HasField("end_ts") else None,
+        statuses=[_parse_status(number) for number in request.status],
         assets=request.asset,
         networks=request.network,
     )
 
 
-def _order(by: int, direction: int) -> Order:
-    return Order(
-        by_amount=by == listing_pb2.PAYMENT_SORT_AMOUNT,
+def _parse_order(sort: int, direction: int) -> PaymentListOrder:
+    return PaymentListOrder(
+        by_amount=sort == listing_pb2.PAYMENT_SORT_AMOUNT,
         descending=direction != listing_pb2.SORT_DIRECTION_ASC,
     )
 
 
-def _status(number: int) -> Status:
-    found = _STATUSES.get(number)
-    if found is None:
-        raise _invalid("status", "is unknown")
-    return found
+def _parse_status(number: int) -> PaymentStatus:
+    status = _STATUSES.get(number)
+    if status is None:
+        raise _make_field_error("status", "is unknown")
+    return status
 
 
-def _invalid(field: str, why: str) -> FlorinError:
-    return FlorinError(Code.INVALID_PARAMS, f"{field} {why}", issues=(Issue(field, why),))
+def _make_field_error(field: str, problem: str) -> ApiError:
+    return ApiError(
+        ErrorCode.INVALID_PARAMS, f"{field} {problem}", issues=(FieldIssue(field, problem),)
+    )
 
 
-class ListingCodec:
-    """Builds the answers."""
+class PaymentListCodec:
+    """Builds the responses of lists."""
 
-    def __init__(self, answers: codec.Codec) -> None:
-        self._answers = answers
+    def __init__(self, payment_codec: codec.PaymentCodec) -> None:
+        self._payment_codec = payment_codec
 
-    def page(self, page: Page) -> listing_pb2.ListPaymentsResponse:
-        """One page of a list."""
+    def to_list_response(self, page: PaymentListPage) -> listing_pb2.ListPaymentsResponse:
+        """Return one page of a list."""
         return listing_pb2.ListPaymentsResponse(
-            data=[self._row(row) for row in page.rows],
+            data=[self._to_row(row) for row in page.rows],
             next_cursor=page.next_cursor,
             stats=listing_pb2.PaymentStats(
-                total_revenue=self._revenue(page.totals),
+                total_revenue=self._to_revenue(page.totals),
                 total_transactions=page.totals.payments,
                 total_customers=page.totals.payers,
             ),
         )
 
-    def _revenue(self, totals: Totals) -> list[listing_pb2.Revenue]:
+    def _to_revenue(self, totals: PaymentTotals) -> list[listing_pb2.Revenue]:
         revenue = []
         for unit, value in totals.revenue:
-            display = self._answers.amount(unit, value).display
+            display = self._payment_codec.to_amount(unit, value).display
             revenue.append(
                 listing_pb2.Revenue(
                     amount=value / 10**display.decimals,
@@ -108,14 +112,14 @@ class ListingCodec:
             )
         return revenue
 
-    def _row(self, row: Listed) -> listing_pb2.PaymentRow:
+    def _to_row(self, row: PaymentListItem) -> listing_pb2.PaymentRow:
         payment, merchant = row.payment, row.merchant
-        asked = self._answers.amount(payment.unit, payment.value)
-        is_fiat = not payment.unit.startswith(_ASSET)
-        token = None if is_fiat else asked
-        if (unit := _token(payment)) and payment.option_value is not None:
-            token = self._answers.amount(unit, payment.option_value)
-        settled = _settled_at(payment)
+        amount = self._payment_codec.to_amount(payment.unit, payment.value)
+        is_fiat = not payment.unit.startswith(_ASSET_PREFIX)
+        token = None if is_fiat else amount
+        if (unit := _find_token_unit(payment)) and payment.option_value is not None:
+            token = self._payment_codec.to_amount(unit, payment.option_value)
+        settled = _find_settled_at_us(payment)
         return listing_pb2.PaymentRow(
             payment_id=payment.id,
             merchant=payment_pb2.PaymentMerchant(
@@ -123,51 +127,51 @@ class ListingCodec:
             ),
             merchant_id=merchant.id,
             reference_id=payment.reference_id,
-            status=codec.payment_status(payment),
+            status=codec.to_payment_status(payment),
             is_terminal=payment.status.is_final,
             live=payment.live,
-            fiat_amount=asked if is_fiat else None,
+            fiat_amount=amount if is_fiat else None,
             token_amount=token,
-            buyer=codec.buyer(payment),
-            transaction=_transaction(row),
-            fees=self._fees(payment, row.fee),
-            settlement=self._settlement(payment),
-            refund=self._answers.refund(payment, row.refunds[-1]) if row.refunds else None,
-            refunds=[self._answers.refund(payment, refund) for refund in row.refunds],
-            created_at=timestamp(payment.created_at_us),
-            last_updated_at=timestamp(payment.updated_at_us),
-            settled_at=None if settled is None else timestamp(settled),
+            buyer=codec.to_buyer(payment),
+            transaction=_to_transaction(row),
+            fees=self._to_fees(payment, row.fee),
+            settlement=self._to_settlement(payment),
+            refund=self._payment_codec.to_refund(payment, row.refunds[-1]) if row.refunds else None,
+            refunds=[self._payment_codec.to_refund(payment, refund) for refund in row.refunds],
+            created_at=to_timestamp(payment.created_at_us),
+            last_updated_at=to_timestamp(payment.updated_at_us),
+            settled_at=None if settled is None else to_timestamp(settled),
         )
 
-    def _fees(self, payment: Payment, fee: Fee | None) -> listing_pb2.PaymentFees | None:
-        unit = _token(payment)
+    def _to_fees(self, payment: Payment, fee: OptionFee | None) -> listing_pb2.PaymentFees | None:
+        unit = _find_token_unit(payment)
         if unit is None or fee is None or fee.total <= 0:
             return None
         return listing_pb2.PaymentFees(
-            total=self._answers.amount(unit, fee.total),
-            fixed=self._answers.amount(unit, fee.fixed) if fee.fixed > 0 else None,
-            percentage=_percent(fee.basis_points) if fee.basis_points > 0 else None,
+            total=self._payment_codec.to_amount(unit, fee.total),
+            fixed=self._payment_codec.to_amount(unit, fee.fixed) if fee.fixed > 0 else None,
+            percentage=_format_percent(fee.basis_points) if fee.basis_points > 0 else None,
         )
 
-    def _settlement(self, payment: Payment) -> listing_pb2.PaymentSettlement | None:
-        if payment.status is not Status.SUCCEEDED:
+    def _to_settlement(self, payment: Payment) -> listing_pb2.PaymentSettlement | None:
+        if payment.status is not PaymentStatus.SUCCEEDED:
             return None
-        if payment.settled_value is None or (unit := _token(payment)) is None:
+        if payment.settled_value is None or (unit := _find_token_unit(payment)) is None:
             return listing_pb2.PaymentSettlement(
                 settled=False, status=listing_pb2.SETTLEMENT_STATUS_PENDING
             )
         return listing_pb2.PaymentSettlement(
             settled=True,
             status=listing_pb2.SETTLEMENT_STATUS_SETTLED,
-            amount=self._answers.amount(unit, payment.settled_value),
+            amount=self._payment_codec.to_amount(unit, payment.settled_value),
             tx_hash=payment.tx_id,
         )
 
-    def legacy(self, page: Page) -> listing_pb2.ListPaymentsLegacyResponse:
-        """One page in the older form."""
-        most = max(self._revenue(page.totals), key=lambda one: one.amount, default=None)
+    def to_legacy_response(self, page: PaymentListPage) -> listing_pb2.ListPaymentsLegacyResponse:
+        """Return one page in the older form."""
+        most = max(self._to_revenue(page.totals), key=lambda revenue: revenue.amount, default=None)
         return listing_pb2.ListPaymentsLegacyResponse(
-            data=[self._legacy_row(row) for row in page.rows],
+            data=[self._to_legacy_row(row) for row in page.rows],
             next_cursor=page.next_cursor,
             stats=listing_pb2.LegacyPaymentStats(
                 total_customers=page.totals.payers,
@@ -179,9 +183,9 @@ class ListingCodec:
             ),
         )
 
-    def _legacy_row(self, row: Listed) -> listing_pb2.LegacyPaymentRow:
-        now = self._row(row)
-        told = listing_pb2.LegacyPaymentRow(
+    def _to_legacy_row(self, row: PaymentListItem) -> listing_pb2.LegacyPaymentRow:
+        now = self._to_row(row)
+        payment_row = listing_pb2.LegacyPaymentRow(
             payment_id=now.payment_id,
             merchant_id=now.merchant_id,
             reference_id=now.reference_id,
@@ -198,53 +202,53 @@ class ListingCodec:
             settled_at=now.settled_at if now.HasField("settled_at") else None,
         )
         if now.settlement.HasField("tx_hash"):
-            told.settlement_tx_hash = now.settlement.tx_hash
+            payment_row.settlement_tx_hash = now.settlement.tx_hash
         if now.HasField("token_amount"):
-            _put_token(told, now)
+            _set_token(payment_row, now)
         if now.HasField("fiat_amount"):
-            told.fiat_currency = now.fiat_amount.unit.removeprefix("iso4217/")
+            payment_row.fiat_currency = now.fiat_amount.unit.removeprefix("iso4217/")
             if row.payment.value <= _INT32_MAX:
-                told.fiat_amount = row.payment.value
-        return told
+                payment_row.fiat_amount = row.payment.value
+        return payment_row
 
 
-def _put_token(told: listing_pb2.LegacyPaymentRow, now: listing_pb2.PaymentRow) -> None:
-    asset, display = now.token_amount.unit.removeprefix(_ASSET), now.token_amount.display
-    told.chain_id = asset.partition("/")[0]
-    told.token_caip19 = asset
-    told.token_amount = now.token_amount.value
-    told.token_symbol = display.asset_symbol
-    told.token_decimals = display.decimals
+def _set_token(legacy_row: listing_pb2.LegacyPaymentRow, row: listing_pb2.PaymentRow) -> None:
+    asset, display = row.token_amount.unit.removeprefix(_ASSET_PREFIX), row.token_amount.display
+    legacy_row.chain_id = asset.partition("/")[0]
+    legacy_row.token_caip19 = asset
+    legacy_row.token_amount = row.token_amount.value
+    legacy_row.token_symbol = display.asset_symbol
+    legacy_row.token_decimals = display.decimals
     if display.HasField("icon_url"):
-        told.token_logo = display.icon_url
+        legacy_row.token_logo = display.icon_url
     if display.HasField("network_icon_url"):
-        told.chain_logo = display.network_icon_url
+        legacy_row.chain_logo = display.network_icon_url
 
 
-def _transaction(row: Listed) -> listing_pb2.PaymentTransaction | None:
-    unit = _token(row.payment)
+def _to_transaction(row: PaymentListItem) -> listing_pb2.PaymentTransaction | None:
+    unit = _find_token_unit(row.payment)
     if unit is None:
         return None
-    chain = unit.removeprefix(_ASSET).partition("/")[0]
+    chain = unit.removeprefix(_ASSET_PREFIX).partition("/")[0]
     return listing_pb2.PaymentTransaction(
         network_id=chain.partition(":")[2], hash=row.tx_hash, nonce=row.nonce
     )
 
 
-def _token(payment: Payment) -> str | None:
-    """The unit that is paid in, from the accepted confirm on; a simulated payment may have none."""
+def _find_token_unit(payment: Payment) -> str | None:
+    """Return the paid unit, from the accepted confirm on; a simulated payment can have none."""
     unit = payment.option_unit
-    return unit if unit is not None and unit.startswith(_ASSET) else None
+    return unit if unit is not None and unit.startswith(_ASSET_PREFIX) else None
 
 
-def _settled_at(payment: Payment) -> int | None:
-    """A payment changes for the last time when its merchant gets the money."""
-    if payment.status is not Status.SUCCEEDED or payment.settled_value is None:
+def _find_settled_at_us(payment: Payment) -> int | None:
+    """Return the last change of a settled payment: the settlement is always the last change."""
+    if payment.status is not PaymentStatus.SUCCEEDED or payment.settled_value is None:
         return None
     return payment.updated_at_us
 
 
-def _percent(basis_points: int) -> str:
-    """Hundredths of a percent as percent: 40 is "0.4"."""
-    whole, rest = divmod(basis_points, 100)
-    return f"{whole}.{rest:02}".rstrip("0").rstrip(".")
+def _format_percent(basis_points: int) -> str:
+    """Return basis points as percent: 40 is "0.4"."""
+    total, rest = divmod(basis_points, 100)
+    return f"{total}.{rest:02}".rstrip("0").rstrip(".")

@@ -1,4 +1,4 @@
-"""The calls that both sides of a payment have."""
+"""The calls on both sides of a payment."""
 
 from __future__ import annotations
 
@@ -9,40 +9,44 @@ from florin.v1 import payment_pb2
 
 from florin_server.flows.app import App
 from florin_server.flows.payments.cancel import cancel
-from florin_server.flows.payments.load import find
+from florin_server.flows.payments.load import get_payment
 from florin_server.flows.payments.watch import watch
-from florin_server.rpc.payments.codec import Codec
-from florin_server.rpc.server.call import CALL, caller
-from florin_server.rpc.server.replay import answer, stored
+from florin_server.rpc.payments.codec import PaymentCodec
+from florin_server.rpc.server.call import current_call, get_caller
+from florin_server.rpc.server.replay import build_response, make_response_encoder
 
 
 class PaymentCalls:
-    """Status, watch and cancel; whose payments they reach depends on the caller."""
+    """Status, watch and cancel; the caller decides which payments they reach."""
 
-    def __init__(self, app: App, answers: Codec) -> None:
+    def __init__(self, app: App, codec: PaymentCodec) -> None:
         self._app = app
-        self._codec = answers
+        self._codec = codec
 
     async def GetPaymentStatus(
         self, request: payment_pb2.GetPaymentStatusRequest, context: Any
     ) -> payment_pb2.GetPaymentStatusResponse:
-        """Tells the status."""
-        return self._codec.status(await find(self._app, caller(), request.payment_id))
+        """Return the status."""
+        return self._codec.to_status_response(
+            await get_payment(self._app, get_caller(), request.payment_id)
+        )
 
     async def CancelPayment(
         self, request: payment_pb2.CancelPaymentRequest, context: Any
     ) -> payment_pb2.CancelPaymentResponse:
-        """Calls the payment off."""
-        build = self._codec.cancelled
-        outcome = await cancel(self._app, caller(), request.payment_id, stored(build))
-        return answer(outcome, build, payment_pb2.CancelPaymentResponse)
+        """Cancel the payment."""
+        build = self._codec.to_cancel_response
+        outcome = await cancel(
+            self._app, get_caller(), request.payment_id, make_response_encoder(build)
+        )
+        return build_response(outcome, build, payment_pb2.CancelPaymentResponse)
 
     async def WatchPayment(
         self, request: payment_pb2.WatchPaymentRequest, context: Any
     ) -> AsyncIterator[payment_pb2.WatchPaymentResponse]:
-        """Tells the status, and the newest one whenever it has changed."""
-        payment = await find(self._app, caller(), request.payment_id)
-        await CALL.get().take_up()
+        """Stream the current status, and the newest status after each change."""
+        payment = await get_payment(self._app, get_caller(), request.payment_id)
+        await current_call.get().accept()
         after = request.after_version if request.HasField("after_version") else None
         async for state in watch(self._app, payment, after):
-            yield self._codec.update(state)
+            yield self._codec.to_watch_response(state)

@@ -10,52 +10,59 @@ from florin.v1 import listing_pb2, trace_pb2
 from florin_server.flows.accounts import partners
 from florin_server.flows.app import App, Caller
 from florin_server.flows.payments import lists
-from florin_server.flows.payments.trace import Transaction, trace
-from florin_server.rpc.payments.codec import Codec, happened
-from florin_server.rpc.payments.listing_codec import ListingCodec, wanted
+from florin_server.flows.payments.trace import PaymentTransaction, get_trace
+from florin_server.rpc.payments.codec import PaymentCodec, to_payment_event
+from florin_server.rpc.payments.listing_codec import PaymentListCodec, parse_list_query
 
 
-class TracedCalls:
-    """Payments of any partner: listed, and one with everything that is known of it."""
+class OperatorPaymentCalls:
+    """Payments of any partner: list them, and trace one."""
 
     _app: App
 
     async def ListPartnerPayments(
         self, request: listing_pb2.ListPartnerPaymentsRequest, context: Any
     ) -> listing_pb2.ListPaymentsResponse:
-        """Lists payments of a partner."""
-        asked = request.filter
-        await partners.known(self._app, request.partner_id)
+        """List payments of a partner."""
+        list_filter = request.filter
+        await partners.get(self._app, request.partner_id)
         owner = Caller(live=request.live, partner_id=request.partner_id)
-        found = await lists.of_partner(self._app, owner, wanted(asked), asked.merchant_id)
-        return ListingCodec(Codec(self._app)).page(found)
+        page = await lists.list_for_partner(
+            self._app, owner, parse_list_query(list_filter), list_filter.merchant_id
+        )
+        return PaymentListCodec(PaymentCodec(self._app)).to_list_response(page)
 
     async def TracePayment(
         self, request: trace_pb2.TracePaymentRequest, context: Any
     ) -> trace_pb2.TracePaymentResponse:
-        """Tells everything about one payment."""
-        found = await trace(self._app, request.payment_id)
-        detail = Codec(self._app).detail(found.payment, found.merchant, found.refunds)
+        """Return all details of one payment."""
+        trace = await get_trace(self._app, request.payment_id)
+        detail = PaymentCodec(self._app).to_payment_detail(
+            trace.payment, trace.merchant, trace.refunds
+        )
         return trace_pb2.TracePaymentResponse(
             payment=detail,
-            partner_id=found.payment.partner_id,
+            partner_id=trace.payment.partner_id,
             events=[
-                trace_pb2.TracedEvent(event=happened(one), detail_json=_json(one.facts))
-                for one in found.changes
+                trace_pb2.TracedEvent(
+                    event=to_payment_event(event_record),
+                    detail_json=_encode_json(event_record.details),
+                )
+                for event_record in trace.changes
             ],
-            transactions=[] if found.transaction is None else [_transaction(found.transaction)],
+            transactions=[] if trace.transaction is None else [_to_transaction(trace.transaction)],
         )
 
 
-def _json(detail: Any) -> str:
+def _encode_json(detail: Any) -> str:
     return orjson.dumps(detail).decode() if detail else ""
 
 
-def _transaction(one: Transaction) -> trace_pb2.TracedTransaction:
+def _to_transaction(transaction: PaymentTransaction) -> trace_pb2.TracedTransaction:
     return trace_pb2.TracedTransaction(
-        chain_id=one.chain_id,
-        hash=one.hash,
-        sender=one.sender or "",
-        block=one.block,
-        confirmations=one.confirmations,
+        chain_id=transaction.chain_id,
+        hash=transaction.hash,
+        sender=transaction.sender or "",
+        block=transaction.block,
+        confirmations=transaction.confirmations,
     )

@@ -1,1 +1,1 @@
-"""The operator's calls about money that leaves, and money that is held."""
+"""The operator's calls about payouts and held money."""

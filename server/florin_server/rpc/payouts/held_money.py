@@ -6,42 +6,44 @@ from typing import Any
 
 from florin.v1 import held_pb2
 
-from florin_server.domain.errors import invalid
-from florin_server.domain.payouts.held_money import HeldMoney, HeldState
+from florin_server.domain.errors import validation_error
+from florin_server.domain.payouts.held_money import HeldMoney, HeldMoneyState
 from florin_server.flows.app import App
 from florin_server.flows.payouts import held_money
-from florin_server.rpc.server.timestamps import timestamp
+from florin_server.rpc.server.timestamps import to_timestamp
 
 _STATE = {
     state: held_pb2.HeldPaymentState.Value(f"HELD_PAYMENT_STATE_{state.upper()}")
-    for state in HeldState
+    for state in HeldMoneyState
 }
-_VERDICT: dict[int, HeldState] = {
-    held_pb2.HELD_PAYMENT_VERDICT_RELEASE: HeldState.RELEASED,
-    held_pb2.HELD_PAYMENT_VERDICT_RETURN: HeldState.RETURNED,
-    held_pb2.HELD_PAYMENT_VERDICT_KEEP: HeldState.KEPT,
+_STATE_BY_VERDICT: dict[int, HeldMoneyState] = {
+    held_pb2.HELD_PAYMENT_VERDICT_RELEASE: HeldMoneyState.RELEASED,
+    held_pb2.HELD_PAYMENT_VERDICT_RETURN: HeldMoneyState.RETURNED,
+    held_pb2.HELD_PAYMENT_VERDICT_KEEP: HeldMoneyState.KEPT,
 }
 
 
-class HeldCalls:
-    """Held payments: listed, resolved."""
+class HeldMoneyCalls:
+    """Held payments: list, resolve."""
 
     _app: App
 
     async def ListHeldPayments(
         self, request: held_pb2.ListHeldPaymentsRequest, context: Any
     ) -> held_pb2.ListHeldPaymentsResponse:
-        """Lists held payments."""
-        found = await held_money.listed(self._app, all_=request.all)
-        return held_pb2.ListHeldPaymentsResponse(held_payments=[_held(one) for one in found])
+        """List held payments."""
+        held_payments = await held_money.list_held_money(self._app, include_closed=request.all)
+        return held_pb2.ListHeldPaymentsResponse(
+            held_payments=[_to_held_payment(held_payment) for held_payment in held_payments]
+        )
 
     async def ResolveHeldPayment(
         self, request: held_pb2.ResolveHeldPaymentRequest, context: Any
     ) -> held_pb2.HeldPayment:
-        """Gives the verdict on a held payment."""
-        verdict = _VERDICT.get(request.verdict)
+        """Apply the operator's verdict on a held payment."""
+        verdict = _STATE_BY_VERDICT.get(request.verdict)
         if verdict is None:
-            raise invalid("verdict", "must tell what becomes of the money")
+            raise validation_error("verdict", "must be release, return or keep")
         done = await held_money.resolve(
             self._app,
             request.held_id,
@@ -49,24 +51,24 @@ class HeldCalls:
             request.note,
             even_if_blocked=request.even_if_blocked,
         )
-        return _held(done)
+        return _to_held_payment(done)
 
 
-def _held(one: HeldMoney) -> held_pb2.HeldPayment:
-    decided_at_us = one.decided_at_us
+def _to_held_payment(item: HeldMoney) -> held_pb2.HeldPayment:
+    decided_at_us = item.decided_at_us
     return held_pb2.HeldPayment(
-        held_id=one.id,
-        payment_id=one.payment_id,
-        state=_STATE[one.state],
-        payer=one.payer,
-        asset=one.asset,
-        amount=str(one.value),
-        held_amount=str(one.held),
-        late=one.late,
-        reason=one.why,
-        tx_id=one.tx_hash,
-        held_at=timestamp(one.since_us),
-        note=one.note or "",
-        decided_at=None if decided_at_us is None else timestamp(decided_at_us),
-        payout_id=one.payout_id or "",
+        held_id=item.id,
+        payment_id=item.payment_id,
+        state=_STATE[item.state],
+        payer=item.payer,
+        asset=item.asset,
+        amount=str(item.value),
+        held_amount=str(item.held),
+        late=item.late,
+        reason=item.why,
+        tx_id=item.tx_hash,
+        held_at=to_timestamp(item.since_us),
+        note=item.note or "",
+        decided_at=None if decided_at_us is None else to_timestamp(decided_at_us),
+        payout_id=item.payout_id or "",
     )

@@ -1,1 +1,1 @@
-"""The operator's calls about accounts that are not served."""
+"""The operator's calls about screening lists and blocked accounts."""

@@ -1,1 +1,1 @@
-"""What every call passes before its servicer, and what servicers share."""
+"""The checks that every call passes before its servicer, and helpers of servicers."""

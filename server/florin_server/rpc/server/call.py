@@ -1,4 +1,4 @@
-"""The call that is being answered: who makes it and what its answer carries."""
+"""The active call: its caller, and the metadata of its response."""
 
 from __future__ import annotations
 
@@ -7,49 +7,49 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from florin_server.flows.app import Caller
-from florin_server.flows.limits.limit import Quota
+from florin_server.flows.limits.limit import RateQuota
 
 
 @dataclass(slots=True)
-class Call:
+class ActiveCall:
     """One call.
 
-    `quota` is what its credential has left, where that is limited. `replayed` is set by a servicer
-    whose answer repeats a stored one. A stream is `taken` up by its servicer, which may then stay
-    silent for long: whoever passes the stream on must know that no refusal is to come.
+    `quota` is the remaining rate of its credential, if limited. A servicer sets `is_replay` if its
+    response repeats a stored response. A servicer can accept a stream with `is_accepted` and then
+    stay silent for long: proxies of the stream must know that no error follows.
     """
 
     caller: Caller
     request_id: str
-    quota: Quota | None = None
-    replayed: bool = False
-    say: Callable[[], Awaitable[None]] | None = None
-    taken: bool = False
+    quota: RateQuota | None = None
+    is_replay: bool = False
+    send_initial_metadata: Callable[[], Awaitable[None]] | None = None
+    is_accepted: bool = False
 
-    async def take_up(self) -> None:
-        """Sends ahead what would else come with the first message of a stream."""
-        if self.say is not None and not self.taken:
-            self.taken = True
-            await self.say()
+    async def accept(self) -> None:
+        """Send ahead the headers that otherwise come with the first message of a stream."""
+        if self.send_initial_metadata is not None and not self.is_accepted:
+            self.is_accepted = True
+            await self.send_initial_metadata()
 
-    def trailing(self) -> tuple[tuple[str, str], ...]:
-        """The metadata that goes with the answer."""
+    def build_trailing_metadata(self) -> tuple[tuple[str, str], ...]:
+        """Return the metadata of the response."""
         entries = [("request-id", self.request_id)]
         if self.caller.version:
             entries.append(("pay-version", self.caller.version))
         if (quota := self.quota) is not None:
-            # in the words of draft-ietf-httpapi-ratelimit-headers-10, where t is the time until
-            # more is available, not until all is
+            # as in draft-ietf-httpapi-ratelimit-headers-10, where t is the time until more is
+            # available, not until the full quota is
             entries.append(("ratelimit-policy", f'"key";q={quota.per_minute};w=60'))
-            entries.append(("ratelimit", f'"key";r={quota.left};t={quota.wait_s}'))
-        if self.replayed:
+            entries.append(("ratelimit", f'"key";r={quota.remaining};t={quota.wait_s}'))
+        if self.is_replay:
             entries.append(("idempotent-replayed", "true"))
         return tuple(entries)
 
 
-CALL: ContextVar[Call] = ContextVar("florin_call")
+current_call: ContextVar[ActiveCall] = ContextVar("florin_call")
 
 
-def caller() -> Caller:
-    """Who makes the call that is being answered."""
-    return CALL.get().caller
+def get_caller() -> Caller:
+    """Return the caller of the active call."""
+    return current_call.get().caller

@@ -1,4 +1,4 @@
-"""What a gRPC server answers: methods by their path, with the gate's checks around each."""
+"""The methods of a gRPC server by path, each with the access checks around it."""
 
 from __future__ import annotations
 
@@ -7,32 +7,31 @@ from typing import Any
 
 import grpc
 
-from florin_server.rpc.server.interceptors import Gate
+from florin_server.rpc.server.interceptors import AuthInterceptor
 
 
-class Guarded(grpc.GenericRpcHandler):
-    """All methods of a server by their path, each with the gate's checks around it.
+class GuardedMethods(grpc.GenericRpcHandler):
+    """All methods of a server by path, each with the access checks around it.
 
-    Interceptors would be asked anew for every call, which is a tenth of what a short one costs. So
-    is another tenth that gRPC's event loop waits for each method by itself that it is told of
-    beforehand.
+    gRPC calls interceptors anew for every call, which costs a tenth of a short call. Its event loop
+    also waits separately for each method that is registered in advance, which costs another tenth.
     """
 
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
+    def __init__(self, interceptor: AuthInterceptor) -> None:
+        self._interceptor = interceptor
         self._handlers: dict[str, Any] = {}
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
-        """The handler of a call; None if nobody answers it."""
+        """Return the handler of a call; None without a handler."""
         return self._handlers.get(handler_call_details.method)
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
-        """Takes the methods of a service, as the code that is generated for it tells them."""
+        """Register the methods of a service, as its generated code lists them."""
         for name, handler in handlers.items():
             path = f"/{service}/{name}"
-            guarded = self._gate.around(path, handler)
+            guarded = self._interceptor.wrap_handler(path, handler)
             if guarded is not None:
                 self._handlers[path] = guarded
 
     def add_generic_rpc_handlers(self, _handlers: object) -> None:
-        """Does nothing: they tell of the same methods."""
+        """Do nothing: generated code registers the same handlers again, by name."""

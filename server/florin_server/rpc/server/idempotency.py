@@ -1,4 +1,4 @@
-"""Idempotency keys: what a request stands for, and wallet calls that a key only guards."""
+"""Idempotency keys: their fingerprints, and locks for wallet calls that a key only guards."""
 
 from __future__ import annotations
 
@@ -10,165 +10,164 @@ from typing import Any
 from florin.v1 import access_pb2
 from google.protobuf.message import Message
 
-from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.refusals import idempotency_key_missing
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.refusals import missing_idempotency_key_error
 from florin_server.flows.app import App, Caller, IdempotencyKey
-from florin_server.rpc.server.methods import Method
-from florin_server.rpc.server.turns import Turns, in_flight
+from florin_server.rpc.server.methods import MethodSpec
+from florin_server.rpc.server.turns import KeyLeases, make_in_flight_error
 from florin_server.store.payments import idempotency
-from florin_server.store.payments.idempotency import Claim
+from florin_server.store.payments.idempotency import IdempotencyClaim
 
-_CHARS_MAX = 255
-_PERMANENT = access_pb2.IDEMPOTENCY_RULE_PERMANENT
-_DEMANDED = frozenset({access_pb2.IDEMPOTENCY_RULE_REQUIRED, _PERMANENT})
-# a call without a deadline waits for an equal one as long as the REST gateway's calls do
-_PATIENCE_S = 30.0
-# what a refusal needs to reach its caller before the deadline does
+_KEY_CHARS_MAX = 255
+_KEY_PERMANENT = access_pb2.IDEMPOTENCY_RULE_PERMANENT
+_KEY_REQUIRED = frozenset({access_pb2.IDEMPOTENCY_RULE_REQUIRED, _KEY_PERMANENT})
+# without a deadline, a call waits for an equal one as long as calls of the REST gateway do
+_WAIT_S = 30.0
+# time for an error to reach its caller before the deadline
 _MARGIN_S = 0.2
 
 
-def key_of(
-    method: Method, caller: Caller, text: str | None, request: Message
+def build_idempotency_key(
+    method: MethodSpec, caller: Caller, text: str | None, request: Message
 ) -> IdempotencyKey | None:
-    """The key of a call with its scope and what it stands for; None if the call has none.
+    """Return the key of a call with its scope and fingerprint; None if the call has no key.
 
-    FlorinError if it is missing where it is demanded, or too long. The fingerprint is that of the
+    Raise ApiError if a required key is missing, or a key is too long. The fingerprint covers the
     parsed request, so REST and gRPC share it.
     """
     if not text:
-        if method.rule.idempotency in _DEMANDED:
-            raise idempotency_key_missing(wcp_profile=caller.wcp_profile)
+        if method.rule.idempotency in _KEY_REQUIRED:
+            raise missing_idempotency_key_error(wcp_profile=caller.wcp_profile)
         return None
-    if len(text) > _CHARS_MAX:
-        raise FlorinError(Code.INVALID_PARAMS, "Idempotency-Key is longer than 255 characters")
+    if len(text) > _KEY_CHARS_MAX:
+        raise ApiError(ErrorCode.INVALID_PARAMS, "Idempotency-Key is longer than 255 characters")
     mode = "live" if caller.live else "test"
-    if method.guarded:
+    if method.is_key_guarded:
         scope = f"guard/{caller.credential}/{mode}"
     else:
         merchant = caller.merchant.id if caller.merchant else ""
         scope = f"{caller.partner_id}/{merchant}/{mode}"
     body = request.SerializeToString(deterministic=True)
     fingerprint = hashlib.sha256(method.name.encode() + b"\0" + body).digest()
-    return IdempotencyKey(scope, text, fingerprint, method.rule.idempotency == _PERMANENT)
+    return IdempotencyKey(scope, text, fingerprint, method.rule.idempotency == _KEY_PERMANENT)
 
 
-class _Turn:
-    """Whose turn it is under one key, and the fingerprint that was found when it was taken."""
+class _KeyLock:
+    """The lock of one key, and the fingerprint that was found when it was taken."""
 
-    __slots__ = ("known", "lock", "users")
+    __slots__ = ("fingerprint", "lock", "users")
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.users = 0
-        self.known: bytes | None = None
+        self.fingerprint: bytes | None = None
 
 
-class Guards:
-    """Keys that refuse another request; equal ones under a key come one after the other.
+class IdempotencyLocks:
+    """Locks by idempotency key: a different request is refused, equal requests run in sequence.
 
-    A key is bound by the first success. One instance serves all listeners of a process. Where
-    other processes have the store too, a turn in the store keeps them away, so long as this one
-    lives.
+    The first success binds a key. One instance serves all listeners of a process. If other
+    processes use the store too, a lease in the store excludes them while this process runs.
     """
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self._turns: dict[tuple[str, str], _Turn] = {}
-        self._shared: Turns | None = None
-        if app.sharing is not None:
-            self._shared = Turns(app.store, app.clock, app.sharing.process)
+        self._locks: dict[tuple[str, str], _KeyLock] = {}
+        self._leases: KeyLeases | None = None
+        if app.limit_sync is not None:
+            self._leases = KeyLeases(app.store, app.clock, app.limit_sync.process_id)
 
     @property
-    def calls(self) -> int:
-        """How many calls have their turn under a key, or wait for it."""
-        return sum(turn.users for turn in self._turns.values())
+    def call_count(self) -> int:
+        """Return the number of calls that have a lock or wait for it."""
+        return sum(turn.users for turn in self._locks.values())
 
-    async def take(self, key: IdempotencyKey, remaining_s: float | None) -> None:
-        """Waits for the turn of a call; `run` gives it back, or `leave` without any work.
+    async def acquire(self, key: IdempotencyKey, remaining_s: float | None) -> None:
+        """Wait for the lock of a call; `run` releases it, or `leave` without any work.
 
-        FlorinError(idempotency_conflict) if the calls before it take longer than it has time.
+        Raise ApiError(idempotency_conflict) if the calls before it take longer than its deadline.
         """
-        seconds = _PATIENCE_S if remaining_s is None else max(0.0, remaining_s - _MARGIN_S)
+        seconds = _WAIT_S if remaining_s is None else max(0.0, remaining_s - _MARGIN_S)
         until = asyncio.get_running_loop().time() + seconds
-        turn = self._turns.setdefault((key.scope, key.key), _Turn())
+        turn = self._locks.setdefault((key.scope, key.key), _KeyLock())
         turn.users += 1
         try:
             async with asyncio.timeout_at(until):
                 await turn.lock.acquire()
         except TimeoutError:
-            self._left(key, turn)
-            raise in_flight() from None
+            self._remove_user(key, turn)
+            raise make_in_flight_error() from None
         except BaseException:
-            self._left(key, turn)
+            self._remove_user(key, turn)
             raise
         try:
-            turn.known = await self._begin(key, until)
+            turn.fingerprint = await self._acquire_lease(key, until)
         except BaseException:
-            self.leave(key)
+            self.release(key)
             raise
 
-    async def run(
+    async def run_locked(
         self, key: IdempotencyKey, work: Callable[[], Awaitable[Any]], caller: Caller
     ) -> Any:
-        """Does the work in the turn that was taken; FlorinError if the key means another request.
+        """Run the work with the lock taken; raise ApiError if the key is bound to another request.
 
-        Work that fails leaves the key as it was, and counts for nothing. FlorinError(rate_limited)
-        if a public App-Id has had too many new keys kept.
+        Failed work leaves the key unchanged and counts for nothing. Raise ApiError(rate_limited) if
+        a public App-Id has stored too many new keys.
         """
         try:
-            known = self._turns[key.scope, key.key].known
-            if known not in (None, key.fingerprint):
-                raise FlorinError(Code.IDEMPOTENCY_CONFLICT, details={"reason": "different_body"})
-            result = await (work() if known else self._counted(work, caller))
-            if known is None:
-                await self._bind(key)
+            bound_fingerprint = self._locks[key.scope, key.key].fingerprint
+            if bound_fingerprint not in (None, key.fingerprint):
+                raise ApiError(ErrorCode.IDEMPOTENCY_CONFLICT, details={"reason": "different_body"})
+            result = await (work() if bound_fingerprint else self._run_counted(work, caller))
+            if bound_fingerprint is None:
+                await self._bind_key(key)
             return result
         finally:
-            self.leave(key)
+            self.release(key)
 
-    async def _counted(self, work: Callable[[], Awaitable[Any]], caller: Caller) -> Any:
-        """Does the work under a new key, which is counted first: calls at once share the limit."""
+    async def _run_counted(self, work: Callable[[], Awaitable[Any]], caller: Caller) -> Any:
+        """Run the work under a new key, counted first: concurrent calls share the limit."""
         if caller.app is None:
             return await work()
-        self._app.limits.guard(caller.network)
+        self._app.limits.count_idempotency_key(caller.network)
         try:
             return await work()
         except BaseException:
-            self._app.limits.unguard(caller.network)
+            self._app.limits.release_idempotency_key(caller.network)
             raise
 
-    def leave(self, key: IdempotencyKey) -> None:
-        """Gives back a turn that was taken."""
-        turn = self._turns[key.scope, key.key]
+    def release(self, key: IdempotencyKey) -> None:
+        """Release a lock that was taken."""
+        turn = self._locks[key.scope, key.key]
 
         def over() -> None:
             turn.lock.release()
-            self._left(key, turn)
+            self._remove_user(key, turn)
 
-        if self._shared is None:
+        if self._leases is None:
             over()
         else:
-            self._shared.give_back(key.scope, key.key, over)
+            self._leases.release(key.scope, key.key, over)
 
-    async def _begin(self, key: IdempotencyKey, until: float) -> bytes | None:
-        """Begins a turn in which no other process works; answers what the key stands for."""
-        if self._shared is not None:
-            return await self._shared.take(self._claim(key), until)
+    async def _acquire_lease(self, key: IdempotencyKey, until: float) -> bytes | None:
+        """Exclude other processes, if they share the store; return the fingerprint of the key."""
+        if self._leases is not None:
+            return await self._leases.acquire(self._build_claim(key), until)
         now_us = self._app.clock.now_us()
-        return await self._app.store.read(idempotency.find(key.scope, key.key, now_us))
+        return await self._app.store.read(idempotency.find_fingerprint(key.scope, key.key, now_us))
 
-    async def _bind(self, key: IdempotencyKey) -> None:
-        claim = self._claim(key)
-        if self._shared is not None:
-            await self._shared.bind(claim)
+    async def _bind_key(self, key: IdempotencyKey) -> None:
+        claim = self._build_claim(key)
+        if self._leases is not None:
+            await self._leases.bind(claim)
         else:
-            await self._app.store.write(idempotency.guard(claim))
+            await self._app.store.write(idempotency.bind(claim))
 
-    def _claim(self, key: IdempotencyKey) -> Claim:
+    def _build_claim(self, key: IdempotencyKey) -> IdempotencyClaim:
         now_us, ttl_us = self._app.clock.now_us(), self._app.settings.idempotency_ttl_s * 1_000_000
-        return Claim(key.scope, key.key, key.fingerprint, now_us, ttl_us)
+        return IdempotencyClaim(key.scope, key.key, key.fingerprint, now_us, ttl_us)
 
-    def _left(self, key: IdempotencyKey, turn: _Turn) -> None:
-        turn.users -= 1
-        if not turn.users:
-            del self._turns[key.scope, key.key]
+    def _remove_user(self, key: IdempotencyKey, key_lock: _KeyLock) -> None:
+        key_lock.users -= 1
+        if not key_lock.users:
+            del self._locks[key.scope, key.key]

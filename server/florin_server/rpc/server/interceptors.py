@@ -1,8 +1,7 @@
-"""What every call passes before its servicer sees it, in the order that the wire contract fixes.
+"""The checks before every servicer, in the order that the wire contract fixes.
 
 Header form, credential, version, rate limit, idempotency key, body, then the servicer. The REST
-gateway calls through the same interceptor, so that both protocols refuse the same calls in the same
-way.
+gateway calls through the same interceptor, so both protocols refuse the same calls in the same way.
 """
 
 from __future__ import annotations
@@ -19,22 +18,28 @@ from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message import Message
 
 from florin_server import logs
-from florin_server.domain.addresses import network_of
-from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.ids import RequestIds
+from florin_server.domain.addresses import get_peer_network
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.ids import RequestIdGenerator
 from florin_server.flows.app import App, Caller
 from florin_server.flows.limits.held_answers import Release
-from florin_server.flows.limits.limit import Quota
-from florin_server.flows.payments.load import payment_id_of
+from florin_server.flows.limits.limit import RateQuota
+from florin_server.flows.payments.load import find_payment_id
 from florin_server.rpc.server import metadata, observed
 from florin_server.rpc.server.auth import Authenticator
-from florin_server.rpc.server.call import CALL, Call
-from florin_server.rpc.server.errors import GATEWAY_FAULT, GatewayFault, TooLate, abort, to_status
-from florin_server.rpc.server.idempotency import Guards, key_of
-from florin_server.rpc.server.methods import Method, methods_of
-from florin_server.rpc.server.open_services import OpenServices, is_open
+from florin_server.rpc.server.call import ActiveCall, current_call
+from florin_server.rpc.server.errors import (
+    GATEWAY_FAULT_KEY,
+    DeadlineExceeded,
+    GatewayFault,
+    abort,
+    to_call_status,
+)
+from florin_server.rpc.server.idempotency import IdempotencyLocks, build_idempotency_key
+from florin_server.rpc.server.methods import MethodSpec, index_methods
+from florin_server.rpc.server.open_services import PublicServices, is_public
 from florin_server.rpc.server.open_streams import OpenStream, OpenStreams
-from florin_server.rpc.server.unreadable import Unreadable, lenient
+from florin_server.rpc.server.unreadable import UnreadableRequest, make_lenient_deserializer
 
 _log = logging.getLogger(__name__)
 
@@ -42,18 +47,18 @@ _log = logging.getLogger(__name__)
 _Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
-_UNKNOWN = Caller(live=False)
-_UNKNOWN_WCP = Caller(live=False, wcp_profile=True)
+_UNKNOWN_CALLER = Caller(live=False)
+_UNKNOWN_WCP_CALLER = Caller(live=False, wcp_profile=True)
 _UNAUTHENTICATED = 401
 
-# the address (in gRPC's form) of whoever makes a call, by its metadata and the transport's peer
-PeerOf: TypeAlias = Callable[[Any, str], str]
+# returns the address of a caller (in gRPC's form), by its metadata and the transport's peer
+PeerResolver: TypeAlias = Callable[[Any, str], str]
 
 
-class Gate(grpc.aio.ServerInterceptor):
+class AuthInterceptor(grpc.aio.ServerInterceptor):
     """Admits or refuses every call to the given services.
 
-    Health and reflection need no credential; whatever else is registered is not answered.
+    Health and reflection need no credential; other registered services are not served.
     """
 
     def __init__(
@@ -61,22 +66,22 @@ class Gate(grpc.aio.ServerInterceptor):
         app: App,
         auth: Authenticator,
         services: Iterable[ServiceDescriptor],
-        guards: Guards,
+        key_locks: IdempotencyLocks,
         *,
-        peer_of: PeerOf | None = None,
-        observe: observed.Observe | None = None,
+        resolve_peer: PeerResolver | None = None,
+        observe: observed.CallObserver | None = None,
     ) -> None:
         self._app = app
         self._observe = observe
-        self._peer_of = peer_of or _transport_peer
-        self._open = OpenServices(app.limits, self._peer_of)
+        self._resolve_peer = resolve_peer or _get_transport_peer
+        self._public_services = PublicServices(app.limits, self._resolve_peer)
         self._auth = auth
-        self._guards = guards
-        self._request_ids = RequestIds(app.randbytes)
+        self._key_locks = key_locks
+        self._request_ids = RequestIdGenerator(app.randbytes)
         self.services = tuple(services)
-        self._methods = methods_of(self.services)
-        self._guarded: dict[str, tuple[_Handler, _Handler]] = {}
-        self._streams = OpenStreams(app.accounts)
+        self._methods = index_methods(self.services)
+        self._wrapped_handlers: dict[str, tuple[_Handler, _Handler]] = {}
+        self._streams = OpenStreams(app.account_invalidation)
         self._mutations: set[asyncio.Future[Any]] = set()
 
     async def intercept_service(
@@ -84,218 +89,237 @@ class Gate(grpc.aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[_Handler | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> _Handler | None:
-        """Puts the checks around a handler, once per method."""
+        """Wrap a handler in the checks, once per method."""
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
         name = handler_call_details.method
-        known = self._guarded.get(name)
-        if known is None or known[0] is not handler:
-            guarded = self.around(name, handler)
+        handler_pair = self._wrapped_handlers.get(name)
+        if handler_pair is None or handler_pair[0] is not handler:
+            guarded = self.wrap_handler(name, handler)
             if guarded is None:
                 return None
-            known = self._guarded[name] = (handler, guarded)
-        return known[1]
+            handler_pair = self._wrapped_handlers[name] = (handler, guarded)
+        return handler_pair[1]
 
-    def around(self, path: str, handler: _Handler) -> _Handler | None:
-        """A handler with the checks around it; None for what is not to be answered."""
+    def wrap_handler(self, path: str, handler: _Handler) -> _Handler | None:
+        """Return a handler wrapped in the checks; None for methods that are not served."""
         method = self._methods.get(path)
         if method is not None:
-            return self._guard(method, handler)
-        guarded: _Handler | None = self._open.around(handler) if is_open(path) else None
+            return self._wrap_method(method, handler)
+        guarded: _Handler | None = (
+            self._public_services.wrap_handler(handler) if is_public(path) else None
+        )
         return guarded
 
-    def _guard(self, method: Method, handler: Any) -> _Handler:
+    def _wrap_method(self, method: MethodSpec, handler: Any) -> _Handler:
         observe = self._observe
         if handler.response_streaming:
-            stream = self._stream(method, handler.unary_stream)
+            stream = self._wrap_stream(method, handler.unary_stream)
             return grpc.unary_stream_rpc_method_handler(
-                observed.stream(method, stream, observe) if observe else stream,
-                request_deserializer=lenient(handler.request_deserializer),
+                observed.observe_stream(method, stream, observe) if observe else stream,
+                request_deserializer=make_lenient_deserializer(handler.request_deserializer),
                 response_serializer=handler.response_serializer,
             )
-        unary = self._unary(method, handler.unary_unary)
+        unary = self._wrap_unary(method, handler.unary_unary)
         return grpc.unary_unary_rpc_method_handler(
-            observed.unary(method, unary, observe) if observe else unary,
-            request_deserializer=lenient(handler.request_deserializer),
+            observed.observe_unary(method, unary, observe) if observe else unary,
+            request_deserializer=make_lenient_deserializer(handler.request_deserializer),
             response_serializer=handler.response_serializer,
         )
 
-    def _unary(self, method: Method, inner: Callable[[Any, Any], Awaitable[Any]]) -> Any:
+    def _wrap_unary(self, method: MethodSpec, handler: Callable[[Any, Any], Awaitable[Any]]) -> Any:
         async def answer(request: Message, context: _Context) -> Any:
             entries = context.invocation_metadata()
-            call = self._call(entries)
+            call = self._create_call(entries)
             try:
-                await self._admit(method, entries, request, call, context)
-                CALL.set(call)
-                if method.mutates or method.guarded:
-                    response = await self._run(method, inner, request, call, context)
+                await self._admit_call(method, entries, request, call, context)
+                current_call.set(call)
+                if method.is_mutation or method.is_key_guarded:
+                    response = await self._run_method(method, handler, request, call, context)
                 else:
-                    response = await inner(request, context)
-            except Exception as error:  # noqa: BLE001  (the boundary: every fault is told)
-                await abort(context, to_status(error, method, call), call.trailing())
+                    response = await handler(request, context)
+            except Exception as error:  # noqa: BLE001  (the boundary: every error is returned)
+                await abort(
+                    context, to_call_status(error, method, call), call.build_trailing_metadata()
+                )
             else:
-                context.set_trailing_metadata(call.trailing())
+                context.set_trailing_metadata(call.build_trailing_metadata())
                 return response
 
         return answer
 
-    def _stream(self, method: Method, inner: Callable[[Any, Any], AsyncIterator[Any]]) -> Any:
+    def _wrap_stream(
+        self, method: MethodSpec, handler: Callable[[Any, Any], AsyncIterator[Any]]
+    ) -> Any:
         async def answer(request: Message, context: _Context) -> AsyncIterator[Any]:
             entries = context.invocation_metadata()
-            call = self._call(entries)
-            call.say = lambda: context.send_initial_metadata(call.trailing())
+            call = self._create_call(entries)
+            call.send_initial_metadata = lambda: context.send_initial_metadata(
+                call.build_trailing_metadata()
+            )
             try:
-                await self._admit(method, entries, request, call, context)
-                self._hold(request, call, context)
-                CALL.set(call)
-                async for response in self._read(method, entries, context, inner(request, context)):
-                    await call.take_up()
+                await self._admit_call(method, entries, request, call, context)
+                self._reserve_stream_slot(request, call, context)
+                current_call.set(call)
+                async for response in self._read_stream(
+                    method, entries, context, handler(request, context)
+                ):
+                    await call.accept()
                     yield response
-                await call.take_up()
-            except Exception as error:  # noqa: BLE001  (the boundary: every fault is told)
-                await abort(context, to_status(error, method, call), call.trailing())
+                await call.accept()
+            except Exception as error:  # noqa: BLE001  (the boundary: every error is returned)
+                await abort(
+                    context, to_call_status(error, method, call), call.build_trailing_metadata()
+                )
             else:
-                # once more: callers lose what came ahead when the end comes right behind it
-                context.set_trailing_metadata(call.trailing())
+                # sent again: callers lose early metadata if the end of the stream follows directly
+                context.set_trailing_metadata(call.build_trailing_metadata())
 
         return answer
 
-    async def _read(
-        self, method: Method, entries: Any, context: _Context, messages: AsyncIterator[Any]
+    async def _read_stream(
+        self, method: MethodSpec, entries: Any, context: _Context, messages: AsyncIterator[Any]
     ) -> AsyncIterator[Any]:
-        """Yield the messages of a stream until its caller would not be admitted any more."""
-        sent = metadata.read(entries)
-        network = network_of(self._peer_of(entries, context.peer()))
-        known = self._app.accounts.generation
+        """Yield the messages of a stream until its caller would no longer be admitted."""
+        sent = metadata.parse_metadata(entries)
+        network = get_peer_network(self._resolve_peer(entries, context.peer()))
+        generation = self._app.account_invalidation.version
 
         async def prove() -> None:
-            await self._auth.caller(method.rule, sent, network)
+            await self._auth.authenticate(method.rule, sent, network)
 
-        proves = {key: text for key, text in sent.items() if key not in metadata.PROVE_NOTHING}
+        proves = {
+            key: text for key, text in sent.items() if key not in metadata.NON_CREDENTIAL_KEYS
+        }
         stream = OpenStream((method.name, *sorted(proves.items())), prove)
         self._streams.add(stream)
         try:
-            async with aclosing(stream.read(messages)) as reading:
+            async with aclosing(stream.read_messages(messages)) as reading:
                 async for message in reading:
-                    if known != self._app.accounts.generation:
-                        # a key that is revoked, or may do less, is told nothing more
-                        known = self._app.accounts.generation
+                    if generation != self._app.account_invalidation.version:
+                        # a revoked or restricted key receives nothing more
+                        generation = self._app.account_invalidation.version
                         await prove()
                     yield message
         finally:
             self._streams.discard(stream)
 
-    def _hold(self, request: Any, call: Call, context: Any) -> None:
-        """Counts a held answer until its call is over, however that ends."""
-        # the operator's streams are of payouts
-        payment_id = payment_id_of(self._app, getattr(request, "payment_id", ""))
-        release = self._held(call.caller, payment_id)
-        # a stream that is cancelled between two messages ends its generator some time later
+    def _reserve_stream_slot(self, request: Any, call: ActiveCall, context: Any) -> None:
+        """Count an open stream until its call ends, in whatever way."""
+        # the operator's streams concern payouts
+        payment_id = find_payment_id(self._app, getattr(request, "payment_id", ""))
+        release = self._acquire_stream_slot(call.caller, payment_id)
+        # the generator of a stream that is cancelled between two messages ends some time later
         context.add_done_callback(lambda _: release())
 
-    def _held(self, caller: Caller, payment_id: str | None) -> Release:
-        held, credential = self._app.limits.held, caller.credential
+    def _acquire_stream_slot(self, caller: Caller, payment_id: str | None) -> Release:
+        held, credential = self._app.limits.streams, caller.credential
         if caller.app is not None:
-            return held.by_app(caller.app.app_id, credential, caller.network, payment_id)
+            return held.hold_for_app(caller.app.app_id, credential, caller.network, payment_id)
         if caller.merchant is not None:
-            return held.by_merchant(credential, caller.merchant.id, payment_id)
-        return held.by_key(credential, payment_id)
+            return held.hold_for_merchant(credential, caller.merchant.id, payment_id)
+        return held.hold_for_key(credential, payment_id)
 
-    async def _run(
+    async def _run_method(
         self,
-        method: Method,
-        inner: Callable[[Any, Any], Awaitable[Any]],
+        method: MethodSpec,
+        handler: Callable[[Any, Any], Awaitable[Any]],
         request: Message,
-        call: Call,
+        call: ActiveCall,
         context: _Context,
     ) -> Any:
-        """Runs what must not be cut off, or waits for its turn under a key, or both."""
+        """Run work that must not be interrupted, or wait for the lock of its key, or both."""
 
         async def start() -> Any:
-            if method.mutates and context.time_remaining() == 0:
-                raise TooLate
-            return await inner(request, context)
+            if method.is_mutation and context.time_remaining() == 0:
+                raise DeadlineExceeded
+            return await handler(request, context)
 
-        key = call.caller.idempotency
-        if method.guarded and key is not None:
-            # who leaves while it waits has not begun
-            await self._guards.take(key, context.time_remaining())
-            work = self._guards.run(key, start, call.caller)
+        key = call.caller.idempotency_key
+        if method.is_key_guarded and key is not None:
+            # a caller that leaves while it waits has not started the work
+            await self._key_locks.acquire(key, context.time_remaining())
+            work = self._key_locks.run_locked(key, start, call.caller)
         else:
             work = start()
-        return await (self._to_its_end(work) if method.mutates else work)
+        return await (self._run_to_completion(work) if method.is_mutation else work)
 
-    async def _to_its_end(self, work: Awaitable[Any]) -> Any:
-        """Runs a mutation to its end even if its caller leaves."""
+    async def _run_to_completion(self, work: Awaitable[Any]) -> Any:
+        """Run a mutation to its end even if its caller leaves."""
         task = asyncio.ensure_future(work)
         self._mutations.add(task)
         task.add_done_callback(self._mutations.discard)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            task.add_done_callback(_unheard)
+            task.add_done_callback(_log_unobserved_failure)
             raise
 
     async def drain(self) -> None:
-        """Returns when every mutation under way has ended."""
+        """Wait until every running mutation has ended."""
         await self._streams.close()
         if self._mutations:
             await asyncio.wait(set(self._mutations))
 
-    def _call(self, entries: Any) -> Call:
-        request_id = metadata.request_id(entries) or self._request_ids.make()
+    def _create_call(self, entries: Any) -> ActiveCall:
+        request_id = metadata.find_request_id(entries) or self._request_ids.make()
         logs.REQUEST.set(request_id)
-        return Call(_UNKNOWN, request_id)
+        return ActiveCall(_UNKNOWN_CALLER, request_id)
 
-    async def _admit(
-        self, method: Method, entries: Any, request: Message, call: Call, context: _Context
+    async def _admit_call(
+        self,
+        method: MethodSpec,
+        entries: Any,
+        request: Message,
+        call: ActiveCall,
+        context: _Context,
     ) -> None:
-        sent = metadata.read(entries)
-        if metadata.wcp_profile(sent):
-            call.caller = _UNKNOWN_WCP
-        peer = self._peer_of(entries, context.peer())
-        call.caller = caller = await self._caller(method, sent, peer)
-        self._count(call)
-        if isinstance(request, Unreadable):
+        sent = metadata.parse_metadata(entries)
+        if metadata.is_wcp_profile(sent):
+            call.caller = _UNKNOWN_WCP_CALLER
+        peer = self._resolve_peer(entries, context.peer())
+        call.caller = caller = await self._authenticate(method, sent, peer)
+        self._check_rate_limit(call)
+        if isinstance(request, UnreadableRequest):
             raise request.refusal
         key = None
         if method.rule.idempotency:
-            key = key_of(method, caller, sent.get("idempotency-key"), request)
-        if method.mutates or key is not None:
-            call.caller = replace(caller, idempotency=key, request_id=call.request_id)
-        fault = next((v for k, v in entries if k == GATEWAY_FAULT), None)
+            key = build_idempotency_key(method, caller, sent.get("idempotency-key"), request)
+        if method.is_mutation or key is not None:
+            call.caller = replace(caller, idempotency_key=key, request_id=call.request_id)
+        fault = next((v for k, v in entries if k == GATEWAY_FAULT_KEY), None)
         if fault is not None:
             raise GatewayFault(fault)
         method.validate(request)
 
-    async def _caller(self, method: Method, sent: Any, peer: str) -> Caller:
+    async def _authenticate(self, method: MethodSpec, headers: Any, peer: str) -> Caller:
         try:
-            return await self._auth.caller(method.rule, sent, network_of(peer))
-        except FlorinError as refused:
-            if refused.http == _UNAUTHENTICATED:
-                # whoever guesses is told no more than that it is too many
-                self._app.limits.failed(peer)
+            return await self._auth.authenticate(method.rule, headers, get_peer_network(peer))
+        except ApiError as refused:
+            if refused.http_status == _UNAUTHENTICATED:
+                # a caller that guesses credentials learns only that it exceeded the limit
+                self._app.limits.count_failure(peer)
             raise
 
-    def _count(self, call: Call) -> None:
+    def _check_rate_limit(self, call: ActiveCall) -> None:
         caller, limits = call.caller, self._app.limits
-        quota: Quota | None = None
+        quota: RateQuota | None = None
         if caller.app is not None:
-            quota = limits.client(caller.app.app_id, caller.credential, caller.network)
+            quota = limits.count_client_call(caller.app.app_id, caller.credential, caller.network)
         elif caller.credential:
-            quota = limits.key(caller.credential)
+            quota = limits.count_key_call(caller.credential)
         call.quota = quota
-        if quota is not None and not quota.admitted:
-            raise FlorinError(Code.RATE_LIMITED, retry_after_s=quota.wait_s)
+        if quota is not None and not quota.is_admitted:
+            raise ApiError(ErrorCode.RATE_LIMITED, retry_after_s=quota.wait_s)
 
 
-def _transport_peer(_entries: Any, peer: str) -> str:
+def _get_transport_peer(_entries: Any, peer: str) -> str:
     return peer
 
 
-def _unheard(task: asyncio.Future[Any]) -> None:
-    """A call ended that nobody waits for any more: its refusal is nothing to complain of."""
+def _log_unobserved_failure(task: asyncio.Future[Any]) -> None:
+    """Log the failure of a call whose caller left; an error response is no failure."""
     error = None if task.cancelled() else task.exception()
-    if error is not None and not isinstance(error, FlorinError | TooLate):
-        _log.error("a call failed after its caller had left", exc_info=error)
+    if error is not None and not isinstance(error, ApiError | DeadlineExceeded):
+        _log.error("call failed after its caller left", exc_info=error)

@@ -1,4 +1,4 @@
-"""What is known of an RPC at start: who may call it, what it checks, what a key means to it."""
+"""Properties of RPCs, read at start: access, checks, and the treatment of idempotency keys."""
 
 from __future__ import annotations
 
@@ -8,58 +8,62 @@ from dataclasses import dataclass
 from florin.v1 import access_pb2
 from google.protobuf.descriptor import Descriptor, MethodDescriptor, ServiceDescriptor
 
-from florin_server.rpc.server.validate import Validator
+from florin_server.rpc.server.validate import RequestValidator
 
 _OPERATOR = access_pb2.CALLER_FAMILY_OPERATOR
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class MethodSpec:
     """One RPC.
 
-    `mutates`: a caller that leaves does not stop it half-way. `guarded`: a key only refuses another
-    request. `relays`: the deployed profile tells what is down behind us as a gateway would.
+    `is_mutation`: it runs to its end even if its caller leaves. `is_key_guarded`: a key only
+    refuses a different request. `is_relayed`: in the deployed profile an outage is reported as a
+    bad gateway.
     """
 
     name: str
     short_name: str  # without its package
-    request: Descriptor
+    request_type: Descriptor
     rule: access_pb2.AccessRule
-    validate: Validator
-    mutates: bool
-    guarded: bool
-    relays: bool
+    validate: RequestValidator
+    is_mutation: bool
+    is_key_guarded: bool
+    is_relayed: bool
 
 
-def methods_of(services: Iterable[ServiceDescriptor]) -> dict[str, Method]:
-    """All RPCs by path.
+def index_methods(services: Iterable[ServiceDescriptor]) -> dict[str, MethodSpec]:
+    """Return all RPCs by path.
 
-    ValueError, so that the server cannot start, if one has no access rule, or if a service is for
-    the operator and for others: each is served where the other must not be.
+    Raise ValueError, so that the server cannot start, if an RPC has no access rule, or a service
+    mixes the operator's RPCs with others: each must not be served on the other's listener.
     """
-    found: dict[str, Method] = {}
+    method_specs: dict[str, MethodSpec] = {}
     for service in services:
-        methods = {f"/{service.full_name}/{one.name}": _method(one) for one in service.methods}
+        methods = {
+            f"/{service.full_name}/{method_descriptor.name}": _build_method(method_descriptor)
+            for method_descriptor in service.methods
+        }
         if len({method.rule.family == _OPERATOR for method in methods.values()}) > 1:
-            raise ValueError(f"{service.full_name} is for the operator and for others")
-        found |= methods
-    return found
+            raise ValueError(f"{service.full_name} mixes RPCs of the operator with others")
+        method_specs |= methods
+    return method_specs
 
 
-def _method(method: MethodDescriptor) -> Method:
-    rule: access_pb2.AccessRule = method.GetOptions().Extensions[access_pb2.access]
+def _build_method(descriptor: MethodDescriptor) -> MethodSpec:
+    rule: access_pb2.AccessRule = descriptor.GetOptions().Extensions[access_pb2.access]
     if not rule.family:
-        raise ValueError(f"{method.full_name} has no access rule")
+        raise ValueError(f"{descriptor.full_name} has no access rule")
     if not (rule.outage or rule.family == _OPERATOR):
-        raise ValueError(f"{method.full_name} does not say what an outage is told as")
-    return Method(
-        name=method.full_name,
-        short_name=f"{method.containing_service.name}.{method.name}",
-        request=method.input_type,
+        raise ValueError(f"{descriptor.full_name} has no outage rule")
+    return MethodSpec(
+        name=descriptor.full_name,
+        short_name=f"{descriptor.containing_service.name}.{descriptor.name}",
+        request_type=descriptor.input_type,
         rule=rule,
-        validate=Validator.of(method),
-        # the operator's calls have no scope, and most of them change something
-        mutates=rule.scope != access_pb2.KEY_SCOPE_READ,
-        guarded=rule.idempotency == access_pb2.IDEMPOTENCY_RULE_GUARD,
-        relays=rule.outage == access_pb2.OUTAGE_RULE_BAD_GATEWAY,
+        validate=RequestValidator.for_method(descriptor),
+        # the operator's calls have no scope, and most of them change data
+        is_mutation=rule.scope != access_pb2.KEY_SCOPE_READ,
+        is_key_guarded=rule.idempotency == access_pb2.IDEMPOTENCY_RULE_GUARD,
+        is_relayed=rule.outage == access_pb2.OUTAGE_RULE_BAD_GATEWAY,
     )

@@ -1,4 +1,4 @@
-"""Who looks at calls: told of each when it is over, by its method and the status it ended with."""
+"""Observe calls: report each ended call with its method and status."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from typing import Any, Protocol
 
 import grpc
 
-from florin_server.rpc.server.methods import Method
+from florin_server.rpc.server.methods import MethodSpec
 
 
-class Observation(Protocol):
-    """One call as somebody looks at it."""
+class CallObservation(Protocol):
+    """The observation of one call."""
 
     def end(self, code: str, answer: Any) -> None:
-        """The call is over; `answer` is None if it was refused, or a stream."""
+        """End the observation; `answer` is None if the call was refused, or is a stream."""
 
 
-Observe = Callable[[Method, Any, Any], Observation]
-"""Begins to look at a call, by its method, its request and its context."""
+CallObserver = Callable[[MethodSpec, Any, Any], CallObservation]
+"""Starts the observation of a call, by its method, request and context."""
 
 
-def unary(
-    method: Method, inner: Callable[[Any, Any], Awaitable[Any]], observe: Observe
+def observe_unary(
+    method: MethodSpec, handler: Callable[[Any, Any], Awaitable[Any]], observe: CallObserver
 ) -> Callable[[Any, Any], Awaitable[Any]]:
-    """A handler that does the same, and is looked at."""
+    """Return the handler with an observer around it."""
 
     async def answer(request: Any, context: Any) -> Any:
         seen, answered, code = observe(method, request, context), None, "CANCELLED"
         try:
-            answered = await inner(request, context)
+            answered = await handler(request, context)
             code = "OK"
         except asyncio.CancelledError:
             raise
         except BaseException:
-            code = _code(context)
+            code = _get_status_code(context)
             raise
         finally:
             seen.end(code, answered)
@@ -44,20 +44,20 @@ def unary(
     return answer
 
 
-def stream(
-    method: Method, inner: Callable[[Any, Any], AsyncIterator[Any]], observe: Observe
+def observe_stream(
+    method: MethodSpec, handler: Callable[[Any, Any], AsyncIterator[Any]], observe: CallObserver
 ) -> Callable[[Any, Any], AsyncIterator[Any]]:
-    """The same of a stream; who leaves it has ended it well."""
+    """Return the stream handler with an observer around it; a caller that leaves ends it well."""
 
     async def answer(request: Any, context: Any) -> AsyncIterator[Any]:
         seen, code = observe(method, request, context), "OK"
         try:
-            async for message in inner(request, context):
+            async for message in handler(request, context):
                 yield message
         except (asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException:
-            code = _code(context)
+            code = _get_status_code(context)
             raise
         finally:
             seen.end(code, None)
@@ -65,10 +65,10 @@ def stream(
     return answer
 
 
-def _code(context: Any) -> str:
-    """The status that a call was refused with."""
+def _get_status_code(context: Any) -> str:
+    """Return the status that a call was refused with."""
     code = context.code()
     if isinstance(code, grpc.StatusCode):
         return code.name
-    known = {one.value[0]: one.name for one in grpc.StatusCode}
-    return known.get(code, "UNKNOWN") if code else "UNKNOWN"
+    status_names = {status_code.value[0]: status_code.name for status_code in grpc.StatusCode}
+    return status_names.get(code, "UNKNOWN") if code else "UNKNOWN"

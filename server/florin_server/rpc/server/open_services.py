@@ -1,4 +1,4 @@
-"""Services that need no credential (health, reflection), within the bounds of an address."""
+"""Services without a credential (health, reflection), rate-limited by address."""
 
 from __future__ import annotations
 
@@ -7,97 +7,103 @@ from typing import Any
 
 import grpc
 
-from florin_server.domain.addresses import network_of
-from florin_server.domain.errors import FlorinError
-from florin_server.flows.limits.limits import Limits
-from florin_server.rpc.server.errors import abort, status_of
-from florin_server.rpc.server.unreadable import Unreadable, lenient
+from florin_server.domain.addresses import get_peer_network
+from florin_server.domain.errors import ApiError
+from florin_server.flows.limits.limits import ServiceLimits
+from florin_server.rpc.server.errors import abort, to_grpc_status
+from florin_server.rpc.server.unreadable import UnreadableRequest, make_lenient_deserializer
 
-_NAMES = (
+_SERVICE_NAMES = (
     "grpc.health.v1.Health",
     "grpc.reflection.v1.ServerReflection",
     "grpc.reflection.v1alpha.ServerReflection",
 )
-_PREFIXES = tuple(f"/{name}/" for name in _NAMES)
+_PREFIXES = tuple(f"/{name}/" for name in _SERVICE_NAMES)
 
 
-def is_open(path: str) -> bool:
-    """True for an RPC (as a gRPC path) that needs no credential."""
+def is_public(path: str) -> bool:
+    """Return True for an RPC (as a gRPC path) that needs no credential."""
     return path.startswith(_PREFIXES)
 
 
-class OpenServices:
-    """Puts the bounds around handlers.
+class PublicServices:
+    """Wraps handlers in rate limits by address.
 
-    `peer_of` tells the address of a caller, by its metadata and the transport's peer.
+    `resolve_peer` returns the address of a caller, by its metadata and the transport's peer.
     """
 
-    def __init__(self, limits: Limits, peer_of: Callable[[Any, str], str]) -> None:
+    def __init__(self, limits: ServiceLimits, resolve_peer: Callable[[Any, str], str]) -> None:
         self._limits = limits
-        self._peer_of = peer_of
+        self._resolve_peer = resolve_peer
 
-    def around(self, handler: Any) -> Any:
-        """A handler that does the same, as often as its caller may ask for it."""
-        given = {
-            "request_deserializer": lenient(handler.request_deserializer),
+    def wrap_handler(self, handler: Any) -> Any:
+        """Return the handler, limited to the rate of its caller."""
+        serializers = {
+            "request_deserializer": make_lenient_deserializer(handler.request_deserializer),
             "response_serializer": handler.response_serializer,
         }
         if handler.unary_unary:
-            return grpc.unary_unary_rpc_method_handler(self._unary(handler.unary_unary), **given)
+            return grpc.unary_unary_rpc_method_handler(
+                self._wrap_unary(handler.unary_unary), **serializers
+            )
         if handler.unary_stream:
-            return grpc.unary_stream_rpc_method_handler(self._watch(handler.unary_stream), **given)
-        return grpc.stream_stream_rpc_method_handler(self._talk(handler.stream_stream), **given)
+            return grpc.unary_stream_rpc_method_handler(
+                self._wrap_watch(handler.unary_stream), **serializers
+            )
+        return grpc.stream_stream_rpc_method_handler(
+            self._wrap_bidirectional(handler.stream_stream), **serializers
+        )
 
-    def _unary(self, inner: Any) -> Any:
+    def _wrap_unary(self, handler: Any) -> Any:
         async def answer(request: Any, context: Any) -> Any:
-            await self._count(context)
-            await _check(request, context)
-            return await inner(request, context)
+            await self._check_rate_limit(context)
+            await _abort_unreadable(request, context)
+            return await handler(request, context)
 
         return answer
 
-    def _watch(self, inner: Any) -> Any:
+    def _wrap_watch(self, handler: Any) -> Any:
         async def watch(request: Any, context: Any) -> None:
-            await self._hold(context)
-            await _check(request, context)
-            await inner(request, context)
+            await self._reserve_stream_slot(context)
+            await _abort_unreadable(request, context)
+            await handler(request, context)
 
         return watch
 
-    def _talk(self, inner: Any) -> Any:
+    def _wrap_bidirectional(self, handler: Any) -> Any:
         async def counted(requests: Any, context: Any) -> AsyncIterator[Any]:
             async for request in requests:
-                await self._count(context)
-                await _check(request, context)
+                await self._check_rate_limit(context)
+                await _abort_unreadable(request, context)
                 yield request
 
         async def talk(requests: Any, context: Any) -> AsyncIterator[Any]:
-            await self._hold(context)
-            async for answer in inner(counted(requests, context), context):
+            await self._reserve_stream_slot(context)
+            async for answer in handler(counted(requests, context), context):
                 yield answer
 
         return talk
 
-    async def _count(self, context: Any) -> None:
+    async def _check_rate_limit(self, context: Any) -> None:
         try:
-            self._limits.open_call(self._network(context))
-        except FlorinError as over:
-            await abort(context, status_of(over), ())
+            self._limits.count_open_call(self._get_network(context))
+        except ApiError as over:
+            await abort(context, to_grpc_status(over), ())
 
-    async def _hold(self, context: Any) -> None:
-        await self._count(context)
+    async def _reserve_stream_slot(self, context: Any) -> None:
+        await self._check_rate_limit(context)
         try:
-            release = self._limits.held.by_nobody(self._network(context))
-        except FlorinError as over:
-            await abort(context, status_of(over), ())
+            release = self._limits.streams.hold_for_anonymous(self._get_network(context))
+        except ApiError as over:
+            await abort(context, to_grpc_status(over), ())
         else:
             context.add_done_callback(lambda _: release())
 
-    def _network(self, context: Any) -> str:
-        return network_of(self._peer_of(context.invocation_metadata(), context.peer()))
+    def _get_network(self, context: Any) -> str:
+        return get_peer_network(self._resolve_peer(context.invocation_metadata(), context.peer()))
 
 
-async def _check(request: Any, context: Any) -> None:
-    """Ends a call whose bytes are no message."""
-    if isinstance(request, Unreadable):
-        await abort(context, status_of(request.refusal), ())
+async def _abort_unreadable(request: Any, context: Any) -> None:
+    """End a call whose bytes cannot be parsed as a message."""
+    if isinstance(request, UnreadableRequest):
+        await abort(context, to_grpc_status(request.refusal), ())

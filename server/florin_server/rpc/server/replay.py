@@ -1,4 +1,4 @@
-"""Answers that may be repeated ones."""
+"""Responses that can be stored responses of an idempotency key."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
-from florin_server.rpc.server.call import CALL
-from florin_server.store.payments.idempotency import Replay
+from florin_server.rpc.server.call import current_call
+from florin_server.store.payments.idempotency import StoredResponse
 
 _T = TypeVar("_T")
 _M = TypeVar("_M", bound=Message)
 
 
-def stored(build: Callable[[_T], Message]) -> Callable[[_T], bytes]:
-    """The answer as it is stored under an idempotency key."""
+def make_response_encoder(build: Callable[[_T], Message]) -> Callable[[_T], bytes]:
+    """Return an encoder of responses for storage under an idempotency key."""
     return lambda result: build(result).SerializeToString(deterministic=True)
 
 
-def answer(outcome: _T | Replay, build: Callable[[_T], _M], kind: type[_M]) -> _M:
-    """The answer of a flow: built from its result, or the one that is stored."""
-    if not isinstance(outcome, Replay):
+def build_response(
+    outcome: _T | StoredResponse, build: Callable[[_T], _M], response_type: type[_M]
+) -> _M:
+    """Return the response of a flow: built from its result, or the stored response."""
+    if not isinstance(outcome, StoredResponse):
         return build(outcome)
-    CALL.get().replayed = True
-    return kind.FromString(outcome.body)
+    current_call.get().is_replay = True
+    return response_type.FromString(outcome.body)

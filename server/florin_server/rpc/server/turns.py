@@ -1,4 +1,4 @@
-"""Turns under idempotency keys, where other processes have the same store."""
+"""Leases of idempotency keys, if other processes use the same store."""
 
 from __future__ import annotations
 
@@ -8,88 +8,88 @@ from contextlib import suppress
 from typing import Any
 
 from florin_server.clock import Clock
-from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.store.engine.query import StoreError
 from florin_server.store.engine.store import Store
 from florin_server.store.payments import key_turns
-from florin_server.store.payments.idempotency import Claim
+from florin_server.store.payments.idempotency import IdempotencyClaim
 
-# who waits for another process looks so often, the first times sooner
-_LOOK_S, _LOOK_MAX_S = 0.02, 0.5
+# interval of polls while another process has the lease; the first polls come sooner
+_POLL_S, _POLL_MAX_S = 0.02, 0.5
 _RETRY_S = 1.0
 
 
-class Turns:
-    """The turns that one process has in the store; it takes one of each key at a time."""
+class KeyLeases:
+    """The key leases of one process in the store; it takes each key once at a time."""
 
     def __init__(self, store: Store, clock: Clock, process: str) -> None:
         self._store = store
         self._clock = clock
         self._process = process
-        self._ending: set[asyncio.Task[None]] = set()
+        self._releases: set[asyncio.Task[None]] = set()
 
-    async def take(self, claim: Claim, until: float) -> bytes | None:
-        """Waits until no other process has the turn, and takes it; `until` is the loop's time.
+    async def acquire(self, claim: IdempotencyClaim, until: float) -> bytes | None:
+        """Wait until no other process has the lease, and take it; `until` is the loop's time.
 
-        Answers the fingerprint that the key stands for; None if it may be used. FlorinError
-        (idempotency_conflict) if it is too late. Whoever is refused, or does not wait to the end,
-        has to `give_back` what may have been taken.
+        Return the fingerprint that the key is bound to; None if the key is free. Raise
+        ApiError(idempotency_conflict) if the time is over. A caller that is refused, or stops
+        waiting, must `give_back` what may have been taken.
         """
-        loop, wait_s = asyncio.get_running_loop(), _LOOK_S
+        loop, wait_s = asyncio.get_running_loop(), _POLL_S
         while True:
-            taken, known = await self._take(claim)
+            taken, bound_fingerprint = await self._try_acquire(claim)
             if taken:
-                return known
+                return bound_fingerprint
             if loop.time() >= until:
-                raise in_flight()
+                raise make_in_flight_error()
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(until):
                     await self._clock.sleep(wait_s)
-            wait_s = min(2 * wait_s, _LOOK_MAX_S)
+            wait_s = min(2 * wait_s, _POLL_MAX_S)
 
-    async def bind(self, claim: Claim) -> None:
-        """Binds the key to its request, and gives the turn back; errors as `key_turns.bind`."""
+    async def bind(self, claim: IdempotencyClaim) -> None:
+        """Bind the key to its request, and release the lease; errors as in `key_turns.bind`."""
         await self._store.write(key_turns.bind(claim, self._process))
 
-    def give_back(self, scope: str, key: str, then: Callable[[], None]) -> None:
-        """Gives a turn back in the background, however long the store does not work."""
-        task = asyncio.create_task(self._give_back(scope, key))
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
-        task.add_done_callback(lambda _: then())
+    def release(self, scope: str, key: str, on_released: Callable[[], None]) -> None:
+        """Release a lease in the background, retried while the store is unavailable."""
+        task = asyncio.create_task(self._release(scope, key))
+        self._releases.add(task)
+        task.add_done_callback(self._releases.discard)
+        task.add_done_callback(lambda _: on_released())
 
-    async def _take(self, claim: Claim) -> tuple[bool, bytes | None]:
-        asked = asyncio.ensure_future(self._store.write(key_turns.take(claim, self._process)))
+    async def _try_acquire(self, claim: IdempotencyClaim) -> tuple[bool, bytes | None]:
+        task = asyncio.ensure_future(self._store.write(key_turns.acquire(claim, self._process)))
         try:
-            return await asyncio.shield(asked)
+            return await asyncio.shield(task)
         except asyncio.CancelledError:
-            # what is given back while it is still being taken stays taken
-            await _over(asked)
+            # a release during the take would leave the lease taken
+            await _wait_done(task)
             raise
 
-    async def _give_back(self, scope: str, key: str) -> None:
+    async def _release(self, scope: str, key: str) -> None:
         while True:
             try:
-                await self._store.write(key_turns.give_back(scope, key, self._process))
-            except (StoreError, FlorinError):
+                await self._store.write(key_turns.release(scope, key, self._process))
+            except (StoreError, ApiError):
                 await self._clock.sleep(_RETRY_S)
             else:
                 return
 
 
-def in_flight() -> FlorinError:
-    """The refusal of a call that cannot wait any longer for the one before it."""
-    return FlorinError(
-        Code.IDEMPOTENCY_CONFLICT,
+def make_in_flight_error() -> ApiError:
+    """Return the error of a call that can no longer wait for the call before it."""
+    return ApiError(
+        ErrorCode.IDEMPOTENCY_CONFLICT,
         "A request under this key is still running",
         details={"reason": "in_flight"},
         retry_after_s=1,
-        like=Code.VERSION_CONFLICT,
+        statuses_of=ErrorCode.VERSION_CONFLICT,
     )
 
 
-async def _over(asked: asyncio.Future[Any]) -> None:
-    """Returns when it has ended, in whatever way."""
-    await asyncio.wait([asked])
-    if not asked.cancelled():
-        asked.exception()
+async def _wait_done(future: asyncio.Future[Any]) -> None:
+    """Wait until it has ended, in whatever way."""
+    await asyncio.wait([future])
+    if not future.cancelled():
+        future.exception()

@@ -1,4 +1,4 @@
-"""Bytes of a gRPC request that are no message of its type."""
+"""Placeholder for gRPC requests whose bytes are not a message of their type."""
 
 from __future__ import annotations
 
@@ -7,25 +7,27 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.errors import ApiError, ErrorCode
 
 
-class Unreadable:
-    """What stands in for a request that cannot be read.
+class UnreadableRequest:
+    """Placeholder for a request that cannot be parsed.
 
-    gRPC would end the call as UNKNOWN, with the name of a Python class, before anybody asked who
-    calls: the refusal takes its turn behind the credential.
+    gRPC would end the call as UNKNOWN, with the name of a Python class, before any check of the
+    caller: the error must come after the credential checks.
     """
 
     @property
-    def refusal(self) -> FlorinError:
-        """What the caller is answered."""
+    def refusal(self) -> ApiError:
+        """Return the error for the caller."""
         text = "Validation error: the request is not a valid message"
-        return FlorinError(Code.PARAMS_VALIDATION, text)
+        return ApiError(ErrorCode.PARAMS_VALIDATION, text)
 
 
-def lenient(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:
-    """Return a deserializer that returns Unreadable for what the other one refuses."""
+def make_lenient_deserializer(
+    deserialize: Callable[[bytes], Any] | None,
+) -> Callable[[bytes], Any] | None:
+    """Return a deserializer that returns UnreadableRequest for bytes that `deserialize` refuses."""
     if deserialize is None:
         return None
 
@@ -33,6 +35,6 @@ def lenient(deserialize: Callable[[bytes], Any] | None) -> Callable[[bytes], Any
         try:
             return deserialize(raw)
         except DecodeError:
-            return Unreadable()
+            return UnreadableRequest()
 
     return read

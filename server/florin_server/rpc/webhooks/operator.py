@@ -1,4 +1,4 @@
-"""The operator's calls about webhooks: what owners do, for any of them."""
+"""The operator's calls about webhooks, for endpoints of any partner."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from florin.v1 import webhook_admin_pb2, webhook_pb2
 from florin_server.domain.webhooks.endpoint import EndpointState
 from florin_server.flows.app import App
 from florin_server.flows.webhooks import endpoints, replays
-from florin_server.flows.webhooks.endpoints import PAGE
+from florin_server.flows.webhooks.endpoints import PAGE_SIZE
 from florin_server.rpc.webhooks import codec
 
 
-class WebhookCalls:
+class OperatorWebhookCalls:
     """Endpoints of all partners."""
 
     _app: App
@@ -21,70 +21,76 @@ class WebhookCalls:
     async def CreateWebhookEndpoint(
         self, request: webhook_admin_pb2.CreatePartnerEndpointRequest, context: Any
     ) -> webhook_pb2.WebhookEndpointSecret:
-        """Creates an endpoint and tells its secret."""
-        by = await endpoints.by_partner(self._app, request.partner_id, live=request.live)
-        asked = request.endpoint
-        merchant_id = asked.merchant_id if asked.HasField("merchant_id") else None
-        told = await endpoints.create(self._app, by, merchant_id, codec.created(asked))
-        return codec.secret(told)
+        """Create an endpoint and return its secret."""
+        by = await endpoints.get_partner_actor(self._app, request.partner_id, live=request.live)
+        endpoint_request = request.endpoint
+        merchant_id = (
+            endpoint_request.merchant_id if endpoint_request.HasField("merchant_id") else None
+        )
+        endpoint_with_keys = await endpoints.create(
+            self._app, by, merchant_id, codec.parse_endpoint_spec(endpoint_request)
+        )
+        return codec.to_endpoint_secret(endpoint_with_keys)
 
     async def ListWebhookEndpoints(
         self, request: webhook_admin_pb2.ListPartnerEndpointsRequest, context: Any
     ) -> webhook_admin_pb2.ListPartnerEndpointsResponse:
-        """Lists endpoints of all partners."""
-        found = await endpoints.listed(self._app, None, None, request.cursor)
+        """List endpoints of all partners."""
+        found_endpoints = await endpoints.list_endpoints(self._app, None, None, request.cursor)
         return webhook_admin_pb2.ListPartnerEndpointsResponse(
             endpoints=[
                 webhook_admin_pb2.PartnerEndpoint(
-                    partner_id=one.partner_id, endpoint=codec.endpoint(one)
+                    partner_id=endpoint.partner_id, endpoint=codec.to_endpoint(endpoint)
                 )
-                for one in found
-                if one.state is EndpointState.PAUSED or not request.paused
+                for endpoint in found_endpoints
+                if endpoint.state is EndpointState.PAUSED or not request.paused
             ],
-            next_cursor=found[-1].id if len(found) == PAGE else "",
+            next_cursor=found_endpoints[-1].id if len(found_endpoints) == PAGE_SIZE else "",
         )
 
     async def UpdateWebhookEndpoint(
         self, request: webhook_pb2.UpdateWebhookEndpointRequest, context: Any
     ) -> webhook_pb2.WebhookEndpoint:
-        """Changes an endpoint."""
-        by = await endpoints.by_operator(self._app, request.id)
-        wanted = codec.changes(request)
-        return codec.told(await endpoints.change(self._app, by, request.id, wanted))
+        """Change an endpoint."""
+        by = await endpoints.find_operator_actor(self._app, request.id)
+        spec = codec.parse_endpoint_changes(request)
+        return codec.to_endpoint_with_keys(await endpoints.update(self._app, by, request.id, spec))
 
     async def DeleteWebhookEndpoint(
         self, request: webhook_pb2.DeleteWebhookEndpointRequest, context: Any
     ) -> webhook_pb2.DeleteWebhookEndpointResponse:
-        """Deletes an endpoint."""
-        by = await endpoints.by_operator(self._app, request.id)
+        """Delete an endpoint."""
+        by = await endpoints.find_operator_actor(self._app, request.id)
         await endpoints.delete(self._app, by, request.id)
         return webhook_pb2.DeleteWebhookEndpointResponse(id=request.id, deleted=True)
 
     async def RotateWebhookSecret(
         self, request: webhook_pb2.RotateWebhookSecretRequest, context: Any
     ) -> webhook_pb2.WebhookEndpointSecret:
-        """Gives an endpoint another secret."""
-        by = await endpoints.by_operator(self._app, request.id)
+        """Rotate the secret of an endpoint."""
+        by = await endpoints.find_operator_actor(self._app, request.id)
         overlap_s = request.overlap_seconds if request.HasField("overlap_seconds") else None
-        return codec.secret(await endpoints.rotate(self._app, by, request.id, overlap_s))
+        return codec.to_endpoint_secret(
+            await endpoints.rotate_secret(self._app, by, request.id, overlap_s)
+        )
 
     async def ListWebhookAttempts(
         self, request: webhook_pb2.ListWebhookAttemptsRequest, context: Any
     ) -> webhook_pb2.ListWebhookAttemptsResponse:
-        """Lists an endpoint's last attempts."""
-        by = await endpoints.by_operator(self._app, request.id)
+        """List the last attempts of an endpoint."""
+        by = await endpoints.find_operator_actor(self._app, request.id)
         payment_id = request.payment_id if request.HasField("payment_id") else None
-        found = await endpoints.attempts(self._app, by, request.id, payment_id)
+        attempts = await endpoints.list_attempts(self._app, by, request.id, payment_id)
         return webhook_pb2.ListWebhookAttemptsResponse(
-            attempts=[codec.attempt(one) for one in found]
+            attempts=[codec.to_attempt(attempt) for attempt in attempts]
         )
 
     async def ReplayWebhook(
         self, request: webhook_pb2.ReplayWebhookRequest, context: Any
     ) -> webhook_pb2.ReplayWebhookResponse:
-        """Has changes of a payment told again."""
-        by = await endpoints.by_operator(self._app, request.id)
-        newest = await replays.one(
+        """Deliver the changes of a payment again."""
+        by = await endpoints.find_operator_actor(self._app, request.id)
+        newest = await replays.replay_payment(
             self._app, by, request.id, request.payment_id, request.from_version
         )
         return webhook_pb2.ReplayWebhookResponse(payment_id=request.payment_id, to_version=newest)
@@ -92,7 +98,9 @@ class WebhookCalls:
     async def ReplayWebhooksSince(
         self, request: webhook_pb2.ReplayWebhooksSinceRequest, context: Any
     ) -> webhook_pb2.ReplayWebhooksSinceResponse:
-        """Has a page of all events since a time told again."""
-        by = await endpoints.by_operator(self._app, request.id)
-        done = await replays.since(self._app, by, request.id, codec.since(request))
-        return codec.replayed(done)
+        """Deliver a page of all events since a time again."""
+        by = await endpoints.find_operator_actor(self._app, request.id)
+        done = await replays.replay_since(
+            self._app, by, request.id, codec.parse_replay_spec(request)
+        )
+        return codec.to_replay_response(done)

@@ -1,5 +1,5 @@
-"""The judge of a run: everything that is stored against everything that is on the chains.
+"""Audit a run: compare everything in the store with everything on the chains.
 
-Nothing that the service says is believed: blocks, receipts and balances are read from the chains
-themselves, and each of them must be explained by what is stored, to the last unit.
+The audit does not trust the service. It reads blocks, receipts and balances from the chains
+themselves; the store must explain each of them exactly.
 """

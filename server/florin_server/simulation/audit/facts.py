@@ -1,4 +1,4 @@
-"""What is stored of payments and payouts, as a judge reads it from the file."""
+"""Read the stored payments and payouts for an audit, directly from the database file."""
 
 from __future__ import annotations
 
@@ -9,36 +9,38 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-Rows = list[tuple[Any, ...]]
+StoredRows = list[tuple[Any, ...]]
 
 
-class Select(Protocol):
-    """Reads rows from where the service keeps them."""
+class SelectRows(Protocol):
+    """Reads rows from the store."""
 
-    def __call__(self, query: str, /, *values: Any) -> Rows:
-        """The rows of a query; values stand for its question marks."""
+    def __call__(self, query: str, /, *values: Any) -> StoredRows:
+        """Return the rows of a query; `values` replace its question marks."""
 
 
 _SELECT = """
     SELECT p.id, p.status, p.tx_id, o.payer, o.chain_id, o.asset, o.value, o.fee, o.terms
     FROM payment p
 """
-_ROWS = f"{_SELECT} LEFT JOIN payment_option o ON o.payment_id = p.id AND o.id = p.option_id"
-_OFFERED = f"""
+_SELECT_PAYMENTS = (
+    f"{_SELECT} LEFT JOIN payment_option o ON o.payment_id = p.id AND o.id = p.option_id"
+)
+_SELECT_OFFERED = f"""
     {_SELECT} JOIN payment_option o ON o.payment_id = p.id WHERE o.chain_id LIKE 'eip155:%'
 """
-_REFUNDS = """
+_SELECT_REFUNDS = """
     SELECT payment_id, status, value, unit, account, tx_id FROM refund
 """
-_RETURNS = """
+_SELECT_RETURNS = """
     SELECT payment_id, status, value, 'caip19/' || asset, account, tx_id FROM payout
     WHERE kind = 'return'
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A stored payment with the option that it is bound to, or with one that was offered."""
+class StoredPayment:
+    """A stored payment with its chosen option, or with an offered one."""
 
     id: str
     status: str
@@ -51,19 +53,19 @@ class Row:
     terms: dict[str, Any]
 
     @property
-    def paid(self) -> bool:
-        """True if it succeeded."""
+    def is_paid(self) -> bool:
+        """Return True if the payment succeeded."""
         return self.status == "succeeded"
 
     @property
     def ref(self) -> str:
-        """What settlement events name it by."""
+        """Return the reference in its settlement events."""
         return str(self.terms["ref"])
 
 
 @dataclass(frozen=True, slots=True)
-class Refund:
-    """Money that went back."""
+class StoredRefund:
+    """A stored refund, or a returned payment."""
 
     payment_id: str
     status: str
@@ -73,30 +75,30 @@ class Refund:
     tx_id: str | None
 
 
-class Facts:
-    """Everything of one run."""
+class StoredFacts:
+    """All stored facts of one run."""
 
-    def __init__(self, select: Select) -> None:
-        self.rows = [_row(values) for values in select(_ROWS)]
-        self.offered = {row.ref: row for row in map(_row, select(_OFFERED))}
-        self.refunds = [_refund(values) for values in select(_REFUNDS)]
-        self.held: dict[str, str] = dict(select("SELECT payment_id, state FROM held_money"))
-        self.returns = [_refund(values) for values in select(_RETURNS)]
+    def __init__(self, select: SelectRows) -> None:
+        self.payments = [_to_payment(values) for values in select(_SELECT_PAYMENTS)]
+        self.offered_payments = {row.ref: row for row in map(_to_payment, select(_SELECT_OFFERED))}
+        self.refunds = [_to_refund(values) for values in select(_SELECT_REFUNDS)]
+        self.held_states: dict[str, str] = dict(select("SELECT payment_id, state FROM held_money"))
+        self.returned_payouts = [_to_refund(values) for values in select(_SELECT_RETURNS)]
 
 
-def selecting(database: Path) -> Select:
-    """Reads from the file of a store, whoever has it open."""
+def create_selector(database: Path) -> SelectRows:
+    """Return a reader of a store's file; the service can have the file open."""
 
-    def select(query: str, *values: Any) -> Rows:
+    def select(query: str, *values: Any) -> StoredRows:
         with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
             return connection.execute(query, values).fetchall()
 
     return select
 
 
-def _row(values: tuple[Any, ...]) -> Row:
+def _to_payment(values: tuple[Any, ...]) -> StoredPayment:
     payment_id, status, tx_id, payer, chain_id, asset, value, fee, terms = values
-    return Row(
+    return StoredPayment(
         id=payment_id,
         status=status,
         tx_id=tx_id,
@@ -109,7 +111,7 @@ def _row(values: tuple[Any, ...]) -> Row:
     )
 
 
-def _refund(values: tuple[Any, ...]) -> Refund:
+def _to_refund(values: tuple[Any, ...]) -> StoredRefund:
     payment_id, status, value, unit, account, tx_id = values
     asset = unit.removeprefix("caip19/")
-    return Refund(payment_id, status, int(value), asset, account or "", tx_id)
+    return StoredRefund(payment_id, status, int(value), asset, account or "", tx_id)

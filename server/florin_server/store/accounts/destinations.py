@@ -1,4 +1,4 @@
-"""Where merchants want their money: accounts on chains, and bank accounts."""
+"""Merchants' destinations: accounts on chains, and bank accounts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from florin_server.domain.payments.payment import BankAccount, Destination
 from florin_server.store.engine.query import (
     Op,
     Statement,
-    any_of,
     columns,
     insert,
+    is_in,
     operation,
     param,
     upsert,
@@ -43,14 +43,14 @@ _OF_ASSET = Statement(
         settlement_dest.c.asset_key == param("key"),
     )
 )
-_GOING_TO = Statement(
+_LIST_BY_ACCOUNTS = Statement(
     select(*_COLUMNS)
-    # as they were written: with capitals, if the merchant wrote some
-    .where(any_of(func.lower(settlement_dest.c.account), "accounts"))
+    # in their original spelling: with capitals, if the merchant used some
+    .where(is_in(func.lower(settlement_dest.c.account), "accounts"))
     .order_by(settlement_dest.c.id)
     .limit(param("limit"))
 )
-_ONE = Statement(select(*_COLUMNS).where(*_OWN))
+_FIND = Statement(select(*_COLUMNS).where(*_OWN))
 _MOVE = Statement(
     update(settlement_dest).where(*_OWN).values(account=param("to")).returning(*_COLUMNS)
 )
@@ -64,77 +64,78 @@ _BANKS = Statement(
 
 
 @dataclass(frozen=True, slots=True)
-class Settlements:
-    """All places of a merchant: accounts on chains by asset, bank accounts by id."""
+class MerchantDestinations:
+    """The destinations of a merchant: accounts on chains by asset, bank accounts by id."""
 
     crypto: list[Destination]
     fiat: list[BankAccount]
 
 
 @operation
-def put_destination(place: Destination) -> Op[None]:
-    """Stores where a merchant wants an asset to go; one that is known keeps its id."""
-    yield _PUT.of(place)
+def put_destination(destination: Destination) -> Op[None]:
+    """Store a merchant's destination for an asset; an existing destination keeps its id."""
+    yield _PUT.bind_object(destination)
 
 
 @operation
-def add(place: Destination) -> Op[bool]:
-    """Stores a new place; False if the merchant has one for the asset."""
-    return bool((yield _ADD.of(place)))
+def add(destination: Destination) -> Op[bool]:
+    """Store a new destination; return False if the merchant has one for the asset."""
+    return bool((yield _ADD.bind_object(destination)))
 
 
 @operation
-def destinations(merchant_id: str) -> Op[list[Destination]]:
-    """Where a merchant wants which asset to go, by asset."""
+def list_destinations(merchant_id: str) -> Op[list[Destination]]:
+    """Return a merchant's destinations, by asset."""
     return [Destination(*row) for row in (yield _OF_MERCHANT(owner=merchant_id))]
 
 
 @operation
-def destination(merchant_id: str, asset_key: str) -> Op[Destination | None]:
-    """Where a merchant wants one asset (in canonical form) to go."""
+def find_destination(merchant_id: str, asset_key: str) -> Op[Destination | None]:
+    """Return a merchant's destination for an asset (in canonical form); None if it has none."""
     rows = yield _OF_ASSET(owner=merchant_id, key=asset_key)
     return Destination(*rows[0]) if rows else None
 
 
 @operation
-def going_to(accounts: Sequence[str], limit: int) -> Op[list[Destination]]:
-    """Places of all merchants at accounts (CAIP-10), whatever capitals these are written with.
+def list_by_accounts(accounts: Sequence[str], limit: int) -> Op[list[Destination]]:
+    """Return destinations of all merchants at accounts (CAIP-10), ignoring their case.
 
-    On chains whose addresses differ by capitals it may find others too. Looks at all places.
+    On chains with case-sensitive addresses it may also return other accounts. It reads all
+    destinations.
     """
-    rows = yield _GOING_TO(accounts=[one.lower() for one in accounts], limit=limit)
+    rows = yield _LIST_BY_ACCOUNTS(accounts=[account.lower() for account in accounts], limit=limit)
     return [Destination(*row) for row in rows]
 
 
 @operation
-def of_merchant(merchant_id: str) -> Op[Settlements]:
-    """All places of a merchant."""
-    crypto = yield from destinations(merchant_id)
+def get_merchant_destinations(merchant_id: str) -> Op[MerchantDestinations]:
+    """Return all destinations of a merchant."""
+    crypto = yield from list_destinations(merchant_id)
     banks = yield _BANKS(owner=merchant_id)
-    return Settlements(crypto, [BankAccount(*row) for row in banks])
+    return MerchantDestinations(crypto, [BankAccount(*row) for row in banks])
 
 
 @operation
-def one(merchant_id: str, settlement_id: str) -> Op[Destination | None]:
-    """One place of a merchant by its id."""
-    rows = yield _ONE(id_=settlement_id, owner=merchant_id)
+def find(merchant_id: str, settlement_id: str) -> Op[Destination | None]:
+    """Return a merchant's destination by id; None if it has none."""
+    rows = yield _FIND(id_=settlement_id, owner=merchant_id)
     return Destination(*rows[0]) if rows else None
 
 
 @operation
 def move(merchant_id: str, settlement_id: str, account: str) -> Op[Destination | None]:
-    """Lets an asset go to another account; None if the merchant has no such place."""
+    """Change the account of a destination; return None if the merchant does not have it."""
     rows = yield _MOVE(id_=settlement_id, owner=merchant_id, to=account)
     return Destination(*rows[0]) if rows else None
 
 
 @operation
 def delete(merchant_id: str, settlement_id: str) -> Op[bool]:
-    """Forgets a place; False if the merchant has no such place."""
+    """Delete a destination; return False if the merchant does not have it."""
     return bool((yield _DELETE(id_=settlement_id, owner=merchant_id)))
 
 
 @operation
 def put_bank_account(account: BankAccount) -> Op[None]:
-    """Stores a bank account, or what changed about it."""
-    yield _PUT_BANK.of(account)
+    """Store a bank account, or its changes."""
+    yield _PUT_BANK.bind_object(account)

@@ -6,7 +6,7 @@ from sqlalchemy import func, or_, select, true, update
 from sqlalchemy.types import Text
 
 from florin_server.domain.accounts.account import ApiKey, WalletApp
-from florin_server.store.engine.columns import Words
+from florin_server.store.engine.columns import WordSet
 from florin_server.store.engine.query import Op, Statement, insert, operation, param, upsert
 from florin_server.store.hints import generations
 from florin_server.store.tables.tables import api_key, wallet_app
@@ -18,7 +18,7 @@ _KEYS = Statement(
     .where(or_(param("owner", Text).is_(None), api_key.c.partner_id == param("owner", Text)))
     .order_by(api_key.c.created_at_us.desc(), api_key.c.key_id)
 )
-_LIVE = Statement(
+_HAS_LIVE_KEY = Statement(
     select(api_key.c.key_id)
     .where(api_key.c.live == true(), api_key.c.revoked_at_us.is_(None))
     .limit(1)
@@ -34,7 +34,7 @@ _CHANGE = Statement(
     .where(api_key.c.key_id == param("id_"), api_key.c.revoked_at_us.is_(None))
     .values(
         name=func.coalesce(param("new_name", Text), api_key.c.name),
-        scopes=func.coalesce(param("new_scopes", Words), api_key.c.scopes),
+        scopes=func.coalesce(param("new_scopes", WordSet), api_key.c.scopes),
     )
     .returning(*api_key.c)
 )
@@ -58,77 +58,80 @@ _APP = Statement(select(wallet_app).where(wallet_app.c.app_id == param("id_")))
 
 @operation
 def put_key(key: ApiKey) -> Op[None]:
-    """Stores a new key; StoreError if its id or its hash is taken."""
-    yield _PUT_KEY.of(key)
+    """Store a new key; raise StoreError if its id or its hash is taken."""
+    yield _PUT_KEY.bind_object(key)
 
 
 @operation
-def key_by_id(key_id: str) -> Op[ApiKey | None]:
-    """A key by the id that is part of it, revoked or not."""
+def find_key(key_id: str) -> Op[ApiKey | None]:
+    """Return a key by its id, revoked or not; None if it does not exist."""
     rows = yield _KEY(id_=key_id)
     return ApiKey(*rows[0]) if rows else None
 
 
 @operation
 def list_keys(partner_id: str | None) -> Op[list[ApiKey]]:
-    """All keys, or one partner's, newest first."""
+    """Return all keys, or one partner's, newest first."""
     return [ApiKey(*row) for row in (yield _KEYS(owner=partner_id))]
 
 
 @operation
-def any_live() -> Op[bool]:
-    """True if some key for live data is valid."""
-    return bool((yield _LIVE()))
+def has_live_key() -> Op[bool]:
+    """Return True if any key for live data is valid."""
+    return bool((yield _HAS_LIVE_KEY()))
 
 
 @operation
 def revoke_key(key_id: str, now_us: int) -> Op[ApiKey | None]:
-    """Ends a key from now on; one that has ended stays as it is. None if there is no such key."""
+    """Revoke a key; a revoked key stays unchanged. Return None if it does not exist."""
     rows = yield _REVOKE(id_=key_id, now_us=now_us)
-    yield from generations.bump(generations.Kind.ACCOUNTS)
+    yield from generations.bump(generations.CacheKind.ACCOUNTS)
     return ApiKey(*rows[0]) if rows else None
 
 
 @operation
 def change_key(key_id: str, name: str | None, scopes: frozenset[str] | None) -> Op[ApiKey | None]:
-    """Renames a key, or changes what it may do; None keeps either. None if no such key is valid."""
+    """Change a key's name or scopes; None keeps the value.
+
+    Return None if no such key is valid.
+    """
     rows = yield _CHANGE(id_=key_id, new_name=name, new_scopes=scopes)
-    yield from generations.bump(generations.Kind.ACCOUNTS)
+    yield from generations.bump(generations.CacheKind.ACCOUNTS)
     return ApiKey(*rows[0]) if rows else None
 
 
 @operation
 def put_app(app: WalletApp) -> Op[None]:
-    """Stores a wallet app, or what changed about it."""
-    yield _PUT_APP.of(app)
-    yield from generations.bump(generations.Kind.ACCOUNTS)
+    """Store a wallet app, or its changes."""
+    yield _PUT_APP.bind_object(app)
+    yield from generations.bump(generations.CacheKind.ACCOUNTS)
 
 
 @operation
 def add_app(app: WalletApp) -> Op[bool]:
-    """Stores a new wallet app; False if its id is taken, by a revoked one too."""
-    added = bool((yield _ADD_APP.of(app)))
+    """Store a new wallet app; return False if its id is taken, even by a revoked app."""
+    added = bool((yield _ADD_APP.bind_object(app)))
     if added:
-        yield from generations.bump(generations.Kind.ACCOUNTS)
+        yield from generations.bump(generations.CacheKind.ACCOUNTS)
     return added
 
 
 @operation
-def app(app_id: str) -> Op[WalletApp | None]:
-    """A wallet app by its id, revoked or not."""
+def find_app(app_id: str) -> Op[WalletApp | None]:
+    """Return a wallet app by its id, revoked or not; None if it does not exist."""
     rows = yield _APP(id_=app_id)
     return WalletApp(*rows[0]) if rows else None
 
 
 @operation
 def list_apps() -> Op[list[WalletApp]]:
-    """All wallet apps, newest first, revoked ones too."""
+    """Return all wallet apps, newest first, including revoked apps."""
     return [WalletApp(*row) for row in (yield _APPS())]
 
 
 @operation
 def revoke_app(app_id: str, now_us: int) -> Op[WalletApp | None]:
-    """Ends a wallet app from now on; one that has ended stays as it is. None if there is none."""
+    """Revoke a wallet app; a revoked app stays unchanged. Return None if it does not exist."""
     rows = yield _REVOKE_APP(id_=app_id, now_us=now_us)
-    yield from generations.bump(generations.Kind.ACCOUNTS)
+    yield from generations.bump(generations.CacheKind.ACCOUNTS)
     return WalletApp(*rows[0]) if rows else None

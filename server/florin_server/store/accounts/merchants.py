@@ -12,9 +12,9 @@ from florin_server.domain.payments.payment import Merchant
 from florin_server.store.engine.query import (
     Op,
     Statement,
-    any_of,
-    holds,
+    icontains,
     insert,
+    is_in,
     operation,
     param,
     upsert,
@@ -41,7 +41,7 @@ _ADD = Statement(
     .on_conflict_do_nothing(index_elements=["id"])
     .returning(merchant_table.c.id)
 )
-_MERCHANTS = Statement(select(merchant_table).where(any_of(merchant_table.c.id, "ids")))
+_MERCHANTS = Statement(select(merchant_table).where(is_in(merchant_table.c.id, "ids")))
 _LOCK = Statement(
     select(merchant_table.c.id).where(merchant_table.c.id == param("id_")).with_for_update()
 )
@@ -50,18 +50,18 @@ _OWN = (
     merchant_table.c.partner_id == param("owner"),
     merchant_table.c.live == param("mode"),
 )
-_THERE = merchant_table.c.deleted_at_us.is_(None)
+_NOT_DELETED = merchant_table.c.deleted_at_us.is_(None)
 _STATUS = Statement(
     update(merchant_table)
-    .where(merchant_table.c.id == param("merchant_id"), _THERE)
+    .where(merchant_table.c.id == param("merchant_id"), _NOT_DELETED)
     .values(status=param("status"))
     .returning(*merchant_table.c)
 )
 _CREATE = Statement(insert(merchant_table))
-_OWNED = Statement(select(merchant_table).where(*_OWN, _THERE))
+_FIND_OWNED = Statement(select(merchant_table).where(*_OWN, _NOT_DELETED))
 _CHANGE = Statement(
     update(merchant_table)
-    .where(*_OWN, _THERE)
+    .where(*_OWN, _NOT_DELETED)
     .values(
         name=func.coalesce(param("new_name", Text), merchant_table.c.name),
         email=func.coalesce(param("new_email", Text), merchant_table.c.email),
@@ -77,43 +77,43 @@ _DELETE = Statement(
     .values(deleted_at_us=func.coalesce(merchant_table.c.deleted_at_us, param("now_us")))
     .returning(merchant_table.c.id)
 )
-_WANTED = (
+_MATCHES_QUERY = (
     merchant_table.c.partner_id == param("owner"),
     merchant_table.c.live == param("mode"),
-    _THERE,
+    _NOT_DELETED,
     or_(param("status_", Text).is_(None), merchant_table.c.status == param("status_", Text)),
     or_(
         param("part", Text).is_(None),
-        holds(merchant_table.c.name, param("part", Text)),
-        holds(merchant_table.c.id, param("part", Text)),
+        icontains(merchant_table.c.name, param("part", Text)),
+        icontains(merchant_table.c.id, param("part", Text)),
     ),
 )
 _PAGE = Statement(
     select(merchant_table)
     .where(
-        *_WANTED,
+        *_MATCHES_QUERY,
         tuple_(merchant_table.c.created_at_us, merchant_table.c.id)
         < tuple_(param("before_us", BigInteger), param("before_id", Text)),
     )
     .order_by(merchant_table.c.created_at_us.desc(), merchant_table.c.id.desc())
     .limit(param("most"))
 )
-_COUNT = Statement(select(func.count()).select_from(merchant_table).where(*_WANTED))
-# newer than everything
+_COUNT = Statement(select(func.count()).select_from(merchant_table).where(*_MATCHES_QUERY))
+# before the newest possible entry
 _START = (2**63 - 1, "")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which merchants of a partner a list is about; None lets all through."""
+class MerchantListQuery:
+    """A filter for a partner's merchants; None matches all."""
 
     partner_id: str
     live: bool
     status: str | None = None
-    search: str | None = None  # part of the name or the id, in any case
+    search: str | None = None  # part of the name or the id, ignoring case
 
-    def params(self) -> dict[str, object]:
-        """The values of the statements."""
+    def to_params(self) -> dict[str, object]:
+        """Return the parameters of the statements."""
         return {
             "owner": self.partner_id,
             "mode": self.live,
@@ -123,98 +123,98 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """One page of a list; `total` counts all that the list is about."""
+class MerchantPage:
+    """One page of a list; `total` counts all matches."""
 
     merchants: list[Merchant]
     total: int
-    more: bool
+    has_more: bool
 
 
 @operation
 def put_partner(partner: Partner) -> Op[None]:
-    """Stores a partner, or what changed about it."""
-    yield _PUT_PARTNER.of(partner)
-    yield from generations.bump(generations.Kind.ACCOUNTS)
+    """Store a partner, or its changes."""
+    yield _PUT_PARTNER.bind_object(partner)
+    yield from generations.bump(generations.CacheKind.ACCOUNTS)
 
 
 @operation
-def partner(partner_id: str) -> Op[Partner | None]:
-    """One partner."""
+def find_partner(partner_id: str) -> Op[Partner | None]:
+    """Return a partner; None if it does not exist."""
     rows = yield _PARTNER(partner_id=partner_id)
     return Partner(*rows[0]) if rows else None
 
 
 @operation
 def has_partners() -> Op[bool]:
-    """True if anybody was ever registered."""
+    """Return True if any partner exists."""
     return bool((yield _ANY_PARTNER()))
 
 
 @operation
 def list_partners() -> Op[list[Partner]]:
-    """All partners, newest first."""
+    """Return all partners, newest first."""
     return [Partner(*row) for row in (yield _PARTNERS())]
 
 
 @operation
 def set_partner_status(partner_id: str, status: str) -> Op[Partner | None]:
-    """Changes the status of a partner; None if there is no such partner."""
+    """Change a partner's status; return None if it does not exist."""
     rows = yield _PARTNER_STATUS(partner_id=partner_id, status=status)
-    yield from generations.bump(generations.Kind.ACCOUNTS)
+    yield from generations.bump(generations.CacheKind.ACCOUNTS)
     return Partner(*rows[0]) if rows else None
 
 
 @operation
 def put_merchant(merchant: Merchant) -> Op[None]:
-    """Stores a merchant, or what changed about it."""
-    yield _PUT_MERCHANT.of(merchant)
-    yield from generations.bump(generations.Kind.ACCOUNTS)
+    """Store a merchant, or its changes."""
+    yield _PUT_MERCHANT.bind_object(merchant)
+    yield from generations.bump(generations.CacheKind.ACCOUNTS)
 
 
 @operation
 def add(merchant: Merchant) -> Op[bool]:
-    """Stores a new merchant; False if its id is taken, by a deleted one too."""
-    return bool((yield _ADD.of(merchant)))
+    """Store a new merchant; return False if its id is taken, even by a deleted merchant."""
+    return bool((yield _ADD.bind_object(merchant)))
 
 
 @operation
 def set_status(merchant_id: str, status: str) -> Op[Merchant | None]:
-    """Changes the status of a merchant; None if there is none, or a deleted one."""
+    """Change a merchant's status; return None if it does not exist or is deleted."""
     rows = yield _STATUS(merchant_id=merchant_id, status=status)
-    yield from generations.bump(generations.Kind.ACCOUNTS)
+    yield from generations.bump(generations.CacheKind.ACCOUNTS)
     return Merchant(*rows[0]) if rows else None
 
 
 @operation
-def merchants(ids: Collection[str]) -> Op[dict[str, Merchant]]:
-    """The merchants that exist, by id, deleted ones too."""
+def find_merchants(ids: Collection[str]) -> Op[dict[str, Merchant]]:
+    """Return the merchants that exist, by id, including deleted merchants."""
     return {row[0]: Merchant(*row) for row in (yield _MERCHANTS(ids=ids))}
 
 
 @operation
-def merchant(merchant_id: str) -> Op[Merchant | None]:
-    """One merchant, deleted or not."""
-    return (yield from merchants((merchant_id,))).get(merchant_id)
+def find_merchant(merchant_id: str) -> Op[Merchant | None]:
+    """Return a merchant, deleted or not; None if it does not exist."""
+    return (yield from find_merchants((merchant_id,))).get(merchant_id)
 
 
 @operation
 def lock(merchant_id: str) -> Op[None]:
-    """Part of an operation: whoever else locks the merchant waits until it ends."""
+    """Lock a merchant until the surrounding operation ends."""
     yield _LOCK(id_=merchant_id)
 
 
 @operation
 def create(merchant: Merchant) -> Op[Merchant]:
-    """Stores a new merchant; StoreError if its id is taken."""
-    yield _CREATE.of(merchant)
+    """Store a new merchant; raise StoreError if its id is taken."""
+    yield _CREATE.bind_object(merchant)
     return merchant
 
 
 @operation
-def owned(merchant_id: str, partner_id: str, *, live: bool) -> Op[Merchant | None]:
-    """A merchant of a partner; None if it is another's, of the other mode, or deleted."""
-    rows = yield _OWNED(id_=merchant_id, owner=partner_id, mode=live)
+def find_owned(merchant_id: str, partner_id: str, *, live: bool) -> Op[Merchant | None]:
+    """Return a partner's merchant; None if it is another's, of the other mode, or deleted."""
+    rows = yield _FIND_OWNED(id_=merchant_id, owner=partner_id, mode=live)
     return Merchant(*rows[0]) if rows else None
 
 
@@ -228,9 +228,9 @@ def change(
     email: str | None = None,
     icon_url: str | None = None,
 ) -> Op[Merchant | None]:
-    """Changes what is not None, an empty icon to none; the same merchants as `owned`.
+    """Change the members that are not None; an empty icon removes it. Same checks as `find_owned`.
 
-    One statement, so that of two that change different members both count.
+    It is one statement, so that two concurrent changes of different members both take effect.
     """
     rows = yield _CHANGE(
         id_=merchant_id,
@@ -240,23 +240,25 @@ def change(
         new_email=email,
         new_icon_url=icon_url,
     )
-    yield from generations.bump(generations.Kind.ACCOUNTS)
+    yield from generations.bump(generations.CacheKind.ACCOUNTS)
     return Merchant(*rows[0]) if rows else None
 
 
 @operation
 def delete(merchant_id: str, partner_id: str, *, live: bool, now_us: int) -> Op[bool]:
-    """Hides a merchant; one that is hidden stays as it is. False if there never was one."""
+    """Hide a merchant; a hidden merchant stays unchanged. Return False if it never existed."""
     rows = yield _DELETE(id_=merchant_id, owner=partner_id, mode=live, now_us=now_us)
-    yield from generations.bump(generations.Kind.ACCOUNTS)
+    yield from generations.bump(generations.CacheKind.ACCOUNTS)
     return bool(rows)
 
 
 @operation
-def page(wanted: Wanted, after: tuple[int, str] | None, limit: int) -> Op[Page]:
-    """The merchants after a position (created_at_us, id), newest first."""
+def list_page(
+    query: MerchantListQuery, after: tuple[int, str] | None, limit: int
+) -> Op[MerchantPage]:
+    """Return the merchants after a position (created_at_us, id), newest first."""
     before_us, before_id = after or _START
-    params = wanted.params()
+    params = query.to_params()
     rows = yield _PAGE(**params, before_us=before_us, before_id=before_id, most=limit + 1)
     ((total,),) = yield _COUNT(**params)
-    return Page([Merchant(*row) for row in rows[:limit]], total, more=len(rows) > limit)
+    return MerchantPage([Merchant(*row) for row in rows[:limit]], total, has_more=len(rows) > limit)

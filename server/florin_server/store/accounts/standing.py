@@ -1,16 +1,15 @@
-"""Whether who calls still may, read again in the transaction that moves money.
+"""Checks a caller's credential again, in the transaction that moves money.
 
-What is known of a caller before is remembered for seconds, in each process by itself. Of a key that
-is revoked, or may do less, while a transaction runs, the transaction counts as the one that came
-first.
+Each process caches a caller's data for seconds. If a key is revoked or restricted while a
+transaction runs, the transaction counts as earlier.
 """
 
 from __future__ import annotations
 
 from sqlalchemy import select
 
-from florin_server.domain.accounts.account import Standing
-from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.accounts.account import CredentialStatus
+from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.store.engine.query import Op, Operation, Row, Statement, T, operation, param
 from florin_server.store.tables.tables import api_key, merchant, partner, wallet_app
 
@@ -35,43 +34,45 @@ _APP = Statement(select(wallet_app.c.revoked_at_us).where(wallet_app.c.app_id ==
 
 
 @operation
-def checked(standing: Standing | None, work: Operation[T]) -> Op[T]:
-    """Does the work of a caller that still may; nothing, and a FlorinError, for any other.
+def run_if_active(credential_status: CredentialStatus | None, work: Operation[T]) -> Op[T]:
+    """Run the work of a caller with a valid credential; raise ApiError for any other caller.
 
-    The refusals are those of a call that comes later. None is ourselves, or the operator.
+    The errors are those of a later call. None means the service itself, or the operator.
     """
-    yield from require(standing)
+    yield from require_active(credential_status)
     return (yield from work)
 
 
 @operation
-def require(standing: Standing | None) -> Op[None]:
-    """The same without any work."""
-    if standing is None:
+def require_active(credential_status: CredentialStatus | None) -> Op[None]:
+    """Raise ApiError unless the caller's credential is valid; None means the service itself."""
+    if credential_status is None:
         return
-    if standing.app_id is not None:
-        apps = yield _APP(id_=standing.app_id)
+    if credential_status.app_id is not None:
+        apps = yield _APP(id_=credential_status.app_id)
         if not apps or apps[0][0] is not None:
-            raise FlorinError(Code.INVALID_APP_ID)
+            raise ApiError(ErrorCode.INVALID_APP_ID)
         return
-    rows = yield _KEY(id_=standing.key_id, for_merchant=standing.merchant_id)
-    if (refused := _refusal(standing, rows)) is not None:
-        raise FlorinError(refused)
+    rows = yield _KEY(id_=credential_status.key_id, for_merchant=credential_status.merchant_id)
+    if (refused := _find_refusal(credential_status, rows)) is not None:
+        raise ApiError(refused)
 
 
-def _refusal(standing: Standing, rows: list[Row]) -> Code | None:
-    """The first that holds, in the order of calls that come later."""
+def _find_refusal(credential_status: CredentialStatus, rows: list[Row]) -> ErrorCode | None:
+    """Return the first reason that applies, in the order of later calls' checks."""
     if not rows or rows[0][0] is not None:
-        return Code.INVALID_API_KEY
+        return ErrorCode.INVALID_API_KEY
     _, scopes, partner_id, partner_status, merchant_id, deleted_at_us, merchant_status = rows[0]
-    if standing.scope and standing.scope not in scopes:
-        return Code.FORBIDDEN
+    if credential_status.scope and credential_status.scope not in scopes:
+        return ErrorCode.FORBIDDEN
     if partner_id is not None and partner_status != "active":
-        return Code.FORBIDDEN
-    if standing.merchant_id is None:
+        return ErrorCode.FORBIDDEN
+    if credential_status.merchant_id is None:
         return None
-    if merchant_id is None or (standing.active_merchant and deleted_at_us is not None):
-        return Code.MERCHANT_NOT_FOUND
-    if standing.active_merchant and merchant_status != "active":
-        return Code.FORBIDDEN
+    if merchant_id is None or (
+        credential_status.requires_active_merchant and deleted_at_us is not None
+    ):
+        return ErrorCode.MERCHANT_NOT_FOUND
+    if credential_status.requires_active_merchant and merchant_status != "active":
+        return ErrorCode.FORBIDDEN
     return None

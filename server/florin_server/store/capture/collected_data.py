@@ -1,7 +1,7 @@
-"""Data about buyers: who told what about whom, what counts, and when it is deleted.
+"""Data about buyers: its sources, which data counts, and when it is deleted.
 
-Nothing here can read the data. Each source has a place of its own for an account of a payment, and
-what it told first stays there; a stranger's never stands in for the buyer's.
+This module cannot decrypt the data. Each source has its own row for an account of a payment, and
+its first submission stays. A stranger's data never replaces the buyer's.
 """
 
 from __future__ import annotations
@@ -12,82 +12,82 @@ from enum import StrEnum
 
 from sqlalchemy import delete, select, tuple_, update
 
-from florin_server.domain.payments.payment import Payment, Status
-from florin_server.domain.sealed import Sealed
+from florin_server.domain.payments.payment import Payment, PaymentStatus
+from florin_server.domain.sealed import Ciphertext
 from florin_server.store.engine.query import (
     Op,
     Operation,
     Row,
     Statement,
-    any_of,
     insert,
+    is_in,
     operation,
     param,
-    record,
+    to_row_params,
 )
 from florin_server.store.tables.tables import collected_data, payment, payment_option
 
-# what is kept unproven about an account for one payment from one app. The operator makes the apps,
-# a buyer has a few devices; a row takes 6 KB at most. When it is full the oldest goes: who fills
-# it, with a hundred installations of one app, makes buyers of that app tell theirs again, and
-# cannot keep out what comes with a confirm.
+# Unproven data about an account for one payment from one app. The operator creates the apps, and a
+# buyer has few devices; a row has at most 6 KB. When it is full, the oldest row is deleted. An
+# attacker with a hundred installations of one app can make that app's buyers submit again, but
+# cannot block data that comes with a confirm.
 ROWS_AN_APP = 100
 
 
-class Way(StrEnum):
-    """How data came in."""
+class DataSource(StrEnum):
+    """The way in which data was submitted."""
 
     FORM = "form"
-    INLINE = "inline"  # a wallet brought it along
+    INLINE = "inline"  # the wallet sent it with its request
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
-    """What was told about an account (canonical CAIP-10) for a payment; times are microseconds.
+class BuyerDataRecord:
+    """Submitted data about an account (canonical CAIP-10) for a payment; times in microseconds.
 
-    `source` is made by `source_of`, `app` the id of the wallet's registration or key; both are
-    empty in what is older than they are, which never counts. `proven` tells that the same
-    credential confirmed the payment with a signature of the account.
+    `format_source` builds `source`; `app` is the id of the wallet's registration or key. Both are
+    empty in older records, which never count. `proven` is true if the credential also confirmed the
+    payment with a signature of the account.
     """
 
     payment_id: str
     account: str
     source: str
     app: str
-    sealed: Sealed
+    sealed: Ciphertext
     created_at_us: int
     kept_until_us: int
     proven: bool = False
 
     @property
-    def way(self) -> Way | None:
-        """How it came in; None if that was not kept."""
-        return Way(self.source.partition(":")[0]) if self.source else None
+    def data_source(self) -> DataSource | None:
+        """Return how it was submitted; None if that was not recorded."""
+        return DataSource(self.source.partition(":")[0]) if self.source else None
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a confirm goes along with: the sources of its credential, those that win first.
+class ConfirmedBuyerData:
+    """The data requirements of a confirm; `sources` are its credential's, the preferred first.
 
-    `brought` comes with the confirm itself. `needed` tells that there must be data of these
-    sources; without it the account may have told it for an earlier payment.
+    `inline_entry` comes with the confirm itself. `is_required` is true if data of these sources
+    must exist; otherwise data from an earlier payment of the account can replace it.
     """
 
     sources: Sequence[str] = ()
-    brought: Collected | None = None
-    needed: bool = False
+    inline_entry: BuyerDataRecord | None = None
+    is_required: bool = False
 
 
-def source_of(way: Way, teller: str) -> str:
-    """The source of what a credential tells in one way; `teller` is a hash that stands for it."""
-    return f"{way}:{teller}"
+def format_source(data_source: DataSource, supplier_id: str) -> str:
+    """Return the source of a credential's data; `supplier_id` is a hash of the credential."""
+    return f"{data_source}:{supplier_id}"
 
 
 _PUT = Statement(insert(collected_data).on_conflict_do_nothing())
-# whoever accepts a confirm changes the payment too, so that nothing is told after it
+# accepting a confirm changes the payment too, so that no data is stored after it
 _OPEN = Statement(
     select(payment.c.id)
-    .where(payment.c.id == param("payment_id"), payment.c.status == Status.REQUIRES_ACTION)
+    .where(payment.c.id == param("payment_id"), payment.c.status == PaymentStatus.REQUIRES_ACTION)
     .with_for_update()
 )
 _OFFERED = Statement(
@@ -115,23 +115,23 @@ _MAKE_ROOM = Statement(
         ),
     )
 )
-_GIVEN = Statement(
+_HAS_DATA = Statement(
     select(collected_data.c.account)
     .where(
         collected_data.c.payment_id == param("payment_id"),
-        any_of(collected_data.c.account, "accounts"),
-        any_of(collected_data.c.source, "sources"),
+        is_in(collected_data.c.account, "accounts"),
+        is_in(collected_data.c.source, "sources"),
         collected_data.c.kept_until_us > param("now_us"),
     )
     .distinct()
 )
-# whoever knows a payment may tell anything about any account: it counts elsewhere only where the
-# account itself went along with it, and only for the app through which it did
-_REUSABLE = Statement(
+# anyone who knows a payment can submit data about any account: it counts elsewhere only if the
+# account signed the confirm that it came with, and only for that app
+_HAS_REUSABLE_DATA = Statement(
     select(collected_data.c.account)
     .join(payment, payment.c.id == collected_data.c.payment_id)
     .where(
-        any_of(collected_data.c.account, "accounts"),
+        is_in(collected_data.c.account, "accounts"),
         collected_data.c.app == param("app_"),
         collected_data.c.proven.is_(True),
         collected_data.c.kept_until_us > param("now_us"),
@@ -188,15 +188,13 @@ _ALL = Statement(
 _FROM = Statement(
     select(*_COLUMNS).where(
         collected_data.c.payment_id == param("payment_id"),
-        any_of(collected_data.c.account, "accounts"),
+        is_in(collected_data.c.account, "accounts"),
         collected_data.c.source == param("source_"),
     )
 )
 _ERASE = Statement(
     delete(collected_data)
-    .where(
-        any_of(collected_data.c.payment_id, "ids"), collected_data.c.account == param("account_")
-    )
+    .where(is_in(collected_data.c.payment_id, "ids"), collected_data.c.account == param("account_"))
     .returning(collected_data.c.payment_id)
 )
 _LAPSED = Statement(
@@ -217,155 +215,165 @@ _FORGET_LAPSED = Statement(
 
 
 @operation
-def offered(payment_id: str) -> Op[set[str]]:
-    """The accounts that a payment was offered to, and not erased since."""
+def list_offered_accounts(payment_id: str) -> Op[set[str]]:
+    """Return the accounts that a payment is offered to, without erased accounts."""
     return {account for (account,) in (yield _OFFERED(payment_id=payment_id))}
 
 
 @operation
-def put(data: Sequence[Collected]) -> Op[None]:
-    """Stores what one source tells for one payment, about accounts that the payment is offered to.
+def put(data: Sequence[BuyerDataRecord]) -> Op[None]:
+    """Store a source's data for one payment, about accounts that the payment is offered to.
 
-    What the source told before stays. Nothing is stored once the payment is confirmed or over.
+    The source's earlier data stays. Nothing is stored once the payment is confirmed or over.
     """
     payment_id = data[0].payment_id
     if not (yield _OPEN(payment_id=payment_id)):
         return
-    accounts = yield from offered(payment_id)
-    new = [one for one in data if one.account in accounts]
+    accounts = yield from list_offered_accounts(payment_id)
+    new = [record for record in data if record.account in accounts]
     if not new:
         return
-    yield _PUT.many(
+    yield _PUT.bind_many(
         [
             {
-                "payment_id": one.payment_id,
-                "account": one.account,
-                "source": one.source,
-                "app": one.app,
-                **record(one.sealed),
-                "created_at_us": one.created_at_us,
-                "kept_until_us": one.kept_until_us,
+                "payment_id": record.payment_id,
+                "account": record.account,
+                "source": record.source,
+                "app": record.app,
+                **to_row_params(record.sealed),
+                "created_at_us": record.created_at_us,
+                "kept_until_us": record.kept_until_us,
                 "proven": False,
             }
-            for one in new
+            for record in new
         ]
     )
-    yield _MAKE_ROOM.many(
+    yield _MAKE_ROOM.bind_many(
         [
             {
-                "payment_id": one.payment_id,
-                "account_": one.account,
-                "app_": one.app,
-                "source_": one.source,
+                "payment_id": record.payment_id,
+                "account_": record.account,
+                "app_": record.app,
+                "source_": record.source,
                 "others": ROWS_AN_APP - 1,
             }
-            for one in new
+            for record in new
         ]
     )
 
 
 @operation
-def hand_in(data: Sequence[Collected]) -> Op[list[Collected]]:
-    """Stores like `put`; gives what the source has told about these accounts now."""
+def submit(data: Sequence[BuyerDataRecord]) -> Op[list[BuyerDataRecord]]:
+    """Store data like `put`; return the source's current data about these accounts."""
     yield from put(data)
     first = data[0]
-    return (yield from told_by(first.payment_id, [one.account for one in data], first.source))
+    return (
+        yield from list_by_source(
+            first.payment_id, [record.account for record in data], first.source
+        )
+    )
 
 
 @operation
-def told_by(payment_id: str, accounts: Collection[str], source: str) -> Op[list[Collected]]:
-    """What one source told about accounts for a payment."""
+def list_by_source(
+    payment_id: str, accounts: Collection[str], source: str
+) -> Op[list[BuyerDataRecord]]:
+    """Return one source's data about accounts for a payment."""
     rows = yield _FROM(payment_id=payment_id, accounts=accounts, source_=source)
-    return [_collected(row) for row in rows]
+    return [_to_record(row) for row in rows]
 
 
 @operation
-def given(
+def filter_accounts_with_data(
     payment_id: str, accounts: Collection[str], sources: Collection[str], now_us: int
 ) -> Op[set[str]]:
-    """Of which accounts there is data of these sources for this very payment."""
-    rows = yield _GIVEN(payment_id=payment_id, accounts=accounts, sources=sources, now_us=now_us)
+    """Return the accounts that have data of these sources for this payment."""
+    rows = yield _HAS_DATA(payment_id=payment_id, accounts=accounts, sources=sources, now_us=now_us)
     return {account for (account,) in rows}
 
 
 @operation
-def reusable(accounts: Collection[str], app: str, now_us: int, *, live: bool) -> Op[set[str]]:
-    """Of which accounts there is data from earlier payments that counts for what an app asks."""
-    rows = yield _REUSABLE(accounts=accounts, app_=app, now_us=now_us, live=live)
+def filter_accounts_with_reusable_data(
+    accounts: Collection[str], app: str, now_us: int, *, live: bool
+) -> Op[set[str]]:
+    """Return the accounts with data from earlier payments that counts for an app's requirements."""
+    rows = yield _HAS_REUSABLE_DATA(accounts=accounts, app_=app, now_us=now_us, live=live)
     return {account for (account,) in rows}
 
 
 @operation
-def proven(
-    accept: Operation[Payment | None], payment_id: str, account: str, told: Told
+def accept_proven(
+    accept: Operation[Payment | None], payment_id: str, account: str, buyer_data: ConfirmedBuyerData
 ) -> Op[Payment | None]:
-    """Accepts a confirm that the account signed: what its credential told is the buyer's own.
+    """Accept a confirm that the account signed; its credential's data becomes the buyer's own.
 
-    Whatever else was told about the account for the payment is deleted. None, with nothing
-    accepted, also if needed data is there no more.
+    All other data about the account for the payment is deleted. Return None, without accepting,
+    also if needed data no longer exists.
     """
-    asked = {"payment_id": payment_id, "account_": account}
-    # nothing is told or erased from here on
+    params = {"payment_id": payment_id, "account_": account}
+    # no data is stored or erased from here on
     if not (yield _OPEN(payment_id=payment_id)):
         return None
-    if told.brought is not None:
-        yield from put([told.brought])
-    sources = {source for (source,) in (yield _SOURCES(**asked))}
-    own = next((source for source in told.sources if source in sources), None)
-    if told.needed and own is None:
+    if buyer_data.inline_entry is not None:
+        yield from put([buyer_data.inline_entry])
+    sources = {source for (source,) in (yield _SOURCES(**params))}
+    own = next((source for source in buyer_data.sources if source in sources), None)
+    if buyer_data.is_required and own is None:
         return None
     accepted = yield from accept
     if accepted is None:
         return None
     if own is not None:
-        yield _PROVE(**asked, source_=own)
-    if others := sources - {own}:
-        yield _FORGET.many([{**asked, "source_": source} for source in sorted(others)])
+        yield _PROVE(**params, source_=own)
+    if unused_sources := sources - {own}:
+        yield _FORGET.bind_many(
+            [{**params, "source_": source} for source in sorted(unused_sources)]
+        )
     return accepted
 
 
 @operation
-def of_account(account: str) -> Op[list[Collected]]:
-    """All that was told about an account, the newest first."""
+def list_by_account(account: str) -> Op[list[BuyerDataRecord]]:
+    """Return all data about an account, the newest first."""
     rows = yield _OF(account_=account)
-    return [_collected(row) for row in rows]
+    return [_to_record(row) for row in rows]
 
 
 @operation
-def behind(last: Collected | None, limit: int) -> Op[list[Collected]]:
-    """Everything that is kept, page by page, from the one that was read last."""
+def list_page(last: BuyerDataRecord | None, limit: int) -> Op[list[BuyerDataRecord]]:
+    """Return a page of all data, after the record read last."""
     at = ("", "", "") if last is None else (last.payment_id, last.account, last.source)
     rows = yield _ALL(payment_id=at[0], account_=at[1], source_=at[2], limit=limit)
-    return [_collected(row) for row in rows]
+    return [_to_record(row) for row in rows]
 
 
 @operation
 def erase(account: str, payment_ids: Collection[str]) -> Op[int]:
-    """Part of an operation: deletes what was told for some payments, whoever told it."""
+    """Delete the account's data of some payments, from all sources; part of an operation."""
     return len((yield _ERASE(account_=account, ids=payment_ids)))
 
 
 @operation
 def forget(now_us: int, limit: int) -> Op[int]:
-    """Deletes data whose time is over, at most so many sets of it; tells how many."""
+    """Delete up to `limit` expired records; return how many."""
     lapsed = yield _LAPSED(now_us=now_us, limit=limit)
     if lapsed:
-        yield _FORGET_LAPSED.many(
+        yield _FORGET_LAPSED.bind_many(
             [
                 {
-                    "payment_id": one,
+                    "payment_id": payment_id,
                     "account_": account,
                     "source_": source,
                     "now_us": now_us,
                 }
-                for one, account, source in sorted(lapsed)
+                for payment_id, account, source in sorted(lapsed)
             ]
         )
     return len(lapsed)
 
 
-def _collected(row: Row) -> Collected:
+def _to_record(row: Row) -> BuyerDataRecord:
     payment_id, account, source, app, *sealed, created_at_us, kept_until_us, proven = row
-    return Collected(
-        payment_id, account, source, app, Sealed(*sealed), created_at_us, kept_until_us, proven
+    return BuyerDataRecord(
+        payment_id, account, source, app, Ciphertext(*sealed), created_at_us, kept_until_us, proven
     )

@@ -1,1 +1,1 @@
-"""SQLite and PostgreSQL, and what runs on them: statements, groups of writes, reads, migrations."""
+"""SQLite and PostgreSQL engines: statements, grouped writes, reads, migrations."""

@@ -1,4 +1,4 @@
-"""The schema of a store: which one it has, and what would bring it to the present one."""
+"""The schema version of a store, and its migration to the current version."""
 
 from __future__ import annotations
 
@@ -12,43 +12,44 @@ from pathlib import Path
 from florin_server.store.engine import schema
 from florin_server.store.engine.query import POSTGRESQL
 from florin_server.store.engine.sqlite import FileLock
-from florin_server.store.engine.where import Database
+from florin_server.store.engine.where import DatabaseConfig
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """The version of a store's schema, None if it has none yet, and the one this Florin wants.
+class SchemaStatus:
+    """The schema version of a store, None if it has none, and the version this Florin wants.
 
-    `usable` if this Florin works on it: it is the wanted one, or a newer one that allows it.
+    `usable` is true if this Florin works on it: it is the wanted version, or a newer version that
+    allows it.
     """
 
     version: str | None
     usable: bool = False
-    wanted: str = schema.HEAD
+    target_version: str = schema.HEAD
 
     @property
     def is_newer(self) -> bool:
-        """Whether a newer Florin made it: it may hold what this one does not know."""
-        return self.version is not None and self.version > self.wanted
+        """Return whether a newer Florin made it, so that it may hold unknown data."""
+        return self.version is not None and self.version > self.target_version
 
 
-def standing(store: Path | Database) -> Standing:
-    """How a store stands; nothing is changed. StoreError for one that is not ours."""
-    if isinstance(store, Database):
+def get_status(store: Path | DatabaseConfig) -> SchemaStatus:
+    """Return a store's schema status, without changes; raise StoreError if it is not Florin's."""
+    if isinstance(store, DatabaseConfig):
         from florin_server.store.engine.postgres import schema as tables  # noqa: PLC0415
 
-        return Standing(*asyncio.run(tables.read_stamp(store)))
+        return SchemaStatus(*asyncio.run(tables.read_stamp(store)))
     if not store.exists():
-        return Standing(None)
+        return SchemaStatus(None)
     with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as raw:
-        version = schema.version(raw)
+        version = schema.read_version(raw)
         usable = bool(version) and schema.is_usable(str(version), schema.compatible_from(raw))
-        return Standing(version, usable)
+        return SchemaStatus(version, usable)
 
 
-def upgrade(store: Path | Database) -> None:
-    """Brings a store to the present schema; StoreError if a newer Florin made that unusable."""
-    if isinstance(store, Database):
+def upgrade(store: Path | DatabaseConfig) -> None:
+    """Migrate a store to the current schema; StoreError if a newer Florin made it unusable."""
+    if isinstance(store, DatabaseConfig):
         from florin_server.store.engine.postgres import schema as tables  # noqa: PLC0415
 
         asyncio.run(tables.prepare(store))
@@ -60,28 +61,28 @@ def upgrade(store: Path | Database) -> None:
         lock.release()
 
 
-def preview(store: Path | Database) -> list[str]:
-    """The statements that would do it; they run on a copy, or are rolled back.
+def list_statements(store: Path | DatabaseConfig) -> list[str]:
+    """Return the statements of the migration; they run on a copy, or are rolled back.
 
-    On PostgreSQL what they change is locked meanwhile.
+    On PostgreSQL they lock what they change meanwhile.
     """
-    found = standing(store)
-    if found.usable:
+    status = get_status(store)
+    if status.usable:
         return []
-    if isinstance(store, Database):
-        if found.version is None:
-            return list(schema.definitions(POSTGRESQL))
+    if isinstance(store, DatabaseConfig):
+        if status.version is None:
+            return list(schema.list_definitions(POSTGRESQL))
         from florin_server.store.migrations.postgres import preview as rolled_back  # noqa: PLC0415
 
         return asyncio.run(rolled_back(store))
-    if found.version is None:
-        return list(schema.definitions())
+    if status.version is None:
+        return list(schema.list_definitions())
     from florin_server.store.migrations import upgrade as migrate  # noqa: PLC0415
 
-    said: list[str] = []
+    statements: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / store.name
         with closing(sqlite3.connect(store)) as raw, closing(sqlite3.connect(copy)) as other:
             raw.backup(other)
-        migrate(copy, found.version, said.append)
-    return said
+        migrate(copy, status.version, statements.append)
+    return statements

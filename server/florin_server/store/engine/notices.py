@@ -1,4 +1,4 @@
-"""How processes that have one store tell each other something, without any promise."""
+"""Best-effort notifications between the processes of one store."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import Protocol
 
 from florin_server.clock import Clock
 
-# a notice is shorter than this, in bytes
-NOTICE_MAX = 8000
+# a notification is shorter than this, in bytes
+NOTIFICATION_BYTES_MAX = 8000
 
 
-class Notices(Protocol):
-    """Texts go to every process that listens just then, this one too; they may get lost.
+class NotificationChannel(Protocol):
+    """A channel of texts to every listening process, this one included; texts can get lost.
 
-    Whoever else has access to the store may send any.
+    Any other client of the store can send texts too.
     """
 
-    async def tell(self, text: str) -> None:
-        """Sends a text of less than NOTICE_MAX bytes; StoreError if it could not be."""
+    async def publish(self, text: str) -> None:
+        """Send a text of less than NOTIFICATION_BYTES_MAX bytes; raise StoreError on failure."""
 
     async def listen(
-        self, clock: Clock, began: Callable[[], None], heard: Callable[[str], None]
+        self, clock: Clock, on_start: Callable[[], None], on_message: Callable[[str], None]
     ) -> None:
-        """Listens until the connection breaks, which is a StoreError.
+        """Listen until the connection breaks, then raise StoreError.
 
-        `began` is called when nothing is missed from then on, `heard` with each text; neither may
+        `on_start` is called once no later text is missed, `on_message` with each text; neither can
         raise.
         """
 
     async def close(self) -> None:
-        """Takes leave of the server."""
+        """Close the connection."""

@@ -1,9 +1,9 @@
-"""Operations without I/O: they yield statements and are sent rows.
+"""Operations without I/O: they yield statements and receive rows.
 
-An operation is a generator: it yields a `Query`, is sent the rows, and returns its result. So the
-same operation runs inside a group on SQLite's writer and on connections to PostgreSQL. It can be
-begun anew, as PostgreSQL wants of transactions that met others. Statements are SQLAlchemy Core,
-compiled once to the driver's text, and cost no SQLAlchemy from then on.
+An operation is a generator: it yields a `Query`, receives the rows, and returns its result. The
+same operation therefore runs in a group on SQLite's writer and on connections to PostgreSQL. It can
+be retried, as PostgreSQL requires after conflicts. Statements are SQLAlchemy Core, compiled once to
+the driver's text, so that later runs do not use SQLAlchemy.
 """
 
 from __future__ import annotations
@@ -38,40 +38,40 @@ POSTGRESQL: Dialect = asyncpg.dialect()  # type: ignore[no-untyped-call]
 
 
 class StoreError(Exception):
-    """The store could not do what it was asked; nothing of it was kept.
+    """The store could not do an operation; it kept nothing of it.
 
-    `passes` tells that this is a state of the world, which passes, and no fault of what was asked.
+    `is_transient` is true for a temporary condition, and false for a fault of the operation.
     """
 
-    passes: ClassVar[bool] = False
+    is_transient: ClassVar[bool] = False
 
 
 class StoreUnavailable(StoreError):  # noqa: N818  (a state of the world, not a mistake)
-    """The store does not work at the moment: its disk, its memory, or it is being closed."""
+    """The store does not work at the moment: its disk or memory fails, or it is closing."""
 
-    passes = True
+    is_transient = True
 
 
 class Query(NamedTuple):
     """A statement with its values, by name or as attributes of an object.
 
-    With `many` it stands for one statement for each set of values, and has no answer.
+    With `param_rows` it runs once for each set of values, and returns no rows.
     """
 
     statement: Statement
     params: Params | object
-    many: Sequence[Params] | None = None
+    param_rows: Sequence[Params] | None = None
 
 
 Op: TypeAlias = Generator[Query, list[Row], T]
 
 
 class Operation(Generic[T_co]):
-    """What is to be done, and can be begun anew: some engines have to do it more than once.
+    """A unit of work that can be retried, because some engines must run it more than once.
 
-    So it may change nothing but rows, and iterate its arguments again. `yield from` runs it as a
-    part of another one. `snapshot` tells that its questions have to be answered from one state;
-    otherwise each sees what was committed before it. One that is `apart` shares no transaction.
+    It can therefore change only rows, and must be able to iterate its arguments again. `yield from`
+    runs it as a part of another operation. With `snapshot` all its queries see one state; otherwise
+    each sees what was committed before it. With `isolated` it shares no transaction.
     """
 
     __slots__ = ("_args", "_kwargs", "apart", "snapshot", "steps")
@@ -83,11 +83,11 @@ class Operation(Generic[T_co]):
         kwargs: dict[str, Any],
         *,
         snapshot: bool = False,
-        apart: bool = False,
+        isolated: bool = False,
     ) -> None:
         self.steps = steps
         self.snapshot = snapshot
-        self.apart = apart or snapshot
+        self.apart = isolated or snapshot
         self._args = args
         self._kwargs = kwargs
 
@@ -96,7 +96,7 @@ class Operation(Generic[T_co]):
 
 
 def operation(steps: Callable[P, Op[T]]) -> Callable[P, Operation[T]]:
-    """Makes an operation of a generator function."""
+    """Make a generator function an operation."""
 
     @wraps(steps)
     def made(*args: P.args, **kwargs: P.kwargs) -> Operation[T]:
@@ -106,7 +106,7 @@ def operation(steps: Callable[P, Op[T]]) -> Callable[P, Operation[T]]:
 
 
 def on_snapshot(steps: Callable[P, Op[T]]) -> Callable[P, Operation[T]]:
-    """The same of one that writes what many rows come to, and cannot lock them all."""
+    """Make a generator function an operation on a snapshot: it reads rows it cannot lock."""
 
     @wraps(steps)
     def made(*args: P.args, **kwargs: P.kwargs) -> Operation[T]:
@@ -115,18 +115,18 @@ def on_snapshot(steps: Callable[P, Op[T]]) -> Callable[P, Operation[T]]:
     return made
 
 
-def apart(steps: Callable[P, Op[T]]) -> Callable[P, Operation[T]]:
-    """The same of one that may have to wait for other processes, which no other one should."""
+def isolated(steps: Callable[P, Op[T]]) -> Callable[P, Operation[T]]:
+    """Make a generator function an operation in its own transaction, as it may wait for locks."""
 
     @wraps(steps)
     def made(*args: P.args, **kwargs: P.kwargs) -> Operation[T]:
-        return Operation(steps, args, kwargs, apart=True)
+        return Operation(steps, args, kwargs, isolated=True)
 
     return made
 
 
-class Compiled:
-    """The text of a statement in one dialect, and how its values and rows are converted."""
+class CompiledStatement:
+    """A statement's text in one dialect, with the conversion of its values and rows."""
 
     def __init__(self, clause: Clause, dialect: Dialect) -> None:
         compiled = clause.compile(dialect=dialect)
@@ -145,8 +145,8 @@ class Compiled:
             [t.dialect_impl(dialect).result_processor(dialect, None) for t in _row_types(clause)]
         )
 
-    def values(self, params: Params | object) -> Sequence[object]:
-        """The driver's values, in the order of the text."""
+    def encode_params(self, params: Params | object) -> Sequence[object]:
+        """Return the driver's values, in the order of the text."""
         if not isinstance(params, dict):
             picked = self._pick_attributes(params)
         elif self._constants:
@@ -160,8 +160,8 @@ class Compiled:
             values[index] = encode(values[index])
         return values
 
-    def rows(self, rows: list[Row]) -> list[Row]:
-        """The driver's rows as values of the columns' types."""
+    def decode_rows(self, rows: list[Row]) -> list[Row]:
+        """Convert the driver's rows to values of the columns' types."""
         if not self._decoders or not rows:
             return rows
         decoded = []
@@ -174,36 +174,36 @@ class Compiled:
 
 
 class Statement:
-    """A Core statement, compiled when it first runs: a short command runs few of them."""
+    """A Core statement, compiled on its first run: a short command runs only a few."""
 
     def __init__(self, clause: Clause) -> None:
         self.clause = clause
 
     @cached_property
-    def sqlite(self) -> Compiled:
-        """The statement as SQLite takes it."""
-        return Compiled(self.clause, SQLITE)
+    def sqlite(self) -> CompiledStatement:
+        """Return the statement compiled for SQLite."""
+        return CompiledStatement(self.clause, SQLITE)
 
     @cached_property
-    def postgres(self) -> Compiled:
-        """The statement as asyncpg takes it."""
-        return Compiled(self.clause, POSTGRESQL)
+    def postgres(self) -> CompiledStatement:
+        """Return the statement compiled for asyncpg."""
+        return CompiledStatement(self.clause, POSTGRESQL)
 
     def __call__(self, **params: object) -> Query:
-        """The statement with one set of values."""
+        """Return the statement with one set of values."""
         return Query(self, params)
 
-    def of(self, value: object) -> Query:
-        """The statement with the values that an object has under the columns' names."""
+    def bind_object(self, value: object) -> Query:
+        """Return the statement with an object's attributes as values, by column name."""
         return Query(self, value)
 
-    def many(self, rows: Sequence[Params]) -> Query:
-        """The statement once for each set of values; answers no rows."""
+    def bind_many(self, rows: Sequence[Params]) -> Query:
+        """Return the statement once for each set of values; it returns no rows."""
         return Query(self, {}, rows)
 
 
 def run(op: Operation[T], execute: Callable[[Query], list[Row]]) -> T:
-    """Drives an operation to its end; what `execute` raises ends it."""
+    """Run an operation to its end; an exception of `execute` ends it."""
     steps = iter(op)
     try:
         query = next(steps)
@@ -214,30 +214,30 @@ def run(op: Operation[T], execute: Callable[[Query], list[Row]]) -> T:
         return result
 
 
-def record(value: Any) -> dict[str, object]:
-    """A dataclass as the values of the columns that are named like its fields."""
+def to_row_params(value: Any) -> dict[str, object]:
+    """Return a dataclass as values of the columns with its fields' names."""
     names, pick = _fields(cast("Hashable", type(value)))
     return dict(zip(names, pick(value), strict=True))
 
 
 @cache
 def _fields(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], Sequence[object]]]:
-    names = [found.name for found in fields(kind)]
+    names = [field.name for field in fields(kind)]
     return tuple(names), _picker(attrgetter, names)
 
 
 def columns(table: Table, kind: type[Any]) -> list[Column[Any]]:
-    """The columns that are a dataclass, in the order of its fields."""
-    return [table.c[found.name] for found in fields(kind)]
+    """Return the columns of a dataclass, in the order of its fields."""
+    return [table.c[field.name] for field in fields(kind)]
 
 
 def insert(table: Table) -> Insert:
-    """An INSERT of all columns with ON CONFLICT and RETURNING, the same text in both dialects."""
+    """Return an INSERT of all columns with ON CONFLICT and RETURNING, equal in both dialects."""
     return _insert(table)
 
 
 def upsert(table: Table, *key: str) -> Insert:
-    """An INSERT that changes the row with the same key if there is one; primary keys stay."""
+    """Return an INSERT that updates the row with an equal key, if any; primary keys stay."""
     new = insert(table)
     rest = {
         column.name: new.excluded[column.name]
@@ -248,21 +248,21 @@ def upsert(table: Table, *key: str) -> Insert:
 
 
 def param(name: str, type_: type[sqltypes.TypeEngine[Any]] | None = None) -> BindParameter[Any]:
-    """A value that comes with each call."""
+    """Return a parameter whose value comes with each call."""
     return bindparam(name, type_=type_) if type_ else bindparam(name)
 
 
-def any_of(column: ColumnElement[str], name: str) -> ColumnElement[bool]:
-    """`column IN (texts)`, in words that do not depend on how many texts there are."""
-    return _AnyOf(column, name)
+def is_in(column: ColumnElement[str], name: str) -> ColumnElement[bool]:
+    """Return `column IN (texts)` with SQL that does not depend on the number of texts."""
+    return _IsIn(column, name)
 
 
-def one_of(column: ColumnElement[Any], values: Iterable[object]) -> ColumnElement[bool]:
-    """A column is one of a few values that are known when the statement is written."""
+def is_one_of(column: ColumnElement[Any], values: Iterable[object]) -> ColumnElement[bool]:
+    """Return whether a column is one of a few constant values, as SQL."""
     return or_(*(column == value for value in values))
 
 
-class _AnyOf(ColumnElement[Any]):
+class _IsIn(ColumnElement[Any]):
     inherit_cache = False
 
     def __init__(self, column: ColumnElement[str], name: str) -> None:
@@ -272,7 +272,7 @@ class _AnyOf(ColumnElement[Any]):
         self.values = bindparam(name, type_=TextList)
 
 
-class exact_sum(ColumnElement[Any]):  # noqa: N801  (reads as the SQL that it is)
+class sum_u256(ColumnElement[Any]):  # noqa: N801  (reads as the SQL that it is)
     """The sum of amounts of up to 256 bits each, exact."""
 
     inherit_cache = False
@@ -282,8 +282,8 @@ class exact_sum(ColumnElement[Any]):  # noqa: N801  (reads as the SQL that it is
         self.amounts = amounts
 
 
-class holds(ColumnElement[bool]):  # noqa: N801  (reads as the SQL that it is)
-    """One text occurs in another, in any case; no character of it is special."""
+class icontains(ColumnElement[bool]):  # noqa: N801  (reads as the SQL that it is)
+    """A condition that one text contains another, ignoring case; no character is special."""
 
     inherit_cache = False
 
@@ -293,54 +293,60 @@ class holds(ColumnElement[bool]):  # noqa: N801  (reads as the SQL that it is)
         self.part = part
 
 
-@compiles(_AnyOf, "sqlite")
-def _any_of_sqlite(element: _AnyOf, compiler: SQLCompiler, **kw: Any) -> str:
-    column, values = (compiler.process(one, **kw) for one in (element.column, element.values))
+@compiles(_IsIn, "sqlite")
+def _is_in_sqlite(element: _IsIn, compiler: SQLCompiler, **kw: Any) -> str:
+    column, values = (
+        compiler.process(operand, **kw) for operand in (element.column, element.values)
+    )
     return f"({column} IN (SELECT value FROM json_each({values})))"  # noqa: S608
 
 
-@compiles(_AnyOf, "postgresql")
-def _any_of_postgresql(element: _AnyOf, compiler: SQLCompiler, **kw: Any) -> str:
-    column, values = (compiler.process(one, **kw) for one in (element.column, element.values))
+@compiles(_IsIn, "postgresql")
+def _is_in_postgresql(element: _IsIn, compiler: SQLCompiler, **kw: Any) -> str:
+    column, values = (
+        compiler.process(operand, **kw) for operand in (element.column, element.values)
+    )
     return f"({column} = ANY ({values}))"
 
 
-@compiles(exact_sum, "sqlite")
-def _exact_sum_sqlite(element: exact_sum, compiler: SQLCompiler, **kw: Any) -> str:
+@compiles(sum_u256, "sqlite")
+def _sum_u256_sqlite(element: sum_u256, compiler: SQLCompiler, **kw: Any) -> str:
     return f"exact_sum({compiler.process(element.amounts, **kw)})"
 
 
-@compiles(exact_sum, "postgresql")
-def _exact_sum_postgresql(element: exact_sum, compiler: SQLCompiler, **kw: Any) -> str:
+@compiles(sum_u256, "postgresql")
+def _sum_u256_postgresql(element: sum_u256, compiler: SQLCompiler, **kw: Any) -> str:
     return f"sum({compiler.process(element.amounts, **kw)})"
 
 
-@compiles(holds, "sqlite")
-def _holds_sqlite(element: holds, compiler: SQLCompiler, **kw: Any) -> str:
-    # its own lower() knows ASCII only
+@compiles(icontains, "sqlite")
+def _icontains_sqlite(element: icontains, compiler: SQLCompiler, **kw: Any) -> str:
+    # SQLite's own lower() knows only ASCII
     text, part = compiler.process(element.text, **kw), compiler.process(element.part, **kw)
     return f"instr(fold_case({text}), fold_case({part})) > 0"
 
 
-@compiles(holds, "postgresql")
-def _holds_postgresql(element: holds, compiler: SQLCompiler, **kw: Any) -> str:
+@compiles(icontains, "postgresql")
+def _icontains_postgresql(element: icontains, compiler: SQLCompiler, **kw: Any) -> str:
     text, part = compiler.process(element.text, **kw), compiler.process(element.part, **kw)
-    # as SQLite's function does, but for rarer letters whose case has two signs
-    whole, looked_for = (f"replace(lower(normalize({one})), 'ß', 'ss')" for one in (text, part))
-    return f"strpos({whole}, {looked_for}) > 0"
+    # like SQLite's function, except for rarer letters whose case mapping has two letters
+    total, looked_for = (
+        f"replace(lower(normalize({operand})), 'ß', 'ss')" for operand in (text, part)
+    )
+    return f"strpos({total}, {looked_for}) > 0"
 
 
 def _picker(getter: Callable[..., Any], names: list[str]) -> Callable[[Any], Sequence[object]]:
-    """A getter of several names answers a tuple, but of one name the bare value."""
+    """Return a getter that always returns a sequence, even for a single name."""
     if not names:
         return lambda _: ()
-    found: Callable[[Any], Sequence[object]] = getter(*names)
-    return found if len(names) > 1 else lambda params: (found(params),)
+    pick: Callable[[Any], Sequence[object]] = getter(*names)
+    return pick if len(names) > 1 else lambda params: (pick(params),)
 
 
-def _converters(found: Sequence[Callable[[Any], Any] | None]) -> list[tuple[int, Any]]:
-    return [(index, convert) for index, convert in enumerate(found) if convert]
+def _converters(converters: Sequence[Callable[[Any], Any] | None]) -> list[tuple[int, Any]]:
+    return [(index, convert) for index, convert in enumerate(converters) if convert]
 
 
 def _row_types(clause: Clause) -> list[sqltypes.TypeEngine[Any]]:
-    return [found.type for found in clause.exported_columns]
+    return [column_element.type for column_element in clause.exported_columns]

@@ -1,4 +1,4 @@
-"""A store opened to look at it: nothing is created, migrated or written, whoever else has it."""
+"""A store opened read-only: nothing is created, migrated or written."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
 from florin_server.store.engine.query import Operation, StoreError, T
-from florin_server.store.engine.reading import Reader
+from florin_server.store.engine.reading import StoreReader
 from florin_server.store.engine.store import Store
 
 
 class ReadOnlyStore(Store):
-    """Read a store in one thread, an operation at a time; writes are a StoreError."""
+    """Read a store in one thread, one operation at a time; a write raises StoreError."""
 
-    def __init__(self, reader: Reader, thread: ThreadPoolExecutor) -> None:
-        super().__init__(reader.engine, _NoWrites())
+    def __init__(self, reader: StoreReader, thread: ThreadPoolExecutor) -> None:
+        super().__init__(reader.engine, _RefusingWriter())
         self._source = reader
         self._thread = thread
         self._closed = False
 
     @classmethod
-    async def open(cls, connect: Callable[[], Reader]) -> Self:
+    async def open(cls, connect: Callable[[], StoreReader]) -> Self:
         """Open a store through `connect`, which runs in the store's thread.
 
-        StoreError if its schema is not this version's.
+        Raise StoreError if its schema is not this version's.
         """
         thread = ThreadPoolExecutor(1, "florin-look")
         try:
@@ -35,44 +35,44 @@ class ReadOnlyStore(Store):
             raise
 
     @property
-    def place(self) -> str:
-        """What the store is on: its place is in the errors of opening it."""
+    def location(self) -> str:
+        """Return the engine's name; errors of opening contain the place."""
         return self.engine
 
     @property
-    def exclusive(self) -> bool:
-        """False: a service may have it open."""
+    def is_exclusive(self) -> bool:
+        """Return False: a service may have it open."""
         return False
 
     async def read(self, op: Operation[T]) -> T:
-        """Run an operation on one snapshot of what is committed."""
+        """Run an operation on one snapshot of the committed data."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._source.read, op)
 
-    async def survey(self, op: Operation[T]) -> T:
-        """Run an operation that looks at many rows, on one snapshot."""
+    async def scan(self, op: Operation[T]) -> T:
+        """Run an operation that reads many rows, on one snapshot."""
         return await self.read(op)
 
     async def probe(self) -> None:
-        """Do nothing: who looks once finds out by reading."""
+        """Do nothing: a one-time reader finds out by reading."""
 
-    async def filled(self) -> None:
-        """Do nothing: nothing is written here."""
+    async def analyze(self) -> None:
+        """Do nothing: this store never writes."""
 
     async def close(self) -> None:
-        """Let go of the store; once more does nothing."""
+        """Close the store; closing it again does nothing."""
         if not self._closed:
             self._closed = True
             await asyncio.get_running_loop().run_in_executor(self._thread, self._source.close)
             self._thread.shutdown(wait=False)
 
 
-class _NoWrites:
-    """Refuses every write."""
+class _RefusingWriter:
+    """A writer that refuses every write."""
 
-    busy = False
-    queued = 0
+    is_busy = False
+    queued_count = 0
 
     def submit(self, op: Operation[T]) -> asyncio.Future[T]:
         """Refuse an operation with a StoreError."""
-        raise StoreError(f"{op.steps.__name__} writes, and the store was opened to look at it")
+        raise StoreError(f"{op.steps.__name__} writes, but the store is open read-only")

@@ -1,4 +1,4 @@
-"""A store that somebody else may have open: looked at, and never changed."""
+"""A reader of a store that another process may have open; it never changes it."""
 
 from __future__ import annotations
 
@@ -8,56 +8,56 @@ from typing import Protocol
 
 from florin_server.store.engine import schema
 from florin_server.store.engine.query import Operation, StoreError, T, run
-from florin_server.store.engine.sqlite import Connection, to_store_error
+from florin_server.store.engine.sqlite import SqliteConnection, to_store_error
 
 
-class Reader(Protocol):
-    """What reads a store beside the service that has it."""
+class StoreReader(Protocol):
+    """A reader of a store, beside the service that has it open."""
 
     @property
     def engine(self) -> str:
-        """Name and version of what the store is on."""
+        """Return the name and version of the store's engine."""
 
     def read(self, op: Operation[T]) -> T:
-        """Runs an operation on what is committed."""
+        """Run an operation on committed data."""
 
     def time_us(self) -> int | None:
-        """Return the time of the server that has the store, in microseconds since the Unix epoch.
+        """Return the store server's time, in microseconds since the Unix epoch.
 
-        None where no other machine has it.
+        Return None if the store is on this machine.
         """
 
     def close(self) -> None:
-        """Lets go of the store."""
+        """Close the store."""
 
 
-class Reading:
-    """Reads the file of a store, beside the server that has it or without one.
+class SqliteStoreReader:
+    """Read a store's file, with or without a server that has it open.
 
-    Each operation has a snapshot of its own, as long as it runs: the server's log can be folded
-    into the file in between. StoreError if the file is none of this version's.
+    Each operation has its own snapshot, only while it runs: in between, the server can checkpoint
+    its log into the file. Raise StoreError if this version cannot use the file.
     """
 
     def __init__(self, path: Path) -> None:
         if not path.exists():
-            raise StoreError(f"there is no store at {path}: `florin up` makes one")
-        schema.require(path)
+            raise StoreError(f"no store exists at {path}: `florin up` creates it")
+        schema.require_current(path)
         self.engine = f"SQLite {sqlite3.sqlite_version}"
-        self._connection = Connection(path, writes=False, waits=True)
+        self._connection = SqliteConnection(path, writes=False, waits=True)
 
     def read(self, op: Operation[T]) -> T:
-        """Runs an operation on what is committed."""
+        """Run an operation on committed data."""
         try:
             self._connection.command("BEGIN")
             return run(op, self._connection.query)
         except sqlite3.Error as error:
             raise to_store_error(error) from error
         finally:
-            self._connection.give_up()
+            self._connection.rollback()
 
     def time_us(self) -> None:
         """Return None: the file's time is this machine's."""
 
     def close(self) -> None:
-        """Lets go of the file."""
+        """Close the file."""
         self._connection.close()

@@ -1,4 +1,4 @@
-"""Brings a file to the present schema: a new one at once, an older one by migration."""
+"""Brings a file to the current schema: a new file directly, an older file by migration."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from florin_server.store.engine.query import SQLITE, StoreError
 from florin_server.store.tables.tables import METADATA
 
-# the newest migration; written into a new file, which then needs none
+# the newest migration; a new file is stamped with it, so that it needs no migration
 HEAD = "v0025"
-# the oldest schema whose Florin may work on this one, also while newer ones do; each migration that
-# takes away what that one uses raises it
+# the oldest schema whose Florin can work on this one while newer processes do; a migration that
+# removes what that Florin uses raises it
 COMPATIBLE_FROM = "v0025"
-STAMP = (
+VERSION_TABLE = (
     "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
     "compatible_from VARCHAR(32) DEFAULT '' NOT NULL, "
     "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
@@ -27,33 +27,33 @@ _STAMPED = "INSERT INTO alembic_version (version_num, compatible_from) VALUES ('
 
 
 def prepare(path: Path) -> None:
-    """Makes the tables of a new file, which only its owner may read, or migrates them.
+    """Create the tables of a new file, readable only by its owner, or migrate the file.
 
-    StoreError for a file that is not ours, or that a newer Florin wrote and this one cannot use; it
-    stays as it is.
+    Raise StoreError, without changes, for a file that is not Florin's, or that a newer Florin made
+    unusable.
     """
     path.touch(mode=0o600)
     with closing(sqlite3.connect(path, isolation_level=None)) as raw:
-        found = version(raw)
-        if found is not None and is_usable(found, compatible_from(raw)):
+        version = read_version(raw)
+        if version is not None and is_usable(version, compatible_from(raw)):
             return
-        if found is None:
+        if version is None:
             raw.execute("PRAGMA journal_mode=WAL")
             _create(raw)
             return
-    # Alembic is slow to load and almost never needed
+    # Alembic loads slowly and is almost never needed
     from florin_server.store.migrations import upgrade  # noqa: PLC0415
 
-    upgrade(path, found)
+    upgrade(path, version)
 
 
-def require(path: Path) -> None:
-    """StoreError, with what to do, for a file that would have to be made or migrated first."""
+def require_current(path: Path) -> None:
+    """Raise StoreError, with what to do, if a file must be created or migrated first."""
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as raw:
-        found = version(raw)
-        usable = found is not None and is_usable(found, compatible_from(raw))
+        version = read_version(raw)
+        usable = version is not None and is_usable(version, compatible_from(raw))
     if not usable:
-        raise not_present(str(path), found)
+        raise to_schema_error(str(path), version)
 
 
 def is_usable(version: str, compatible_from: str) -> bool:
@@ -62,33 +62,33 @@ def is_usable(version: str, compatible_from: str) -> bool:
 
 
 def stamped() -> str:
-    """Return the statement that stamps new tables with the present schema."""
+    """Return the statement that stamps new tables with the current schema."""
     return _STAMPED.format(HEAD, COMPATIBLE_FROM)
 
 
-def not_present(store: str, version: str | None) -> StoreError:
-    """Return why a store cannot be read as it is, with what to do."""
+def to_schema_error(store: str, version: str | None) -> StoreError:
+    """Return why a store cannot be read in its current state, with what to do."""
     if version is None:
-        return StoreError(f"{store} has no tables yet: the first start of Florin makes them")
-    found = f"{store} has schema {version}, and this Florin reads {HEAD}"
+        return StoreError(f"{store} has no tables yet: start Florin once to create them")
+    result = f"{store} has schema {version}, but this Florin reads {HEAD}"
     if version > HEAD:
-        return StoreError(f"{found}: a newer Florin wrote it, use that release")
-    return StoreError(f"{found}: a migration is due, run `florin migrate` (back up before)")
+        return StoreError(f"{result}: a newer Florin wrote it; use that release")
+    return StoreError(f"{result}: back it up, then run `florin migrate`")
 
 
 @cache
-def definitions(dialect: Dialect = SQLITE) -> tuple[str, ...]:
-    """The statements that make all tables and indexes."""
-    made: list[str] = []
+def list_definitions(dialect: Dialect = SQLITE) -> tuple[str, ...]:
+    """Return the statements that create all tables and indexes."""
+    definitions: list[str] = []
     for table in METADATA.sorted_tables:
-        made.append(str(CreateTable(table).compile(dialect=dialect)))
-        indexes = sorted(table.indexes, key=lambda found: str(found.name))
-        made += [str(CreateIndex(index).compile(dialect=dialect)) for index in indexes]
-    return tuple(made)
+        definitions.append(str(CreateTable(table).compile(dialect=dialect)))
+        indexes = sorted(table.indexes, key=lambda index: str(index.name))
+        definitions += [str(CreateIndex(index).compile(dialect=dialect)) for index in indexes]
+    return tuple(definitions)
 
 
-def version(raw: sqlite3.Connection) -> str | None:
-    """The version of a file's schema, None if it is empty; StoreError if it is not ours."""
+def read_version(raw: sqlite3.Connection) -> str | None:
+    """Return a file's schema version, None if it is empty; StoreError if it is not Florin's."""
     try:
         tables = {name for (name,) in raw.execute("SELECT name FROM sqlite_master")}
     except sqlite3.DatabaseError as error:
@@ -102,7 +102,7 @@ def version(raw: sqlite3.Connection) -> str | None:
 
 
 def compatible_from(raw: sqlite3.Connection) -> str:
-    """Return the oldest schema whose Florin may work on a file; empty before v0025."""
+    """Return the oldest schema whose Florin can work on a file; empty before v0025."""
     names = {row[1] for row in raw.execute("PRAGMA table_info(alembic_version)")}
     if "compatible_from" not in names:
         return ""
@@ -112,8 +112,8 @@ def compatible_from(raw: sqlite3.Connection) -> str:
 
 def _create(raw: sqlite3.Connection) -> None:
     raw.execute("BEGIN IMMEDIATE")
-    for statement in definitions():
+    for statement in list_definitions():
         raw.execute(statement)
-    raw.execute(STAMP)
+    raw.execute(VERSION_TABLE)
     raw.execute(stamped())
     raw.execute("COMMIT")

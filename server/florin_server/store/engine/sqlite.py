@@ -1,4 +1,4 @@
-"""One SQLite file: connections, and the lock that keeps a second server out."""
+"""One SQLite file: connections, and the lock that keeps out a second server."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from florin_server.store.engine.query import (
     run,
 )
 
-Outcome = tuple[Any, Exception | None]
+OperationOutcome = tuple[Any, Exception | None]
 
-# SQLite keeps this many prepared statements, more than there are operations
+# the number of prepared statements SQLite keeps, more than the number of operations
 _STATEMENTS = 256
 # pages of 4 KiB; negative values are KiB
 _CACHE_KIB = -32_768
-# the part of an error code that is not its detail
+# the part of an error code without its detail
 _PRIMARY = 0xFF
-# what the machine under the file does, and may stop doing; a damaged file stays damaged
+# temporary conditions of the machine under the file; a damaged file stays damaged
 _PASSING = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -47,10 +47,10 @@ _PASSING = frozenset(
 class StoreLocked(StoreError):  # noqa: N818  (a state of the world, not a mistake)
     """Another process has the store open."""
 
-    passes = True
+    is_transient = True
 
 
-class _ExactSum:
+class _SumU256:
     def __init__(self) -> None:
         self._sum = 0
 
@@ -63,21 +63,22 @@ class _ExactSum:
 
 
 def _fold_case(text: str | None) -> str | None:
-    """Texts that differ in case only, or in how an accent is written, become the same."""
+    """Make texts equal that differ only in case, or in the encoding of an accent."""
     return None if text is None else unicodedata.normalize("NFC", text).casefold()
 
 
-class Connection:
-    """A connection; the one that writes is the only one that checkpoints.
+class SqliteConnection:
+    """A connection; only the writing connection checkpoints.
 
-    One of the event loop `waits` for no lock: SQLite would sleep in the loop's thread.
+    A connection of the event loop never `waits` for a lock: SQLite would sleep in the loop's
+    thread.
     """
 
     def __init__(self, path: Path, *, writes: bool, waits: bool = False) -> None:
         self._raw = sqlite3.connect(
             path, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS
         )
-        self._raw.create_aggregate("exact_sum", 1, _ExactSum)
+        self._raw.create_aggregate("exact_sum", 1, _SumU256)
         self._raw.create_function("fold_case", 1, _fold_case, deterministic=True)
         self._raw.execute(f"PRAGMA cache_size={_CACHE_KIB}")
         if writes:
@@ -92,12 +93,12 @@ class Connection:
         self.command = self._raw.execute
         self.close = self._raw.close
 
-    def on_change(self, table: str, key: str, changed: Callable[[str], None]) -> None:
-        """Has `changed` called with the key of each row that is changed or deleted from now on.
+    def on_change(self, table: str, key: str, callback: Callable[[str], None]) -> None:
+        """Call `callback` with the key of each row that is changed or deleted from now on.
 
-        Before its transaction is committed, and whether or not it will be.
+        The call comes before the commit, even if the transaction is rolled back.
         """
-        self._raw.create_function(f"changed_{table}", 1, changed)
+        self._raw.create_function(f"changed_{table}", 1, callback)
         for change in ("UPDATE", "DELETE"):
             self._raw.execute(
                 f"CREATE TEMP TRIGGER {table}_{change} AFTER {change} ON main.{table} "
@@ -105,18 +106,21 @@ class Connection:
             )
 
     def query(self, query: Query) -> list[Row]:
-        """Runs one query."""
+        """Run one query."""
         compiled = query.statement.sqlite
-        if query.many is not None:
-            self._raw.executemany(compiled.sql, [compiled.values(p) for p in query.many])
+        if query.param_rows is not None:
+            self._raw.executemany(
+                compiled.sql, [compiled.encode_params(p) for p in query.param_rows]
+            )
             return []
-        found = self._raw.execute(compiled.sql, compiled.values(query.params)).fetchall()
-        return compiled.rows(found)
+        rows = self._raw.execute(compiled.sql, compiled.encode_params(query.params)).fetchall()
+        return compiled.decode_rows(rows)
 
-    def attempt(self, op: Operation[Any]) -> Outcome:
-        """Runs an operation inside the open transaction; if it fails nothing of it stays.
+    def attempt(self, op: Operation[Any]) -> OperationOutcome:
+        """Run an operation in the open transaction; if it fails, roll back its writes.
 
-        StoreUnavailable if SQLite gave up the whole transaction, e.g. because the disk is full.
+        Raise StoreUnavailable if SQLite ended the whole transaction, for example because the disk
+        is full.
         """
         self.command("SAVEPOINT op")
         try:
@@ -130,20 +134,20 @@ class Connection:
         self.command("RELEASE op")
         return result, None
 
-    def give_up(self) -> None:
-        """Rolls back what is open."""
+    def rollback(self) -> None:
+        """Roll back the open transaction."""
         with suppress(sqlite3.Error):
             self.command("ROLLBACK")
 
 
 def is_locked(error: BaseException) -> bool:
-    """Return whether another process has a lock that was needed; nothing was done then."""
+    """Return whether another process had a needed lock; then nothing was done."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     return isinstance(error, sqlite3.Error) and code & _PRIMARY == sqlite3.SQLITE_BUSY
 
 
 def to_store_error(error: Exception) -> Exception:
-    """The driver's errors as the store's, others as they are."""
+    """Return a driver error as a store error, and other errors unchanged."""
     if not isinstance(error, sqlite3.Error):
         return error
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY
@@ -153,7 +157,7 @@ def to_store_error(error: Exception) -> Exception:
 
 
 class FileLock:
-    """Held as long as a process has the store open; the operating system frees it on any death."""
+    """The lock of a process that has the store open; the operating system frees it if it dies."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -163,9 +167,9 @@ class FileLock:
             os.close(self._fd)
             raise StoreLocked(
                 f"{path} is locked: another server has this store open; "
-                "SQLite serves one process, so stop the other or give this one its own file"
+                "SQLite serves one process, so stop the other server or use another file"
             ) from error
 
     def release(self) -> None:
-        """Lets another process in."""
+        """Release the lock."""
         os.close(self._fd)

@@ -1,4 +1,4 @@
-"""The store on SQLite: one file, one process, durable groups of writes, reads of one snapshot."""
+"""The store on SQLite: one file, one process, durable grouped writes, snapshot reads."""
 
 from __future__ import annotations
 
@@ -10,65 +10,65 @@ from typing import Any
 
 from florin_server.store.engine import schema
 from florin_server.store.engine.query import Operation, StoreUnavailable, T, run
-from florin_server.store.engine.sqlite import Connection, FileLock, is_locked, to_store_error
-from florin_server.store.engine.store import MORE, Fault, Store
-from florin_server.store.engine.writer import LOCKED_S, LOOK_AGAIN_S, Writer
+from florin_server.store.engine.sqlite import FileLock, SqliteConnection, is_locked, to_store_error
+from florin_server.store.engine.store import MULTI_QUERY, FaultHook, Store
+from florin_server.store.engine.writer import LOCK_RETRY_S, LOCKED_S, SqliteWriter
 from florin_server.store.payments.cache import PaymentCache
 
-# a long read lets others have the event loop after so long
+# a long read yields to the event loop after this long
 _HOLD_S = 0.005
-# reads of a payment in one turn of the event loop from which on one SELECT for all costs less
-_ALONE = 8
+# from this many payment reads in one loop turn on, one SELECT for all is cheaper
+_IMMEDIATE_READS = 8
 # each takes a core as long as it runs
-_SURVEYS = 2
+_SCANS_MAX = 2
 
 
 class SqliteStore(Store):
-    """A file, which this process has alone."""
+    """A file that only this process has open."""
 
-    def __init__(self, path: Path, lock: FileLock, fault: Fault) -> None:
-        self._connection = Connection(path, writes=True)
-        # nobody else writes, so what is known of a payment is true until this process changes it
+    def __init__(self, path: Path, lock: FileLock, fault_hook: FaultHook) -> None:
+        self._connection = SqliteConnection(path, writes=True)
+        # no other process writes, so a cached payment is valid until this process changes it
         cache = PaymentCache()
-        self._connection.on_change("payment", "id", cache.changed)
-        self._writer = Writer(self._connection, fault, cache.settled)
+        self._connection.on_change("payment", "id", cache.invalidate)
+        self._writer = SqliteWriter(self._connection, fault_hook, cache.end_transaction)
         engine = f"SQLite {sqlite3.sqlite_version}"
-        super().__init__(engine, self._writer, reads_at_once=_ALONE, cache=cache)
+        super().__init__(engine, self._writer, immediate_reads=_IMMEDIATE_READS, cache=cache)
         self._path = path
         self._lock = lock
-        self._readers: list[Connection] = []
+        self._readers: list[SqliteConnection] = []
         self._closed = False
-        self._surveys = asyncio.Semaphore(_SURVEYS)
+        self._surveys = asyncio.Semaphore(_SCANS_MAX)
 
     @classmethod
-    async def at(cls, path: Path, fault: Fault) -> SqliteStore:
-        """Opens a file, makes it if it is new, migrates it if it is older.
+    async def open(cls, path: Path, fault_hook: FaultHook) -> SqliteStore:
+        """Open a file; create it if it is new, and migrate it if it is older.
 
-        Raises StoreLocked while another server has it open.
+        Raise StoreLocked while another server has it open.
         """
         lock = FileLock(path.with_name(path.name + ".lock"))
         try:
             await asyncio.to_thread(schema.prepare, path)
-            return cls(path, lock, fault)
+            return cls(path, lock, fault_hook)
         except BaseException:
             lock.release()
             raise
 
     @property
-    def place(self) -> str:
-        """The path of the file."""
+    def location(self) -> str:
+        """Return the path of the file."""
         return str(self._path)
 
     @property
-    def exclusive(self) -> bool:
-        """True: the file is locked."""
+    def is_exclusive(self) -> bool:
+        """Return True: the file is locked."""
         return True
 
     async def read(self, op: Operation[T]) -> T:
-        """Runs an operation that only reads.
+        """Run an operation that only reads.
 
-        Rows come from memory as a rule, so reads are done at once; one with many queries makes
-        room for others between them.
+        Rows usually come from memory, so reads run directly; a read with many queries yields to
+        other tasks between them.
         """
         if self._closed:
             raise StoreUnavailable("the store is closed")
@@ -79,32 +79,34 @@ class SqliteStore(Store):
             except sqlite3.Error as error:
                 if not is_locked(error) or time.monotonic() > until:
                     raise to_store_error(error) from error
-            await asyncio.sleep(LOOK_AGAIN_S)
+            await asyncio.sleep(LOCK_RETRY_S)
 
     async def _read(self, op: Operation[T]) -> T:
-        connection = self._readers.pop() if self._readers else Connection(self._path, writes=False)
+        connection = (
+            self._readers.pop() if self._readers else SqliteConnection(self._path, writes=False)
+        )
         try:
-            if self._asks_once(op):
-                if (found := _one_question(op, connection)) is not MORE:
-                    result: T = found
+            if self._is_single_query(op):
+                if (found_result := _run_single_query(op, connection)) is not MULTI_QUERY:
+                    result: T = found_result
                     return result
-                self._asks_more(op)
+                self._mark_multi_query(op)
             connection.command("BEGIN")
             try:
-                return await _unhurried(op, connection)
+                return await _run_cooperatively(op, connection)
             finally:
-                connection.give_up()
+                connection.rollback()
         finally:
             self._release(connection)
 
-    async def survey(self, op: Operation[T]) -> T:
-        """Runs an operation that looks at many rows, in a thread."""
+    async def scan(self, op: Operation[T]) -> T:
+        """Run an operation that reads many rows, in a thread."""
         if self._closed:
             raise StoreUnavailable("the store is closed")
         async with self._surveys:
-            return await asyncio.to_thread(_survey, self._path, op)
+            return await asyncio.to_thread(_scan, self._path, op)
 
-    def _release(self, connection: Connection) -> None:
+    def _release(self, connection: SqliteConnection) -> None:
         if self._closed:
             connection.close()
         else:
@@ -120,11 +122,11 @@ class SqliteStore(Store):
             if not is_locked(error):
                 raise to_store_error(error) from error
 
-    async def filled(self) -> None:
-        """Does nothing: SQLite plans by the indexes that there are."""
+    async def analyze(self) -> None:
+        """Do nothing: SQLite plans by the existing indexes."""
 
     async def close(self) -> None:
-        """Commits what is queued and lets another server in; once more does nothing."""
+        """Commit queued operations and release the lock; closing again does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -135,29 +137,29 @@ class SqliteStore(Store):
         self._lock.release()
 
 
-def _survey(path: Path, op: Operation[T]) -> T:
-    connection = Connection(path, writes=False, waits=True)
+def _scan(path: Path, op: Operation[T]) -> T:
+    connection = SqliteConnection(path, writes=False, waits=True)
     try:
         connection.command("BEGIN")
         return run(op, connection.query)
     except sqlite3.Error as error:
         raise to_store_error(error) from error
     finally:
-        connection.give_up()
+        connection.rollback()
         connection.close()
 
 
-def _one_question(op: Operation[Any], connection: Connection) -> Any:
-    """What an operation comes to that asks once, which needs no transaction; else MORE."""
+def _run_single_query(op: Operation[Any], connection: SqliteConnection) -> Any:
+    """Return the result of a single-query operation, without a transaction; else MULTI_QUERY."""
     steps = iter(op)
     try:
         steps.send(connection.query(next(steps)))
     except StopIteration as stop:
         return stop.value
-    return MORE
+    return MULTI_QUERY
 
 
-async def _unhurried(op: Operation[T], connection: Connection) -> T:
+async def _run_cooperatively(op: Operation[T], connection: SqliteConnection) -> T:
     until = time.monotonic() + _HOLD_S
     steps = iter(op)
     try:

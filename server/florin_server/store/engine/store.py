@@ -1,4 +1,4 @@
-"""What every engine does for operations: it runs them, and keeps what they wrote."""
+"""The interface of every engine: it runs operations and stores their writes."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from collections.abc import Callable, Mapping
 from types import CodeType
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from florin_server.store.engine.notices import Notices
+from florin_server.store.engine.notices import NotificationChannel
 from florin_server.store.engine.query import Operation, T
 from florin_server.store.payments.cache import PaymentCache
 from florin_server.store.payments.reader import PaymentReader
 
-__all__ = ["Fault", "PoolUse", "Store"]
+__all__ = ["FaultHook", "PoolUse", "Store"]
 
-# what an operation came to that wants to know more than one question
-MORE: Final[Any] = object()
+# the result of an operation that has more than one query
+MULTI_QUERY: Final[Any] = object()
 
 # called with the name of a durable step: "op" (an operation has run), "commit" (a group is about to
-# be committed), "committed" (it is on disk, its callers do not know yet), "retry" (an operation is
-# begun anew)
-Fault: TypeAlias = Callable[[str], None]
+# be committed), "committed" (it is on disk, but its callers do not know yet), "retry" (an operation
+# is retried)
+FaultHook: TypeAlias = Callable[[str], None]
 
 
-class Writes(Protocol):
-    """Who makes operations durable, several together."""
-
-    @property
-    def busy(self) -> bool:
-        """True while an operation waits for its commit."""
+class OperationWriter(Protocol):
+    """A writer that makes operations durable, several together."""
 
     @property
-    def queued(self) -> int:
-        """How many operations wait for their commit."""
+    def is_busy(self) -> bool:
+        """Return True while an operation waits for its commit."""
+
+    @property
+    def queued_count(self) -> int:
+        """Return how many operations wait for their commit."""
 
     def submit(self, op: Operation[T]) -> asyncio.Future[T]:
-        """Queues an operation; the future is done once its commit is on disk."""
+        """Queue an operation; the future is done once its commit is on disk."""
 
 
 class PoolUse(NamedTuple):
-    """How many connections of a kind are in use, may be, and how many callers wait for one."""
+    """Connections of a kind in use, their limit, and the number of waiting callers."""
 
     in_use: int
     size: int
@@ -48,108 +48,111 @@ class PoolUse(NamedTuple):
 
 
 class Store(ABC):
-    """Everything that is remembered. Made by `open_store`, once in a process."""
+    """The service's stored state. `open_store` makes it, once per process."""
 
     def __init__(
         self,
         engine: str,
-        writer: Writes,
+        writer: OperationWriter,
         *,
-        reads_at_once: int = 0,
+        immediate_reads: int = 0,
         cache: PaymentCache | None = None,
     ) -> None:
         # name and version
         self.engine = engine
-        self.reader = PaymentReader(self.read, at_once=reads_at_once, cache=cache)
+        self.reader = PaymentReader(self.read, immediate_reads=immediate_reads, cache=cache)
         self._writes = writer
         self._long: set[CodeType] = set()
 
     @property
     @abstractmethod
-    def place(self) -> str:
-        """Where the store is, for people; never with a password."""
+    def location(self) -> str:
+        """Return the store's location for people, without any password."""
 
     @property
     @abstractmethod
-    def exclusive(self) -> bool:
-        """No other process has this store: leases of former ones may be taken over at once."""
+    def is_exclusive(self) -> bool:
+        """Return True if no other process has this store, so old leases can be taken at once."""
 
     @property
-    def notices(self) -> Notices | None:
-        """How processes that have it tell each other something; None if they cannot."""
+    def notification_channel(self) -> NotificationChannel | None:
+        """Return the channel between processes of the store; None if it has no channel."""
         return None
 
     async def time_us(self) -> int | None:
-        """Return the time by the server's own clock, in microseconds since the Unix epoch.
+        """Return the server's own time, in microseconds since the Unix epoch.
 
-        None where no other machine has the store: its time is this machine's.
+        Return None if the store is on this machine: its time is this machine's.
         """
         return None
 
     @abstractmethod
     async def probe(self) -> None:
-        """Return once the store has answered; StoreUnavailable if it does not.
+        """Return once the store has answered; raise StoreUnavailable if it does not.
 
-        However busy it is: a caller that waits for others says nothing about the store.
+        The probe does not wait behind other callers: their wait says nothing about the store.
         """
 
     @property
     def identity(self) -> str:
-        """Which server, on which timeline, took the newest connection that writes.
+        """Return which server, on which timeline, has the newest writing connection.
 
-        Empty where no other server can take over, or where the engine has no such numbers.
+        Empty if no other server can take over, or the engine does not report it.
         """
         return ""
 
     @property
     def pools(self) -> Mapping[str, PoolUse]:
-        """How connections to a server are used, by kind; none where there is no server."""
+        """Return the use of server connections by kind; empty without a server."""
         return {}
 
     @property
-    def busy(self) -> bool:
-        """True while something waits to be durable."""
-        return self._writes.busy
+    def is_busy(self) -> bool:
+        """Return True while an operation waits to be durable."""
+        return self._writes.is_busy
 
     @property
-    def queued(self) -> int:
-        """How many operations wait to be durable."""
-        return self._writes.queued
+    def queued_count(self) -> int:
+        """Return how many operations wait to be durable."""
+        return self._writes.queued_count
 
     async def write(self, op: Operation[T]) -> T:
-        """Runs an operation and returns once it is durable; if it raises, nothing of it is kept.
+        """Run an operation and return once it is durable; if it raises, nothing of it is kept.
 
-        StoreUnavailable leaves open, where a connection broke during the commit, whether it was
-        kept. So does a caller that is cancelled.
+        After StoreUnavailable during a commit, the outcome is unknown. The same holds for a caller
+        that is cancelled.
         """
         return await self._writes.submit(op)
 
     @abstractmethod
     async def read(self, op: Operation[T]) -> T:
-        """Runs an operation that only reads, on one snapshot of what is committed."""
+        """Run an operation that only reads, on one snapshot of the committed data."""
 
     @abstractmethod
-    async def survey(self, op: Operation[T]) -> T:
-        """Runs an operation that looks at many rows, on one snapshot.
+    async def scan(self, op: Operation[T]) -> T:
+        """Run an operation that reads many rows, on one snapshot.
 
-        A few at a time; the event loop and other reads go on meanwhile.
+        Only a few run at a time; the event loop and other reads continue meanwhile.
         """
 
     @abstractmethod
-    async def filled(self) -> None:
-        """To be called when many rows came at once, before anybody looks for them."""
+    async def analyze(self) -> None:
+        """Update statistics.
+
+        Call it after many rows were inserted at once, before they are queried.
+        """
 
     @abstractmethod
     async def close(self) -> None:
-        """Commits what is queued and lets go of the store; once more does nothing."""
+        """Commit queued operations and close the store; closing again does nothing."""
 
-    def _asks_once(self, op: Operation[Any]) -> bool:
-        """True unless an operation of its kind has asked more than one question before.
+    def _is_single_query(self, op: Operation[Any]) -> bool:
+        """Return True unless an operation of this kind has had more than one query before.
 
-        One question sees one state by itself, and needs no transaction.
+        A single query sees one state without a transaction.
         """
         return op.steps.__code__ not in self._long
 
-    def _asks_more(self, op: Operation[Any]) -> None:
-        """One of its kind has asked more."""
+    def _mark_multi_query(self, op: Operation[Any]) -> None:
+        """Record that an operation of this kind has more than one query."""
         self._long.add(op.steps.__code__)

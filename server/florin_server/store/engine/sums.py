@@ -1,4 +1,4 @@
-"""SQL that looks into texts and adds up many amounts, in both dialects."""
+"""SQL for text search and for sums of many amounts, in both dialects."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.types import TypeEngine
 
-from florin_server.store.engine.columns import size_of
+from florin_server.store.engine.columns import to_sortable_text
 
-# SQLite adds up 64-bit numbers: amounts are cut into parts of so many digits, whose sums stay
-# below 2**63 for nine thousand million rows
+# SQLite adds 64-bit numbers: amounts are split into parts of this many digits, whose sums stay
+# below 2**63 for nine billion rows
 _PART_DIGITS = 9
 _PART_LIMIT: int = 10**_PART_DIGITS
-# amounts of up to 27 digits (a thousand million tokens of 18 decimals); the rest goes one by one
+# amounts of up to 27 digits (a billion tokens of 18 decimals); larger amounts are added singly
 _PARTS = 3
 _NATIVE_DIGITS = _PARTS * _PART_DIGITS
 
 
-class place_of(ColumnElement[int]):  # noqa: N801  (reads as the SQL that it is)
-    """Where a text begins in another one, from 1; 0 if nowhere. No character is special."""
+class text_position(ColumnElement[int]):  # noqa: N801  (reads as the SQL that it is)
+    """The position of a text in another, from 1; 0 if absent. No character is special."""
 
     inherit_cache = False
 
-    def __init__(self, part: ColumnElement[Any], whole: ColumnElement[Any]) -> None:
+    def __init__(self, part: ColumnElement[Any], text: ColumnElement[Any]) -> None:
         self.type = Integer()
         self.part = part
-        self.whole = whole
+        self.whole = text
 
 
-class plain(ColumnElement[Any]):  # noqa: N801
-    """A value that no index is used for."""
+class without_index(ColumnElement[Any]):  # noqa: N801
+    """A value for which no index is used."""
 
     inherit_cache = False
 
@@ -42,33 +42,33 @@ class plain(ColumnElement[Any]):  # noqa: N801
         self.value = value
 
 
-class total_of(ColumnElement[int]):  # noqa: N801
-    """The exact sum of amounts; unlike `exact_sum` it costs SQLite no call for each row."""
+class fast_sum_u256(ColumnElement[int]):  # noqa: N801
+    """The exact sum of amounts; unlike `exact_sum`, it makes no call per row on SQLite."""
 
     inherit_cache = False
 
     def __init__(self, amounts: ColumnElement[Any]) -> None:
-        self.type = _Total()
+        self.type = _FastSumType()
         self.amounts = amounts
 
 
-class Size(TypeDecorator[int]):
-    """An amount to compare with `by_size`; a parameter, never a column."""
+class SortableAmount(TypeDecorator[int]):
+    """An amount to compare with `sortable_amount`; a parameter, never a column."""
 
     impl = Text
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        """Where amounts are numbers they compare as they are."""
-        kept = Text() if dialect.name == "sqlite" else Numeric(78, 0)
-        return dialect.type_descriptor(kept)
+        """Compare amounts directly where they are numbers."""
+        column_type = Text() if dialect.name == "sqlite" else Numeric(78, 0)
+        return dialect.type_descriptor(column_type)
 
     def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any]:
-        """Text in the order of the numbers, or the number."""
-        return size_of if dialect.name == "sqlite" else int
+        """Return text in the order of the numbers, or the number."""
+        return to_sortable_text if dialect.name == "sqlite" else int
 
 
-class _Total(TypeDecorator[int]):
+class _FastSumType(TypeDecorator[int]):
     impl = Text
     cache_ok = True
 
@@ -85,30 +85,30 @@ class _Total(TypeDecorator[int]):
         return add_up
 
 
-@compiles(place_of, "sqlite")
-def _place_of_sqlite(element: place_of, compiler: SQLCompiler, **kw: Any) -> str:
-    part, whole = compiler.process(element.part, **kw), compiler.process(element.whole, **kw)
-    return f"(instr({whole}, {part}))"
+@compiles(text_position, "sqlite")
+def _text_position_sqlite(element: text_position, compiler: SQLCompiler, **kw: Any) -> str:
+    part, total = compiler.process(element.part, **kw), compiler.process(element.whole, **kw)
+    return f"(instr({total}, {part}))"
 
 
-@compiles(place_of, "postgresql")
-def _place_of_postgresql(element: place_of, compiler: SQLCompiler, **kw: Any) -> str:
-    part, whole = compiler.process(element.part, **kw), compiler.process(element.whole, **kw)
-    return f"(strpos({whole}, {part}))"
+@compiles(text_position, "postgresql")
+def _text_position_postgresql(element: text_position, compiler: SQLCompiler, **kw: Any) -> str:
+    part, total = compiler.process(element.part, **kw), compiler.process(element.whole, **kw)
+    return f"(strpos({total}, {part}))"
 
 
-@compiles(plain)
-def _plain(element: plain, compiler: SQLCompiler, **kw: Any) -> str:
+@compiles(without_index)
+def _without_index(element: without_index, compiler: SQLCompiler, **kw: Any) -> str:
     return f"(+({compiler.process(element.value, **kw)}))"
 
 
-@compiles(total_of, "sqlite")
-def _total_of_sqlite(element: total_of, compiler: SQLCompiler, **kw: Any) -> str:
+@compiles(fast_sum_u256, "sqlite")
+def _fast_sum_u256_sqlite(element: fast_sum_u256, compiler: SQLCompiler, **kw: Any) -> str:
     digits = compiler.process(element.amounts, **kw)
     short = f"FILTER (WHERE length({digits}) <= {_NATIVE_DIGITS})"
     long = f"FILTER (WHERE length({digits}) > {_NATIVE_DIGITS})"
     parts = [
-        # a part that begins before the text holds what there is of it
+        # a part that starts before the text contains only the digits that exist
         f"coalesce(sum(CAST(substr({digits}, -{end}, {_PART_DIGITS}) AS INTEGER)) {short}, 0)"
         for end in range(_PART_DIGITS, _NATIVE_DIGITS + 1, _PART_DIGITS)
     ]
@@ -116,6 +116,6 @@ def _total_of_sqlite(element: total_of, compiler: SQLCompiler, **kw: Any) -> str
     return " || ' ' || ".join([*parts, rest])
 
 
-@compiles(total_of, "postgresql")
-def _total_of_postgresql(element: total_of, compiler: SQLCompiler, **kw: Any) -> str:
+@compiles(fast_sum_u256, "postgresql")
+def _fast_sum_u256_postgresql(element: fast_sum_u256, compiler: SQLCompiler, **kw: Any) -> str:
     return f"sum({compiler.process(element.amounts, **kw)})"

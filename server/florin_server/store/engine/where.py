@@ -1,4 +1,4 @@
-"""Where a store on PostgreSQL is, and how it is used."""
+"""The location and settings of a store on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from urllib.parse import urlsplit
 
 
 @dataclass(frozen=True, slots=True)
-class Database:
-    """A database of PostgreSQL, and how many connections one process has to it.
+class DatabaseConfig:
+    """A PostgreSQL database, and the number of one process's connections to it.
 
-    `dsn` begins with `postgresql://` and may hold a password, so it is never told. `serializable`
-    runs every operation as if it were alone, which some engines do anyway; `notify` lets processes
-    tell each other what they changed, which some engines cannot.
+    `dsn` begins with `postgresql://` and may contain a password, so it is never shown.
+    `serializable` isolates every operation fully, as some engines always do. `notify` sends
+    notifications of changes between processes, which some engines do not support.
     """
 
     dsn: str = field(repr=False)
@@ -22,14 +22,14 @@ class Database:
     notify: bool = True
 
     def __str__(self) -> str:
-        hosts = hosts_of(self.dsn)
+        hosts = parse_hosts(self.dsn)
         named = ", ".join(f"{host}{'' if port is None else f':{port}'}" for host, port in hosts)
         path = urlsplit(self.dsn).path[1:]
         return f"PostgreSQL at {named or 'a socket'}, database {path or 'of the user'}"
 
 
-def hosts_of(dsn: str) -> list[tuple[str, int | None]]:
-    """Return the hosts that an address names, in order; ValueError if a port is none."""
+def parse_hosts(dsn: str) -> list[tuple[str, int | None]]:
+    """Return the hosts of an address, in order; raise ValueError for an invalid port."""
     listed = urlsplit(dsn).netloc.rpartition("@")[2]
     parts = [urlsplit(f"//{part}") for part in listed.split(",")]
     return [(part.hostname, part.port) for part in parts if part.hostname]

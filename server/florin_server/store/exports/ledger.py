@@ -1,4 +1,4 @@
-"""What was booked, journal by journal."""
+"""The export of book entries, journal by journal."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Collection
 
 from sqlalchemy import Select, select
 
-from florin_server.domain.exports.roots import Page, Root
-from florin_server.store.engine.query import Op, Row, Statement, any_of, operation, param
-from florin_server.store.exports.roots import Source
-from florin_server.store.exports.scan import last_of, range_of
+from florin_server.domain.exports.roots import ExportPage, ExportRoot
+from florin_server.store.engine.query import Op, Row, Statement, is_in, operation, param
+from florin_server.store.exports.roots import ExportSource
+from florin_server.store.exports.scan import select_last, select_range
 from florin_server.store.tables.tables import ledger_journal, ledger_transfer
 
 
-def _postings() -> Select[Row]:
+def _select_postings() -> Select[Row]:
     return (
         select(
             ledger_journal.c.idem_key,
@@ -37,36 +37,36 @@ def _postings() -> Select[Row]:
     )
 
 
-_LAST = last_of(ledger_journal.c.idem_key)
+_LAST = select_last(ledger_journal.c.idem_key)
 _RANGE = Statement(
-    range_of(_postings(), ledger_journal.c.idem_key).where(
+    select_range(_select_postings(), ledger_journal.c.idem_key).where(
         ledger_journal.c.at_us > param("since_us")
     )
 )
-_SOME = Statement(_postings().where(any_of(ledger_journal.c.idem_key, "ids")))
+_FIND = Statement(_select_postings().where(is_in(ledger_journal.c.idem_key, "ids")))
 
 
 @operation
-def pages(after: str, since_us: int, limit: int) -> Op[Page]:
-    """Journals in the order of their keys, which tells nothing."""
+def read_page(after: str, since_us: int, limit: int) -> Op[ExportPage]:
+    """Return a page of journals in key order, which has no meaning."""
     ((last, count),) = yield _LAST(after=after, limit=limit)
     rows = yield _RANGE(after=after, last=last or after, since_us=since_us)
-    return Page(_roots(rows), last if count == limit else None)
+    return ExportPage(_to_roots(rows), last if count == limit else None)
 
 
 @operation
-def some(ids: Collection[str]) -> Op[list[Root]]:
-    """Some journals."""
-    return _roots((yield _SOME(ids=ids)))
+def read_roots(ids: Collection[str]) -> Op[list[ExportRoot]]:
+    """Return the journals with the given keys."""
+    return _to_roots((yield _FIND(ids=ids)))
 
 
-def _roots(rows: list[Row]) -> list[Root]:
-    """Journals never change; those without postings tell nothing."""
-    roots: dict[str, Root] = {}
+def _to_roots(rows: list[Row]) -> list[ExportRoot]:
+    """Group rows by journal. Journals never change; a journal without postings has no rows."""
+    roots: dict[str, ExportRoot] = {}
     for row in rows:
-        root = roots.setdefault(row[0], Root(row[0], row[3], closed=True))
+        root = roots.setdefault(row[0], ExportRoot(row[0], row[3], closed=True))
         root.rows.append(("ledger", row))
     return list(roots.values())
 
 
-LEDGER = Source("ledger", ("ledger",), pages, some)
+LEDGER = ExportSource("ledger", ("ledger",), read_page, read_roots)

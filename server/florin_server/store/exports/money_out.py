@@ -1,4 +1,4 @@
-"""Payouts and refunds."""
+"""The export of payouts and refunds."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Collection
 
 from sqlalchemy import Select, case, select
 
-from florin_server.domain.exports.roots import Page, Root
+from florin_server.domain.exports.roots import ExportPage, ExportRoot
 from florin_server.domain.payments.payment import RefundStatus
 from florin_server.domain.payouts.payout import PayoutStatus
-from florin_server.store.engine.query import Op, Row, Statement, any_of, operation, param
-from florin_server.store.exports.roots import Source
-from florin_server.store.exports.scan import last_of, range_of
-from florin_server.store.exports.watched import watched
+from florin_server.store.engine.query import Op, Row, Statement, is_in, operation, param
+from florin_server.store.exports.roots import ExportSource
+from florin_server.store.exports.scan import select_last, select_range
+from florin_server.store.exports.watched import find_watched_blocks
 from florin_server.store.tables.tables import payment, payout, refund
 
 
-def _payouts() -> Select[Row]:
+def _select_payouts() -> Select[Row]:
     return select(
         payout.c.id,
         payout.c.kind,
@@ -36,7 +36,7 @@ def _payouts() -> Select[Row]:
     )
 
 
-def _refunds() -> Select[Row]:
+def _select_refunds() -> Select[Row]:
     return select(
         refund.c.id,
         refund.c.payment_id,
@@ -44,7 +44,7 @@ def _refunds() -> Select[Row]:
         refund.c.unit,
         refund.c.value,
         payment.c.unit,
-        # a process of before v0022 wrote none for a refund of the whole
+        # a process before v0022 stored no value for a full refund
         case(
             (refund.c.value == payment.c.option_value, payment.c.value),
             else_=refund.c.payment_value,
@@ -57,67 +57,69 @@ def _refunds() -> Select[Row]:
     ).join_from(refund, payment, payment.c.id == refund.c.payment_id)
 
 
-_LAST_PAYOUT = last_of(payout.c.id)
+_LAST_PAYOUT = select_last(payout.c.id)
 _PAYOUTS = Statement(
-    range_of(_payouts(), payout.c.id)
+    select_range(_select_payouts(), payout.c.id)
     .where(payout.c.created_at_us > param("since_us"))
     .order_by(payout.c.id)
 )
-_SOME_PAYOUTS = Statement(_payouts().where(any_of(payout.c.id, "ids")))
-_LAST_REFUND = last_of(refund.c.id)
+_FIND_PAYOUTS = Statement(_select_payouts().where(is_in(payout.c.id, "ids")))
+_LAST_REFUND = select_last(refund.c.id)
 _REFUNDS = Statement(
-    range_of(_refunds(), refund.c.id)
+    select_range(_select_refunds(), refund.c.id)
     .where(refund.c.created_at_us > param("since_us"))
     .order_by(refund.c.id)
 )
-_SOME_REFUNDS = Statement(_refunds().where(any_of(refund.c.id, "ids")))
+_FIND_REFUNDS = Statement(_select_refunds().where(is_in(refund.c.id, "ids")))
 
 
 @operation
-def payouts(after: str, since_us: int, limit: int) -> Op[Page]:
-    """Payouts in the order of their ids, which tells nothing."""
+def read_payout_page(after: str, since_us: int, limit: int) -> Op[ExportPage]:
+    """Return a page of payouts in id order, which has no meaning."""
     ((last, count),) = yield _LAST_PAYOUT(after=after, limit=limit)
     rows = yield _PAYOUTS(after=after, last=last or after, since_us=since_us)
-    return Page((yield from _of_payouts(rows)), last if count == limit else None)
+    return ExportPage((yield from _to_payout_roots(rows)), last if count == limit else None)
 
 
 @operation
-def some_payouts(ids: Collection[str]) -> Op[list[Root]]:
-    """Some payouts."""
-    return (yield from _of_payouts((yield _SOME_PAYOUTS(ids=ids))))
+def read_payout_roots(ids: Collection[str]) -> Op[list[ExportRoot]]:
+    """Return the payouts with the given ids."""
+    return (yield from _to_payout_roots((yield _FIND_PAYOUTS(ids=ids))))
 
 
 @operation
-def refunds(after: str, since_us: int, limit: int) -> Op[Page]:
-    """Refunds in the order of their ids, which tells nothing."""
+def read_refund_page(after: str, since_us: int, limit: int) -> Op[ExportPage]:
+    """Return a page of refunds in id order, which has no meaning."""
     ((last, count),) = yield _LAST_REFUND(after=after, limit=limit)
     rows = yield _REFUNDS(after=after, last=last or after, since_us=since_us)
-    return Page((yield from _of_refunds(rows)), last if count == limit else None)
+    return ExportPage((yield from _to_refund_roots(rows)), last if count == limit else None)
 
 
 @operation
-def some_refunds(ids: Collection[str]) -> Op[list[Root]]:
-    """Some refunds."""
-    return (yield from _of_refunds((yield _SOME_REFUNDS(ids=ids))))
+def read_refund_roots(ids: Collection[str]) -> Op[list[ExportRoot]]:
+    """Return the refunds with the given ids."""
+    return (yield from _to_refund_roots((yield _FIND_REFUNDS(ids=ids))))
 
 
-def _of_payouts(rows: list[Row]) -> Op[list[Root]]:
-    blocks = yield from watched([(row[6], row[12]) for row in rows if row[12]])
+def _to_payout_roots(rows: list[Row]) -> Op[list[ExportRoot]]:
+    blocks = yield from find_watched_blocks([(row[6], row[12]) for row in rows if row[12]])
     over = (PayoutStatus.DONE, PayoutStatus.REFUSED)
     return [
-        Root(row[0], row[10], row[2] in over and row[12] not in blocks, [("payouts", row)])
+        ExportRoot(row[0], row[10], row[2] in over and row[12] not in blocks, [("payouts", row)])
         for row in rows
     ]
 
 
-def _of_refunds(rows: list[Row]) -> Op[list[Root]]:
-    blocks = yield from watched([(row[3].split("/")[1], row[9]) for row in rows if row[9]])
+def _to_refund_roots(rows: list[Row]) -> Op[list[ExportRoot]]:
+    blocks = yield from find_watched_blocks(
+        [(row[3].split("/")[1], row[9]) for row in rows if row[9]]
+    )
     over = (RefundStatus.SUCCEEDED, RefundStatus.FAILED)
     return [
-        Root(row[0], row[10], row[2] in over and row[9] not in blocks, [("refunds", row)])
+        ExportRoot(row[0], row[10], row[2] in over and row[9] not in blocks, [("refunds", row)])
         for row in rows
     ]
 
 
-PAYOUTS = Source("payouts", ("payouts",), payouts, some_payouts)
-REFUNDS = Source("refunds", ("refunds",), refunds, some_refunds)
+PAYOUTS = ExportSource("payouts", ("payouts",), read_payout_page, read_payout_roots)
+REFUNDS = ExportSource("refunds", ("refunds",), read_refund_page, read_refund_roots)

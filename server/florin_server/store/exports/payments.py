@@ -1,4 +1,4 @@
-"""Payments with their events, options and confirms."""
+"""The export of payments with their events, options and confirms."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Collection
 
 from sqlalchemy import Boolean, Select, Text, case, func, select, type_coerce
 
-from florin_server.domain.exports.roots import Page, Root
-from florin_server.domain.ids import made_from
-from florin_server.domain.payments.payment import Status
-from florin_server.store.engine.query import Op, Row, Statement, any_of, operation, param
-from florin_server.store.exports.roots import Source, by_key
-from florin_server.store.exports.watched import watched
-from florin_server.store.tables.payments import ConfirmState
+from florin_server.domain.exports.roots import ExportPage, ExportRoot
+from florin_server.domain.ids import get_payment_id_floor
+from florin_server.domain.payments.payment import PaymentStatus
+from florin_server.store.engine.query import Op, Row, Statement, is_in, operation, param
+from florin_server.store.exports.roots import ExportSource, index_by_key
+from florin_server.store.exports.watched import find_watched_blocks
+from florin_server.store.tables.payments import ConfirmationState
 from florin_server.store.tables.tables import (
     confirm,
     issued,
@@ -21,8 +21,8 @@ from florin_server.store.tables.tables import (
     payment_option,
 )
 
-_OPEN = (Status.REQUIRES_ACTION, Status.PROCESSING)
-# behind the columns of the table: what tells whether anything may still change
+_OPEN = (PaymentStatus.REQUIRES_ACTION, PaymentStatus.PROCESSING)
+# after the table's columns: whether the payment can still change
 _PAYMENT = (
     payment.c.id,
     payment.c.partner_id,
@@ -52,18 +52,18 @@ _PAYMENT = (
 _ID, _STATUS, _CREATED, _TX, _UNIT = 0, 4, 11, 17, 18
 
 
-def _payments() -> Select[Row]:
+def _select_payments() -> Select[Row]:
     return select(*_PAYMENT)
 
 
 _AFTER = Statement(
-    _payments()
-    # ids tell milliseconds only
+    _select_payments()
+    # ids contain only milliseconds
     .where(payment.c.id > param("after"), payment.c.created_at_us > param("since_us"))
     .order_by(payment.c.id)
     .limit(param("limit"))
 )
-_SOME = Statement(_payments().where(any_of(payment.c.id, "ids")))
+_FIND = Statement(_select_payments().where(is_in(payment.c.id, "ids")))
 _EVENTS = Statement(
     select(
         payment_event.c.payment_id,
@@ -73,7 +73,7 @@ _EVENTS = Statement(
         payment_event.c.cause,
         type_coerce(payment_event.c.detail, Text),  # as it was written
     )
-    .where(any_of(payment_event.c.payment_id, "ids"))
+    .where(is_in(payment_event.c.payment_id, "ids"))
     .order_by(payment_event.c.payment_id, payment_event.c.version)
 )
 _CONFIRMS = Statement(
@@ -87,7 +87,7 @@ _CONFIRMS = Statement(
         confirm.c.app,
         confirm.c.failures,
         confirm.c.reverted,
-    ).where(any_of(confirm.c.payment_id, "ids"))
+    ).where(is_in(confirm.c.payment_id, "ids"))
 )
 _fetched = (
     select(
@@ -97,7 +97,7 @@ _fetched = (
         func.min(issued.c.issued_at_us).label("first"),
         func.max(issued.c.issued_at_us).label("last"),
     )
-    .where(any_of(issued.c.payment_id, "ids"))
+    .where(is_in(issued.c.payment_id, "ids"))
     .group_by(issued.c.payment_id, issued.c.option_id)
     .subquery()
 )
@@ -127,54 +127,54 @@ _OPTIONS = Statement(
         (_fetched.c.payment_id == payment_option.c.payment_id)
         & (_fetched.c.option_id == payment_option.c.id),
     )
-    .where(any_of(payment_option.c.payment_id, "ids"))
+    .where(is_in(payment_option.c.payment_id, "ids"))
     .order_by(payment_option.c.payment_id, payment_option.c.id)
 )
 
 
 @operation
-def pages(after: str, since_us: int, limit: int) -> Op[Page]:
-    """Payments in the order of their ids, which is that of the milliseconds they were made in."""
-    begin = max(after, made_from(since_us // 1000))
+def read_page(after: str, since_us: int, limit: int) -> Op[ExportPage]:
+    """Return a page of payments in id order, which is the order of creation in milliseconds."""
+    begin = max(after, get_payment_id_floor(since_us // 1000))
     rows = yield _AFTER(after=begin, since_us=since_us, limit=limit)
-    roots = yield from _with_all(rows)
-    return Page(roots, rows[-1][_ID] if len(rows) == limit else None)
+    roots = yield from _to_roots(rows)
+    return ExportPage(roots, rows[-1][_ID] if len(rows) == limit else None)
 
 
 @operation
-def some(ids: Collection[str]) -> Op[list[Root]]:
-    """Some payments."""
-    return (yield from _with_all((yield _SOME(ids=ids))))
+def read_roots(ids: Collection[str]) -> Op[list[ExportRoot]]:
+    """Return the payments with the given ids."""
+    return (yield from _to_roots((yield _FIND(ids=ids))))
 
 
-def _with_all(rows: list[Row]) -> Op[list[Root]]:
-    """Payments with what belongs to them.
+def _to_roots(rows: list[Row]) -> Op[list[ExportRoot]]:
+    """Return payments with their related rows.
 
-    One is open as long as it waits, its settlement does, or a reorganisation may undo that.
+    A payment is open while it or its settlement is pending, or a reorg can undo it.
     """
     paid = [(row[_UNIT].split("/")[1], row[_TX]) for row in rows if row[_UNIT] and row[_TX]]
-    blocks = yield from watched(paid)
+    blocks = yield from find_watched_blocks(paid)
     roots = []
     for row in rows:
         block = blocks.get(row[_TX])
-        root = Root(row[_ID], row[_CREATED], row[_STATUS] not in _OPEN and block is None)
+        root = ExportRoot(row[_ID], row[_CREATED], row[_STATUS] not in _OPEN and block is None)
         root.rows.append(("payments", row))
         if block is not None:
-            # it may hold no transaction of ours, but the buyer's
+            # the block may contain the buyer's transaction, and none of ours
             root.rows.append(("blocks", block))
         roots.append(root)
-    found, asked = by_key(roots), {"ids": [row[_ID] for row in rows]}
-    for row in (yield _EVENTS(**asked)):
-        found[row[0]].rows.append(("events", row))
-    for row in (yield _OPTIONS(**asked)):
-        found[row[0]].rows.append(("options", row))
-    for row in (yield _CONFIRMS(**asked)):
-        root = found[row[0]]
-        root.closed = root.closed and row[5] is ConfirmState.DONE
+    roots_by_key, params = index_by_key(roots), {"ids": [row[_ID] for row in rows]}
+    for row in (yield _EVENTS(**params)):
+        roots_by_key[row[0]].rows.append(("events", row))
+    for row in (yield _OPTIONS(**params)):
+        roots_by_key[row[0]].rows.append(("options", row))
+    for row in (yield _CONFIRMS(**params)):
+        root = roots_by_key[row[0]]
+        root.closed = root.closed and row[5] is ConfirmationState.DONE
         root.rows.append(("confirmations", row))
     return roots
 
 
-PAYMENTS = Source(
-    "payments", ("payments", "events", "options", "confirmations", "blocks"), pages, some
+PAYMENTS = ExportSource(
+    "payments", ("payments", "events", "options", "confirmations", "blocks"), read_page, read_roots
 )

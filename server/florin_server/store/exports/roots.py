@@ -1,4 +1,4 @@
-"""What the sources of an export in the store are asked, and answer."""
+"""The interface of an export's sources in the store."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from florin_server.domain.exports.roots import Page, Root
+from florin_server.domain.exports.roots import ExportPage, ExportRoot
 from florin_server.store.engine.query import Operation
 
-Pages: TypeAlias = Callable[[str, int, int], Operation[Page]]
-"""The roots behind a key that were made after a time, of at most so many keys, in their order."""
+PageOperation: TypeAlias = Callable[[str, int, int], Operation[ExportPage]]
+"""Return the roots after a key that were created after a time, in key order, up to a limit."""
 
-Some: TypeAlias = Callable[[Collection[str]], Operation[list[Root]]]
-"""The roots of some keys, as far as they are there."""
+RootsOperation: TypeAlias = Callable[[Collection[str]], Operation[list[ExportRoot]]]
+"""Return the roots of some keys, if they exist."""
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """Where some tables come from; a table may come from several."""
+class ExportSource:
+    """The source of some tables; a table can have several sources."""
 
     name: str
     tables: tuple[str, ...]
-    pages: Pages
-    some: Some
+    read_page: PageOperation
+    read_roots: RootsOperation
 
 
-def by_key(roots: Iterable[Root]) -> dict[str, Root]:
-    """Roots by key."""
-    return {one.key: one for one in roots}
+def index_by_key(roots: Iterable[ExportRoot]) -> dict[str, ExportRoot]:
+    """Return roots by key."""
+    return {root.key: root for root in roots}

@@ -1,4 +1,4 @@
-"""Tables whose keys come in no order: looked through by ranges of keys, of so many rows each."""
+"""Scans of tables whose keys have no meaningful order, by ranges of keys."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from sqlalchemy import Column, ColumnElement, Select, func, select
 from florin_server.store.engine.query import Row, Statement, param
 
 
-def last_of(key: Column[str]) -> Statement:
-    """The last of `limit` keys behind one, and how many there are; nobody reads the rows."""
+def select_last(key: Column[str]) -> Statement:
+    """Return the last of `limit` keys after a key, and their number, without reading rows."""
     behind = select(key).where(key > param("after"))
     keys = behind.order_by(key).limit(param("limit")).subquery("limited")
-    told: Sequence[ColumnElement[Any]] = (func.max(keys.c[0]), func.count())
-    return Statement(select(*told).select_from(keys))
+    column_elements: Sequence[ColumnElement[Any]] = (func.max(keys.c[0]), func.count())
+    return Statement(select(*column_elements).select_from(keys))
 
 
-def range_of(rows: Select[Row], key: Column[str]) -> Select[Row]:
-    """The rows behind one key, up to another."""
+def select_range(rows: Select[Row], key: Column[str]) -> Select[Row]:
+    """Return the rows after one key, up to another."""
     return rows.where(key > param("after"), key <= param("last"))

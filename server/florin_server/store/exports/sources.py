@@ -1,7 +1,7 @@
-"""All sources of an export, in the order in which they are read.
+"""All sources of an export, in reading order.
 
-What others refer to comes later than what refers to it, so that a running service, which goes on
-meanwhile, leaves no posting or transaction behind whose payment is not there.
+A referenced table comes after the tables that reference it. A service that runs meanwhile therefore
+leaves no posting or transaction without its payment.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from florin_server.store.exports.ledger import LEDGER
 from florin_server.store.exports.money_out import PAYOUTS, REFUNDS
 from florin_server.store.exports.payments import PAYMENTS
-from florin_server.store.exports.roots import Source
+from florin_server.store.exports.roots import ExportSource
 from florin_server.store.exports.transactions import TRANSACTIONS
 
-SOURCES: tuple[Source, ...] = (LEDGER, REFUNDS, PAYOUTS, TRANSACTIONS, PAYMENTS)
+SOURCES: tuple[ExportSource, ...] = (LEDGER, REFUNDS, PAYOUTS, TRANSACTIONS, PAYMENTS)

@@ -1,4 +1,4 @@
-"""Transactions of ours, what they are for, and the blocks that hold them."""
+"""The export of our transactions, their items, and their blocks."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Collection
 
 from sqlalchemy import Select, func, select
 
-from florin_server.domain.exports.roots import Page, Root
+from florin_server.domain.exports.roots import ExportPage, ExportRoot
 from florin_server.domain.settlement.chain_txs import TxState
-from florin_server.store.engine.query import Op, Row, Statement, any_of, operation, param
-from florin_server.store.exports.roots import Source, by_key
-from florin_server.store.exports.scan import last_of, range_of
-from florin_server.store.exports.watched import watched
+from florin_server.store.engine.query import Op, Row, Statement, is_in, operation, param
+from florin_server.store.exports.roots import ExportSource, index_by_key
+from florin_server.store.exports.scan import select_last, select_range
+from florin_server.store.exports.watched import find_watched_blocks
 from florin_server.store.tables.tables import chain_tx, chain_tx_bump, chain_tx_item
 
 _OPEN = (TxState.SIGNED, TxState.SENT)
@@ -24,7 +24,7 @@ _bumps = (
 )
 
 
-def _transactions() -> Select[Row]:
+def _select_transactions() -> Select[Row]:
     return select(
         chain_tx.c.id,
         chain_tx.c.chain_id,
@@ -41,13 +41,13 @@ def _transactions() -> Select[Row]:
     )
 
 
-_LAST = last_of(chain_tx.c.id)
+_LAST = select_last(chain_tx.c.id)
 _RANGE = Statement(
-    range_of(_transactions(), chain_tx.c.id)
+    select_range(_select_transactions(), chain_tx.c.id)
     .where(chain_tx.c.created_at_us > param("since_us"))
     .order_by(chain_tx.c.id)
 )
-_SOME = Statement(_transactions().where(any_of(chain_tx.c.id, "ids")))
+_FIND = Statement(_select_transactions().where(is_in(chain_tx.c.id, "ids")))
 _ITEMS = Statement(
     select(
         chain_tx_item.c.tx_id,
@@ -57,40 +57,42 @@ _ITEMS = Statement(
         chain_tx_item.c.kind,
         chain_tx_item.c.gas,
     )
-    .where(any_of(chain_tx_item.c.tx_id, "ids"))
+    .where(is_in(chain_tx_item.c.tx_id, "ids"))
     .order_by(chain_tx_item.c.tx_id, chain_tx_item.c.n)
 )
 
 
 @operation
-def pages(after: str, since_us: int, limit: int) -> Op[Page]:
-    """Transactions in the order of their ids, which tells nothing."""
+def read_page(after: str, since_us: int, limit: int) -> Op[ExportPage]:
+    """Return a page of transactions in id order, which has no meaning."""
     ((last, count),) = yield _LAST(after=after, limit=limit)
     rows = yield _RANGE(after=after, last=last or after, since_us=since_us)
-    return Page((yield from _with_all(rows)), last if count == limit else None)
+    return ExportPage((yield from _to_roots(rows)), last if count == limit else None)
 
 
 @operation
-def some(ids: Collection[str]) -> Op[list[Root]]:
-    """Some transactions."""
-    return (yield from _with_all((yield _SOME(ids=ids))))
+def read_roots(ids: Collection[str]) -> Op[list[ExportRoot]]:
+    """Return the transactions with the given ids."""
+    return (yield from _to_roots((yield _FIND(ids=ids))))
 
 
-def _with_all(rows: list[Row]) -> Op[list[Root]]:
+def _to_roots(rows: list[Row]) -> Op[list[ExportRoot]]:
     if not rows:
         return []
-    blocks = yield from watched([(row[_CHAIN], row[_HASH]) for row in rows])
+    blocks = yield from find_watched_blocks([(row[_CHAIN], row[_HASH]) for row in rows])
     roots = []
     for row in rows:
         closed = row[_STATE] not in _OPEN and row[_HASH] not in blocks
-        root = Root(row[_ID], row[_CREATED], closed, [("transactions", row)])
+        root = ExportRoot(row[_ID], row[_CREATED], closed, [("transactions", row)])
         if row[_STATE] is TxState.FINAL and row[_BLOCK][1] is not None:
             root.rows.append(("blocks", (row[_CHAIN], *row[_BLOCK])))
         roots.append(root)
-    found = by_key(roots)
-    for item in (yield _ITEMS(ids=list(found))):
-        found[item[0]].rows.append(("transaction_items", item))
+    roots_by_key = index_by_key(roots)
+    for item in (yield _ITEMS(ids=list(roots_by_key))):
+        roots_by_key[item[0]].rows.append(("transaction_items", item))
     return roots
 
 
-TRANSACTIONS = Source("transactions", ("transactions", "transaction_items", "blocks"), pages, some)
+TRANSACTIONS = ExportSource(
+    "transactions", ("transactions", "transaction_items", "blocks"), read_page, read_roots
+)

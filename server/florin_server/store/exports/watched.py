@@ -1,4 +1,4 @@
-"""Final transactions that a reorganisation might still undo, with their blocks."""
+"""Final transactions that a reorg could still undo, with their blocks."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Collection
 
 from sqlalchemy import select
 
-from florin_server.store.engine.query import Op, Row, Statement, any_of, operation
+from florin_server.store.engine.query import Op, Row, Statement, is_in, operation
 from florin_server.store.tables.tables import watched_tx
 
-_WATCHED = Statement(
+_FIND_WATCHED = Statement(
     select(
         watched_tx.c.tx_hash,
         watched_tx.c.chain_id,
         watched_tx.c.block_number,
         watched_tx.c.block_hash,
-    ).where(any_of(watched_tx.c.chain_id, "chains"), any_of(watched_tx.c.tx_hash, "hashes"))
+    ).where(is_in(watched_tx.c.chain_id, "chains"), is_in(watched_tx.c.tx_hash, "hashes"))
 )
 
 
 @operation
-def watched(transactions: Collection[tuple[str, str]]) -> Op[dict[str, Row]]:
-    """Those of some transactions (chain and hash) that are watched: rows of `blocks`, by hash."""
+def find_watched_blocks(transactions: Collection[tuple[str, str]]) -> Op[dict[str, Row]]:
+    """Return the watched transactions among some (chain and hash): rows of `blocks`, by hash."""
     if not transactions:
         return {}
-    chains, hashes = ({one[at] for one in transactions} for at in (0, 1))
-    return {row[0]: row[1:] for row in (yield _WATCHED(chains=chains, hashes=hashes))}
+    chains, hashes = ({transaction[at] for transaction in transactions} for at in (0, 1))
+    return {row[0]: row[1:] for row in (yield _FIND_WATCHED(chains=chains, hashes=hashes))}

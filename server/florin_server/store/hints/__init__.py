@@ -1,1 +1,1 @@
-"""What tells other processes that something they remember was changed."""
+"""Cache invalidation between processes."""

@@ -1,7 +1,7 @@
-"""How often things were changed that processes remember, so that each of them learns of it.
+"""Version counters of cached data, so that every process notices a change.
 
-Whatever changes such a thing counts it in the same transaction: a process that finds another number
-than it knew has to read the things again, and one that finds the same need not.
+Each change of such data increments its counter in the same transaction. A process that sees another
+number reads the data again; with an equal number its cache is valid.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from florin_server.store.engine.query import Op, Statement, insert, operation
 from florin_server.store.tables.tables import generation
 
 
-class Kind(StrEnum):
-    """What processes remember."""
+class CacheKind(StrEnum):
+    """The kinds of data that processes cache."""
 
-    # keys, partners, merchants, wallet apps, and the pins of all of them
+    # keys, partners, merchants, wallet apps, and their version pins
     ACCOUNTS = "accounts"
     SCREENING = "screening"
-    # which of them are paused
+    # which chains' executors are paused
     EXECUTORS = "executors"
-    # which items are set aside
+    # which items are quarantined
     QUARANTINE = "quarantine"
 
 
@@ -35,15 +35,15 @@ _ALL = Statement(select(generation.c.kind, generation.c.n))
 
 
 @operation
-def bump(kind: Kind) -> Op[None]:
-    """Part of an operation that changes what is remembered.
+def bump(kind: CacheKind) -> Op[None]:
+    """Increment a version; part of an operation that changes cached data.
 
-    Whoever else changes something of the kind waits until it ends.
+    Other operations that change data of the kind wait until it ends.
     """
     yield _BUMP(kind=kind.value, n=1)
 
 
 @operation
-def current() -> Op[dict[str, int]]:
-    """The number of each kind that was ever changed."""
+def get_versions() -> Op[dict[str, int]]:
+    """Return the version of each kind that was ever changed."""
     return dict([row[:2] for row in (yield _ALL())])

@@ -1,6 +1,6 @@
-"""Pictures that merchants name, by their addresses and by what they are.
+"""Merchants' pictures, by URL and by digest.
 
-There are so many at most; whoever was not asked for the longest goes first.
+Their number is limited; the picture that was unused for the longest is deleted first.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from sqlalchemy import delete, select
 from florin_server.store.engine.query import Op, Statement, insert, operation, param, upsert
 from florin_server.store.tables.tables import icon
 
-# each takes 48 KiB at most, and a tenth of that as a rule
+# each takes at most 48 KiB, usually a tenth of that
 ICONS_MAX = 10_000
-# those that are too many are few: one is added at a time
+# few are over the limit, as pictures are added singly
 _TRIMMED = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Icon:
-    """What was found at an address; see the table."""
+    """The result of fetching a URL; see the table."""
 
     url: str
     digest: str | None
@@ -30,15 +30,15 @@ class Icon:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """The same without the picture."""
+class IconStatus:
+    """The result of fetching a URL, without the picture."""
 
     digest: str | None
     fault: str | None
     tried_at_us: int
 
 
-_KNOWN = Statement(
+_FIND_STATUS = Statement(
     select(icon.c.digest, icon.c.fault, icon.c.tried_at_us).where(icon.c.url == param("url_"))
 )
 _PNG = Statement(select(icon.c.png).where(icon.c.digest == param("digest_")).limit(1))
@@ -62,27 +62,27 @@ _FORGET = Statement(delete(icon).where(icon.c.url.in_(_LAPSED)).returning(icon.c
 
 
 @operation
-def known(url: str) -> Op[Known | None]:
-    """What is known of an address."""
-    rows = yield _KNOWN(url_=url)
-    return Known(*rows[0]) if rows else None
+def find_status(url: str) -> Op[IconStatus | None]:
+    """Return the status of a URL; None if it was never fetched."""
+    rows = yield _FIND_STATUS(url_=url)
+    return IconStatus(*rows[0]) if rows else None
 
 
 @operation
-def picture(digest: str) -> Op[bytes | None]:
-    """The picture that a digest names."""
+def find_png(digest: str) -> Op[bytes | None]:
+    """Return the picture with a digest; None if it is not stored."""
     rows = yield _PNG(digest_=digest)
     return bytes(rows[0][0]) if rows and rows[0][0] is not None else None
 
 
 @operation
-def put(found: Icon) -> Op[None]:
-    """Keeps what was found. Where nothing was, what was found before stays."""
-    yield (_PUT if found.png is not None else _FAILED).of(found)
+def put(fetched_icon: Icon) -> Op[None]:
+    """Store a result; after a failed fetch, the earlier picture stays."""
+    yield (_PUT if fetched_icon.png is not None else _FAILED).bind_object(fetched_icon)
     yield _TRIM(kept=ICONS_MAX)
 
 
 @operation
 def forget(before_us: int, limit: int) -> Op[int]:
-    """Deletes what nobody asked for since a time, at most so many; tells how many."""
+    """Delete pictures not fetched since a time, up to `limit`; return how many."""
     return len((yield _FORGET(before_us=before_us, limit=limit)))

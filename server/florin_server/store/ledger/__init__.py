@@ -1,1 +1,1 @@
-"""The books."""
+"""The ledger."""

@@ -1,4 +1,4 @@
-"""What the books say about wallets, and what is on its way there, on one snapshot."""
+"""Wallets' balances according to the books, and money on its way to them, on one snapshot."""
 
 from __future__ import annotations
 
@@ -9,47 +9,47 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, Select, Text, select, text, tuple_
 
 from florin_server.domain.ledger import accounts, journals, postings
-from florin_server.domain.payments.payment import Option
-from florin_server.domain.settlement.chain_txs import Posting
-from florin_server.store.engine.query import Op, Row, Statement, exact_sum, operation, param
+from florin_server.domain.payments.payment import PaymentOption
+from florin_server.domain.settlement.chain_txs import LedgerPosting
+from florin_server.store.engine.query import Op, Row, Statement, operation, param, sum_u256
 from florin_server.store.ledger import ledger
 from florin_server.store.payouts import payouts
 from florin_server.store.settlement import chain_txs
-from florin_server.store.tables.settlement import OPEN
+from florin_server.store.tables.settlement import OPEN_TX_PREDICATE
 from florin_server.store.tables.tables import chain_tx, ledger_journal, ledger_transfer
 
 WalletAsset = tuple[str, str]
 """A CAIP-10 account and a CAIP-19 asset."""
 
-_WALLET = accounts.prefix(accounts.Kind.WALLET)
-_OPENING = journals.prefix(journals.Kind.OPENING)
-# what a text compares below that begins like another one
-_END = ";"  # the sign after a colon
-_LAST = "~"  # names of accounts begin with a kind, so that each compares below
+_WALLET = accounts.kind_prefix(accounts.LedgerAccountKind.WALLET)
+_OPENING = journals.key_prefix(journals.JournalKind.OPENING)
+# upper bounds of the texts that begin with a prefix
+_END = ";"  # the character after a colon
+_LAST = "~"  # account names begin with a kind, so that each is below it
 
 
-def _sums(side: ColumnElement[str]) -> Select[Row]:
+def _select_sums(side: ColumnElement[str]) -> Select[Row]:
     asset = ledger_transfer.c.asset
-    sums = select(side, asset, exact_sum(ledger_transfer.c.amount))
+    sums = select(side, asset, sum_u256(ledger_transfer.c.amount))
     return sums.where(side < param("end")).group_by(side, asset)
 
 
 def _page(side: ColumnElement[str]) -> Select[Row]:
     asset = ledger_transfer.c.asset
     position = tuple_(param("account", Text), param("asset_", Text))
-    page = _sums(side).where(tuple_(side, asset) > position)
+    page = _select_sums(side).where(tuple_(side, asset) > position)
     return page.order_by(side, asset).limit(param("most"))
 
 
 _SIDES = (ledger_transfer.c.debit, ledger_transfer.c.credit)
-_DEBITS, _CREDITS = (Statement(_sums(side).where(side >= param("first"))) for side in _SIDES)
+_DEBITS, _CREDITS = (Statement(_select_sums(side).where(side >= param("first"))) for side in _SIDES)
 _DEBIT_PAGE, _CREDIT_PAGE = (Statement(_page(side)) for side in _SIDES)
 _KEYS = Statement(
     select(ledger_journal.c.idem_key).where(
         ledger_journal.c.idem_key >= param("first"), ledger_journal.c.idem_key < param("end")
     )
 )
-_BUSY = Statement(select(chain_tx.c.chain_id).where(text(OPEN)).distinct())
+_BUSY = Statement(select(chain_tx.c.chain_id).where(text(OPEN_TX_PREDICATE)).distinct())
 _ENTRIES = Statement(
     select(
         ledger_journal.c.idem_key,
@@ -70,36 +70,37 @@ _ENTRIES = Statement(
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
-    """What must be known of a chain to tell what is on its way.
+class ChainAccounting:
+    """The data of a chain that is needed to compute money on its way.
 
-    `brings` tells what a payment that is being settled brings to which account.
+    `expected_credits` returns what a payment that is being settled brings to which account.
     """
 
     treasury: str
-    brings: Callable[[Option], Mapping[str, int]]
+    expected_credits: Callable[[PaymentOption], Mapping[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What wallets hold by the books, and what is on its way.
+class BookSnapshot:
+    """Wallets' balances according to the books, and money on its way.
 
-    `coming` and `going` are the most that may come and go by what is under way; the coin of a chain
-    in `sending` may be less than is booked, by the fees of open transactions.
+    `incoming` and `outgoing` are the most that open transactions can move. For a chain in
+    `sending_chain_ids`, the coin on chain may be less than booked, by the fees of open
+    transactions.
     """
 
-    held: Mapping[WalletAsset, int]
-    opened: frozenset[str]  # keys of journals
-    coming: Mapping[WalletAsset, int]
-    going: Mapping[WalletAsset, int]
-    sending: frozenset[str]
+    balances: Mapping[WalletAsset, int]
+    opening_keys: frozenset[str]  # keys of journals
+    incoming: Mapping[WalletAsset, int]
+    outgoing: Mapping[WalletAsset, int]
+    sending_chain_ids: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class BalancePage:
     """Accounts with their balances in an asset, debits less credits, in minor units.
 
-    `last` is the account and asset that the next page begins after; None on the last page.
+    `last` is the account and asset after which the next page begins; None on the last page.
     """
 
     balances: list[tuple[str, str, int]]
@@ -107,24 +108,24 @@ class BalancePage:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A transfer of a journal that belongs to a payment."""
+class LedgerEntry:
+    """A transfer in a journal of a payment."""
 
     key: str
     at_us: int
     tx_hash: str | None
     note: str | None
-    posting: Posting
+    posting: LedgerPosting
 
 
-def opening_of(place: WalletAsset) -> str:
-    """The key of the journal that begins the books of a wallet in one asset."""
-    return journals.opening(*place)
+def format_opening_key(wallet_asset: WalletAsset) -> str:
+    """Return the key of the journal that opens a wallet's books in one asset."""
+    return journals.opening_key(*wallet_asset)
 
 
 @operation
-def standing(chains: Mapping[str, Chain]) -> Op[Standing]:
-    """How the books stand; looks at every transfer of a wallet."""
+def read_snapshot(chain_accounting: Mapping[str, ChainAccounting]) -> Op[BookSnapshot]:
+    """Return the state of the books; reads every transfer of a wallet."""
     held: dict[WalletAsset, int] = defaultdict(int)
     for statement, sign in ((_DEBITS, 1), (_CREDITS, -1)):
         for wallet, asset, total in (yield statement(first=_WALLET, end=_WALLET[:-1] + _END)):
@@ -132,31 +133,32 @@ def standing(chains: Mapping[str, Chain]) -> Op[Standing]:
     opened = yield _KEYS(first=_OPENING, end=_OPENING[:-1] + _END)
     coming: dict[WalletAsset, int] = defaultdict(int)
     going: dict[WalletAsset, int] = defaultdict(int)
-    for chain_id, chain in chains.items():
-        for item in (yield from chain_txs.unsettled(chain_id)):
-            for account, value in chain.brings(item.option).items():
+    for chain_id, chain in chain_accounting.items():
+        for item in (yield from chain_txs.list_unsettled(chain_id)):
+            for account, value in chain.expected_credits(item.option).items():
                 coming[account, item.option.asset] += value
-        for one in (yield from payouts.submitted(chain_id)):
-            going[chain.treasury, one.asset] += one.value
+        for payout in (yield from payouts.list_submitted(chain_id)):
+            going[chain.treasury, payout.asset] += payout.value
     sending = yield _BUSY()
-    return Standing(
-        held=dict(held),
-        opened=frozenset(key for (key,) in opened),
-        coming=dict(coming),
-        going=dict(going),
-        sending=frozenset(chain_id for (chain_id,) in sending),
+    return BookSnapshot(
+        balances=dict(held),
+        opening_keys=frozenset(key for (key,) in opened),
+        incoming=dict(coming),
+        outgoing=dict(going),
+        sending_chain_ids=frozenset(chain_id for (chain_id,) in sending),
     )
 
 
 @operation
 def list_balances(
-    kind: accounts.Kind | None, after: tuple[str, str] | None, limit: int
+    kind: accounts.LedgerAccountKind | None, after: tuple[str, str] | None, limit: int
 ) -> Op[BalancePage]:
-    """Return a page of the balances of all accounts, or of those of a kind, by account and asset.
+    """Return a page of the balances of all accounts, or of a kind, by account and asset.
 
-    Zero balances are left out, but count against the limit: else a page might read every transfer.
+    Zero balances are left out, but count against the limit: otherwise a page might read every
+    transfer.
     """
-    first = accounts.prefix(kind) if kind else ""
+    first = accounts.kind_prefix(kind) if kind else ""
     account, asset = after or (first, "")
     page = {
         "account": account,
@@ -168,7 +170,7 @@ def list_balances(
     for statement, sign in ((_DEBIT_PAGE, 1), (_CREDIT_PAGE, -1)):
         for *key, total in (yield statement(**page)):
             totals[key[0], key[1]] += sign * total
-    # each side has its first limit + 1 keys, so that the first ones of both have all their sums
+    # each side has its first limit + 1 keys, so that the first keys of both have all their sums
     keys = sorted(totals)
     return BalancePage(
         [(*key, totals[key]) for key in keys[:limit] if totals[key]],
@@ -177,27 +179,31 @@ def list_balances(
 
 
 @operation
-def entries(payment_id: str) -> Op[list[Entry]]:
-    """What was booked for a payment, the oldest first; looks at every journal."""
+def list_entries(payment_id: str) -> Op[list[LedgerEntry]]:
+    """Return the book entries of a payment, the oldest first; reads every journal."""
     rows = yield _ENTRIES(payment_id=payment_id)
     return [
-        Entry(key, at_us, tx_hash, note, Posting(*posting))
+        LedgerEntry(key, at_us, tx_hash, note, LedgerPosting(*posting))
         for key, at_us, tx_hash, note, *posting in rows
     ]
 
 
 @operation
-def begin(amounts: Mapping[WalletAsset, int], now_us: int) -> Op[None]:
-    """Part of an operation: begins the books of wallets, with what is to be added, 0 or more."""
+def open_books(amounts: Mapping[WalletAsset, int], now_us: int) -> Op[None]:
+    """Open the books of wallets with added amounts, 0 or more; part of an operation."""
     for place, amount in sorted(amounts.items()):
-        legs = postings.opened(*place, amount)
-        yield from ledger.post(opening_of(place), journals.Kind.OPENING, None, None, legs, now_us)
+        legs = postings.build_opening_postings(*place, amount)
+        yield from ledger.post(
+            format_opening_key(place), journals.JournalKind.OPENING, None, None, legs, now_us
+        )
 
 
 @operation
-def by_operator(key: str, place: WalletAsset, amount: int, note: str, now_us: int) -> Op[None]:
-    """Part of an operation: books what the operator put in, or took out if it is below zero."""
-    legs = postings.by_operator(*place, amount)
+def post_operator_entry(
+    key: str, wallet_asset: WalletAsset, amount: int, note: str, now_us: int
+) -> Op[None]:
+    """Book what the operator put in, or took out if negative; part of an operation."""
+    legs = postings.build_operator_postings(*wallet_asset, amount)
     yield from ledger.post(
-        journals.operator(key), journals.Kind.OPERATOR, None, None, legs, now_us, note
+        journals.operator_key(key), journals.JournalKind.OPERATOR, None, None, legs, now_us, note
     )

@@ -1,8 +1,8 @@
-"""The books: append-only double entry, written in the same transaction as what they book.
+"""The books: append-only double entry, written in the transaction of the booked event.
 
-One row is one transfer, so that it balances by itself. No statement here changes or deletes a row,
-and a journal is booked once for its key. `domain/ledger` says which accounts and journals there
-are, and what is booked when.
+One row is one transfer, so that each row balances. No statement here changes or deletes a row, and
+a journal is booked once per key. `domain/ledger` defines the accounts and journals, and when each
+is booked.
 """
 
 from __future__ import annotations
@@ -13,66 +13,70 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from sqlalchemy import Select, and_, or_, select
 
 from florin_server.domain.ledger import accounts, journals
-from florin_server.domain.ledger.postings import reversed_
-from florin_server.domain.settlement.chain_txs import Posting
+from florin_server.domain.ledger.postings import reverse_postings
+from florin_server.domain.settlement.chain_txs import LedgerPosting
 from florin_server.store.engine.query import (
     Op,
     Params,
     Row,
     Statement,
     StoreError,
-    any_of,
-    exact_sum,
     insert,
+    is_in,
     operation,
     param,
-    record,
+    sum_u256,
+    to_row_params,
 )
 from florin_server.store.tables.tables import ledger_journal, ledger_transfer
 
-# how the keys of journals begin by which a merchant may come to owe
+# key prefixes of journals by which a merchant can come to owe money
 _OWING = tuple(
-    journals.prefix(kind)
-    for kind in (journals.Kind.REFUND, journals.Kind.RETURN, journals.Kind.REVERSE)
+    journals.key_prefix(kind)
+    for kind in (
+        journals.JournalKind.REFUND,
+        journals.JournalKind.RETURN,
+        journals.JournalKind.REVERSE,
+    )
 )
-# and by which more than came of a blocked payer may leave
-_UNDOING = journals.prefix(journals.Kind.REVERSE)
-_OPENING = journals.prefix(journals.Kind.OPENING)
-_HELD = accounts.prefix(accounts.Kind.HELD)
-_OWED = (accounts.prefix(accounts.Kind.MERCHANT), _HELD)
-# rows that are looked at in one go while the books are checked
+# and by which more money than a blocked payer sent can leave
+_UNDOING = journals.key_prefix(journals.JournalKind.REVERSE)
+_OPENING = journals.key_prefix(journals.JournalKind.OPENING)
+_HELD = accounts.kind_prefix(accounts.LedgerAccountKind.HELD)
+_OWED = (accounts.kind_prefix(accounts.LedgerAccountKind.MERCHANT), _HELD)
+# rows read at once while the books are checked
 _PAGE = 500
 
 
-class NotBooked(StoreError):  # noqa: N818  (a state of the books, told as it is)
-    """What is to be taken back is not in the books, or was taken back; nothing was written."""
+class JournalNotBooked(StoreError):  # noqa: N818  (a state of the books, not a mistake)
+    """A journal to reverse is not in the books, or was reversed before; nothing was written."""
 
 
 _POST = Statement(insert(ledger_journal).on_conflict_do_nothing().returning(ledger_journal.c.type))
 _TRANSFER = Statement(insert(ledger_transfer))
 
 
-def _total(side: str) -> Select[tuple[int]]:
-    return select(exact_sum(ledger_transfer.c.amount)).where(
+def _select_total(side: str) -> Select[tuple[int]]:
+    return select(sum_u256(ledger_transfer.c.amount)).where(
         ledger_transfer.c[side] == param("account"), ledger_transfer.c.asset == param("asset")
     )
 
 
-def _totals(side: str) -> Select[tuple[str, int]]:
+def _select_totals(side: str) -> Select[tuple[str, int]]:
     account = ledger_transfer.c[side]
     return (
-        select(account, exact_sum(ledger_transfer.c.amount))
-        .where(any_of(account, "accounts"), ledger_transfer.c.asset == param("asset"))
+        select(account, sum_u256(ledger_transfer.c.amount))
+        .where(is_in(account, "accounts"), ledger_transfer.c.asset == param("asset"))
         .group_by(account)
     )
 
 
-_DEBITS_BY_ACCOUNT = Statement(_totals("debit"))
-_CREDITS_BY_ACCOUNT = Statement(_totals("credit"))
-_DEBITS = Statement(_total("debit"))
-_CREDITS = Statement(_total("credit"))
+_DEBITS_BY_ACCOUNT = Statement(_select_totals("debit"))
+_CREDITS_BY_ACCOUNT = Statement(_select_totals("credit"))
+_DEBITS = Statement(_select_total("debit"))
+_CREDITS = Statement(_select_total("credit"))
 _BOOKED = Statement(
-    select(ledger_journal.c.idem_key).where(any_of(ledger_journal.c.idem_key, "keys"))
+    select(ledger_journal.c.idem_key).where(is_in(ledger_journal.c.idem_key, "keys"))
 )
 _JOURNALS = Statement(
     select(ledger_journal.c.idem_key, ledger_journal.c.note)
@@ -116,22 +120,22 @@ def post(  # noqa: PLR0917  (the columns of a journal)
     kind: str,
     payment_id: str | None,
     tx_hash: str | None,
-    postings: Sequence[Posting],
+    postings: Sequence[LedgerPosting],
     now_us: int,
     note: str | None = None,
 ) -> Op[bool]:
-    """Part of an operation: books a journal; False if its key is booked already.
+    """Book a journal; return False if its key is already booked. Part of an operation.
 
-    ValueError unless it has transfers, each between two accounts of known kinds; only where an
-    account paid itself there may be none, which the journal's note says. A `note` is the operator's
-    own words otherwise.
+    Raise ValueError unless it has transfers, each between two accounts of known kinds. Only a
+    payment of an account to itself can have none; the journal's note then says so. Otherwise `note`
+    is the operator's own text.
     """
-    if not postings and journals.may_move_nothing(kind):
-        note = journals.TO_ITSELF
-    elif not postings and kind != journals.Kind.OPENING:
+    if not postings and journals.may_be_empty(kind):
+        note = journals.SELF_PAYMENT_NOTE
+    elif not postings and kind != journals.JournalKind.OPENING:
         raise ValueError(f"nothing to book for {idem_key}")
     for posting in postings:
-        _check(posting)
+        _require_valid(posting)
     booked = yield _POST(
         idem_key=idem_key,
         type=kind,
@@ -143,10 +147,11 @@ def post(  # noqa: PLR0917  (the columns of a journal)
     if not booked:
         return False
     rows: list[Params] = [
-        {"idem_key": idem_key, "n": n, **record(posting)} for n, posting in enumerate(postings)
+        {"idem_key": idem_key, "n": n, **to_row_params(posting)}
+        for n, posting in enumerate(postings)
     ]
     if rows:
-        yield _TRANSFER.many(rows)
+        yield _TRANSFER.bind_many(rows)
     return True
 
 
@@ -156,86 +161,85 @@ def post_again(  # noqa: PLR0917  (the columns of a journal)
     kind: str,
     payment_id: str | None,
     tx_hash: str | None,
-    postings: Sequence[Posting],
+    postings: Sequence[LedgerPosting],
     now_us: int,
     note: str | None = None,
 ) -> Op[None]:
-    """Part of an operation: books a journal that may have been booked, and reversed, before.
+    """Book a journal that may have been booked and reversed before; part of an operation.
 
-    Whoever calls this knows that it is not booked now.
+    The caller must know that it is not booked now.
     """
     n = 1
     while not (
         yield from post(
-            journals.nth(idem_key, n), kind, payment_id, tx_hash, postings, now_us, note
+            journals.nth_key(idem_key, n), kind, payment_id, tx_hash, postings, now_us, note
         )
     ):
         n += 1
 
 
 @operation
-def repeat(idem_key: str, now_us: int) -> Op[None]:
-    """Part of an operation: books a journal again that was reversed."""
+def post_reversed_again(idem_key: str, now_us: int) -> Op[None]:
+    """Book a reversed journal again; part of an operation."""
     ((kind, payment_id, tx_hash),) = yield _JOURNAL(key=idem_key)
-    postings = [Posting(*row) for row in (yield _TRANSFERS_OF(key=idem_key))]
+    postings = [LedgerPosting(*row) for row in (yield _TRANSFERS_OF(key=idem_key))]
     yield from post_again(idem_key, kind, payment_id, tx_hash, postings, now_us)
 
 
 @operation
 def reverse(idem_key: str, now_us: int, *, missing_ok: bool = False) -> Op[bool]:
-    """Part of an operation: books the opposite of a journal.
+    """Book the opposite of a journal; part of an operation.
 
-    NotBooked if it is not booked now; False then with `missing_ok`, for what may be in the books
-    or not.
+    Raise JournalNotBooked if it is not booked now; with `missing_ok` return False instead.
     """
     n, last = 1, None
-    while found := (yield _JOURNAL(key=journals.nth(idem_key, n))):
-        last, n = found[0], n + 1
+    while rows := (yield _JOURNAL(key=journals.nth_key(idem_key, n))):
+        last, n = rows[0], n + 1
     if last is not None:
-        key = journals.nth(idem_key, n - 1)
-        booked_ = [Posting(*row) for row in (yield _TRANSFERS_OF(key=key))]
+        key = journals.nth_key(idem_key, n - 1)
+        booked_ = [LedgerPosting(*row) for row in (yield _TRANSFERS_OF(key=key))]
         kind, payment_id, tx_hash = last
-        undoing = journals.reversal(key), journals.reversal_kind(kind)
-        if (yield from post(*undoing, payment_id, tx_hash, reversed_(booked_), now_us)):
+        undoing = journals.reversal_key(key), journals.format_reversal_kind(kind)
+        if (yield from post(*undoing, payment_id, tx_hash, reverse_postings(booked_), now_us)):
             return True
     if missing_ok:
         return False
-    raise NotBooked(f"{idem_key} is to be reversed, and is not booked")
+    raise JournalNotBooked(f"{idem_key} cannot be reversed, as it is not booked")
 
 
 @operation
-def balance(account: str, asset: str) -> Op[int]:
-    """Debits less credits of an account in one asset: below zero for what is owed or earned."""
+def get_balance(account: str, asset: str) -> Op[int]:
+    """Return an account's debits less credits in an asset: below zero if owed or earned."""
     ((debits,),) = yield _DEBITS(account=account, asset=asset)
     ((credits_,),) = yield _CREDITS(account=account, asset=asset)
     return (debits or 0) - (credits_ or 0)
 
 
 @operation
-def balances(accounts_: Collection[str], asset: str) -> Op[dict[str, int]]:
-    """Return the balances of accounts in one asset; those without transfers are 0."""
-    found = dict.fromkeys(accounts_, 0)
+def get_balances(accounts_: Collection[str], asset: str) -> Op[dict[str, int]]:
+    """Return the balances of accounts in one asset; accounts without transfers are 0."""
+    balances = dict.fromkeys(accounts_, 0)
     for account, debits in (yield _DEBITS_BY_ACCOUNT(accounts=accounts_, asset=asset)):
-        found[account] += debits
+        balances[account] += debits
     for account, credits_ in (yield _CREDITS_BY_ACCOUNT(accounts=accounts_, asset=asset)):
-        found[account] -= credits_
-    return found
+        balances[account] -= credits_
+    return balances
 
 
 @operation
-def booked(idem_keys: Collection[str]) -> Op[set[str]]:
-    """Which of the keys are booked."""
+def filter_booked(idem_keys: Collection[str]) -> Op[set[str]]:
+    """Return which of the keys are booked."""
     return {key for (key,) in (yield _BOOKED(keys=idem_keys))}
 
 
 @operation
 def check() -> Op[list[str]]:
-    """Proves the books and tells, in sentences, what is wrong with them; nothing if they are whole.
+    """Check the books; return their errors in sentences, or an empty list.
 
-    Looks at every row: no journal without transfers or the other way round, every transfer moves
-    something between two accounts, so that balances add up to zero, no merchant owes us more than
-    went back to its buyers, or was taken back: what else is paid out was owed before. Of a blocked
-    payer's money no more leaves than came.
+    It reads every row. Every journal has transfers, and every transfer has a journal. Every
+    transfer moves an amount between two accounts, so that balances add up to zero. No merchant owes
+    more than was refunded to its buyers or taken back: every other payout was owed before. No more
+    of a blocked payer's money leaves than came.
     """
     problems: list[str] = []
     balances: dict[tuple[str, str], int] = defaultdict(int)
@@ -260,7 +264,7 @@ def check() -> Op[list[str]]:
             for key, note in rows
             if key not in booked_keys
             and not key.startswith(_OPENING)
-            and note != journals.TO_ITSELF
+            and note != journals.SELF_PAYMENT_NOTE
         ]
         booked_keys.difference_update(keys)
         after = keys[-1]
@@ -271,7 +275,7 @@ def check() -> Op[list[str]]:
 def _row_problems(row: Row) -> Iterator[str]:
     idem_key, n, *posting = row
     try:
-        _check(Posting(*posting))
+        _require_valid(LedgerPosting(*posting))
     except ValueError as error:
         yield f"transfer {n} of {idem_key}: {error}"
 
@@ -282,15 +286,15 @@ def _sum_problems(
     for (asset, account), held in sorted(balances.items()):
         most = refunded.get((asset, account), 0)
         if account.startswith(_OWED) and held > most:
-            what = "reorganisations" if account.startswith(_HELD) else "refunds"
+            what = "reorganizations" if account.startswith(_HELD) else "refunds"
             than = f", of which {what} explain {most}" if most else ""
             yield f"{account} owes us {held} of {asset}{than}"
 
 
-def _check(posting: Posting) -> None:
+def _require_valid(posting: LedgerPosting) -> None:
     if posting.debit == posting.credit:
         raise ValueError(f"{posting.debit} is on both sides")
     if posting.amount <= 0:
         raise ValueError(f"amount {posting.amount} is not above zero")
     for account in (posting.debit, posting.credit):
-        accounts.kind_of(account)
+        accounts.parse_kind(account)

@@ -1,1 +1,1 @@
-"""What processes that share a store tell each other of what they take and hold."""
+"""Shared limits of the processes that have a store."""

@@ -1,4 +1,4 @@
-"""Schema changes, in order, by Alembic; loaded only for a file that is older than this Florin."""
+"""Schema changes, in order, by Alembic; loaded only for a file older than this Florin."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from florin_server.store.engine.query import StoreError
 
 
 def config(connection: Connection) -> Config:
-    """What Alembic's commands need; they run inside the connection's open transaction."""
-    made = Config()
-    made.set_main_option("script_location", str(Path(__file__).parent))
-    made.attributes["connection"] = connection
-    return made
+    """Return the configuration for Alembic's commands in the connection's open transaction."""
+    created_config = Config()
+    created_config.set_main_option("script_location", str(Path(__file__).parent))
+    created_config.attributes["connection"] = connection
+    return created_config
 
 
 def known(settings: Config) -> set[str]:
-    """The versions that there are."""
-    return {found.revision for found in ScriptDirectory.from_config(settings).walk_revisions()}
+    """Return the existing versions."""
+    return {script.revision for script in ScriptDirectory.from_config(settings).walk_revisions()}
 
 
 def upgrade(path: Path, version: str, tell: Callable[[str], None] | None = None) -> None:
-    """Brings a file from a version to the newest one, all or nothing.
+    """Migrate a file from a version to the newest, all or nothing.
 
-    StoreError if there is no such version here, which means that a newer Florin wrote the file.
-    `tell` is given the statements that run.
+    Raise StoreError if the version does not exist here: then a newer Florin wrote the file. `tell`
+    is called with each statement that runs.
     """
     # the driver itself would commit in between
     engine = create_engine(
@@ -52,7 +52,7 @@ def upgrade(path: Path, version: str, tell: Callable[[str], None] | None = None)
 
 
 def listen(engine: Engine, tell: Callable[[str], None]) -> None:
-    """Tells the statements that change something."""
+    """Call `tell` with each statement that changes something."""
 
     def before(_c: Any, _cursor: Any, statement: str, *_: Any) -> None:
         if not statement.lstrip().upper().startswith(("SELECT", "PRAGMA", "LOCK")):

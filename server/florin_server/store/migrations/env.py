@@ -1,4 +1,4 @@
-"""What Alembic runs for every command."""
+"""Alembic's environment for every command."""
 
 from alembic import context
 

@@ -1,4 +1,4 @@
-"""The same schema changes on PostgreSQL, through the driver that the service uses."""
+"""The schema changes on PostgreSQL, through the service's driver."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.pool import NullPool
 
 from florin_server.store.engine.query import StoreError
-from florin_server.store.engine.where import Database
+from florin_server.store.engine.where import DatabaseConfig
 from florin_server.store.migrations import config, known, listen
 
 _log = logging.getLogger(__name__)
 
-# Whoever wants a table for itself has all others wait behind it. While a long read keeps the table,
-# it steps back, so that other processes are served in between.
+# A session that waits for an exclusive lock blocks all others behind it. While a long read has the
+# table, the migration therefore steps back, so that other processes are served in between.
 LOCK_MS: Final = 2_000
 _PAUSE_S: Final = 1.0
 _TRIES: Final = 100
@@ -29,12 +29,12 @@ _TRIES: Final = 100
 _BUSY: Final = {"55P03", "40P01"}
 
 
-async def upgrade(database: Database, to: str = "head") -> None:
-    """Brings a database to a version, all or nothing; one process at a time.
+async def upgrade(database: DatabaseConfig, to: str = "head") -> None:
+    """Migrate a database to a version, all or nothing; one process at a time.
 
-    Others may work on it meanwhile: calls wait for up to `LOCK_MS` and for the migration itself.
-    StoreError if there is no such version here, which means that a newer Florin wrote it, and if
-    other sessions keep tables locked for minutes.
+    Other processes can use it meanwhile: their calls wait for up to `LOCK_MS` and for the migration
+    itself. Raise StoreError if the database's version does not exist here (a newer Florin wrote
+    it), or if other sessions keep tables locked for minutes.
     """
     async with _opened(database) as engine:
         for _ in range(_TRIES):
@@ -44,24 +44,24 @@ async def upgrade(database: Database, to: str = "head") -> None:
             except DBAPIError as error:
                 if not _is_busy(error):
                     raise
-                _log.info("the migration waits for other sessions, which have tables locked")
+                _log.info("the migration waits for other sessions that have locked tables")
                 await asyncio.sleep(_PAUSE_S)
             else:
                 return
     raise _locked()
 
 
-async def preview(database: Database) -> list[str]:
-    """The statements of that, which are rolled back."""
-    said: list[str] = []
+async def preview(database: DatabaseConfig) -> list[str]:
+    """Return the statements of the migration, which are rolled back."""
+    statements: list[str] = []
     async with _opened(database) as engine, engine.connect() as connection:
-        listen(engine.sync_engine, said.append)
+        listen(engine.sync_engine, statements.append)
         try:
             await _migrate(connection, "head")
         except DBAPIError as error:
             raise (_locked() if _is_busy(error) else error) from error
         await connection.rollback()
-    return said
+    return statements
 
 
 def _is_busy(error: DBAPIError) -> bool:
@@ -70,14 +70,14 @@ def _is_busy(error: DBAPIError) -> bool:
 
 def _locked() -> StoreError:
     return StoreError(
-        "other sessions keep tables of the store locked: end them, and start Florin again "
+        "other sessions keep tables of the store locked: end them, then start Florin again "
         "(pg_stat_activity lists them)"
     )
 
 
 @asynccontextmanager
-async def _opened(database: Database) -> AsyncIterator[AsyncEngine]:
-    import asyncpg  # noqa: PLC0415  (only whoever has PostgreSQL needs it)
+async def _opened(database: DatabaseConfig) -> AsyncIterator[AsyncEngine]:
+    import asyncpg  # noqa: PLC0415  (only PostgreSQL users need it)
 
     engine = create_async_engine(
         "postgresql+asyncpg://",

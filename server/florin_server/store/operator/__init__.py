@@ -1,1 +1,1 @@
-"""What an installation keeps once, and what its operator has stopped."""
+"""Single values of an installation, and what its operator has paused."""

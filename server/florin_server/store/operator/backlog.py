@@ -1,4 +1,4 @@
-"""What is not finished, in numbers, by the partial indexes of what is open."""
+"""The open work in numbers, from the partial indexes of open rows."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from dataclasses import dataclass
 from sqlalchemy import func, select, text
 
 from florin_server.store.engine.query import Op, Statement, operation
-from florin_server.store.tables.payments import UNCONFIRMED, UNSETTLED
-from florin_server.store.tables.payouts import OWED
+from florin_server.store.tables.payments import UNCONFIRMED_PREDICATE, UNSETTLED_PREDICATE
+from florin_server.store.tables.payouts import OWED_PREDICATE
 from florin_server.store.tables.tables import confirm, payment, payout
 
-_OFFERED = Statement(select(func.count()).select_from(payment).where(text(UNCONFIRMED)))
+_OFFERED = Statement(select(func.count()).select_from(payment).where(text(UNCONFIRMED_PREDICATE)))
 _CONFIRMED = Statement(
     select(confirm.c.chain_id, confirm.c.state, func.count(), func.min(confirm.c.at_us))
-    .where(text(UNSETTLED))
+    .where(text(UNSETTLED_PREDICATE))
     .group_by(confirm.c.chain_id, confirm.c.state)
 )
 _OWED = Statement(
     select(payout.c.chain_id, payout.c.status, func.count(), func.min(payout.c.created_at_us))
-    .where(text(OWED))
+    .where(text(OWED_PREDICATE))
     .group_by(payout.c.chain_id, payout.c.status)
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Heap:
-    """How much of one kind is open on a chain (CAIP-2), and when the oldest of it began."""
+class BacklogGroup:
+    """The amount of open work of a kind on a chain (CAIP-2), and the time of the oldest."""
 
     chain_id: str
     state: str
@@ -36,16 +36,16 @@ class Heap:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Payments that nobody confirmed, those that are not settled, and payouts that are owed."""
+    """Unconfirmed payments, unsettled payments, and payouts that are owed."""
 
-    unconfirmed: int
-    payments: tuple[Heap, ...]
-    payouts: tuple[Heap, ...]
+    unconfirmed_count: int
+    payments: tuple[BacklogGroup, ...]
+    payouts: tuple[BacklogGroup, ...]
 
 
 @operation
-def backlog() -> Op[Backlog]:
-    """All that is open; reads as many rows of the indexes as there is."""
+def get_backlog() -> Op[Backlog]:
+    """Return all open work; reads the index rows of the open work only."""
     ((unconfirmed,),) = yield _OFFERED()
-    confirmed = tuple(Heap(*row) for row in (yield _CONFIRMED()))
-    return Backlog(unconfirmed, confirmed, tuple(Heap(*row) for row in (yield _OWED())))
+    confirmed = tuple(BacklogGroup(*row) for row in (yield _CONFIRMED()))
+    return Backlog(unconfirmed, confirmed, tuple(BacklogGroup(*row) for row in (yield _OWED())))

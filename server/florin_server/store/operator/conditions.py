@@ -1,7 +1,7 @@
-"""Conditions as processes report them: the holder of a lease for all, a process about itself.
+"""Conditions that processes report: a lease's holder for all, a process for itself.
 
-A source has a row for each subject and name at most, so rows are bounded by the leases and the
-processes that were alive within `FORGET_US`. A reader takes `REPORTS_MAX` of them.
+A source has at most one row per subject and name. The rows are therefore bounded by the leases, and
+the processes that were alive within `FORGET_US`. A reader reads `REPORTS_MAX` rows.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from typing import Final
 
 from sqlalchemy import delete, or_, select
 
-from florin_server.domain.conditions import Condition, ConditionName, State
-from florin_server.store.engine.query import Op, Statement, any_of, operation, param, upsert
+from florin_server.domain.conditions import Condition, ConditionName, ConditionState
+from florin_server.store.engine.query import Op, Statement, is_in, operation, param, upsert
 from florin_server.store.settlement import leases
 from florin_server.store.tables.tables import reported_condition as row
 
-# a process reports more often; one that was silent for so long is not alive
+# a process reports more often; one that was silent for this long is not alive
 ALIVE_US: Final = 30_000_000
-# one that starts again on its machine meanwhile takes over since when a condition lasts
+# a process that restarts on its machine within this time keeps its conditions' start times
 FORGET_US: Final = 600_000_000
 REPORTS_MAX: Final = 2000
 
-Key = tuple[str, ConditionName]
+ConditionKey = tuple[str, ConditionName]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """The reporter: a lease with the `epoch` in which it is held, or a process on a `host`."""
+class ReportSource:
+    """The reporter: a lease with its `epoch`, or a process on a `host`."""
 
     name: str
     epoch: int | None = None
@@ -36,7 +36,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ConditionReport:
     """A condition of a subject (CAIP-2, empty for the installation) by a source."""
 
     source: str
@@ -65,7 +65,7 @@ _DROP = Statement(
 _FORGET = Statement(delete(row).where(row.c.host != "", row.c.seen_us < param("until_us")))
 _ALIVE = Statement(
     select(row.c.source, row.c.subject, row.c.name, row.c.state, row.c.reason, row.c.since_us)
-    .where(or_(any_of(row.c.source, "sources"), (row.c.host != "") & (row.c.seen_us > param("at"))))
+    .where(or_(is_in(row.c.source, "sources"), (row.c.host != "") & (row.c.seen_us > param("at"))))
     .order_by(row.c.source, row.c.subject, row.c.name)
     .limit(REPORTS_MAX)
 )
@@ -73,72 +73,86 @@ _ALIVE = Statement(
 
 @operation
 def report(
-    source: Source, found: Mapping[Key, Condition], now_us: int, unknown: Collection[Key] = ()
+    report_source: ReportSource,
+    conditions: Mapping[ConditionKey, Condition],
+    now_us: int,
+    unknown_keys: Collection[ConditionKey] = (),
 ) -> Op[bool]:
-    """Replace what a source reports, but not the `unknown`.
+    """Replace a source's reports, except the `unknown_keys`; return False if its lease was lost.
 
-    False if its lease is held in another epoch now.
+    A lease is lost if it has another epoch now.
 
-    A condition in the same state as before keeps its time, whoever reported it under the lease; a
-    process takes over the times of processes on its machine that ended a short time ago.
+    A condition in an unchanged state keeps its start time, whichever process reported it under the
+    lease. A process keeps the start times of processes on its machine that ended a short time ago.
     """
-    if source.epoch is not None and not (yield from leases.is_current(source.name, source.epoch)):
+    if report_source.epoch is not None and not (
+        yield from leases.is_current(report_source.name, report_source.epoch)
+    ):
         return False
-    before = _since((yield _OF_SOURCE(source_=source.name)))
-    earlier: Mapping[tuple[str, str], tuple[State, int]] = {}
-    if source.host:
+    before = _group_earliest((yield _OF_SOURCE(source_=report_source.name)))
+    earlier: Mapping[tuple[str, str], tuple[ConditionState, int]] = {}
+    if report_source.host:
         yield _FORGET(until_us=now_us - FORGET_US)
-        earlier = _since((yield _OF_HOST(host_=source.host, source_=source.name)))
+        earlier = _group_earliest(
+            (yield _OF_HOST(host_=report_source.host, source_=report_source.name))
+        )
     rows = [
         {
-            "source": source.name,
+            "source": report_source.name,
             "subject": subject,
             "name": name,
-            "state": one.state,
-            "reason": one.reason,
-            "since_us": _kept((before, earlier), (subject, name), one),
+            "state": condition.state,
+            "reason": condition.reason,
+            "since_us": _find_since((before, earlier), (subject, name), condition),
             "seen_us": now_us,
-            "host": source.host,
+            "host": report_source.host,
         }
-        for (subject, name), one in sorted(found.items())
+        for (subject, name), condition in sorted(conditions.items())
     ]
-    gone = sorted(before.keys() - found.keys() - set(unknown))
+    gone = sorted(before.keys() - conditions.keys() - set(unknown_keys))
     if gone:
-        yield _DROP.many(
-            [{"source_": source.name, "subject_": one, "name_": name} for one, name in gone]
+        yield _DROP.bind_many(
+            [
+                {"source_": report_source.name, "subject_": subject, "name_": name}
+                for subject, name in gone
+            ]
         )
     if rows:
-        yield _PUT.many(rows)
+        yield _PUT.bind_many(rows)
     return True
 
 
 @operation
-def reports(sources: Collection[str], now_us: int) -> Op[Sequence[Report]]:
-    """Return what the leases report whose names are given, and every process that is alive.
+def list_reports(sources: Collection[str], now_us: int) -> Op[Sequence[ConditionReport]]:
+    """Return the reports of the named leases, and of every process that is alive.
 
-    At most `REPORTS_MAX`; names of another release are left out.
+    At most `REPORTS_MAX`; condition names of another release are left out.
     """
     rows = yield _ALIVE(sources=sources, at=now_us - ALIVE_US)
-    known = frozenset(ConditionName)
+    names = frozenset(ConditionName)
     return [
-        Report(source, subject, Condition(ConditionName(name), State(state), reason, since_us))
+        ConditionReport(
+            source, subject, Condition(ConditionName(name), ConditionState(state), reason, since_us)
+        )
         for source, subject, name, state, reason, since_us in rows
-        if name in known
+        if name in names
     ]
 
 
-def _since(rows: Sequence[tuple[str, str, str, int]]) -> dict[tuple[str, str], tuple[State, int]]:
+def _group_earliest(
+    rows: Sequence[tuple[str, str, str, int]],
+) -> dict[tuple[str, str], tuple[ConditionState, int]]:
     """Return state and time by subject and name; the earliest of several."""
-    found: dict[tuple[str, str], tuple[State, int]] = {}
-    for subject, name, state, since_us in sorted(rows, key=lambda one: -one[3]):
-        found[subject, name] = State(state), since_us
-    return found
+    earliest: dict[tuple[str, str], tuple[ConditionState, int]] = {}
+    for subject, name, state, since_us in sorted(rows, key=lambda item: -item[3]):
+        earliest[subject, name] = ConditionState(state), since_us
+    return earliest
 
 
-def _kept(
-    known: Sequence[Mapping[tuple[str, str], tuple[State, int]]],
+def _find_since(
+    existing: Sequence[Mapping[tuple[str, str], tuple[ConditionState, int]]],
     key: tuple[str, str],
-    one: Condition,
+    condition: Condition,
 ) -> int:
-    times = [at[key][1] for at in known if key in at and at[key][0] is one.state]
-    return times[0] if times else one.since_us
+    times = [at[key][1] for at in existing if key in at and at[key][0] is condition.state]
+    return times[0] if times else condition.since_us

@@ -1,4 +1,4 @@
-"""What was observed of chains and outlives a process: pace, times of payments, heads seen."""
+"""Observations of chains that outlive a process: pace, payment times, heads seen."""
 
 from __future__ import annotations
 
@@ -12,57 +12,57 @@ from florin_server.domain.settlement.settle_times import SettleTimes, decode_tim
 from florin_server.store.engine.query import Op, operation
 from florin_server.store.operator import installation
 
-# each is a small value by chain, kept in place of the one before
+# each is a small value per chain, which replaces the earlier value
 _PACE = "pace:"
 _TIMES = "settle_times:"
 _SEEN = "heads_seen:"
 
 
 # number, hash, Unix time, and when it was first seen in Unix µs
-KeptHead: TypeAlias = tuple[int, str, int, int]
+SeenHead: TypeAlias = tuple[int, str, int, int]
 
 
 @operation
 def get_pace(chain_id: str) -> Op[ChainPace | None]:
-    """Return the pace of a chain as it was kept last."""
-    text = yield from installation.get(_PACE + chain_id)
+    """Return the last stored pace of a chain; None if none was stored."""
+    text = yield from installation.find_value(_PACE + chain_id)
     return None if text is None else _decode_pace(text)
 
 
 @operation
 def list_paces() -> Op[dict[str, ChainPace]]:
-    """Return the pace of every chain that one was kept of, by CAIP-2."""
+    """Return the stored paces of all chains, by CAIP-2."""
     values = yield from installation.list_values(_PACE)
     return {chain_id: _decode_pace(text) for chain_id, text in values.items()}
 
 
 @operation
 def get_times(chain_id: str) -> Op[SettleTimes]:
-    """Return how long the newest payments of a chain took, as kept last."""
-    return decode_times((yield from installation.get(_TIMES + chain_id)))
+    """Return the last stored durations of a chain's newest payments."""
+    return decode_times((yield from installation.find_value(_TIMES + chain_id)))
 
 
 @operation
-def get_seen(chain_id: str) -> Op[list[KeptHead]]:
+def list_seen_heads(chain_id: str) -> Op[list[SeenHead]]:
     """Return when heads of a chain were first seen, the oldest first."""
-    text = yield from installation.get(_SEEN + chain_id)
+    text = yield from installation.find_value(_SEEN + chain_id)
     return [(number, hash_, time, at_us) for number, hash_, time, at_us in json.loads(text or "[]")]
 
 
 @operation
-def keep(
+def save(
     chain_id: str,
     pace: ChainPace | None = None,
     times: SettleTimes | None = None,
-    heads: Sequence[KeptHead] = (),
+    heads: Sequence[SeenHead] = (),
 ) -> Op[None]:
-    """Keep what is given in place of what was kept before; the rest stays."""
+    """Store the given values in place of the earlier values; the others stay."""
     if pace is not None:
-        yield from installation.put(_PACE + chain_id, json.dumps(asdict(pace)))
+        yield from installation.put_value(_PACE + chain_id, json.dumps(asdict(pace)))
     if times is not None:
-        yield from installation.put(_TIMES + chain_id, times.encode())
+        yield from installation.put_value(_TIMES + chain_id, times.encode())
     if heads:
-        yield from installation.put(_SEEN + chain_id, json.dumps(list(heads)))
+        yield from installation.put_value(_SEEN + chain_id, json.dumps(list(heads)))
 
 
 def _decode_pace(text: str) -> ChainPace:

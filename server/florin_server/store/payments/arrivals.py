@@ -1,4 +1,4 @@
-"""Whether money of a buyer may still be on its way to a payment that is over."""
+"""A check whether a buyer's money may still be on its way to a payment that is over."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from florin_server.store.engine.query import Op, Statement, operation, param
 from florin_server.store.tables.tables import confirm, held_money, issued, ledger_journal
 
 _OF_PAYMENT = (
-    # a wallet handed in a signature or a transaction, or somebody saw one on the chain
+    # a wallet submitted a signature or a transaction, or the payment was seen on the chain
     confirm.c.payment_id == param("payment_id"),
     # a wallet fetched what it signs, and may have sent it without a confirm
     issued.c.payment_id == param("payment_id"),
@@ -21,14 +21,16 @@ _OF_PAYMENT = (
         ledger_journal.c.payment_id == param("payment_id"),
     ),
 )
-_TRACES = Statement(select(*(or_(*(exists().where(one) for one in _OF_PAYMENT)),)))
+_TRACES = Statement(
+    select(*(or_(*(exists().where(column_element) for column_element in _OF_PAYMENT)),))
+)
 
 
 @operation
 def has_traces(payment_id: str) -> Op[bool]:
     """Return whether a signature, a transaction or money for a payment is known or possible."""
-    # keys of late money, each event behind a colon: an index has no other way to a payment
-    from_key = journals.late(payment_id, "")
+    # keys of late money, each event after a colon: an index has no other path to a payment
+    from_key = journals.late_key(payment_id, "")
     to_key = f"{from_key[:-1]};"
-    ((found,),) = yield _TRACES(payment_id=payment_id, from_key=from_key, to_key=to_key)
-    return bool(found)
+    ((has_rows,),) = yield _TRACES(payment_id=payment_id, from_key=from_key, to_key=to_key)
+    return bool(has_rows)

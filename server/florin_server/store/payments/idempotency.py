@@ -1,8 +1,8 @@
-"""Requests that must not be done twice: the key is claimed together with the work itself.
+"""Requests that must run only once: the key is claimed in the work's own transaction.
 
-There is no state "in progress": the claim, the work and the answer are one transaction, so that of
-two equal requests one waits for the other, in the writer's queue or for the key's row, and then
-replays it. Work that fails takes its claim back with it.
+No state "in progress" exists: the claim, the work and the response are one transaction. Of two
+equal requests, one waits for the other, in the writer's queue or for the key's row, and then
+replays its response. Failed work rolls back its claim.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from dataclasses import dataclass
 
 from sqlalchemy import delete, select, text, update
 
-from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.store.engine.query import Op, Operation, Statement, T, insert, operation, param
-from florin_server.store.tables.payments import LAPSES
+from florin_server.store.tables.payments import EXPIRING_PREDICATE
 from florin_server.store.tables.tables import idempotency
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """A key that is about to be used.
+class IdempotencyClaim:
+    """A claim of a key.
 
-    `scope` is partner, merchant and mode; `ttl_us` None keeps the key for ever.
+    `scope` is partner, merchant and mode; `ttl_us` None keeps the key forever.
     """
 
     scope: str
@@ -33,8 +33,8 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
-    """The answer that an equal request got."""
+class StoredResponse:
+    """The response that an equal request got."""
 
     body: bytes
 
@@ -45,8 +45,8 @@ _ANSWER = Statement(update(idempotency).where(*_KEY).values(body=param("answer")
 _FIND = Statement(
     select(idempotency.c.fingerprint, idempotency.c.body, idempotency.c.expires_at_us).where(*_KEY)
 )
-# locked, so that of several who find a lapsed key one takes it over
-_TAKEN = Statement(
+# locked, so that only one of several claims takes over an expired key
+_LOCK_KEY = Statement(
     select(idempotency.c.fingerprint, idempotency.c.body, idempotency.c.expires_at_us)
     .where(*_KEY)
     .with_for_update()
@@ -57,31 +57,33 @@ _FORGET_LAPSED = Statement(
 )
 _LAPSED = Statement(
     select(idempotency.c.scope, idempotency.c.key)
-    .where(text(LAPSES), idempotency.c.expires_at_us <= param("now_us"))
+    .where(text(EXPIRING_PREDICATE), idempotency.c.expires_at_us <= param("now_us"))
     .order_by(idempotency.c.expires_at_us)
     .limit(param("limit"))
 )
 
 
 @operation
-def once(c: Claim | None, work: Operation[T], answer: Callable[[T], bytes]) -> Op[T | Replay]:
-    """Does the work and stores its answer under the key, or tells the answer that was stored.
+def run_once(
+    claim: IdempotencyClaim | None, work: Operation[T], encode_response: Callable[[T], bytes]
+) -> Op[T | StoredResponse]:
+    """Run the work and store its response under the key, or return the stored response.
 
-    FlorinError(idempotency_conflict) if the key was used for another request. Without a claim the
-    work is just done.
+    Raise ApiError(idempotency_conflict) if the key was used for another request. Without a claim
+    the work simply runs.
     """
-    if c is None:
+    if claim is None:
         return (yield from work)
-    if (replay := (yield from _claim(c))) is not None:
+    if (replay := (yield from _claim_key(claim))) is not None:
         return replay
     result = yield from work
-    yield _ANSWER(scope_=c.scope, key_=c.key, answer=answer(result))
+    yield _ANSWER(scope_=claim.scope, key_=claim.key, answer=encode_response(result))
     return result
 
 
 @operation
-def find(scope: str, key: str, now_us: int) -> Op[bytes | None]:
-    """The fingerprint of the request that a key stands for; None if it may be used."""
+def find_fingerprint(scope: str, key: str, now_us: int) -> Op[bytes | None]:
+    """Return the fingerprint of the request bound to a key; None if the key is free."""
     rows = yield _FIND(scope_=scope, key_=key)
     if not rows or (rows[0][2] is not None and rows[0][2] <= now_us):
         return None
@@ -90,39 +92,41 @@ def find(scope: str, key: str, now_us: int) -> Op[bytes | None]:
 
 
 @operation
-def guard(c: Claim) -> Op[None]:
-    """Binds a key to a request whose answers are not stored."""
-    yield from _claim(c)
+def bind(claim: IdempotencyClaim) -> Op[None]:
+    """Bind a key to a request whose responses are not stored."""
+    yield from _claim_key(claim)
 
 
-def _claim(c: Claim) -> Op[Replay | None]:
-    """Takes a key, or tells the answer of whoever took it."""
+def _claim_key(claim: IdempotencyClaim) -> Op[StoredResponse | None]:
+    """Claim a key, or return the response of the request that claimed it."""
     entry = _CLAIM(
-        scope=c.scope,
-        key=c.key,
-        fingerprint=c.fingerprint,
+        scope=claim.scope,
+        key=claim.key,
+        fingerprint=claim.fingerprint,
         body=b"",
-        created_at_us=c.now_us,
-        expires_at_us=None if c.ttl_us is None else c.now_us + c.ttl_us,
+        created_at_us=claim.now_us,
+        expires_at_us=None if claim.ttl_us is None else claim.now_us + claim.ttl_us,
     )
     while not (yield entry):
-        for fingerprint, body, expires_at_us in (yield _TAKEN(scope_=c.scope, key_=c.key)):
-            if expires_at_us is None or expires_at_us > c.now_us:
-                if fingerprint != c.fingerprint:
-                    raise FlorinError(
-                        Code.IDEMPOTENCY_CONFLICT, details={"reason": "different_body"}
+        for fingerprint, body, expires_at_us in (
+            yield _LOCK_KEY(scope_=claim.scope, key_=claim.key)
+        ):
+            if expires_at_us is None or expires_at_us > claim.now_us:
+                if fingerprint != claim.fingerprint:
+                    raise ApiError(
+                        ErrorCode.IDEMPOTENCY_CONFLICT, details={"reason": "different_body"}
                     )
-                return Replay(body)
-            yield _FORGET(scope_=c.scope, key_=c.key)
+                return StoredResponse(body)
+            yield _FORGET(scope_=claim.scope, key_=claim.key)
     return None
 
 
 @operation
 def forget_lapsed(now_us: int, limit: int) -> Op[int]:
-    """Deletes keys whose time is over, the oldest first, and tells how many."""
+    """Delete expired keys, the oldest first; return how many."""
     lapsed = yield _LAPSED(now_us=now_us, limit=limit)
     if lapsed:
-        # one that was used again meanwhile is not lapsed any more
+        # a key that was used again meanwhile is no longer expired
         keys = [{"scope_": scope, "key_": key, "now_us": now_us} for scope, key in sorted(lapsed)]
-        yield _FORGET_LAPSED.many(keys)
+        yield _FORGET_LAPSED.bind_many(keys)
     return len(lapsed)

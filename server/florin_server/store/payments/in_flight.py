@@ -1,4 +1,4 @@
-"""What is still under way on a chain, and would be forgotten with it."""
+"""The open work on a chain, which would be lost with the chain."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from sqlalchemy import distinct, func, select, text
 
 from florin_server.store.engine.query import Op, Statement, operation, param
-from florin_server.store.tables.held_money import OURS_TO_ANSWER_FOR
-from florin_server.store.tables.payments import UNCONFIRMED, UNSETTLED
-from florin_server.store.tables.payouts import OWED
-from florin_server.store.tables.settlement import OPEN
+from florin_server.store.tables.held_money import UNRESOLVED_PREDICATE
+from florin_server.store.tables.payments import UNCONFIRMED_PREDICATE, UNSETTLED_PREDICATE
+from florin_server.store.tables.payouts import OWED_PREDICATE
+from florin_server.store.tables.settlement import OPEN_TX_PREDICATE
 from florin_server.store.tables.tables import (
     chain_tx,
     confirm,
@@ -23,51 +23,51 @@ from florin_server.store.tables.tables import (
 _OFFERED = Statement(
     select(func.count(distinct(payment.c.id)))
     .join_from(payment, payment_option, payment_option.c.payment_id == payment.c.id)
-    .where(text(UNCONFIRMED), payment_option.c.chain_id == param("chain_id"))
+    .where(text(UNCONFIRMED_PREDICATE), payment_option.c.chain_id == param("chain_id"))
 )
 _CONFIRMED = Statement(
     select(func.count())
     .select_from(confirm)
-    .where(text(UNSETTLED), confirm.c.chain_id == param("chain_id"))
+    .where(text(UNSETTLED_PREDICATE), confirm.c.chain_id == param("chain_id"))
 )
 _SENT = Statement(
     select(func.count())
     .select_from(chain_tx)
-    .where(text(OPEN), chain_tx.c.chain_id == param("chain_id"))
+    .where(text(OPEN_TX_PREDICATE), chain_tx.c.chain_id == param("chain_id"))
 )
 _OWED = Statement(
     select(func.count())
     .select_from(payout)
-    .where(text(OWED), payout.c.chain_id == param("chain_id"))
+    .where(text(OWED_PREDICATE), payout.c.chain_id == param("chain_id"))
 )
 
 _HELD = Statement(
     select(func.count())
     .select_from(held_money)
-    .where(text(OURS_TO_ANSWER_FOR), held_money.c.chain_id == param("chain_id"))
+    .where(text(UNRESOLVED_PREDICATE), held_money.c.chain_id == param("chain_id"))
 )
 
 
 @dataclass(frozen=True, slots=True)
-class InFlight:
-    """How much there is of each.
+class InFlightCounts:
+    """The number of open items of each kind.
 
-    Payments that were offered there and may yet be paid, those that were confirmed, our own
-    transactions that are in no final block, payouts that are owed, and held money.
+    Offered payments that can still be paid there, confirmed payments, our transactions that are in
+    no final block, payouts that are owed, and held money.
     """
 
-    offered: int
-    confirmed: int
+    offered_payments: int
+    confirmed_payments: int
     transactions: int
     payouts: int
-    held: int
+    held_money: int
 
 
 @operation
-def in_flight(chain_id: str) -> Op[InFlight]:
-    """Counts what is under way on a chain (CAIP-2)."""
+def count_in_flight(chain_id: str) -> Op[InFlightCounts]:
+    """Count the open work on a chain (CAIP-2)."""
     counts = []
     for statement in (_OFFERED, _CONFIRMED, _SENT, _OWED, _HELD):
         ((count,),) = yield statement(chain_id=chain_id)
         counts.append(int(count))
-    return InFlight(*counts)
+    return InFlightCounts(*counts)

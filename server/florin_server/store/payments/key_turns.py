@@ -1,17 +1,17 @@
-"""Whose turn it is under an idempotency key that only guards, where several processes may have it.
+"""Turns under an idempotency key that is only a lock, where several processes share the store.
 
-A turn belongs to a process and lasts as long as the process says that it lives: the turns of one
-that died are taken over by whoever asks next.
+A turn belongs to a process and lasts while the process reports that it is alive. The next caller
+takes over the turns of a dead process.
 """
 
 from __future__ import annotations
 
 from sqlalchemy import and_, delete, func, or_, select
 
-from florin_server.store.engine.query import Op, Statement, apart, insert, operation, param
+from florin_server.store.engine.query import Op, Statement, insert, isolated, operation, param
 from florin_server.store.limits.sharing import ALIVE_US
 from florin_server.store.payments import idempotency
-from florin_server.store.payments.idempotency import Claim
+from florin_server.store.payments.idempotency import IdempotencyClaim
 from florin_server.store.tables.tables import key_turn, process
 
 _new = insert(key_turn)
@@ -39,37 +39,37 @@ _GIVE_BACK = Statement(
 )
 
 
-@apart
-def take(claim: Claim, own: str) -> Op[tuple[bool, bytes | None]]:
-    """Takes the turn under a key; False while another process has it.
+@isolated
+def acquire(claim: IdempotencyClaim, process_id: str) -> Op[tuple[bool, bytes | None]]:
+    """Take the turn under a key; return False while another process has it.
 
-    Answers also the fingerprint of the request that the key stands for, None if it may be used. No
-    turn is taken under a key that stands for another request than the claim's.
+    Also return the fingerprint of the request bound to the key, None if it is free. No turn is
+    taken under a key that is bound to another request than the claim's.
     """
-    known = yield from idempotency.find(claim.scope, claim.key, claim.now_us)
-    if known not in (None, claim.fingerprint):
-        return True, known
-    if not (yield _TAKE(scope=claim.scope, key=claim.key, process_id=own)):
-        return False, known
-    # who had it until now may have bound it
-    known = yield from idempotency.find(claim.scope, claim.key, claim.now_us)
-    if known not in (None, claim.fingerprint):
-        yield from give_back(claim.scope, claim.key, own)
-    return True, known
+    fingerprint = yield from idempotency.find_fingerprint(claim.scope, claim.key, claim.now_us)
+    if fingerprint not in (None, claim.fingerprint):
+        return True, fingerprint
+    if not (yield _TAKE(scope=claim.scope, key=claim.key, process_id=process_id)):
+        return False, fingerprint
+    # the process that had it may have bound the key
+    fingerprint = yield from idempotency.find_fingerprint(claim.scope, claim.key, claim.now_us)
+    if fingerprint not in (None, claim.fingerprint):
+        yield from release(claim.scope, claim.key, process_id)
+    return True, fingerprint
 
 
 @operation
-def bind(claim: Claim, own: str) -> Op[None]:
-    """Binds a key to the request that was done in its turn, and gives the turn back.
+def bind(claim: IdempotencyClaim, process_id: str) -> Op[None]:
+    """Bind a key to the request that ran in its turn, and give the turn back.
 
-    FlorinError(idempotency_conflict) if another request was done meanwhile, by whoever took the
-    turn of a process that was thought dead.
+    Raise ApiError(idempotency_conflict) if another request ran meanwhile, in a process that took
+    the turn of this process as dead.
     """
-    yield from idempotency.guard(claim)
-    yield from give_back(claim.scope, claim.key, own)
+    yield from idempotency.bind(claim)
+    yield from release(claim.scope, claim.key, process_id)
 
 
 @operation
-def give_back(scope: str, key: str, own: str) -> Op[None]:
-    """Gives a turn back, if the process has it."""
-    yield _GIVE_BACK(scope_=scope, key_=key, own=own)
+def release(scope: str, key: str, process_id: str) -> Op[None]:
+    """Give a turn back, if the process has it."""
+    yield _GIVE_BACK(scope_=scope, key_=key, own=process_id)

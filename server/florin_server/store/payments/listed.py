@@ -1,4 +1,4 @@
-"""Everything that a list tells about the payments of one page."""
+"""The data of the payments on one page of a list."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sqlalchemy import select, text
 from florin_server.domain.payments.payment import Merchant, Payment, Refund
 from florin_server.domain.settlement.chain_txs import TxState
 from florin_server.store.accounts import merchants
-from florin_server.store.engine.query import Op, Statement, any_of, columns, operation
+from florin_server.store.engine.query import Op, Statement, columns, is_in, operation
 from florin_server.store.payments import payments
-from florin_server.store.tables.settlement import OPEN
+from florin_server.store.tables.settlement import OPEN_TX_PREDICATE
 from florin_server.store.tables.tables import (
     chain_tx,
     chain_tx_item,
@@ -27,8 +27,8 @@ _Tx = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Fee:
-    """What the operator keeps, in minor units of the token; see Option."""
+class OptionFee:
+    """The operator's fee, in minor units of the token; see `PaymentOption`."""
 
     total: int
     fixed: int
@@ -36,16 +36,16 @@ class Fee:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """A payment with what belongs to it.
+class PaymentListItem:
+    """A payment with its related data.
 
-    `tx_hash` is the transaction that paid it, or else the one that is on its way; `nonce` is known
-    of transactions of ours. `fee` is that of the option that was chosen.
+    `tx_hash` is the transaction that paid it, or the open transaction; `nonce` is known for our
+    transactions. `fee` is the fee of the chosen option.
     """
 
     payment: Payment
     merchant: Merchant
-    fee: Fee | None = None
+    fee: OptionFee | None = None
     tx_hash: str | None = None
     nonce: int | None = None
     refunds: Sequence[Refund] = ()
@@ -64,11 +64,11 @@ _FEES = Statement(
         (payment_option.c.payment_id == payment.c.id)
         & (payment_option.c.id == payment.c.option_id),
     )
-    .where(any_of(payment.c.id, "ids"))
+    .where(is_in(payment.c.id, "ids"))
 )
 _NONCES = Statement(
     select(chain_tx.c.hash, chain_tx.c.nonce).where(
-        any_of(chain_tx.c.chain_id, "chains"), any_of(chain_tx.c.hash, "hashes")
+        is_in(chain_tx.c.chain_id, "chains"), is_in(chain_tx.c.hash, "hashes")
     )
 )
 # few are open at a time
@@ -76,68 +76,71 @@ _ON_THEIR_WAY = Statement(
     select(chain_tx_item.c.payment_id, chain_tx.c.hash, chain_tx.c.nonce)
     .join_from(chain_tx, chain_tx_item, chain_tx_item.c.tx_id == chain_tx.c.id)
     .where(
-        text(OPEN),
-        any_of(chain_tx.c.chain_id, "chains"),
+        text(OPEN_TX_PREDICATE),
+        is_in(chain_tx.c.chain_id, "chains"),
         chain_tx.c.state == TxState.SENT,
-        any_of(chain_tx_item.c.payment_id, "ids"),
+        is_in(chain_tx_item.c.payment_id, "ids"),
     )
 )
 _REFUNDS = Statement(
     select(*columns(refund, Refund))
-    .where(any_of(refund.c.payment_id, "ids"))
+    .where(is_in(refund.c.payment_id, "ids"))
     .order_by(refund.c.payment_id, refund.c.ordinal)
 )
 
 
 @operation
-def listed(ids: Sequence[str], now_us: int) -> Op[list[Listed]]:
-    """The payments of a page, in the order of the ids, as they read at a time."""
-    found = yield from payments.get(ids)
-    rows = [found[one].at(now_us) for one in ids]
-    theirs = yield from merchants.merchants({row.merchant_id for row in rows})
+def list_items(ids: Sequence[str], now_us: int) -> Op[list[PaymentListItem]]:
+    """Return the payments of a page in the order of the ids, in their state at a time."""
+    found_payments = yield from payments.find_many(ids)
+    rows = [found_payments[payment_id].with_expiry(now_us) for payment_id in ids]
+    theirs = yield from merchants.find_merchants({row.merchant_id for row in rows})
     accepted = [row for row in rows if row.option_id is not None]
-    fees = yield from _fees(accepted)
-    txs = {**(yield from _on_their_way(accepted)), **(yield from _ours(accepted))}
-    refunded = yield from _refunds([row.id for row in rows if row.status.is_final])
+    fees = yield from _find_fees(accepted)
+    txs = {
+        **(yield from _find_open_transactions(accepted)),
+        **(yield from _find_own_transactions(accepted)),
+    }
+    refunded = yield from _find_refunds([row.id for row in rows if row.status.is_final])
     result = []
     for row in rows:
         tx_hash, nonce = txs.get(row.id, (row.tx_id, None))
         merchant, fee, back = theirs[row.merchant_id], fees.get(row.id), refunded.get(row.id, ())
-        result.append(Listed(row, merchant, fee, tx_hash, nonce, back))
+        result.append(PaymentListItem(row, merchant, fee, tx_hash, nonce, back))
     return result
 
 
-def _fees(accepted: Collection[Payment]) -> Op[dict[str, Fee]]:
+def _find_fees(accepted: Collection[Payment]) -> Op[dict[str, OptionFee]]:
     if not accepted:
         return {}
     rows = yield _FEES(ids=[row.id for row in accepted])
-    return {row[0]: Fee(*row[1:]) for row in rows}
+    return {row[0]: OptionFee(*row[1:]) for row in rows}
 
 
-def _ours(accepted: Collection[Payment]) -> Op[dict[str, _Tx]]:
-    """Transactions of ours that paid."""
+def _find_own_transactions(accepted: Collection[Payment]) -> Op[dict[str, _Tx]]:
+    """Return our transactions that paid, by payment id."""
     paid = {row.id: row.tx_id for row in accepted if row.tx_id}
     if not paid:
         return {}
-    rows = yield _NONCES(chains=_chains(accepted), hashes=set(paid.values()))
+    rows = yield _NONCES(chains=_get_chain_ids(accepted), hashes=set(paid.values()))
     nonces: dict[str, int] = dict(rows)
-    return {one: (tx, nonces[tx]) for one, tx in paid.items() if tx in nonces}
+    return {payment_id: (tx, nonces[tx]) for payment_id, tx in paid.items() if tx in nonces}
 
 
-def _on_their_way(accepted: Collection[Payment]) -> Op[dict[str, _Tx]]:
+def _find_open_transactions(accepted: Collection[Payment]) -> Op[dict[str, _Tx]]:
     waiting = [row for row in accepted if not row.status.is_final]
     if not waiting:
         return {}
-    rows = yield _ON_THEIR_WAY(chains=_chains(waiting), ids=[row.id for row in waiting])
+    rows = yield _ON_THEIR_WAY(chains=_get_chain_ids(waiting), ids=[row.id for row in waiting])
     return {payment_id: (tx_hash, nonce) for payment_id, tx_hash, nonce in rows}
 
 
-def _refunds(ids: Collection[str]) -> Op[dict[str, list[Refund]]]:
+def _find_refunds(ids: Collection[str]) -> Op[dict[str, list[Refund]]]:
     if not ids:
         return {}
     rows = [Refund(*row) for row in (yield _REFUNDS(ids=ids))]
     return {key: list(group) for key, group in groupby(rows, lambda row: row.payment_id)}
 
 
-def _chains(rows: Collection[Payment]) -> set[str]:
+def _get_chain_ids(rows: Collection[Payment]) -> set[str]:
     return {row.option_unit.split("/")[1] for row in rows if row.option_unit is not None}

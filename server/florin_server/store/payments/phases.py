@@ -1,4 +1,4 @@
-"""When payments were accepted, and when they succeeded, by their events."""
+"""The times at which payments were accepted and succeeded, according to their events."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from dataclasses import dataclass
 
 from sqlalchemy import func, select
 
-from florin_server.domain.payments.payment import Status
-from florin_server.store.engine.query import Op, Statement, any_of, one_of, operation
+from florin_server.domain.payments.payment import PaymentStatus
+from florin_server.store.engine.query import Op, Statement, is_in, is_one_of, operation
 from florin_server.store.tables.tables import payment_event
 
 
 @dataclass(frozen=True, slots=True)
-class Phases:
-    """Times of a payment in microseconds, None for what did not happen.
+class PaymentPhases:
+    """Times of a payment in microseconds, None if it did not happen.
 
-    `accepted_us` is when a confirm was accepted, or when it was seen on its chain without one.
+    `accepted_us` is when a confirm was accepted, or when the payment was seen on its chain without
+    a confirm.
     """
 
     accepted_us: int | None
@@ -27,21 +28,23 @@ _event = payment_event.c
 _FIRST = Statement(
     select(_event.payment_id, _event.status, func.min(_event.at_us))
     .where(
-        any_of(_event.payment_id, "ids"),
-        one_of(_event.status, (Status.PROCESSING, Status.SUCCEEDED)),
+        is_in(_event.payment_id, "ids"),
+        is_one_of(_event.status, (PaymentStatus.PROCESSING, PaymentStatus.SUCCEEDED)),
     )
     .group_by(_event.payment_id, _event.status)
 )
 
 
 @operation
-def phases(payment_ids: Sequence[str]) -> Op[dict[str, Phases]]:
+def find_phases(payment_ids: Sequence[str]) -> Op[dict[str, PaymentPhases]]:
     """Return the phases of payments by id; unknown ids are left out."""
-    times: dict[str, dict[Status, int]] = {}
+    times: dict[str, dict[PaymentStatus, int]] = {}
     if payment_ids:
         for payment_id, status, at_us in (yield _FIRST(ids=payment_ids)):
-            times.setdefault(payment_id, {})[Status(status)] = at_us
+            times.setdefault(payment_id, {})[PaymentStatus(status)] = at_us
     return {
-        payment_id: Phases(first.get(Status.PROCESSING), first.get(Status.SUCCEEDED))
+        payment_id: PaymentPhases(
+            first.get(PaymentStatus.PROCESSING), first.get(PaymentStatus.SUCCEEDED)
+        )
         for payment_id, first in times.items()
     }

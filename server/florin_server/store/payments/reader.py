@@ -1,4 +1,4 @@
-"""The hot read: payments by id, however many callers ask at once."""
+"""The hot read path: payments by id, batched over concurrent callers."""
 
 from __future__ import annotations
 
@@ -11,61 +11,63 @@ from florin_server.store.engine.query import Operation, T
 from florin_server.store.payments import payments
 from florin_server.store.payments.cache import PaymentCache
 
-_Wanted = dict[str, list[asyncio.Future[Payment | None]]]
+_PendingReads = dict[str, list[asyncio.Future[Payment | None]]]
 
 
-class Read(Protocol):
-    """What runs operations that only read."""
+class OperationReader(Protocol):
+    """A runner of read-only operations."""
 
     def __call__(self, op: Operation[T], /) -> Awaitable[T]:
-        """Runs one."""
+        """Run one operation."""
 
 
 class PaymentReader:
-    """One SELECT for everybody who asks in the same turn of the event loop.
+    """One SELECT for all callers of one turn of the event loop.
 
-    Where a read is over `at_once`, so many of a turn have one of their own: to wait for others
-    costs more than their part of the SELECT, until there are some. What is in the `cache` is not
-    read at all.
+    Where a read is finished at once, the first `immediate_reads` callers of a turn read alone:
+    waiting for others would cost more than their share of the SELECT. A cached payment is not read
+    at all.
     """
 
-    def __init__(self, read: Read, *, at_once: int = 0, cache: PaymentCache | None = None) -> None:
+    def __init__(
+        self, read: OperationReader, *, immediate_reads: int = 0, cache: PaymentCache | None = None
+    ) -> None:
         self._read = read
-        self._at_once = at_once
+        self._at_once = immediate_reads
         self._cache = cache
         self._alone = 0
-        self._wanted: _Wanted = {}
+        self._wanted: _PendingReads = {}
         self._fetching: asyncio.Task[None] | None = None
 
-    async def payment(
+    async def find_payment(
         self, payment_id: str, may_see: Callable[[Payment], bool] | None = None
     ) -> Payment | None:
-        """The payment as it was committed last; None if there is none.
+        """Return the payment as last committed; None if it does not exist.
 
-        Whoever may not see it has it read as if nobody had read it before: that it takes as long
-        as one that never was tells them nothing. What they are told is for the caller to decide.
+        A caller that must not see it gets an uncached read, so that the duration does not reveal
+        whether the payment exists. The caller decides on the response.
         """
-        known = self._cache.get(payment_id) if self._cache is not None else None
-        if known is not None and (may_see is None or may_see(known)):
-            return known
+        payment = self._cache.find(payment_id) if self._cache is not None else None
+        if payment is not None and (may_see is None or may_see(payment)):
+            return payment
         loop = asyncio.get_running_loop()
         if self._alone < self._at_once:
             if not self._alone:
                 loop.call_soon(self._next_turn)
             self._alone += 1
-            return await self._one(payment_id)
+            return await self._read_payment(payment_id)
         future: asyncio.Future[Payment | None] = loop.create_future()
         self._wanted.setdefault(payment_id, []).append(future)
         if self._fetching is None:
             self._fetching = asyncio.create_task(self._fetch())
         return await future
 
-    async def _one(self, payment_id: str) -> Payment | None:
+    async def _read_payment(self, payment_id: str) -> Payment | None:
         changes = self._cache.changes if self._cache is not None else 0
-        found = await self._read(payments.one(payment_id))
-        if self._cache is not None and found is not None:
-            self._cache.keep(found, changes)
-        return found
+        payment = await self._read(payments.find(payment_id))
+        if self._cache is not None and payment is not None:
+            self._cache.put(payment, changes)
+        return payment
 
     def _next_turn(self) -> None:
         self._alone = 0
@@ -73,23 +75,23 @@ class PaymentReader:
     async def _fetch(self) -> None:
         try:
             while self._wanted:
-                wanted, self._wanted = self._wanted, {}
-                await self._answer(wanted)
+                futures, self._wanted = self._wanted, {}
+                await self._resolve(futures)
         finally:
             self._fetching = None
 
-    async def _answer(self, wanted: _Wanted) -> None:
-        found: dict[str, Payment] = {}
+    async def _resolve(self, expected_futures: _PendingReads) -> None:
+        found_payments: dict[str, Payment] = {}
         error: Exception | None = None
         try:
-            found = await self._read(payments.get(wanted))
-        except Exception as failed:  # noqa: BLE001  (belongs to those who asked)
+            found_payments = await self._read(payments.find_many(expected_futures))
+        except Exception as failed:  # noqa: BLE001  (every caller receives it)
             error = failed
-        for payment_id, futures in wanted.items():
+        for payment_id, futures in expected_futures.items():
             for future in futures:
                 if future.done():  # its caller was cancelled
                     continue
                 if error is None:
-                    future.set_result(found.get(payment_id))
+                    future.set_result(found_payments.get(payment_id))
                 else:
                     future.set_exception(error)

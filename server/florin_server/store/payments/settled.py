@@ -1,4 +1,4 @@
-"""Payments whose paying transaction brings the money to the merchant: settled when they succeed."""
+"""Payments whose transaction pays the merchant directly: settled when they succeed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from sqlalchemy import select, text
 
-from florin_server.domain.payments.payment import Status
-from florin_server.store.engine.query import Op, Statement, any_of, insert, operation
+from florin_server.domain.payments.payment import PaymentStatus
+from florin_server.store.engine.query import Op, Statement, insert, is_in, operation
 from florin_server.store.tables.tables import payment, payment_settled
 from florin_server.store.upgrades import older_releases
 
@@ -26,8 +26,8 @@ _DIRECT = Statement(
             payment.c.live,
         )
         .where(
-            any_of(payment.c.id, "ids"),
-            payment.c.status == Status.SUCCEEDED,
+            is_in(payment.c.id, "ids"),
+            payment.c.status == PaymentStatus.SUCCEEDED,
             payment.c.settled_value.is_not(None),
             payment.c.option_unit.is_not(None),
         )
@@ -39,7 +39,7 @@ _DIRECT = Statement(
 
 @operation
 def settle_direct(payment_ids: Sequence[str]) -> Op[None]:
-    """Part of an operation: mark payments that succeeded with the money at the merchant.
+    """Mark payments that succeeded with the money at the merchant; part of an operation.
 
     Not while processes of an older release are alive, which count events without it: then all are
     marked later.

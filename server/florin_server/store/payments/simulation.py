@@ -1,37 +1,37 @@
-"""Outcomes that are given to test payments, without a wallet and without a chain."""
+"""Simulated outcomes of test payments, without a wallet or a chain."""
 
 from __future__ import annotations
 
 from sqlalchemy import func, select, text, update
 
-from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.money import Amount
-from florin_server.domain.payments.payment import CancelledReason, Payment, Status
-from florin_server.domain.payments.state import Event, step
+from florin_server.domain.payments.payment import CancellationReason, Payment, PaymentStatus
+from florin_server.domain.payments.state import PaymentStateEvent, apply_event
 from florin_server.store.engine.columns import U256
 from florin_server.store.engine.query import Op, Statement, operation, param
 from florin_server.store.payments import payments
-from florin_server.store.tables.payments import UNSETTLED, ConfirmState
+from florin_server.store.tables.payments import UNSETTLED_PREDICATE, ConfirmationState
 from florin_server.store.tables.tables import confirm, payment
 
-# told to nobody: the API has no code for it
-FAILED = "simulated"
+# internal only: the API has no code for it
+FAILURE_DETAIL = "simulated"
 
-# locked before its confirm, as by everybody who ends a payment
+# locked before its confirm, as for every end of a payment
 _GET = Statement(select(payment).where(payment.c.id == param("payment_id")).with_for_update())
 _HELD = Statement(
     select(confirm.c.payment_id).where(
-        confirm.c.payment_id == param("id_"), confirm.c.state == ConfirmState.HELD
+        confirm.c.payment_id == param("id_"), confirm.c.state == ConfirmationState.HELD
     )
 )
 _LEAVE = Statement(
     update(confirm)
     .where(
         confirm.c.payment_id == param("id_"),
-        text(UNSETTLED),
-        confirm.c.state != ConfirmState.HELD,
+        text(UNSETTLED_PREDICATE),
+        confirm.c.state != ConfirmationState.HELD,
     )
-    .values(state=ConfirmState.DONE)
+    .values(state=ConfirmationState.DONE)
     .returning(confirm.c.payment_id)
 )
 _SIMULATE = Statement(
@@ -42,7 +42,7 @@ _SIMULATE = Statement(
         updated_at_us=param("now_us"),
         status=param("after"),
         tx_id=param("tx"),
-        # what a payment is bound to stays, whatever becomes of it
+        # a bound payment keeps its option, whatever the outcome
         option_unit=func.coalesce(payment.c.option_unit, param("paid_unit")),
         option_value=func.coalesce(payment.c.option_value, param("paid", U256)),
         failure_detail=param("reason"),
@@ -52,51 +52,51 @@ _SIMULATE = Statement(
 )
 
 
-def tx_id_of(thing_id: str) -> str:
-    """What stands for the transaction of something that was simulated."""
-    return f"test:{thing_id}"
+def format_tx_id(subject_id: str) -> str:
+    """Return the transaction id of a simulated payment or refund."""
+    return f"test:{subject_id}"
 
 
 @operation
 def simulate(
-    payment_id: str, event: Event, requested: Amount, now_us: int, request_id: str = ""
+    payment_id: str, event: PaymentStateEvent, requested: Amount, now_us: int, request_id: str = ""
 ) -> Op[Payment]:
-    """Gives a payment its outcome; whatever waited to be settled for it is left undone.
+    """Give a payment its outcome, and drop any settlement that waits for it.
 
-    A payment that has the outcome already stays as it is. One that succeeds has paid what it is
-    bound to, else `requested`; of one that stalls, its event has that. FlorinError as for `step`,
-    and invalid_state for one whose money is held: only the operator ends it. LookupError if there
-    is no such payment.
+    A payment that already has the outcome stays unchanged. A payment that succeeds has paid its
+    bound option, or else `requested`; the event of a payment that stalls contains it. Raise
+    ApiError like `apply_event`, and invalid_state for a payment with held money, which only the
+    operator ends. Raise LookupError if the payment does not exist.
     """
     rows = yield _GET(payment_id=payment_id)
     if not rows:
         raise LookupError(payment_id)
-    kept = Payment(*rows[0])
-    seen = kept.at(now_us)
-    after = step(seen.status, event)
+    stored_payment = Payment(*rows[0])
+    seen = stored_payment.with_expiry(now_us)
+    after = apply_event(seen.status, event)
     if (yield _HELD(id_=payment_id)):
-        raise FlorinError(Code.INVALID_STATE, f"Payment is {seen.status} and cannot be simulated")
+        raise ApiError(ErrorCode.INVALID_STATE, f"Payment is {seen.status} and cannot be simulated")
     left = yield _LEAVE(id_=payment_id)
     if after is seen.status and not left:
         return seen
-    paid = requested if after is Status.SUCCEEDED else None
-    # one that a reorganisation undid is over all the same: nothing happens to it any more
-    over = kept.status.is_final
+    paid = requested if after is PaymentStatus.SUCCEEDED else None
+    # a payment that a reorg undid keeps its end: its status never changes again
+    over = stored_payment.status.is_final
     rows = yield _SIMULATE(
         payment_id=payment_id,
-        version=kept.version if over else kept.version + 1,
-        now_us=kept.updated_at_us if over else now_us,
+        version=stored_payment.version if over else stored_payment.version + 1,
+        now_us=stored_payment.updated_at_us if over else now_us,
         after=after,
-        tx=tx_id_of(payment_id) if paid else None,
+        tx=format_tx_id(payment_id) if paid else None,
         paid_unit=paid.unit if paid else None,
         paid=paid.value if paid else None,
-        reason=FAILED if after is Status.FAILED else None,
-        cancelled_by=CancelledReason.BY_MERCHANT if after is Status.CANCELLED else None,
+        reason=FAILURE_DETAIL if after is PaymentStatus.FAILED else None,
+        cancelled_by=CancellationReason.BY_MERCHANT if after is PaymentStatus.CANCELLED else None,
     )
     changed = Payment(*rows[0])
     if not over:
-        # no buyer committed to anything: webhooks show what would be paid
-        stalls = after is Status.PROCESSING and changed.option_unit is None
+        # no buyer committed to a payment: webhooks show what would be paid
+        stalls = after is PaymentStatus.PROCESSING and changed.option_unit is None
         detail = {"unit": requested.unit, "value": str(requested.value)} if stalls else None
-        yield from payments.put_events([payments.event_of(changed, event, detail, request_id)])
+        yield from payments.put_events([payments.to_event_row(changed, event, detail, request_id)])
     return changed

@@ -1,1 +1,1 @@
-"""Money that leaves, and money that is held."""
+"""Outgoing and held money."""

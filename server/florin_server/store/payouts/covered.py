@@ -1,9 +1,9 @@
-"""Payments that final payouts settle: what a treasury owes a merchant is paid out in sums.
+"""Payments that final payouts settle: the treasury pays a merchant's balance in sums.
 
-A final payout of a balance settles the oldest payments that it covers. How far that is follows from
-the books alone: what is owed for payments that are not settled, less what the merchant is still
-owed. So it can be computed again after a crash or a reorganization, and no amount is used twice.
-What goes back to buyers counts as received: the merchant is charged for it.
+A final payout of a balance settles the oldest payments that it covers. The books alone determine
+how many: what is owed for unsettled payments, less what the merchant is still owed. It can
+therefore be computed again after a crash or a reorg, and no amount is used twice. Refunds count as
+received: the merchant is charged for them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from florin_server.store.engine.query import (
     Op,
     Row,
     Statement,
-    any_of,
-    exact_sum,
     insert,
+    is_in,
     operation,
     param,
+    sum_u256,
 )
-from florin_server.store.tables.payouts import OWED
+from florin_server.store.tables.payouts import OWED_PREDICATE
 from florin_server.store.tables.tables import (
     covering_payout,
     ledger_journal,
@@ -43,7 +43,7 @@ PAGE = 200
 _COVERING = covering_payout.c
 _COLUMNS = [column.name for column in payment_settled.c]
 _ADD = Statement(insert(covering_payout).on_conflict_do_nothing())
-# the oldest is taken by one process, and others wait for it
+# one process takes the oldest, and others wait for it
 _NEXT = Statement(
     select(covering_payout)
     .order_by(_COVERING.at_us, _COVERING.payout_id)
@@ -60,17 +60,18 @@ _reversal = ledger_journal.alias("reversal")
 _unsettled = (
     ledger_transfer.c.credit == param("account"),
     ledger_transfer.c.asset == param("asset"),
-    ledger_journal.c.type == journals.Kind.SETTLE,
+    ledger_journal.c.type == journals.JournalKind.SETTLE,
     ledger_journal.c.payment_id.is_not(None),
     ~exists().where(
-        _reversal.c.idem_key == journals.prefix(journals.Kind.REVERSE) + ledger_journal.c.idem_key
+        _reversal.c.idem_key
+        == journals.key_prefix(journals.JournalKind.REVERSE) + ledger_journal.c.idem_key
     ),
     ~exists().where(payment_settled.c.payment_id == ledger_journal.c.payment_id),
 )
 
 
-def _of_account(side: str) -> Select[Row]:
-    return select(exact_sum(ledger_transfer.c.amount)).where(
+def _select_account_sum(side: str) -> Select[Row]:
+    return select(sum_u256(ledger_transfer.c.amount)).where(
         ledger_transfer.c[side] == param("account"), ledger_transfer.c.asset == param("asset")
     )
 
@@ -78,7 +79,7 @@ def _of_account(side: str) -> Select[Row]:
 # one statement, so that all sums are of the same moment
 _SUMS = Statement(
     select(
-        select(exact_sum(ledger_transfer.c.amount))
+        select(sum_u256(ledger_transfer.c.amount))
         .join_from(
             ledger_transfer,
             ledger_journal,
@@ -86,18 +87,18 @@ _SUMS = Statement(
         )
         .where(*_unsettled)
         .scalar_subquery(),
-        _of_account("credit").scalar_subquery(),
-        _of_account("debit").scalar_subquery(),
-        select(exact_sum(payout.c.value))
+        _select_account_sum("credit").scalar_subquery(),
+        _select_account_sum("debit").scalar_subquery(),
+        select(sum_u256(payout.c.value))
         .where(
-            text(OWED),
+            text(OWED_PREDICATE),
             payout.c.merchant_id == param("merchant"),
             payout.c.asset == param("asset"),
             payout.c.kind != PayoutKind.BALANCE,
             payout.c.held_id.is_(None),
         )
         .scalar_subquery(),
-        select(exact_sum(_COVERING.value))
+        select(sum_u256(_COVERING.value))
         .where(
             _COVERING.merchant_id == param("merchant"),
             _COVERING.asset == param("asset"),
@@ -118,9 +119,9 @@ _OLDEST = Statement(
     .order_by(ledger_journal.c.at_us, ledger_journal.c.payment_id)
     .limit(param("limit"))
 )
-# whatever else adds an event to a payment that ended locks it too
+# every other writer of an event of an ended payment locks it too
 _LOCK = Statement(
-    select(payment.c.id).where(any_of(payment.c.id, "ids")).order_by(payment.c.id).with_for_update()
+    select(payment.c.id).where(is_in(payment.c.id, "ids")).order_by(payment.c.id).with_for_update()
 )
 _refunds = (
     select(func.coalesce(func.max(refund_event.c.version), 0))
@@ -148,14 +149,14 @@ _COVERED = Statement(
 
 
 @operation
-def add_payout(paid: Payout, tx_id: str | None, now_us: int) -> Op[None]:
-    """Part of an operation: have a final payout of a balance settle what it covers."""
+def add_payout(final_payout: Payout, tx_id: str | None, now_us: int) -> Op[None]:
+    """Queue a final payout of a balance, to settle what it covers; part of an operation."""
     yield _ADD(
         at_us=now_us,
-        payout_id=paid.id,
-        merchant_id=paid.merchant_id,
-        asset=paid.asset,
-        value=paid.value,
+        payout_id=final_payout.id,
+        merchant_id=final_payout.merchant_id,
+        asset=final_payout.asset,
+        value=final_payout.value,
         tx_id=tx_id,
     )
 
@@ -168,11 +169,12 @@ def has_payouts() -> Op[bool]:
 
 @operation
 def settle_covered() -> Op[int | None]:
-    """Mark one page of payments that the oldest such payout covers; None if there is none.
+    """Mark a page of payments that the oldest queued payout covers; return how many.
 
-    None too while processes of an older release are alive, which count events without it.
+    Return None if no payout is queued, or while processes of an older release are alive, which
+    count events without it.
 
-    Return how many were marked. The payout is done once it covers no more.
+    The payout is done once it covers no more.
     """
     if (yield from older_releases.is_held()):
         return None
@@ -183,7 +185,7 @@ def settle_covered() -> Op[int | None]:
     books = {"account": accounts.merchant(merchant_id), "asset": asset}
     key = {"at_us": at_us, "payout": payout_id}
     ((unsettled, came, left, goes_back, later),) = yield _SUMS(**books, **key, merchant=merchant_id)
-    # what goes back to buyers is not the merchant's, and later payouts cover on their own account
+    # refunds are not the merchant's, and later payouts cover their own payments
     owed = (came or 0) - (left or 0) - (goes_back or 0) + (later or 0)
     covered = (unsettled or 0) - owed
     oldest = yield _OLDEST(**books, limit=PAGE)
@@ -203,10 +205,10 @@ def settle_covered() -> Op[int | None]:
 def _mark(covered: Sequence[tuple[str, int]], unit: str, tx_id: str | None, at_us: int) -> Op[None]:
     ids = [payment_id for payment_id, _ in covered]
     yield _LOCK(ids=ids)
-    yield _COVERED.many(
+    yield _COVERED.bind_many(
         [
             {"payment_id": payment_id, "amount": value, "unit": unit, "tx": tx_id, "now_us": at_us}
             for payment_id, value in covered
         ]
     )
-    yield from outbox.tell_settled(ids)
+    yield from outbox.enqueue_settlements(ids)

@@ -1,7 +1,7 @@
-"""Payouts: money that is to leave a treasury, taken up in the order in which it was asked for.
+"""Payouts: money to leave a treasury, processed in the order of requests.
 
-A refund is a row of its own and a payout with the same id; both change together. A payout that is
-in no transaction, or in one that provably moved nothing, is waiting.
+A refund has its own row and a payout with the same id; both change together. A payout that is in no
+transaction, or in a transaction that provably moved nothing, is waiting.
 """
 
 from __future__ import annotations
@@ -14,46 +14,46 @@ from sqlalchemy import Select, Text, Update, case, func, null, select, text, upd
 from florin_server.domain.ledger import accounts, journals
 from florin_server.domain.payments.payment import Refund, RefundStatus
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
-from florin_server.domain.payouts.state import PAYOUT, REFUND, PayoutEvent
-from florin_server.domain.quarantine import ItemKind
-from florin_server.domain.settlement.chain_txs import Posting, TxEnd
+from florin_server.domain.payouts.state import PAYOUT_TRANSITIONS, REFUND_TRANSITIONS, PayoutEvent
+from florin_server.domain.quarantine import QuarantinedItemKind
+from florin_server.domain.settlement.chain_txs import LedgerPosting, TransactionOutcome
 from florin_server.store.engine.query import (
     Op,
     Operation,
     Row,
     Statement,
     StoreError,
-    any_of,
     columns,
-    exact_sum,
     insert,
-    one_of,
+    is_in,
+    is_one_of,
     operation,
     param,
+    sum_u256,
 )
 from florin_server.store.ledger import ledger
 from florin_server.store.payouts import covered, refunds
-from florin_server.store.quarantine.items import is_left_out
+from florin_server.store.quarantine.items import is_excluded
 from florin_server.store.settlement import chain_txs, token_accounts
-from florin_server.store.tables.payouts import OWED
-from florin_server.store.tables.settlement import OPEN
+from florin_server.store.tables.payouts import OWED_PREDICATE
+from florin_server.store.tables.settlement import OPEN_TX_PREDICATE
 from florin_server.store.tables.tables import chain_tx, chain_tx_item, merchant, payout, refund
 
 _COLUMNS = columns(payout, Payout)
 
 
-class Uncovered(StoreError):  # noqa: N818  (a state of the world, not a mistake)
-    """The merchant may not have that much paid out; nothing was written."""
+class InsufficientBalance(StoreError):  # noqa: N818  (a state of the world, not a mistake)
+    """The merchant's balance and credit do not cover the payout; nothing was written."""
 
-    passes = True
+    is_transient = True
 
-    def __init__(self, missing: int, whose: str = "the merchant's balance and credit") -> None:
-        super().__init__(f"{whose} lack {missing} minor units for it")
+    def __init__(self, missing: int, limit_name: str = "the merchant's balance and credit") -> None:
+        super().__init__(f"{limit_name} lack {missing} minor units for this payout")
 
 
 @dataclass(frozen=True, slots=True)
-class Credit:
-    """What may be owed for refunds in one asset, in minor units, within one another."""
+class CreditLimits:
+    """The limits of refund debts in one asset, in minor units, each within the next."""
 
     merchant: int
     partner: int
@@ -61,47 +61,51 @@ class Credit:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a payout that was in a transaction.
+class PayoutOutcome:
+    """The outcome of a payout that was in a transaction.
 
-    It is done if there is a `posting`, waits again if there is a time to retry it at, and stays
-    where it is otherwise, until the operator has looked at its `problem`. What lapsed is no fault.
+    It is done if `posting` is set, and waits again if `retry_at_us` is set. Otherwise it stays
+    submitted until the operator has resolved its `problem`. `has_lapsed` is true if its transaction
+    expired, which is not a failure.
     """
 
     payout: Payout
     tx_id: str | None = None
-    posting: Posting | None = None
+    posting: LedgerPosting | None = None
     retry_at_us: int | None = None
     problem: str | None = None
-    lapsed: bool = False
+    has_lapsed: bool = False
 
 
-def _payouts() -> Select[Row]:
+def _select_payouts() -> Select[Row]:
     return select(*_COLUMNS)
 
 
-def _owed() -> Select[Row]:
-    """Payouts that are waiting or submitted on one chain."""
-    return _payouts().where(text(OWED), payout.c.chain_id == param("chain_id"))
+def _select_owed() -> Select[Row]:
+    """Build a query of payouts that are waiting or submitted on one chain."""
+    return _select_payouts().where(text(OWED_PREDICATE), payout.c.chain_id == param("chain_id"))
 
 
-def _move(event: PayoutEvent) -> Update:
-    """Moves a payout by the state table; nothing if it is where the event cannot happen."""
+def _update_by_event(event: PayoutEvent) -> Update:
+    """Build an update by the state table; it changes nothing if the event cannot happen."""
     return (
         update(payout)
-        .where(payout.c.id == param("id_"), one_of(payout.c.status, PAYOUT.sources(event)))
-        .values(status=PAYOUT.target(event))
+        .where(
+            payout.c.id == param("id_"),
+            is_one_of(payout.c.status, PAYOUT_TRANSITIONS.list_sources(event)),
+        )
+        .values(status=PAYOUT_TRANSITIONS.get_target(event))
     )
 
 
-def _move_its_refund(event: PayoutEvent) -> Update:
-    """The same of its refund, unless that has succeeded: it stays so, with its transaction."""
-    row = REFUND.rows[event].items()
+def _update_refund_by_event(event: PayoutEvent) -> Update:
+    """Build an update of the payout's refund; a succeeded refund keeps status and transaction."""
+    row = REFUND_TRANSITIONS.rows[event].items()
     moved = {before: after for before, after in row if before is not RefundStatus.SUCCEEDED}
     (after,) = set(moved.values())
     return (
         update(refund)
-        .where(refund.c.id == param("id_"), one_of(refund.c.status, moved))
+        .where(refund.c.id == param("id_"), is_one_of(refund.c.status, moved))
         .values(
             status=after,
             tx_id=param("tx"),
@@ -111,9 +115,9 @@ def _move_its_refund(event: PayoutEvent) -> Update:
     )
 
 
-def _of_merchant() -> Select[Row]:
-    return select(exact_sum(payout.c.value)).where(
-        text(OWED),
+def _select_merchant_sum() -> Select[Row]:
+    return select(sum_u256(payout.c.value)).where(
+        text(OWED_PREDICATE),
         payout.c.merchant_id == param("merchant_id"),
         payout.c.asset == param("asset"),
         payout.c.held_id.is_(None),
@@ -121,23 +125,23 @@ def _of_merchant() -> Select[Row]:
 
 
 _ADD = Statement(insert(payout))
-_ONE = Statement(_payouts().where(payout.c.id == param("id_")))
-_SOME = Statement(_payouts().where(any_of(payout.c.id, "ids")))
+_FIND = Statement(_select_payouts().where(payout.c.id == param("id_")))
+_FIND_MANY = Statement(_select_payouts().where(is_in(payout.c.id, "ids")))
 _LOCK = Statement(
-    _payouts().where(any_of(payout.c.id, "ids")).order_by(payout.c.id).with_for_update()
+    _select_payouts().where(is_in(payout.c.id, "ids")).order_by(payout.c.id).with_for_update()
 )
 _DUE = Statement(
-    _owed()
+    _select_owed()
     .where(
         payout.c.status == PayoutStatus.WAITING,
         payout.c.retry_at_us <= param("now_us"),
-        ~is_left_out(ItemKind.PAYOUT, payout.c.id),
+        ~is_excluded(QuarantinedItemKind.PAYOUT, payout.c.id),
     )
     .order_by(payout.c.created_at_us, payout.c.id)
     .limit(param("limit"))
 )
-_ALIKE = Statement(
-    _owed()
+_LIST_IDENTICAL = Statement(
+    _select_owed()
     .where(
         payout.c.status == PayoutStatus.WAITING,
         payout.c.asset == param("asset"),
@@ -147,37 +151,39 @@ _ALIKE = Statement(
     .order_by(payout.c.created_at_us, payout.c.id)
 )
 _SUBMITTED = Statement(
-    _owed().where(payout.c.status == PayoutStatus.SUBMITTED).order_by(payout.c.created_at_us)
+    _select_owed().where(payout.c.status == PayoutStatus.SUBMITTED).order_by(payout.c.created_at_us)
 )
 _PROBLEMS = Statement(
     select(payout.c.chain_id, payout.c.problem, func.count())
-    .where(text(OWED))
+    .where(text(OWED_PREDICATE))
     .group_by(payout.c.chain_id, payout.c.problem)
     .order_by(payout.c.chain_id, payout.c.problem)
 )
-_LISTED = Statement(
-    _payouts().order_by(payout.c.created_at_us.desc(), payout.c.id.desc()).limit(param("limit"))
-)
-_LISTED_OWED = Statement(
-    _payouts()
-    .where(text(OWED))
+_LIST = Statement(
+    _select_payouts()
     .order_by(payout.c.created_at_us.desc(), payout.c.id.desc())
     .limit(param("limit"))
 )
-# a merchant owes only where something went back to its buyers
+_LIST_OWED = Statement(
+    _select_payouts()
+    .where(text(OWED_PREDICATE))
+    .order_by(payout.c.created_at_us.desc(), payout.c.id.desc())
+    .limit(param("limit"))
+)
+# a merchant owes money only after a refund or a return
 _REFUNDERS = Statement(
     select(payout.c.merchant_id, merchant.c.partner_id)
     .join_from(payout, merchant, merchant.c.id == payout.c.merchant_id, isouter=True)
     .where(
         payout.c.asset == param("asset"),
         payout.c.kind != PayoutKind.BALANCE,
-        one_of(payout.c.status, (PayoutStatus.SUBMITTED, PayoutStatus.DONE)),
+        is_one_of(payout.c.status, (PayoutStatus.SUBMITTED, PayoutStatus.DONE)),
     )
     .group_by(payout.c.merchant_id, merchant.c.partner_id)
 )
 _PARTNER = Statement(select(merchant.c.partner_id).where(merchant.c.id == param("merchant_id")))
 _UNDER_WAY_ALL = Statement(
-    select(payout.c.merchant_id, exact_sum(payout.c.value))
+    select(payout.c.merchant_id, sum_u256(payout.c.value))
     .where(
         payout.c.status == PayoutStatus.SUBMITTED,
         payout.c.asset == param("asset"),
@@ -185,20 +191,20 @@ _UNDER_WAY_ALL = Statement(
     )
     .group_by(payout.c.merchant_id)
 )
-_UNDER_WAY = Statement(_of_merchant().where(payout.c.status == PayoutStatus.SUBMITTED))
-_ASKED_FOR = Statement(_of_merchant())
+_UNDER_WAY = Statement(_select_merchant_sum().where(payout.c.status == PayoutStatus.SUBMITTED))
+_ASKED_FOR = Statement(_select_merchant_sum())
 _CLAIM = Statement(
-    _move(PayoutEvent.CLAIMED)
+    _update_by_event(PayoutEvent.CLAIMED)
     .values(problem=None, tx_id=param("tx"), lapses_at=param("lapses"))
     .returning(payout.c.id)
 )
 _SET_ASIDE = Statement(
-    _move(PayoutEvent.SET_ASIDE).values(retry_at_us=param("at_us"), problem=param("why"))
+    _update_by_event(PayoutEvent.SET_ASIDE).values(retry_at_us=param("at_us"), problem=param("why"))
 )
-# a process that lost its lease may tell of a transaction that another one has followed since
-_CONCLUDE = {
+# a process that lost its lease may report a transaction that was replaced since
+_FINALIZE = {
     event: Statement(
-        _move(event)
+        _update_by_event(event)
         .where(payout.c.tx_id.is_not_distinct_from(param("of_tx", Text)))
         .values(
             retry_at_us=param("at_us"),
@@ -210,30 +216,32 @@ _CONCLUDE = {
     )
     for event in (PayoutEvent.PAID, PayoutEvent.MOVED_NOTHING, PayoutEvent.UNCLEAR)
 }
-# few transactions are open, however many there were
+# few transactions are open at any time
 _IN_OPEN = Statement(
     select(chain_tx_item.c.payout_id)
     .join_from(chain_tx, chain_tx_item, chain_tx_item.c.tx_id == chain_tx.c.id)
     .where(
-        text(OPEN),
+        text(OPEN_TX_PREDICATE),
         chain_tx.c.chain_id == param("chain"),
         chain_tx_item.c.payout_id == param("id_"),
     )
 )
 _REFUSE = Statement(
-    _move(PayoutEvent.REFUSED).values(completed_at_us=param("now_us")).returning(*_COLUMNS)
+    _update_by_event(PayoutEvent.REFUSED)
+    .values(completed_at_us=param("now_us"))
+    .returning(*_COLUMNS)
 )
 _REOPEN = Statement(
-    _move(PayoutEvent.UNDONE).values(
+    _update_by_event(PayoutEvent.UNDONE).values(
         problem=param("why"), tx_id=param("tx"), completed_at_us=null()
     )
 )
 _MOVE_REFUND = {
-    event: Statement(_move_its_refund(event).returning(*refund.c)) for event in PayoutEvent
+    event: Statement(_update_refund_by_event(event).returning(*refund.c)) for event in PayoutEvent
 }
 _PAID_BY = Statement(update(refund).where(refund.c.id == param("id_")).values(tx_id=param("tx")))
 _DONE = Statement(
-    _payouts()
+    _select_payouts()
     .where(payout.c.status == PayoutStatus.DONE, payout.c.id > param("after"))
     .order_by(payout.c.id)
     .limit(param("limit"))
@@ -242,106 +250,114 @@ _DONE = Statement(
 
 @operation
 def add(new: Payout) -> Op[None]:
-    """Part of an operation: stores a payout that waits."""
-    yield _ADD.of(new)
+    """Store a waiting payout; part of an operation."""
+    yield _ADD.bind_object(new)
 
 
 @operation
-def get(payout_id: str) -> Op[Payout | None]:
-    """One payout."""
-    rows = yield _ONE(id_=payout_id)
+def find(payout_id: str) -> Op[Payout | None]:
+    """Return a payout; None if it does not exist."""
+    rows = yield _FIND(id_=payout_id)
     return Payout(*rows[0]) if rows else None
 
 
 @operation
-def some(payout_ids: Sequence[str]) -> Op[dict[str, Payout]]:
-    """Payouts by id."""
-    return {row[0]: Payout(*row) for row in (yield _SOME(ids=payout_ids))}
+def find_many(payout_ids: Sequence[str]) -> Op[dict[str, Payout]]:
+    """Return payouts by id."""
+    return {row[0]: Payout(*row) for row in (yield _FIND_MANY(ids=payout_ids))}
 
 
 @operation
 def lock(payout_ids: Collection[str]) -> Op[dict[str, Payout]]:
-    """Part of an operation: the same, which nobody else changes until it ends."""
+    """Return payouts by id, locked until the surrounding operation ends."""
     return {row[0]: Payout(*row) for row in (yield _LOCK(ids=payout_ids))}
 
 
 @operation
-def due(chain_id: str, limit: int, now_us: int) -> Op[list[Payout]]:
-    """Payouts of a chain that are waiting and may be tried now, the oldest first."""
+def list_due(chain_id: str, limit: int, now_us: int) -> Op[list[Payout]]:
+    """Return a chain's waiting payouts that are due, the oldest first."""
     rows = yield _DUE(chain_id=chain_id, now_us=now_us, limit=limit)
     return [Payout(*row) for row in rows]
 
 
 @operation
-def alike(chain_id: str, asset: str, account: str, value: int) -> Op[list[Payout]]:
-    """Return the waiting payouts of a chain that make the same transfer, the oldest first."""
-    rows = yield _ALIKE(chain_id=chain_id, asset=asset, account=account, value=value)
+def list_identical(chain_id: str, asset: str, account: str, value: int) -> Op[list[Payout]]:
+    """Return the waiting payouts of a chain that make an equal transfer, the oldest first."""
+    rows = yield _LIST_IDENTICAL(chain_id=chain_id, asset=asset, account=account, value=value)
     return [Payout(*row) for row in rows]
 
 
 @operation
-def submitted(chain_id: str) -> Op[list[Payout]]:
-    """Payouts of a chain that are on their way, or stuck."""
+def list_submitted(chain_id: str) -> Op[list[Payout]]:
+    """Return a chain's submitted payouts."""
     return [Payout(*row) for row in (yield _SUBMITTED(chain_id=chain_id))]
 
 
 @operation
-def problems() -> Op[list[tuple[str, str, int]]]:
-    """What keeps payouts from being done: chain, problem (empty if none), how many."""
+def count_problems() -> Op[list[tuple[str, str, int]]]:
+    """Return why payouts are not done: chain, problem (empty if none), count."""
     return [(chain, problem or "", count) for chain, problem, count in (yield _PROBLEMS())]
 
 
 @operation
-def listed(limit: int, *, all_: bool) -> Op[list[Payout]]:
-    """Payouts, the newest first: all of them, or those that are neither done nor refused."""
-    return [Payout(*row) for row in (yield (_LISTED if all_ else _LISTED_OWED)(limit=limit))]
+def list_payouts(limit: int, *, include_closed: bool) -> Op[list[Payout]]:
+    """Return payouts, the newest first: all, or those that are neither done nor refused."""
+    return [Payout(*row) for row in (yield (_LIST if include_closed else _LIST_OWED)(limit=limit))]
 
 
 @operation
-def available(merchant_id: str, asset: str) -> Op[int]:
-    """What a merchant is owed in an asset and has not asked for; below zero if it owes."""
-    ((asked,),) = yield _ASKED_FOR(merchant_id=merchant_id, asset=asset)
-    return (yield from _owed_to(merchant_id, asset)) - (asked or 0)
+def get_available(merchant_id: str, asset: str) -> Op[int]:
+    """Return what a merchant is owed and has not requested; below zero if it owes money."""
+    ((requested,),) = yield _ASKED_FOR(merchant_id=merchant_id, asset=asset)
+    return (yield from _get_owed(merchant_id, asset)) - (requested or 0)
 
 
 @operation
-def uncovered(one: Payout, credit: Credit | None) -> Op[Uncovered | None]:
-    """Return what is missing to pay a payout; None if the merchant's balance and credit cover it.
+def find_shortfall(
+    this_payout: Payout, credit: CreditLimits | None
+) -> Op[InsufficientBalance | None]:
+    """Return what a payout lacks; None if the merchant's balance and credit cover it.
 
-    A merchant's balance is what it is owed less what is on its way. `credit` is what may be owed
-    for what goes back to buyers, None if that has no limit. Merchants cost nothing to create, so
-    what one owes counts against its partner too, and against all.
+    A merchant's balance is what it is owed less what is on its way. `credit` limits the debts for
+    refunds and returns, None if they have no limit. Merchants cost nothing to create, so a
+    merchant's debt also counts against its partner's limit and the total.
     """
-    goes_back = one.kind is not PayoutKind.BALANCE
-    if one.backed or (goes_back and credit is None):
+    goes_back = this_payout.kind is not PayoutKind.BALANCE
+    if this_payout.backed or (goes_back and credit is None):
         return None
-    ((sent,),) = yield _UNDER_WAY(merchant_id=one.merchant_id, asset=one.asset)
-    owes = one.value - ((yield from _owed_to(one.merchant_id, one.asset)) - (sent or 0))
+    ((sent,),) = yield _UNDER_WAY(merchant_id=this_payout.merchant_id, asset=this_payout.asset)
+    owes = this_payout.value - (
+        (yield from _get_owed(this_payout.merchant_id, this_payout.asset)) - (sent or 0)
+    )
     most = credit.merchant if goes_back and credit is not None else 0
     if owes > most:
-        return Uncovered(owes - most)
+        return InsufficientBalance(owes - most)
     if owes <= 0 or credit is None:
         return None
-    ((partner_id,),) = (yield _PARTNER(merchant_id=one.merchant_id)) or [(one.merchant_id,)]
+    ((partner_id,),) = (yield _PARTNER(merchant_id=this_payout.merchant_id)) or [
+        (this_payout.merchant_id,)
+    ]
     of_partner = of_all = owes
-    for (merchant_id, partner), debt in (yield from _debts(one.asset)).items():
-        if merchant_id != one.merchant_id:
+    for (merchant_id, partner), debt in (yield from _list_debts(this_payout.asset)).items():
+        if merchant_id != this_payout.merchant_id:
             of_all += debt
             of_partner += debt if partner == partner_id else 0
     if of_partner > credit.partner:
         whose = "the balances and the credit of the partner's merchants"
-        return Uncovered(of_partner - credit.partner, whose)
+        return InsufficientBalance(of_partner - credit.partner, whose)
     if of_all > credit.total:
-        return Uncovered(of_all - credit.total, "the balances and the credit of all partners")
+        return InsufficientBalance(
+            of_all - credit.total, "the balances and the credit of all partners"
+        )
     return None
 
 
-def _debts(asset: str) -> Op[dict[tuple[str, str], int]]:
-    """Return what merchants owe in an asset with all that is on its way, by (merchant, partner)."""
+def _list_debts(asset: str) -> Op[dict[tuple[str, str], int]]:
+    """Return merchants' debts in an asset, with open payouts, by (merchant, partner)."""
     refunders = [(row[0], row[1] or row[0]) for row in (yield _REFUNDERS(asset=asset))]
     sent = {row[0]: row[1] for row in (yield _UNDER_WAY_ALL(asset=asset))}
     named = {accounts.merchant(merchant_id) for merchant_id, _ in refunders}
-    balances = yield from ledger.balances(named, asset)
+    balances = yield from ledger.get_balances(named, asset)
     debts = {
         (merchant_id, partner_id): balances[accounts.merchant(merchant_id)]
         + sent.get(merchant_id, 0)
@@ -352,52 +368,60 @@ def _debts(asset: str) -> Op[dict[tuple[str, str], int]]:
 
 @operation
 def claim(
-    one: Payout, tx_hash: str, lapses_at: int | None, credit: Credit | None, now_us: int
+    this_payout: Payout,
+    tx_hash: str,
+    lapses_at: int | None,
+    credit: CreditLimits | None,
+    now_us: int,
 ) -> Op[None]:
-    """Part of an operation: takes a payout out of the line, for a transaction.
+    """Claim a payout for a transaction; part of an operation.
 
-    Uncovered if the merchant may not have that much paid out; NotWaiting if it is not in the line.
+    Raise InsufficientBalance if the merchant's balance and credit do not cover it, ItemsUnavailable
+    if it is not waiting.
     """
-    if (missing := (yield from uncovered(one, credit))) is not None:
+    if (missing := (yield from find_shortfall(this_payout, credit))) is not None:
         raise missing
-    if not (yield _CLAIM(id_=one.id, tx=tx_hash, lapses=lapses_at)):
-        raise chain_txs.NotWaiting(f"not waiting to be paid out: {one.id}")
-    yield from _move_refund(one, PayoutEvent.CLAIMED, tx_hash, now_us)
+    if not (yield _CLAIM(id_=this_payout.id, tx=tx_hash, lapses=lapses_at)):
+        raise chain_txs.ItemsUnavailable(f"not waiting to be paid out: {this_payout.id}")
+    yield from _move_refund(this_payout, PayoutEvent.CLAIMED, tx_hash, now_us)
 
 
 @operation
 def set_aside(payout_id: str, problem: str, retry_at_us: int) -> Op[None]:
-    """Leaves a waiting payout for later, and remembers why."""
+    """Postpone a waiting payout, and record why."""
     yield _SET_ASIDE(id_=payout_id, at_us=retry_at_us, why=problem)
 
 
 @operation
-def conclude(
-    outcomes: Sequence[Outcome], ends: Sequence[TxEnd], now_us: int, watch: Operation[None]
+def finalize(
+    payout_outcomes: Sequence[PayoutOutcome],
+    transaction_outcomes: Sequence[TransactionOutcome],
+    now_us: int,
+    watch_operation: Operation[None],
 ) -> Op[None]:
-    """Ends transactions and what they were for, on proof from the chain, and books both once.
+    """End transactions and their payouts on proof from the chain; book both once.
 
-    `watch` writes down, in the same transaction, what a deep reorganisation might undo.
+    `watch_operation` records, in the same transaction, what a deep reorg could undo.
     """
-    for one in outcomes:
-        yield from _conclude(one, now_us)
-    yield from chain_txs.end_txs(ends, now_us)
-    yield from watch
+    for payout_outcome in payout_outcomes:
+        yield from _finalize_payout(payout_outcome, now_us)
+    yield from chain_txs.finalize_transactions(transaction_outcomes, now_us)
+    yield from watch_operation
 
 
 @operation
-def reopen(one: Payout, tx_hash: str, now_us: int) -> Op[None]:
-    """Part of an operation: a payout is on its way again in what was final, and is not any more."""
-    if one.status is PayoutStatus.DONE:
-        yield from ledger.reverse(key_of(one), now_us)
-    why = "a reorganisation undid its transaction, which is sent again"
-    yield _REOPEN(id_=one.id, why=why, tx=tx_hash)
-    yield from _move_refund(one, PayoutEvent.UNDONE, tx_hash, now_us)
+def reopen(this_payout: Payout, tx_hash: str, now_us: int) -> Op[None]:
+    """Reopen a payout whose final transaction is no longer final; part of an operation."""
+    if this_payout.status is PayoutStatus.DONE:
+        yield from ledger.reverse(format_journal_key(this_payout), now_us)
+    why = "a reorganization undid its transaction; Florin sends it again"
+    yield _REOPEN(id_=this_payout.id, why=why, tx=tx_hash)
+    yield from _move_refund(this_payout, PayoutEvent.UNDONE, tx_hash, now_us)
 
 
 @operation
 def refuse(payout_id: str, now_us: int) -> Op[Payout | None]:
-    """Calls a waiting payout off for good; None if it is not waiting."""
+    """Cancel a waiting payout for good; return None if it is not waiting."""
     rows = yield _REFUSE(id_=payout_id, now_us=now_us)
     if not rows:
         return None
@@ -407,76 +431,87 @@ def refuse(payout_id: str, now_us: int) -> Op[Payout | None]:
 
 
 @operation
-def resolve(one: Payout, posting: Posting | None, told: str, now_us: int) -> Op[Payout | None]:
-    """Ends a payout by what the operator found out; None if it is not stuck.
+def resolve(
+    this_payout: Payout, posting: LedgerPosting | None, problem: str, now_us: int
+) -> Op[Payout | None]:
+    """Resolve a payout by the operator's finding; return None if it is not stuck.
 
-    With a `posting` it is done. Without, it waits to be sent once more: what its transaction did
-    not move cannot be moved by that any more. `told` is kept with it.
+    With a `posting` it is done. Without, it waits to be sent again: its transaction can no longer
+    move what it did not move. `problem` is stored with it.
     """
-    known = (yield from lock([one.id])).get(one.id)
-    if known is None or known.status is not PayoutStatus.SUBMITTED:
+    locked_payout = (yield from lock([this_payout.id])).get(this_payout.id)
+    if locked_payout is None or locked_payout.status is not PayoutStatus.SUBMITTED:
         return None
-    if (yield _IN_OPEN(chain=one.chain_id, id_=one.id)):
+    if (yield _IN_OPEN(chain=this_payout.chain_id, id_=this_payout.id)):
         return None
     if posting is not None:
-        outcome = Outcome(known, known.tx_id, posting, problem=told)
+        outcome = PayoutOutcome(locked_payout, locked_payout.tx_id, posting, problem=problem)
     else:
-        outcome = Outcome(known, retry_at_us=now_us, problem=told)
-    yield from _conclude(outcome, now_us)
-    return (yield from get(one.id))
+        outcome = PayoutOutcome(locked_payout, retry_at_us=now_us, problem=problem)
+    yield from _finalize_payout(outcome, now_us)
+    return (yield from find(this_payout.id))
 
 
 @operation
 def check(page: int = 500) -> Op[list[str]]:
-    """Tells, in sentences, which payouts are done and not in the books; nothing if all are."""
-    found: list[str] = []
+    """Return, in sentences, the payouts that are done but not booked; empty if none is."""
+    problems: list[str] = []
     after = ""
     while rows := (yield _DONE(after=after, limit=page)):
         done = [Payout(*row) for row in rows]
-        booked = yield from ledger.booked([key_of(one) for one in done])
-        found += [
-            f"payout {one.id} is done and not booked" for one in done if key_of(one) not in booked
+        booked = yield from ledger.filter_booked(
+            [format_journal_key(each_payout) for each_payout in done]
+        )
+        problems += [
+            f"payout {each_payout.id} is done but not booked"
+            for each_payout in done
+            if format_journal_key(each_payout) not in booked
         ]
         after = done[-1].id
-    return found
+    return problems
 
 
-def key_of(one: Payout) -> str:
-    """What makes sure that a payout is booked once."""
-    return journals.payout(one.kind, one.id)
+def format_journal_key(this_payout: Payout) -> str:
+    """Return the key that makes sure a payout is booked once."""
+    return journals.payout_key(this_payout.kind, this_payout.id)
 
 
-def _conclude(one: Outcome, now_us: int) -> Op[None]:
-    subject = one.payout
-    if one.posting is not None:
+def _finalize_payout(payout_outcome: PayoutOutcome, now_us: int) -> Op[None]:
+    subject = payout_outcome.payout
+    if payout_outcome.posting is not None:
         event = PayoutEvent.PAID
-    elif one.retry_at_us is not None:
+    elif payout_outcome.retry_at_us is not None:
         event = PayoutEvent.MOVED_NOTHING
     else:
         event = PayoutEvent.UNCLEAR
-    done_us = now_us if one.posting is not None else None
-    moved = yield _CONCLUDE[event](
+    done_us = now_us if payout_outcome.posting is not None else None
+    moved = yield _FINALIZE[event](
         id_=subject.id,
         of_tx=subject.tx_id,
-        at_us=one.retry_at_us or 0,
-        why=one.problem,
-        tx=one.tx_id,
+        at_us=payout_outcome.retry_at_us or 0,
+        why=payout_outcome.problem,
+        tx=payout_outcome.tx_id,
         done_us=done_us,
     )
     if not moved:
         return
     if event is PayoutEvent.MOVED_NOTHING:
         # its transaction moved nothing, and so opened nothing
-        yield from token_accounts.free([subject.id])
-    yield from _move_refund(subject, event, one.tx_id, now_us)
-    if one.posting is not None:
-        kind = journals.payout_kind(subject.kind)
-        # a reorganisation may have undone it before
+        yield from token_accounts.release([subject.id])
+    yield from _move_refund(subject, event, payout_outcome.tx_id, now_us)
+    if payout_outcome.posting is not None:
+        kind = journals.get_payout_kind(subject.kind)
+        # a reorg may have undone it before
         yield from ledger.post_again(
-            key_of(subject), kind, subject.payment_id, one.tx_id, (one.posting,), now_us
+            format_journal_key(subject),
+            kind,
+            subject.payment_id,
+            payout_outcome.tx_id,
+            (payout_outcome.posting,),
+            now_us,
         )
         if subject.kind is PayoutKind.BALANCE:
-            yield from covered.add_payout(subject, one.tx_id, now_us)
+            yield from covered.add_payout(subject, payout_outcome.tx_id, now_us)
 
 
 def _move_refund(subject: Payout, event: PayoutEvent, tx_id: str | None, now_us: int) -> Op[None]:
@@ -486,15 +521,15 @@ def _move_refund(subject: Payout, event: PayoutEvent, tx_id: str | None, now_us:
         raise RuntimeError(f"refund {subject.id} belongs to no payment")
     done_us = now_us if event in {PayoutEvent.PAID, PayoutEvent.REFUSED} else None
     yield from refunds.lock(subject.payment_id)
-    version = yield from refunds.next_version(subject.payment_id)
+    version = yield from refunds.get_next_version(subject.payment_id)
     moved = yield _MOVE_REFUND[event](
         id_=subject.id, tx=tx_id, done_us=done_us, next_version=version
     )
     for row in moved:
-        yield from refunds.changed(Refund(*row), now_us)
+        yield from refunds.record_change(Refund(*row), now_us)
     if not moved and event is PayoutEvent.PAID:
         yield _PAID_BY(id_=subject.id, tx=tx_id)
 
 
-def _owed_to(merchant_id: str, asset: str) -> Op[int]:
-    return -(yield from ledger.balance(accounts.merchant(merchant_id), asset))
+def _get_owed(merchant_id: str, asset: str) -> Op[int]:
+    return -(yield from ledger.get_balance(accounts.merchant(merchant_id), asset))

@@ -1,7 +1,8 @@
-"""Refunds of payments, paid out in the order in which they were requested.
+"""Refunds of payments, paid out in the order of requests.
 
-Whoever adds or moves a refund holds the lock of its payment's row. So the amounts that a new one
-is measured by cannot change meanwhile, and the changes of all refunds of a payment have one order.
+Every operation that adds or changes a refund holds the lock of its payment's row. The amounts that
+limit a new refund therefore cannot change meanwhile, and the changes of all refunds of a payment
+have one order.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _EVENT = Statement(
 
 @operation
 def lock(payment_id: str) -> Op[None]:
-    """Part of an operation: keep others from adding or moving refunds of a payment until it ends.
+    """Lock the refunds of a payment until the surrounding operation ends.
 
     Read the refunds after it, not before: a statement sees what was committed when it began.
     """
@@ -58,9 +59,9 @@ def lock(payment_id: str) -> Op[None]:
 
 @operation
 def create(new: Refund) -> Op[None]:
-    """Part of an operation: store a refund of a locked payment, and its first event."""
-    yield _CREATE.of(new)
-    yield from changed(new, new.created_at_us)
+    """Store a refund of a locked payment, and its first event; part of an operation."""
+    yield _CREATE.bind_object(new)
+    yield from record_change(new, new.created_at_us)
 
 
 @operation
@@ -71,23 +72,23 @@ def list_refunds(payment_id: str) -> Op[list[Refund]]:
 
 @operation
 def find_refund(refund_id: str) -> Op[Refund | None]:
-    """Return a refund by its id; None if there is none."""
+    """Return a refund by its id; None if it does not exist."""
     rows = yield _GET(id_=refund_id)
     return Refund(*rows[0]) if rows else None
 
 
 @operation
-def next_version(payment_id: str) -> Op[int]:
-    """Part of an operation: return the version of the next change of a locked payment's refunds."""
+def get_next_version(payment_id: str) -> Op[int]:
+    """Return the next version of a locked payment's refunds; part of an operation."""
     ((newest,),) = yield _NEWEST(payment_id=payment_id)
     return int(newest) + 1
 
 
 @operation
-def changed(refund: Refund, at_us: int) -> Op[None]:
-    """Part of an operation: write down the event of a refund's version, and queue it for endpoints.
+def record_change(refund: Refund, at_us: int) -> Op[None]:
+    """Record the event of a refund's version, and queue its deliveries; part of an operation.
 
-    Nothing if it is written down already, as the version is that of its status.
+    Do nothing if the event is already recorded, as the version belongs to its status.
     """
     if (
         yield _EVENT(
@@ -99,4 +100,4 @@ def changed(refund: Refund, at_us: int) -> Op[None]:
             refund_id=refund.id,
         )
     ):
-        yield from outbox.tell_refund(refund.payment_id, at_us)
+        yield from outbox.enqueue_refund_change(refund.payment_id, at_us)

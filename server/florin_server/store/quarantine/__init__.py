@@ -1,1 +1,1 @@
-"""Items that were set aside."""
+"""Quarantined items."""

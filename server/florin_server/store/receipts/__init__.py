@@ -1,1 +1,1 @@
-"""What is kept for receipts: where payments stand on their chains, and the keys that sign."""
+"""Data for receipts: the payments' places on their chains, and the signing keys."""

@@ -1,4 +1,4 @@
-"""Where the transactions stand that paid payments, written with what they end."""
+"""The on-chain positions of paying transactions, written when they end payments."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import delete, select
 
 from florin_server.domain.receipts.effect import PaymentEffect
-from florin_server.domain.settlement.chain_txs import Finding
+from florin_server.domain.settlement.chain_txs import PaymentOutcome
 from florin_server.store.engine.query import (
     Op,
     Statement,
-    any_of,
     columns,
+    is_in,
     operation,
     param,
-    record,
+    to_row_params,
     upsert,
 )
 from florin_server.store.tables.tables import payment_effect
@@ -26,32 +26,36 @@ _GET = Statement(
         payment_effect.c.payment_id == param("payment_id")
     )
 )
-_FORGET = Statement(delete(payment_effect).where(any_of(payment_effect.c.payment_id, "ids")))
+_FORGET = Statement(delete(payment_effect).where(is_in(payment_effect.c.payment_id, "ids")))
 
 
 @operation
-def put(findings: Sequence[Finding]) -> Op[None]:
-    """Part of an operation: writes down what paid payments, in place of what did before."""
+def put(payment_outcomes: Sequence[PaymentOutcome]) -> Op[None]:
+    """Record what paid payments, in place of earlier records; part of an operation."""
     paid = [
         PaymentEffect(
-            one.payment_id, one.at.tx_hash, one.at.block_number, one.at.block_hash, one.position
+            outcome.payment_id,
+            outcome.watched_transaction.tx_hash,
+            outcome.watched_transaction.block_number,
+            outcome.watched_transaction.block_hash,
+            outcome.position,
         )
-        for one in findings
-        if one.at is not None
+        for outcome in payment_outcomes
+        if outcome.watched_transaction is not None
     ]
     if paid:
-        yield _PUT.many([record(one) for one in paid])
+        yield _PUT.bind_many([to_row_params(each_payment_effect) for each_payment_effect in paid])
 
 
 @operation
-def get(payment_id: str) -> Op[PaymentEffect | None]:
-    """What paid a payment; None if nothing did, or it is not known where."""
+def find(payment_id: str) -> Op[PaymentEffect | None]:
+    """Return what paid a payment; None if nothing did, or its position is unknown."""
     rows = yield _GET(payment_id=payment_id)
     return PaymentEffect(*rows[0]) if rows else None
 
 
 @operation
 def forget(payment_ids: Collection[str]) -> Op[None]:
-    """Part of an operation: a reorganisation undid what paid these."""
+    """Delete the records of payments that a reorg undid; part of an operation."""
     if payment_ids:
         yield _FORGET(ids=payment_ids)

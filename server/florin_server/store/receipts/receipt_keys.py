@@ -1,11 +1,11 @@
-"""Keys that sign receipts, of which the newest has the highest number."""
+"""The keys that sign receipts; the newest has the highest number."""
 
 from __future__ import annotations
 
 from sqlalchemy import select, update
 
 from florin_server.domain.receipts.keys import ReceiptKey
-from florin_server.domain.sealed import Sealed
+from florin_server.domain.sealed import Ciphertext
 from florin_server.store.engine.query import Op, Row, Statement, insert, operation, param
 from florin_server.store.tables.tables import receipt_key
 
@@ -20,41 +20,41 @@ _REVOKE = Statement(
 
 
 @operation
-def all_() -> Op[list[ReceiptKey]]:
-    """All that ever were, the oldest first."""
-    return [_key(row) for row in (yield _ALL())]
+def list_keys() -> Op[list[ReceiptKey]]:
+    """Return all keys that ever existed, the oldest first."""
+    return [_to_receipt_key(row) for row in (yield _ALL())]
 
 
 @operation
 def lock() -> Op[list[ReceiptKey]]:
-    """Part of an operation: the same, of which nobody else changes one until it ends."""
-    return [_key(row) for row in (yield _LOCK())]
+    """Return all keys, locked until the surrounding operation ends."""
+    return [_to_receipt_key(row) for row in (yield _LOCK())]
 
 
 @operation
 def put(new: ReceiptKey) -> Op[list[ReceiptKey]]:
-    """Keeps a key, and answers all; of two with one number the first stays."""
+    """Store a key and return all; of two with the same number the first stays."""
     yield _PUT(
         n=new.n,
         id=new.id,
         public=new.public,
-        seal_id=new.sealed.key_id,
-        nonce=new.sealed.nonce,
-        ciphertext=new.sealed.ciphertext,
+        seal_id=new.encrypted_seed.key_id,
+        nonce=new.encrypted_seed.nonce,
+        ciphertext=new.encrypted_seed.ciphertext,
         created_at_us=new.created_at_us,
         revoked_at_us=new.revoked_at_us,
     )
-    return (yield from all_())
+    return (yield from list_keys())
 
 
 @operation
 def revoke(key_id: str, now_us: int) -> Op[list[ReceiptKey]]:
-    """Part of an operation: nothing that a key signed is good from now on; answers all."""
+    """Revoke a key with all that it signed; return all keys. Part of an operation."""
     yield _REVOKE(key_id=key_id, now_us=now_us)
-    return (yield from all_())
+    return (yield from list_keys())
 
 
-def _key(row: Row) -> ReceiptKey:
+def _to_receipt_key(row: Row) -> ReceiptKey:
     n, key_id, public, seal_id, nonce, ciphertext, created_at_us, revoked_at_us = row
-    sealed = Sealed(seal_id, nonce, ciphertext)
+    sealed = Ciphertext(seal_id, nonce, ciphertext)
     return ReceiptKey(n, key_id, public, sealed, created_at_us, revoked_at_us)

@@ -1,1 +1,1 @@
-"""Lists of accounts that are not served."""
+"""Lists of blocked accounts."""

@@ -1,4 +1,4 @@
-"""Lists of accounts that are not served; a list is replaced as a whole."""
+"""Lists of blocked accounts; a list is replaced as a whole."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ACCOUNTS = Statement(
     .distinct()
     .order_by(screened_address.c.namespace, screened_address.c.address)
 )
-_ON = Statement(
+_LIST_MATCHES = Statement(
     select(screened_address.c.list_name)
     .where(
         screened_address.c.namespace == param("namespace_"),
@@ -38,48 +38,48 @@ _ON = Statement(
 
 @operation
 def replace(new: ScreeningList, accounts: Collection[tuple[str, str]]) -> Op[None]:
-    """Puts a list in the place of the one with its name: namespaces and addresses, none twice."""
-    # the list's own row first: of two at once the second waits for it
-    yield _PUT.of(new)
+    """Replace the list of that name by namespaces and addresses without duplicates."""
+    # the list's own row first, so that concurrent replacements wait for each other
+    yield _PUT.bind_object(new)
     yield _CLEAR(name_=new.name)
-    yield _ADD.many(
+    yield _ADD.bind_many(
         [
             {"list_name": new.name, "namespace": namespace, "address": address}
             for namespace, address in sorted(accounts)
         ]
     )
-    yield from generations.bump(generations.Kind.SCREENING)
+    yield from generations.bump(generations.CacheKind.SCREENING)
 
 
 @operation
 def remove(name: str) -> Op[bool]:
-    """Deletes a list with its addresses; False if there is none."""
+    """Delete a list with its addresses; return False if it does not exist."""
     yield _CLEAR(name_=name)
     removed = bool((yield _REMOVE(name_=name)))
-    yield from generations.bump(generations.Kind.SCREENING)
+    yield from generations.bump(generations.CacheKind.SCREENING)
     return removed
 
 
 @operation
 def find(name: str) -> Op[ScreeningList | None]:
-    """A list by its name, without its addresses."""
+    """Return a list by its name, without its addresses; None if it does not exist."""
     rows = yield _LIST(name_=name)
     return ScreeningList(*rows[0]) if rows else None
 
 
 @operation
-def lists() -> Op[list[ScreeningList]]:
-    """All lists by name, without their addresses."""
+def list_blocklists() -> Op[list[ScreeningList]]:
+    """Return all lists by name, without their addresses."""
     return [ScreeningList(*row) for row in (yield _LISTS())]
 
 
 @operation
-def accounts() -> Op[list[tuple[str, str]]]:
-    """The namespace and the address of everybody on any list; looks at every row."""
+def list_accounts() -> Op[list[tuple[str, str]]]:
+    """Return the namespaces and addresses on any list; reads every row."""
     return [(namespace, address) for namespace, address in (yield _ACCOUNTS())]
 
 
 @operation
-def on(namespace: str, address: str) -> Op[list[str]]:
-    """The names of the lists that an address is on."""
-    return [name for (name,) in (yield _ON(namespace_=namespace, address_=address))]
+def list_matches(namespace: str, address: str) -> Op[list[str]]:
+    """Return the names of the lists that contain an address."""
+    return [name for (name,) in (yield _LIST_MATCHES(namespace_=namespace, address_=address))]

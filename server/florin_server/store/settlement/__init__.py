@@ -1,1 +1,1 @@
-"""Transactions of ours, what they are for, and what a chain proved."""
+"""Our transactions, their items, and the chain's proofs."""

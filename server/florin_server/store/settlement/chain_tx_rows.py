@@ -1,4 +1,4 @@
-"""Transactions of ours as rows: each with its items, their shares of the gas, and its variants."""
+"""Our transactions as rows: each with its items, their gas shares, and its variants."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ from collections import defaultdict
 
 from sqlalchemy import select
 
-from florin_server.domain.settlement.chain_txs import ChainTx, PayerKind, Share, Variant
-from florin_server.store.engine.query import Op, Params, Row, Statement, any_of, operation
+from florin_server.domain.settlement.chain_txs import (
+    ChainTx,
+    GasShare,
+    PayerKind,
+    TransactionVariant,
+)
+from florin_server.store.engine.query import Op, Params, Row, Statement, is_in, operation
 from florin_server.store.tables.tables import chain_tx, chain_tx_bump, chain_tx_item
 
 _BUMPS = Statement(
     select(chain_tx_bump.c.tx_id, chain_tx_bump.c.raw, chain_tx_bump.c.hash)
-    .where(any_of(chain_tx_bump.c.tx_id, "ids"))
+    .where(is_in(chain_tx_bump.c.tx_id, "ids"))
     .order_by(chain_tx_bump.c.tx_id, chain_tx_bump.c.n)
 )
 _ITEMS = Statement(
@@ -23,22 +28,22 @@ _ITEMS = Statement(
         chain_tx_item.c.kind,
         chain_tx_item.c.gas,
     )
-    .where(any_of(chain_tx_item.c.tx_id, "ids"))
+    .where(is_in(chain_tx_item.c.tx_id, "ids"))
     .order_by(chain_tx_item.c.tx_id, chain_tx_item.c.n)
 )
 
 
-def items_of(tx: ChainTx) -> list[Params]:
-    """The rows of what a transaction is for."""
+def to_item_rows(tx: ChainTx) -> list[Params]:
+    """Return the rows of a transaction's items."""
     items = [
         *((payment_id, None) for payment_id in tx.payment_ids),
         *((None, payout_id) for payout_id in tx.payout_ids),
     ]
-    return [_item_of(tx, n, *item) for n, item in enumerate(items)]
+    return [_to_item_row(tx, n, *item) for n, item in enumerate(items)]
 
 
-def _item_of(tx: ChainTx, n: int, payment_id: str | None, payout_id: str | None) -> Params:
-    share = tx.shares[n] if tx.shares else None
+def _to_item_row(tx: ChainTx, n: int, payment_id: str | None, payout_id: str | None) -> Params:
+    share = tx.gas_shares[n] if tx.gas_shares else None
     return {
         "tx_id": tx.id,
         "n": n,
@@ -50,32 +55,32 @@ def _item_of(tx: ChainTx, n: int, payment_id: str | None, payout_id: str | None)
 
 
 @operation
-def whole(rows: list[Row]) -> Op[list[ChainTx]]:
-    """Transactions from their rows, with items and variants."""
+def load_transactions(rows: list[Row]) -> Op[list[ChainTx]]:
+    """Return transactions from their rows, with items and variants."""
     if not rows:
         return []
     ids = [row[0] for row in rows]
     settled: dict[str, list[str]] = defaultdict(list)
-    made: dict[str, list[str]] = defaultdict(list)
-    shares: dict[str, list[Share]] = defaultdict(list)
+    payout_ids: dict[str, list[str]] = defaultdict(list)
+    shares: dict[str, list[GasShare]] = defaultdict(list)
     for tx_id, payment_id, payout_id, kind, most in (yield _ITEMS(ids=ids)):
         if payment_id is None:
-            made[tx_id].append(payout_id)
+            payout_ids[tx_id].append(payout_id)
         else:
             settled[tx_id].append(payment_id)
         if kind is not None:
-            shares[tx_id].append(Share(PayerKind(kind), most))
-    bumps: dict[str, list[Variant]] = defaultdict(list)
+            shares[tx_id].append(GasShare(PayerKind(kind), most))
+    bumps: dict[str, list[TransactionVariant]] = defaultdict(list)
     for tx_id, *variant in (yield _BUMPS(ids=ids)):
-        bumps[tx_id].append(Variant(*variant))
+        bumps[tx_id].append(TransactionVariant(*variant))
     names = chain_tx.c.keys()
     return [
         ChainTx(
             **dict(zip(names, row, strict=True)),
             payment_ids=tuple(settled[row[0]]),
-            payout_ids=tuple(made[row[0]]),
+            payout_ids=tuple(payout_ids[row[0]]),
             bumps=tuple(bumps[row[0]]),
-            shares=tuple(shares[row[0]]),
+            gas_shares=tuple(shares[row[0]]),
         )
         for row in rows
     ]

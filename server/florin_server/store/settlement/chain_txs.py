@@ -1,7 +1,7 @@
-"""What is written down around the chain: transactions before they are sent, and proven ends.
+"""Records around the chain: transactions before they are sent, and proven ends.
 
-A transaction of ours is here before it is broadcast. A payment that is processing ends here and
-nowhere else, together with its event, its booking and the end of its transaction.
+Our transactions are recorded before they are broadcast. A payment that is processing ends only
+here, together with its event, its booking and the end of its transaction.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from sqlalchemy import Select, Update, exists, func, select, text, update
 from florin_server.domain.ledger import journals
 from florin_server.domain.payments.payment import (
     Confirmation,
-    Option,
     Payment,
+    PaymentOption,
+    PaymentStatus,
     ResolvedBuild,
-    Status,
 )
-from florin_server.domain.payments.state import Event
-from florin_server.domain.quarantine import ItemKind
+from florin_server.domain.payments.state import PaymentStateEvent
+from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.domain.settlement.chain_txs import (
-    Accepted,
     ChainTx,
-    Finding,
-    TxEnd,
-    Variant,
+    PaymentOutcome,
+    SettlementItem,
+    TransactionOutcome,
+    TransactionVariant,
 )
-from florin_server.domain.settlement.state import TRANSACTION, TxEvent
+from florin_server.domain.settlement.state import TRANSACTION_TRANSITIONS, TxEvent
 from florin_server.store.engine.columns import U256
 from florin_server.store.engine.query import (
     Op,
@@ -36,29 +36,29 @@ from florin_server.store.engine.query import (
     Row,
     Statement,
     StoreError,
-    any_of,
     columns,
     insert,
-    one_of,
+    is_in,
+    is_one_of,
     operation,
     param,
 )
 from florin_server.store.engine.times import is_due
 from florin_server.store.ledger import ledger
 from florin_server.store.payments.payments import (
-    confirmation_of,
-    event_of,
-    issued_of,
-    option_of,
     put_events,
+    to_confirmation,
+    to_event_row,
+    to_option,
+    to_resolved_build,
 )
 from florin_server.store.payouts import held_money
-from florin_server.store.quarantine.items import is_left_out
+from florin_server.store.quarantine.items import is_excluded
 from florin_server.store.receipts import effects
 from florin_server.store.settlement import gas, leases, token_accounts, used_nonces
-from florin_server.store.settlement.chain_tx_rows import items_of, whole
-from florin_server.store.tables.payments import UNSETTLED, ConfirmState
-from florin_server.store.tables.settlement import OPEN
+from florin_server.store.settlement.chain_tx_rows import load_transactions, to_item_rows
+from florin_server.store.tables.payments import UNSETTLED_PREDICATE, ConfirmationState
+from florin_server.store.tables.settlement import OPEN_TX_PREDICATE
 from florin_server.store.tables.tables import (
     chain_tx,
     chain_tx_bump,
@@ -71,26 +71,26 @@ from florin_server.store.tables.tables import issued as issue
 
 
 class LostLease(StoreError):  # noqa: N818  (a state of the world, not a mistake)
-    """Somebody else works on this now; nothing was written, and nothing may be broadcast."""
+    """Another process works on this now; nothing was written, and nothing can be broadcast."""
 
-    passes = True
-
-
-class NotWaiting(LostLease):
-    """Items of a transaction are done already, or are in another transaction."""
+    is_transient = True
 
 
-# Final transactions of ours that may carry a payment without paying it. Honest ones fail once, when
-# their money moves between a trial and its block; from then on each is tried alone before it is
-# sent, and what then fails twice more does so on purpose.
+class ItemsUnavailable(LostLease):
+    """Items of a transaction are already done, or are in another transaction."""
+
+
+# Our final transactions that can include a payment without paying it. Honest payments fail once,
+# when their money moves between a dry run and its block. From then on each is dry-run alone before
+# it is sent, and a payment that fails twice more does so on purpose.
 FAILURES_MAX = 3
 
-_NOT_HELD = confirm.c.state != ConfirmState.HELD
-# few transactions are open, however many there were
+_NOT_HELD = confirm.c.state != ConfirmationState.HELD
+# few transactions are open at any time
 _IN_OPEN = (
     exists()
     .where(
-        text(OPEN),
+        text(OPEN_TX_PREDICATE),
         chain_tx.c.chain_id == confirm.c.chain_id,
         chain_tx_item.c.tx_id == chain_tx.c.id,
         chain_tx_item.c.payment_id == confirm.c.payment_id,
@@ -98,19 +98,19 @@ _IN_OPEN = (
     .correlate(confirm)
 )
 _OPTION_AT = len(payment.c)
-_CONFIRMATION_AT = _OPTION_AT + len(columns(payment_option, Option))
+_CONFIRMATION_AT = _OPTION_AT + len(columns(payment_option, PaymentOption))
 
 
-_TRACK = (confirm.c.from_block, confirm.c.app, confirm.c.failures, confirm.c.reverted)
+_SETTLEMENT_COLUMNS = (confirm.c.from_block, confirm.c.app, confirm.c.failures, confirm.c.reverted)
 
 
-def _accepted() -> Select[Row]:
+def _select_items() -> Select[Row]:
     return (
         select(
             *payment.c,
-            *columns(payment_option, Option),
+            *columns(payment_option, PaymentOption),
             *columns(confirm, Confirmation),
-            *_TRACK,
+            *_SETTLEMENT_COLUMNS,
         )
         .join_from(confirm, payment, payment.c.id == confirm.c.payment_id)
         .join(
@@ -118,25 +118,25 @@ def _accepted() -> Select[Row]:
             (payment_option.c.payment_id == confirm.c.payment_id)
             & (payment_option.c.id == confirm.c.option_id),
         )
-        .where(text(UNSETTLED), _NOT_HELD, confirm.c.chain_id == param("chain_id"))
+        .where(text(UNSETTLED_PREDICATE), _NOT_HELD, confirm.c.chain_id == param("chain_id"))
         .order_by(confirm.c.at_us, confirm.c.payment_id)
     )
 
 
 _WAITING = Statement(
-    _accepted()
+    _select_items()
     .where(
-        confirm.c.state == ConfirmState.WAITING,
+        confirm.c.state == ConfirmationState.WAITING,
         is_due(confirm.c.retry_at_us),
         confirm.c.failures < param("most"),
-        ~is_left_out(ItemKind.PAYMENT, confirm.c.payment_id),
+        ~is_excluded(QuarantinedItemKind.PAYMENT, confirm.c.payment_id),
     )
     .limit(param("limit"))
 )
-_UNSETTLED = Statement(_accepted())
+_UNSETTLED = Statement(_select_items())
 _UNSETTLED_IDS = Statement(
     select(confirm.c.payment_id).where(
-        text(UNSETTLED), _NOT_HELD, confirm.c.chain_id == param("chain_id")
+        text(UNSETTLED_PREDICATE), _NOT_HELD, confirm.c.chain_id == param("chain_id")
     )
 )
 _ISSUED = Statement(
@@ -145,52 +145,54 @@ _ISSUED = Statement(
         confirm,
         (confirm.c.payment_id == issue.c.payment_id) & (confirm.c.option_id == issue.c.option_id),
     )
-    .where(any_of(confirm.c.payment_id, "ids"))
+    .where(is_in(confirm.c.payment_id, "ids"))
     .order_by(issue.c.payment_id, issue.c.n.desc())
 )
-_COUNT = Statement(select(func.count()).select_from(confirm).where(text(UNSETTLED)))
+_COUNT = Statement(select(func.count()).select_from(confirm).where(text(UNSETTLED_PREDICATE)))
 _SUBMIT = Statement(
     update(confirm)
-    .where(any_of(confirm.c.payment_id, "ids"), confirm.c.state == ConfirmState.WAITING)
-    .values(state=ConfirmState.SUBMITTED)
+    .where(is_in(confirm.c.payment_id, "ids"), confirm.c.state == ConfirmationState.WAITING)
+    .values(state=ConfirmationState.SUBMITTED)
     .returning(confirm.c.payment_id)
 )
 _LEAVE = Statement(
     update(confirm)
-    .where(any_of(confirm.c.payment_id, "ids"), confirm.c.state == ConfirmState.WAITING)
-    .values(state=ConfirmState.SUBMITTED)
+    .where(is_in(confirm.c.payment_id, "ids"), confirm.c.state == ConfirmationState.WAITING)
+    .values(state=ConfirmationState.SUBMITTED)
 )
-# whoever puts them into a transaction changes them too
+# an operation that puts them into a transaction changes them too
 _LOCK = Statement(
     select(confirm.c.payment_id)
-    .where(any_of(confirm.c.payment_id, "ids"))
+    .where(is_in(confirm.c.payment_id, "ids"))
     .order_by(confirm.c.payment_id)
     .with_for_update()
 )
 _RELEASE = Statement(
     update(confirm)
-    .where(any_of(confirm.c.payment_id, "ids"), text(UNSETTLED), _NOT_HELD, ~_IN_OPEN)
-    .values(state=ConfirmState.WAITING, retry_at_us=param("at_us"))
+    .where(is_in(confirm.c.payment_id, "ids"), text(UNSETTLED_PREDICATE), _NOT_HELD, ~_IN_OPEN)
+    .values(state=ConfirmationState.WAITING, retry_at_us=param("at_us"))
 )
-_PART = Statement(
+_ISOLATE = Statement(
     update(confirm)
-    .where(any_of(confirm.c.payment_id, "ids"), text(UNSETTLED))
+    .where(is_in(confirm.c.payment_id, "ids"), text(UNSETTLED_PREDICATE))
     .values(reverted=confirm.c.reverted + 1)
 )
 _DONE = Statement(
-    update(confirm).where(any_of(confirm.c.payment_id, "ids")).values(state=ConfirmState.DONE)
+    update(confirm).where(is_in(confirm.c.payment_id, "ids")).values(state=ConfirmationState.DONE)
 )
 _APPEND = Statement(insert(chain_tx))
 _ITEM = Statement(insert(chain_tx_item))
-_KNOWN = Statement(
+_FILTER_HASHES = Statement(
     select(chain_tx.c.hash).where(
-        chain_tx.c.chain_id == param("chain_id"), any_of(chain_tx.c.hash, "hashes")
+        chain_tx.c.chain_id == param("chain_id"), is_in(chain_tx.c.hash, "hashes")
     )
 )
 _OPEN_TXS = Statement(
     select(*chain_tx.c)
     .where(
-        text(OPEN), chain_tx.c.chain_id == param("chain_id"), chain_tx.c.sender == param("sender")
+        text(OPEN_TX_PREDICATE),
+        chain_tx.c.chain_id == param("chain_id"),
+        chain_tx.c.sender == param("sender"),
     )
     .order_by(chain_tx.c.nonce)
 )
@@ -206,22 +208,22 @@ _AT_NONCE = Statement(
 _BUMP = Statement(insert(chain_tx_bump))
 
 
-def _move(event: TxEvent) -> Update:
-    """Moves a transaction by the state table; nothing if it is where the event cannot happen."""
+def _update_by_event(event: TxEvent) -> Update:
+    """Build an update by the state table; it changes nothing if the event cannot happen."""
     return (
         update(chain_tx)
         .where(
             chain_tx.c.id == param("tx_id"),
-            one_of(chain_tx.c.state, TRANSACTION.sources(event)),
+            is_one_of(chain_tx.c.state, TRANSACTION_TRANSITIONS.list_sources(event)),
         )
-        .values(state=TRANSACTION.target(event))
+        .values(state=TRANSACTION_TRANSITIONS.get_target(event))
     )
 
 
-_SENT = Statement(_move(TxEvent.SENT).values(sent_block=param("block")))
+_SENT = Statement(_update_by_event(TxEvent.SENT).values(sent_block=param("block")))
 _END = {
-    TRANSACTION.target(event): Statement(
-        _move(event)
+    TRANSACTION_TRANSITIONS.get_target(event): Statement(
+        _update_by_event(event)
         .values(
             block_number=param("number"),
             block_hash=param("digest"),
@@ -231,23 +233,23 @@ _END = {
     )
     for event in (TxEvent.FINAL, TxEvent.REPLACED)
 }
-# the payment is locked first, as by whoever simulates its outcome
+# the payment is locked first, as for a simulated outcome
 _TO_SETTLE = Statement(
     select(payment.c.id, payment.c.status)
     .join_from(payment, confirm, confirm.c.payment_id == payment.c.id)
-    .where(any_of(payment.c.id, "ids"), text(UNSETTLED), _NOT_HELD)
+    .where(is_in(payment.c.id, "ids"), text(UNSETTLED_PREDICATE), _NOT_HELD)
     .order_by(payment.c.id)
     .with_for_update()
 )
-_CONCLUDE = Statement(
+_FINALIZE = Statement(
     update(payment)
-    .where(payment.c.id == param("payment_id"), payment.c.status == Status.PROCESSING)
+    .where(payment.c.id == param("payment_id"), payment.c.status == PaymentStatus.PROCESSING)
     .values(
         version=payment.c.version + 1,
         updated_at_us=param("now_us"),
         status=param("end"),
         tx_id=param("tx"),
-        # what was to be paid stays, also of a payment that failed
+        # the option stays, even for a payment that failed
         option_unit=func.coalesce(param("paid_unit"), payment.c.option_unit),
         option_value=func.coalesce(param("paid", U256), payment.c.option_value),
         settled_value=param("settled"),
@@ -259,177 +261,194 @@ _CONCLUDE = Statement(
 
 
 @operation
-def waiting(chain_id: str, limit: int, now_us: int) -> Op[list[Accepted]]:
-    """Accepted payments that are in no transaction and due, the oldest first.
+def list_waiting(chain_id: str, limit: int, now_us: int) -> Op[list[SettlementItem]]:
+    """Return accepted payments that are in no transaction and due, the oldest first.
 
-    One that too many transactions did not pay is sent no more.
+    A payment that too many transactions did not pay is not sent any more.
     """
     rows = yield _WAITING(chain_id=chain_id, now_us=now_us, limit=limit, most=FAILURES_MAX)
-    return [_accepted_of(row) for row in rows]
+    return [_to_settlement_item(row) for row in rows]
 
 
 @operation
-def unsettled(chain_id: str) -> Op[list[Accepted]]:
-    """Every payment of a chain that waits for its end on chain, the oldest first."""
-    return [_accepted_of(row) for row in (yield _UNSETTLED(chain_id=chain_id))]
+def list_unsettled(chain_id: str) -> Op[list[SettlementItem]]:
+    """Return every payment of a chain that waits for its end on chain, the oldest first."""
+    return [_to_settlement_item(row) for row in (yield _UNSETTLED(chain_id=chain_id))]
 
 
 @operation
-def unsettled_ids(chain_id: str) -> Op[frozenset[str]]:
-    """The same payments, by id."""
+def list_unsettled_ids(chain_id: str) -> Op[frozenset[str]]:
+    """Return the ids of every payment of a chain that waits for its end on chain."""
     return frozenset([payment_id for (payment_id,) in (yield _UNSETTLED_IDS(chain_id=chain_id))])
 
 
 @operation
-def issued(payment_ids: Collection[str]) -> Op[list[ResolvedBuild]]:
-    """What was issued for the options that payments are bound to, the newest of each first."""
-    return [issued_of(row) for row in (yield _ISSUED(ids=payment_ids))]
+def list_resolved_builds(payment_ids: Collection[str]) -> Op[list[ResolvedBuild]]:
+    """Return the resolved builds of payments' bound options, the newest of each first."""
+    return [to_resolved_build(row) for row in (yield _ISSUED(ids=payment_ids))]
 
 
 @operation
 def count_unsettled() -> Op[int]:
-    """How many payments are processing, on all chains."""
+    """Return how many payments are processing, on all chains."""
     ((count,),) = yield _COUNT()
     return int(count)
 
 
 @operation
 def append(tx: ChainTx, epoch: int, lease: str, claim: Operation[None]) -> Op[None]:
-    """Writes a signed transaction down, with its items and the nonce that it uses.
+    """Record a signed transaction, with its items and its nonce.
 
-    LostLease if the epoch is not the lease's newest. `claim` takes the items out of their line in
-    the same transaction, and raises NotWaiting if one is not in it. In both cases these bytes
-    must never be broadcast.
+    Raise LostLease if the epoch is not the lease's newest. `claim` claims the items in the same
+    transaction, and raises ItemsUnavailable if an item is not waiting. After either error these
+    bytes must never be broadcast.
     """
-    yield from _holding(lease, epoch)
+    yield from _require_lease(lease, epoch)
     yield from claim
-    yield _APPEND.of(tx)
+    yield _APPEND.bind_object(tx)
     if tx.item_ids:
-        yield _ITEM.many(items_of(tx))
-    yield from used_nonces.note(tx.chain_id, tx.sender, tx.nonce + 1)
+        yield _ITEM.bind_many(to_item_rows(tx))
+    yield from used_nonces.record_next_nonce(tx.chain_id, tx.sender, tx.nonce + 1)
 
 
 @operation
-def bump(tx: ChainTx, raised: Variant, epoch: int, lease: str, now_us: int) -> Op[None]:
-    """Writes down that a transaction was signed again for a higher fee; LostLease like `append`.
+def bump(tx: ChainTx, raised: TransactionVariant, epoch: int, lease: str, now_us: int) -> Op[None]:
+    """Record that a transaction was signed again for a higher fee; LostLease like `append`.
 
-    The number of a variant is unique, so that nobody writes two next ones.
+    The number of a variant is unique, so that no two processes record the same next variant.
     """
-    yield from _holding(lease, epoch)
+    yield from _require_lease(lease, epoch)
     yield _BUMP(
         tx_id=tx.id, n=len(tx.bumps), raw=raised.raw, hash=raised.hash, created_at_us=now_us
     )
 
 
-def _holding(lease: str, epoch: int) -> Op[None]:
+def _require_lease(lease: str, epoch: int) -> Op[None]:
     if not (yield from leases.is_current(lease, epoch)):
         raise LostLease(f"lease {lease} was taken over after epoch {epoch}")
 
 
 @operation
 def claim(payment_ids: Collection[str]) -> Op[None]:
-    """Part of an operation: takes payments out of the line; NotWaiting if one is not in it."""
+    """Claim payments; raise ItemsUnavailable if one is not waiting. Part of an operation."""
     taken = {payment_id for (payment_id,) in (yield _SUBMIT(ids=payment_ids))}
-    if missing := [one for one in payment_ids if one not in taken]:
-        raise NotWaiting(f"not waiting to be settled: {', '.join(missing)}")
+    if missing := [payment_id for payment_id in payment_ids if payment_id not in taken]:
+        raise ItemsUnavailable(f"not waiting to be settled: {', '.join(missing)}")
 
 
 @operation
-def known(chain_id: str, hashes: Collection[str]) -> Op[set[str]]:
-    """Return those of some hashes that transactions of ours were written down with."""
-    return {found for (found,) in (yield _KNOWN(chain_id=chain_id, hashes=hashes))}
+def filter_known_hashes(chain_id: str, hashes: Collection[str]) -> Op[set[str]]:
+    """Return which of some hashes belong to recorded transactions of ours."""
+    return {tx_hash for (tx_hash,) in (yield _FILTER_HASHES(chain_id=chain_id, hashes=hashes))}
 
 
 @operation
-def sent(heads: Mapping[str, int]) -> Op[None]:
-    """Note that transactions were handed to the chain, maybe once more, with its head then."""
+def record_broadcasts(heads: Mapping[str, int]) -> Op[None]:
+    """Record broadcasts of transactions, first or repeated, with the chain's head."""
     for tx_id, head in heads.items():
         yield _SENT(tx_id=tx_id, block=head)
 
 
 @operation
-def open_txs(chain_id: str, sender: str) -> Op[list[ChainTx]]:
-    """A key's transactions that are neither final nor replaced, in the order of their nonces."""
-    return (yield from whole((yield _OPEN_TXS(chain_id=chain_id, sender=sender))))
+def list_open(chain_id: str, sender: str) -> Op[list[ChainTx]]:
+    """Return a key's transactions that are neither final nor replaced, by nonce."""
+    return (yield from load_transactions((yield _OPEN_TXS(chain_id=chain_id, sender=sender))))
 
 
 @operation
-def at_nonce(chain_id: str, sender: str, nonce: int) -> Op[list[ChainTx]]:
-    """What was ever signed for a nonce, the newest first."""
+def list_at_nonce(chain_id: str, sender: str, nonce: int) -> Op[list[ChainTx]]:
+    """Return all transactions ever signed for a nonce, the newest first."""
     rows = yield _AT_NONCE(chain_id=chain_id, sender=sender, nonce=nonce)
-    return (yield from whole(rows))
+    return (yield from load_transactions(rows))
 
 
 @operation
-def leave(payment_ids: Collection[str]) -> Op[None]:
-    """Takes payments out of the line whose transaction is the buyer's own to send."""
+def leave_to_buyer(payment_ids: Collection[str]) -> Op[None]:
+    """Stop submitting payments whose transaction the buyer sends."""
     yield _LEAVE(ids=payment_ids)
 
 
 @operation
 def release(payment_ids: Collection[str], retry_at_us: int) -> Op[None]:
-    """Puts payments that are not settled back in line, due at a time.
+    """Make unsettled payments wait again, due at a time.
 
-    One that is in an open transaction stays there: another process sent it meanwhile.
+    A payment in an open transaction stays there: another process sent it meanwhile.
     """
     yield _LOCK(ids=payment_ids)
     yield _RELEASE(ids=payment_ids, at_us=retry_at_us)
 
 
 @operation
-def part(payment_ids: Sequence[str]) -> Op[None]:
-    """Part of an operation: a transaction of these came to nothing as a whole; each goes alone."""
+def isolate(payment_ids: Sequence[str]) -> Op[None]:
+    """Record that a transaction failed as a whole, so that its payments go alone next.
+
+    Part of an operation.
+    """
     if payment_ids:
-        yield _PART(ids=payment_ids)
+        yield _ISOLATE(ids=payment_ids)
 
 
 @operation
-def conclude(
-    findings: Sequence[Finding],
-    ends: Sequence[TxEnd],
+def finalize(
+    payment_outcomes: Sequence[PaymentOutcome],
+    transaction_outcomes: Sequence[TransactionOutcome],
     now_us: int,
-    watch: Operation[None] | None = None,
+    watch_operation: Operation[None] | None = None,
 ) -> Op[list[Payment]]:
-    """Ends payments and transactions on proof from the chain, and books both.
+    """End payments and transactions on proof from the chain, and book both.
 
-    `watch` writes down, in the same transaction, what a reorganisation might still undo.
+    `watch_operation` records, in the same transaction, what a reorg could still undo.
 
-    Answers the payments that it ended, or whose money it held. What had ended before, or was
-    simulated, is left alone and nothing is booked twice, so the same proof may come again.
+    Return the payments that it ended, or whose money it held. A payment that ended before, or was
+    simulated, stays unchanged and nothing is booked twice, so that a proof can be repeated.
     """
     changed: list[Payment] = []
     over: list[str] = []
     stopped: list[Payment] = []
-    to_settle = yield from _to_settle(findings)
-    yield from effects.put([one for one in findings if one.payment_id in to_settle])
-    for finding in sorted(findings, key=attrgetter("payment_id")):
+    to_settle = yield from _find_unsettled_statuses(payment_outcomes)
+    yield from effects.put(
+        [outcome for outcome in payment_outcomes if outcome.payment_id in to_settle]
+    )
+    for finding in sorted(payment_outcomes, key=attrgetter("payment_id")):
         status = to_settle.get(finding.payment_id)
-        if finding.held is not None:
-            if status is Status.PROCESSING:
-                stopped.append((yield from held_money.hold(finding.held, finding.postings, now_us)))
-        elif status is Status.SUCCEEDED:
-            # a reorganisation had undone it, and its payment stays as it ended
-            yield from _book(finding, now_us)
+        if finding.held_money is not None:
+            if status is PaymentStatus.PROCESSING:
+                stopped.append(
+                    (yield from held_money.hold(finding.held_money, finding.postings, now_us))
+                )
+        elif status is PaymentStatus.SUCCEEDED:
+            # a reorg had undone it, and its payment keeps its status
+            yield from _post_outcome(finding, now_us)
             over.append(finding.payment_id)
         elif status is not None:
-            ended = yield from _conclude(finding, now_us)
+            ended = yield from _finalize_payment(finding, now_us)
             if ended is not None:
                 changed.append(ended)
     if over or changed:
-        yield _DONE(ids=[*over, *(one.id for one in changed)])
+        yield _DONE(ids=[*over, *(each_payment.id for each_payment in changed)])
     if changed:
-        yield from put_events([event_of(one, *_reason(one)) for one in changed])
-        yield from token_accounts.free([one.id for one in changed if one.status is Status.FAILED])
-    yield from end_txs(ends, now_us)
-    if watch is not None:
-        yield from watch
+        yield from put_events(
+            [to_event_row(each_payment, *_to_final_event(each_payment)) for each_payment in changed]
+        )
+        yield from token_accounts.release(
+            [
+                each_payment.id
+                for each_payment in changed
+                if each_payment.status is PaymentStatus.FAILED
+            ]
+        )
+    yield from finalize_transactions(transaction_outcomes, now_us)
+    if watch_operation is not None:
+        yield from watch_operation
     return changed + stopped
 
 
 @operation
-def end_txs(ends: Sequence[TxEnd], now_us: int) -> Op[None]:
-    """Part of an operation: ends transactions and books what they cost and spent, once."""
-    for end in sorted(ends, key=attrgetter("tx_id")):
+def finalize_transactions(
+    transaction_outcomes: Sequence[TransactionOutcome], now_us: int
+) -> Op[None]:
+    """End transactions, and book their cost and gas once; part of an operation."""
+    for end in sorted(transaction_outcomes, key=attrgetter("tx_id")):
         rows = yield _END[end.state](
             tx_id=end.tx_id,
             number=end.block_number,
@@ -437,59 +456,73 @@ def end_txs(ends: Sequence[TxEnd], now_us: int) -> Op[None]:
             mined=end.final_hash,
         )
         if rows and end.costs:
-            key, tx_hash = journals.gas(end.tx_id), rows[0][0]
-            yield from ledger.post_again(key, journals.Kind.GAS, None, tx_hash, end.costs, now_us)
-        if rows and end.spent:
-            yield from gas.book(end.tx_id, rows[0][1], end.spent, now_us)
+            key, tx_hash = journals.gas_key(end.tx_id), rows[0][0]
+            yield from ledger.post_again(
+                key, journals.JournalKind.GAS, None, tx_hash, end.costs, now_us
+            )
+        if rows and end.gas_spending:
+            yield from gas.book(end.tx_id, rows[0][1], end.gas_spending, now_us)
 
 
-def _to_settle(findings: Sequence[Finding]) -> Op[dict[str, Status]]:
-    """The payments whose end is still looked for on chain: nobody simulated another one."""
-    if not findings:
+def _find_unsettled_statuses(
+    payment_outcomes: Sequence[PaymentOutcome],
+) -> Op[dict[str, PaymentStatus]]:
+    """Return the payments whose end on chain is still open, which excludes simulated payments."""
+    if not payment_outcomes:
         return {}
-    return dict([row[:2] for row in (yield _TO_SETTLE(ids={one.payment_id for one in findings}))])
+    return dict(
+        [
+            row[:2]
+            for row in (yield _TO_SETTLE(ids={outcome.payment_id for outcome in payment_outcomes}))
+        ]
+    )
 
 
-def _conclude(finding: Finding, now_us: int) -> Op[Payment | None]:
-    rows = yield _CONCLUDE(
-        payment_id=finding.payment_id,
+def _finalize_payment(payment_outcome: PaymentOutcome, now_us: int) -> Op[Payment | None]:
+    rows = yield _FINALIZE(
+        payment_id=payment_outcome.payment_id,
         now_us=now_us,
-        end=finding.status,
-        tx=finding.tx_id,
-        paid_unit=finding.option_unit,
-        paid=finding.option_value,
-        settled=finding.settled_value,
-        code=finding.failure_code,
-        detail=finding.failure_detail,
+        end=payment_outcome.status,
+        tx=payment_outcome.tx_id,
+        paid_unit=payment_outcome.option_unit,
+        paid=payment_outcome.option_value,
+        settled=payment_outcome.settled_value,
+        code=payment_outcome.failure_code,
+        detail=payment_outcome.failure_detail,
     )
     if not rows:
         return None
-    yield from _book(finding, now_us)
+    yield from _post_outcome(payment_outcome, now_us)
     return Payment(*rows[0])
 
 
-def _book(finding: Finding, now_us: int) -> Op[None]:
-    if finding.postings or finding.status is Status.SUCCEEDED:
-        key, of = journals.settle(finding.payment_id), finding.payment_id
+def _post_outcome(payment_outcome: PaymentOutcome, now_us: int) -> Op[None]:
+    if payment_outcome.postings or payment_outcome.status is PaymentStatus.SUCCEEDED:
+        key, of = journals.settle_key(payment_outcome.payment_id), payment_outcome.payment_id
         yield from ledger.post_again(
-            key, journals.Kind.SETTLE, of, finding.tx_id, finding.postings, now_us
+            key,
+            journals.JournalKind.SETTLE,
+            of,
+            payment_outcome.tx_id,
+            payment_outcome.postings,
+            now_us,
         )
 
 
-def _reason(ended: Payment) -> tuple[Event, dict[str, str | None]]:
-    if ended.status is Status.SUCCEEDED:
-        return Event.EFFECT_FINAL, {"txId": ended.tx_id}
-    return Event.UNSPENDABLE, {"reason": ended.failure_detail}
+def _to_final_event(ended: Payment) -> tuple[PaymentStateEvent, dict[str, str | None]]:
+    if ended.status is PaymentStatus.SUCCEEDED:
+        return PaymentStateEvent.EFFECT_FINAL, {"txId": ended.tx_id}
+    return PaymentStateEvent.UNSPENDABLE, {"reason": ended.failure_detail}
 
 
-def _accepted_of(row: Row) -> Accepted:
-    from_block, app, failures, reverted = row[-len(_TRACK) :]
-    return Accepted(
+def _to_settlement_item(row: Row) -> SettlementItem:
+    from_block, app, failures, reverted = row[-len(_SETTLEMENT_COLUMNS) :]
+    return SettlementItem(
         Payment(*row[:_OPTION_AT]),
-        option_of(row[_OPTION_AT:_CONFIRMATION_AT]),
-        confirmation_of(row[_CONFIRMATION_AT : -len(_TRACK)]),
+        to_option(row[_OPTION_AT:_CONFIRMATION_AT]),
+        to_confirmation(row[_CONFIRMATION_AT : -len(_SETTLEMENT_COLUMNS)]),
         from_block,
         app,
         failures,
-        alone=failures > 0 or reverted > 0,
+        isolated=failures > 0 or reverted > 0,
     )

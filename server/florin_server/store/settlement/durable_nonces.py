@@ -1,7 +1,7 @@
-"""Durable nonces: which are free, and whose transaction has which.
+"""Durable nonces: which are free, and which transaction has each of the others.
 
-A nonce that is held is free again only when the chain shows another value of it at final depth:
-whatever was signed with the old one can never land then.
+An assigned nonce is free again only when the chain shows another value at final depth: then no
+transaction signed with the old value can ever land.
 """
 
 from __future__ import annotations
@@ -11,40 +11,40 @@ from dataclasses import dataclass
 
 from sqlalchemy import and_, select, update
 
-from florin_server.domain.payments.payment import FreeNonce, ResolvedBuild, Status
+from florin_server.domain.payments.payment import FreeNonce, PaymentStatus, ResolvedBuild
 from florin_server.store.engine.query import (
     Op,
     Statement,
     StoreError,
-    any_of,
     insert,
+    is_in,
     operation,
     param,
 )
-from florin_server.store.payments.payments import put_issued
+from florin_server.store.payments.payments import put_resolved_build
 from florin_server.store.tables.tables import nonce_account, payment, payment_option
 
 
-class Raced(StoreError):  # noqa: N818  (a state of the world, not a mistake)
-    """Somebody else took the nonce, or resolved the option; nothing was written."""
+class NonceConflict(StoreError):  # noqa: N818  (a state of the world, not a mistake)
+    """Another process took the nonce, or resolved the option; nothing was written."""
 
-    passes = True
+    is_transient = True
 
 
 @dataclass(frozen=True, slots=True)
-class TakenNonce:
-    """A nonce account. `status` is that of the payment that has it, None if nobody has."""
+class NonceHolding:
+    """A nonce account; `status` is that of the payment that has it, None if it is free."""
 
     address: str
     value: str
     slot: int
     held_until_us: int
-    status: Status | None
+    status: PaymentStatus | None
 
 
 @dataclass(frozen=True, slots=True)
 class NonceRequest:
-    """An option that asks for a nonce: `payer` pays it (CAIP-10), `partner_id` owns the payment."""
+    """An option's request for a nonce: `payer` pays it (CAIP-10), `partner_id` owns the payment."""
 
     payment_id: str
     option_id: str
@@ -53,7 +53,7 @@ class NonceRequest:
 
 
 _OF_CHAIN = nonce_account.c.chain_id == param("chain_id")
-_ONE = (_OF_CHAIN, nonce_account.c.address == param("account"))
+_MATCHES_ACCOUNT = (_OF_CHAIN, nonce_account.c.address == param("account"))
 _ALL = Statement(
     select(
         nonce_account.c.address,
@@ -70,7 +70,7 @@ _FREE = Statement(
     select(nonce_account.c.address, nonce_account.c.value, nonce_account.c.slot)
     .where(
         _OF_CHAIN,
-        any_of(nonce_account.c.address, "accounts"),
+        is_in(nonce_account.c.address, "accounts"),
         nonce_account.c.payment_id.is_(None),
         nonce_account.c.value != "",
     )
@@ -99,7 +99,11 @@ _ADD = Statement(
 )
 _TAKE = Statement(
     update(nonce_account)
-    .where(*_ONE, nonce_account.c.payment_id.is_(None), nonce_account.c.value == param("before"))
+    .where(
+        *_MATCHES_ACCOUNT,
+        nonce_account.c.payment_id.is_(None),
+        nonce_account.c.value == param("before"),
+    )
     .values(payment_id=param("whose"), option_id=param("which"), held_until_us=param("until_us"))
     .returning(nonce_account.c.address)
 )
@@ -108,30 +112,36 @@ _OF_OPTION = (
     nonce_account.c.payment_id == param("whose"),
     nonce_account.c.option_id == param("which"),
 )
-_KEPT = Statement(
+_HAS_NONCE = Statement(
     select(nonce_account.c.address).where(*_OF_OPTION, nonce_account.c.held_until_us > 0)
 )
 _RELEASE = Statement(update(nonce_account).where(*_OF_OPTION).values(held_until_us=0))
-_SEEN = Statement(
+_RECORD_ADVANCE = Statement(
     update(nonce_account)
-    .where(*_ONE, nonce_account.c.value == param("before"), nonce_account.c.slot <= param("at"))
+    .where(
+        *_MATCHES_ACCOUNT,
+        nonce_account.c.value == param("before"),
+        nonce_account.c.slot <= param("at"),
+    )
     .values(value=param("now"), slot=param("at"), payment_id=None, option_id=None)
 )
 
 
 @operation
-def every(chain_id: str) -> Op[list[TakenNonce]]:
-    """Every nonce account of a chain that was written down."""
+def list_accounts(chain_id: str) -> Op[list[NonceHolding]]:
+    """Return every recorded nonce account of a chain."""
     return [
-        TakenNonce(address, value, slot, until_us, None if status is None else Status(status))
+        NonceHolding(
+            address, value, slot, until_us, None if status is None else PaymentStatus(status)
+        )
         for address, value, slot, until_us, status in (yield _ALL(chain_id=chain_id))
     ]
 
 
 @operation
-def expect(chain_id: str, addresses: Sequence[str]) -> Op[None]:
-    """Writes accounts down that are to be made; nothing happens to those that are known."""
-    yield _ADD.many(
+def register(chain_id: str, addresses: Sequence[str]) -> Op[None]:
+    """Record accounts to create; accounts that are already recorded stay unchanged."""
+    yield _ADD.bind_many(
         [
             {
                 "chain_id": chain_id,
@@ -148,13 +158,13 @@ def expect(chain_id: str, addresses: Sequence[str]) -> Op[None]:
 
 
 @operation
-def free(
+def find_free(
     chain_id: str, addresses: Sequence[str], request: NonceRequest | None = None
 ) -> Op[FreeNonce | None]:
-    """Return the account that was free for longest; None if none is, or not for a request.
+    """Return the account that was free for longest; None if none is free for the request.
 
-    A payment and a payer hold one at a time, and a partner's payments half of all, so that none of
-    them takes the others' share.
+    A payment and a payer have at most one at a time, and a partner's payments half of all, so that
+    no partner takes the others' share.
     """
     if request is not None and not (yield from _has_share(chain_id, len(addresses), request)):
         return None
@@ -163,53 +173,53 @@ def free(
 
 
 @operation
-def issue(
+def assign(
     new: ResolvedBuild,
     chain_id: str,
-    spare: FreeNonce,
+    free_nonce: FreeNonce,
     until_us: int,
     request: tuple[int, NonceRequest] | None = None,
 ) -> Op[list[ResolvedBuild]]:
-    """Store what an option was resolved to together with the nonce that it takes; or Raced.
+    """Store a resolved build together with the nonce that it takes, or raise NonceConflict.
 
-    `request` is the size of the pool and who asks, whose share must not be used up meanwhile.
+    `request` is the size of the pool and the requester, whose share must not be used up meanwhile.
     """
     if request is not None and not (yield from _has_share(chain_id, *request)):
-        raise Raced(f"the share of payment {new.payment_id} in the nonces was taken")
+        raise NonceConflict(f"the nonces available to payment {new.payment_id} were taken")
     taken = yield _TAKE(
         chain_id=chain_id,
-        account=spare.address,
-        before=spare.value,
+        account=free_nonce.address,
+        before=free_nonce.value,
         whose=new.payment_id,
         which=new.option_id,
         until_us=until_us,
     )
-    stored = yield from put_issued(new)
+    stored = yield from put_resolved_build(new)
     if not taken or stored[0].terms != new.terms:
-        raise Raced(f"the nonce {spare.address} or the option's issue was taken")
+        raise NonceConflict(f"the nonce {free_nonce.address} or the option's issue was taken")
     return stored
 
 
 @operation
-def is_kept(chain_id: str, payment_id: str, option_id: str) -> Op[bool]:
+def has_nonce(chain_id: str, payment_id: str, option_id: str) -> Op[bool]:
     """Return whether an option has a nonce that was not released."""
-    return bool((yield _KEPT(chain_id=chain_id, whose=payment_id, which=option_id)))
+    return bool((yield _HAS_NONCE(chain_id=chain_id, whose=payment_id, which=option_id)))
 
 
 @operation
 def release(chain_id: str, payment_id: str, option_id: str) -> Op[None]:
-    """Release the nonce of an option, which its wallet cannot use: it is advanced soon."""
+    """Release an option's nonce that its wallet cannot use, so that it is advanced soon."""
     yield _RELEASE(chain_id=chain_id, whose=payment_id, which=option_id)
 
 
 @operation
-def seen(chain_id: str, address: str, before: str, now: str, slot: int) -> Op[None]:
-    """A final block has another value than before: whoever had it has it no more."""
-    yield _SEEN(chain_id=chain_id, account=address, before=before, now=now, at=slot)
+def record_advance(chain_id: str, address: str, before: str, now: str, slot: int) -> Op[None]:
+    """Free a nonce account whose value changed in a final block."""
+    yield _RECORD_ADVANCE(chain_id=chain_id, account=address, before=before, now=now, at=slot)
 
 
 def _has_share(chain_id: str, pool: int, request: NonceRequest) -> Op[bool]:
-    """Return whether a request may have one of `pool` nonces beside those that others hold."""
+    """Return whether a request can have one of `pool` nonces beside the assigned nonces."""
     of_partner = 0
     for payment_id, option_id, payer, partner_id in (yield _HELD(chain_id=chain_id)):
         if (payment_id, option_id) == (request.payment_id, request.option_id):

@@ -1,7 +1,7 @@
-"""Gas that was lost on payments that were not paid, or spent on creating accounts of payers.
+"""Gas lost on payments that were not paid, or spent on creating payers' accounts.
 
-Rows are written with the end of their transaction, and each counts once, also if a reorganisation
-lets the transaction end twice.
+Rows are written with the end of their transaction, and each counts once, even if a reorg makes the
+transaction end twice.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ from dataclasses import dataclass
 
 from sqlalchemy import delete, func, select, update
 
-from florin_server.domain.payments.payment import Status
-from florin_server.domain.settlement.chain_txs import Spent, SpentKind
-from florin_server.store.engine.query import Op, Statement, any_of, insert, operation, param
+from florin_server.domain.payments.payment import PaymentStatus
+from florin_server.domain.settlement.chain_txs import GasSpending, GasSpendingKind
+from florin_server.store.engine.query import Op, Statement, insert, is_in, operation, param
 from florin_server.store.payments import simulation
 from florin_server.store.tables.tables import confirm, failed_gas, payment
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
-    """Gas of one chain since a time, in all and by app; `payers` are those who lost too much."""
+class GasUsage:
+    """Gas of one chain since a time, in total and by app; `payers` lost too much."""
 
     since_us: int
-    failed_by_app: Mapping[str, int]
-    opened_by_app: Mapping[str, int]
+    failed_gas_by_app: Mapping[str, int]
+    opening_gas_by_app: Mapping[str, int]
     payers: frozenset[str]
 
     @property
-    def failed(self) -> int:
-        """Gas of what was not paid."""
-        return sum(self.failed_by_app.values())
+    def total_failed_gas(self) -> int:
+        """Return the gas of payments that were not paid."""
+        return sum(self.failed_gas_by_app.values())
 
     @property
-    def opened(self) -> int:
-        """Gas of what was paid, and created its payers' accounts."""
-        return sum(self.opened_by_app.values())
+    def total_opening_gas(self) -> int:
+        """Return the gas of payments that were paid and created their payers' accounts."""
+        return sum(self.opening_gas_by_app.values())
 
 
 _BOOK = Statement(
@@ -45,7 +45,7 @@ _BOOK = Statement(
 )
 _FAIL = Statement(
     update(confirm)
-    .where(any_of(confirm.c.payment_id, "ids"))
+    .where(is_in(confirm.c.payment_id, "ids"))
     .values(failures=confirm.c.failures + 1)
 )
 _SINCE = (failed_gas.c.at_us >= param("since_us"), failed_gas.c.chain_id == param("chain_id"))
@@ -56,11 +56,11 @@ _BY_APP = Statement(
 )
 _BY_PAYER = (
     select(failed_gas.c.payer, func.sum(failed_gas.c.gas))
-    .where(*_SINCE, failed_gas.c.kind == SpentKind.FAILED)
+    .where(*_SINCE, failed_gas.c.kind == GasSpendingKind.FAILED)
     .group_by(failed_gas.c.payer)
 )
 _ABOVE = Statement(_BY_PAYER.having(func.sum(failed_gas.c.gas) >= param("most")))
-_OF_PAYERS = Statement(_BY_PAYER.where(any_of(failed_gas.c.payer, "payers")))
+_OF_PAYERS = Statement(_BY_PAYER.where(is_in(failed_gas.c.payer, "payers")))
 _ENDED = Statement(
     select(
         payment.c.id,
@@ -71,7 +71,7 @@ _ENDED = Statement(
         confirm.c.app,
     )
     .join_from(payment, confirm, confirm.c.payment_id == payment.c.id)
-    .where(any_of(payment.c.id, "ids"))
+    .where(is_in(payment.c.id, "ids"))
 )
 _FORGET = Statement(
     delete(failed_gas)
@@ -88,64 +88,64 @@ _FORGET = Statement(
 
 
 @operation
-def book(tx_id: str, chain_id: str, spent: Sequence[Spent], now_us: int) -> Op[None]:
-    """Part of an operation: counts what a transaction spent, and against its payments, once."""
+def book(tx_id: str, chain_id: str, spent: Sequence[GasSpending], now_us: int) -> Op[None]:
+    """Count a transaction's lost gas, and failures of its payments, once; part of an operation."""
     failed: list[str] = []
-    for one in spent:
+    for spending in spent:
         rows = yield _BOOK(
             tx_id=tx_id,
-            payment_id=one.payment_id,
+            payment_id=spending.payment_id,
             chain_id=chain_id,
-            payer=one.payer,
-            app=one.app,
-            kind=one.kind,
-            gas=one.gas,
-            cost=one.cost,
+            payer=spending.payer,
+            app=spending.app,
+            kind=spending.kind,
+            gas=spending.gas,
+            cost=spending.cost,
             at_us=now_us,
         )
-        failed += [payment_id for payment_id, kind in rows if kind is SpentKind.FAILED]
+        failed += [payment_id for payment_id, kind in rows if kind is GasSpendingKind.FAILED]
     if failed:
         yield _FAIL(ids=failed)
 
 
 @operation
-def usage(chain_id: str, since_us: int, payer_max: int) -> Op[Usage]:
-    """What a chain spent since a time; `payers` lost at least so much."""
-    by_kind: dict[SpentKind, dict[str, int]] = {kind: {} for kind in SpentKind}
+def get_usage(chain_id: str, since_us: int, payer_max: int) -> Op[GasUsage]:
+    """Return a chain's gas since a time; `payers` lost at least `payer_max`."""
+    by_kind: dict[GasSpendingKind, dict[str, int]] = {kind: {} for kind in GasSpendingKind}
     for app, kind, gas in (yield _BY_APP(chain_id=chain_id, since_us=since_us)):
         by_kind[kind][app] = int(gas)
-    failed, opened = by_kind[SpentKind.FAILED], by_kind[SpentKind.OPENED]
+    failed, opened = by_kind[GasSpendingKind.FAILED], by_kind[GasSpendingKind.OPENED]
     if not failed:
-        return Usage(since_us, failed, opened, frozenset())
+        return GasUsage(since_us, failed, opened, frozenset())
     above = yield _ABOVE(chain_id=chain_id, since_us=since_us, most=payer_max)
-    return Usage(since_us, failed, opened, frozenset(payer for payer, _ in above if payer))
+    return GasUsage(since_us, failed, opened, frozenset(payer for payer, _ in above if payer))
 
 
 @operation
-def of_payers(chain_id: str, since_us: int, payers: Collection[str]) -> Op[dict[str, int]]:
-    """What payers (CAIP-10) lost on a chain since a time; those who lost nothing are absent."""
+def sum_by_payer(chain_id: str, since_us: int, payers: Collection[str]) -> Op[dict[str, int]]:
+    """Return payers' (CAIP-10) lost gas on a chain since a time, without those who lost none."""
     rows = yield _OF_PAYERS(chain_id=chain_id, since_us=since_us, payers=payers)
     return {payer: int(gas) for payer, gas in rows}
 
 
 @operation
-def paid_otherwise(
+def list_paid_otherwise(
     payment_ids: Collection[str], hashes: Collection[str]
 ) -> Op[list[tuple[str, str, str]]]:
-    """Those of the payments that ended without the transactions, with payer and app.
+    """Return payments that ended without the transactions, with payer and app.
 
-    What was simulated may have been paid by them all the same.
+    It skips simulated payments, as the transactions may still have paid them.
     """
-    found = []
+    entries = []
     for payment_id, status, tx_id, detail, payer, app in (yield _ENDED(ids=payment_ids)):
-        known = {*hashes, simulation.tx_id_of(payment_id)}
-        failed = status is Status.FAILED and detail != simulation.FAILED
-        if failed or (status is Status.SUCCEEDED and tx_id not in known):
-            found.append((payment_id, payer or "", app))
-    return found
+        own_hashes = {*hashes, simulation.format_tx_id(payment_id)}
+        failed = status is PaymentStatus.FAILED and detail != simulation.FAILURE_DETAIL
+        if failed or (status is PaymentStatus.SUCCEEDED and tx_id not in own_hashes):
+            entries.append((payment_id, payer or "", app))
+    return entries
 
 
 @operation
 def forget(until_us: int, limit: int) -> Op[int]:
-    """Deletes what transactions spent before a time; tells how much was deleted at least."""
+    """Delete the gas of transactions before a time; return the least number of deleted rows."""
     return len((yield _FORGET(until_us=until_us, limit=limit)))

@@ -1,4 +1,4 @@
-"""Who does a job alone: one owner at a time, and a number that fences off the one before."""
+"""Leases: one owner of a job at a time, and an epoch that fences off earlier owners."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection
 from sqlalchemy import Boolean, Update, case, literal, or_, select, update
 
 from florin_server.domain.settlement.lease import Lease
-from florin_server.store.engine.query import Op, Statement, any_of, insert, operation, param
+from florin_server.store.engine.query import Op, Statement, insert, is_in, operation, param
 from florin_server.store.engine.times import is_due
 from florin_server.store.tables.tables import lease
 
@@ -31,12 +31,12 @@ _ACQUIRE = Statement(
 )
 
 
-def name_of(chain_id: str, sender: str) -> str:
-    """Return the name of the lease that belongs to a key on a chain (CAIP-2)."""
+def format_name(chain_id: str, sender: str) -> str:
+    """Return the name of the lease of a key on a chain (CAIP-2)."""
     return f"relayer:{chain_id}:{sender}"
 
 
-def _held() -> Update:
+def _update_held() -> Update:
     return (
         update(lease)
         .where(
@@ -48,19 +48,19 @@ def _held() -> Update:
     )
 
 
-_RENEW = Statement(_held().values(until_us=param("until")))
+_RENEW = Statement(_update_held().values(until_us=param("until")))
 # the row stays, so that its epoch only ever rises
-_RELEASE = Statement(_held().values(until_us=literal(0), owner=literal("")))
+_RELEASE = Statement(_update_held().values(until_us=literal(0), owner=literal("")))
 _LEASED = Statement(
-    select(lease.c.name).where(any_of(lease.c.name, "names"), ~is_due(lease.c.until_us))
+    select(lease.c.name).where(is_in(lease.c.name, "names"), ~is_due(lease.c.until_us))
 )
 _FREE = Statement(
     update(lease)
-    .where(any_of(lease.c.owner, "owners"))
+    .where(is_in(lease.c.owner, "owners"))
     .values(until_us=literal(0), owner=literal(""))
 )
 _COLUMNS = (lease.c.name, lease.c.owner, lease.c.until_us, lease.c.epoch)
-_LISTED = Statement(select(*_COLUMNS).order_by(lease.c.name))
+_LIST = Statement(select(*_COLUMNS).order_by(lease.c.name))
 _REVOKE = Statement(
     update(lease)
     .where(lease.c.name == param("lease"), lease.c.owner == param("holder"), lease.c.owner != "")
@@ -74,11 +74,11 @@ _EPOCH = Statement(
 
 @operation
 def acquire(name: str, owner: str, now_us: int, ttl_us: int, steal: bool) -> Op[int | None]:
-    """Takes a lease that is free, lapsed or one's own; None while another's lasts.
+    """Take a lease that is free, expired or one's own; return None if another owner has it.
 
-    One that ends far later than any lease lasts was taken by a clock that was ahead, and counts as
-    lapsed. Answers the epoch, one higher for every new owner. `steal` takes any lease, for a
-    process that knows that it is alone.
+    A lease that ends far later than any lease lasts was taken by a clock that was ahead, and counts
+    as expired. Return the epoch, which increases by one for every new owner. `steal` takes any
+    lease, for a process that knows that it is alone.
     """
     rows = yield _ACQUIRE(
         name=name, owner=owner, epoch=1, until_us=now_us + ttl_us, now_us=now_us, steal=steal
@@ -88,43 +88,43 @@ def acquire(name: str, owner: str, now_us: int, ttl_us: int, steal: bool) -> Op[
 
 @operation
 def renew(name: str, owner: str, epoch: int, now_us: int, ttl_us: int) -> Op[bool]:
-    """Keeps a lease for longer; False if it belongs to somebody else now."""
+    """Extend a lease; return False if it belongs to another owner now."""
     return bool((yield _RENEW(lease=name, holder=owner, held=epoch, until=now_us + ttl_us)))
 
 
 @operation
 def release(name: str, owner: str, epoch: int) -> Op[bool]:
-    """Gives a lease back; False if it belongs to somebody else now."""
+    """Release a lease; return False if it belongs to another owner now."""
     return bool((yield _RELEASE(lease=name, holder=owner, held=epoch)))
 
 
 @operation
-def free(owners: Collection[str]) -> Op[None]:
-    """Gives back all leases of owners that are known to be dead."""
+def release_all(owners: Collection[str]) -> Op[None]:
+    """Release all leases of owners that are known to be dead."""
     yield _FREE(owners=owners)
 
 
 @operation
-def leased(names: Collection[str], now_us: int) -> Op[frozenset[str]]:
-    """Those of some leases that somebody has now."""
+def filter_held(names: Collection[str], now_us: int) -> Op[frozenset[str]]:
+    """Return which of some leases have an owner now."""
     return frozenset([name for (name,) in (yield _LEASED(names=names, now_us=now_us))])
 
 
 @operation
 def list_leases() -> Op[list[Lease]]:
-    """Return all leases by name, those that nobody has too: one for each key on each chain."""
-    return [Lease(*row) for row in (yield _LISTED())]
+    """Return all leases by name, including free leases: one for each key on each chain."""
+    return [Lease(*row) for row in (yield _LIST())]
 
 
 @operation
 def revoke(name: str, owner: str) -> Op[Lease | None]:
-    """Take a lease away from its owner, whose epoch is current no more; None if it has it not."""
+    """Revoke an owner's lease and end its epoch; return None if the owner does not have it."""
     rows = yield _REVOKE(lease=name, holder=owner)
     return Lease(*rows[0]) if rows else None
 
 
 @operation
 def is_current(name: str, epoch: int) -> Op[bool]:
-    """Part of an operation: True if the epoch is still the newest."""
+    """Return True if the epoch is still the newest; part of an operation."""
     rows = yield _EPOCH(lease=name)
     return bool(rows) and bool(rows[0][0] == epoch)

@@ -1,8 +1,8 @@
-"""What a reorganisation undoes that is deeper than what counts as final.
+"""Reversal of settlements by reorgs that are deeper than finality.
 
-What ended something is watched for a while longer. When its block is gone, the books take it back
-by opposite entries, and settling begins again with the same authorization and the same bytes. The
-status of a payment never changes, nor that of a refund.
+A transaction that ended something is watched for a while longer. When its block is gone, the books
+are reversed by opposite entries, and settlement starts again with the same authorization and the
+same bytes. The status of a payment or a refund never changes.
 """
 
 from __future__ import annotations
@@ -12,22 +12,30 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import delete, func, null, select, update
 
 from florin_server.domain.ledger import journals
-from florin_server.domain.payments.payment import Status
-from florin_server.domain.payouts.held_money import HeldMoney, HeldState
+from florin_server.domain.payments.payment import PaymentStatus
+from florin_server.domain.payouts.held_money import HeldMoney, HeldMoneyState
 from florin_server.domain.payouts.payout import Payout, PayoutStatus
-from florin_server.domain.quarantine import ItemKind
-from florin_server.domain.settlement.chain_txs import TxState, Watched, Watcher
-from florin_server.domain.settlement.state import TRANSACTION, TxEvent
-from florin_server.store.engine.query import Op, Statement, any_of, one_of, operation, param, upsert
+from florin_server.domain.quarantine import QuarantinedItemKind
+from florin_server.domain.settlement.chain_txs import ReorgWatcher, TxState, WatchedTransaction
+from florin_server.domain.settlement.state import TRANSACTION_TRANSITIONS, TxEvent
+from florin_server.store.engine.query import (
+    Op,
+    Statement,
+    is_in,
+    is_one_of,
+    operation,
+    param,
+    upsert,
+)
 from florin_server.store.ledger import ledger
 from florin_server.store.payouts import held_money, payouts
-from florin_server.store.quarantine.items import is_left_out
+from florin_server.store.quarantine.items import is_excluded
 from florin_server.store.receipts import effects
-from florin_server.store.tables.payments import ConfirmState
+from florin_server.store.tables.payments import ConfirmationState
 from florin_server.store.tables.tables import chain_tx, chain_tx_item, confirm, payment, watched_tx
 
-# payments that transactions paid, and the transactions of ours among these, by id
-Ended = tuple[list[str], list[str]]
+# payments that transactions paid, and our transactions among these, by id
+AffectedItems = tuple[list[str], list[str]]
 
 _WATCH = Statement(upsert(watched_tx, "chain_id", "tx_hash"))
 _WATCHED = Statement(
@@ -40,7 +48,7 @@ _FORGET = Statement(
         watched_tx.c.chain_id == param("chain"),
         watched_tx.c.watcher == param("by"),
         watched_tx.c.block_number < param("number"),
-        ~is_left_out(ItemKind.WATCHED, watched_tx.c.tx_hash),
+        ~is_excluded(QuarantinedItemKind.WATCHED, watched_tx.c.tx_hash),
     )
 )
 _UNWATCH = Statement(
@@ -48,7 +56,7 @@ _UNWATCH = Statement(
     .where(
         watched_tx.c.chain_id == param("chain"),
         watched_tx.c.watcher == param("by"),
-        any_of(watched_tx.c.tx_hash, "hashes"),
+        is_in(watched_tx.c.tx_hash, "hashes"),
     )
     .returning(watched_tx.c.tx_hash)
 )
@@ -56,29 +64,29 @@ _PAID_BY = Statement(
     select(payment.c.id)
     .join_from(payment, confirm, confirm.c.payment_id == payment.c.id)
     .where(
-        any_of(payment.c.tx_id, "hashes"),
-        payment.c.status == Status.SUCCEEDED,
+        is_in(payment.c.tx_id, "hashes"),
+        payment.c.status == PaymentStatus.SUCCEEDED,
         confirm.c.chain_id == param("chain"),
-        confirm.c.state == ConfirmState.DONE,
+        confirm.c.state == ConfirmationState.DONE,
     )
     .order_by(payment.c.id)
 )
 _ENDED = Statement(
     select(chain_tx.c.id).where(
         chain_tx.c.chain_id == param("chain"),
-        any_of(chain_tx.c.sender, "senders"),
-        any_of(func.coalesce(chain_tx.c.final_hash, chain_tx.c.hash), "hashes"),
+        is_in(chain_tx.c.sender, "senders"),
+        is_in(func.coalesce(chain_tx.c.final_hash, chain_tx.c.hash), "hashes"),
         chain_tx.c.state == TxState.FINAL,
     )
 )
 _REOPEN = Statement(
     update(chain_tx)
     .where(
-        any_of(chain_tx.c.id, "ids"),
-        one_of(chain_tx.c.state, TRANSACTION.sources(TxEvent.UNDONE)),
+        is_in(chain_tx.c.id, "ids"),
+        is_one_of(chain_tx.c.state, TRANSACTION_TRANSITIONS.list_sources(TxEvent.UNDONE)),
     )
     .values(
-        state=TRANSACTION.target(TxEvent.UNDONE),
+        state=TRANSACTION_TRANSITIONS.get_target(TxEvent.UNDONE),
         sent_block=null(),
         block_number=null(),
         block_hash=null(),
@@ -88,146 +96,160 @@ _REOPEN = Statement(
 )
 _PAYOUTS = Statement(
     select(chain_tx_item.c.tx_id, chain_tx_item.c.payout_id).where(
-        any_of(chain_tx_item.c.tx_id, "ids"), chain_tx_item.c.payout_id.is_not(None)
+        is_in(chain_tx_item.c.tx_id, "ids"), chain_tx_item.c.payout_id.is_not(None)
     )
 )
-_HELD = Statement(select(chain_tx_item.c.payment_id).where(any_of(chain_tx_item.c.tx_id, "ids")))
+_HELD = Statement(select(chain_tx_item.c.payment_id).where(is_in(chain_tx_item.c.tx_id, "ids")))
 _BACK = Statement(
     update(confirm)
     .where(
-        any_of(confirm.c.payment_id, "ids"),
-        (confirm.c.state == ConfirmState.DONE) | (confirm.c.state == ConfirmState.HELD),
+        is_in(confirm.c.payment_id, "ids"),
+        (confirm.c.state == ConfirmationState.DONE) | (confirm.c.state == ConfirmationState.HELD),
     )
     .values(state=param("next_state"), retry_at_us=0)
 )
 
 
 @operation
-def watch(chain_id: str, by: Watcher, ended: Sequence[Watched]) -> Op[None]:
-    """Part of an operation: watches transactions from now on."""
-    if ended:
-        yield _WATCH.many(
+def watch(
+    chain_id: str, watcher: ReorgWatcher, transactions: Sequence[WatchedTransaction]
+) -> Op[None]:
+    """Watch transactions from now on; part of an operation."""
+    if transactions:
+        yield _WATCH.bind_many(
             [
                 {
                     "chain_id": chain_id,
-                    "tx_hash": one.tx_hash,
-                    "watcher": by,
-                    "block_number": one.block_number,
-                    "block_hash": one.block_hash,
+                    "tx_hash": each_watched_tx.tx_hash,
+                    "watcher": watcher,
+                    "block_number": each_watched_tx.block_number,
+                    "block_hash": each_watched_tx.block_hash,
                 }
-                for one in ended
+                for each_watched_tx in transactions
             ]
         )
 
 
 @operation
-def watched(chain_id: str, by: Watcher = Watcher.SETTLER) -> Op[list[Watched]]:
-    """The transactions that are watched."""
-    return [Watched(*row) for row in (yield _WATCHED(chain=chain_id, by=by))]
+def list_watched(
+    chain_id: str, watcher: ReorgWatcher = ReorgWatcher.SETTLER
+) -> Op[list[WatchedTransaction]]:
+    """Return the watched transactions."""
+    return [WatchedTransaction(*row) for row in (yield _WATCHED(chain=chain_id, by=watcher))]
 
 
 @operation
-def forget(chain_id: str, by: Watcher, below: int) -> Op[None]:
-    """Watches what is in older blocks no longer."""
-    yield _FORGET(chain=chain_id, by=by, number=below)
+def forget(chain_id: str, watcher: ReorgWatcher, below: int) -> Op[None]:
+    """Stop watching transactions in older blocks."""
+    yield _FORGET(chain=chain_id, by=watcher, number=below)
 
 
 @operation
-def ended_by(chain_id: str, hashes: Collection[str], senders: Collection[str]) -> Op[Ended]:
-    """The payments that ended by transactions, and the keys' own among these; looks at all rows."""
+def find_affected(
+    chain_id: str, hashes: Collection[str], senders: Collection[str]
+) -> Op[AffectedItems]:
+    """Return the payments that transactions ended, and the keys' own transactions; a full scan."""
     paid = [row[0] for row in (yield _PAID_BY(chain=chain_id, hashes=hashes))]
     ours = [row[0] for row in (yield _ENDED(chain=chain_id, hashes=hashes, senders=senders))]
     return paid, ours
 
 
 @operation
-def undo_settled(
-    chain_id: str, hashes: Collection[str], ended: Ended, now_us: int
+def undo_settlements(
+    chain_id: str, hashes: Collection[str], affected_items: AffectedItems, now_us: int
 ) -> Op[list[str]]:
-    """Takes back what transactions ended that are gone; answers the payments.
+    """Reverse what vanished transactions ended; return the payments.
 
-    Their transactions are open again, and payments of others wait to be settled. What is not
-    watched (any more) is left alone, so that nothing is taken back twice.
+    Our transactions are open again, and payments by others wait for settlement. Transactions that
+    are not watched (any more) are left alone, so that nothing is reversed twice.
     """
-    if not (yield _UNWATCH(chain=chain_id, by=Watcher.SETTLER, hashes=hashes)):
+    if not (yield _UNWATCH(chain=chain_id, by=ReorgWatcher.SETTLER, hashes=hashes)):
         return []
-    payment_ids, tx_ids = ended
-    brought = yield from held_money.brought_by(chain_id, hashes)
-    # what was released is booked only if we had a part in it
-    released = {one.payment_id for one in brought if one.state is HeldState.RELEASED}
+    payment_ids, tx_ids = affected_items
+    brought = yield from held_money.lock_by_transactions(chain_id, hashes)
+    # released money is booked only if Florin moved it
+    released = {money.payment_id for money in brought if money.state is HeldMoneyState.RELEASED}
     undone = []
-    for one in payment_ids:
-        key, unsure = journals.settle(one), one in released
+    for payment_id in payment_ids:
+        key, unsure = journals.settle_key(payment_id), payment_id in released
         if (yield from ledger.reverse(key, now_us, missing_ok=unsure)):
-            undone.append(one)
-    again, over = yield from _undo_held(brought, now_us)
-    undone += [one for one in again if one not in undone]
+            undone.append(payment_id)
+    again, over = yield from _undo_held_money(brought, now_us)
+    undone += [again_id for again_id in again if again_id not in undone]
     yield from effects.forget({*payment_ids, *undone, *over})
     reopened = [row[0] for row in (yield _REOPEN(ids=tx_ids))]
     for tx_id in reopened:
         yield from _undo_cost(tx_id, now_us)
     held = {row[0] for row in (yield _HELD(ids=reopened))}
-    yield _BACK(ids=[one for one in undone if one in held], next_state=ConfirmState.SUBMITTED)
-    yield _BACK(ids=[one for one in undone if one not in held], next_state=ConfirmState.WAITING)
+    yield _BACK(
+        ids=[undone_id for undone_id in undone if undone_id in held],
+        next_state=ConfirmationState.SUBMITTED,
+    )
+    yield _BACK(
+        ids=[undone_id for undone_id in undone if undone_id not in held],
+        next_state=ConfirmationState.WAITING,
+    )
     return undone + over
 
 
 def _undo_cost(tx_id: str, now_us: int) -> Op[None]:
-    # one that cost nothing was not booked
-    yield from ledger.reverse(journals.gas(tx_id), now_us, missing_ok=True)
+    # a transaction without cost was not booked
+    yield from ledger.reverse(journals.gas_key(tx_id), now_us, missing_ok=True)
 
 
-def _undo_held(brought: Sequence[HeldMoney], now_us: int) -> Op[tuple[list[str], list[str]]]:
-    """Takes back that money of blocked payers came, and tells of which payments.
+def _undo_held_money(brought: Sequence[HeldMoney], now_us: int) -> Op[tuple[list[str], list[str]]]:
+    """Reverse the arrival of blocked payers' money; return the affected payments.
 
-    The first of them wait for it again, the others had failed by a verdict about it.
+    The first list waits for the money again; the second had failed by a decision about it.
 
-    What was to be returned is not, unless it is on its way already. If money comes after all for a
-    payment that has failed, it comes late.
+    A pending return is cancelled, unless it is already on its way. If the money for a failed
+    payment arrives after all, it is late.
     """
     again: list[str] = []
     over: list[str] = []
-    for one in brought:
-        # it may have been undone before, and its payment settled by something else since
-        unsure = one.state in {HeldState.RELEASED, HeldState.UNDONE}
-        yield from ledger.reverse(held_money.key_of(one), now_us, missing_ok=unsure)
-        waits = one.state in {HeldState.HELD, HeldState.RELEASED}
-        (again if waits else over).append(one.payment_id)
-        if one.payout_id and not (yield from payouts.refuse(one.payout_id, now_us)):
-            yield from held_money.undone(one)
-        elif one.state is not HeldState.RELEASED:
-            yield from held_money.forget(one)
+    for money in brought:
+        # it may have been undone before, and its payment settled by other money since
+        unsure = money.state in {HeldMoneyState.RELEASED, HeldMoneyState.UNDONE}
+        yield from ledger.reverse(held_money.format_journal_key(money), now_us, missing_ok=unsure)
+        waits = money.state in {HeldMoneyState.HELD, HeldMoneyState.RELEASED}
+        (again if waits else over).append(money.payment_id)
+        if money.payout_id and not (yield from payouts.refuse(money.payout_id, now_us)):
+            yield from held_money.mark_undone(money)
+        elif money.state is not HeldMoneyState.RELEASED:
+            yield from held_money.forget(money)
     return again, over
 
 
 @operation
-def undo_paid_out(
-    chain_id: str, hashes: Collection[str], ended: Ended, now_us: int
+def undo_payouts(
+    chain_id: str, hashes: Collection[str], affected_items: AffectedItems, now_us: int
 ) -> Op[list[str]]:
-    """Takes back what transactions of a treasury ended that are gone; answers the payouts.
+    """Reverse what vanished transactions of a treasury ended; return the payouts.
 
-    Their transactions are open again. One whose payout has gone on without it stays as it is, for
-    what is sent again must not pay a second time.
+    The transactions are open again. A transaction whose payout has since used another transaction
+    stays as it is, because sending it again must not pay a second time.
     """
-    if not (yield _UNWATCH(chain=chain_id, by=Watcher.PAYOUTS, hashes=hashes)):
+    if not (yield _UNWATCH(chain=chain_id, by=ReorgWatcher.PAYOUTS, hashes=hashes)):
         return []
-    items: dict[str, list[str]] = {tx_id: [] for tx_id in ended[1]}
+    items: dict[str, list[str]] = {tx_id: [] for tx_id in affected_items[1]}
     for tx_id, payout_id in (yield _PAYOUTS(ids=list(items))):
         items[tx_id].append(payout_id)
-    found = yield from payouts.lock([one for held in items.values() for one in held])
+    found_payouts = yield from payouts.lock(
+        [held_id for held in items.values() for held_id in held]
+    )
     undone = []
     for tx_id, held in items.items():
-        subjects = [found[one] for one in held]
-        if not all(_is_by(one, hashes) for one in subjects):
+        subjects = [found_payouts[held_id] for held_id in held]
+        if not all(_is_paid_by(subject, hashes) for subject in subjects):
             continue
         for _, tx_hash in (yield _REOPEN(ids=[tx_id])):
             yield from _undo_cost(tx_id, now_us)
-            for one in subjects:
-                yield from payouts.reopen(one, tx_hash, now_us)
-                undone.append(one.id)
+            for payout in subjects:
+                yield from payouts.reopen(payout, tx_hash, now_us)
+                undone.append(payout.id)
     return undone
 
 
-def _is_by(one: Payout, hashes: Collection[str]) -> bool:
-    """True if a payout is in one of the transactions, or in none since one of them failed."""
-    return one.tx_id in hashes if one.status is not PayoutStatus.WAITING else True
+def _is_paid_by(payout: Payout, hashes: Collection[str]) -> bool:
+    """Return True if one of the transactions has the payout, or none has since one failed."""
+    return payout.tx_id in hashes if payout.status is not PayoutStatus.WAITING else True

@@ -1,4 +1,4 @@
-"""A transaction of ours by its hash: who sent it, and which block holds it."""
+"""Our transactions by hash: their sender and block."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _BY_HASH = Statement(
 
 
 @operation
-def by_hash(chain_id: str, tx_hash: str) -> Op[tuple[str, int | None] | None]:
-    """Sender and block of a transaction as it was signed first; None if that is none of ours."""
+def find_sender_and_block(chain_id: str, tx_hash: str) -> Op[tuple[str, int | None] | None]:
+    """Return the sender and block of a transaction by its first hash; None if it is not ours."""
     for sender, block in (yield _BY_HASH(chain_id=chain_id, hash_=tx_hash)):
         return sender, block
     return None

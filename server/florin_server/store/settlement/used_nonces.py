@@ -1,4 +1,4 @@
-"""Which nonces of our addresses are used, as far as the store knows."""
+"""The used nonces of our addresses, as far as the store knows."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _NEXT = Statement(
 
 
 @operation
-def next_nonce(chain_id: str, sender: str) -> Op[int | None]:
-    """Return the nonce after the last one that was written down; None if there was none."""
+def find_next_nonce(chain_id: str, sender: str) -> Op[int | None]:
+    """Return the nonce after the last recorded nonce; None if none was recorded."""
     rows = yield _NEXT(chain_id=chain_id, sender=sender)
     return rows[0][0] if rows else None
 
 
 @operation
-def note(chain_id: str, sender: str, next_nonce_: int) -> Op[None]:
-    """Part of an operation: notes the next nonce of an address, whoever used those before it."""
+def record_next_nonce(chain_id: str, sender: str, next_nonce_: int) -> Op[None]:
+    """Record the next nonce of an address; part of an operation."""
     yield _NOTE(chain_id=chain_id, sender=sender, next_nonce=next_nonce_)

@@ -1,4 +1,4 @@
-"""Tables about who uses Florin: partners, keys, wallets, merchants and where their money goes.
+"""Tables of Florin's users: partners, keys, wallets, merchants and their destinations.
 
 Conventions as in `tables`.
 """
@@ -6,105 +6,116 @@ Conventions as in `tables`.
 from sqlalchemy import CheckConstraint, Index
 from sqlmodel import Field
 
-from florin_server.domain.accounts.credentials import KeyKind
-from florin_server.store.engine.columns import Words
-from florin_server.store.tables.fields import BY_KEY, Base, bytes_, number, one_of, only, text_
+from florin_server.domain.accounts.credentials import ApiKeyKind
+from florin_server.store.engine.columns import WordSet
+from florin_server.store.tables.fields import (
+    WITHOUT_ROWID,
+    TableRow,
+    bytes_column,
+    check_enum,
+    enum_column,
+    integer_column,
+    text_column,
+)
 
 
-class PartnerRow(Base, table=True):
+class PartnerRow(TableRow, table=True):
     """A business that owns keys and merchants."""
 
     __tablename__ = "partner"
-    __table_args__ = (CheckConstraint("status IN ('active', 'suspended')", name="status"), BY_KEY)
+    __table_args__ = (
+        CheckConstraint("status IN ('active', 'suspended')", name="status"),
+        WITHOUT_ROWID,
+    )
 
-    id: str = text_(key=True)
-    name: str = text_()
-    version_pin: str = text_()
-    status: str = text_()
-    created_at_us: int = number()
+    id: str = text_column(key=True)
+    name: str = text_column()
+    version_pin: str = text_column()
+    status: str = text_column()
+    created_at_us: int = integer_column()
 
 
-class ApiKeyRow(Base, table=True):
-    """A key of a partner, or of a wallet; only its keyed hash is kept."""
+class ApiKeyRow(TableRow, table=True):
+    """A key of a partner or a wallet, of which only a keyed hash is stored."""
 
     __tablename__ = "api_key"
     __table_args__ = (
-        only("kind", KeyKind),
+        check_enum("kind", ApiKeyKind),
         Index("ix_api_key_partner_id", "partner_id"),
         Index("uq_api_key_hash", "hash", unique=True),
     )
 
-    key_id: str = text_(key=True)
-    kind: KeyKind = one_of(KeyKind)
+    key_id: str = text_column(key=True)
+    kind: ApiKeyKind = enum_column(ApiKeyKind)
     live: bool
-    partner_id: str | None = text_()
-    hash: bytes = bytes_()
-    last4: str = text_()
-    scopes: frozenset[str] = Field(sa_type=Words)
-    version_pin: str | None = text_()
-    created_at_us: int = number()
-    revoked_at_us: int | None = number()
-    name: str = text_(default="")
+    partner_id: str | None = text_column()
+    hash: bytes = bytes_column()
+    last4: str = text_column()
+    scopes: frozenset[str] = Field(sa_type=WordSet)
+    version_pin: str | None = text_column()
+    created_at_us: int = integer_column()
+    revoked_at_us: int | None = integer_column()
+    name: str = text_column(default="")
 
 
-class WalletAppRow(Base, table=True):
-    """A wallet that names itself by an app id."""
+class WalletAppRow(TableRow, table=True):
+    """A wallet that identifies itself by an app id."""
 
     __tablename__ = "wallet_app"
-    __table_args__ = (BY_KEY,)
+    __table_args__ = (WITHOUT_ROWID,)
 
-    app_id: str = text_(key=True)
-    name: str = text_()
-    icon_url: str | None = text_()
+    app_id: str = text_column(key=True)
+    name: str = text_column()
+    icon_url: str | None = text_column()
     live: bool
-    version_pin: str = text_()
-    created_at_us: int = number()
-    revoked_at_us: int | None = number()
+    version_pin: str = text_column()
+    created_at_us: int = integer_column()
+    revoked_at_us: int | None = integer_column()
 
 
-class MerchantRow(Base, table=True):
-    """Who is paid."""
+class MerchantRow(TableRow, table=True):
+    """A merchant, who receives payments."""
 
     __tablename__ = "merchant"
     __table_args__ = (
         CheckConstraint("status IN ('active', 'inactive', 'suspended')", name="status"),
         Index("ix_merchant_list", "partner_id", "live", "created_at_us", "id"),
-        BY_KEY,
+        WITHOUT_ROWID,
     )
 
-    id: str = text_(key=True)
-    partner_id: str = text_()
-    name: str = text_()
-    email: str = text_()
-    icon_url: str | None = text_()
-    status: str = text_()
+    id: str = text_column(key=True)
+    partner_id: str = text_column()
+    name: str = text_column()
+    email: str = text_column()
+    icon_url: str | None = text_column()
+    status: str = text_column()
     live: bool
-    created_at_us: int = number()
-    deleted_at_us: int | None = number()
+    created_at_us: int = integer_column()
+    deleted_at_us: int | None = integer_column()
 
 
-class DestinationRow(Base, table=True):
-    """Where a merchant wants one asset to go; at most one place for each asset."""
+class DestinationRow(TableRow, table=True):
+    """A merchant's destination for one asset; at most one per asset."""
 
     __tablename__ = "settlement_dest"
     __table_args__ = (
         Index("uq_settlement_dest_merchant_id_asset_key", "merchant_id", "asset_key", unique=True),
     )
 
-    id: str = text_(key=True)
-    merchant_id: str = text_()
-    asset: str = text_()
-    account: str = text_()
-    asset_key: str = text_()
+    id: str = text_column(key=True)
+    merchant_id: str = text_column()
+    asset: str = text_column()
+    account: str = text_column()
+    asset_key: str = text_column()
 
 
-class BankAccountRow(Base, table=True):
+class BankAccountRow(TableRow, table=True):
     """A merchant's bank account."""
 
     __tablename__ = "bank_account"
     __table_args__ = (Index("ix_bank_account_merchant_id", "merchant_id"),)
 
-    id: str = text_(key=True)
-    merchant_id: str = text_()
-    status: str = text_()
-    bank_type: str = text_()
+    id: str = text_column(key=True)
+    merchant_id: str = text_column()
+    status: str = text_column()
+    bank_type: str = text_column()

@@ -2,31 +2,37 @@
 
 from sqlalchemy import Index
 
-from florin_server.store.tables.fields import BY_KEY, Base, bytes_, number, text_
+from florin_server.store.tables.fields import (
+    WITHOUT_ROWID,
+    TableRow,
+    bytes_column,
+    integer_column,
+    text_column,
+)
 
 
-class CollectedRow(Base, table=True):
-    """What somebody told about an account for one payment, encrypted.
+class CollectedDataRow(TableRow, table=True):
+    """Encrypted data about an account for one payment.
 
-    `source` is the way in which it came and a keyed hash of the credential that told it, `app` the
-    wallet's app id or key id; both are empty in rows from before they were kept. `proven` tells
-    that the same credential confirmed the payment with a signature of the account.
+    `source` is the way of submission and a keyed hash of the submitting credential; `app` is the
+    wallet's app id or key id. Both are empty in rows that are older than these columns. `proven` is
+    true if the credential also confirmed the payment with a signature of the account.
     """
 
     __tablename__ = "collected_data"
     __table_args__ = (
         Index("ix_collected_data_account", "account"),
         Index("ix_collected_data_kept_until_us", "kept_until_us"),
-        BY_KEY,
+        WITHOUT_ROWID,
     )
 
-    payment_id: str = text_(key=True)
-    account: str = text_(key=True)
-    source: str = text_(key=True)
-    app: str = text_()
-    key_id: str = text_()
-    nonce: bytes = bytes_()
-    ciphertext: bytes = bytes_()
-    created_at_us: int = number()
-    kept_until_us: int = number()
+    payment_id: str = text_column(key=True)
+    account: str = text_column(key=True)
+    source: str = text_column(key=True)
+    app: str = text_column()
+    key_id: str = text_column()
+    nonce: bytes = bytes_column()
+    ciphertext: bytes = bytes_column()
+    created_at_us: int = integer_column()
+    kept_until_us: int = integer_column()
     proven: bool

@@ -1,14 +1,20 @@
-"""Tables about what is wrong with chains and the installation, as the processes report it.
+"""Tables of conditions of chains and the installation, as processes report them.
 
 Conventions as in `tables`.
 """
 
-from florin_server.domain.conditions import State
-from florin_server.store.tables.fields import BY_KEY, Base, number, one_of, text_
+from florin_server.domain.conditions import ConditionState
+from florin_server.store.tables.fields import (
+    WITHOUT_ROWID,
+    TableRow,
+    enum_column,
+    integer_column,
+    text_column,
+)
 
 
-class ReportedConditionRow(Base, table=True):
-    """A condition as the holder of a lease reports it, or a process of itself.
+class ReportedConditionRow(TableRow, table=True):
+    """A condition as the holder of a lease, or a process for itself, reports it.
 
     `source` is the lease, or names the process; `subject` is a chain (CAIP-2), empty for the
     installation. `host` is the process's machine, empty for a lease. A process counts as alive
@@ -16,13 +22,13 @@ class ReportedConditionRow(Base, table=True):
     """
 
     __tablename__ = "reported_condition"
-    __table_args__ = (BY_KEY,)
+    __table_args__ = (WITHOUT_ROWID,)
 
-    source: str = text_(key=True)
-    subject: str = text_(key=True)
-    name: str = text_(key=True)
-    state: State = one_of(State)
-    reason: str = text_()
-    since_us: int = number()
-    seen_us: int = number()
-    host: str = text_()
+    source: str = text_column(key=True)
+    subject: str = text_column(key=True)
+    name: str = text_column(key=True)
+    state: ConditionState = enum_column(ConditionState)
+    reason: str = text_column()
+    since_us: int = integer_column()
+    seen_us: int = integer_column()
+    host: str = text_column()

@@ -1,26 +1,32 @@
-"""The table of pictures that merchants name; conventions as in `tables`."""
+"""The table of merchants' pictures; conventions as in `tables`."""
 
 from sqlalchemy import Index
 
-from florin_server.store.tables.fields import BY_KEY, Base, bytes_, number, text_
+from florin_server.store.tables.fields import (
+    WITHOUT_ROWID,
+    TableRow,
+    bytes_column,
+    integer_column,
+    text_column,
+)
 
 
-class IconRow(Base, table=True):
-    """What was found at an address when it was asked last.
+class IconRow(TableRow, table=True):
+    """The result of the last fetch of a URL.
 
-    `png` is what was found the last time that there was something; `digest` names it, and `fault`
-    says why nothing new was found.
+    `png` is the last picture that was fetched, `digest` names it, and `fault` says why the last
+    fetch brought no new picture.
     """
 
     __tablename__ = "icon"
     __table_args__ = (
         Index("ix_icon_digest", "digest"),
         Index("ix_icon_tried_at_us", "tried_at_us"),
-        BY_KEY,
+        WITHOUT_ROWID,
     )
 
-    url: str = text_(key=True)
-    digest: str | None = text_()
-    png: bytes | None = bytes_()
-    fault: str | None = text_()
-    tried_at_us: int = number()
+    url: str = text_column(key=True)
+    digest: str | None = text_column()
+    png: bytes | None = bytes_column()
+    fault: str | None = text_column()
+    tried_at_us: int = integer_column()

@@ -1,29 +1,35 @@
-"""Tables of the books.
+"""Tables of the ledger.
 
 Conventions as in `tables`.
 """
 
 from sqlalchemy import CheckConstraint, Index
 
-from florin_server.store.tables.fields import BY_KEY, Base, amount, number, text_
+from florin_server.store.tables.fields import (
+    WITHOUT_ROWID,
+    TableRow,
+    amount_column,
+    integer_column,
+    text_column,
+)
 
 
-class JournalRow(Base, table=True):
-    """One entry of the ledger; its key makes sure that it is booked once."""
+class JournalRow(TableRow, table=True):
+    """A ledger entry; its key makes sure that it is booked once."""
 
     __tablename__ = "ledger_journal"
-    __table_args__ = (BY_KEY,)
+    __table_args__ = (WITHOUT_ROWID,)
 
-    idem_key: str = text_(key=True)
-    type: str = text_()
-    payment_id: str | None = text_()
-    tx_hash: str | None = text_()
-    at_us: int = number()
-    note: str | None = text_()
+    idem_key: str = text_column(key=True)
+    type: str = text_column()
+    payment_id: str | None = text_column()
+    tx_hash: str | None = text_column()
+    at_us: int = integer_column()
+    note: str | None = text_column()
 
 
-class TransferRow(Base, table=True):
-    """A transfer between two accounts in one asset: it balances because it is one row."""
+class TransferRow(TableRow, table=True):
+    """A transfer between two accounts in one asset, balanced because it is one row."""
 
     __tablename__ = "ledger_transfer"
     __table_args__ = (
@@ -31,12 +37,12 @@ class TransferRow(Base, table=True):
         CheckConstraint("amount <> '0'", name="amount"),
         Index("ix_ledger_transfer_debit", "debit", "asset"),
         Index("ix_ledger_transfer_credit", "credit", "asset"),
-        BY_KEY,
+        WITHOUT_ROWID,
     )
 
-    idem_key: str = text_(key=True)
-    n: int = number(key=True)
-    debit: str = text_()
-    credit: str = text_()
-    asset: str = text_()
-    amount: int = amount()
+    idem_key: str = text_column(key=True)
+    n: int = integer_column(key=True)
+    debit: str = text_column()
+    credit: str = text_column()
+    asset: str = text_column()
+    amount: int = amount_column()

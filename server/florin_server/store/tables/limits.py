@@ -1,55 +1,55 @@
-"""Tables by which processes that share a store keep one limit; conventions as in `tables`.
+"""Tables of the limits that processes of a store share; conventions as in `tables`.
 
-Keys are hashed with a secret of the installation: who calls is not to be read here. Times are those
-of the process whose clock is farthest ahead.
+Keys are hashed with a secret of the installation, so that callers cannot be identified here. Times
+are those of the process whose clock is furthest ahead.
 """
 
 from sqlalchemy import Index
 
-from florin_server.store.tables.fields import BY_KEY, Base, number, text_
+from florin_server.store.tables.fields import WITHOUT_ROWID, TableRow, integer_column, text_column
 
 
-class ProcessRow(Base, table=True):
-    """A process, which says so every second; one that has not for some is dead.
+class ProcessRow(TableRow, table=True):
+    """A process, which updates its row every second; without updates it counts as dead.
 
-    `revision` is the schema that it knows; empty before there was such a column.
+    `revision` is the schema that it knows; empty before this column existed.
     """
 
     __tablename__ = "process"
-    __table_args__ = (BY_KEY,)
+    __table_args__ = (WITHOUT_ROWID,)
 
-    id: str = text_(key=True)
-    now_us: int = number()
-    revision: str = text_(default="")
+    id: str = text_column(key=True)
+    now_us: int = integer_column()
+    revision: str = text_column(default="")
 
 
-class SharedBudgetRow(Base, table=True):
-    """When the budget of a key is whole again, by what all processes took of it."""
+class SharedBudgetRow(TableRow, table=True):
+    """The time at which a key's budget is full again, after the use by all processes."""
 
     __tablename__ = "shared_budget"
-    __table_args__ = (Index("ix_shared_budget_whole_us", "whole_us"), BY_KEY)
+    __table_args__ = (Index("ix_shared_budget_whole_us", "whole_us"), WITHOUT_ROWID)
 
-    key: str = text_(key=True)
-    whole_us: int = number()
+    key: str = text_column(key=True)
+    whole_us: int = integer_column()
 
 
-class SharedHoldRow(Base, table=True):
-    """How many answers a process holds under a key."""
+class SharedHoldRow(TableRow, table=True):
+    """The number of responses that a process holds under a key."""
 
     __tablename__ = "shared_hold"
-    __table_args__ = (Index("ix_shared_hold_key", "key"), BY_KEY)
+    __table_args__ = (Index("ix_shared_hold_key", "key"), WITHOUT_ROWID)
 
-    process_id: str = text_(key=True)
-    key: str = text_(key=True)
-    n: int = number()
+    process_id: str = text_column(key=True)
+    key: str = text_column(key=True)
+    n: int = integer_column()
 
 
-class KeyTurnRow(Base, table=True):
-    """A process works under an idempotency key whose answers are not stored."""
+class KeyTurnRow(TableRow, table=True):
+    """A process that works under an idempotency key whose responses are not stored."""
 
     __tablename__ = "key_turn"
-    __table_args__ = (Index("ix_key_turn_process_id", "process_id"), BY_KEY)
+    __table_args__ = (Index("ix_key_turn_process_id", "process_id"), WITHOUT_ROWID)
 
-    scope: str = text_(key=True)
-    key: str = text_(key=True)
-    process_id: str = text_()
+    scope: str = text_column(key=True)
+    key: str = text_column(key=True)
+    process_id: str = text_column()

@@ -1,36 +1,36 @@
-"""Tables about what the operator set, and what an installation keeps once.
+"""Tables of the operator's settings, and of an installation's single values.
 
 Conventions as in `tables`.
 """
 
-from florin_server.store.tables.fields import BY_KEY, Base, number, text_
+from florin_server.store.tables.fields import WITHOUT_ROWID, TableRow, integer_column, text_column
 
 
-class ExecutorPauseRow(Base, table=True):
-    """An executor (CAIP-10 account that sends) that sends nothing new."""
+class ExecutorPauseRow(TableRow, table=True):
+    """A paused executor (CAIP-10 account that sends), which sends nothing new."""
 
     __tablename__ = "executor_pause"
-    __table_args__ = (BY_KEY,)
+    __table_args__ = (WITHOUT_ROWID,)
 
-    id: str = text_(key=True)
-    paused_at_us: int = number()
+    id: str = text_column(key=True)
+    paused_at_us: int = integer_column()
 
 
-class InstallationRow(Base, table=True):
-    """Something that an installation keeps once."""
+class InstallationRow(TableRow, table=True):
+    """A single value of an installation."""
 
     __tablename__ = "installation"
-    __table_args__ = (BY_KEY,)
+    __table_args__ = (WITHOUT_ROWID,)
 
-    name: str = text_(key=True)
-    value: str = text_()
+    name: str = text_column(key=True)
+    value: str = text_column()
 
 
-class GenerationRow(Base, table=True):
-    """How often things of one kind were changed that processes remember."""
+class GenerationRow(TableRow, table=True):
+    """The version counter of a kind of cached data."""
 
     __tablename__ = "generation"
-    __table_args__ = (BY_KEY,)
+    __table_args__ = (WITHOUT_ROWID,)
 
-    kind: str = text_(key=True)
-    n: int = number()
+    kind: str = text_column(key=True)
+    n: int = integer_column()

@@ -1,4 +1,4 @@
-"""Tables about ways to pay: what was offered, to whom how often, and what builds came to.
+"""Tables of options, their counts per caller, and their resolved builds.
 
 Conventions as in `tables`.
 """
@@ -7,67 +7,75 @@ from typing import Any
 
 from sqlalchemy import Index
 
-from florin_server.store.tables.fields import BY_KEY, Base, amount, json_, number, partial, text_
+from florin_server.store.tables.fields import (
+    WITHOUT_ROWID,
+    TableRow,
+    amount_column,
+    integer_column,
+    json_column,
+    partial_index,
+    text_column,
+)
 
-# a query uses a partial index only if it repeats the very same words
-REFERENCED = "reference IS NOT NULL"
+# a query uses a partial index only if it repeats the predicate exactly
+HAS_REFERENCE_PREDICATE = "reference IS NOT NULL"
 
 
-class OptionRow(Base, table=True):
-    """One way to pay a payment; never changes."""
+class OptionRow(TableRow, table=True):
+    """An option of a payment; it never changes."""
 
     __tablename__ = "payment_option"
     __table_args__ = (
-        partial("ix_payment_option_reference", REFERENCED, "reference"),
+        partial_index("ix_payment_option_reference", HAS_REFERENCE_PREDICATE, "reference"),
         Index("ix_payment_option_payer", "payment_id", "payer"),
-        BY_KEY,
+        WITHOUT_ROWID,
     )
 
-    payment_id: str = text_(key=True)
-    id: str = text_(key=True)
-    account: str = text_()
-    payer: str = text_()
-    chain_id: str = text_()
-    asset: str = text_()
-    value: int = amount()
-    eta_s: int = number()
-    expires_at: int | None = number()
-    method: str = text_()
-    actions: list[Any] = json_()
-    terms: dict[str, Any] = json_()
-    created_at_us: int = number()
-    fee: int = amount()
-    fee_fixed: int = amount()
-    fee_basis_points: int = number()
-    reference: str | None = text_()
-    head: int | None = number()
+    payment_id: str = text_column(key=True)
+    id: str = text_column(key=True)
+    account: str = text_column()
+    payer: str = text_column()
+    chain_id: str = text_column()
+    asset: str = text_column()
+    value: int = amount_column()
+    eta_s: int = integer_column()
+    expires_at: int | None = integer_column()
+    method: str = text_column()
+    actions: list[Any] = json_column()
+    terms: dict[str, Any] = json_column()
+    created_at_us: int = integer_column()
+    fee: int = amount_column()
+    fee_fixed: int = amount_column()
+    fee_basis_points: int = integer_column()
+    reference: str | None = text_column()
+    head: int | None = integer_column()
 
 
-class OptionCountRow(Base, table=True):
-    """How many options of a payment were stored for one caller; for all callers if that is empty.
+class OptionCountRow(TableRow, table=True):
+    """The number of stored options of a payment per caller, or in total with an empty `origin`.
 
-    `origin` is a hash that means nothing outside its payment.
+    `origin` is a hash without a meaning outside its payment.
     """
 
     __tablename__ = "option_count"
-    __table_args__ = (BY_KEY,)
+    __table_args__ = (WITHOUT_ROWID,)
 
-    payment_id: str = text_(key=True)
-    origin: str = text_(key=True)
-    n: int = number()
+    payment_id: str = text_column(key=True)
+    origin: str = text_column(key=True)
+    n: int = integer_column()
 
 
-class IssuedRow(Base, table=True):
-    """What an option's build was resolved to; never changes."""
+class ResolvedBuildRow(TableRow, table=True):
+    """A resolved build of an option; it never changes."""
 
     __tablename__ = "issued"
-    __table_args__ = (BY_KEY,)
+    __table_args__ = (WITHOUT_ROWID,)
 
-    payment_id: str = text_(key=True)
-    option_id: str = text_(key=True)
-    n: int = number(key=True)
-    actions: list[Any] = json_()
-    terms: dict[str, Any] = json_()
-    head: int = number()
-    issued_at_us: int = number()
-    expires_at: int | None = number()
+    payment_id: str = text_column(key=True)
+    option_id: str = text_column(key=True)
+    n: int = integer_column(key=True)
+    actions: list[Any] = json_column()
+    terms: dict[str, Any] = json_column()
+    head: int = integer_column()
+    issued_at_us: int = integer_column()
+    expires_at: int | None = integer_column()

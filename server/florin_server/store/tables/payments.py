@@ -1,4 +1,4 @@
-"""Tables about payments: what they are, what happened to them, how they were confirmed.
+"""Tables of payments, their events and their confirmations.
 
 Conventions as in `tables`.
 """
@@ -8,148 +8,155 @@ from typing import Any
 
 from sqlalchemy import Index
 
-from florin_server.domain.payments.payment import CancelledReason, FailureCode, Status
-from florin_server.store.engine.columns import by_size
+from florin_server.domain.payments.payment import CancellationReason, FailureCode, PaymentStatus
+from florin_server.store.engine.columns import sortable_amount
 from florin_server.store.tables.fields import (
-    BY_KEY,
     METADATA,
-    Base,
-    amount,
-    bytes_,
-    json_,
-    number,
-    one_of,
-    only,
-    partial,
-    text_,
+    WITHOUT_ROWID,
+    TableRow,
+    amount_column,
+    bytes_column,
+    check_enum,
+    enum_column,
+    integer_column,
+    json_column,
+    partial_index,
+    text_column,
 )
 
-# predicates of partial indexes; a query uses the index only if it repeats the very same words
-UNCONFIRMED = "status = 'requires_action'"
-UNSETTLED = "state <> 'done'"
-LAPSES = "expires_at_us IS NOT NULL"
-PAYS = "payer IS NOT NULL"
+# predicates of partial indexes; a query uses the index only if it repeats the predicate exactly
+UNCONFIRMED_PREDICATE = "status = 'requires_action'"
+UNSETTLED_PREDICATE = "state <> 'done'"
+EXPIRING_PREDICATE = "expires_at_us IS NOT NULL"
+HAS_PAYER_PREDICATE = "payer IS NOT NULL"
 
 
-class ConfirmState(StrEnum):
-    """Where the settlement of a confirmed payment stands."""
+class ConfirmationState(StrEnum):
+    """The state of a confirmed payment's settlement."""
 
     WAITING = "waiting"
-    SUBMITTED = "submitted"  # in a transaction of ours, or left to the buyer's own
-    HELD = "held"  # paid by a blocked payer: the operator's verdict ends it, and nothing else
+    SUBMITTED = "submitted"  # in a transaction of ours, or left to the buyer's own transaction
+    HELD = "held"  # paid by a blocked payer: only the operator's decision ends it
     DONE = "done"
 
 
-class PaymentRow(Base, table=True):
-    """A payment as it stands; `version` counts its events."""
+class PaymentRow(TableRow, table=True):
+    """A payment in its current state; `version` counts its events."""
 
     __tablename__ = "payment"
     __table_args__ = (
-        only("status", Status),
-        only("failure_code", FailureCode),
-        only("cancelled_reason", CancelledReason),
-        partial("ix_payment_expiry", UNCONFIRMED, "expires_at"),
+        check_enum("status", PaymentStatus),
+        check_enum("failure_code", FailureCode),
+        check_enum("cancelled_reason", CancellationReason),
+        partial_index("ix_payment_expiry", UNCONFIRMED_PREDICATE, "expires_at"),
         # lists: ids are in the order of creation
         Index("ix_payment_merchant", "merchant_id", "id"),
         Index("ix_payment_partner", "partner_id", "live", "id"),
-        # how many pay: equal ones are neighbours
-        partial("ix_payment_merchant_payer", PAYS, "merchant_id", "payer"),
-        partial("ix_payment_partner_payer", PAYS, "partner_id", "live", "payer"),
-        BY_KEY,
+        # counts of payers: equal payers are adjacent
+        partial_index("ix_payment_merchant_payer", HAS_PAYER_PREDICATE, "merchant_id", "payer"),
+        partial_index(
+            "ix_payment_partner_payer", HAS_PAYER_PREDICATE, "partner_id", "live", "payer"
+        ),
+        WITHOUT_ROWID,
     )
 
-    id: str = text_(key=True)
-    partner_id: str = text_()
-    merchant_id: str = text_()
+    id: str = text_column(key=True)
+    partner_id: str = text_column()
+    merchant_id: str = text_column()
     live: bool
-    status: Status = one_of(Status)
-    version: int = number()
-    unit: str = text_()
-    value: int = amount()
-    reference_id: str = text_()
-    success_url: str | None = text_()
-    error_url: str | None = text_()
-    salt: bytes = bytes_()
-    created_at_us: int = number()
-    updated_at_us: int = number()
-    expires_at: int = number()
-    option_id: str | None = text_()
-    payer: str | None = text_()
-    provider_name: str | None = text_()
-    provider_icon: str | None = text_()
-    tx_id: str | None = text_()
-    option_unit: str | None = text_()
-    option_value: int | None = amount()
-    settled_value: int | None = amount()
-    failure_code: FailureCode | None = one_of(FailureCode)
-    failure_detail: str | None = text_()
-    cancelled_reason: CancelledReason | None = one_of(CancelledReason)
+    status: PaymentStatus = enum_column(PaymentStatus)
+    version: int = integer_column()
+    unit: str = text_column()
+    value: int = amount_column()
+    reference_id: str = text_column()
+    success_url: str | None = text_column()
+    error_url: str | None = text_column()
+    salt: bytes = bytes_column()
+    created_at_us: int = integer_column()
+    updated_at_us: int = integer_column()
+    expires_at: int = integer_column()
+    option_id: str | None = text_column()
+    payer: str | None = text_column()
+    provider_name: str | None = text_column()
+    provider_icon: str | None = text_column()
+    tx_id: str | None = text_column()
+    option_unit: str | None = text_column()
+    option_value: int | None = amount_column()
+    settled_value: int | None = amount_column()
+    failure_code: FailureCode | None = enum_column(FailureCode)
+    failure_detail: str | None = text_column()
+    cancelled_reason: CancellationReason | None = enum_column(CancellationReason)
 
 
-class PaymentEventRow(Base, table=True):
-    """One change of a payment, written with it and never again."""
+class PaymentEventRow(TableRow, table=True):
+    """A change of a payment, written with it and never changed."""
 
     __tablename__ = "payment_event"
-    __table_args__ = (only("status", Status), BY_KEY)
+    __table_args__ = (check_enum("status", PaymentStatus), WITHOUT_ROWID)
 
-    payment_id: str = text_(key=True)
-    version: int = number(key=True)
-    status: Status = one_of(Status)
-    at_us: int = number()
-    cause: str = text_()
-    detail: dict[str, Any] | None = json_()
+    payment_id: str = text_column(key=True)
+    version: int = integer_column(key=True)
+    status: PaymentStatus = enum_column(PaymentStatus)
+    at_us: int = integer_column()
+    cause: str = text_column()
+    detail: dict[str, Any] | None = json_column()
 
 
-class ConfirmRow(Base, table=True):
-    """The content bound to a payment; chain and block are missing if it was refused.
+class ConfirmationRow(TableRow, table=True):
+    """The confirmation bound to a payment; chain and block are missing if it was refused.
 
-    `failures` and `reverted` count final transactions that carried it: those that did not pay it,
-    and those of several payments that came to nothing as a whole.
+    `failures` and `reverted` count final transactions that included it: those that did not pay it,
+    and those of several payments that reverted as a whole.
     """
 
     __tablename__ = "confirm"
     __table_args__ = (
-        only("state", ConfirmState),
-        partial("ix_confirm_unsettled", UNSETTLED, "chain_id", "state", "at_us"),
-        BY_KEY,
+        check_enum("state", ConfirmationState),
+        partial_index("ix_confirm_unsettled", UNSETTLED_PREDICATE, "chain_id", "state", "at_us"),
+        WITHOUT_ROWID,
     )
 
-    payment_id: str = text_(key=True)
-    option_id: str = text_()
-    outputs: list[str] = json_()
-    digest: bytes = bytes_()
-    at_us: int = number()
-    chain_id: str | None = text_()
-    from_block: int | None = number()
-    state: ConfirmState = one_of(ConfirmState)
-    retry_at_us: int = number()
-    app: str = text_(default="")
-    failures: int = number(default="0")
-    reverted: int = number(default="0")
+    payment_id: str = text_column(key=True)
+    option_id: str = text_column()
+    outputs: list[str] = json_column()
+    digest: bytes = bytes_column()
+    at_us: int = integer_column()
+    chain_id: str | None = text_column()
+    from_block: int | None = integer_column()
+    state: ConfirmationState = enum_column(ConfirmationState)
+    retry_at_us: int = integer_column()
+    app: str = text_column(default="")
+    failures: int = integer_column(default="0")
+    reverted: int = integer_column(default="0")
 
 
-class IdempotencyRow(Base, table=True):
-    """The answer to a request that must not be done twice."""
+class IdempotencyRow(TableRow, table=True):
+    """The response to a request that must run only once."""
 
     __tablename__ = "idempotency"
-    # keys come in no order: rows by age and a small tree of keys dirty fewer pages
-    __table_args__ = (partial("ix_idempotency_expiry", LAPSES, "expires_at_us"),)
+    # keys come in no order: rows by age and a small tree of keys change fewer pages
+    __table_args__ = (partial_index("ix_idempotency_expiry", EXPIRING_PREDICATE, "expires_at_us"),)
 
-    scope: str = text_(key=True)
-    key: str = text_(key=True)
-    fingerprint: bytes = bytes_()
-    body: bytes = bytes_()
-    created_at_us: int = number()
-    expires_at_us: int | None = number()
+    scope: str = text_column(key=True)
+    key: str = text_column(key=True)
+    fingerprint: bytes = bytes_column()
+    body: bytes = bytes_column()
+    created_at_us: int = integer_column()
+    expires_at_us: int | None = integer_column()
 
 
 _PAYMENT = METADATA.tables["payment"]
-# by the number of minor units that was asked for
-Index("ix_payment_merchant_value", _PAYMENT.c.merchant_id, by_size(_PAYMENT.c.value), _PAYMENT.c.id)
+# by the number of requested minor units
+Index(
+    "ix_payment_merchant_value",
+    _PAYMENT.c.merchant_id,
+    sortable_amount(_PAYMENT.c.value),
+    _PAYMENT.c.id,
+)
 Index(
     "ix_payment_partner_value",
     _PAYMENT.c.partner_id,
     _PAYMENT.c.live,
-    by_size(_PAYMENT.c.value),
+    sortable_amount(_PAYMENT.c.value),
     _PAYMENT.c.id,
 )

@@ -1,4 +1,4 @@
-"""Tables about money that leaves.
+"""Tables of outgoing money.
 
 Conventions as in `tables`.
 """
@@ -8,131 +8,131 @@ from sqlalchemy import Index
 from florin_server.domain.payments.payment import RefundStatus
 from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
 from florin_server.store.tables.fields import (
-    BY_KEY,
-    Base,
-    amount,
-    number,
-    one_of,
-    only,
-    partial,
-    text_,
+    WITHOUT_ROWID,
+    TableRow,
+    amount_column,
+    check_enum,
+    enum_column,
+    integer_column,
+    partial_index,
+    text_column,
 )
 
-# predicates of partial indexes; a query uses the index only if it repeats the very same words
-OWED = "status IN ('waiting', 'submitted')"
-UNPAID = "status IN ('pending', 'processing')"
+# predicates of partial indexes; a query uses the index only if it repeats the predicate exactly
+OWED_PREDICATE = "status IN ('waiting', 'submitted')"
+UNPAID_PREDICATE = "status IN ('pending', 'processing')"
 
 
-class PayoutRow(Base, table=True):
+class PayoutRow(TableRow, table=True):
     """Money that leaves a treasury."""
 
     __tablename__ = "payout"
     __table_args__ = (
-        only("kind", PayoutKind),
-        only("status", PayoutStatus),
-        partial("ix_payout_owed", OWED, "chain_id", "status", "created_at_us"),
+        check_enum("kind", PayoutKind),
+        check_enum("status", PayoutStatus),
+        partial_index("ix_payout_owed", OWED_PREDICATE, "chain_id", "status", "created_at_us"),
         Index("ix_payout_merchant_id", "merchant_id", "created_at_us"),
-        BY_KEY,
+        WITHOUT_ROWID,
     )
 
-    id: str = text_(key=True)
-    kind: PayoutKind = one_of(PayoutKind)
-    merchant_id: str = text_()
-    payment_id: str | None = text_()
+    id: str = text_column(key=True)
+    kind: PayoutKind = enum_column(PayoutKind)
+    merchant_id: str = text_column()
+    payment_id: str | None = text_column()
     live: bool
-    chain_id: str = text_()
-    asset: str = text_()
-    value: int = amount()
-    account: str = text_()
-    created_at_us: int = number()
-    status: PayoutStatus = one_of(PayoutStatus)
-    retry_at_us: int = number()
-    problem: str | None = text_()
-    tx_id: str | None = text_()
-    completed_at_us: int | None = number()
-    lapses_at: int | None = number()
+    chain_id: str = text_column()
+    asset: str = text_column()
+    value: int = amount_column()
+    account: str = text_column()
+    created_at_us: int = integer_column()
+    status: PayoutStatus = enum_column(PayoutStatus)
+    retry_at_us: int = integer_column()
+    problem: str | None = text_column()
+    tx_id: str | None = text_column()
+    completed_at_us: int | None = integer_column()
+    lapses_at: int | None = integer_column()
     backed: bool
-    held_id: str | None = text_()
+    held_id: str | None = text_column()
 
 
-class RefundRow(Base, table=True):
-    """Money that goes back, numbered within its payment."""
+class RefundRow(TableRow, table=True):
+    """A refund, numbered within its payment."""
 
     __tablename__ = "refund"
     __table_args__ = (
-        only("status", RefundStatus),
+        check_enum("status", RefundStatus),
         Index("uq_refund_payment_id_ordinal", "payment_id", "ordinal", unique=True),
-        partial("ix_refund_open", UNPAID, "created_at_us"),
+        partial_index("ix_refund_open", UNPAID_PREDICATE, "created_at_us"),
     )
 
-    id: str = text_(key=True)
-    payment_id: str = text_()
-    unit: str = text_()
-    value: int = amount()
-    account: str | None = text_()
-    status: RefundStatus = one_of(RefundStatus)
-    tx_id: str | None = text_()
-    created_at_us: int = number()
-    completed_at_us: int | None = number()
-    version: int = number(default="1")
-    ordinal: int = number(default="1")
-    reason: str | None = text_()
-    payment_value: int = amount(default="0")
+    id: str = text_column(key=True)
+    payment_id: str = text_column()
+    unit: str = text_column()
+    value: int = amount_column()
+    account: str | None = text_column()
+    status: RefundStatus = enum_column(RefundStatus)
+    tx_id: str | None = text_column()
+    created_at_us: int = integer_column()
+    completed_at_us: int | None = integer_column()
+    version: int = integer_column(default="1")
+    ordinal: int = integer_column(default="1")
+    reason: str | None = text_column()
+    payment_value: int = amount_column(default="0")
 
 
-class RefundEventRow(Base, table=True):
-    """One change of a refund's status, written with it and never again; counted per payment."""
+class RefundEventRow(TableRow, table=True):
+    """A change of a refund's status, written with it and never changed; counted per payment."""
 
     __tablename__ = "refund_event"
     __table_args__ = (
-        only("status", RefundStatus),
+        check_enum("status", RefundStatus),
         # of a partner, by time
         Index("ix_refund_event_partner", "partner_id", "live", "at_us", "payment_id"),
-        BY_KEY,
+        WITHOUT_ROWID,
     )
 
-    payment_id: str = text_(key=True)
-    version: int = number(key=True)
-    status: RefundStatus = one_of(RefundStatus)
-    at_us: int = number()
-    tx_id: str | None = text_()
-    partner_id: str = text_()
+    payment_id: str = text_column(key=True)
+    version: int = integer_column(key=True)
+    status: RefundStatus = enum_column(RefundStatus)
+    at_us: int = integer_column()
+    tx_id: str | None = text_column()
+    partner_id: str = text_column()
     live: bool
-    refund_id: str = text_(default="")
+    refund_id: str = text_column(default="")
 
 
-class PaymentSettledRow(Base, table=True):
-    """The merchant received the money of a payment; written once, and never changed.
+class PaymentSettledRow(TableRow, table=True):
+    """The arrival of a payment's money at the merchant; written once, and never changed.
 
-    `after_refunds` counts the events of refunds that came before it.
+    `after_refunds` counts the earlier refund events.
     """
 
     __tablename__ = "payment_settled"
     __table_args__ = (
         # of a partner, by time
         Index("ix_payment_settled_partner", "partner_id", "live", "at_us", "payment_id"),
-        BY_KEY,
+        WITHOUT_ROWID,
     )
 
-    payment_id: str = text_(key=True)
-    at_us: int = number()
-    tx_id: str | None = text_()
-    unit: str = text_()
-    value: int = amount()
-    after_refunds: int = number()
-    partner_id: str = text_()
+    payment_id: str = text_column(key=True)
+    at_us: int = integer_column()
+    tx_id: str | None = text_column()
+    unit: str = text_column()
+    value: int = amount_column()
+    after_refunds: int = integer_column()
+    partner_id: str = text_column()
     live: bool
 
 
-class CoveringPayoutRow(Base, table=True):
-    """A final payout of a merchant's balance whose payments are still to be marked as settled."""
+class CoveringPayoutRow(TableRow, table=True):
+    """A final payout of a merchant's balance whose payments must still be marked as settled."""
 
     __tablename__ = "covering_payout"
-    __table_args__ = (BY_KEY,)
+    __table_args__ = (WITHOUT_ROWID,)
 
-    at_us: int = number(key=True)
-    payout_id: str = text_(key=True)
-    merchant_id: str = text_()
-    asset: str = text_()
-    value: int = amount()
-    tx_id: str | None = text_()
+    at_us: int = integer_column(key=True)
+    payout_id: str = text_column(key=True)
+    merchant_id: str = text_column()
+    asset: str = text_column()
+    value: int = amount_column()
+    tx_id: str | None = text_column()

@@ -1,40 +1,40 @@
-"""The table of items that were set aside; conventions as in `tables`."""
+"""The table of quarantined items; conventions as in `tables`."""
 
 from sqlalchemy import Index
 
-from florin_server.domain.quarantine import ItemKind, ItemState
+from florin_server.domain.quarantine import QuarantinedItemKind, QuarantinedItemState
 from florin_server.store.tables.fields import (
-    Base,
-    number,
-    one_of,
-    only,
-    partial,
-    text_,
+    TableRow,
+    check_enum,
+    enum_column,
+    integer_column,
+    partial_index,
+    text_column,
 )
 
-# a query uses a partial index only if it repeats the very same words
-LEFT_OUT = "state IN ('set_aside', 'resolved')"
+# a query uses a partial index only if it repeats the predicate exactly
+EXCLUDED_PREDICATE = "state IN ('set_aside', 'resolved')"
 
 
-class QuarantinedItemRow(Base, table=True):
+class QuarantinedItemRow(TableRow, table=True):
     """An item whose step failed unexpectedly: one row for each subject."""
 
     __tablename__ = "quarantined_item"
     __table_args__ = (
-        only("state", ItemState),
+        check_enum("state", QuarantinedItemState),
         Index("uq_quarantined_item_subject", "kind", "chain_id", "subject", unique=True),
-        partial("ix_quarantined_item_left_out", LEFT_OUT, "kind", "subject"),
+        partial_index("ix_quarantined_item_left_out", EXCLUDED_PREDICATE, "kind", "subject"),
         Index("ix_quarantined_item_state_last_at_us", "state", "last_at_us"),
     )
 
-    id: str = text_(key=True)
-    kind: ItemKind = one_of(ItemKind)
-    chain_id: str = text_()
-    subject: str = text_()
-    step: str = text_()
-    reason: str = text_()
-    state: ItemState = one_of(ItemState)
-    attempts: int = number()
-    first_at_us: int = number()
-    last_at_us: int = number()
-    note: str | None = text_()
+    id: str = text_column(key=True)
+    kind: QuarantinedItemKind = enum_column(QuarantinedItemKind)
+    chain_id: str = text_column()
+    subject: str = text_column()
+    step: str = text_column()
+    reason: str = text_column()
+    state: QuarantinedItemState = enum_column(QuarantinedItemState)
+    attempts: int = integer_column()
+    first_at_us: int = integer_column()
+    last_at_us: int = integer_column()
+    note: str | None = text_column()

@@ -1,41 +1,47 @@
-"""Tables for receipts: where payments stand on their chains, and the keys that sign.
+"""Tables for receipts: the payments' places on their chains, and the signing keys.
 
 Conventions as in `tables`.
 """
 
 from sqlalchemy import Index
 
-from florin_server.store.tables.fields import BY_KEY, Base, bytes_, number, text_
+from florin_server.store.tables.fields import (
+    WITHOUT_ROWID,
+    TableRow,
+    bytes_column,
+    integer_column,
+    text_column,
+)
 
 
-class PaymentEffectRow(Base, table=True):
-    """Where the final transaction that paid a payment stands; gone while a reorganisation undid it.
+class PaymentEffectRow(TableRow, table=True):
+    """The position of the final transaction that paid a payment; deleted while a reorg undoes it.
 
     `position` is the number of the log in its block, or of the instruction in its transaction. The
-    hash of the block is empty on chains that tell only final ones.
+    block hash is empty on chains that report only final blocks.
     """
 
     __tablename__ = "payment_effect"
-    __table_args__ = (BY_KEY,)
+    __table_args__ = (WITHOUT_ROWID,)
 
-    payment_id: str = text_(key=True)
-    tx_hash: str = text_()
-    block_number: int = number()
-    block_hash: str = text_()
-    position: int | None = number()
+    payment_id: str = text_column(key=True)
+    tx_hash: str = text_column()
+    block_number: int = integer_column()
+    block_hash: str = text_column()
+    position: int | None = integer_column()
 
 
-class ReceiptKeyRow(Base, table=True):
-    """A key that signs receipts, its secret part sealed; the newest has the highest number."""
+class ReceiptKeyRow(TableRow, table=True):
+    """A key that signs receipts, its secret part encrypted; the newest has the highest number."""
 
     __tablename__ = "receipt_key"
-    __table_args__ = (Index("uq_receipt_key_id", "id", unique=True), BY_KEY)
+    __table_args__ = (Index("uq_receipt_key_id", "id", unique=True), WITHOUT_ROWID)
 
-    n: int = number(key=True)
-    id: str = text_()
-    public: bytes = bytes_()
-    seal_id: str = text_()
-    nonce: bytes = bytes_()
-    ciphertext: bytes = bytes_()
-    created_at_us: int = number()
-    revoked_at_us: int | None = number()
+    n: int = integer_column(key=True)
+    id: str = text_column()
+    public: bytes = bytes_column()
+    seal_id: str = text_column()
+    nonce: bytes = bytes_column()
+    ciphertext: bytes = bytes_column()
+    created_at_us: int = integer_column()
+    revoked_at_us: int | None = integer_column()

@@ -1,35 +1,35 @@
-"""Tables about accounts that are not served.
+"""Tables of blocked accounts.
 
 Conventions as in `tables`.
 """
 
 from sqlalchemy import Index
 
-from florin_server.store.tables.fields import BY_KEY, Base, number, text_
+from florin_server.store.tables.fields import WITHOUT_ROWID, TableRow, integer_column, text_column
 
 
-class ScreeningListRow(Base, table=True):
-    """A list of accounts that are not served, as it was imported last."""
+class ScreeningListRow(TableRow, table=True):
+    """A list of blocked accounts, as last imported."""
 
     __tablename__ = "screening_list"
-    __table_args__ = (BY_KEY,)
+    __table_args__ = (WITHOUT_ROWID,)
 
-    name: str = text_(key=True)
-    digest: str = text_()
-    published_at_us: int | None = number()
-    imported_at_us: int = number()
-    count: int = number()
+    name: str = text_column(key=True)
+    digest: str = text_column()
+    published_at_us: int | None = integer_column()
+    imported_at_us: int = integer_column()
+    count: int = integer_column()
 
 
-class ScreenedAddressRow(Base, table=True):
-    """An address of a list, on every chain of its CAIP-2 namespace, in the form that compares."""
+class ScreenedAddressRow(TableRow, table=True):
+    """An address of a list, on every chain of its CAIP-2 namespace, in its comparable form."""
 
     __tablename__ = "screened_address"
     __table_args__ = (
         Index("ix_screened_address_namespace_address", "namespace", "address"),
-        BY_KEY,
+        WITHOUT_ROWID,
     )
 
-    list_name: str = text_(key=True)
-    namespace: str = text_(key=True)
-    address: str = text_(key=True)
+    list_name: str = text_column(key=True)
+    namespace: str = text_column(key=True)
+    address: str = text_column(key=True)

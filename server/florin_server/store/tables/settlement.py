@@ -1,134 +1,145 @@
-"""Tables about transactions of ours, and about who sends them.
+"""Tables of our transactions, and of their senders.
 
 Conventions as in `tables`.
 """
 
 from sqlalchemy import CheckConstraint, Index
 
-from florin_server.domain.settlement.chain_txs import PayerKind, SpentKind, TxState, Watcher
+from florin_server.domain.settlement.chain_txs import (
+    GasSpendingKind,
+    PayerKind,
+    ReorgWatcher,
+    TxState,
+)
 from florin_server.store.tables.fields import (
-    BY_KEY,
-    Base,
-    amount,
-    bytes_,
-    id_of,
-    number,
-    one_of,
-    only,
-    partial,
-    text_,
+    WITHOUT_ROWID,
+    TableRow,
+    amount_column,
+    bytes_column,
+    check_enum,
+    enum_column,
+    foreign_id_column,
+    integer_column,
+    partial_index,
+    text_column,
 )
 
-# a query uses a partial index only if it repeats the very same words
-OPEN = "state IN ('signed', 'sent')"
+# a query uses a partial index only if it repeats the predicate exactly
+OPEN_TX_PREDICATE = "state IN ('signed', 'sent')"
 
 
-class LeaseRow(Base, table=True):
-    """Who does a job alone. `epoch` rises with every new owner and fences off the old one."""
+class LeaseRow(TableRow, table=True):
+    """The lease of a job; `epoch` rises with every new owner and fences off the earlier owner."""
 
     __tablename__ = "lease"
-    __table_args__ = (BY_KEY,)
+    __table_args__ = (WITHOUT_ROWID,)
 
-    name: str = text_(key=True)
-    owner: str = text_()
-    epoch: int = number()
-    until_us: int = number()
+    name: str = text_column(key=True)
+    owner: str = text_column()
+    epoch: int = integer_column()
+    until_us: int = integer_column()
 
 
-class RelayerRow(Base, table=True):
+class RelayerRow(TableRow, table=True):
     """The next nonce of an address that signs for us."""
 
     __tablename__ = "relayer"
-    __table_args__ = (BY_KEY,)
+    __table_args__ = (WITHOUT_ROWID,)
 
-    chain_id: str = text_(key=True)
-    sender: str = text_(key=True)
-    next_nonce: int = number()
+    chain_id: str = text_column(key=True)
+    sender: str = text_column(key=True)
+    next_nonce: int = integer_column()
 
 
-class ChainTxRow(Base, table=True):
-    """A transaction of ours; two that may still be mined never share a nonce."""
+class ChainTxRow(TableRow, table=True):
+    """A transaction of ours; no two that can still be mined share a nonce."""
 
     __tablename__ = "chain_tx"
     __table_args__ = (
-        only("state", TxState),
+        check_enum("state", TxState),
         Index("uq_chain_tx_chain_id_hash", "chain_id", "hash", unique=True),
-        partial("uq_chain_tx_open", OPEN, "chain_id", "sender", "nonce", unique=True),
+        partial_index(
+            "uq_chain_tx_open", OPEN_TX_PREDICATE, "chain_id", "sender", "nonce", unique=True
+        ),
     )
 
-    id: str = text_(key=True)
-    chain_id: str = text_()
-    sender: str = text_()
-    nonce: int = number()
-    raw: bytes = bytes_()
-    hash: str = text_()
-    state: TxState = one_of(TxState)
-    created_at_us: int = number()
-    sent_block: int | None = number()
-    block_number: int | None = number()
-    block_hash: str | None = text_()
-    final_hash: str | None = text_()
-    since_block: int | None = number()
+    id: str = text_column(key=True)
+    chain_id: str = text_column()
+    sender: str = text_column()
+    nonce: int = integer_column()
+    raw: bytes = bytes_column()
+    hash: str = text_column()
+    state: TxState = enum_column(TxState)
+    created_at_us: int = integer_column()
+    sent_block: int | None = integer_column()
+    block_number: int | None = integer_column()
+    block_hash: str | None = text_column()
+    final_hash: str | None = text_column()
+    since_block: int | None = integer_column()
 
 
-class ChainTxBumpRow(Base, table=True):
-    """The same transaction with the same nonce, signed again for a higher fee."""
+class ChainTxBumpRow(TableRow, table=True):
+    """A variant of a transaction with its nonce, signed again for a higher fee."""
 
     __tablename__ = "chain_tx_bump"
-    __table_args__ = (BY_KEY,)
+    __table_args__ = (WITHOUT_ROWID,)
 
-    tx_id: str = text_(key=True)
-    n: int = number(key=True)
-    raw: bytes = bytes_()
-    hash: str = text_()
-    created_at_us: int = number()
+    tx_id: str = text_column(key=True)
+    n: int = integer_column(key=True)
+    raw: bytes = bytes_column()
+    hash: str = text_column()
+    created_at_us: int = integer_column()
 
 
-class ChainTxItemRow(Base, table=True):
+class ChainTxItemRow(TableRow, table=True):
     """A payment that a transaction settles, in calldata order, or a payout that it makes."""
 
     __tablename__ = "chain_tx_item"
     __table_args__ = (
         CheckConstraint("(payment_id IS NULL) <> (payout_id IS NULL)", name="one_item"),
-        BY_KEY,
+        WITHOUT_ROWID,
     )
 
-    tx_id: str = id_of("chain_tx", key=True)
-    n: int = number(key=True)
-    payment_id: str | None = id_of("payment")
-    payout_id: str | None = id_of("payout")
-    kind: PayerKind | None = one_of(PayerKind)
-    gas: int = number(default="0")
+    tx_id: str = foreign_id_column("chain_tx", key=True)
+    n: int = integer_column(key=True)
+    payment_id: str | None = foreign_id_column("payment")
+    payout_id: str | None = foreign_id_column("payout")
+    kind: PayerKind | None = enum_column(PayerKind)
+    gas: int = integer_column(default="0")
 
 
-class WatchedRow(Base, table=True):
-    """A final transaction that a deep reorganisation might still undo."""
+class WatchedTxRow(TableRow, table=True):
+    """A final transaction that a deep reorg could still undo."""
 
     __tablename__ = "watched_tx"
-    __table_args__ = (only("watcher", Watcher), BY_KEY)
+    __table_args__ = (check_enum("watcher", ReorgWatcher), WITHOUT_ROWID)
 
-    chain_id: str = text_(key=True)
-    tx_hash: str = text_(key=True)
-    watcher: Watcher = one_of(Watcher)
-    block_number: int = number()
-    block_hash: str = text_()
+    chain_id: str = text_column(key=True)
+    tx_hash: str = text_column(key=True)
+    watcher: ReorgWatcher = enum_column(ReorgWatcher)
+    block_number: int = integer_column()
+    block_hash: str = text_column()
 
 
-class FailedGasRow(Base, table=True):
-    """Gas of a final transaction that budgets count, and its cost in the coin's minor units.
+class FailedGasRow(TableRow, table=True):
+    """Gas of a final transaction that counts against budgets, and its cost in minor units of coin.
 
-    Without a payment: that of several whose transaction was reverted as a whole.
+    Without a payment: the gas of several payments whose transaction reverted as a whole.
     """
 
     __tablename__ = "failed_gas"
-    __table_args__ = (only("kind", SpentKind), Index("ix_failed_gas_at_us", "at_us"), BY_KEY)
+    __table_args__ = (
+        check_enum("kind", GasSpendingKind),
+        Index("ix_failed_gas_at_us", "at_us"),
+        WITHOUT_ROWID,
+    )
 
-    tx_id: str = text_(key=True)
-    payment_id: str = text_(key=True)
-    chain_id: str = text_()
-    payer: str = text_()
-    app: str = text_()
-    kind: SpentKind = one_of(SpentKind)
-    gas: int = number()
-    cost: int = amount()
-    at_us: int = number()
+    tx_id: str = text_column(key=True)
+    payment_id: str = text_column(key=True)
+    chain_id: str = text_column()
+    payer: str = text_column()
+    app: str = text_column()
+    kind: GasSpendingKind = enum_column(GasSpendingKind)
+    gas: int = integer_column()
+    cost: int = amount_column()
+    at_us: int = integer_column()

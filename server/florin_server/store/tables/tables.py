@@ -1,7 +1,7 @@
-"""The tables, the same on SQLite and PostgreSQL; what they hold is told in the module of each noun.
+"""The tables, the same on SQLite and PostgreSQL; each noun's module documents its tables.
 
-Ids are TEXT, times ending in `_us` are microseconds and others seconds since the Unix epoch.
-Columns stand in the order of the dataclasses in `domain`, so that a row is its arguments.
+Ids are TEXT; times ending in `_us` are microseconds, others seconds, since the Unix epoch. Columns
+are in the order of the dataclasses in `domain`, so that a row is the arguments of its dataclass.
 """
 
 from sqlalchemy import Table
@@ -15,7 +15,7 @@ from florin_server.store.tables.accounts import (
     PartnerRow,
     WalletAppRow,
 )
-from florin_server.store.tables.capture import CollectedRow
+from florin_server.store.tables.capture import CollectedDataRow
 from florin_server.store.tables.conditions import ReportedConditionRow
 from florin_server.store.tables.fields import METADATA
 from florin_server.store.tables.held_money import HeldMoneyRow
@@ -28,9 +28,9 @@ from florin_server.store.tables.limits import (
     SharedHoldRow,
 )
 from florin_server.store.tables.operator import ExecutorPauseRow, GenerationRow, InstallationRow
-from florin_server.store.tables.options import IssuedRow, OptionCountRow, OptionRow
+from florin_server.store.tables.options import OptionCountRow, OptionRow, ResolvedBuildRow
 from florin_server.store.tables.payments import (
-    ConfirmRow,
+    ConfirmationRow,
     IdempotencyRow,
     PaymentEventRow,
     PaymentRow,
@@ -57,7 +57,7 @@ from florin_server.store.tables.settlement import (
     FailedGasRow,
     LeaseRow,
     RelayerRow,
-    WatchedRow,
+    WatchedTxRow,
 )
 from florin_server.store.tables.webhooks import (
     WebhookAttemptRow,
@@ -66,7 +66,7 @@ from florin_server.store.tables.webhooks import (
     WebhookSecretRow,
 )
 
-# all tables are in it once this module is there
+# importing this module registers all tables in it
 __all__ = ["METADATA"]
 
 
@@ -84,8 +84,8 @@ payment = _table(PaymentRow)
 payment_event = _table(PaymentEventRow)
 payment_option = _table(OptionRow)
 option_count = _table(OptionCountRow)
-issued = _table(IssuedRow)
-confirm = _table(ConfirmRow)
+issued = _table(ResolvedBuildRow)
+confirm = _table(ConfirmationRow)
 refund = _table(RefundRow)
 refund_event = _table(RefundEventRow)
 payment_settled = _table(PaymentSettledRow)
@@ -102,7 +102,7 @@ relayer = _table(RelayerRow)
 chain_tx = _table(ChainTxRow)
 chain_tx_bump = _table(ChainTxBumpRow)
 chain_tx_item = _table(ChainTxItemRow)
-watched_tx = _table(WatchedRow)
+watched_tx = _table(WatchedTxRow)
 account_to_open = _table(AccountToOpenRow)
 opened_account = _table(OpenedAccountRow)
 failed_gas = _table(FailedGasRow)
@@ -116,7 +116,7 @@ process = _table(ProcessRow)
 shared_budget = _table(SharedBudgetRow)
 shared_hold = _table(SharedHoldRow)
 key_turn = _table(KeyTurnRow)
-collected_data = _table(CollectedRow)
+collected_data = _table(CollectedDataRow)
 icon = _table(IconRow)
 ledger_journal = _table(JournalRow)
 ledger_transfer = _table(TransferRow)

@@ -1,110 +1,112 @@
 """Tables of webhooks; conventions as in `tables`.
 
-What is to be told is not copied: a row says how far an endpoint has heard of a payment, whose
-events are there already.
+Events are not copied: a row says which events of a payment an endpoint has received, and the events
+themselves are stored already.
 """
 
 from sqlalchemy import Index
 from sqlmodel import Field
 
 from florin_server.domain.webhooks.endpoint import EndpointState
-from florin_server.store.engine.columns import Words
+from florin_server.store.engine.columns import WordSet
 from florin_server.store.tables.fields import (
-    BY_KEY,
-    Base,
-    bytes_,
-    number,
-    one_of,
-    only,
-    partial,
-    text_,
+    WITHOUT_ROWID,
+    TableRow,
+    bytes_column,
+    check_enum,
+    enum_column,
+    integer_column,
+    partial_index,
+    text_column,
 )
 
-WAITS = "next_at_us IS NOT NULL"
+HAS_NEXT_ATTEMPT_PREDICATE = "next_at_us IS NOT NULL"
 
 
-class WebhookEndpointRow(Base, table=True):
-    """Who is told of changes."""
+class WebhookEndpointRow(TableRow, table=True):
+    """An endpoint that receives events."""
 
     __tablename__ = "webhook_endpoint"
     __table_args__ = (
-        only("state", EndpointState),
+        check_enum("state", EndpointState),
         Index("uq_webhook_endpoint_owner_live_url", "owner", "live", "url", unique=True),
         Index("ix_webhook_endpoint_state_retry_at_us", "state", "retry_at_us"),
-        BY_KEY,
+        WITHOUT_ROWID,
     )
 
-    id: str = text_(key=True)
-    partner_id: str = text_()
-    merchant_id: str | None = text_()
+    id: str = text_column(key=True)
+    partner_id: str = text_column()
+    merchant_id: str | None = text_column()
     live: bool
-    url: str = text_()
-    events: frozenset[str] = Field(sa_type=Words)
-    description: str = text_()
-    version: str = text_()
-    state: EndpointState = one_of(EndpointState)
-    paused_reason: str | None = text_()
-    created_at_us: int = number()
-    failures: int = number()
-    failing_since_us: int | None = number()
-    retry_at_us: int = number()
-    delivered_at_us: int | None = number()
-    attempts: int = number()
-    owner: str = text_()
+    url: str = text_column()
+    events: frozenset[str] = Field(sa_type=WordSet)
+    description: str = text_column()
+    version: str = text_column()
+    state: EndpointState = enum_column(EndpointState)
+    paused_reason: str | None = text_column()
+    created_at_us: int = integer_column()
+    failures: int = integer_column()
+    failing_since_us: int | None = integer_column()
+    retry_at_us: int = integer_column()
+    delivered_at_us: int | None = integer_column()
+    attempts: int = integer_column()
+    owner: str = text_column()
 
 
-class WebhookSecretRow(Base, table=True):
-    """What an endpoint's messages are signed with, sealed."""
+class WebhookSecretRow(TableRow, table=True):
+    """An encrypted key that signs an endpoint's messages."""
 
     __tablename__ = "webhook_secret"
-    __table_args__ = (BY_KEY,)
+    __table_args__ = (WITHOUT_ROWID,)
 
-    endpoint_id: str = text_(key=True)
-    n: int = number(key=True)
-    key_id: str = text_()
-    nonce: bytes = bytes_()
-    ciphertext: bytes = bytes_()
-    public_key: str = text_()
-    expires_at_us: int | None = number()
+    endpoint_id: str = text_column(key=True)
+    n: int = integer_column(key=True)
+    key_id: str = text_column()
+    nonce: bytes = bytes_column()
+    ciphertext: bytes = bytes_column()
+    public_key: str = text_column()
+    expires_at_us: int | None = integer_column()
 
 
-class WebhookDeliveryRow(Base, table=True):
-    """What an endpoint is still to be told of a payment; gone once it was told everything."""
+class WebhookDeliveryRow(TableRow, table=True):
+    """The undelivered events of a payment for an endpoint; deleted once all are delivered."""
 
     __tablename__ = "webhook_delivery"
     __table_args__ = (
-        partial("ix_webhook_delivery_due", WAITS, "endpoint_id", "next_at_us"),
+        partial_index(
+            "ix_webhook_delivery_due", HAS_NEXT_ATTEMPT_PREDICATE, "endpoint_id", "next_at_us"
+        ),
         Index("ix_webhook_delivery_since_us", "since_us"),
-        BY_KEY,
+        WITHOUT_ROWID,
     )
 
-    endpoint_id: str = text_(key=True)
-    payment_id: str = text_(key=True)
-    told: int = number()
-    newest: int = number()
-    attempts: int = number()
-    since_us: int = number()
-    next_at_us: int | None = number()
+    endpoint_id: str = text_column(key=True)
+    payment_id: str = text_column(key=True)
+    told: int = integer_column()
+    newest: int = integer_column()
+    attempts: int = integer_column()
+    since_us: int = integer_column()
+    next_at_us: int | None = integer_column()
     claimed: bool
-    epoch: int = number()
-    only_to: int = number(default="-1")
-    only_types: frozenset[str] = Field(sa_type=Words, sa_column_kwargs={"server_default": ""})
+    epoch: int = integer_column()
+    only_to: int = integer_column(default="-1")
+    only_types: frozenset[str] = Field(sa_type=WordSet, sa_column_kwargs={"server_default": ""})
 
 
-class WebhookAttemptRow(Base, table=True):
-    """One of an endpoint's last attempts; a slot is used again once all of them are."""
+class WebhookAttemptRow(TableRow, table=True):
+    """One of an endpoint's last attempts; slots are reused in turn."""
 
     __tablename__ = "webhook_attempt"
-    __table_args__ = (BY_KEY,)
+    __table_args__ = (WITHOUT_ROWID,)
 
-    endpoint_id: str = text_(key=True)
-    slot: int = number(key=True)
-    n: int = number()
-    payment_id: str = text_()
-    version: int = number()
-    event_type: str = text_()
-    at_us: int = number()
-    took_ms: int = number()
-    status: int | None = number()
-    fault: str | None = text_()
-    answer: str = text_()
+    endpoint_id: str = text_column(key=True)
+    slot: int = integer_column(key=True)
+    n: int = integer_column()
+    payment_id: str = text_column()
+    version: int = integer_column()
+    event_type: str = text_column()
+    at_us: int = integer_column()
+    took_ms: int = integer_column()
+    status: int | None = integer_column()
+    fault: str | None = text_column()
+    answer: str = text_column()

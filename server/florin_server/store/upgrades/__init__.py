@@ -1,1 +1,1 @@
-"""What is left to do on a store after its schema changed."""
+"""The remaining work on a store after a change of its schema."""

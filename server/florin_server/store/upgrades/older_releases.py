@@ -1,10 +1,10 @@
-"""A rolling upgrade: processes of the release before still work on the store of this one.
+"""A rolling upgrade: processes of the earlier release still work on this release's store.
 
-A migration leaves a mark. As long as it is there, nothing is written that an older process would
-read wrongly: a payment's second refund, settlements of payments, endpoints of all types. Once no
-older process is alive the mark is taken away, and what those left out is filled in page by page.
+A migration leaves a mark. While it exists, nothing is written that an older process would misread:
+a payment's second refund, settlements of payments, endpoints of all types. Once no older process is
+alive, the mark is removed, and the data that those processes left out is filled in page by page.
 
-The processes say which schema they know. A process that is killed counts for a minute.
+Processes report the schema that they know. A process that is killed counts for a minute.
 """
 
 from __future__ import annotations
@@ -13,10 +13,18 @@ from typing import Final
 
 from sqlalchemy import delete, func, select, update
 
-from florin_server.domain.payments.payment import Status
+from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
-from florin_server.domain.webhooks.endpoint import FORMAT
-from florin_server.store.engine.query import Op, Statement, any_of, apart, insert, operation, param
+from florin_server.domain.webhooks.endpoint import BODY_FORMAT
+from florin_server.store.engine.query import (
+    Op,
+    Statement,
+    insert,
+    is_in,
+    isolated,
+    operation,
+    param,
+)
 from florin_server.store.operator import installation
 from florin_server.store.tables.tables import (
     covering_payout,
@@ -31,20 +39,20 @@ from florin_server.store.tables.tables import (
 from florin_server.store.tables.tables import installation as kept
 from florin_server.store.webhooks import outbox
 
-# payments that one transaction looks at
+# payments that one transaction reads
 PAGE: Final = 500
-# the schema from which on processes know what is held back, and when it was made (Unix µs)
+# the schema from which on processes know what is held back, and when it was created (Unix µs)
 _MARK: Final = "older_releases"
 # that time again, and the last payment that was filled in
 _FILLING: Final = "filling"
 
 _VALUE = select(kept.c.value).where(kept.c.name == param("name_"))
-# what an operation was told holds until it ends
+# the value that an operation read stays valid until it ends
 _SHARE = Statement(_VALUE.with_for_update(read=True))
 _LOCK = Statement(_VALUE.with_for_update())
 _FORGET = Statement(delete(kept).where(kept.c.name == param("name_")))
 _OLDER = Statement(select(process.c.id).where(process.c.revision < param("revision_")).limit(1))
-# what balances were paid out meanwhile, as whoever paid out now writes it down
+# the balances that were paid out meanwhile, in the form that payouts record now
 _COVERING = Statement(
     insert(covering_payout)
     .from_select(
@@ -70,12 +78,12 @@ _PAGE = Statement(
     .order_by(payment.c.id)
     .limit(param("limit"))
 )
-# whatever else adds an event to a payment that ended locks it too
+# every other writer of an event of an ended payment locks it too
 _DIRECT = Statement(
     select(payment.c.id)
     .where(
-        any_of(payment.c.id, "ids"),
-        payment.c.status == Status.SUCCEEDED,
+        is_in(payment.c.id, "ids"),
+        payment.c.status == PaymentStatus.SUCCEEDED,
         payment.c.settled_value.is_not(None),
         payment.c.option_unit.is_not(None),
     )
@@ -103,50 +111,52 @@ _SETTLE = Statement(
             payment.c.partner_id,
             payment.c.live,
         )
-        .where(any_of(payment.c.id, "ids"))
+        .where(is_in(payment.c.id, "ids"))
         .order_by(payment.c.id),
     )
     .on_conflict_do_nothing()
     .returning(payment_settled.c.payment_id, payment_settled.c.at_us)
 )
 _paid = select(payment.c.value, payment.c.option_value).where(payment.c.id == refund.c.payment_id)
-# they gave back the whole payment, and wrote down no amount in its own unit
+# they refunded the whole payment, and stored no amount in its own unit
 _WHOLE = Statement(
     update(refund)
     .where(
-        any_of(refund.c.payment_id, "ids"),
+        is_in(refund.c.payment_id, "ids"),
         refund.c.payment_value == 0,
         refund.c.value == _paid.with_only_columns(payment.c.option_value).scalar_subquery(),
     )
     .values(payment_value=_paid.with_only_columns(payment.c.value).scalar_subquery())
 )
 _FORMAT = Statement(
-    update(webhook_endpoint).where(webhook_endpoint.c.version != FORMAT).values(version=FORMAT)
+    update(webhook_endpoint)
+    .where(webhook_endpoint.c.version != BODY_FORMAT)
+    .values(version=BODY_FORMAT)
 )
 
 
 @operation
 def is_held() -> Op[bool]:
-    """Part of an operation: return whether an older process may work on the store.
+    """Return whether an older process may work on the store; part of an operation.
 
-    That stays so until the operation ends.
+    The answer stays valid until the operation ends.
     """
-    if (yield from installation.get(_MARK)) is None:
+    if (yield from installation.find_value(_MARK)) is None:
         return False
     return bool((yield _SHARE(name_=_MARK)))
 
 
 @operation
 def is_pending() -> Op[bool]:
-    """Return whether an upgrade is not finished: something is held back, or to be filled in."""
-    if (yield from installation.get(_MARK)) is not None:
+    """Return whether an upgrade is unfinished: data is held back, or must be filled in."""
+    if (yield from installation.find_value(_MARK)) is not None:
         return True
-    return (yield from installation.get(_FILLING)) is not None
+    return (yield from installation.find_value(_FILLING)) is not None
 
 
-@apart
+@isolated
 def release(*, alone: bool) -> Op[bool]:
-    """Hold nothing back any more, unless an older process is alive; False if one is.
+    """Stop holding data back unless an older process is alive; return False if one is.
 
     `alone` says that no other process can have the store open.
     """
@@ -157,16 +167,16 @@ def release(*, alone: bool) -> Op[bool]:
     if not alone and (yield _OLDER(revision_=revision)):
         return False
     yield _FORGET(name_=_MARK)
-    yield from installation.put(_FILLING, f"{since_us} ")
+    yield from installation.put_value(_FILLING, f"{since_us} ")
     yield _COVERING(since_us=int(since_us))
     return True
 
 
-@apart
+@isolated
 def fill_page() -> Op[bool]:
-    """Fill in one page of what older processes left out; False once that was all.
+    """Fill in one page of what older processes left out; return False once all is filled in.
 
-    Endpoints receive `payment.settled` of what ended after the migration.
+    Endpoints receive `payment.settled` for payments that ended after the migration.
     """
     rows = yield _LOCK(name_=_FILLING)
     if not rows:
@@ -181,7 +191,7 @@ def fill_page() -> Op[bool]:
     settled = yield _SETTLE(ids=direct)
     new = [payment_id for payment_id, at_us in settled if at_us >= int(since_us)]
     if new:
-        yield from outbox.tell_settled(new)
+        yield from outbox.enqueue_settlements(new)
     yield _WHOLE(ids=ids)
-    yield from installation.put(_FILLING, f"{since_us} {ids[-1]}")
+    yield from installation.put_value(_FILLING, f"{since_us} {ids[-1]}")
     return True

@@ -1,1 +1,1 @@
-"""What is kept of webhooks."""
+"""The store of webhooks."""

@@ -1,7 +1,7 @@
-"""What waits to be told: claimed by one process at a time, and concluded by nobody else.
+"""Deliveries: claimed by one process at a time, which alone can conclude its claim.
 
-A claim is a lease: who has not concluded when it lapses is taken for dead, and what it does later
-counts no more than that the attempt is written down.
+A claim is a lease: a process that has not concluded it when it expires counts as dead. Of its later
+results, only the attempt is recorded.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import aliased
 
-from florin_server.domain.payments.payment import Option, Payment
+from florin_server.domain.payments.payment import Payment, PaymentOption
 from florin_server.domain.webhooks import schedule
 from florin_server.domain.webhooks.endpoint import (
-    BY_OWNER,
-    Attempt,
-    Endpoint,
+    PAUSED_BY_OWNER,
     EndpointState,
-    Waiting,
+    WebhookAttempt,
+    WebhookDelivery,
+    WebhookEndpoint,
 )
 from florin_server.domain.webhooks.snapshot import PaymentEvent
 from florin_server.store.engine.query import (
     Op,
     Row,
     Statement,
-    any_of,
     columns,
+    is_in,
     operation,
     param,
-    record,
+    to_row_params,
     upsert,
 )
 from florin_server.store.payments import payments
@@ -55,18 +55,18 @@ from florin_server.store.tables.tables import (
     webhook_endpoint,
 )
 from florin_server.store.webhooks import endpoints, events
-from florin_server.store.webhooks.endpoints import Secret
+from florin_server.store.webhooks.endpoints import SigningSecret
 
 _end, _row = webhook_endpoint.c, webhook_delivery.c
-_ENDPOINT = columns(webhook_endpoint, Endpoint)
-_WAITING = columns(webhook_delivery, Waiting)
+_ENDPOINT = columns(webhook_endpoint, WebhookEndpoint)
+_WAITING = columns(webhook_delivery, WebhookDelivery)
 # of one endpoint, at a time
 _TOGETHER = 4
 _DAY_US = 86_400_000_000
 
 
 def _is_due(row: Any) -> ColumnElement[bool]:
-    """It may be tried now; or it waits for longer than the schedule has, by a clock of before."""
+    """Return whether an attempt is due, or lies beyond the schedule because of an earlier clock."""
     due: ColumnElement[int] = row.next_at_us
     return and_(due.is_not(None), or_(due <= param("now_us"), due > param("far_us")))
 
@@ -83,18 +83,18 @@ _READY = (
     _end.state == EndpointState.ACTIVE,
     _end.url != "",
     or_(_end.retry_at_us <= param("now_us"), _end.retry_at_us > param("far_us")),
-    ~any_of(_end.id, "busy"),
-    ~any_of(_end.partner_id, "crowded"),
+    ~is_in(_end.id, "busy"),
+    ~is_in(_end.partner_id, "crowded"),
 )
 _DUE = Statement(
     select(*_ENDPOINT, *_WAITING)
     .join_from(webhook_endpoint, webhook_delivery, _row.endpoint_id == _end.id)
     .join(partner, and_(partner.c.id == _end.partner_id, partner.c.status == "active"))
-    # that it is due is looked at again once it is locked
+    # the due time is checked again once the row is locked
     .where(*_READY, _row.payment_id.in_(_FIRST), _is_due(_row))
     .order_by(_row.next_at_us)
     .limit(param("limit"))
-    # what another process has just claimed is its own
+    # deliveries that another process has just claimed are skipped
     .with_for_update(of=webhook_delivery, skip_locked=True)
 )
 _ANY = Statement(
@@ -109,7 +109,7 @@ _ANY = Statement(
     )
     .limit(1)
 )
-_OF_ONE = Statement(
+_DUE_OF_ENDPOINT = Statement(
     select(*_WAITING)
     .where(_row.endpoint_id == param("endpoint"), _is_due(_row))
     .order_by(_row.next_at_us)
@@ -137,7 +137,7 @@ _OWN = (
     _row.epoch == param("held"),
     _row.claimed == true(),
 )
-_TOLD = Statement(
+_RECORD_DELIVERED = Statement(
     update(webhook_delivery)
     .where(*_OWN)
     .values(
@@ -221,45 +221,52 @@ _FIGURES = Statement(
     )
 )
 _PAUSED = Statement(
-    select(_end.id).where(_end.state == EndpointState.PAUSED, _end.paused_reason != BY_OWNER)
+    select(_end.id).where(_end.state == EndpointState.PAUSED, _end.paused_reason != PAUSED_BY_OWNER)
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
-    """What one process tries now, and nobody else."""
+class WebhookDeliveryClaim:
+    """A delivery that one process tries now, exclusively."""
 
-    endpoint: Endpoint
-    waiting: Waiting
+    endpoint: WebhookEndpoint
+    pending: WebhookDelivery
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """What it takes to send an endpoint events of a payment: `happened` are those that wait.
+class DeliveryData:
+    """The data to send an endpoint a payment's events; `pending_events` are the undelivered events.
 
-    The option is the one that the payment is bound to, None if there is none.
+    `option` is the payment's bound option, None if it has none.
     """
 
     payment: Payment
-    option: Option | None
+    option: PaymentOption | None
     history: list[PaymentEvent]
-    happened: list[PaymentEvent]
-    secrets: list[Secret]
+    pending_events: list[PaymentEvent]
+    secrets: list[SigningSecret]
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
-    """What becomes of failures: after how long they are given up, and how many are kept."""
+class DeliveryPolicy:
+    """The policy for failures: when a delivery is given up, and how many attempts are kept."""
 
     give_up_us: int
-    attempts_kept: int
+    attempt_log_size: int
 
 
 @operation
-def is_due(now_us: int, busy: Collection[str], crowded: Collection[str] = ()) -> Op[bool]:
-    """True if something may be claimed."""
-    far_us = now_us + schedule.LONGEST_US
-    rows = yield _ANY(now_us=now_us, far_us=far_us, busy=list(busy), crowded=list(crowded))
+def is_due(
+    now_us: int, busy_endpoint_ids: Collection[str], crowded_partner_ids: Collection[str] = ()
+) -> Op[bool]:
+    """Return True if a delivery can be claimed."""
+    far_us = now_us + schedule.DELAY_MAX_US
+    rows = yield _ANY(
+        now_us=now_us,
+        far_us=far_us,
+        busy=list(busy_endpoint_ids),
+        crowded=list(crowded_partner_ids),
+    )
     return bool(rows)
 
 
@@ -267,118 +274,132 @@ def is_due(now_us: int, busy: Collection[str], crowded: Collection[str] = ()) ->
 def claim(
     now_us: int,
     lease_us: int,
-    busy: Collection[str],
+    busy_endpoint_ids: Collection[str],
     limit: int,
-    crowded: Collection[str] = (),
-) -> Op[list[Claimed]]:
-    """Claims what is due at endpoints that are not busy, of partners that are not crowded.
+    crowded_partner_ids: Collection[str] = (),
+) -> Op[list[WebhookDeliveryClaim]]:
+    """Claim due deliveries at endpoints that are not busy, of partners that are not crowded.
 
-    Of an endpoint whose last attempt failed, or that never took anything, one is claimed: who
-    hangs holds up no more than that.
+    Only one delivery is claimed at an endpoint whose last attempt failed, or that never accepted
+    any: an endpoint that hangs blocks no more than that.
     """
     rows = yield _DUE(
         now_us=now_us,
-        far_us=now_us + schedule.LONGEST_US,
-        busy=list(busy),
-        crowded=list(crowded),
+        far_us=now_us + schedule.DELAY_MAX_US,
+        busy=list(busy_endpoint_ids),
+        crowded=list(crowded_partner_ids),
         limit=limit,
     )
     cut = len(_ENDPOINT)
-    found: list[Claimed] = []
+    deliveries: list[WebhookDeliveryClaim] = []
     tried: set[str] = set()
     for row in rows:
-        endpoint = Endpoint(*row[:cut])
-        if endpoint.id in tried and not endpoint.proven:
+        endpoint = WebhookEndpoint(*row[:cut])
+        if endpoint.id in tried and not endpoint.is_proven:
             continue
         tried.add(endpoint.id)
-        found.append(Claimed(endpoint, Waiting(*row[cut:])))
-    if found:
-        yield _CLAIM.many([_claimed(one.waiting, now_us + lease_us) for one in found])
-    return found
+        deliveries.append(WebhookDeliveryClaim(endpoint, WebhookDelivery(*row[cut:])))
+    if deliveries:
+        yield _CLAIM.bind_many(
+            [_to_claim_params(delivery.pending, now_us + lease_us) for delivery in deliveries]
+        )
+    return deliveries
 
 
 @operation
-def claim_of(endpoint: Endpoint, now_us: int, lease_us: int) -> Op[list[Claimed]]:
-    """Claims what is due at one endpoint, a few at a time."""
+def claim_for_endpoint(
+    endpoint: WebhookEndpoint, now_us: int, lease_us: int
+) -> Op[list[WebhookDeliveryClaim]]:
+    """Claim due deliveries at one endpoint, a few at a time."""
     if endpoint.state is EndpointState.PAUSED:
         return []
-    far_us = now_us + schedule.LONGEST_US
-    rows = yield _OF_ONE(endpoint=endpoint.id, now_us=now_us, far_us=far_us)
-    found = [Claimed(endpoint, Waiting(*row)) for row in rows]
-    if found:
-        yield _CLAIM.many([_claimed(one.waiting, now_us + lease_us) for one in found])
-    return found
+    far_us = now_us + schedule.DELAY_MAX_US
+    rows = yield _DUE_OF_ENDPOINT(endpoint=endpoint.id, now_us=now_us, far_us=far_us)
+    deliveries = [WebhookDeliveryClaim(endpoint, WebhookDelivery(*row)) for row in rows]
+    if deliveries:
+        yield _CLAIM.bind_many(
+            [_to_claim_params(delivery.pending, now_us + lease_us) for delivery in deliveries]
+        )
+    return deliveries
 
 
 @operation
-def held(endpoint_id: str, payment_id: str, epoch: int) -> Op[Waiting | None]:
-    """Part of an operation: what is claimed under an epoch; None if it is not any more."""
+def lock_claimed(endpoint_id: str, payment_id: str, epoch: int) -> Op[WebhookDelivery | None]:
+    """Return a delivery claimed under an epoch; None if it no longer is. Part of an operation."""
     rows = yield _HELD(endpoint=endpoint_id, payment=payment_id, held=epoch)
-    return Waiting(*rows[0]) if rows else None
+    return WebhookDelivery(*rows[0]) if rows else None
 
 
 @operation
-def work(one: Claimed, now_us: int) -> Op[Work | None]:
-    """What it takes to tell it; None if the payment is not there."""
-    waiting = one.waiting
-    found = yield from payments.one(waiting.payment_id)
-    if found is None:
+def find_delivery_data(delivery: WebhookDeliveryClaim, now_us: int) -> Op[DeliveryData | None]:
+    """Return the data to deliver it; None if the payment does not exist."""
+    waiting = delivery.pending
+    payment = yield from payments.find(waiting.payment_id)
+    if payment is None:
         return None
     option = None
-    if found.option_id is not None:
-        option = yield from payments.option(found.id, found.option_id)
-    history = yield from events.history(found)
+    if payment.option_id is not None:
+        option = yield from payments.find_option(payment.id, payment.option_id)
+    history = yield from events.list_events(payment)
     happened = [event for event in history if waiting.told < event.place <= waiting.newest]
-    kept = yield from endpoints.secrets(one.endpoint.id, now_us)
-    return Work(found, option, history, happened, kept)
+    secrets = yield from endpoints.list_secrets(delivery.endpoint.id, now_us)
+    return DeliveryData(payment, option, history, happened, secrets)
 
 
 @operation
-def told(one: Claimed, version: int, now_us: int, attempt: Attempt | None, kept: int) -> Op[bool]:
-    """A payment was told up to a version; without an attempt that was nothing it wanted to hear.
+def record_delivered(
+    delivery: WebhookDeliveryClaim,
+    version: int,
+    now_us: int,
+    attempt: WebhookAttempt | None,
+    attempt_log_size: int,
+) -> Op[bool]:
+    """Record a delivery up to a version; without an attempt the endpoint wanted no event of it.
 
-    Answers whether it was still its own.
+    Return whether the claim was still valid.
     """
-    waiting = one.waiting
-    rows = yield _TOLD(**_own(waiting), version=version, now_us=now_us)
+    waiting = delivery.pending
+    rows = yield _RECORD_DELIVERED(**_to_claim_key(waiting), version=version, now_us=now_us)
     if rows:
         yield _GONE(endpoint=waiting.endpoint_id, payment=waiting.payment_id)
     if attempt is not None:
         counted = yield _SUCCEEDED(endpoint=waiting.endpoint_id, now_us=now_us)
-        yield from _write_down(attempt, counted, kept)
+        yield from _record_attempt(attempt, counted, attempt_log_size)
     return bool(rows)
 
 
 @operation
-def failed(
-    one: Claimed,
-    attempt: Attempt,
+def record_failure(
+    delivery: WebhookDeliveryClaim,
+    attempt: WebhookAttempt,
     now_us: int,
-    policy: Policy,
+    policy: DeliveryPolicy,
     *,
-    gone: bool = False,
-    asked_us: int = 0,
+    is_gone: bool = False,
+    requested_wait_us: int = 0,
 ) -> Op[EndpointState]:
-    """An attempt failed: it is tried again later, or given up; the endpoint rests, or is paused.
+    """Record a failed attempt: retry it later or give up, and rest or pause the endpoint.
 
-    `gone` if the endpoint wants nothing any more, `asked_us` is what it asked to wait for, within
-    the bounds of `schedule`. Answers how the endpoint stands.
+    `is_gone` is true if the endpoint wants no events any more. `requested_wait_us` is the pause
+    that it requested, within the bounds of `schedule`. Return the endpoint's state.
     """
-    waiting = one.waiting
+    waiting = delivery.pending
     counted = yield _FAILED(endpoint=waiting.endpoint_id, now_us=now_us)
     given_up = now_us - waiting.since_us >= policy.give_up_us
-    wait_us = max(asked_us, schedule.retry_after_us(waiting.attempts + 1, waiting.payment_id))
-    yield _AGAIN(**_own(waiting), next_us=None if given_up else now_us + wait_us)
+    wait_us = max(
+        requested_wait_us, schedule.get_retry_delay_us(waiting.attempts + 1, waiting.payment_id)
+    )
+    yield _AGAIN(**_to_claim_key(waiting), next_us=None if given_up else now_us + wait_us)
     if not counted:
         return EndpointState.PAUSED
     ((_, failures, since_us),) = counted
-    yield from _write_down(attempt, counted, policy.attempts_kept)
-    rest_us = schedule.rest_us(failures, asked_us)
+    yield from _record_attempt(attempt, counted, policy.attempt_log_size)
+    rest_us = schedule.get_pause_us(failures, requested_wait_us)
     if rest_us:
         yield _REST(endpoint=waiting.endpoint_id, rests_until=now_us + rest_us)
     days = policy.give_up_us / _DAY_US
-    if gone:
-        yield from endpoints.pause(waiting.endpoint_id, "it answered 410: it is gone")
+    if is_gone:
+        yield from endpoints.pause(waiting.endpoint_id, "the endpoint answered HTTP 410 (gone)")
     elif now_us - since_us >= policy.give_up_us:
         yield from endpoints.pause(waiting.endpoint_id, f"every attempt failed for {days:g} days")
     else:
@@ -387,63 +408,65 @@ def failed(
 
 
 @operation
-def halt(one: Claimed, reason: str, now_us: int) -> Op[None]:
-    """Nothing can be told to the endpoint until somebody has done something about it."""
-    yield _BACK(**_own(one.waiting), now_us=now_us)
-    yield from endpoints.pause(one.endpoint.id, reason)
+def halt(delivery: WebhookDeliveryClaim, reason: str, now_us: int) -> Op[None]:
+    """Pause an endpoint that cannot receive anything until an operator acts; free the claim."""
+    yield _BACK(**_to_claim_key(delivery.pending), now_us=now_us)
+    yield from endpoints.pause(delivery.endpoint.id, reason)
 
 
 @operation
-def shelve(one: Claimed) -> Op[None]:
-    """Leave what was claimed alone until the operator, or a new event, takes it up."""
-    yield _SHELVE(**_own(one.waiting))
+def shelve(delivery: WebhookDeliveryClaim) -> Op[None]:
+    """Shelve a claimed delivery until the operator, or a new event, resumes it."""
+    yield _SHELVE(**_to_claim_key(delivery.pending))
 
 
 @operation
-def take_up(endpoint_id: str, payment_id: str, now_us: int) -> Op[None]:
-    """Part of an operation: deliver what was left alone."""
+def resume(endpoint_id: str, payment_id: str, now_us: int) -> Op[None]:
+    """Resume a shelved delivery; part of an operation."""
     yield _TAKE_UP(endpoint=endpoint_id, payment=payment_id, now_us=now_us)
 
 
 @operation
-def give_back(claims: Collection[Claimed], now_us: int) -> Op[None]:
-    """What was claimed and not concluded is free again from a time on."""
+def release(claims: Collection[WebhookDeliveryClaim], now_us: int) -> Op[None]:
+    """Release unconcluded claims from a time on."""
     if claims:
-        yield _BACK.many([{**_own(one.waiting), "now_us": now_us} for one in claims])
+        yield _BACK.bind_many(
+            [{**_to_claim_key(delivery.pending), "now_us": now_us} for delivery in claims]
+        )
 
 
 @operation
-def any_claimed() -> Op[bool]:
-    """True if something is claimed, by whomever."""
+def has_claims() -> Op[bool]:
+    """Return True if any process has a claim."""
     return bool((yield _CLAIMED()))
 
 
 @operation
-def free(now_us: int) -> Op[None]:
-    """Everything that was claimed is free, for a process that knows that it is alone."""
+def release_all(now_us: int) -> Op[None]:
+    """Release all claims, for a process that knows that it is alone."""
     yield _FREE(now_us=now_us)
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """What waits to be told, since when (None if nothing does), and how endpoints do.
+class DeliveryStats:
+    """Undelivered events: their number, the time of the oldest (None if none), and the endpoints.
 
-    `paused` counts endpoints that we paused, not their owners.
+    `paused_endpoints` counts endpoints that Florin paused, not their owners.
     """
 
-    waiting: int
+    pending_count: int
     oldest_us: int | None
-    paused: int
+    paused_endpoints: int
 
 
 @operation
-def figures() -> Op[Figures]:
-    """What waits at all endpoints; the oldest is one that is tried still."""
+def get_stats() -> Op[DeliveryStats]:
+    """Return the undelivered events of all endpoints; the oldest counts active deliveries only."""
     ((oldest_us, waiting),) = yield _FIGURES()
-    return Figures(waiting, oldest_us, len((yield _PAUSED())))
+    return DeliveryStats(waiting, oldest_us, len((yield _PAUSED())))
 
 
-def _own(waiting: Waiting) -> Mapping[str, object]:
+def _to_claim_key(waiting: WebhookDelivery) -> Mapping[str, object]:
     return {
         "endpoint": waiting.endpoint_id,
         "payment": waiting.payment_id,
@@ -451,7 +474,7 @@ def _own(waiting: Waiting) -> Mapping[str, object]:
     }
 
 
-def _claimed(waiting: Waiting, until_us: int) -> Mapping[str, object]:
+def _to_claim_params(waiting: WebhookDelivery, until_us: int) -> Mapping[str, object]:
     return {
         "endpoint": waiting.endpoint_id,
         "payment": waiting.payment_id,
@@ -459,8 +482,8 @@ def _claimed(waiting: Waiting, until_us: int) -> Mapping[str, object]:
     }
 
 
-def _write_down(attempt: Attempt, counted: list[Row], kept: int) -> Op[None]:
-    """Keeps an attempt in the place of an older one; nothing if the endpoint is gone."""
+def _record_attempt(attempt: WebhookAttempt, counted: list[Row], attempt_log_size: int) -> Op[None]:
+    """Store an attempt in place of an older attempt; do nothing if the endpoint is deleted."""
     if counted:
         n = counted[0][0]
-        yield _ATTEMPT(**{**record(attempt), "n": n, "slot": n % kept})
+        yield _ATTEMPT(**{**to_row_params(attempt), "n": n, "slot": n % attempt_log_size})

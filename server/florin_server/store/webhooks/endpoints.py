@@ -1,4 +1,4 @@
-"""Endpoints and what their messages are signed with."""
+"""Endpoints and the keys that sign their messages."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from sqlalchemy import Text, delete, func, null, or_, select, update
 
-from florin_server.domain.sealed import Sealed
-from florin_server.domain.webhooks.endpoint import Attempt, Endpoint, EndpointState
+from florin_server.domain.sealed import Ciphertext
+from florin_server.domain.webhooks.endpoint import EndpointState, WebhookAttempt, WebhookEndpoint
 from florin_server.store.engine.query import Op, Statement, columns, insert, operation, param
 from florin_server.store.tables.tables import (
     webhook_attempt,
@@ -18,7 +18,7 @@ from florin_server.store.tables.tables import (
     webhook_secret,
 )
 
-_COLUMNS = columns(webhook_endpoint, Endpoint)
+_COLUMNS = columns(webhook_endpoint, WebhookEndpoint)
 _end, _secret = webhook_endpoint.c, webhook_secret.c
 _OWN = (
     _end.id == param("id_"),
@@ -36,10 +36,10 @@ _AT = Statement(
     )
 )
 _COUNT = Statement(select(func.count()).where(_end.owner == param("of")))
-_ONE = Statement(select(*_COLUMNS).where(*_OWN))
-_ANYBODYS = Statement(select(*_COLUMNS).where(_end.id == param("id_")))
+_FIND = Statement(select(*_COLUMNS).where(*_OWN))
+_FIND_BY_ID = Statement(select(*_COLUMNS).where(_end.id == param("id_")))
 _LOCK = Statement(select(*_COLUMNS).where(*_OWN).with_for_update())
-_LISTED = Statement(
+_LIST = Statement(
     select(*_COLUMNS)
     .where(
         or_(param("of_partner", Text).is_(None), _end.partner_id == param("of_partner", Text)),
@@ -71,7 +71,7 @@ _RESUME = Statement(
         retry_at_us=0,
     )
 )
-# what was given up while it was paused is tried again, too
+# deliveries given up during the pause are tried again too
 _WAKE = Statement(
     update(webhook_delivery)
     .where(webhook_delivery.c.endpoint_id == param("id_"))
@@ -113,7 +113,7 @@ _NEWEST_SECRET = Statement(
     select(func.coalesce(func.max(_secret.n), 0)).where(_secret.endpoint_id == param("id_"))
 )
 _ATTEMPTS = Statement(
-    select(*columns(webhook_attempt, Attempt))
+    select(*columns(webhook_attempt, WebhookAttempt))
     .where(
         webhook_attempt.c.endpoint_id == param("id_"),
         or_(param("of", Text).is_(None), webhook_attempt.c.payment_id == param("of", Text)),
@@ -121,73 +121,73 @@ _ATTEMPTS = Statement(
     .order_by(webhook_attempt.c.n.desc())
     .limit(param("limit"))
 )
-# messages are signed with so many secrets at most, however often they are rotated
+# messages are signed with this many secrets at most, even after many rotations
 _SECRETS_MAX = 3
 
 
-class Secret(NamedTuple):
-    """What messages are signed with, sealed; used until `expires_at_us`, or for good if None."""
+class SigningSecret(NamedTuple):
+    """An encrypted signing key, used until `expires_at_us`, or without limit if None."""
 
     n: int
-    sealed: Sealed
+    sealed: Ciphertext
     public_key: str
     expires_at_us: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
-    """Whose endpoints are meant, and of which mode."""
+class EndpointOwner:
+    """The owner of endpoints, and their mode."""
 
     partner_id: str
     live: bool
 
 
 @operation
-def add(new: Endpoint, first: Secret, limit: int) -> Op[str | None]:
-    """Stores an endpoint; answers the id of the one that its owner has at the URL, if there is one.
+def add(new: WebhookEndpoint, first: SigningSecret, limit: int) -> Op[str | None]:
+    """Store an endpoint; return the id of the owner's existing endpoint at the URL, if any.
 
-    OverflowError if the owner has as many as it may.
+    Raise OverflowError if the owner has reached its limit.
     """
-    asked = {"of": new.owner, "is_live": new.live, "address": new.url}
-    if rows := (yield _AT(**asked)):
+    params = {"of": new.owner, "is_live": new.live, "address": new.url}
+    if rows := (yield _AT(**params)):
         return str(rows[0][0])
     ((count,),) = yield _COUNT(of=new.owner)
     if count >= limit:
         raise OverflowError
-    if not (yield _ADD.of(new)):
-        # somebody else was faster
-        return str((yield _AT(**asked))[0][0])
-    yield from _put(new.id, first)
+    if not (yield _ADD.bind_object(new)):
+        # another caller was faster
+        return str((yield _AT(**params))[0][0])
+    yield from _put_secret(new.id, first)
     return None
 
 
 @operation
-def one(owner: Owner, endpoint_id: str) -> Op[Endpoint | None]:
-    """An endpoint of a partner."""
-    rows = yield _ONE(id_=endpoint_id, partner=owner.partner_id, is_live=owner.live)
-    return Endpoint(*rows[0]) if rows else None
+def find(owner: EndpointOwner, endpoint_id: str) -> Op[WebhookEndpoint | None]:
+    """Return a partner's endpoint; None if it does not exist."""
+    rows = yield _FIND(id_=endpoint_id, partner=owner.partner_id, is_live=owner.live)
+    return WebhookEndpoint(*rows[0]) if rows else None
 
 
 @operation
-def anybodys(endpoint_id: str) -> Op[Endpoint | None]:
-    """An endpoint, whoever has it."""
-    rows = yield _ANYBODYS(id_=endpoint_id)
-    return Endpoint(*rows[0]) if rows else None
+def find_by_id(endpoint_id: str) -> Op[WebhookEndpoint | None]:
+    """Return an endpoint of any owner; None if it does not exist."""
+    rows = yield _FIND_BY_ID(id_=endpoint_id)
+    return WebhookEndpoint(*rows[0]) if rows else None
 
 
 @operation
-def locked(owner: Owner, endpoint_id: str) -> Op[Endpoint | None]:
-    """Part of an operation: the same, which nobody else changes until it ends."""
+def lock(owner: EndpointOwner, endpoint_id: str) -> Op[WebhookEndpoint | None]:
+    """Return a partner's endpoint, locked until the surrounding operation ends."""
     rows = yield _LOCK(id_=endpoint_id, partner=owner.partner_id, is_live=owner.live)
-    return Endpoint(*rows[0]) if rows else None
+    return WebhookEndpoint(*rows[0]) if rows else None
 
 
 @operation
-def listed(
+def list_endpoints(
     partner_id: str | None, merchant_id: str | None, live: bool | None, after: str, limit: int
-) -> Op[list[Endpoint]]:
-    """Endpoints by id, after one: all of them, or a partner's, a merchant's, those of a mode."""
-    rows = yield _LISTED(
+) -> Op[list[WebhookEndpoint]]:
+    """Return endpoints after an id: all, or those of a partner, a merchant, a mode."""
+    rows = yield _LIST(
         of_partner=partner_id,
         of_merchant=merchant_id,
         after=after,
@@ -195,74 +195,79 @@ def listed(
         or_live=live is True,
         limit=limit,
     )
-    return [Endpoint(*row) for row in rows]
+    return [WebhookEndpoint(*row) for row in rows]
 
 
 @operation
 def change(endpoint_id: str, url: str, events: frozenset[str], description: str) -> Op[None]:
-    """Part of an operation: changes where an endpoint is and what it hears."""
+    """Change an endpoint's URL, event types and description; part of an operation."""
     yield _CHANGE(id_=endpoint_id, address=url, wanted=events, about=description)
 
 
 @operation
-def taken(owner: str, live: bool, url: str) -> Op[str | None]:
-    """The endpoint that an owner has at a URL."""
+def find_id_by_url(owner: str, live: bool, url: str) -> Op[str | None]:
+    """Return the id of an owner's endpoint at a URL; None if it has none."""
     rows = yield _AT(of=owner, is_live=live, address=url)
     return rows[0][0] if rows else None
 
 
 @operation
 def pause(endpoint_id: str, reason: str) -> Op[None]:
-    """Part of an operation: nothing is told until it is resumed."""
+    """Pause an endpoint: no delivery is tried until it is resumed. Part of an operation."""
     yield _PAUSE(id_=endpoint_id, why=reason)
 
 
 @operation
 def resume(endpoint_id: str, now_us: int) -> Op[None]:
-    """Part of an operation: everything that waits is told from now on."""
+    """Resume an endpoint: its queued deliveries are tried from now on. Part of an operation."""
     yield _RESUME(id_=endpoint_id)
     yield _WAKE(id_=endpoint_id, now_us=now_us)
 
 
 @operation
 def forget(endpoint_id: str) -> Op[None]:
-    """Part of an operation: nothing is left of an endpoint."""
+    """Delete an endpoint with all its data; part of an operation."""
     for statement in _FORGET:
         yield statement(id_=endpoint_id)
 
 
 @operation
-def rotate(endpoint_id: str, new: Secret, now_us: int, until_us: int) -> Op[None]:
-    """Part of an operation: signs with a new secret, and until a time with those before it."""
+def rotate(endpoint_id: str, new: SigningSecret, now_us: int, until_us: int) -> Op[None]:
+    """Sign with a new secret, and until a time also with earlier secrets; part of an operation."""
     yield _END_SECRETS(id_=endpoint_id, until=until_us)
     yield _DROP_SECRETS(id_=endpoint_id, old=new.n - _SECRETS_MAX, now_us=now_us)
-    yield from _put(endpoint_id, new)
+    yield from _put_secret(endpoint_id, new)
 
 
 @operation
-def next_secret(endpoint_id: str) -> Op[int]:
-    """The number of an endpoint's next secret."""
+def get_next_secret_number(endpoint_id: str) -> Op[int]:
+    """Return the number of an endpoint's next secret."""
     ((newest,),) = yield _NEWEST_SECRET(id_=endpoint_id)
     return int(newest) + 1
 
 
 @operation
-def secrets(endpoint_id: str, now_us: int) -> Op[list[Secret]]:
-    """What an endpoint's messages are signed with, the newest first."""
+def list_secrets(endpoint_id: str, now_us: int) -> Op[list[SigningSecret]]:
+    """Return the secrets that sign an endpoint's messages, the newest first."""
     rows = yield _SECRETS(endpoint_id=endpoint_id, now_us=now_us)
     return [
-        Secret(n, Sealed(key_id, nonce, ciphertext), public_key, expires_at_us)
+        SigningSecret(n, Ciphertext(key_id, nonce, ciphertext), public_key, expires_at_us)
         for _, n, key_id, nonce, ciphertext, public_key, expires_at_us in rows
     ]
 
 
 @operation
-def attempts(endpoint_id: str, payment_id: str | None, limit: int) -> Op[Sequence[Attempt]]:
-    """The last attempts, the newest first: all that are kept, or those about one payment."""
-    return [Attempt(*row) for row in (yield _ATTEMPTS(id_=endpoint_id, of=payment_id, limit=limit))]
+def list_attempts(
+    endpoint_id: str, payment_id: str | None, limit: int
+) -> Op[Sequence[WebhookAttempt]]:
+    """Return the last attempts, the newest first: all stored, or those about one payment."""
+    return [
+        WebhookAttempt(*row)
+        for row in (yield _ATTEMPTS(id_=endpoint_id, of=payment_id, limit=limit))
+    ]
 
 
-def _put(endpoint_id: str, secret: Secret) -> Op[None]:
+def _put_secret(endpoint_id: str, secret: SigningSecret) -> Op[None]:
     yield _PUT_SECRET(
         endpoint_id=endpoint_id,
         n=secret.n,

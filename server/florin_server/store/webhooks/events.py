@@ -1,8 +1,8 @@
-"""Events of a payment in the one order in which endpoints receive them.
+"""Events of a payment in the single order in which endpoints receive them.
 
-The payment's own come first, at the places that its versions are. Those of its refunds and of its
-settlement follow, in the order in which they were committed: `payment_settled` counts the events
-of refunds before it.
+The payment's own events come first, at the places of its versions. The events of its refunds and of
+its settlement follow, in the order of their commits: `payment_settled` counts the refund events
+before it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,12 @@ from sqlalchemy import ColumnElement, and_, case, func, or_, select
 
 from florin_server.domain.money import Amount
 from florin_server.domain.payments.payment import Payment, Refund
-from florin_server.domain.webhooks.endpoint import SETTLED, type_of, type_of_refund
-from florin_server.domain.webhooks.snapshot import PaymentEvent, PaymentSettlement, refund_as_of
+from florin_server.domain.webhooks.endpoint import (
+    SETTLED_TYPE,
+    find_event_type,
+    get_refund_event_type,
+)
+from florin_server.domain.webhooks.snapshot import PaymentEvent, PaymentSettlement, refund_at
 from florin_server.store.engine.query import Op, Statement, operation, param
 from florin_server.store.tables.tables import payment as payment_table
 from florin_server.store.tables.tables import payment_event, payment_settled, refund_event
@@ -36,7 +40,7 @@ _REFUND_EVENTS = Statement(
             refund_table.c.payment_id == _back.payment_id,
             or_(
                 refund_table.c.id == _back.refund_id,
-                # an older process wrote it, and a payment had one refund then
+                # an older process wrote it, when a payment had at most one refund
                 and_(_back.refund_id == "", refund_table.c.ordinal == 1),
             ),
         ),
@@ -57,13 +61,13 @@ def place_of_settlement() -> ColumnElement[int]:
 
 
 def place_of_refund_event() -> ColumnElement[int]:
-    """Return the place of an event of a refund; the settlement is joined if there is one."""
+    """Return the place of a refund's event; the settlement is joined if it exists."""
     before = case((_back.version > _settled.after_refunds, 1), else_=0)
     return payment_table.c.version + _back.version + before
 
 
 def newest_place() -> ColumnElement[int]:
-    """Return the place of a payment's newest event; the settlement is joined if there is one."""
+    """Return the place of a payment's newest event; the settlement is joined if it exists."""
     refunds = (
         select(func.coalesce(func.max(_back.version), 0))
         .where(_back.payment_id == payment_table.c.id)
@@ -74,11 +78,17 @@ def newest_place() -> ColumnElement[int]:
 
 
 @operation
-def history(payment: Payment) -> Op[list[PaymentEvent]]:
+def list_events(payment: Payment) -> Op[list[PaymentEvent]]:
     """Return all events of a payment, in order."""
     rows = yield _EVENTS(payment_id=payment.id)
     events = [
-        PaymentEvent(version, at_us, type_of(cause, status), status, simulated=_amount(detail))
+        PaymentEvent(
+            version,
+            at_us,
+            find_event_type(cause, status),
+            status,
+            simulated=_find_simulated_amount(detail),
+        )
         for version, at_us, cause, status, detail in rows
     ]
     if not payment.status.is_final:
@@ -87,22 +97,34 @@ def history(payment: Payment) -> Op[list[PaymentEvent]]:
     after_refunds = None
     if rows:
         (*settlement, after_refunds) = rows[0]
-    for version, status, at_us, tx_id, *kept in (yield _REFUND_EVENTS(payment_id=payment.id)):
-        then = refund_as_of(Refund(*kept), version, status, at_us, tx_id)
+    for version, status, at_us, tx_id, *refund_fields in (
+        yield _REFUND_EVENTS(payment_id=payment.id)
+    ):
+        then = refund_at(Refund(*refund_fields), version, status, at_us, tx_id)
         place = payment.version + version
         if after_refunds is not None and version > after_refunds:
             place += 1
-        events.append(PaymentEvent(place, at_us, type_of_refund(status), payment.status, then))
+        events.append(
+            PaymentEvent(place, at_us, get_refund_event_type(status), payment.status, then)
+        )
     if after_refunds is not None:
-        made = PaymentSettlement(*settlement)
+        created_settlement = PaymentSettlement(*settlement)
         place = payment.version + after_refunds + 1
-        events.append(PaymentEvent(place, made.at_us, SETTLED, payment.status, settlement=made))
+        events.append(
+            PaymentEvent(
+                place,
+                created_settlement.at_us,
+                SETTLED_TYPE,
+                payment.status,
+                settlement=created_settlement,
+            )
+        )
         events.sort(key=lambda event: event.place)
     return events
 
 
-def _amount(detail: Mapping[str, Any] | None) -> Amount | None:
-    """Return what a payment would pay whose processing was simulated."""
+def _find_simulated_amount(detail: Mapping[str, Any] | None) -> Amount | None:
+    """Return the amount of a payment whose processing was simulated; None for other events."""
     if detail is None or "unit" not in detail:
         return None
     return Amount(detail["unit"], int(detail["value"]))

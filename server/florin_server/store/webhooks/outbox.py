@@ -1,4 +1,4 @@
-"""Who is to be told of changes of payments, written down in the transaction of the change."""
+"""Deliveries of changes of payments, queued in the transaction of the change."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection
 from sqlalchemy import BigInteger, ColumnElement, case, false, literal, or_, select
 from sqlalchemy.dialects.postgresql import Insert
 
-from florin_server.store.engine.query import Op, Statement, any_of, insert, operation, param
+from florin_server.store.engine.query import Op, Statement, insert, is_in, operation, param
 from florin_server.store.tables.tables import (
     payment,
     payment_settled,
@@ -20,11 +20,11 @@ _COLUMNS = [column.name for column in webhook_delivery.c]
 _end, _row = webhook_endpoint.c, webhook_delivery.c
 
 
-def _rows(
+def _select_rows(
     first: ColumnElement[int], at_us: ColumnElement[int], which: ColumnElement[bool]
 ) -> Insert:
-    """Select what is queued for endpoints of payments: from a place on, up to the newest one."""
-    found = (
+    """Select the rows for endpoints of payments: from a place on, up to the newest."""
+    query = (
         select(
             *(_end.id, payment.c.id, first - 1, events.newest_place()),
             *(literal(0), at_us, at_us, false(), literal(0)),
@@ -36,22 +36,22 @@ def _rows(
             or_(_end.owner == payment.c.merchant_id, _end.owner == payment.c.partner_id),
         )
         .outerjoin(payment_settled, payment_settled.c.payment_id == payment.c.id)
-        # ids of merchants may be chosen, so an owner alone proves nothing
+        # merchants can choose their ids, so an owner alone proves nothing
         .where(which, _end.partner_id == payment.c.partner_id, _end.live == payment.c.live)
     )
-    # whoever locks rows locks them in the same order
-    ordered = found.order_by(_end.id, payment.c.id)
+    # all lockers lock rows in one order
+    ordered = query.order_by(_end.id, payment.c.id)
     return insert(webhook_delivery).from_select(_COLUMNS, ordered)
 
 
-def _told(new: Insert) -> Statement:
+def _enqueue_statement(new: Insert) -> Statement:
     given_up = _row.next_at_us.is_(None)
     return Statement(
         new.on_conflict_do_update(
             index_elements=["endpoint_id", "payment_id"],
             set_={
                 "newest": new.excluded.newest,
-                # one that was given up is tried again, from where it stopped
+                # a delivery that was given up is tried again, from where it stopped
                 "attempts": case((given_up, 0), else_=_row.attempts),
                 "since_us": case((given_up, new.excluded.since_us), else_=_row.since_us),
                 "next_at_us": case((given_up, new.excluded.next_at_us), else_=_row.next_at_us),
@@ -61,28 +61,32 @@ def _told(new: Insert) -> Statement:
 
 
 # a settlement by the paying transaction is queued with the success
-_TELL = _told(_rows(payment.c.version, payment.c.updated_at_us, any_of(payment.c.id, "ids")))
-_TELL_SETTLED = _told(
-    _rows(events.newest_place(), payment_settled.c.at_us, any_of(payment.c.id, "ids"))
+_ENQUEUE_CHANGES = _enqueue_statement(
+    _select_rows(payment.c.version, payment.c.updated_at_us, is_in(payment.c.id, "ids"))
 )
-_TELL_REFUND = _told(
-    _rows(events.newest_place(), param("at_us", BigInteger), payment.c.id == param("payment_id"))
+_ENQUEUE_SETTLEMENTS = _enqueue_statement(
+    _select_rows(events.newest_place(), payment_settled.c.at_us, is_in(payment.c.id, "ids"))
+)
+_ENQUEUE_REFUND_CHANGE = _enqueue_statement(
+    _select_rows(
+        events.newest_place(), param("at_us", BigInteger), payment.c.id == param("payment_id")
+    )
 )
 
 
 @operation
-def tell(payment_ids: Collection[str]) -> Op[None]:
-    """Part of an operation: queue the newest changes of payments for their endpoints."""
-    yield _TELL(ids=payment_ids)
+def enqueue_changes(payment_ids: Collection[str]) -> Op[None]:
+    """Queue the newest changes of payments for their endpoints; part of an operation."""
+    yield _ENQUEUE_CHANGES(ids=payment_ids)
 
 
 @operation
-def tell_settled(payment_ids: Collection[str]) -> Op[None]:
-    """Part of an operation: queue the settlements of payments, which are locked."""
-    yield _TELL_SETTLED(ids=payment_ids)
+def enqueue_settlements(payment_ids: Collection[str]) -> Op[None]:
+    """Queue the settlements of locked payments; part of an operation."""
+    yield _ENQUEUE_SETTLEMENTS(ids=payment_ids)
 
 
 @operation
-def tell_refund(payment_id: str, at_us: int) -> Op[None]:
-    """Part of an operation: queue the newest change of a locked payment's refunds."""
-    yield _TELL_REFUND(payment_id=payment_id, at_us=at_us)
+def enqueue_refund_change(payment_id: str, at_us: int) -> Op[None]:
+    """Queue the newest change of a locked payment's refunds; part of an operation."""
+    yield _ENQUEUE_REFUND_CHANGE(payment_id=payment_id, at_us=at_us)

@@ -1,7 +1,7 @@
-"""What an endpoint is to be told once more: the events of one payment, or those since a time.
+"""Replays for an endpoint: the events of one payment, or those since a time.
 
-Whoever is told again hears under the ids of before. What is asked for grows by pages: so many
-payments are looked at, and so many wait for an endpoint, however much is asked for.
+Replayed events keep their ids. A replay proceeds by pages: the number of payments read, and of
+deliveries waiting for an endpoint, is bounded whatever its size.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Text, and_, case, false, func, literal, or_, select
 
-from florin_server.domain.payments.state import CREATED
-from florin_server.domain.webhooks.endpoint import SETTLED, Endpoint
-from florin_server.store.engine.columns import Words
+from florin_server.domain.payments.state import CREATED_CAUSE
+from florin_server.domain.webhooks.endpoint import SETTLED_TYPE, WebhookEndpoint
+from florin_server.store.engine.columns import WordSet
 from florin_server.store.engine.query import (
     Op,
     Params,
     Row,
     Statement,
-    any_of,
     insert,
+    is_in,
     operation,
     param,
 )
@@ -34,29 +34,29 @@ from florin_server.store.tables.tables import (
 )
 from florin_server.store.webhooks import events
 
-# payments that one page looks at, and what waits for an endpoint when no more are added
+# payments that one page reads, and the number of waiting deliveries at which none is added
 PAGE = 200
 WAITING_MAX = 1_000
 _row = webhook_delivery.c
 _again = insert(webhook_delivery)
 _new = _again.excluded
-# of what it waits for anyway nothing is left out; of two filters that differ neither holds
-_filters = and_(_row.only_types != literal(frozenset(), Words), _row.only_to > _row.told)
+# events that are due anyway are never filtered out; two different filters cancel each other
+_filters = and_(_row.only_types != literal(frozenset(), WordSet), _row.only_to > _row.told)
 _differ = and_(_filters, _row.only_types != _new.only_types)
 _AGAIN = Statement(
     _again.on_conflict_do_update(
         index_elements=["endpoint_id", "payment_id"],
         set_={
             "told": case((_row.told < _new.told, _row.told), else_=_new.told),
-            # a later event may have been written down meanwhile
+            # a later event may have been recorded meanwhile
             "newest": case((_row.newest > _new.newest, _row.newest), else_=_new.newest),
             "attempts": 0,
             "since_us": _new.since_us,
             "next_at_us": _new.next_at_us,
             "claimed": false(),
-            # whoever tries it now no longer ends it
+            # a process that tries it now can no longer conclude it
             "epoch": _row.epoch + 1,
-            "only_types": case((_differ, literal(frozenset(), Words)), else_=_new.only_types),
+            "only_types": case((_differ, literal(frozenset(), WordSet)), else_=_new.only_types),
             "only_to": case(
                 (or_(_new.only_to < 0, _differ), -1), (_filters, _row.only_to), else_=_row.told
             ),
@@ -73,11 +73,11 @@ _OF_OWNER = (
     payment.c.live == param("is_live"),
     or_(param("merchant", Text) == "", payment.c.merchant_id == param("merchant", Text)),
 )
-_NEWEST = Statement(_PLACES.where(any_of(payment.c.id, "ids"), *_OF_OWNER))
+_NEWEST = Statement(_PLACES.where(is_in(payment.c.id, "ids"), *_OF_OWNER))
 
 
-def _page(*owner: ColumnElement[bool]) -> Statement:
-    """The payments of an owner above an id, by id, which is the order of their creation."""
+def _page_statement(*owner: ColumnElement[bool]) -> Statement:
+    """Select an owner's payments above an id, by id, which is the order of creation."""
     return Statement(
         select(payment.c.id)
         .where(*owner, payment.c.id > param("after"))
@@ -86,13 +86,13 @@ def _page(*owner: ColumnElement[bool]) -> Statement:
     )
 
 
-_OF_PARTNER = _page(_OF_OWNER[0], _OF_OWNER[1])
-_OF_MERCHANT = _page(payment.c.merchant_id == param("merchant", Text))
+_OF_PARTNER = _page_statement(_OF_OWNER[0], _OF_OWNER[1])
+_OF_MERCHANT = _page_statement(payment.c.merchant_id == param("merchant", Text))
 _back = refund_event.c
 
 
-def _later(table: Any) -> Statement:
-    """Select one page of what happened to payments of a partner that had ended."""
+def _later_statement(table: Any) -> Statement:
+    """Select one page of changes of a partner's payments after their end."""
     return Statement(
         select(table.c.at_us, table.c.payment_id)
         .where(
@@ -106,15 +106,15 @@ def _later(table: Any) -> Statement:
     )
 
 
-_REFUNDED = _later(refund_event)
-_SETTLED = _later(payment_settled)
+_REFUNDED = _later_statement(refund_event)
+_SETTLED = _later_statement(payment_settled)
 _event = payment_event.c
 _FIRST = Statement(
     select(_event.payment_id, func.min(_event.version))
     .where(
-        any_of(_event.payment_id, "ids"),
+        is_in(_event.payment_id, "ids"),
         _event.at_us >= param("since_us"),
-        or_(_event.cause == param("made"), any_of(_event.status, "statuses")),
+        or_(_event.cause == param("made"), is_in(_event.status, "statuses")),
     )
     .group_by(_event.payment_id)
 )
@@ -123,16 +123,16 @@ _FIRST_OF_REFUND = Statement(
     .join_from(refund_event, payment, payment.c.id == _back.payment_id)
     .outerjoin(payment_settled, _done.payment_id == _back.payment_id)
     .where(
-        any_of(_back.payment_id, "ids"),
+        is_in(_back.payment_id, "ids"),
         _back.at_us >= param("since_us"),
-        any_of(_back.status, "statuses"),
+        is_in(_back.status, "statuses"),
     )
     .group_by(_back.payment_id)
 )
 _SETTLEMENT = Statement(
     select(_done.payment_id, events.place_of_settlement())
     .join_from(payment_settled, payment, payment.c.id == _done.payment_id)
-    .where(any_of(_done.payment_id, "ids"), _done.at_us >= param("since_us"))
+    .where(is_in(_done.payment_id, "ids"), _done.at_us >= param("since_us"))
 )
 _WAITING = Statement(
     select(func.count()).select_from(
@@ -145,99 +145,100 @@ _WAITING = Statement(
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Events since a time, of types of EVENT_TYPES, in pages.
+class ReplayRequest:
+    """A replay of events since a time, of types of EVENT_TYPES, in pages.
 
-    Payments above the id `oldest` are looked through, and older ones that were refunded or settled
-    since.
-    `narrow` if the endpoint hears of more types than these.
+    It reads payments above the id `oldest_payment_id`, and older payments that were refunded or
+    settled since. `is_filtered` is true if the endpoint receives more types than these.
     """
 
     since_us: int
     types: frozenset[str]
-    oldest: str
-    narrow: bool
+    oldest_payment_id: str
+    is_filtered: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """How far the pages came: the last payment, and in the second part when it changed later."""
+class ReplayPosition:
+    """The progress of a replay: the last payment, and in the second part its change's time."""
 
     payment_id: str
     later_us: int | None = None
 
 
 @operation
-def one(endpoint_id: str, payment_id: str, version: int, now_us: int) -> Op[int]:
-    """Has an endpoint told a payment's events again from a place on; answers the newest one."""
+def replay_payment(endpoint_id: str, payment_id: str, version: int, now_us: int) -> Op[int]:
+    """Queue a payment's events again from a place on; return the newest place."""
     ((_, newest),) = yield _PLACE(payment_id=payment_id)
-    told = min(version, newest) - 1
+    delivered_version = min(version, newest) - 1
     nothing: frozenset[str] = frozenset()
-    yield _AGAIN(**_waiting(endpoint_id, payment_id, (told, newest), now_us, nothing))
+    yield _AGAIN(
+        **_to_delivery_row(endpoint_id, payment_id, (delivered_version, newest), now_us, nothing)
+    )
     return int(newest)
 
 
 @operation
 def is_full(endpoint_id: str) -> Op[bool]:
-    """True if so much waits for an endpoint that no more is added."""
+    """Return True if so many deliveries wait for an endpoint that none is added."""
     ((count,),) = yield _WAITING(endpoint=endpoint_id)
     return bool(count >= WAITING_MAX)
 
 
 @operation
-def page(
-    endpoint: Endpoint, asked: Asked, after: Place, now_us: int
-) -> Op[tuple[int, Place | None]]:
-    """Has an endpoint told one page of events again: of how many payments, and where it ended.
+def replay_page(
+    endpoint: WebhookEndpoint, request: ReplayRequest, after: ReplayPosition, now_us: int
+) -> Op[tuple[int, ReplayPosition | None]]:
+    """Queue one page of events again; return the number of payments, and the next position.
 
-    None once there are no more pages.
+    The position is None after the last page.
     """
-    following: Place | None
+    following: ReplayPosition | None
     if after.later_us is None:
-        ids, following = yield from _payments(endpoint, after)
+        ids, following = yield from _list_payments(endpoint, after)
     else:
-        ids, following = yield from _changed_later(endpoint, asked, after)
-    first = (yield from _first(ids, asked)) if ids else {}
+        ids, following = yield from _list_changed_later(endpoint, request, after)
+    first = (yield from _find_first_places(ids, request)) if ids else {}
     if not first:
         return 0, following
-    rows = yield _NEWEST(ids=list(first), **_owner(endpoint))
-    only = asked.types if asked.narrow else frozenset()
+    rows = yield _NEWEST(ids=list(first), **_to_owner_params(endpoint))
+    only = request.types if request.is_filtered else frozenset()
     again = [
-        _waiting(endpoint.id, payment_id, (first[payment_id] - 1, newest), now_us, only)
-        # whoever locks rows locks them in the same order
+        _to_delivery_row(endpoint.id, payment_id, (first[payment_id] - 1, newest), now_us, only)
+        # all lockers lock rows in one order
         for payment_id, newest in sorted(rows)
     ]
     if again:
-        yield _AGAIN.many(again)
+        yield _AGAIN.bind_many(again)
     return len(again), following
 
 
-def _payments(endpoint: Endpoint, after: Place) -> Op[tuple[list[str], Place]]:
+def _list_payments(
+    endpoint: WebhookEndpoint, after: ReplayPosition
+) -> Op[tuple[list[str], ReplayPosition]]:
     if endpoint.merchant_id is None:
-        found = yield _OF_PARTNER(
+        rows = yield _OF_PARTNER(
             partner=endpoint.partner_id,
             is_live=endpoint.live,
             after=after.payment_id,
             limit=PAGE,
         )
     else:
-        found = yield _OF_MERCHANT(
-            merchant=endpoint.merchant_id, after=after.payment_id, limit=PAGE
-        )
-    ids = [payment_id for (payment_id,) in found]
-    return ids, Place(ids[-1]) if len(ids) == PAGE else Place("", 0)
+        rows = yield _OF_MERCHANT(merchant=endpoint.merchant_id, after=after.payment_id, limit=PAGE)
+    ids = [payment_id for (payment_id,) in rows]
+    return ids, ReplayPosition(ids[-1]) if len(ids) == PAGE else ReplayPosition("", 0)
 
 
-def _changed_later(
-    endpoint: Endpoint, asked: Asked, after: Place
-) -> Op[tuple[list[str], Place | None]]:
-    """Payments of the partner before the oldest that was looked through.
+def _list_changed_later(
+    endpoint: WebhookEndpoint, request: ReplayRequest, after: ReplayPosition
+) -> Op[tuple[list[str], ReplayPosition | None]]:
+    """Return later-changed payments of the partner from before the oldest payment read.
 
-    A place holds the id of one: nobody may be told those of others.
+    A position contains a payment's id, so it must not reveal payments of other partners.
     """
     from_us, after_id = after.later_us or 0, after.payment_id
-    if from_us < asked.since_us:
-        from_us, after_id = asked.since_us, ""
+    if from_us < request.since_us:
+        from_us, after_id = request.since_us, ""
     page = {
         "partner": endpoint.partner_id,
         "is_live": endpoint.live,
@@ -248,29 +249,29 @@ def _changed_later(
     refunded = yield _REFUNDED(**page)
     settled = yield _SETTLED(**page)
     rows = sorted({*refunded, *settled})[:PAGE]
-    ids = sorted({payment_id for _, payment_id in rows if payment_id <= asked.oldest})
-    return ids, Place(rows[-1][1], rows[-1][0]) if len(rows) == PAGE else None
+    ids = sorted({payment_id for _, payment_id in rows if payment_id <= request.oldest_payment_id})
+    return ids, ReplayPosition(rows[-1][1], rows[-1][0]) if len(rows) == PAGE else None
 
 
-def _first(ids: Collection[str], asked: Asked) -> Op[dict[str, int]]:
-    """Return the place of the first event since the time, of those payments that have one."""
+def _find_first_places(ids: Collection[str], request: ReplayRequest) -> Op[dict[str, int]]:
+    """Return the place of the first event since the time, for payments that have such an event."""
     named: dict[str, list[str]] = {"payment": [], "refund": []}
-    for one_ in asked.types:
-        subject, _, status = one_.partition(".")
+    for event_type in request.types:
+        subject, _, status = event_type.partition(".")
         named[subject].append(status)
-    made = CREATED if CREATED in named["payment"] else ""
-    since_us = asked.since_us
-    rows = yield _FIRST(ids=ids, since_us=since_us, made=made, statuses=named["payment"])
+    created_cause = CREATED_CAUSE if CREATED_CAUSE in named["payment"] else ""
+    since_us = request.since_us
+    rows = yield _FIRST(ids=ids, since_us=since_us, made=created_cause, statuses=named["payment"])
     backs = yield _FIRST_OF_REFUND(ids=ids, since_us=since_us, statuses=named["refund"])
-    wanted = SETTLED in asked.types
-    settlements = (yield _SETTLEMENT(ids=ids, since_us=since_us)) if wanted else []
+    has_settled = SETTLED_TYPE in request.types
+    settlements = (yield _SETTLEMENT(ids=ids, since_us=since_us)) if has_settled else []
     first: dict[str, int] = {}
     for payment_id, place in (*rows, *backs, *settlements):
         first[payment_id] = min(place, first.get(payment_id, place))
     return first
 
 
-def _owner(endpoint: Endpoint) -> Params:
+def _to_owner_params(endpoint: WebhookEndpoint) -> Params:
     return {
         "partner": endpoint.partner_id,
         "is_live": endpoint.live,
@@ -278,18 +279,18 @@ def _owner(endpoint: Endpoint) -> Params:
     }
 
 
-def _waiting(
+def _to_delivery_row(
     endpoint_id: str,
     payment_id: str,
     places: tuple[int, int],
     now_us: int,
     only: frozenset[str],
 ) -> Params:
-    told, newest = places
+    delivered_version, newest = places
     return {
         "endpoint_id": endpoint_id,
         "payment_id": payment_id,
-        "told": told,
+        "told": delivered_version,
         "newest": newest,
         "attempts": 0,
         "since_us": now_us,

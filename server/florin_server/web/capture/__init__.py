@@ -1,1 +1,1 @@
-"""The form for data about a buyer."""
+"""The form for buyer data."""

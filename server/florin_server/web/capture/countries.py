@@ -1,4 +1,4 @@
-"""Countries as a language names them, for the buyer to choose from."""
+"""Names of countries in a language, for the buyer to choose from."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from typing import Final
 from babel import Locale
 from markupsafe import Markup
 
-# regions and made-up codes that CLDR names beside the countries of ISO 3166-1; Kosovo's XK stays
-_NO_COUNTRIES: Final = frozenset(
+# CLDR also names regions and private codes that are no countries of ISO 3166-1; Kosovo's XK stays
+_NON_COUNTRIES: Final = frozenset(
     {"AC", "CP", "CQ", "DG", "EA", "EU", "EZ", "IC", "QO", "TA", "UN", "XA", "XB", "ZZ"}
 )
 
 _NOTHING: Final = Markup("")
 _OPTION: Final = Markup('<option value="{}">{}</option>\n')
-_CHOSEN: Final = Markup('<option value="{}" selected>{}</option>\n')
+_SELECTED_OPTION: Final = Markup('<option value="{}" selected>{}</option>\n')
 
 
 @functools.cache
-def countries(language: str) -> Sequence[tuple[str, str]]:
-    """Each country's code in ISO 3166-1 and its name, in the order of names."""
+def list_countries(language: str) -> Sequence[tuple[str, str]]:
+    """Return the ISO 3166-1 code and the name of each country, sorted by name."""
     named = Locale(language).territories
-    found = [
+    countries = [
         (code, name)
         for code, name in named.items()
-        if len(code) == 2 and code.isalpha() and code not in _NO_COUNTRIES
+        if len(code) == 2 and code.isalpha() and code not in _NON_COUNTRIES
     ]
-    return sorted(found, key=lambda one: _order(one[1]))
+    return sorted(countries, key=lambda item: _to_sort_key(item[1]))
 
 
-def options(language: str, chosen: str) -> Markup:
-    """The same as elements of a choice, with one of the codes chosen, or none."""
-    made = _options(language)
-    if (one := made.get(chosen)) is None:
-        return _NOTHING.join(made.values())
-    told = {**made, chosen: _CHOSEN.format(chosen, one.striptags())}
-    return _NOTHING.join(told.values())
+def render_country_options(language: str, chosen: str) -> Markup:
+    """Return the countries as `option` elements, with one selected if `chosen` is its code."""
+    markups = _render_options(language)
+    if (markup := markups.get(chosen)) is None:
+        return _NOTHING.join(markups.values())
+    marked_options = {**markups, chosen: _SELECTED_OPTION.format(chosen, markup.striptags())}
+    return _NOTHING.join(marked_options.values())
 
 
 @functools.cache
-def _options(language: str) -> Mapping[str, Markup]:
-    return {code: _OPTION.format(code, name) for code, name in countries(language)}
+def _render_options(language: str) -> Mapping[str, Markup]:
+    return {code: _OPTION.format(code, name) for code, name in list_countries(language)}
 
 
-def _order(name: str) -> str:
-    """Names with accents among those without."""
+def _to_sort_key(name: str) -> str:
+    """Return the sort key of a name, in which accents do not count."""
     parts = unicodedata.normalize("NFKD", name)
     return "".join(part for part in parts if not unicodedata.combining(part)).casefold()

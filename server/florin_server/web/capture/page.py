@@ -1,7 +1,7 @@
-"""The form for data about a buyer, in the web view of a wallet or a browser.
+"""The form for buyer data, in the web view of a wallet or a browser.
 
-It works without its script. The script tells the wallet how it ended, takes what is personal out of
-the address, and keeps what was written when a connection fails; no data ever goes to a wallet.
+It works without its script. The script reports the result to the wallet, removes personal data from
+the address, and keeps the entries when a connection fails. Buyer data never goes to a wallet.
 """
 
 from __future__ import annotations
@@ -11,25 +11,29 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
-from florin_gateway.plain import PlainAnswer
+from florin_gateway.plain import PlainResponse
 
-from florin_server.domain.capture.buyer_data import ADDRESS_CHARS_MAX, NAME_CHARS_MAX, Fault
-from florin_server.domain.errors import Code
+from florin_server.domain.capture.buyer_data import (
+    ADDRESS_CHARS_MAX,
+    NAME_CHARS_MAX,
+    BuyerDataFault,
+)
+from florin_server.domain.errors import ErrorCode
 from florin_server.domain.text import escape_unsafe_texts
-from florin_server.web.capture.countries import options
-from florin_server.web.language import words
-from florin_server.web.notice import waiting
-from florin_server.web.render import html, strict
-from florin_server.web.theme import named, style
+from florin_server.web.capture.countries import render_country_options
+from florin_server.web.language import get_translations
+from florin_server.web.notice import add_retry_after
+from florin_server.web.render import build_security_headers, render_page
+from florin_server.web.theme import build_style, normalize_theme
 
 NOUN: Final = "capture"
-# what a page is shown by, beside the data in it
-LOOKS: Final = ("lang", "theme", "themeVariables")
+# the query parameters that change the appearance of a page
+APPEARANCE_PARAMETERS: Final = ("lang", "theme", "themeVariables")
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
-    """One value of the form; `kind` is text, date, country or checkbox."""
+class FormInput:
+    """An input of the form; `kind` is text, date, country or checkbox."""
 
     id: str
     kind: str
@@ -39,49 +43,50 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """Inputs that belong together, under the text of their legend; alone if it is empty."""
+class InputGroup:
+    """Inputs under a common legend; `legend` is empty for inputs without one."""
 
     legend: str
-    inputs: Sequence[Input]
+    inputs: Sequence[FormInput]
 
 
 TERMS: Final = "tosConfirmed"
-# both places are asked for, and one of them is needed
+# the form has both places, and the buyer must fill in one
 GROUPS: Final = (
-    Group(
+    InputGroup(
         "",
         (
-            Input("fullName", "text", True, "name", NAME_CHARS_MAX),
-            Input("dob", "date", True, "bday"),
+            FormInput("fullName", "text", True, "name", NAME_CHARS_MAX),
+            FormInput("dob", "date", True, "bday"),
         ),
     ),
-    Group(
+    InputGroup(
         "birth",
         (
-            Input("pobCountry", "country"),
-            Input("pobAddress", "text", chars_max=ADDRESS_CHARS_MAX),
+            FormInput("pobCountry", "country"),
+            FormInput("pobAddress", "text", chars_max=ADDRESS_CHARS_MAX),
         ),
     ),
-    Group(
+    InputGroup(
         "residence",
         (
-            Input("porCountry", "country", autocomplete="country"),
-            Input("porAddress", "text", False, "street-address", ADDRESS_CHARS_MAX),
+            FormInput("porCountry", "country", autocomplete="country"),
+            FormInput("porAddress", "text", False, "street-address", ADDRESS_CHARS_MAX),
         ),
     ),
-    Group("", (Input(TERMS, "checkbox", True),)),
+    InputGroup("", (FormInput(TERMS, "checkbox", True),)),
 )
-INPUTS: Final = {one.id: one for group in GROUPS for one in group.inputs}
-# refusals that have a text of their own
-_TEXTS: Final = {Code.PAYMENT_EXPIRED: "expired"}
+INPUTS: Final = {form_input.id: form_input for group in GROUPS for form_input in group.inputs}
+# errors that have their own text
+_TEXTS: Final = {ErrorCode.PAYMENT_EXPIRED: "expired"}
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """How a page is shown: its language, and what the wallet chose.
+class PageAppearance:
+    """The appearance of a page: its language, and the wallet's choices.
 
-    `theme` is light, dark or empty, `variables` are encoded, `frames` are the sites around it.
+    `theme` is light, dark or empty, `variables` are encoded, `frames` are the sites that can embed
+    the page.
     """
 
     language: str = "en"
@@ -89,17 +94,19 @@ class Look:
     variables: str = ""
     frames: Sequence[str] = ()
 
-    def given(self) -> Mapping[str, str]:
-        """The same as parameters, for the form to hand on; those that say nothing are left out."""
-        told = dict(zip(LOOKS, (self.language, self.theme, self.variables), strict=True))
-        return {name: value for name, value in told.items() if value}
+    def to_parameters(self) -> Mapping[str, str]:
+        """Return the appearance as parameters for the form; empty ones are left out."""
+        report = dict(
+            zip(APPEARANCE_PARAMETERS, (self.language, self.theme, self.variables), strict=True)
+        )
+        return {name: value for name, value in report.items() if value}
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """What the form holds: `values` and `errors` (texts' names) by the ids of its inputs.
+class CaptureFormView:
+    """The content of the form: `values` and `errors` (message keys) by the ids of its inputs.
 
-    An error of an empty id is about the whole.
+    An error with an empty id concerns the whole form.
     """
 
     merchant: str
@@ -112,58 +119,62 @@ class Form:
     errors: Mapping[str, str] = field(default_factory=dict)
 
 
-def form(told: Form, look: Look, status: int = 200) -> PlainAnswer:
-    """The form, with what is wrong with it."""
-    return _html(
+def render_form(
+    view: CaptureFormView, appearance: PageAppearance, status: int = 200
+) -> PlainResponse:
+    """Return the form, with its errors."""
+    return _render(
         "form",
-        look,
+        appearance,
         status,
-        told=told,
+        told=view,
         groups=GROUPS,
         names=INPUTS,
-        options=options,
-        given=look.given(),
+        options=render_country_options,
+        given=appearance.to_parameters(),
     )
 
 
-def done(look: Look) -> PlainAnswer:
-    """The page after the form was handed in; it tells the wallet to go on."""
-    return _html("done", look, 200, {"type": "IC_COMPLETE", "success": True})
+def render_done(appearance: PageAppearance) -> PlainResponse:
+    """Return the page after the form was sent; it signals success to the wallet."""
+    return _render("done", appearance, 200, {"type": "IC_COMPLETE", "success": True})
 
 
-def failed(code: Code, why: str, look: Look, status: int) -> PlainAnswer:
-    """The page of a form that is of no use; it tells the wallet so, in English."""
-    message = {"type": "IC_ERROR", "success": False, "error": why}
+def render_failure(
+    code: ErrorCode, reason: str, appearance: PageAppearance, status: int
+) -> PlainResponse:
+    """Return the page of an unusable form; it reports the reason to the wallet in English."""
+    message = {"type": "IC_ERROR", "success": False, "error": reason}
     text = _TEXTS.get(code, "unusable")
-    return _html("failed", look, status, message, title="failed", text=text)
+    return _render("failed", appearance, status, message, title="failed", text=text)
 
 
-def too_many(look: Look, wait_s: int) -> PlainAnswer:
-    """The page for who asked too often; the wallet is told nothing, as it can be tried again."""
-    answer = _html("failed", look, 429, title="too_many", text="too_many.next")
-    return waiting(answer, wait_s)
+def render_rate_limit(appearance: PageAppearance, wait_s: int) -> PlainResponse:
+    """Return the page of a rate limit; the wallet gets no message, as a retry can succeed."""
+    answer = _render("failed", appearance, 429, title="too_many", text="too_many.next")
+    return add_retry_after(answer, wait_s)
 
 
-def fault(message: str) -> str:
-    """The name of the text for what is wrong with a value."""
-    return next((one.name.lower() for one in Fault if one == message), "unreadable")
+def to_fault_key(message: str) -> str:
+    """Return the message key for the fault of a value."""
+    return next((fault.name.lower() for fault in BuyerDataFault if fault == message), "unreadable")
 
 
-def _html(
+def _render(
     name: str,
-    look: Look,
+    appearance: PageAppearance,
     status: int,
     message: Mapping[str, object] | None = None,
     **values: Any,
-) -> PlainAnswer:
-    theme = named(look.theme)
-    chosen = style(look.variables, theme)
-    headers = strict(" ".join(look.frames) or "'none'", chosen or None)
-    return html(
+) -> PlainResponse:
+    theme = normalize_theme(appearance.theme)
+    chosen = build_style(appearance.variables, theme)
+    headers = build_security_headers(" ".join(appearance.frames) or "'none'", chosen or None)
+    return render_page(
         f"capture/{name}.html",
         status,
         headers,
-        words=words(look.language, NOUN),
+        words=get_translations(appearance.language, NOUN),
         theme=theme,
         style=chosen,
         message="" if message is None else orjson.dumps(escape_unsafe_texts(message)).decode(),

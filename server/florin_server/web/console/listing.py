@@ -1,4 +1,4 @@
-"""Lists of payments: filters of an address to those of the API, and rows for a table or a file."""
+"""Lists of payments: filters of an address as those of the API, and rows of a CSV file."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from typing import Any
 from urllib.parse import urlencode
 
 from florin.v1 import listing_pb2, money_pb2, payment_pb2, refund_pb2
-from florin_gateway.plain import PlainAnswer
+from florin_gateway.plain import PlainResponse
 
-from florin_server.domain.errors import invalid
-from florin_server.domain.text import csv_cell
-from florin_server.web.console.fields import Form, chosen, grouped, moment
-from florin_server.web.console.site import Visit
-from florin_server.web.console.view import PAYMENT_STATES, Show
+from florin_server.domain.errors import validation_error
+from florin_server.domain.text import format_csv_cell
+from florin_server.web.console.fields import FormValues, group_fields, parse_choice, parse_timestamp
+from florin_server.web.console.site import ConsoleRequest
+from florin_server.web.console.view import PAYMENT_STATES, Formatter
 
-PAGE = 50
-# what one answer of the API has at most
+PAGE_ROWS = 50
+# the most rows in one answer of the API
 ROWS_MAX = 200
-# a file has no more: longer ones are for `florin export`
+# the most rows of a file: `florin export` writes longer ones
 FILE_ROWS_MAX = 5_000
 _STATUSES = {
-    one: payment_pb2.PaymentStatus.Value(f"PAYMENT_STATUS_{one.upper()}") for one in PAYMENT_STATES
+    state: payment_pb2.PaymentStatus.Value(f"PAYMENT_STATUS_{state.upper()}")
+    for state in PAYMENT_STATES
 }
 _SORTS = {
     "date": listing_pb2.PAYMENT_SORT_DATE,
@@ -46,47 +47,47 @@ _RATE_PLACES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PaymentFilters:
     """The filters of a list, as the address has them."""
 
-    form: Form
+    form: FormValues
 
     @classmethod
-    def of(cls, visit: Visit) -> Asked:
-        """Those of a request."""
-        return cls(grouped(visit.request.query))
+    def from_request(cls, console_request: ConsoleRequest) -> PaymentFilters:
+        """Return the filters of a request."""
+        return cls(group_fields(console_request.request.query))
 
     @property
     def filtered(self) -> bool:
-        """True if anything but the place in the list is asked for."""
-        return any(one != "cursor" and self.form.text(one) for one in self.form.values)
+        """Return True if there is a filter besides the cursor."""
+        return any(name != "cursor" and self.form.text(name) for name in self.form.values)
 
-    def request(self, limit: int = PAGE) -> listing_pb2.ListPaymentsRequest:
-        """The same as the API asks; FlorinError for what it cannot be asked."""
+    def to_request(self, limit: int = PAGE_ROWS) -> listing_pb2.ListPaymentsRequest:
+        """Return the filters as a request of the API; ApiError if one is invalid."""
         form = self.form
         cursor, reference = form.text("cursor"), form.text("reference")
         if reference and len(reference) < 3:
-            raise invalid("reference", "has three characters at least")
+            raise validation_error("reference", "must have at least three characters")
         return listing_pb2.ListPaymentsRequest(
-            start_ts=moment(form.text("from"), "from"),
-            end_ts=moment(form.text("to"), "to"),
-            status=[chosen(one, _STATUSES, "status") for one in form.texts("status")],
+            start_ts=parse_timestamp(form.text("from"), "from"),
+            end_ts=parse_timestamp(form.text("to"), "to"),
+            status=[parse_choice(status, _STATUSES, "status") for status in form.texts("status")],
             token_symbol=form.texts("token"),
             network=form.texts("network"),
             merchant_id=form.texts("merchant"),
             reference_id=reference or None,
-            sort_by=chosen(form.text("sort") or "date", _SORTS, "sort"),
-            sort_dir=chosen(form.text("dir") or "desc", _DIRECTIONS, "dir"),
+            sort_by=parse_choice(form.text("sort") or "date", _SORTS, "sort"),
+            sort_dir=parse_choice(form.text("dir") or "desc", _DIRECTIONS, "dir"),
             limit=limit,
             cursor=cursor or None,
         )
 
-    def of_partner(self, partner_id: str) -> Asked:
-        """The same of a partner."""
-        return Asked(Form({**self.form.values, "partner": [partner_id]}))
+    def with_partner(self, partner_id: str) -> PaymentFilters:
+        """Return the filters with a partner."""
+        return PaymentFilters(FormValues({**self.form.values, "partner": [partner_id]}))
 
     def address(self, **changes: str) -> str:
-        """The query of the same list with some values changed; empty ones are left out."""
+        """Return the query of the list with some values changed; empty ones are left out."""
         pairs = [
             (name, value)
             for name, values in self.form.values.items()
@@ -94,21 +95,23 @@ class Asked:
             for value in values
             if value
         ]
-        return urlencode([*pairs, *((name, one) for name, one in changes.items() if one)])
+        return urlencode([*pairs, *((name, change) for name, change in changes.items() if change)])
 
 
-def live_rows(show: Show, rows: Iterable[listing_pb2.PaymentRow]) -> list[dict[str, str]]:
-    """What an open page is told of its rows."""
-    told = []
+def list_row_states(
+    formatter: Formatter, rows: Iterable[listing_pb2.PaymentRow]
+) -> list[dict[str, str]]:
+    """Return the current status of each row, for the script of an open page."""
+    states = []
     for row in rows:
-        status = show.state("payment", row.status)
-        told.append({"id": row.payment_id, "status": status, "look": show.look(status)})
-    return told
+        status = formatter.state("payment", row.status)
+        states.append({"id": row.payment_id, "status": status, "look": formatter.look(status)})
+    return states
 
 
-def choices(visit: Visit, *, live: bool) -> dict[str, Sequence[str]]:
-    """Networks and tickers that a list may be filtered by."""
-    assets = visit.site.app.assets(live=live).values()
+def list_filter_choices(console_request: ConsoleRequest, *, live: bool) -> dict[str, Sequence[str]]:
+    """Return the statuses, networks and tokens that a list can be filtered by."""
+    assets = console_request.console.app.list_assets(live=live).values()
     return {
         "statuses": PAYMENT_STATES,
         "networks": sorted({rail.chain_id for rail, _ in assets}),
@@ -116,97 +119,104 @@ def choices(visit: Visit, *, live: bool) -> dict[str, Sequence[str]]:
     }
 
 
-def table(show: Show, rows: Iterable[listing_pb2.PaymentRow]) -> PlainAnswer:
-    """A file with the rows, for programs that show tables."""
-    text = io.StringIO()
-    writer = csv.writer(text)
+def build_csv(formatter: Formatter, rows: Iterable[listing_pb2.PaymentRow]) -> PlainResponse:
+    """Return the rows as a CSV file."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer)
     writer.writerow(_COLUMNS)
     for row in rows:
-        writer.writerow([_cell(one) for one in _values(show, row)])
+        writer.writerow([_to_cell(each_text) for each_text in _format_row(formatter, row)])
     headers = (
         (b"content-disposition", b'attachment; filename="payments.csv"'),
         (b"x-content-type-options", b"nosniff"),
     )
-    return PlainAnswer(200, text.getvalue().encode(), "text/csv; charset=utf-8", headers)
+    return PlainResponse(200, buffer.getvalue().encode(), "text/csv; charset=utf-8", headers)
 
 
-def _values(show: Show, row: listing_pb2.PaymentRow) -> list[str]:
-    asked = row.fiat_amount if row.HasField("fiat_amount") else row.token_amount
+def _format_row(formatter: Formatter, row: listing_pb2.PaymentRow) -> list[str]:
+    amount = row.fiat_amount if row.HasField("fiat_amount") else row.token_amount
     asset = row.token_amount
     return [
         row.payment_id,
         row.merchant_id,
         row.merchant.name,
         row.reference_id,
-        show.state("payment", row.status),
+        formatter.state("payment", row.status),
         str(row.live).lower(),
-        _decimal(asked),
-        asked.display.asset_symbol,
-        _decimal(asset),
+        _format_decimal(amount),
+        amount.display.asset_symbol,
+        _format_decimal(asset),
         asset.display.asset_symbol,
         asset.unit.removeprefix("caip19/"),
-        _rate(row),
-        *_fee_and_net(row),
-        *_refund(show, row),
+        _format_rate(row),
+        *_format_fee_and_net(row),
+        *_format_refunds(formatter, row),
         row.buyer.account_caip10,
         row.buyer.account_provider_name,
         row.transaction.network_id,
         row.transaction.hash,
-        show.iso(row.created_at),
-        show.iso(row.last_updated_at),
-        show.iso(row.settled_at) if row.HasField("settled_at") else "",
-        "; ".join(_describe_refund(show, refund) for refund in row.refunds),
+        formatter.iso(row.created_at),
+        formatter.iso(row.last_updated_at),
+        formatter.iso(row.settled_at) if row.HasField("settled_at") else "",
+        "; ".join(_describe_refund(formatter, refund) for refund in row.refunds),
     ]
 
 
-def _decimal(amount: money_pb2.Amount) -> str:
+def _format_decimal(amount: money_pb2.Amount) -> str:
     """Return an amount in whole units as a plain number, all its decimals exact; empty if unset."""
     if not amount.unit or not amount.value.isascii() or not amount.value.isdecimal():
         return ""
-    return _in_units(int(amount.value), amount.display.decimals)
+    return _format_units(int(amount.value), amount.display.decimals)
 
 
-def _in_units(minor: int, decimals: int) -> str:
-    sign, digits = "-" if minor < 0 else "", str(abs(minor)).zfill(decimals + 1)
+def _format_units(minor_units: int, decimals: int) -> str:
+    sign, digits = "-" if minor_units < 0 else "", str(abs(minor_units)).zfill(decimals + 1)
     return sign + (f"{digits[:-decimals]}.{digits[-decimals:]}" if decimals else digits)
 
 
-def _rate(row: listing_pb2.PaymentRow) -> str:
+def _format_rate(row: listing_pb2.PaymentRow) -> str:
     """Return the currency per whole unit of the asset that was paid; empty without both."""
-    asked, paid = row.fiat_amount, row.token_amount
-    if not row.HasField("buyer") or not asked.value.isdecimal() or not paid.value.isdecimal():
+    amount, paid = row.fiat_amount, row.token_amount
+    if not row.HasField("buyer") or not amount.value.isdecimal() or not paid.value.isdecimal():
         return ""
     if not int(paid.value):
         return ""
     # minor units of currency per minor unit of asset, moved by the difference of decimals
-    shift = paid.display.decimals - asked.display.decimals + _RATE_PLACES
-    top, bottom = int(asked.value) * 10 ** max(shift, 0), int(paid.value) * 10 ** max(-shift, 0)
-    return _in_units((2 * top + bottom) // (2 * bottom), _RATE_PLACES)
+    shift = paid.display.decimals - amount.display.decimals + _RATE_PLACES
+    top, bottom = int(amount.value) * 10 ** max(shift, 0), int(paid.value) * 10 ** max(-shift, 0)
+    return _format_units((2 * top + bottom) // (2 * bottom), _RATE_PLACES)
 
 
-def _fee_and_net(row: listing_pb2.PaymentRow) -> tuple[str, str]:
-    """Return what the operator keeps and what is left, in the asset; empty before the success."""
+def _format_fee_and_net(row: listing_pb2.PaymentRow) -> tuple[str, str]:
+    """Return the operator's fee and the rest, in the asset; empty before the success."""
     paid, fee = row.token_amount, row.fees.total
     if row.status != payment_pb2.PAYMENT_STATUS_SUCCEEDED or not paid.value.isdecimal():
         return "", ""
-    decimals, kept = paid.display.decimals, int(fee.value) if fee.value.isdecimal() else 0
-    return _in_units(kept, decimals), _in_units(int(paid.value) - kept, decimals)
+    decimals, fee_units = paid.display.decimals, int(fee.value) if fee.value.isdecimal() else 0
+    return _format_units(fee_units, decimals), _format_units(int(paid.value) - fee_units, decimals)
 
 
-def _refund(show: Show, row: listing_pb2.PaymentRow) -> tuple[str, str, str]:
-    """Return the state of the refunds, what they give back in the asset, and the newest end."""
-    summary = show.refunds(row)
+def _format_refunds(formatter: Formatter, row: listing_pb2.PaymentRow) -> tuple[str, str, str]:
+    """Return the state of the refunds, their sum in the asset, and when the newest ended."""
+    summary = formatter.refunds(row)
     if summary is None:
         return "", "", ""
-    ends = [one.completed_at for one in row.refunds if one.HasField("completed_at")]
+    ends = [refund.completed_at for refund in row.refunds if refund.HasField("completed_at")]
     newest = max(ends, key=lambda end: (end.seconds, end.nanos), default=None)
-    return summary.state, _decimal(summary.amount), "" if newest is None else show.iso(newest)
+    return (
+        summary.state,
+        _format_decimal(summary.amount),
+        "" if newest is None else formatter.iso(newest),
+    )
 
 
-def _describe_refund(show: Show, refund: refund_pb2.Refund) -> str:
-    return f"{refund.refund_id} {show.state('refund', refund.status)} {_decimal(refund.amount)}"
+def _describe_refund(formatter: Formatter, refund: refund_pb2.Refund) -> str:
+    return (
+        f"{refund.refund_id} {formatter.state('refund', refund.status)} "
+        f"{_format_decimal(refund.amount)}"
+    )
 
 
-def _cell(value: Any) -> str:
-    """Return a value as a cell that computes nothing."""
-    return csv_cell(str(value).replace("\u00a0", " "))
+def _to_cell(value: Any) -> str:
+    """Return a value as a cell that spreadsheets do not evaluate."""
+    return format_csv_cell(str(value).replace("\u00a0", " "))

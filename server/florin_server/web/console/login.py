@@ -1,7 +1,7 @@
 """Signing in and out.
 
-On plain HTTP people sign in at one host name and are led to another one, which is random and their
-session's own, by a ticket that is good once and for a minute.
+On plain HTTP people sign in at one host name. A ticket, valid once and for a minute, then takes the
+browser to the random host name of the session.
 """
 
 from __future__ import annotations
@@ -11,91 +11,93 @@ from dataclasses import replace
 from urllib.parse import urlencode
 
 from florin_gateway.errors import RefusedError
-from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
+from florin_gateway.plain import PlainHandler, PlainRequest, PlainResponse
 
-from florin_server.domain.errors import FlorinError
-from florin_server.flows.accounts.sign_outs import take
+from florin_server.domain.errors import ApiError
+from florin_server.flows.accounts.sign_outs import use_ticket
 from florin_server.web.console import hosts
 from florin_server.web.console.fields import read_form
-from florin_server.web.console.hosts import Place
+from florin_server.web.console.hosts import HostKind
 from florin_server.web.console.session import TICKET_S
 from florin_server.web.console.site import (
     LOGIN,
     ROOT,
-    Site,
-    Visit,
-    back_of,
-    is_own,
+    Console,
+    ConsoleRequest,
+    describe_refusal,
+    is_same_origin,
+    parse_return_path,
     redirect,
-    told_of,
 )
-from florin_server.web.refusal import refusal
+from florin_server.web.refusal import to_refused_error
 
 LOGOUT = f"{ROOT}/logout"
 ENTER = f"{ROOT}/enter"
-_AT = {Place.TLS, Place.ENTRY}
+_SIGN_IN_HOSTS = {HostKind.TLS, HostKind.SIGN_IN}
 
 
-def routes(site: Site) -> Mapping[tuple[str, str], PlainHandler]:
-    """The handlers by method and path."""
+def build_routes(site: Console) -> Mapping[tuple[str, str], PlainHandler]:
+    """Return the handlers by method and path."""
 
-    async def show(request: PlainRequest) -> PlainAnswer:
-        site.check(request)
-        back = back_of(dict(request.query).get("back", ""))
-        if await site.who(request):
+    async def show(request: PlainRequest) -> PlainResponse:
+        site.check_request(request)
+        back = parse_return_path(dict(request.query).get("back", ""))
+        if await site.find_session(request):
             return redirect(back)
-        if site.place(request) not in _AT:
-            return site.sign_in_first(request, back)
-        return site.sign_in(request, back)
+        if site.classify_host(request) not in _SIGN_IN_HOSTS:
+            return site.redirect_to_sign_in(request, back)
+        return site.render_sign_in(request, back)
 
-    async def sign_in(request: PlainRequest) -> PlainAnswer:
-        site.check(request)
-        if (place := site.place(request)) not in _AT:
-            raise site.elsewhere()
+    async def sign_in(request: PlainRequest) -> PlainResponse:
+        site.check_request(request)
+        if (place := site.classify_host(request)) not in _SIGN_IN_HOSTS:
+            raise site.make_wrong_host_error()
         form = read_form(request)
-        back = back_of(form.text("back"))
-        if not is_own(request):
-            return site.sign_in(request, back, 403, "This form was sent by another site.")
+        back = parse_return_path(form.text("back"))
+        if not is_same_origin(request):
+            return site.render_sign_in(request, back, 403, "Another site sent this form.")
         try:
-            holder, live = await site.proved(form.text("secret"), request)
+            holder, live = await site.verify_secret(form.text("secret"), request)
         except RefusedError as refused:
-            answer = site.sign_in(request, back, refused.status, told_of(refused))
+            answer = site.render_sign_in(request, back, refused.status, describe_refusal(refused))
             return replace(answer, headers=(*answer.headers, *refused.headers))
-        if place is Place.TLS:
-            session = site.sessions.begin(holder, hosts.name_of(request), live=live)
-            return redirect(back, site.sessions.given(session, request))
-        # chosen now, so that whoever led a person to the sign-in does not know it
-        host = hosts.new_name(site.app.randbytes)
-        session = site.sessions.begin(holder, host, live=live)
-        query = urlencode({"ticket": site.sessions.ticket(session), "back": back})
-        return redirect(f"{hosts.address(host, request)}{ENTER}?{query}")
+        if place is HostKind.TLS:
+            session = site.sessions.start(holder, hosts.get_host_name(request), live=live)
+            return redirect(back, site.sessions.build_session_cookie(session, request))
+        # chosen now, so that a site that links to the sign-in cannot know it
+        host = hosts.create_host_name(site.app.randbytes)
+        session = site.sessions.start(holder, host, live=live)
+        query = urlencode({"ticket": site.sessions.create_ticket(session), "back": back})
+        return redirect(f"{hosts.build_origin(host, request)}{ENTER}?{query}")
 
-    async def enter(request: PlainRequest) -> PlainAnswer:
-        return await _enter(site, request)
+    async def enter(request: PlainRequest) -> PlainResponse:
+        return await _enter_session(site, request)
 
-    async def sign_out(visit: Visit) -> PlainAnswer:
-        await site.end(visit.session)
-        return site.sign_in_first(visit.request, "", site.sessions.taken(visit.request))
+    async def sign_out(visit: ConsoleRequest) -> PlainResponse:
+        await site.end_session(visit.session)
+        return site.redirect_to_sign_in(
+            visit.request, "", site.sessions.build_removal_cookie(visit.request)
+        )
 
     return {
         ("GET", LOGIN): show,
         ("HEAD", LOGIN): show,
         ("POST", LOGIN): sign_in,
         ("GET", ENTER): enter,
-        ("POST", LOGOUT): site.writes(sign_out),
+        ("POST", LOGOUT): site.wrap_write(sign_out),
     }
 
 
-async def _enter(site: Site, request: PlainRequest) -> PlainAnswer:
-    site.check(request)
+async def _enter_session(site: Console, request: PlainRequest) -> PlainResponse:
+    site.check_request(request)
     query = dict(request.query)
-    back = back_of(query.get("back", ""))
-    # a page of another site may not put somebody into a session of its own
-    led = request.header(b"sec-fetch-site") in {"", "same-site", "same-origin"}
-    session = site.sessions.ticketed(request, query.get("ticket", "")) if led else None
+    back = parse_return_path(query.get("back", ""))
+    # another site must not sign a person in to a session of its own
+    led = request.get_header(b"sec-fetch-site") in {"", "same-site", "same-origin"}
+    session = site.sessions.find_by_ticket(request, query.get("ticket", "")) if led else None
     try:
-        if session is None or not await take(site.app, session.id, TICKET_S):
-            return site.sign_in_first(request, back)
-    except FlorinError as down:
-        raise refusal(down) from down
-    return redirect(back, site.sessions.given(session, request))
+        if session is None or not await use_ticket(site.app, session.id, TICKET_S):
+            return site.redirect_to_sign_in(request, back)
+    except ApiError as down:
+        raise to_refused_error(down) from down
+    return redirect(back, site.sessions.build_session_cookie(session, request))

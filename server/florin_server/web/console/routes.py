@@ -1,4 +1,4 @@
-"""Both consoles as routes: who may sign in, and what each path shows or does."""
+"""Routes of both consoles: sign-in, pages and forms."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from florin.v1 import (
     webhook_service_pb2,
 )
 from florin_gateway.plain import PlainHandler, PlainRequest
-from florin_gateway.rpc import Backend, Metadata
+from florin_gateway.rpc import Metadata, RpcBackend
 
 from florin_server.domain.accounts.credentials import parse_key
 from florin_server.flows.app import App
 from florin_server.web.console import login
-from florin_server.web.console.calls import Calls
+from florin_server.web.console.calls import ConsoleRpcClient
 from florin_server.web.console.merchant import create, merchants, overview, payment, webhooks
 from florin_server.web.console.merchant import payments as own_payments
 from florin_server.web.console.operator import (
@@ -31,8 +31,8 @@ from florin_server.web.console.operator import (
     status,
 )
 from florin_server.web.console.operator import webhooks as all_webhooks
-from florin_server.web.console.session import Session, Sessions
-from florin_server.web.console.site import ROOT, Page, Realm, Site
+from florin_server.web.console.session import ConsoleSession, SessionManager
+from florin_server.web.console.site import ROOT, Console, ConsoleConfig, PageHandler
 
 Routes = Mapping[tuple[str, str], PlainHandler]
 
@@ -43,67 +43,69 @@ _MERCHANT = (
 )
 _OPERATOR = (operator_pb2.DESCRIPTOR.services_by_name["OperatorService"],)
 
-_MERCHANT_READS: Mapping[str, Page] = {
+_MERCHANT_READS: Mapping[str, PageHandler] = {
     ROOT: overview.show,
     own_payments.PATH: own_payments.show,
-    f"{own_payments.PATH}/export": own_payments.file,
+    f"{own_payments.PATH}/export": own_payments.download_csv,
     create.PATH: create.show,
     payment.PATH: payment.show,
     merchants.PATH: merchants.show,
-    merchants.ONE: merchants.one,
+    merchants.MERCHANT_PATH: merchants.show_merchant,
     webhooks.PATH: webhooks.show,
-    webhooks.ONE: webhooks.one,
+    webhooks.ENDPOINT_PATH: webhooks.show_endpoint,
 }
-_MERCHANT_TELLS: Mapping[str, Page] = {
-    f"{own_payments.PATH}/rows": own_payments.rows,
-    f"{payment.PATH}/events": payment.events,
+_MERCHANT_SCRIPT_READS: Mapping[str, PageHandler] = {
+    f"{own_payments.PATH}/rows": own_payments.show_row_states,
+    f"{payment.PATH}/events": payment.stream_events,
 }
-MERCHANT_WRITES: Mapping[str, Page] = {
+MERCHANT_WRITES: Mapping[str, PageHandler] = {
     create.PATH: create.create,
     f"{payment.PATH}/refund": payment.refund,
     f"{payment.PATH}/cancel": payment.cancel,
     f"{payment.PATH}/simulate": payment.simulate,
-    f"{merchants.ONE}/destinations": merchants.add,
-    f"{merchants.ONE}/destinations/{{settlement_id}}/change": merchants.change,
-    f"{merchants.ONE}/destinations/{{settlement_id}}/remove": merchants.remove,
+    f"{merchants.MERCHANT_PATH}/destinations": merchants.add,
+    f"{merchants.MERCHANT_PATH}/destinations/{{settlement_id}}/change": merchants.change,
+    f"{merchants.MERCHANT_PATH}/destinations/{{settlement_id}}/remove": merchants.remove,
 }
-# of RPCs that know no form by its id
-MERCHANT_WRITES_ONCE: Mapping[str, Page] = {
+# forms whose RPCs take no idempotency key
+MERCHANT_WRITES_ONCE: Mapping[str, PageHandler] = {
     webhooks.PATH: webhooks.create,
-    f"{webhooks.ONE}/pause": webhooks.pause,
-    f"{webhooks.ONE}/rotate": webhooks.rotate,
-    f"{webhooks.ONE}/remove": webhooks.remove,
-    f"{webhooks.ONE}/replay": webhooks.replay,
-    f"{webhooks.ONE}/replay-since": webhooks.replay_since,
+    f"{webhooks.ENDPOINT_PATH}/pause": webhooks.pause,
+    f"{webhooks.ENDPOINT_PATH}/rotate": webhooks.rotate,
+    f"{webhooks.ENDPOINT_PATH}/remove": webhooks.remove,
+    f"{webhooks.ENDPOINT_PATH}/replay": webhooks.replay,
+    f"{webhooks.ENDPOINT_PATH}/replay-since": webhooks.replay_since,
 }
-# these take a sign-in of the last ten minutes: money goes elsewhere, or who is told
-MERCHANT_FRESH = frozenset(
+# forms that require a sign-in from the last ten minutes: they redirect money or events
+MERCHANT_FRESH_PATHS = frozenset(
     {
         f"{payment.PATH}/refund",
-        f"{merchants.ONE}/destinations",
-        f"{merchants.ONE}/destinations/{{settlement_id}}/change",
-        f"{merchants.ONE}/destinations/{{settlement_id}}/remove",
+        f"{merchants.MERCHANT_PATH}/destinations",
+        f"{merchants.MERCHANT_PATH}/destinations/{{settlement_id}}/change",
+        f"{merchants.MERCHANT_PATH}/destinations/{{settlement_id}}/remove",
         webhooks.PATH,
-        f"{webhooks.ONE}/rotate",
-        f"{webhooks.ONE}/remove",
+        f"{webhooks.ENDPOINT_PATH}/rotate",
+        f"{webhooks.ENDPOINT_PATH}/remove",
     }
 )
-_OPERATOR_READS: Mapping[str, Page] = {
+_OPERATOR_READS: Mapping[str, PageHandler] = {
     ROOT: status.show,
     payments.PATH: payments.show,
-    f"{payments.PATH}/export": payments.file,
-    f"{payments.PATH}/find": payments.find,
-    payments.ONE: payments.one,
+    f"{payments.PATH}/export": payments.download_csv,
+    f"{payments.PATH}/find": payments.find_payment,
+    payments.PAYMENT_PATH: payments.show_payment,
     payouts.PATH: payouts.show,
     held.PATH: held.show,
     quarantine.PATH: quarantine.show,
     books.PATH: books.show,
     accounts.PATH: accounts.show,
     all_webhooks.PATH: all_webhooks.show,
-    all_webhooks.ONE: all_webhooks.one,
+    all_webhooks.ENDPOINT_PATH: all_webhooks.show_attempts,
 }
-_OPERATOR_TELLS: Mapping[str, Page] = {f"{payments.PATH}/rows": payments.rows}
-OPERATOR_WRITES: Mapping[str, Page] = {
+_OPERATOR_SCRIPT_READS: Mapping[str, PageHandler] = {
+    f"{payments.PATH}/rows": payments.show_row_states
+}
+OPERATOR_WRITES: Mapping[str, PageHandler] = {
     f"{ROOT}/executors/pause": status.pause,
     f"{ROOT}/executors/resume": status.resume,
     f"{payouts.PATH}/new": payouts.create,
@@ -112,33 +114,36 @@ OPERATOR_WRITES: Mapping[str, Page] = {
     f"{held.PATH}/resolve": held.resolve,
     f"{quarantine.PATH}/retry": quarantine.retry,
     f"{quarantine.PATH}/resolve": quarantine.resolve,
-    f"{books.PATH}/difference": books.book,
+    f"{books.PATH}/difference": books.book_difference,
     f"{accounts.PATH}/partners": accounts.create_partner,
-    f"{accounts.PATH}/partners/status": accounts.set_partner,
+    f"{accounts.PATH}/partners/status": accounts.set_partner_status,
     f"{accounts.PATH}/keys": accounts.create_key,
     f"{accounts.PATH}/keys/revoke": accounts.revoke_key,
     f"{accounts.PATH}/wallets/revoke": accounts.revoke_wallet,
-    f"{all_webhooks.ONE}/pause": all_webhooks.pause,
+    f"{all_webhooks.ENDPOINT_PATH}/pause": all_webhooks.pause,
 }
-OPERATOR_FRESH = frozenset(OPERATOR_WRITES) - {f"{all_webhooks.ONE}/pause"}
+OPERATOR_FRESH_PATHS = frozenset(OPERATOR_WRITES) - {f"{all_webhooks.ENDPOINT_PATH}/pause"}
 
 
-def of_merchants(app: App, proving: Backend, proven: Backend, key: bytes) -> Routes:
-    """The merchants' console.
+def build_merchant_routes(
+    app: App, secret_backend: RpcBackend, key_id_backend: RpcBackend, key: bytes
+) -> Routes:
+    """Return the routes of the merchant console.
 
-    `proving` takes keys as callers send them, `proven` their ids, of who showed a key before.
+    `secret_backend` accepts API keys as callers send them, `key_id_backend` the ids of keys that
+    were verified.
     """
-    shown = Calls(proving, _MERCHANT)
+    shown = ConsoleRpcClient(secret_backend, _MERCHANT)
 
     async def prove(secret: str, peer: str) -> tuple[str, bool]:
         request = account_pb2.ListMerchantsRequest(limit=1)
-        await shown.ask("AdminService.ListMerchants", request, (("api-key", secret),), peer)
-        known = parse_key(secret)
-        if known is None:
+        await shown.call("AdminService.ListMerchants", request, (("api-key", secret),), peer)
+        api_key = parse_key(secret)
+        if api_key is None:
             raise RuntimeError("a key was taken that is none")
-        return known.key_id, known.live
+        return api_key.key_id, api_key.live
 
-    realm = Realm(
+    realm = ConsoleConfig(
         name="merchant",
         shown="an API key",
         links=(
@@ -148,35 +153,50 @@ def of_merchants(app: App, proving: Backend, proven: Backend, key: bytes) -> Rou
             (merchants.PATH, "Merchants"),
             (webhooks.PATH, "Webhooks"),
         ),
-        prove=prove,
-        credential=lambda session: (("api-key", session.holder),),
-        keyed=True,
-        near=lambda _: True,
+        verify_secret=prove,
+        build_metadata=lambda session: (("api-key", session.holder),),
+        has_idempotency_keys=True,
+        is_allowed_host=lambda _: True,
     )
-    site = Site(app, realm, Calls(proven, _MERCHANT), _sessions(app, "console", key))
+    site = Console(
+        app,
+        realm,
+        ConsoleRpcClient(key_id_backend, _MERCHANT),
+        _create_sessions(app, "console", key),
+    )
     once = {
-        ("POST", path): site.writes(page, once=True, fresh=path in MERCHANT_FRESH)
+        ("POST", path): site.wrap_write(
+            page, deduplicate=True, needs_fresh_sign_in=path in MERCHANT_FRESH_PATHS
+        )
         for path, page in MERCHANT_WRITES_ONCE.items()
     }
-    keyed = _routes(site, _MERCHANT_READS, _MERCHANT_TELLS, MERCHANT_WRITES, MERCHANT_FRESH)
+    keyed = _build_routes(
+        site, _MERCHANT_READS, _MERCHANT_SCRIPT_READS, MERCHANT_WRITES, MERCHANT_FRESH_PATHS
+    )
     return {**keyed, **once}
 
 
-def of_operator(
-    app: App, backend: Backend, token: str, key: bytes, near: Callable[[PlainRequest], bool]
+def build_operator_routes(
+    app: App,
+    backend: RpcBackend,
+    token: str,
+    key: bytes,
+    is_allowed_host: Callable[[PlainRequest], bool],
 ) -> Routes:
-    """The operator's console; `near` tells requests by a name of this machine."""
-    calls = Calls(backend, _OPERATOR)
+    """Return the routes of the operator console; `is_allowed_host` as in `ConsoleConfig`."""
+    calls = ConsoleRpcClient(backend, _OPERATOR)
 
     async def prove(secret: str, peer: str) -> tuple[str, bool]:
         request = system_pb2.GetSystemStatusRequest()
-        await calls.ask("OperatorService.GetSystemStatus", request, _bearer(secret), peer)
+        await calls.call(
+            "OperatorService.GetSystemStatus", request, _build_bearer_metadata(secret), peer
+        )
         return "operator", False
 
-    def credential(_: Session) -> Metadata:
-        return _bearer(token)
+    def credential(_: ConsoleSession) -> Metadata:
+        return _build_bearer_metadata(token)
 
-    realm = Realm(
+    realm = ConsoleConfig(
         name="operator",
         shown="the operator's token",
         links=(
@@ -189,33 +209,42 @@ def of_operator(
             (accounts.PATH, "Accounts"),
             (all_webhooks.PATH, "Webhooks"),
         ),
-        prove=prove,
-        credential=credential,
-        keyed=False,
-        near=near,
+        verify_secret=prove,
+        build_metadata=credential,
+        has_idempotency_keys=False,
+        is_allowed_host=is_allowed_host,
     )
-    site = Site(app, realm, calls, _sessions(app, "operator", key))
-    return _routes(site, _OPERATOR_READS, _OPERATOR_TELLS, OPERATOR_WRITES, OPERATOR_FRESH)
+    site = Console(app, realm, calls, _create_sessions(app, "operator", key))
+    return _build_routes(
+        site, _OPERATOR_READS, _OPERATOR_SCRIPT_READS, OPERATOR_WRITES, OPERATOR_FRESH_PATHS
+    )
 
 
-def _bearer(token: str) -> Metadata:
+def _build_bearer_metadata(token: str) -> Metadata:
     return (("authorization", f"Bearer {token}"),)
 
 
-def _sessions(app: App, name: str, key: bytes) -> Sessions:
-    return Sessions(name, key, app.clock, app.randbytes, app.links.base)
+def _create_sessions(app: App, name: str, key: bytes) -> SessionManager:
+    return SessionManager(name, key, app.clock, app.randbytes, app.links.base_url)
 
 
-def _routes(
-    site: Site,
-    reads: Mapping[str, Page],
-    tells: Mapping[str, Page],
-    writes: Mapping[str, Page],
-    fresh: Container[str],
+def _build_routes(
+    site: Console,
+    reads: Mapping[str, PageHandler],
+    script_reads: Mapping[str, PageHandler],
+    writes: Mapping[str, PageHandler],
+    fresh_paths: Container[str],
 ) -> Routes:
     return {
-        **login.routes(site),
-        **{(method, path): site.reads(reads[path]) for path in reads for method in ("GET", "HEAD")},
-        **{("GET", path): site.tells(tells[path]) for path in tells},
-        **{("POST", path): site.writes(writes[path], fresh=path in fresh) for path in writes},
+        **login.build_routes(site),
+        **{
+            (method, path): site.wrap_read(reads[path])
+            for path in reads
+            for method in ("GET", "HEAD")
+        },
+        **{("GET", path): site.wrap_script_read(script_reads[path]) for path in script_reads},
+        **{
+            ("POST", path): site.wrap_write(writes[path], needs_fresh_sign_in=path in fresh_paths)
+            for path in writes
+        },
     }

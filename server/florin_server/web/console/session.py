@@ -1,8 +1,8 @@
-"""Who signed in: a sealed cookie that holds no secret, and what a form has to bring with it.
+"""Sessions: an encrypted cookie without a secret, and the tokens of forms.
 
-Processes that have one state folder open each other's cookies. A cookie names a key, and every
-call reads that key again: one that is revoked ends its sessions at once. It also names the host
-that it is for, and opens nothing at another one.
+Processes with the same state folder decrypt each other's cookies. A cookie names an API key, and
+every call reads that key again: revoking it ends its sessions at once. A cookie also names its
+host, and is invalid at another one.
 """
 
 from __future__ import annotations
@@ -18,47 +18,47 @@ import orjson
 from florin_gateway.plain import PlainRequest
 
 from florin_server.clock import Clock
-from florin_server.domain.sealed import Lost, Seal, Sealed
-from florin_server.web.console.hosts import Place, name_of, place_of
+from florin_server.domain.sealed import Cipher, Ciphertext, DecryptionError
+from florin_server.web.console.hosts import HostKind, classify_host, get_host_name
 
 IDLE_S = 30 * 60
 LIFE_S = 8 * 3600
-# what moves money or hands out secrets asks for the key again after that
+# later, actions that move money or show secrets ask for the key again
 FRESH_S = 10 * 60
 TICKET_S = 60
-# a page that is loaded sooner leaves the cookie as it is
-_RENEWED_S = 60
+# a page that is loaded sooner does not renew the cookie
+_RENEWAL_S = 60
 _FORMS_MAX = 10_000
 _ID_BYTES = 16
 _NONCE_BYTES = 12
 _COOKIE_CHARS = 1024
 _PER_S = 1_000_000
 
-Header = tuple[bytes, bytes]
+HttpHeader = tuple[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
-    """Somebody who signed in at `began_s`, and loaded a page last at `seen_s`.
+class ConsoleSession:
+    """A session that began at `started_s` and last loaded a page at `last_seen_s`.
 
-    `holder` is the id of the key that was shown, or "operator"; it was shown last at `proved_s`.
-    `host` is the one host name that the session is for.
+    `holder` is the id of the API key, or "operator"; the secret was last entered at `verified_s`.
+    `host` is the only host name at which the session is valid.
     """
 
     id: str
     holder: str
     live: bool
-    began_s: int
-    seen_s: int
-    proved_s: int
+    started_s: int
+    last_seen_s: int
+    verified_s: int
     host: str
 
 
-class Sessions:
+class SessionManager:
     """The sessions of one console.
 
-    `key` seals them; `name` tells its cookie from that of another console on the same host, as
-    cookies do not know ports. `base` is the configured address of links.
+    `key` encrypts their cookies. `name` distinguishes the cookies of two consoles on one host,
+    because cookies ignore ports. `base` is the configured address of links.
     """
 
     def __init__(
@@ -70,142 +70,149 @@ class Sessions:
         base: str = "",
     ) -> None:
         self._name = f"florin_{name}"
-        self._seal = Seal((key,))
+        self._cipher = Cipher((key,))
         self._clock = clock
         self._randbytes = randbytes
         self._base = base
-        self._forms: OrderedDict[str, None] = OrderedDict()
+        self._used_forms: OrderedDict[str, None] = OrderedDict()
 
-    def begin(self, holder: str, host: str, *, live: bool) -> Session:
-        """A new session for one host; its id never was in a browser before."""
-        now_s = self._now_s()
-        told_id = self._randbytes(_ID_BYTES).hex()
-        return Session(told_id, holder, live, now_s, now_s, now_s, host)
+    def start(self, holder: str, host: str, *, live: bool) -> ConsoleSession:
+        """Return a new session for a host; no browser has had its id before."""
+        now_s = self._get_now_s()
+        session_id = self._randbytes(_ID_BYTES).hex()
+        return ConsoleSession(session_id, holder, live, now_s, now_s, now_s, host)
 
-    def of(self, request: PlainRequest) -> Session | None:
-        """Whose request it is; None without a session of this host, or once it is idle or old.
+    def find(self, request: PlainRequest) -> ConsoleSession | None:
+        """Return the session of a request; None without one of this host, or when expired.
 
-        Whether somebody ended it, `sign_outs` knows.
+        `sign_outs` knows whether it was ended.
         """
-        host = name_of(request)
-        return next((one for one in self._shown(request) if one.host == host), None)
+        host = get_host_name(request)
+        return next(
+            (session for session in self._read_sessions(request) if session.host == host), None
+        )
 
-    def strays(self, request: PlainRequest) -> bool:
-        """True for a cookie that is of another host: no browser sends it by itself."""
-        host = name_of(request)
-        return any(one.host != host for one in self._shown(request))
+    def has_foreign_cookie(self, request: PlainRequest) -> bool:
+        """Return True for a cookie of another host, which no browser sends on its own."""
+        host = get_host_name(request)
+        return any(session.host != host for session in self._read_sessions(request))
 
-    def is_fresh(self, session: Session) -> bool:
-        """True if the key was shown within the last ten minutes."""
-        return 0 <= self._now_s() - session.proved_s < FRESH_S
+    def is_fresh(self, session: ConsoleSession) -> bool:
+        """Return True if the secret was entered within the last ten minutes."""
+        return 0 <= self._get_now_s() - session.verified_s < FRESH_S
 
-    def proved(self, session: Session) -> Session:
-        """The same session, whose key was shown now."""
-        return replace(session, proved_s=self._now_s())
+    def mark_verified(self, session: ConsoleSession) -> ConsoleSession:
+        """Return the session with its secret entered now."""
+        return replace(session, verified_s=self._get_now_s())
 
-    def ticket(self, session: Session) -> str:
-        """What leads a browser from the sign-in to the host of a new session."""
-        return self._closed(session, self._ticket_place)
+    def create_ticket(self, session: ConsoleSession) -> str:
+        """Return the ticket that takes a browser from the sign-in to the session's host."""
+        return self._encrypt_session(session, self._ticket_context)
 
-    def ticketed(self, request: PlainRequest, text: str) -> Session | None:
-        """The session that a ticket is for; None if it is not of this host, or a minute old.
+    def find_by_ticket(self, request: PlainRequest, text: str) -> ConsoleSession | None:
+        """Return the session of a ticket; None if it is for another host, or a minute old.
 
-        Whether it was used before, `sign_outs` knows.
+        `sign_outs` knows whether it was used before.
         """
-        found = self._opened(text, self._ticket_place)
-        if found is None or found.host != name_of(request):
+        session = self._decrypt_session(text, self._ticket_context)
+        if session is None or session.host != get_host_name(request):
             return None
-        return found if 0 <= self._now_s() - found.began_s < TICKET_S else None
+        return session if 0 <= self._get_now_s() - session.started_s < TICKET_S else None
 
-    def renewed(self, session: Session, request: PlainRequest) -> tuple[Header, ...]:
-        """The header that has a session go on, if it is time for that."""
-        now_s = self._now_s()
-        if now_s - session.seen_s < _RENEWED_S:
+    def build_renewal_headers(
+        self, session: ConsoleSession, request: PlainRequest
+    ) -> tuple[HttpHeader, ...]:
+        """Return the header that renews a session, if it is due."""
+        now_s = self._get_now_s()
+        if now_s - session.last_seen_s < _RENEWAL_S:
             return ()
-        return (self.given(replace(session, seen_s=now_s), request),)
+        return (self.build_session_cookie(replace(session, last_seen_s=now_s), request),)
 
-    def given(self, session: Session, request: PlainRequest) -> Header:
-        """The header that hands a session to a browser."""
-        return self._cookie(self._closed(session, self._name), LIFE_S, request)
+    def build_session_cookie(self, session: ConsoleSession, request: PlainRequest) -> HttpHeader:
+        """Return the header that sets the cookie of a session."""
+        return self._build_cookie(self._encrypt_session(session, self._name), LIFE_S, request)
 
-    def taken(self, request: PlainRequest) -> Header:
-        """The header that takes a session from a browser."""
-        return self._cookie("", 0, request)
+    def build_removal_cookie(self, request: PlainRequest) -> HttpHeader:
+        """Return the header that removes the cookie."""
+        return self._build_cookie("", 0, request)
 
-    def token(self, session: Session) -> str:
-        """What a form of this session brings with it, and no other site can know."""
-        return self._seal.derive("console form", self._name, session.id)[0].hex()
+    def derive_csrf_token(self, session: ConsoleSession) -> str:
+        """Return the token of a session's forms, which no other site can know."""
+        return self._cipher.derive("console form", self._name, session.id)[0].hex()
 
-    def is_token(self, session: Session, told: str) -> bool:
-        """True for that of this session."""
-        return hmac.compare_digest(self.token(session).encode(), told.encode())
+    def is_csrf_token(self, session: ConsoleSession, token: str) -> bool:
+        """Return True if a token is that of the session."""
+        return hmac.compare_digest(self.derive_csrf_token(session).encode(), token.encode())
 
-    def form_id(self) -> str:
-        """The id of one form that is shown: what is sent with it is done once."""
+    def create_form_id(self) -> str:
+        """Return the id of a new form, which makes it act once."""
         return self._randbytes(_ID_BYTES).hex()
 
-    def take(self, session: Session, form_id: str) -> bool:
-        """False if this process took a form of that id in this session before, or it has none."""
+    def claim_form(self, session: ConsoleSession, form_id: str) -> bool:
+        """Return False if the session already used a form id in this process, or it is invalid."""
         key = f"{session.id} {form_id}"
-        if key in self._forms or len(form_id) != 2 * _ID_BYTES:
+        if key in self._used_forms or len(form_id) != 2 * _ID_BYTES:
             return False
-        _remember(self._forms, key, _FORMS_MAX)
+        _add_bounded(self._used_forms, key, _FORMS_MAX)
         return True
 
-    def give_back(self, session: Session, form_id: str) -> None:
-        """Undoes that for a form that did nothing."""
-        self._forms.pop(f"{session.id} {form_id}", None)
+    def release_form(self, session: ConsoleSession, form_id: str) -> None:
+        """Release the id of a form that changed nothing."""
+        self._used_forms.pop(f"{session.id} {form_id}", None)
 
-    def _shown(self, request: PlainRequest) -> Iterator[Session]:
-        """The sessions whose cookies a request brings."""
-        wanted = self._cookie_name(request)
+    def _read_sessions(self, request: PlainRequest) -> Iterator[ConsoleSession]:
+        """Yield the sessions of a request's cookies."""
+        cookie_name = self._get_cookie_name(request)
         for name, value in request.headers:
             if name != b"cookie":
                 continue
             for pair in value.decode("latin-1").split(";"):
                 key, _, text = pair.strip().partition("=")
-                if key == wanted and (found := self._opened(text, self._name)) is not None:
-                    yield found
+                if (
+                    key == cookie_name
+                    and (session := self._decrypt_session(text, self._name)) is not None
+                ):
+                    yield session
 
-    def _cookie(self, value: str, age_s: int, request: PlainRequest) -> Header:
+    def _build_cookie(self, value: str, age_s: int, request: PlainRequest) -> HttpHeader:
         secure = "; Secure" if self._is_tls(request) else ""
-        # without a domain it is of this host only
-        told = f"{self._cookie_name(request)}={value}; Path=/; Max-Age={age_s}"
-        return b"set-cookie", f"{told}; HttpOnly; SameSite=Strict{secure}".encode()
+        # without a domain it is sent to this host only
+        cookie = f"{self._get_cookie_name(request)}={value}; Path=/; Max-Age={age_s}"
+        return b"set-cookie", f"{cookie}; HttpOnly; SameSite=Strict{secure}".encode()
 
-    def _cookie_name(self, request: PlainRequest) -> str:
-        # no other host of the domain, and nobody on plain text, can set a cookie of this name
+    def _get_cookie_name(self, request: PlainRequest) -> str:
+        # no other host of the domain, and no plain HTTP response, can set a cookie of this name
         return f"__Host-{self._name}" if self._is_tls(request) else self._name
 
     def _is_tls(self, request: PlainRequest) -> bool:
-        return place_of(request, self._base) is Place.TLS
+        return classify_host(request, self._base) is HostKind.TLS
 
     @property
-    def _ticket_place(self) -> str:
+    def _ticket_context(self) -> str:
         return f"{self._name} ticket"
 
-    def _closed(self, session: Session, place: str) -> str:
-        sealed = self._seal.close(orjson.dumps(astuple(session)), place, self._randbytes)
+    def _encrypt_session(self, session: ConsoleSession, context: str) -> str:
+        sealed = self._cipher.encrypt(orjson.dumps(astuple(session)), context, self._randbytes)
         body = base64.urlsafe_b64encode(sealed.nonce + sealed.ciphertext).decode()
         return f"{sealed.key_id}.{body}"
 
-    def _opened(self, text: str, place: str) -> Session | None:
+    def _decrypt_session(self, text: str, context: str) -> ConsoleSession | None:
         key_id, _, body = text[:_COOKIE_CHARS].partition(".")
         try:
             raw = base64.b64decode(body.encode("latin-1"), b"-_", validate=True)
-            sealed = Sealed(key_id, raw[:_NONCE_BYTES], raw[_NONCE_BYTES:])
-            session = Session(*orjson.loads(self._seal.open(sealed, place)))
-        except (binascii.Error, ValueError, TypeError, Lost):
+            sealed = Ciphertext(key_id, raw[:_NONCE_BYTES], raw[_NONCE_BYTES:])
+            session = ConsoleSession(*orjson.loads(self._cipher.decrypt(sealed, context)))
+        except (binascii.Error, ValueError, TypeError, DecryptionError):
             return None
-        now_s = self._now_s()
-        over = now_s - session.seen_s >= IDLE_S or now_s - session.began_s >= LIFE_S
+        now_s = self._get_now_s()
+        over = now_s - session.last_seen_s >= IDLE_S or now_s - session.started_s >= LIFE_S
         return None if over else session
 
-    def _now_s(self) -> int:
+    def _get_now_s(self) -> int:
         return self._clock.now_us() // _PER_S
 
 
-def _remember(known: OrderedDict[str, None], key: str, most: int) -> None:
-    known[key] = None
-    if len(known) > most:
-        known.popitem(last=False)
+def _add_bounded(entries: OrderedDict[str, None], key: str, limit: int) -> None:
+    entries[key] = None
+    if len(entries) > limit:
+        entries.popitem(last=False)

@@ -1,7 +1,7 @@
-"""What all pages of a console pass: who signed in, whether a form is its own, how errors are told.
+"""Checks that all pages of a console pass: sessions, the origin of forms, and errors.
 
-A refusal of an RPC is a page that says so and leads on. A session that is over leads to the sign-in
-page, and from there back.
+A refused RPC becomes a page with the reason and a link. A request whose session has ended is
+redirected to the sign-in page, and from there back.
 """
 
 from __future__ import annotations
@@ -12,371 +12,427 @@ from typing import Any, Final, Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
 from florin_gateway.errors import RefusedError
-from florin_gateway.plain import PlainAnswer, PlainEvents, PlainHandler, PlainRequest
-from florin_gateway.rpc import Messages, Metadata
+from florin_gateway.plain import PlainEvents, PlainHandler, PlainRequest, PlainResponse
+from florin_gateway.rpc import MessageStream, Metadata
 from google.protobuf.message import Message
 
-from florin_server.domain.errors import Code, FlorinError
-from florin_server.flows.accounts.sign_outs import end, has_ended
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.flows.accounts.sign_outs import end_session, has_ended
 from florin_server.flows.app import App
 from florin_server.web.console import hosts
-from florin_server.web.console.calls import Calls
-from florin_server.web.console.fields import Form, read_form
-from florin_server.web.console.hosts import Place
-from florin_server.web.console.session import LIFE_S, Header, Session, Sessions
-from florin_server.web.console.view import Show
-from florin_server.web.language import words
-from florin_server.web.refusal import refusal
-from florin_server.web.render import html, strict
+from florin_server.web.console.calls import ConsoleRpcClient
+from florin_server.web.console.fields import FormValues, read_form
+from florin_server.web.console.hosts import HostKind
+from florin_server.web.console.session import LIFE_S, ConsoleSession, HttpHeader, SessionManager
+from florin_server.web.console.view import Formatter
+from florin_server.web.language import get_translations
+from florin_server.web.refusal import to_refused_error
+from florin_server.web.render import build_security_headers, render_page
 
 ROOT: Final = "/console"
 LOGIN: Final = f"{ROOT}/login"
 _UNAUTHENTICATED = 401
 _SECRET_CHARS = 512
-# what the form brings that asks for the key again; never shown back
-_AGAIN = "secret_again"
-# unlike buyers' pages these are told from where they were asked: forms are held against it
+# the field of the form that asks for the key again; never shown back
+_REAUTH_FIELD = "secret_again"
+# the referrer policy makes browsers send an origin with forms, which are checked against it
 _HEADERS = (
-    *((name, value) for name, value in strict() if name != b"referrer-policy"),
+    *((name, value) for name, value in build_security_headers() if name != b"referrer-policy"),
     (b"referrer-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
 )
-_WORDS = words("en", "site")
+_WORDS = get_translations("en", "site")
 
 
-class Prove(Protocol):
-    """Finds out who shows a secret."""
+class SecretVerifier(Protocol):
+    """Verifies a secret."""
 
     async def __call__(self, secret: str, peer: str) -> tuple[str, bool]:
-        """The holder and whether it is of live data; RefusedError if it proves nothing."""
+        """Return the holder and whether its data is live; RefusedError for a wrong secret."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Realm:
+class ConsoleConfig:
     """One of the two consoles.
 
-    `shown` is what people sign in with, in words; `credential` is what a session's calls are made
-    with. RPCs that are `keyed` know a form that comes twice by its id; others are kept from that
-    here. `near` tells whether a request came by a name of this machine, where that is asked.
+    `shown` names the secret that people sign in with; `build_metadata` returns the metadata of a
+    session's calls. `has_idempotency_keys` RPCs recognize a repeated form by its id; for others
+    the console refuses it. `is_allowed_host` returns whether a request used a host name of this
+    machine.
     """
 
     name: str
     shown: str
     links: tuple[tuple[str, str], ...]
-    prove: Prove
-    credential: Callable[[Session], Metadata]
-    keyed: bool
-    near: Callable[[PlainRequest], bool]
+    verify_secret: SecretVerifier
+    build_metadata: Callable[[ConsoleSession], Metadata]
+    has_idempotency_keys: bool
+    is_allowed_host: Callable[[PlainRequest], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
-    """A request of somebody who signed in; `form` is what a POST brought."""
+class ConsoleRequest:
+    """A request within a session; `form` has the fields of a POST."""
 
-    site: Site
+    console: Console
     request: PlainRequest
-    session: Session
-    form: Form = field(default_factory=Form)
+    session: ConsoleSession
+    form: FormValues = field(default_factory=FormValues)
 
-    def path(self, name: str) -> str:
-        """A variable of the path."""
+    def get_path_variable(self, name: str) -> str:
+        """Return a variable of the path."""
         return self.request.variables[name]
 
     @property
     def query(self) -> Mapping[str, str]:
-        """What the address asks for; of what comes several times, the last one."""
+        """Return the query parameters; of a repeated one, the last value."""
         return dict(self.request.query)
 
-    async def ask(self, name: str, request: Message, *, merchant: str = "", key: str = "") -> Any:
-        """The answer of an RPC; RefusedError if it is refused.
+    async def call(self, name: str, request: Message, *, merchant: str = "", key: str = "") -> Any:
+        """Return the answer of an RPC; RefusedError if it is refused.
 
-        `merchant` is whom it is about, `key` makes it once.
+        `merchant` is the id of the merchant it concerns, `key` its idempotency key.
         """
-        told = self._metadata(merchant, key)
-        return await self.site.calls.ask(name, request, told, self.request.peer)
+        metadata = self._build_metadata(merchant, key)
+        return await self.console.rpc_client.call(name, request, metadata, self.request.peer)
 
-    def follow(self, name: str, request: Message, *, merchant: str) -> Messages:
-        """The messages of a stream, to be closed."""
-        told = self._metadata(merchant, "")
-        return self.site.calls.follow(name, request, told, self.request.peer)
+    def stream(self, name: str, request: Message, *, merchant: str) -> MessageStream:
+        """Return the messages of a stream, which the caller closes."""
+        metadata = self._build_metadata(merchant, "")
+        return self.console.rpc_client.stream(name, request, metadata, self.request.peer)
 
-    def _metadata(self, merchant: str, key: str) -> Metadata:
+    def _build_metadata(self, merchant: str, key: str) -> Metadata:
         named = {"merchant-id": merchant, "idempotency-key": key}
-        given = [(name, value) for name, value in named.items() if value]
-        return (*self.site.realm.credential(self.session), *given)
+        entries = [(name, value) for name, value in named.items() if value]
+        return (*self.console.config.build_metadata(self.session), *entries)
 
-    def page(self, template: str, title: str, status: int = 200, **values: Any) -> PlainAnswer:
-        """A page with what all pages of the console show."""
-        return self.site.page(self, f"console/{template}.html", title, status, values)
+    def render_page(
+        self, template: str, title: str, status: int = 200, **values: Any
+    ) -> PlainResponse:
+        """Return a page with the values that all pages of the console show."""
+        return self.console.render_page(self, f"console/{template}.html", title, status, values)
 
-    def see(self, path: str) -> PlainAnswer:
-        """The answer to a form that was done: look there."""
+    def redirect_to(self, path: str) -> PlainResponse:
+        """Return a redirect to a page, the answer to a form that succeeded."""
         return redirect(path)
 
 
-Page = Callable[[Visit], Awaitable[PlainAnswer | PlainEvents]]
+PageHandler = Callable[[ConsoleRequest], Awaitable[PlainResponse | PlainEvents]]
 
 
-class Site:
-    """One console: its sessions, its calls, and what stands before its pages."""
+class Console:
+    """One console: its sessions, its RPCs, and the checks before its pages."""
 
-    def __init__(self, app: App, realm: Realm, calls: Calls, sessions: Sessions) -> None:
+    def __init__(
+        self,
+        app: App,
+        config: ConsoleConfig,
+        rpc_client: ConsoleRpcClient,
+        sessions: SessionManager,
+    ) -> None:
         self.app = app
-        self.realm = realm
-        self.calls = calls
+        self.config = config
+        self.rpc_client = rpc_client
         self.sessions = sessions
-        self.show = Show(app)
+        self.formatter = Formatter(app)
 
-    def reads(self, page: Page) -> PlainHandler:
-        """A page for who signed in; others are led to sign in, and back."""
+    def wrap_read(self, handler: PageHandler) -> PlainHandler:
+        """Return the handler of a page; without a session it redirects to the sign-in and back."""
 
-        async def answer(request: PlainRequest) -> PlainAnswer | PlainEvents:
-            self._check_near(request)
-            session = await self.who(request)
+        async def answer(request: PlainRequest) -> PlainResponse | PlainEvents:
+            self._check_host(request)
+            session = await self.find_session(request)
             if session is None:
-                return self._led(request)
-            visit = Visit(self, request, session)
-            found = await self._told(visit, page)
-            if isinstance(found, PlainEvents):
-                return found
-            given = self.sessions.renewed(session, request)
-            return replace(found, headers=(*found.headers, *given))
+                return self._redirect_and_return(request)
+            visit = ConsoleRequest(self, request, session)
+            response = await self._run_handler(visit, handler)
+            if isinstance(response, PlainEvents):
+                return response
+            renewal_headers = self.sessions.build_renewal_headers(session, request)
+            return replace(response, headers=(*response.headers, *renewal_headers))
 
         return answer
 
-    def tells(self, page: Page) -> PlainHandler:
-        """The same for scripts: they are told 401, and keep no session alive."""
+    def wrap_script_read(self, handler: PageHandler) -> PlainHandler:
+        """Return the handler of a script's request: 401 without a session, and no renewal of it."""
 
-        async def answer(request: PlainRequest) -> PlainAnswer | PlainEvents:
-            self._check_near(request)
-            session = await self.who(request)
+        async def answer(request: PlainRequest) -> PlainResponse | PlainEvents:
+            self._check_host(request)
+            session = await self.find_session(request)
             if session is None:
                 raise RefusedError(_UNAUTHENTICATED, "unauthorized", "Sign in again")
             try:
-                return await page(Visit(self, request, session))
-            except FlorinError as refused:
-                raise refusal(refused) from refused
+                return await handler(ConsoleRequest(self, request, session))
+            except ApiError as refused:
+                raise to_refused_error(refused) from refused
 
         return answer
 
-    def writes(self, page: Page, *, once: bool = False, fresh: bool = False) -> PlainHandler:
-        """What a form of this console does, once; what others send does nothing.
+    def wrap_write(
+        self, handler: PageHandler, *, deduplicate: bool = False, needs_fresh_sign_in: bool = False
+    ) -> PlainHandler:
+        """Return the handler of a form; it acts once, and refuses forms of other sites.
 
-        `once` if its RPC does not know a form that comes twice, though those of the realm do;
-        `fresh` if it takes a sign-in of the last ten minutes.
+        `deduplicate` if its RPC does not recognize a repeated form, although those of the console
+        do; `needs_fresh_sign_in` if it requires a sign-in from the last ten minutes.
         """
 
-        async def answer(request: PlainRequest) -> PlainAnswer | PlainEvents:
-            self._check_near(request)
-            session = await self.who(request)
+        async def answer(request: PlainRequest) -> PlainResponse | PlainEvents:
+            self._check_host(request)
+            session = await self.find_session(request)
             if session is None:
-                if self.place(request) not in {Place.TLS, Place.OWN}:
-                    raise self.elsewhere()
-                if self.sessions.strays(request):
-                    raise self.elsewhere()
-                return self.sign_in_first(request, ROOT)
-            visit = Visit(self, request, session)
-            if not is_own(request):
-                return self.wrong(visit, 403, "This form was sent by another site.")
-            return await self._told(visit, self._checked(page, once, fresh))
+                if self.classify_host(request) not in {HostKind.TLS, HostKind.SESSION}:
+                    raise self.make_wrong_host_error()
+                if self.sessions.has_foreign_cookie(request):
+                    raise self.make_wrong_host_error()
+                return self.redirect_to_sign_in(request, ROOT)
+            visit = ConsoleRequest(self, request, session)
+            if not is_same_origin(request):
+                return self.render_error(visit, 403, "Another site sent this form.")
+            return await self._run_handler(
+                visit, self._wrap_form_checks(handler, deduplicate, needs_fresh_sign_in)
+            )
 
         return answer
 
-    async def who(self, request: PlainRequest) -> Session | None:
-        """Whose request it is; None without a session, or after its end."""
-        session = self.sessions.of(request)
+    async def find_session(self, request: PlainRequest) -> ConsoleSession | None:
+        """Return the session of a request; None without one, or after it ended."""
+        session = self.sessions.find(request)
         if session is None:
             return None
         try:
             return None if await has_ended(self.app, session.id) else session
-        except FlorinError as down:
-            raise refusal(down) from down
+        except ApiError as down:
+            raise to_refused_error(down) from down
 
-    async def end(self, session: Session) -> None:
-        """Has no process take a session any more, whoever may have a copy of its cookie."""
-        await end(self.app, session.id, LIFE_S)
+    async def end_session(self, session: ConsoleSession) -> None:
+        """End a session in all processes, including copies of its cookie."""
+        await end_session(self.app, session.id, LIFE_S)
 
-    def _checked(self, page: Page, once: bool, fresh: bool) -> Page:
-        keyed = self.realm.keyed and not once
+    def _wrap_form_checks(
+        self, handler: PageHandler, deduplicate: bool, needs_fresh_sign_in: bool
+    ) -> PageHandler:
+        keyed = self.config.has_idempotency_keys and not deduplicate
 
-        async def act(visit: Visit) -> PlainAnswer | PlainEvents:
-            return await (page(visit) if keyed else self._once(visit, page))
+        async def act(visit: ConsoleRequest) -> PlainResponse | PlainEvents:
+            return await (handler(visit) if keyed else self._run_once(visit, handler))
 
-        async def answer(visit: Visit) -> PlainAnswer | PlainEvents:
+        async def answer(visit: ConsoleRequest) -> PlainResponse | PlainEvents:
             form = read_form(visit.request)
-            if not self.sessions.is_token(visit.session, form.text("csrf")):
-                return self.wrong(visit, 403, "This form is of another session. Load it again.")
+            if not self.sessions.is_csrf_token(visit.session, form.text("csrf")):
+                return self.render_error(
+                    visit, 403, "This form belongs to another session. Reload the page."
+                )
             filled = replace(visit, form=form)
-            if fresh and not self.sessions.is_fresh(visit.session):
-                return await self._after_proof(filled, act)
+            if needs_fresh_sign_in and not self.sessions.is_fresh(visit.session):
+                return await self._run_after_verification(filled, act)
             return await act(filled)
 
         return answer
 
-    async def _after_proof(self, visit: Visit, act: Page) -> PlainAnswer | PlainEvents:
-        """Asks for the key again, keeping what the form brought, and goes on once that is shown."""
-        session, request = visit.session, visit.request
-        secret = visit.form.text(_AGAIN)
+    async def _run_after_verification(
+        self, console_request: ConsoleRequest, handler: PageHandler
+    ) -> PlainResponse | PlainEvents:
+        """Ask for the key again, keep the fields of the form, and act once the key is right."""
+        session, request = console_request.session, console_request.request
+        secret = console_request.form.text(_REAUTH_FIELD)
         if not secret:
-            return self._ask_again(visit, 403, "")
+            return self._render_reauthentication(console_request, 403, "")
         try:
-            self.check(request)
-            shown = await self.proved(secret, request)
+            self.check_request(request)
+            shown = await self.verify_secret(secret, request)
         except RefusedError as refused:
-            answer = self._ask_again(visit, refused.status, told_of(refused))
+            answer = self._render_reauthentication(
+                console_request, refused.status, describe_refusal(refused)
+            )
             return replace(answer, headers=(*answer.headers, *refused.headers))
         if shown != (session.holder, session.live):
-            return self._ask_again(visit, 403, "You signed in with another key. Enter that one.")
-        proved = self.sessions.proved(session)
-        done = await self._told(replace(visit, session=proved), act)
+            return self._render_reauthentication(
+                console_request, 403, "Enter the key that you signed in with."
+            )
+        proved = self.sessions.mark_verified(session)
+        done = await self._run_handler(replace(console_request, session=proved), handler)
         if isinstance(done, PlainEvents):
             return done
-        # first, so that a refusal that takes the cookie has the last word
-        return replace(done, headers=(self.sessions.given(proved, request), *done.headers))
+        # first, so that the header of a refusal that removes the cookie wins
+        return replace(
+            done, headers=(self.sessions.build_session_cookie(proved, request), *done.headers)
+        )
 
-    def _ask_again(self, visit: Visit, status: int, problem: str) -> PlainAnswer:
-        kept = [
+    def _render_reauthentication(
+        self, console_request: ConsoleRequest, status: int, problem: str
+    ) -> PlainResponse:
+        fields = [
             (name, value)
-            for name, values in visit.form.values.items()
-            if name != _AGAIN
+            for name, values in console_request.form.values.items()
+            if name != _REAUTH_FIELD
             for value in values
         ]
-        return visit.page("again", "Sign in again", status, kept=kept, problem=problem, name=_AGAIN)
+        return console_request.render_page(
+            "again", "Sign in again", status, kept=fields, problem=problem, name=_REAUTH_FIELD
+        )
 
-    async def _once(self, visit: Visit, page: Page) -> PlainAnswer | PlainEvents:
-        form_id = visit.form.text("form")
-        if not self.sessions.take(visit.session, form_id):
-            return self.wrong(visit, 409, "This form was sent already. Look at what came of it.")
+    async def _run_once(
+        self, console_request: ConsoleRequest, handler: PageHandler
+    ) -> PlainResponse | PlainEvents:
+        form_id = console_request.form.text("form")
+        if not self.sessions.claim_form(console_request.session, form_id):
+            return self.render_error(
+                console_request, 409, "This form was already sent. Check its result."
+            )
         try:
-            return await page(visit)
+            return await handler(console_request)
         except RefusedError:
-            # nothing was done: it may be sent again with what was wrong put right
-            self.sessions.give_back(visit.session, form_id)
+            # nothing has changed: the corrected form can be sent again
+            self.sessions.release_form(console_request.session, form_id)
             raise
 
-    async def _told(self, visit: Visit, page: Page) -> PlainAnswer | PlainEvents:
+    async def _run_handler(
+        self, console_request: ConsoleRequest, handler: PageHandler
+    ) -> PlainResponse | PlainEvents:
         try:
-            return await page(visit)
+            return await handler(console_request)
         except RefusedError as refused:
-            return await self._refused(visit, refused)
-        except FlorinError as refused:
-            return await self._refused(visit, refusal(refused))
+            return await self._render_refusal(console_request, refused)
+        except ApiError as refused:
+            return await self._render_refusal(console_request, to_refused_error(refused))
 
-    async def _refused(self, visit: Visit, refused: RefusedError) -> PlainAnswer:
-        if refused.status == _UNAUTHENTICATED:
-            # its key was revoked, or the operator's token is another one now
-            await self.end(visit.session)
-            return self._led(visit.request, self.sessions.taken(visit.request))
-        request_id = next((str(v) for name, v in refused.metadata if name == "request-id"), "")
-        answer = self.wrong(visit, refused.status, told_of(refused), request_id)
-        return replace(answer, headers=(*answer.headers, *refused.headers))
+    async def _render_refusal(
+        self, console_request: ConsoleRequest, error: RefusedError
+    ) -> PlainResponse:
+        if error.status == _UNAUTHENTICATED:
+            # its key was revoked, or the operator's token was replaced
+            await self.end_session(console_request.session)
+            return self._redirect_and_return(
+                console_request.request, self.sessions.build_removal_cookie(console_request.request)
+            )
+        request_id = next((str(v) for name, v in error.metadata if name == "request-id"), "")
+        answer = self.render_error(
+            console_request, error.status, describe_refusal(error), request_id
+        )
+        return replace(answer, headers=(*answer.headers, *error.headers))
 
-    def wrong(self, visit: Visit, status: int, message: str, request_id: str = "") -> PlainAnswer:
-        """A page that says what went wrong, and where to go on; the log has the request's id."""
-        title = "Not allowed" if status == 403 else "Not done"
-        return visit.page("wrong", title, status, message=message, request_id=request_id)
+    def render_error(
+        self, console_request: ConsoleRequest, status: int, message: str, request_id: str = ""
+    ) -> PlainResponse:
+        """Return a page that says what went wrong; the log has the request's id."""
+        title = "Not allowed" if status == 403 else "Request failed"
+        return console_request.render_page(
+            "wrong", title, status, message=message, request_id=request_id
+        )
 
-    def page(
-        self, visit: Visit, template: str, title: str, status: int, values: Mapping[str, Any]
-    ) -> PlainAnswer:
-        """A page of somebody who signed in."""
+    def render_page(
+        self,
+        console_request: ConsoleRequest,
+        template: str,
+        title: str,
+        status: int,
+        values: Mapping[str, Any],
+    ) -> PlainResponse:
+        """Return a page within a session."""
         common = {
             "title": title,
             "words": _WORDS,
-            "show": self.show,
-            "realm": self.realm,
-            "session": visit.session,
-            "csrf": self.sessions.token(visit.session),
-            "form_id": self.sessions.form_id,
-            "at": path_of(visit.request),
+            "show": self.formatter,
+            "realm": self.config,
+            "session": console_request.session,
+            "csrf": self.sessions.derive_csrf_token(console_request.session),
+            "form_id": self.sessions.create_form_id,
+            "at": get_request_path(console_request.request),
         }
-        return html(template, status, self._headers(visit.request), **common, **values)
+        return render_page(
+            template, status, self._build_headers(console_request.request), **common, **values
+        )
 
-    def sign_in(
+    def render_sign_in(
         self, request: PlainRequest, back: str, status: int = 200, problem: str = ""
-    ) -> PlainAnswer:
-        """The page where people sign in."""
-        return html(
+    ) -> PlainResponse:
+        """Return the sign-in page."""
+        return render_page(
             "console/login.html",
             status,
-            self._headers(request),
+            self._build_headers(request),
             words=_WORDS,
-            realm=self.realm,
+            realm=self.config,
             back=back,
             problem=problem,
         )
 
-    def place(self, request: PlainRequest) -> Place:
-        """Where a request came to."""
-        return hosts.place_of(request, self.app.links.base)
+    def classify_host(self, request: PlainRequest) -> HostKind:
+        """Return the kind of host that a request addressed."""
+        return hosts.classify_host(request, self.app.links.base_url)
 
-    def check(self, request: PlainRequest) -> None:
-        """RefusedError for an address that asks for too many pages, or by a name of elsewhere."""
-        self._check_near(request)
-        if wait_s := self.app.limits.page(request.peer):
-            raise refusal(FlorinError(Code.RATE_LIMITED, retry_after_s=wait_s))
+    def check_request(self, request: PlainRequest) -> None:
+        """Raise RefusedError above the rate limit of pages, or for a wrong host name."""
+        self._check_host(request)
+        if wait_s := self.app.limits.count_page(request.peer):
+            raise to_refused_error(ApiError(ErrorCode.RATE_LIMITED, retry_after_s=wait_s))
 
-    async def proved(self, secret: str, request: PlainRequest) -> tuple[str, bool]:
-        """Who shows a secret, and whether it is of live data; RefusedError if it proves nothing."""
+    async def verify_secret(self, secret: str, request: PlainRequest) -> tuple[str, bool]:
+        """Return the holder of a secret and whether its data is live; RefusedError if wrong."""
         if not secret or len(secret) > _SECRET_CHARS or not secret.isascii():
-            raise RefusedError(400, Code.INVALID_PARAMS, f"Enter {self.realm.shown}.")
-        return await self.realm.prove(secret, request.peer)
+            raise RefusedError(400, ErrorCode.INVALID_PARAMS, f"Enter {self.config.shown}.")
+        return await self.config.verify_secret(secret, request.peer)
 
-    def elsewhere(self) -> RefusedError:
-        """The refusal of what came by a name that it does not belong to."""
-        return RefusedError(421, Code.INVALID_PARAMS, "The console is not served by this name")
+    def make_wrong_host_error(self) -> RefusedError:
+        """Return the refusal of a request by a host name that has no console."""
+        return RefusedError(421, ErrorCode.INVALID_PARAMS, "This host name has no console")
 
-    def sign_in_first(self, request: PlainRequest, back: str, *headers: Header) -> PlainAnswer:
-        """Leads to the sign-in, wherever that is, and from there to `back`."""
-        place = self.place(request)
-        if place is Place.FAR:
-            raise self.elsewhere()
-        start = "" if place is Place.TLS else hosts.address(hosts.ENTRY, request)
+    def redirect_to_sign_in(
+        self, request: PlainRequest, back: str, *headers: HttpHeader
+    ) -> PlainResponse:
+        """Redirect to the sign-in, on its own host if need be, and from there to `back`."""
+        place = self.classify_host(request)
+        if place is HostKind.REMOTE:
+            raise self.make_wrong_host_error()
+        start = "" if place is HostKind.TLS else hosts.build_origin(hosts.ENTRY, request)
         query = f"?{urlencode({'back': back})}" if back else ""
         return redirect(f"{start}{LOGIN}{query}", *headers)
 
-    def _check_near(self, request: PlainRequest) -> None:
-        place = self.place(request)
-        if place in {Place.ENTRY, Place.OWN}:
+    def _check_host(self, request: PlainRequest) -> None:
+        place = self.classify_host(request)
+        if place in {HostKind.SIGN_IN, HostKind.SESSION}:
             return
-        if not self.realm.near(request):
-            raise self.elsewhere()
-        if place is Place.FAR:
-            told = "Over plain HTTP the console opens on this machine only: use HTTPS"
-            raise RefusedError(421, Code.INVALID_PARAMS, told)
+        if not self.config.is_allowed_host(request):
+            raise self.make_wrong_host_error()
+        if place is HostKind.REMOTE:
+            message = "Over plain HTTP the console opens on this machine only. Use HTTPS."
+            raise RefusedError(421, ErrorCode.INVALID_PARAMS, message)
 
-    def _headers(self, request: PlainRequest) -> tuple[Header, ...]:
+    def _build_headers(self, request: PlainRequest) -> tuple[HttpHeader, ...]:
         own = b"form-action 'self'"
-        wider = own + hosts.forms(request, self.place(request)).encode()
+        wider = own + hosts.get_form_sources(request, self.classify_host(request)).encode()
         return tuple((name, value.replace(own, wider)) for name, value in _HEADERS)
 
-    def _led(self, request: PlainRequest, *headers: Header) -> PlainAnswer:
-        back = path_of(request) if request.method in {"GET", "HEAD"} else ROOT
-        return self.sign_in_first(request, back, *headers)
+    def _redirect_and_return(self, request: PlainRequest, *headers: HttpHeader) -> PlainResponse:
+        back = get_request_path(request) if request.method in {"GET", "HEAD"} else ROOT
+        return self.redirect_to_sign_in(request, back, *headers)
 
 
-def redirect(path: str, *headers: Header) -> PlainAnswer:
-    """Has a browser load a path of this host."""
-    return PlainAnswer(303, b"", "text/plain", ((b"location", path.encode()), *headers, *_HEADERS))
+def redirect(path: str, *headers: HttpHeader) -> PlainResponse:
+    """Return a redirect to a path of this host or an address."""
+    return PlainResponse(
+        303, b"", "text/plain", ((b"location", path.encode()), *headers, *_HEADERS)
+    )
 
 
-def told_of(refused: RefusedError) -> str:
-    """A refusal in words, with what is wrong with which field."""
-    if refused.status == 403:
-        return f"{refused.message}: what you signed in with may not do this."
-    told = [f"{one.field} {one.message}" for one in refused.issues]
-    return ". ".join(told or [refused.message])
+def describe_refusal(error: RefusedError) -> str:
+    """Return the text of a refusal, with the problem of each field."""
+    if error.status == 403:
+        return f"{error.message}: your sign-in does not allow this."
+    issue_texts = [f"{issue.field} {issue.message}" for issue in error.issues]
+    return ". ".join(issue_texts or [error.message])
 
 
-def path_of(request: PlainRequest) -> str:
-    """What was asked for, with its query."""
+def get_request_path(request: PlainRequest) -> str:
+    """Return the path of a request with its query."""
     query = urlencode(list(request.query))
     return f"{request.path}?{query}" if query else request.path
 
 
-def back_of(text: str) -> str:
-    """Where to go after the sign-in: a path of the console, whatever was asked for."""
+def parse_return_path(text: str) -> str:
+    """Return the path to open after the sign-in: the text, if it is a path of the console."""
     parts = urlsplit(text)
     inside = parts.path == ROOT or parts.path.startswith(f"{ROOT}/")
     plain = text.startswith("/") and not parts.netloc and text.isprintable() and "\\" not in text
@@ -385,10 +441,10 @@ def back_of(text: str) -> str:
     return quote(text, safe="/?&=%:+,.-_~")
 
 
-def is_own(request: PlainRequest) -> bool:
-    """False for what another site sent, or whoever tells nothing of where it came from."""
-    site = request.header(b"sec-fetch-site")
+def is_same_origin(request: PlainRequest) -> bool:
+    """Return False if another site sent a request, or if nothing says where it is from."""
+    site = request.get_header(b"sec-fetch-site")
     if site:
         return site == "same-origin"
-    origin = request.header(b"origin")
-    return bool(origin) and urlsplit(origin).netloc == request.header(b"host")
+    origin = request.get_header(b"origin")
+    return bool(origin) and urlsplit(origin).netloc == request.get_header(b"host")

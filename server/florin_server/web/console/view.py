@@ -1,4 +1,4 @@
-"""How a console writes amounts, times and states."""
+"""Formats of amounts, times and states in a console."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from florin.v1 import (
     refund_pb2,
     webhook_pb2,
 )
-from florin_gateway.jsonshape import timestamp_text
+from florin_gateway.jsonshape import format_timestamp
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from florin_server.domain.conditions import MEANINGS, ConditionName
-from florin_server.domain.money import CURRENCIES, spelled
-from florin_server.domain.payments.state import EVENTS, Event
+from florin_server.domain.conditions import CONDITION_SPECS, ConditionName
+from florin_server.domain.money import CURRENCIES, format_minor_units
+from florin_server.domain.payments.state import EVENT_DESCRIPTIONS, PaymentStateEvent
 from florin_server.flows.app import App
 from florin_server.flows.payments.checkout import find_registered
-from florin_server.web.language import words
+from florin_server.web.language import get_translations
 
-_WORDS = words("en", "site")
+_WORDS = get_translations("en", "site")
 _ENUMS: Final[Mapping[str, Any]] = {
     "payment": payment_pb2.PaymentStatus,
     "refund": refund_pb2.RefundStatus,
@@ -68,9 +68,9 @@ _PREFIXES: Final = {
 }
 _CAUSES: Final = {
     "created": "the merchant created it",
-    "operator_decided": "the operator decided about its money",
+    "operator_decided": "the operator decided on its money",
 }
-# how a state looks: by a sign as well as by its colour
+# the look of a state: a sign as well as a color
 _GOOD: Final = frozenset({"succeeded", "done", "ok", "active", "exact", "settled", "released"})
 _BAD: Final = frozenset({"failed", "critical", "missing", "suspended", "refused", "set aside"})
 _WARN: Final = frozenset(
@@ -96,100 +96,104 @@ class RefundSummary:
     amount: money_pb2.Amount
 
 
-class Show:
-    """What templates write values with."""
+class Formatter:
+    """Formats values for templates."""
 
     def __init__(self, app: App) -> None:
         self._app = app
 
     def amount(self, amount: money_pb2.Amount) -> str:
-        """An amount of an answer: "12.50 USD"; empty if there is none."""
+        """Return an amount as "12.50 USD"; empty if it is unset."""
         if not amount.unit:
             return ""
-        return self._written(amount.value, amount.display.decimals, amount.display.asset_symbol)
+        return self._format_amount(
+            amount.value, amount.display.decimals, amount.display.asset_symbol
+        )
 
     def whole(self, amount: money_pb2.Amount) -> str:
         """Return an amount as digits in whole units, as a form takes it."""
         try:
-            return spelled(int(amount.value), amount.display.decimals)
+            return format_minor_units(int(amount.value), amount.display.decimals)
         except ValueError:
             return amount.value
 
     def minor(self, asset: str, value: str) -> str:
-        """Minor units of a CAIP-19 asset; of one that is not known now, as they are."""
-        known = self._app.asset(asset)
-        if known is None:
-            return self._written(value, *self._coin(asset))
-        return self._written(value, known.decimals, known.symbol)
+        """Return minor units of a CAIP-19 asset in whole units; unchanged if it is unknown."""
+        configured_asset = self._app.find_asset(asset)
+        if configured_asset is None:
+            return self._format_amount(value, *self._get_coin(asset))
+        return self._format_amount(value, configured_asset.decimals, configured_asset.symbol)
 
-    def _coin(self, asset: str) -> tuple[int, str]:
-        """What gas is paid with is in no list of assets: a coin has 18 decimals, or 9 on Solana."""
+    def _get_coin(self, asset: str) -> tuple[int, str]:
+        """Return decimals and symbol of an unlisted asset; native coins have 18, on Solana 9."""
         chain, _, name = asset.rpartition("/")
         if not name.startswith("slip44:"):
             return find_registered(asset) or (0, asset)
         return (9 if chain.startswith("solana:") else 18), f"coin of {chain}"
 
-    def _written(self, value: str, decimals: int, symbol: str) -> str:
+    def _format_amount(self, value: str, decimals: int, symbol: str) -> str:
         try:
-            return _WORDS.amount(Decimal(value).scaleb(-decimals), symbol)
+            return _WORDS.format_amount(Decimal(value).scaleb(-decimals), symbol)
         except InvalidOperation:
             return f"{value} {symbol}"
 
     def number(self, value: float) -> str:
-        """A count."""
-        return _WORDS.number(Decimal(int(value)))
+        """Return a count with grouped digits."""
+        return _WORDS.format_number(Decimal(int(value)))
 
     def time(self, at: Timestamp) -> str:
-        """A point in time in UTC; empty if it is unset."""
-        return "" if at.seconds == 0 else _WORDS.time(at.seconds)
+        """Return a point in time in UTC; empty if it is unset."""
+        return "" if at.seconds == 0 else _WORDS.format_time(at.seconds)
 
     def iso(self, at: Timestamp) -> str:
-        """The same for programs."""
-        return timestamp_text(at)
+        """Return a point in time as programs read it (RFC 3339)."""
+        return format_timestamp(at)
 
     def second(self, at_s: int) -> str:
-        """A point in time, of a field that holds Unix seconds."""
-        return _WORDS.time(at_s)
+        """Return a point in time in UTC, from Unix seconds."""
+        return _WORDS.format_time(at_s)
 
     def value(self, amount: money_pb2.AmountValue) -> str:
-        """An amount without its names."""
+        """Return an amount whose unit has no display names."""
         kind, _, name = amount.unit.partition("/")
         return self.minor(name, amount.value) if kind == "caip19" else amount.value
 
-    def revenue(self, one: listing_pb2.Revenue) -> str:
-        """What payments in one currency come to; of a token the exact number is minor units."""
-        kind, _, name = one.unit.partition("/")
+    def revenue(self, revenue: listing_pb2.Revenue) -> str:
+        """Return the sum of payments in one currency; `value` of a token is in minor units."""
+        kind, _, name = revenue.unit.partition("/")
         if kind == "caip19":
-            return self.minor(name, one.value)
-        known = CURRENCIES.get(name)
-        return self._written(one.value, known.decimals if known else 0, one.currency)
+            return self.minor(name, revenue.value)
+        currency = CURRENCIES.get(name)
+        return self._format_amount(
+            revenue.value, currency.decimals if currency else 0, revenue.currency
+        )
 
     def cause(self, cause: str) -> str:
-        """What changed a payment, in words."""
+        """Return the cause of a payment's change in words."""
         if cause in _CAUSES:
             return _CAUSES[cause]
         try:
-            return EVENTS[Event(cause)]
+            return EVENT_DESCRIPTIONS[PaymentStateEvent(cause)]
         except (ValueError, KeyError):
             return cause.replace("_", " ")
 
     def state(self, kind: str, number: int) -> str:
-        """A value of an enum in words: "requires action"."""
+        """Return a value of an enum in words, such as "requires action"."""
         name: str = _ENUMS[kind].Name(number)
         return name.removeprefix(_PREFIXES[kind]).lower().replace("_", " ")
 
     def refunds(self, row: listing_pb2.PaymentRow) -> RefundSummary | None:
-        """Return what the refunds of a payment come to; None if it has none."""
+        """Return the summary of a payment's refunds; None without refunds."""
         if not row.refunds:
             return None
-        states = [self.state("refund", one.status) for one in row.refunds]
-        unfinished = next((one for one in states if one not in _REFUND_ENDS), None)
+        states = [self.state("refund", refund.status) for refund in row.refunds]
+        unfinished = next((state for state in states if state not in _REFUND_ENDS), None)
         ended = "succeeded" if "succeeded" in states else "failed"
         amount = money_pb2.Amount()
         amount.CopyFrom(row.refunds[-1].amount)
         values = [
-            one.amount.value
-            for one, state in zip(row.refunds, states, strict=True)
+            refund.amount.value
+            for refund, state in zip(row.refunds, states, strict=True)
             if state != "failed"
         ]
         if all(value.isascii() and value.isdecimal() for value in values):
@@ -197,24 +201,24 @@ class Show:
         return RefundSummary(unfinished or ended, amount)
 
     def look(self, word: str) -> str:
-        """How a state in words looks: a class of the style sheet."""
+        """Return the class of the style sheet for a state in words."""
         for look, states in (("good", _GOOD), ("bad", _BAD), ("warn", _WARN)):
             if word in states:
                 return look
         return "quiet"
 
     def meaning(self, name: str) -> Mapping[str, Any]:
-        """What a condition tells, and what to do; empty for one of another release."""
+        """Return the meaning of a condition and what to do; empty for an unknown one."""
         try:
-            found = MEANINGS[ConditionName(name)]
+            spec = CONDITION_SPECS[ConditionName(name)]
         except (ValueError, KeyError):
             return {"tells": "", "to_do": ""}
-        return {"tells": found.tells, "to_do": found.to_do}
+        return {"tells": spec.description, "to_do": spec.remedy}
 
     def short(self, text: str) -> str:
-        """A long id with its beginning and its end."""
+        """Return the beginning and the end of a long id."""
         return text if len(text) <= 20 else f"{text[:10]}…{text[-6:]}"
 
     def now(self) -> str:
-        """The service's time."""
-        return _WORDS.time(self._app.clock.now_us() // 1_000_000)
+        """Return the time of the service."""
+        return _WORDS.format_time(self._app.clock.now_us() // 1_000_000)

@@ -1,1 +1,1 @@
-"""Pictures that merchants name."""
+"""Pictures of merchants."""

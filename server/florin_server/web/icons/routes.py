@@ -1,4 +1,4 @@
-"""Merchants' pictures from our host: no buyer's browser asks anybody else for them."""
+"""Merchants' pictures from this host, so that buyers' browsers contact no other."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from florin_gateway.errors import RefusedError
-from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
+from florin_gateway.plain import PlainHandler, PlainRequest, PlainResponse
 
-from florin_server.domain.errors import Code, FlorinError
+from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.flows.app import App
-from florin_server.web.refusal import refusal
+from florin_server.web.refusal import to_refused_error
 
 PATH: Final = "/icons/{file}"
 _SUFFIX: Final = ".png"
@@ -21,23 +21,23 @@ _HEADERS: Final = (
     (b"content-security-policy", b"default-src 'none'; sandbox"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-# the address is the picture's own: another picture has another one
-_KEPT: Final = b"public, max-age=31536000, immutable"
+# the address is a digest of the picture: a new picture has a new address
+_CACHE_FOREVER: Final = b"public, max-age=31536000, immutable"
 
 
-def routes(app: App) -> Mapping[str, PlainHandler]:
-    """The handlers by path template."""
+def build_routes(app: App) -> Mapping[str, PlainHandler]:
+    """Return the handlers by path template."""
 
-    async def show(request: PlainRequest) -> PlainAnswer:
+    async def show(request: PlainRequest) -> PlainResponse:
         digest = request.variables["file"].removesuffix(_SUFFIX)
         if not _DIGEST.fullmatch(digest):
-            raise RefusedError(404, Code.INVALID_PARAMS, "Path not found")
-        # what is in memory costs nothing
-        if not app.icons.remembers(digest) and (wait_s := app.limits.page(request.peer)):
-            raise refusal(FlorinError(Code.RATE_LIMITED, retry_after_s=wait_s))
-        png = await app.icons.picture(digest)
+            raise RefusedError(404, ErrorCode.INVALID_PARAMS, "Path not found")
+        # pictures in memory cost nothing, and count in no rate limit
+        if not app.icons.is_cached(digest) and (wait_s := app.limits.count_page(request.peer)):
+            raise to_refused_error(ApiError(ErrorCode.RATE_LIMITED, retry_after_s=wait_s))
+        png = await app.icons.find_picture(digest)
         if png is None:
-            raise RefusedError(404, Code.INVALID_PARAMS, "Path not found")
-        return PlainAnswer(200, png, "image/png", _HEADERS, _KEPT)
+            raise RefusedError(404, ErrorCode.INVALID_PARAMS, "Path not found")
+        return PlainResponse(200, png, "image/png", _HEADERS, _CACHE_FOREVER)
 
     return {PATH: show}

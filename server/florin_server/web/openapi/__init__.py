@@ -1,5 +1,5 @@
-"""The OpenAPI document of the API: built with the generated code, served as it was built."""
+"""The OpenAPI document of the API: generated at build time, served unchanged."""
 
 from pathlib import Path
 
-DOCUMENT = Path(__file__).with_name("openapi.json")
+DOCUMENT_PATH = Path(__file__).with_name("openapi.json")

@@ -1,4 +1,4 @@
-"""The document: operations of the routes, with credentials, headers, refusals and examples."""
+"""Build the OpenAPI document: operations, credentials, headers, error responses and examples."""
 
 from __future__ import annotations
 
@@ -6,85 +6,87 @@ from collections.abc import Iterable
 from typing import Any
 
 from florin.v1 import access_pb2
-from florin_gateway.openapi import Comments, Operation, Schemas, operations_of
+from florin_gateway.openapi import OpenApiOperation, ProtoComments, SchemaRegistry, list_operations
 from google.protobuf.descriptor import ServiceDescriptor
 
-from florin_server.domain.errors import DETAILS, REGISTRY, Code
+from florin_server.domain.errors import ERROR_DETAILS, ERROR_SPECS, ErrorCode
 from florin_server.web.openapi import headers
 from florin_server.web.openapi.plain import PATHS
-from florin_server.web.openapi.refusals import DEPLOYED_ONLY, refusals_of
-from florin_server.web.openapi.webhooks import webhooks
+from florin_server.web.openapi.refusals import DEPLOYED_ONLY, list_refusals
+from florin_server.web.openapi.webhooks import describe_webhooks
 
-Json = dict[str, Any]
+JsonObject = dict[str, Any]
 
 _ERROR_REF = "#/components/schemas/Error"
 _TAGS = {
     access_pb2.CALLER_FAMILY_GATEWAY: (
         "Wallets",
-        "What a wallet needs to pay one payment. Callable from browsers of every origin.",
+        "The calls of a wallet to pay one payment. Callable from browsers of every origin.",
     ),
     access_pb2.CALLER_FAMILY_PAYMENTS: (
         "Payments",
-        "What the back end of one merchant calls.",
+        "The calls of one merchant's back end.",
     ),
     access_pb2.CALLER_FAMILY_ACCOUNT: (
         "Accounts",
-        "What a partner calls for all of its merchants.",
+        "The calls of a partner for all of its merchants.",
     ),
     access_pb2.CALLER_FAMILY_SANDBOX: ("Sandbox", "Outcomes of test payments on demand."),
 }
-# what the server reads where a parameter is not sent
-_PAGES = {"sortBy": "date", "sortDir": "desc", "limit": 50}
-_DEFAULTS: dict[str, Json] = {
-    "MerchantService_ListPayments": _PAGES,
-    "MerchantService_ListMerchantPayments": _PAGES,
+# defaults of the server for parameters that were not sent
+_LIST_DEFAULTS = {"sortBy": "date", "sortDir": "desc", "limit": 50}
+_DEFAULTS: dict[str, JsonObject] = {
+    "MerchantService_ListPayments": _LIST_DEFAULTS,
+    "MerchantService_ListMerchantPayments": _LIST_DEFAULTS,
     "MerchantService_ListPaymentsLegacy": {"sort_by": "date", "sort_dir": "desc", "limit": 50},
     "AdminService_ListMerchants": {"limit": 20},
     "GatewayService_GetPaymentOptions": {"includePaymentInfo": False},
 }
-_WEBHOOKS_TAG = {"name": "Webhooks", "description": "What back ends are told of changes."}
+_WEBHOOKS_TAG = {"name": "Webhooks", "description": "Events that Florin sends to back ends."}
 _SERVICE_TAG = {"name": "Service", "description": "Versions, this document, health."}
-_ABOUT = """\
+_DESCRIPTION = """\
 Payments in tokens, settled on chain.
 
 **Numbers.** Integers are JSON numbers. Amounts are texts of decimal digits, in minor units.
 
-**Null and absent.** In a request, null means absent, except where a member says otherwise. Unknown
-members, parameters and headers are ignored. Answers may get more members, enum values and error
-codes in any version.
+**Null and absent.** In a request, null means absent, except where a member says otherwise. Florin
+ignores unknown members, parameters and headers. Any version can add members, enum values and error
+codes to responses.
 
-**Two profiles.** A call with `WCP-Version` and without `Pay-Version` is answered in the deployed
-profile: texts that hold JSON (`params`, `schema`) are then JSON themselves, and some refusals have
-codes of their own, which are marked. Nothing else differs. A call without either header is answered
-in it if `Sdk-Name` is `js-walletconnect-pay`, in any case: its releases 1.0.4 and 1.0.5 send no
-version.
+**Two profiles.** A call with `WCP-Version` and without `Pay-Version` uses the deployed profile.
+There, members that contain JSON (`params`, `schema`) are JSON values instead of texts, and some
+errors have their own codes, which are marked. Nothing else differs. A call without either header
+uses it too if `Sdk-Name` is `js-walletconnect-pay`, case-insensitive: its releases 1.0.4 and 1.0.5
+send no version.
 
-**Refusals.** Every answer from 400 on has the body `Error`; `code` says what is wrong, `requestId`
-names the request.
+**Errors.** Every response with a status of 400 or above has the body `Error`; `code` gives the
+reason, `requestId` identifies the request.
 
-**Repeating.** A request with `Idempotency-Key` can be repeated safely. Confirm, cancel, refund and
-deletion are safe to repeat without one.
+**Retries.** A request with `Idempotency-Key` is safe to repeat. Confirm, cancel, refund and
+deletion are safe to repeat without a key.
 """
 
 
-def build(
-    services: Iterable[ServiceDescriptor], comments: Comments, examples: dict[str, Json]
-) -> Json:
-    """The document, without version and address; ValueError if two operations collide.
+def build_document(
+    services: Iterable[ServiceDescriptor], comments: ProtoComments, examples: dict[str, JsonObject]
+) -> JsonObject:
+    """Build the document without version and address; raise ValueError if two operations collide.
 
-    `examples` holds, by operation id, examples of bodies: `request`, or the status of an answer,
-    then the name of the example.
+    `examples` has examples of bodies by operation id, then by `request` or the status of a
+    response, then by name of the example.
     """
-    schemas = Schemas(comments)
-    shared = _Shared()
-    paths: Json = {}
+    schemas = SchemaRegistry(comments)
+    shared = _SharedResponses()
+    paths: JsonObject = {}
     families: set[int] = set()
-    for operation in operations_of(services, schemas):
-        parts = _operation(operation, shared, examples.get(operation.parts["operationId"], {}))
+    for operation in list_operations(services, schemas):
+        parts = _describe_operation(
+            operation, shared, examples.get(operation.parts["operationId"], {})
+        )
         if paths.setdefault(operation.path, {}).setdefault(operation.verb, parts) is not parts:
             raise ValueError(f"two operations at {operation.verb} {operation.path}")
-        families.add(headers.rule_of(operation).family)
-    told = webhooks(schemas)
+        families.add(headers.get_access_rule(operation).family)
+    webhook_descriptions = describe_webhooks(schemas)
     tags = [{"name": n, "description": d} for f, (n, d) in _TAGS.items() if f in families]
     return {
         "openapi": "3.1.0",
@@ -92,15 +94,15 @@ def build(
             "title": "Florin",
             "version": "",
             "summary": "Self-hosted crypto payment gateway",
-            "description": _ABOUT,
+            "description": _DESCRIPTION,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
         "tags": [*tags, _WEBHOOKS_TAG, _SERVICE_TAG],
-        "webhooks": told,
+        "webhooks": webhook_descriptions,
         "paths": paths | {path: {"get": parts} for path, parts in PATHS.items()},
         "components": {
-            "schemas": dict(sorted({**schemas.components, "Error": _error()}.items())),
+            "schemas": dict(sorted({**schemas.components, "Error": _describe_error()}.items())),
             "responses": dict(sorted(shared.responses.items())),
             "parameters": headers.PARAMETERS,
             "headers": headers.HEADERS,
@@ -109,105 +111,108 @@ def build(
     }
 
 
-class _Shared:
-    """Refusals that several operations have in common."""
+class _SharedResponses:
+    """Error responses that several operations share."""
 
     def __init__(self) -> None:
-        self.responses: Json = {}
+        self.responses: JsonObject = {}
 
-    def put(self, status: int, answer: Json) -> Json:
-        """A reference to the answer."""
+    def add(self, status: int, answer: JsonObject) -> JsonObject:
+        """Return a reference to the response."""
         number = 1
         while self.responses.setdefault(name := f"Refused{status}_{number}", answer) != answer:
             number += 1
         return {"$ref": f"#/components/responses/{name}"}
 
 
-def _operation(operation: Operation, shared: _Shared, examples: Json) -> Json:
+def _describe_operation(
+    operation: OpenApiOperation, shared_responses: _SharedResponses, examples: JsonObject
+) -> JsonObject:
     parts = operation.parts
-    rule = headers.rule_of(operation)
+    rule = headers.get_access_rule(operation)
     parts["tags"] = [_TAGS[rule.family][0]]
-    parts["security"] = headers.security(operation)
+    parts["security"] = headers.list_security(operation)
     defaults = _DEFAULTS.get(parts["operationId"], {})
     for parameter in parts.get("parameters", []):
         if parameter["name"] in defaults:
             parameter["schema"]["default"] = defaults[parameter["name"]]
-    parts["parameters"] = [*parts.get("parameters", []), *headers.parameters(operation)]
+    parts["parameters"] = [*parts.get("parameters", []), *headers.list_parameters(operation)]
     for status, answer in parts["responses"].items():
-        answer["headers"] = headers.answered(operation, int(status))
+        answer["headers"] = headers.describe_response_headers(operation, int(status))
         _add_examples(answer, examples.get(status, {}))
     if "requestBody" in parts:
         _add_examples(parts["requestBody"], examples.get("request", {}))
-    refusals = refusals_of(operation.method, has_body=operation.binding.has_body)
+    refusals = list_refusals(operation.method, has_body=operation.binding.has_body)
     for status, codes in sorted(refusals.items()):
-        answer = _refusal(codes)
-        answer["headers"] = headers.answered(operation, status)
-        if told := examples.get(str(status)):
-            _add_examples(answer, told)
+        answer = _describe_refusal(codes)
+        answer["headers"] = headers.describe_response_headers(operation, status)
+        if answer_examples := examples.get(str(status)):
+            _add_examples(answer, answer_examples)
         else:
-            answer = shared.put(status, answer)
+            answer = shared_responses.add(status, answer)
         parts["responses"][str(status)] = answer
     return parts
 
 
-def _refusal(among: set[Code]) -> Json:
-    codes = [code for code in REGISTRY if code in among]
-    lines = [f"- `{code}`{_profile_note(code)}" for code in codes]
+def _describe_refusal(possible_codes: set[ErrorCode]) -> JsonObject:
+    codes = [code for code in ERROR_SPECS if code in possible_codes]
+    lines = [f"- `{code}`{_format_profile_note(code)}" for code in codes]
     schema = {
         "allOf": [{"$ref": _ERROR_REF}, {"properties": {"code": {"enum": [str(c) for c in codes]}}}]
     }
     return {
-        "description": "Refused:\n" + "\n".join(lines),
+        "description": "Errors:\n" + "\n".join(lines),
         "content": {"application/json": {"schema": schema}},
     }
 
 
-def _profile_note(code: Code) -> str:
+def _format_profile_note(code: ErrorCode) -> str:
     return " (deployed profile only)" if code in DEPLOYED_ONLY else ""
 
 
-def _add_examples(part: Json, examples: Json) -> None:
+def _add_examples(part: JsonObject, examples: JsonObject) -> None:
     if examples and "application/json" in part.get("content", {}):
-        told = {name: {"value": value} for name, value in examples.items()}
-        part["content"]["application/json"]["examples"] = told
+        example_objects = {name: {"value": value} for name, value in examples.items()}
+        part["content"]["application/json"]["examples"] = example_objects
 
 
-def _error() -> Json:
-    text = {"type": "string"}
+def _describe_error() -> JsonObject:
+    text_schema = {"type": "string"}
     issue = {
         "type": "object",
         "required": ["field", "message"],
         "properties": {
-            "field": {**text, "description": "The member's path, e.g. `amount.value`."},
-            "message": {**text, "description": "What is wrong with it."},
+            "field": {**text_schema, "description": "The member's path, e.g. `amount.value`."},
+            "message": {**text_schema, "description": "Why the value is invalid."},
         },
     }
     return {
-        "description": "Every refusal.",
+        "description": "Body of every error response.",
         "type": "object",
         "required": ["code", "message", "requestId"],
         "properties": {
             "code": {
-                "description": "What is wrong, for programs.",
+                "description": "Error code, for programs.",
                 "type": "string",
-                "enum": [str(code) for code in REGISTRY],
+                "enum": [str(code) for code in ERROR_SPECS],
             },
-            "message": {**text, "description": "What is wrong, for people."},
+            "message": {**text_schema, "description": "Error message, for people."},
             "issues": {
-                "description": "The faults of the request, where they have a place.",
+                "description": "Invalid members of the request, if the error concerns members.",
                 "type": "array",
                 "minItems": 1,
                 "items": issue,
             },
             "details": {
-                "description": "Facts for programs, all of them texts: numbers are decimal "
-                "digits, lists have `, ` between. More may come.",
+                "description": "Facts for programs, all of them texts. Numbers are decimal "
+                "digits; lists are separated by `, `. More facts can be added.",
                 "type": "object",
                 "properties": {
-                    name: {**text, "description": told} for name, told in DETAILS.items()
+                    name: {**text_schema, "description": description}
+                    for name, description in ERROR_DETAILS.items()
                 },
-                "additionalProperties": text,
+                "additionalProperties": text_schema,
             },
-            "requestId": {**text, "description": "Names the request in logs."},
+            "requestId": {**text_schema, "description": "Id of the request in logs."},
         },
     }

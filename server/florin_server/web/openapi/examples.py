@@ -1,4 +1,4 @@
-"""Examples of bodies, from the answers that the wire tests compare with."""
+"""Examples of bodies, from the responses that the wire tests compare."""
 
 from __future__ import annotations
 
@@ -9,30 +9,32 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-Json = dict[str, Any]
+JsonObject = dict[str, Any]
 
-_ASKED = re.compile(r"(GET|POST|PUT|PATCH|DELETE) ([^ ?]+)(?:\?\S*)?(?: (\{.*\}))?")
+_REQUEST_LINE = re.compile(r"(GET|POST|PUT|PATCH|DELETE) ([^ ?]+)(?:\?\S*)?(?: (\{.*\}))?")
 _PLACEHOLDER = re.compile(r"<[a-z][a-z, _]*(?:[0-9]+)?>")
-_NUMBERED = re.compile(r"<(merchant|settlement|crypto|fiat|refund|payment) ([0-9]{1,2})>")
+_NUMBERED_PLACEHOLDER = re.compile(
+    r"<(merchant|settlement|crypto|fiat|refund|payment) ([0-9]{1,2})>"
+)
 _PAYMENT = "pay_01KEY3XQ7T9ZB5WDNM4GSHRA2C6VJE"
-# by which key the receipt of the examples is signed
+# the key that signs the receipt of the examples
 _KEY_ID = "9Vw3kTq0ZsYhB7LxJc2RnUe5Fa8GdMp1Ko4iXt6Hv_s"
 
 
-def _receipt() -> str:
-    """A receipt in its form (JWS), with the first of what it says."""
+def _make_receipt() -> str:
+    """Return a receipt in its form (JWS), with a shortened payload."""
     parts = (
         {"alg": "Ed25519", "kid": _KEY_ID, "typ": "florin-receipt+jwt"},
         {"version": 1, "iss": "https://pay.florin.example", "sub": f"{_PAYMENT}8F"},
     )
-    texts = [json.dumps(one, separators=(",", ":")).encode() for one in parts]
-    # what signs it is made up
+    texts = [json.dumps(part, separators=(",", ":")).encode() for part in parts]
+    # the signature is invented
     signed = [*texts, bytes(range(64))]
-    return ".".join(base64.urlsafe_b64encode(one).rstrip(b"=").decode() for one in signed)
+    return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in signed)
 
 
-# rows of lists are named after what became of them
-_ROWS = (
+# rows of lists are named after their outcome
+_PAYMENT_NAMES = (
     "requires_action",
     "processing",
     "succeeded",
@@ -45,7 +47,7 @@ _ROWS = (
     "first payment",
 )
 _STAND_INS = {
-    **{f"<{name}>": f"{_PAYMENT}{number:02}" for number, name in enumerate(_ROWS)},
+    **{f"<{name}>": f"{_PAYMENT}{number:02}" for number, name in enumerate(_PAYMENT_NAMES)},
     "<refund id>": "rfnd_6HcX4wQf1NbTj8R5Z",
     "<cursor>": "eyJhZnRlciI6InBheV8wMUtFWTMifQ",
     "<token>": "1955e4e690c31eb02b611e8ff9a162f4e3b4c9e9",
@@ -56,7 +58,7 @@ _STAND_INS = {
     "<wallet address, lower case>": "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266",
     "<hash>": "0x" + "5c504ed432cb51138bcf09aa5e8a410d" * 2,
     "<output>": "0x" + "9f" * 64 + "1b",
-    "<receipt>": _receipt(),
+    "<receipt>": _make_receipt(),
     "<receipt key id>": _KEY_ID,
 }
 _PREFIX = {
@@ -67,8 +69,8 @@ _PREFIX = {
     "refund": "rfnd_6HcX4wQf1NbTj8R",
     "payment": _PAYMENT,
 }
-# files that hold one answer each, and what it answers
-_ONE = {
+# files with one response each, and the request that it answers
+_SINGLE_REQUESTS = {
     "list_legacy": "GET /v1/merchants/<merchant id>/payments",
     "list_merchant": "GET /v1/merchants/payments",
     "list_partner": "GET /v1/payments",
@@ -77,8 +79,8 @@ _ONE = {
 }
 
 
-class Exchange(NamedTuple):
-    """One request and its answer; `request` is None if there was no body."""
+class RecordedExchange(NamedTuple):
+    """One request and its response; `request` is None if the request had no body."""
 
     name: str
     method: str
@@ -88,67 +90,73 @@ class Exchange(NamedTuple):
     body: Any
 
 
-def exchanges(folder: Path, profile: str = "spec") -> Iterator[Exchange]:
-    """What the files of a folder tell of one profile, or of both; named after their files.
+def read_exchanges(folder: Path, profile: str = "spec") -> Iterator[RecordedExchange]:
+    """Yield the exchanges in a folder's files for one profile, or for both, named after the files.
 
-    A file holds one answer, answers by request, or a list of both.
+    A file contains one response, responses by request, or a list of both.
     """
     for file in sorted(folder.glob("*.json")):
-        name, _, told_of = file.stem.partition(".")
-        if told_of not in {"", profile}:
+        name, _, file_profile = file.stem.partition(".")
+        if file_profile not in {"", profile}:
             continue
-        told = json.loads(_filled(file.read_text()))
-        if isinstance(told, dict) and "body" in told:
-            told = {_ONE[name]: told}
-        if isinstance(told, dict):
-            told = [{"asked": asked, **answer} for asked, answer in told.items()]
-        for one in told:
-            found = _ASKED.fullmatch(one.get("asked") or one["call"])
-            if found is not None and "body" in one:
-                sent = json.loads(found[3]) if found[3] else one.get("sent")
-                yield Exchange(name, found[1], found[2], sent, one["status"], one["body"])
+        exchanges = json.loads(_fill_placeholders(file.read_text()))
+        if isinstance(exchanges, dict) and "body" in exchanges:
+            exchanges = {_SINGLE_REQUESTS[name]: exchanges}
+        if isinstance(exchanges, dict):
+            exchanges = [{"asked": request, **answer} for request, answer in exchanges.items()]
+        for exchange in exchanges:
+            match = _REQUEST_LINE.fullmatch(exchange.get("asked") or exchange["call"])
+            if match is not None and "body" in exchange:
+                sent = json.loads(match[3]) if match[3] else exchange.get("sent")
+                yield RecordedExchange(
+                    name, match[1], match[2], sent, exchange["status"], exchange["body"]
+                )
 
 
-def examples_of(paths: Mapping[str, Mapping[str, Json]], folder: Path) -> dict[str, Json]:
-    """Examples by operation id, then `request` or the status of the answer, then name.
+def collect_examples(
+    paths: Mapping[str, Mapping[str, JsonObject]], folder: Path
+) -> dict[str, JsonObject]:
+    """Return examples by operation id, then `request` or the status of the response, then name.
 
-    What has a placeholder without a stand-in, or is no JSON object, is left out.
+    Bodies that are no JSON object, or have a placeholder without a replacement, are omitted.
     """
-    found: dict[str, Json] = {}
-    for exchange in exchanges(folder):
-        operation = operation_of(paths, exchange)
+    examples_by_operation: dict[str, JsonObject] = {}
+    for exchange in read_exchanges(folder):
+        operation = find_operation(paths, exchange)
         if operation is None:
             continue
-        own = found.setdefault(operation["operationId"], {})
+        own = examples_by_operation.setdefault(operation["operationId"], {})
         if exchange.status < 300:
-            _keep(own.setdefault("request", {}), exchange.name, exchange.request)
-        _keep(own.setdefault(str(exchange.status), {}), exchange.name, exchange.body)
-    return found
+            _add_example(own.setdefault("request", {}), exchange.name, exchange.request)
+        _add_example(own.setdefault(str(exchange.status), {}), exchange.name, exchange.body)
+    return examples_by_operation
 
 
-def _keep(kept: Json, name: str, body: Any) -> None:
-    """Keep one body of each state, if it says what none of the others says."""
+def _add_example(examples: JsonObject, name: str, body: Any) -> None:
+    """Keep one body per status, if it shows something that no other body shows."""
     usable = isinstance(body, dict) and not _PLACEHOLDER.search(json.dumps(body))
-    if usable and name not in kept and body not in kept.values():
-        kept[name] = body
+    if usable and name not in examples and body not in examples.values():
+        examples[name] = body
 
 
-def operation_of(paths: Mapping[str, Mapping[str, Json]], exchange: Exchange) -> Json | None:
-    """The operation that was asked; None if there is none."""
-    asked = exchange.path.split("/")
-    fitting: list[tuple[int, Json]] = []
+def find_operation(
+    paths: Mapping[str, Mapping[str, JsonObject]], exchange: RecordedExchange
+) -> JsonObject | None:
+    """Return the operation that a request called; None if no operation matches."""
+    requested_segments = exchange.path.split("/")
+    fitting: list[tuple[int, JsonObject]] = []
     for path, operations in paths.items():
         segments = path.split("/")
         operation = operations.get(exchange.method.lower())
-        if operation is None or len(segments) != len(asked):
+        if operation is None or len(segments) != len(requested_segments):
             continue
         variable = [segment.startswith("{") for segment in segments]
-        if all(v or s == a for v, s, a in zip(variable, segments, asked, strict=True)):
+        if all(v or s == a for v, s, a in zip(variable, segments, requested_segments, strict=True)):
             fitting.append((sum(variable), operation))
     return min(fitting, key=lambda pair: pair[0])[1] if fitting else None
 
 
-def _filled(text: str) -> str:
+def _fill_placeholders(text: str) -> str:
     for placeholder, value in _STAND_INS.items():
         text = text.replace(placeholder, value)
-    return _NUMBERED.sub(lambda found: f"{_PREFIX[found[1]]}{int(found[2]):02}", text)
+    return _NUMBERED_PLACEHOLDER.sub(lambda match: f"{_PREFIX[match[1]]}{int(match[2]):02}", text)

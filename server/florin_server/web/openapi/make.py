@@ -1,4 +1,4 @@
-"""Makes the document from an image of the protos; the code generator calls it."""
+"""Render the OpenAPI document from an image of the protos; the code generator calls this module."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from florin_gateway.openapi import Comments
+from florin_gateway.openapi import ProtoComments
 from google.protobuf.descriptor import ServiceDescriptor
 
-from florin_server.web.openapi.document import build
-from florin_server.web.openapi.examples import examples_of
+from florin_server.web.openapi.document import build_document
+from florin_server.web.openapi.examples import collect_examples
 
 
-def make(services: Sequence[ServiceDescriptor], image: bytes, answers: Path) -> str:
-    """The text of the document. `answers` is the folder of answers that become examples."""
-    comments = Comments(image)
-    paths = build(services, comments, {})["paths"]
-    document = build(services, comments, examples_of(paths, answers))
+def render_document(
+    services: Sequence[ServiceDescriptor], image: bytes, examples_folder: Path
+) -> str:
+    """Return the text of the document, with the examples in `examples_folder`."""
+    comments = ProtoComments(image)
+    paths = build_document(services, comments, {})["paths"]
+    document = build_document(services, comments, collect_examples(paths, examples_folder))
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"

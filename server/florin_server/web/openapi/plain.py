@@ -1,49 +1,51 @@
-"""The operations that are no RPCs: published versions, documents, health."""
+"""Operations that are not RPCs: published versions, documents, health."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from florin_gateway.openapi import streamed
+from florin_gateway.openapi import build_stream_responses
 
-from florin_server.domain.errors import Code
-from florin_server.domain.payments.payment import Status
-from florin_server.domain.versions import PREVIEW, PUBLISHED, STABLE
-from florin_server.web.openapi.headers import plain
+from florin_server.domain.errors import ErrorCode
+from florin_server.domain.payments.payment import PaymentStatus
+from florin_server.domain.versions import PREVIEW_VERSIONS, PUBLISHED_VERSIONS, STABLE_VERSIONS
+from florin_server.web.openapi.headers import describe_plain_headers
 
-Json = dict[str, Any]
+JsonObject = dict[str, Any]
 
 
-def _answer(description: str, schema: Json, example: Any = None) -> Json:
-    content: Json = {"schema": schema}
+def _describe_response(description: str, schema: JsonObject, example: Any = None) -> JsonObject:
+    content: JsonObject = {"schema": schema}
     if example is not None:
         content["example"] = example
     return {
         "description": description,
-        "headers": plain(),
+        "headers": describe_plain_headers(),
         "content": {"application/json": content},
     }
 
 
-def _refused(*codes: Code) -> Json:
-    told = [str(code) for code in codes]
-    return _answer(
-        "Refused:\n" + "\n".join(f"- `{code}`" for code in told),
+def _describe_refusals(*codes: ErrorCode) -> JsonObject:
+    code_names = [str(code) for code in codes]
+    return _describe_response(
+        "Errors:\n" + "\n".join(f"- `{code}`" for code in code_names),
         {
             "allOf": [
                 {"$ref": "#/components/schemas/Error"},
-                {"properties": {"code": {"enum": told}}},
+                {"properties": {"code": {"enum": code_names}}},
             ]
         },
     )
 
 
-def _object(**properties: Json) -> Json:
+def _make_object_schema(**properties: JsonObject) -> JsonObject:
     return {"type": "object", "required": list(properties), "properties": properties}
 
 
-def _operation(name: str, summary: str, responses: Json, **more: Any) -> Json:
-    transport = {str(s): _refused(Code.INVALID_PARAMS) for s in (400, 408, 413, 415, 431)}
+def _describe_operation(name: str, summary: str, responses: JsonObject, **more: Any) -> JsonObject:
+    transport = {
+        str(s): _describe_refusals(ErrorCode.INVALID_PARAMS) for s in (400, 408, 413, 415, 431)
+    }
     return {
         "operationId": f"Service_{name}",
         "summary": summary,
@@ -61,110 +63,114 @@ _VERSION_IN_PATH = {
     "in": "path",
     "required": True,
     "description": "A published version.",
-    "schema": {"type": "string", "enum": list(PUBLISHED)},
+    "schema": {"type": "string", "enum": list(PUBLISHED_VERSIONS)},
 }
 _PAYMENT_IN_PATH = {
     "name": "paymentId",
     "in": "path",
     "required": True,
-    "description": "Payment id, or a link that holds one.",
+    "description": "Payment id, or a link that contains one.",
     "schema": {"type": "string"},
 }
-_STATE: Json = {
+_STATE: JsonObject = {
     "type": "object",
     "required": ["status", "isFinal", "expiresAt"],
     "properties": {
-        "status": {"type": "string", "enum": [str(status) for status in Status]},
-        "isFinal": {"type": "boolean", "description": "The status will never change again."},
+        "status": {"type": "string", "enum": [str(status) for status in PaymentStatus]},
+        "isFinal": {"type": "boolean", "description": "True if the status is final."},
         "pollInMs": {
             "type": "integer",
-            "description": "Milliseconds until it is worth asking again; left out when final.",
+            "description": "Suggested wait before the next request, in ms; absent when final.",
         },
         "expiresAt": {
             "type": "integer",
-            "description": "Unix seconds from which on it can no longer be confirmed.",
+            "description": "Unix seconds from which the payment can no longer be confirmed.",
         },
     },
 }
-_STREAMED = streamed(
+_STREAM_RESPONSES = build_stream_responses(
     {
         **_STATE,
         "required": [*_STATE["required"], "version"],
         "properties": {
             **_STATE["properties"],
-            "version": {"type": "integer", "description": "Rises by one with every change."},
+            "version": {"type": "integer", "description": "Increases by one with every change."},
         },
     }
 )
-_OF_A_LINK = {
-    "404": _refused(Code.INVALID_PARAMS, Code.PAYMENT_NOT_FOUND),
-    "429": _refused(Code.RATE_LIMITED),
+_LINK_RESPONSES = {
+    "404": _describe_refusals(ErrorCode.INVALID_PARAMS, ErrorCode.PAYMENT_NOT_FOUND),
+    "429": _describe_refusals(ErrorCode.RATE_LIMITED),
 }
-PATHS: Json = {
-    "/{paymentId}/state": _operation(
+PATHS: JsonObject = {
+    "/{paymentId}/state": _describe_operation(
         "GetState",
-        "Tells a buyer's page where its payment stands",
+        "Returns the status of a payment to the buyer's page",
         {
-            "200": _answer(
-                "Where it stands.",
+            "200": _describe_response(
+                "Current status.",
                 _STATE,
                 {
-                    "status": Status.REQUIRES_ACTION,
+                    "status": PaymentStatus.REQUIRES_ACTION,
                     "isFinal": False,
                     "pollInMs": 1000,
                     "expiresAt": 1800000900,
                 },
             ),
-            **_OF_A_LINK,
+            **_LINK_RESPONSES,
         },
         parameters=[_PAYMENT_IN_PATH],
     ),
-    "/{paymentId}/events": _operation(
+    "/{paymentId}/events": _describe_operation(
         "WatchState",
-        "Tells a buyer's page where its payment stands, and again whenever that has changed",
+        "Streams the status of a payment to the buyer's page, now and after each change",
         {
             **{
-                status: {**told, "headers": plain(stream=status == "200")}
-                for status, told in _STREAMED.items()
+                status: {**response, "headers": describe_plain_headers(stream=status == "200")}
+                for status, response in _STREAM_RESPONSES.items()
             },
-            **_OF_A_LINK,
+            **_LINK_RESPONSES,
         },
         parameters=[_PAYMENT_IN_PATH, {"$ref": "#/components/parameters/LastEventId"}],
     ),
-    "/versions": _operation(
+    "/versions": _describe_operation(
         "ListVersions",
-        "Tells the published versions",
+        "Lists the published versions",
         {
-            "200": _answer(
+            "200": _describe_response(
                 "The published versions, oldest first.",
-                _object(stable=_VERSIONS, preview=_VERSIONS),
-                {"stable": list(STABLE), "preview": list(PREVIEW)},
+                _make_object_schema(stable=_VERSIONS, preview=_VERSIONS),
+                {"stable": list(STABLE_VERSIONS), "preview": list(PREVIEW_VERSIONS)},
             )
         },
     ),
-    "/spec/{version}/openapi.json": _operation(
+    "/spec/{version}/openapi.json": _describe_operation(
         "GetDocument",
-        "Tells this document for a version",
+        "Returns this document for a version",
         {
-            "200": _answer("An OpenAPI 3.1 document.", {"type": "object"}),
-            "400": _refused(
-                Code.INVALID_PARAMS, Code.INVALID_API_VERSION, Code.UNKNOWN_API_VERSION
+            "200": _describe_response("An OpenAPI 3.1 document.", {"type": "object"}),
+            "400": _describe_refusals(
+                ErrorCode.INVALID_PARAMS,
+                ErrorCode.INVALID_API_VERSION,
+                ErrorCode.UNKNOWN_API_VERSION,
             ),
         },
         parameters=[_VERSION_IN_PATH],
     ),
-    "/healthz": _operation(
+    "/healthz": _describe_operation(
         "GetHealth",
-        "Answers while the process lives",
-        {"200": _answer("It lives.", _object(status={"const": "ok"}))},
+        "Answers while the process runs",
+        {"200": _describe_response("It runs.", _make_object_schema(status={"const": "ok"}))},
     ),
-    "/readyz": _operation(
+    "/readyz": _describe_operation(
         "GetReadiness",
-        "Tells whether everything that is needed is up",
+        "Returns whether all dependencies are up",
         {
-            "200": _answer("Everything is up.", _object(status={"const": "ready"})),
-            "503": _answer(
-                "Something is not.", _object(status={"const": "unready"}, checks=_TEXTS)
+            "200": _describe_response(
+                "All dependencies are up.", _make_object_schema(status={"const": "ready"})
+            ),
+            "503": _describe_response(
+                "Not ready.", _make_object_schema(status={"const": "unready"}, checks=_TEXTS)
             ),
         },
     ),

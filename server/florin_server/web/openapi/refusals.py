@@ -1,4 +1,4 @@
-"""Which codes each RPC can refuse a call with, at which HTTP status."""
+"""The error codes of each RPC, by HTTP status."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Iterable, Mapping
 from florin.v1 import access_pb2
 from google.protobuf.descriptor import MethodDescriptor
 
-from florin_server.domain.errors import REGISTRY, Code
+from florin_server.domain.errors import ERROR_SPECS, ErrorCode
 
-Refusals = dict[int, set[Code]]
+RefusalCodes = dict[int, set[ErrorCode]]
 
-# told to callers of the deployed profile only
+# codes for callers of the deployed profile only
 DEPLOYED_ONLY = frozenset(
     (
-        Code.NOT_FOUND,
-        Code.MISSING_IDEMPOTENCY_KEY,
-        Code.SETTLEMENT_ASSET_CONFLICT,
-        Code.VERSION_CONFLICT,
-        Code.BAD_GATEWAY,
+        ErrorCode.NOT_FOUND,
+        ErrorCode.MISSING_IDEMPOTENCY_KEY,
+        ErrorCode.SETTLEMENT_ASSET_CONFLICT,
+        ErrorCode.VERSION_CONFLICT,
+        ErrorCode.BAD_GATEWAY,
     )
 )
-# faults of the transport: late, too long, of another media type, too many headers
+# transport errors: timeout, body too large, wrong media type, too many headers
 TRANSPORT = (408, 413, 415, 431)
 
 _GATEWAY = access_pb2.CALLER_FAMILY_GATEWAY
@@ -29,100 +29,103 @@ _PAYMENTS = access_pb2.CALLER_FAMILY_PAYMENTS
 _ACCOUNT = access_pb2.CALLER_FAMILY_ACCOUNT
 _SANDBOX = access_pb2.CALLER_FAMILY_SANDBOX
 
-_COMMON = (
-    Code.INVALID_PARAMS,
-    Code.HEADER_NOT_ASCII,
-    Code.CONFLICTING_AUTH_HEADERS,
-    Code.MISSING_AUTH_HEADERS,
-    Code.INVALID_API_KEY,
-    Code.FORBIDDEN,
-    Code.INVALID_API_VERSION,
-    Code.UNKNOWN_API_VERSION,
-    Code.API_VERSION_DOWNGRADE,
-    Code.RATE_LIMITED,
-    Code.INTERNAL_ERROR,
+_COMMON_CODES = (
+    ErrorCode.INVALID_PARAMS,
+    ErrorCode.HEADER_NOT_ASCII,
+    ErrorCode.CONFLICTING_AUTH_HEADERS,
+    ErrorCode.MISSING_AUTH_HEADERS,
+    ErrorCode.INVALID_API_KEY,
+    ErrorCode.FORBIDDEN,
+    ErrorCode.INVALID_API_VERSION,
+    ErrorCode.UNKNOWN_API_VERSION,
+    ErrorCode.API_VERSION_DOWNGRADE,
+    ErrorCode.RATE_LIMITED,
+    ErrorCode.INTERNAL_ERROR,
 )
-_MERCHANT_SIDE = (Code.MISSING_API_KEY, Code.MISSING_MERCHANT_API_KEY)
-_FAMILY: Mapping[int, tuple[Code, ...]] = {
-    _GATEWAY: (Code.MISSING_APP_ID, Code.MISSING_CLIENT_ID, Code.INVALID_APP_ID),
-    _PAYMENTS: (*_MERCHANT_SIDE, Code.MISSING_MERCHANT_ID, Code.MERCHANT_NOT_FOUND),
+_MERCHANT_SIDE = (ErrorCode.MISSING_API_KEY, ErrorCode.MISSING_MERCHANT_API_KEY)
+_FAMILY_CODES: Mapping[int, tuple[ErrorCode, ...]] = {
+    _GATEWAY: (ErrorCode.MISSING_APP_ID, ErrorCode.MISSING_CLIENT_ID, ErrorCode.INVALID_APP_ID),
+    _PAYMENTS: (*_MERCHANT_SIDE, ErrorCode.MISSING_MERCHANT_ID, ErrorCode.MERCHANT_NOT_FOUND),
     _ACCOUNT: _MERCHANT_SIDE,
-    _SANDBOX: (*_MERCHANT_SIDE, Code.NOT_SANDBOX_API_KEY),
+    _SANDBOX: (*_MERCHANT_SIDE, ErrorCode.NOT_SANDBOX_API_KEY),
 }
-_MERCHANT_IN_PATH = (Code.MERCHANT_NOT_FOUND, Code.NOT_FOUND)
+_MERCHANT_IN_PATH = (ErrorCode.MERCHANT_NOT_FOUND, ErrorCode.NOT_FOUND)
 _KEY_REQUIRED = frozenset(
     (access_pb2.IDEMPOTENCY_RULE_REQUIRED, access_pb2.IDEMPOTENCY_RULE_PERMANENT)
 )
-_OWN: Mapping[str, tuple[Code, ...]] = {
-    "GatewayService.GetPayment": (Code.PAYMENT_NOT_FOUND,),
+_METHOD_CODES: Mapping[str, tuple[ErrorCode, ...]] = {
+    "GatewayService.GetPayment": (ErrorCode.PAYMENT_NOT_FOUND,),
     "GatewayService.GetPaymentOptions": (
-        Code.PAYMENT_NOT_FOUND,
-        Code.PAYMENT_EXPIRED,
-        Code.SANCTIONED_USER,
+        ErrorCode.PAYMENT_NOT_FOUND,
+        ErrorCode.PAYMENT_EXPIRED,
+        ErrorCode.SANCTIONED_USER,
     ),
     "GatewayService.FetchAction": (
-        Code.INVALID_STATE,
-        Code.PAYMENT_NOT_FOUND,
-        Code.QUOTE_EXPIRED,
-        Code.PAYMENT_EXPIRED,
+        ErrorCode.INVALID_STATE,
+        ErrorCode.PAYMENT_NOT_FOUND,
+        ErrorCode.QUOTE_EXPIRED,
+        ErrorCode.PAYMENT_EXPIRED,
     ),
     "GatewayService.ConfirmPayment": (
-        Code.INVALID_STATE,
-        Code.PAYMENT_NOT_FOUND,
-        Code.QUOTE_EXPIRED,
-        Code.PAYMENT_EXPIRED,
+        ErrorCode.INVALID_STATE,
+        ErrorCode.PAYMENT_NOT_FOUND,
+        ErrorCode.QUOTE_EXPIRED,
+        ErrorCode.PAYMENT_EXPIRED,
     ),
-    "GatewayService.GetPaymentStatus": (Code.PAYMENT_NOT_FOUND,),
-    "GatewayService.CancelPayment": (Code.INVALID_STATE, Code.PAYMENT_NOT_FOUND),
-    "GatewayService.WatchPayment": (Code.PAYMENT_NOT_FOUND,),
+    "GatewayService.GetPaymentStatus": (ErrorCode.PAYMENT_NOT_FOUND,),
+    "GatewayService.CancelPayment": (ErrorCode.INVALID_STATE, ErrorCode.PAYMENT_NOT_FOUND),
+    "GatewayService.WatchPayment": (ErrorCode.PAYMENT_NOT_FOUND,),
     "MerchantService.CreatePayment": (),
-    "MerchantService.GetPayment": (Code.PAYMENT_NOT_FOUND,),
+    "MerchantService.GetPayment": (ErrorCode.PAYMENT_NOT_FOUND,),
     "MerchantService.GetReceipt": (
-        Code.PAYMENT_NOT_FOUND,
-        Code.PAYMENT_NOT_SUCCEEDED,
-        Code.INVALID_STATE,
+        ErrorCode.PAYMENT_NOT_FOUND,
+        ErrorCode.PAYMENT_NOT_SUCCEEDED,
+        ErrorCode.INVALID_STATE,
     ),
-    "MerchantService.ListPaymentEvents": (Code.PAYMENT_NOT_FOUND,),
-    "MerchantService.GetPaymentStatus": (Code.PAYMENT_NOT_FOUND,),
-    "MerchantService.WatchPayment": (Code.PAYMENT_NOT_FOUND,),
-    "MerchantService.CancelPayment": (Code.INVALID_STATE, Code.PAYMENT_NOT_FOUND),
+    "MerchantService.ListPaymentEvents": (ErrorCode.PAYMENT_NOT_FOUND,),
+    "MerchantService.GetPaymentStatus": (ErrorCode.PAYMENT_NOT_FOUND,),
+    "MerchantService.WatchPayment": (ErrorCode.PAYMENT_NOT_FOUND,),
+    "MerchantService.CancelPayment": (ErrorCode.INVALID_STATE, ErrorCode.PAYMENT_NOT_FOUND),
     "MerchantService.ListPayments": (),
     "MerchantService.ListMerchantPayments": (),
     "MerchantService.ListPaymentsLegacy": _MERCHANT_IN_PATH,
     "MerchantService.CreateRefund": (
-        Code.PAYMENT_NOT_FOUND,
-        Code.NOT_FOUND,
-        Code.PAYMENT_NOT_SUCCEEDED,
-        Code.ALREADY_REFUNDED,
+        ErrorCode.PAYMENT_NOT_FOUND,
+        ErrorCode.NOT_FOUND,
+        ErrorCode.PAYMENT_NOT_SUCCEEDED,
+        ErrorCode.ALREADY_REFUNDED,
     ),
     "AdminService.CreateMerchant": (),
     "AdminService.ListMerchants": (),
     "AdminService.GetMerchant": _MERCHANT_IN_PATH,
-    "AdminService.UpdateMerchant": (*_MERCHANT_IN_PATH, Code.VERSION_CONFLICT),
+    "AdminService.UpdateMerchant": (*_MERCHANT_IN_PATH, ErrorCode.VERSION_CONFLICT),
     "AdminService.DeleteMerchant": _MERCHANT_IN_PATH,
     "AdminService.ListSettlements": _MERCHANT_IN_PATH,
-    "AdminService.CreateCryptoSettlements": (*_MERCHANT_IN_PATH, Code.SETTLEMENT_ASSET_CONFLICT),
-    "AdminService.UpdateCryptoSettlement": (*_MERCHANT_IN_PATH, Code.VERSION_CONFLICT),
+    "AdminService.CreateCryptoSettlements": (
+        *_MERCHANT_IN_PATH,
+        ErrorCode.SETTLEMENT_ASSET_CONFLICT,
+    ),
+    "AdminService.UpdateCryptoSettlement": (*_MERCHANT_IN_PATH, ErrorCode.VERSION_CONFLICT),
     "AdminService.DeleteCryptoSettlement": _MERCHANT_IN_PATH,
-    "AdminService.SimulatePayment": (Code.PAYMENT_NOT_FOUND, Code.INVALID_STATE),
+    "AdminService.SimulatePayment": (ErrorCode.PAYMENT_NOT_FOUND, ErrorCode.INVALID_STATE),
     "AdminService.GetTestClock": (),
-    "AdminService.AdvanceTestClock": (Code.INVALID_STATE,),
+    "AdminService.AdvanceTestClock": (ErrorCode.INVALID_STATE,),
     "WebhookService.CreateWebhookEndpoint": (
-        Code.MERCHANT_NOT_FOUND,
-        Code.INVALID_STATE,
-        Code.PARAMS_VALIDATION,
+        ErrorCode.MERCHANT_NOT_FOUND,
+        ErrorCode.INVALID_STATE,
+        ErrorCode.PARAMS_VALIDATION,
     ),
     "WebhookService.ListWebhookEndpoints": (),
     "WebhookService.GetWebhookEndpoint": (),
-    "WebhookService.UpdateWebhookEndpoint": (Code.INVALID_STATE,),
+    "WebhookService.UpdateWebhookEndpoint": (ErrorCode.INVALID_STATE,),
     "WebhookService.DeleteWebhookEndpoint": (),
     "WebhookService.RotateWebhookSecret": (),
     "WebhookService.ListWebhookAttempts": (),
-    "WebhookService.ReplayWebhook": (Code.PAYMENT_NOT_FOUND,),
-    "WebhookService.ReplayWebhooksSince": (Code.INVALID_STATE,),
-    "WebhookService.TakeWebhooks": (Code.INVALID_STATE,),
+    "WebhookService.ReplayWebhook": (ErrorCode.PAYMENT_NOT_FOUND,),
+    "WebhookService.ReplayWebhooksSince": (ErrorCode.INVALID_STATE,),
+    "WebhookService.TakeWebhooks": (ErrorCode.INVALID_STATE,),
 }
-# the same of an endpoint
+# for an endpoint in the path
 _ENDPOINT_IN_PATH = frozenset(
     f"WebhookService.{name}"
     for name in (
@@ -136,49 +139,51 @@ _ENDPOINT_IN_PATH = frozenset(
         "TakeWebhooks",
     )
 )
-_TAKEN = frozenset(("WebhookService.CreateWebhookEndpoint", "WebhookService.UpdateWebhookEndpoint"))
-# a settlement that is not there, told without a code of its own
+_UNIQUE_URL_METHODS = frozenset(
+    ("WebhookService.CreateWebhookEndpoint", "WebhookService.UpdateWebhookEndpoint")
+)
+# a missing settlement, which has no code of its own
 _SETTLEMENT_IN_PATH = frozenset(
     ("AdminService.UpdateCryptoSettlement", "AdminService.DeleteCryptoSettlement")
 )
 
 
-def refusals_of(method: MethodDescriptor, *, has_body: bool) -> Refusals:
-    """The codes of an RPC by HTTP status; LookupError if this table does not know the RPC."""
+def list_refusals(method: MethodDescriptor, *, has_body: bool) -> RefusalCodes:
+    """Return the codes of an RPC by HTTP status; raise LookupError if this table lacks the RPC."""
     rule: access_pb2.AccessRule = method.GetOptions().Extensions[access_pb2.access]
     name = f"{method.containing_service.name}.{method.name}"
-    codes = [*_COMMON, *_FAMILY[rule.family], *_OWN[name]]
+    codes = [*_COMMON_CODES, *_FAMILY_CODES[rule.family], *_METHOD_CODES[name]]
     if has_body:
-        codes.append(Code.PARAMS_VALIDATION)
+        codes.append(ErrorCode.PARAMS_VALIDATION)
     if rule.idempotency:
-        codes.append(Code.IDEMPOTENCY_CONFLICT)
+        codes.append(ErrorCode.IDEMPOTENCY_CONFLICT)
     if rule.idempotency in _KEY_REQUIRED:
-        codes.append(Code.MISSING_IDEMPOTENCY_KEY)
+        codes.append(ErrorCode.MISSING_IDEMPOTENCY_KEY)
     if rule.outage == access_pb2.OUTAGE_RULE_BAD_GATEWAY:
-        codes.append(Code.BAD_GATEWAY)
-    found = _by_status(codes)
+        codes.append(ErrorCode.BAD_GATEWAY)
+    codes_by_status = _group_by_status(codes)
     for status in TRANSPORT:
-        found.setdefault(status, set()).add(Code.INVALID_PARAMS)
-    found.setdefault(503, set()).add(Code.INTERNAL_ERROR)
-    if {Code.VERSION_CONFLICT, Code.SETTLEMENT_ASSET_CONFLICT} & set(codes):
-        # what the other profile tells instead
-        found[409].add(
-            Code.INVALID_STATE,
+        codes_by_status.setdefault(status, set()).add(ErrorCode.INVALID_PARAMS)
+    codes_by_status.setdefault(503, set()).add(ErrorCode.INTERNAL_ERROR)
+    if {ErrorCode.VERSION_CONFLICT, ErrorCode.SETTLEMENT_ASSET_CONFLICT} & set(codes):
+        # code of the other profile
+        codes_by_status[409].add(
+            ErrorCode.INVALID_STATE,
         )
     if name in _ENDPOINT_IN_PATH:
-        found.setdefault(404, set()).add(Code.INVALID_PARAMS)
-    if name in _TAKEN:
-        # another endpoint has the URL
-        found.setdefault(409, set()).add(
-            Code.INVALID_STATE,
+        codes_by_status.setdefault(404, set()).add(ErrorCode.INVALID_PARAMS)
+    if name in _UNIQUE_URL_METHODS:
+        # the URL belongs to another endpoint
+        codes_by_status.setdefault(409, set()).add(
+            ErrorCode.INVALID_STATE,
         )
     if name in _SETTLEMENT_IN_PATH:
-        found[404].add(Code.INVALID_PARAMS)
-    return found
+        codes_by_status[404].add(ErrorCode.INVALID_PARAMS)
+    return codes_by_status
 
 
-def _by_status(codes: Iterable[Code]) -> Refusals:
-    found: Refusals = {}
+def _group_by_status(codes: Iterable[ErrorCode]) -> RefusalCodes:
+    codes_by_status: RefusalCodes = {}
     for code in codes:
-        found.setdefault(REGISTRY[code].http, set()).add(code)
-    return found
+        codes_by_status.setdefault(ERROR_SPECS[code].http_status, set()).add(code)
+    return codes_by_status

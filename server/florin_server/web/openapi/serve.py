@@ -1,4 +1,4 @@
-"""Serves the published versions, their documents, and the pages that show them."""
+"""Serve the published versions, their documents, and the pages that show them."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from typing import Any
 
 import orjson
 from florin_gateway.errors import RefusedError
-from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
+from florin_gateway.plain import PlainHandler, PlainRequest, PlainResponse
 
-from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.versions import PREVIEW, STABLE, check_published
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.versions import PREVIEW_VERSIONS, STABLE_VERSIONS, check_published
 from florin_server.web import assets
-from florin_server.web.openapi import DOCUMENT
-from florin_server.web.refusal import refusal
-from florin_server.web.render import html
+from florin_server.web.openapi import DOCUMENT_PATH
+from florin_server.web.refusal import to_refused_error
+from florin_server.web.render import render_page
 
-# browsers of every origin may read these, refusals included
+# browsers of every origin can read these, error responses included
 CORS_PATHS = ("/versions", "/spec/*")
 
-_OWN = Path(__file__).with_name("page")
-# carries the files of Swagger UI; it is not imported, as it would want a web framework
-_CARRIER = "flask_swagger_ui"
-# the parameter that tells one content of a file from another
+_OWN_FOLDER = Path(__file__).with_name("page")
+# the package with the files of Swagger UI; not imported, because it needs a web framework
+_SWAGGER_UI_PACKAGE = "flask_swagger_ui"
+# query parameter with the digest of a file, so that a changed file gets a new URL
 _VERSION = "v"
 _FILES = frozenset(
     (
@@ -50,39 +50,41 @@ _HEADERS = (
 _HOST = re.compile(rb"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
 
 
-def routes() -> Mapping[str, PlainHandler]:
-    """The handlers by path template."""
+def build_routes() -> Mapping[str, PlainHandler]:
+    """Return the handlers by path template."""
     return {
-        "/versions": _versions,
-        "/spec/{version}/openapi.json": _document,
-        "/docs": _page,
-        "/docs/{file}": _file,
+        "/versions": _serve_versions,
+        "/spec/{version}/openapi.json": _serve_document,
+        "/docs": _serve_page,
+        "/docs/{file}": _serve_file,
     }
 
 
-async def _versions(_request: PlainRequest) -> PlainAnswer:
-    return PlainAnswer.json({"stable": STABLE, "preview": PREVIEW})
+async def _serve_versions(_request: PlainRequest) -> PlainResponse:
+    return PlainResponse.from_json({"stable": STABLE_VERSIONS, "preview": PREVIEW_VERSIONS})
 
 
-async def _document(request: PlainRequest) -> PlainAnswer:
+async def _serve_document(request: PlainRequest) -> PlainResponse:
     version = request.variables["version"]
     try:
         check_published(version)
-    except FlorinError as error:
-        raise refusal(error) from error
-    told = _stored_document()
-    address = {"servers": [{"url": _address(request)}]}
-    return PlainAnswer.json({**told, "info": {**told["info"], "version": version}, **address})
+    except ApiError as error:
+        raise to_refused_error(error) from error
+    document = _load_document()
+    address = {"servers": [{"url": _get_server_url(request)}]}
+    return PlainResponse.from_json(
+        {**document, "info": {**document["info"], "version": version}, **address}
+    )
 
 
 @functools.cache
-def _stored_document() -> dict[str, Any]:
-    document: dict[str, Any] = orjson.loads(DOCUMENT.read_bytes())
+def _load_document() -> dict[str, Any]:
+    document: dict[str, Any] = orjson.loads(DOCUMENT_PATH.read_bytes())
     return document
 
 
-def _address(request: PlainRequest) -> str:
-    """Where the caller found this, as far as it says so; else its own place, whatever that is."""
+def _get_server_url(request: PlainRequest) -> str:
+    """Return the base URL that the caller used, if its Host header is valid; otherwise "/"."""
     sent = dict(request.headers)
     host = sent.get(b"host", b"")
     if not _HOST.fullmatch(host):
@@ -90,54 +92,54 @@ def _address(request: PlainRequest) -> str:
     return f"{request.scheme}://{host.decode('ascii')}"
 
 
-async def _page(_request: PlainRequest) -> PlainAnswer:
-    if not is_installed():
-        return html("openapi/missing.html", 404, _HEADERS)
-    return html("openapi/docs.html", 200, _HEADERS, file=_address_of)
+async def _serve_page(_request: PlainRequest) -> PlainResponse:
+    if not is_swagger_ui_installed():
+        return render_page("openapi/missing.html", 404, _HEADERS)
+    return render_page("openapi/docs.html", 200, _HEADERS, file=_get_file_url)
 
 
-async def _file(request: PlainRequest) -> PlainAnswer:
+async def _serve_file(request: PlainRequest) -> PlainResponse:
     name = request.variables["file"]
-    found = _read(name) if name in _FILES else None
-    if found is None:
-        raise RefusedError(404, Code.INVALID_PARAMS, "Path not found")
-    kept = _digest(found.body) in {value for _, value in request.query}
-    return assets.answer(request, found, kept=kept, headers=_HEADERS)
+    file = _find_file(name) if name in _FILES else None
+    if file is None:
+        raise RefusedError(404, ErrorCode.INVALID_PARAMS, "Path not found")
+    is_immutable = _compute_digest(file.body) in {value for _, value in request.query}
+    return assets.build_file_response(request, file, is_immutable=is_immutable, headers=_HEADERS)
 
 
-def _address_of(name: str) -> str:
-    """Where the page finds one of its files; another one if the file is another."""
-    found = _read(name)
-    return f"/docs/{name}" + (f"?{_VERSION}={_digest(found.body)}" if found else "")
+def _get_file_url(name: str) -> str:
+    """Return the URL of a file of the page; it changes when the content of the file changes."""
+    file = _find_file(name)
+    return f"/docs/{name}" + (f"?{_VERSION}={_compute_digest(file.body)}" if file else "")
 
 
 @functools.cache
-def _digest(body: bytes) -> str:
+def _compute_digest(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()[:16]
 
 
 @functools.cache
-def _read(name: str) -> assets.Asset | None:
-    found = (folder / name for folder in _folders() if (folder / name).is_file())
-    file = next(found, None)
-    return assets.read(file) if file else None
+def _find_file(name: str) -> assets.StaticFile | None:
+    paths = (folder / name for folder in _list_folders() if (folder / name).is_file())
+    file = next(paths, None)
+    return assets.read_file(file) if file else None
 
 
-def _folders() -> Iterator[Path]:
-    yield _OWN
-    if (dist := _swagger_ui()) is not None:
+def _list_folders() -> Iterator[Path]:
+    yield _OWN_FOLDER
+    if (dist := _find_swagger_ui()) is not None:
         yield dist
 
 
-def is_installed() -> bool:
-    """True if the page has what it shows documents with."""
-    return _swagger_ui() is not None
+def is_swagger_ui_installed() -> bool:
+    """Return True if the files of Swagger UI, which the page needs, are installed."""
+    return _find_swagger_ui() is not None
 
 
-def _swagger_ui() -> Path | None:
-    """The folder with Swagger UI; None if it is not installed."""
-    found = importlib.util.find_spec(_CARRIER)
-    if found is None or not found.submodule_search_locations:
+def _find_swagger_ui() -> Path | None:
+    """Return the folder of Swagger UI; None if it is not installed."""
+    module_spec = importlib.util.find_spec(_SWAGGER_UI_PACKAGE)
+    if module_spec is None or not module_spec.submodule_search_locations:
         return None
-    dist = Path(found.submodule_search_locations[0]) / "dist"
+    dist = Path(module_spec.submodule_search_locations[0]) / "dist"
     return dist if dist.is_dir() else None

@@ -1,40 +1,41 @@
-"""The section of webhooks: what Florin itself asks, and what it reads of the answer."""
+"""The webhooks section: the requests that Florin sends, and how it reads their responses."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from florin.v1 import webhook_pb2
-from florin_gateway.openapi import Schemas
+from florin_gateway.openapi import SchemaRegistry
 
 from florin_server.domain.webhooks.endpoint import EVENT_TYPES
-from florin_server.domain.webhooks.signing import FAMILIES
+from florin_server.domain.webhooks.signing import HEADER_FAMILIES
 
-Json = dict[str, Any]
+JsonObject = dict[str, Any]
 
-_SIGNED = "See [Standard Webhooks](https://www.standardwebhooks.com)."
+_SIGNING_NOTE = "See [Standard Webhooks](https://www.standardwebhooks.com)."
 _VALUES = {
-    "id": "The event's id, the same on every delivery.",
-    "timestamp": "When it was signed, in seconds since 1970.",
+    "id": "The event's id, equal on every delivery.",
+    "timestamp": "Time of signing, in Unix seconds.",
     "signature": (
-        f"Signatures with a blank between: `v1` by the secret, `v1a` by the public key. {_SIGNED}"
+        f"Signatures, separated by spaces: `v1` by the secret, `v1a` by the public key. "
+        f"{_SIGNING_NOTE}"
     ),
 }
-# libraries read one family or the other
+# libraries read one of the two families
 _HEADERS = tuple(
-    (f"{family}-{name}", text, {"type": "string"})
-    for family in FAMILIES
-    for name, text in _VALUES.items()
+    (f"{family}-{name}", description, {"type": "string"})
+    for family in HEADER_FAMILIES
+    for name, description in _VALUES.items()
 )
 
 
-def webhooks(schemas: Schemas) -> Json:
-    """One entry for each type of event; all of them have one schema."""
-    body = schemas.answer(webhook_pb2.WebhookEvent.DESCRIPTOR)
-    return {one: {"post": _told(one, body)} for one in EVENT_TYPES}
+def describe_webhooks(schemas: SchemaRegistry) -> JsonObject:
+    """Describe one webhook per event type; all types share one schema."""
+    body = schemas.build_response(webhook_pb2.WebhookEvent.DESCRIPTOR)
+    return {event_type: {"post": _describe_webhook(event_type, body)} for event_type in EVENT_TYPES}
 
 
-def _told(event_type: str, body: Json) -> Json:
+def _describe_webhook(event_type: str, body: JsonObject) -> JsonObject:
     name = "".join(part.capitalize() for part in event_type.split("."))
     subject, _, status = event_type.rpartition(".")
     verb = "was" if status in {"created", "settled"} else "is"
@@ -44,8 +45,14 @@ def _told(event_type: str, body: Json) -> Json:
         "summary": f"A {subject} {verb} {status}.",
         "security": [],
         "parameters": [
-            {"name": name, "in": "header", "required": True, "description": told, "schema": schema}
-            for name, told, schema in _HEADERS
+            {
+                "name": name,
+                "in": "header",
+                "required": True,
+                "description": description,
+                "schema": schema,
+            }
+            for name, description, schema in _HEADERS
         ],
         "requestBody": {
             "required": True,
@@ -58,8 +65,8 @@ def _told(event_type: str, body: Json) -> Json:
             },
         },
         "responses": {
-            "2XX": {"description": "The event was taken."},
-            "410": {"description": "The endpoint wants nothing any more, and is paused."},
-            "default": {"description": "The event is sent again later; redirects count as this."},
+            "2XX": {"description": "The endpoint accepted the event."},
+            "410": {"description": "The endpoint wants no more events; Florin pauses it."},
+            "default": {"description": "Florin retries later; redirects count as failures."},
         },
     }

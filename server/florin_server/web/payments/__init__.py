@@ -1,1 +1,1 @@
-"""What the link of a payment leads to."""
+"""The checkout page, its status and its links for phones."""

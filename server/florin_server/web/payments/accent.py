@@ -1,4 +1,4 @@
-"""A merchant's colour on a page, as light or as dark as it has to be to be read."""
+"""A merchant's color on a page, made lighter or darker until it is readable."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ import functools
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from florin_server.web.colours import BLACK, GROUNDS, READABLE, WHITE, beside, contrast
+from florin_server.web.colours import (
+    BACKGROUNDS,
+    BLACK,
+    TEXT_CONTRAST_MIN,
+    WHITE,
+    compute_contrast,
+    pick_text_color,
+)
 
 _Rgb: TypeAlias = tuple[int, int, int]
 
@@ -14,41 +21,44 @@ _STEPS: Final = 20
 
 
 @functools.lru_cache(256)
-def style(colour: str) -> str:
-    """The style that gives a page the colour (`#rrggbb`) in both schemes."""
-    light, dark = readable(colour)
-    on_light, on_dark = beside(light), beside(dark)
+def build_accent_style(color: str) -> str:
+    """Return the style that gives a page the color (`#rrggbb`) in both schemes."""
+    light, dark = adjust_accent(color)
+    on_light, on_dark = pick_text_color(light), pick_text_color(dark)
     return (
         f":root{{--accent:light-dark({light},{dark});--on-accent:light-dark({on_light},{on_dark})}}"
     )
 
 
-def readable(colour: str) -> tuple[str, str]:
-    """The colour as it is used on light and on dark grounds: itself, if it has contrast enough."""
-    return _until(colour, BLACK, GROUNDS["light"]), _until(colour, WHITE, GROUNDS["dark"])
+def adjust_accent(color: str) -> tuple[str, str]:
+    """Return the color for light and for dark backgrounds, unchanged if it is readable."""
+    return _mix_until_readable(color, BLACK, BACKGROUNDS["light"]), _mix_until_readable(
+        color, WHITE, BACKGROUNDS["dark"]
+    )
 
 
-def _until(colour: str, towards: str, grounds: Sequence[str]) -> str:
-    mixed = colour
+def _mix_until_readable(color: str, towards: str, backgrounds: Sequence[str]) -> str:
+    mixed = color
     for step in range(_STEPS + 1):
-        mixed = _written(_mixed(_read(colour), _read(towards), step))
-        # links have the colour too, so that it is read everywhere
-        if all(contrast(mixed, ground) >= READABLE for ground in grounds):
+        mixed = _format_color(_mix_colors(_parse_color(color), _parse_color(towards), step))
+        # links have the color too, so that it must be readable on every background
+        if all(compute_contrast(mixed, ground) >= TEXT_CONTRAST_MIN for ground in backgrounds):
             break
     return mixed
 
 
-def _mixed(rgb: _Rgb, towards: _Rgb, step: int) -> _Rgb:
+def _mix_colors(rgb: _Rgb, towards: _Rgb, step: int) -> _Rgb:
     red, green, blue = (
-        one + (other - one) * step // _STEPS for one, other in zip(rgb, towards, strict=True)
+        number + (other - number) * step // _STEPS
+        for number, other in zip(rgb, towards, strict=True)
     )
     return red, green, blue
 
 
-def _read(colour: str) -> _Rgb:
-    red, green, blue = bytes.fromhex(colour.removeprefix("#"))
+def _parse_color(color: str) -> _Rgb:
+    red, green, blue = bytes.fromhex(color.removeprefix("#"))
     return red, green, blue
 
 
-def _written(rgb: _Rgb) -> str:
+def _format_color(rgb: _Rgb) -> str:
     return "#" + bytes(rgb).hex()

@@ -1,6 +1,6 @@
-"""The page behind a payment link: what is asked for, by whom, how to pay it, and where it stands.
+"""The checkout page: merchant, amount, ways to pay, and status of a payment.
 
-All of it is there without a script; scripts make it live. A wallet needs the link only, not the
+It is complete without a script; scripts keep it up to date. A wallet needs the link only, not the
 page.
 """
 
@@ -14,23 +14,23 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from florin_gateway.plain import PlainAnswer
+from florin_gateway.plain import PlainResponse
 
-from florin_server.domain.payments.payment import Status
+from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.domain.payouts.refund_amounts import RefundProgress
-from florin_server.flows.payments.checkout import Progress, Transaction
-from florin_server.flows.payments.panel import Panel
-from florin_server.web.language import Words, words
+from florin_server.flows.payments.checkout import CheckoutTransaction, ConfirmationProgress
+from florin_server.flows.payments.panel import SandboxPanel
+from florin_server.web.language import Translations, get_translations
 from florin_server.web.payments import accent, qr
-from florin_server.web.render import Headers, Script, html, strict
+from florin_server.web.render import HttpHeaders, ScriptData, build_security_headers, render_page
 
 _NOUN: Final = "checkout"
-# texts that scripts show
-_SCRIPTS: Final = "js."
+# the prefix of keys of texts that scripts show
+_SCRIPT_PREFIX: Final = "js."
 
 
-class View(NamedTuple):
-    """One state as the page shows it: its name for scripts, its look, and its texts."""
+class StatusView(NamedTuple):
+    """A state as the page shows it: its name for scripts, style, sign and message key."""
 
     name: str
     style: str
@@ -39,23 +39,26 @@ class View(NamedTuple):
 
 
 _SIGNS: Final = {
-    Status.REQUIRES_ACTION: "○",
-    Status.PROCESSING: "…",
-    Status.SUCCEEDED: "✓",
-    Status.FAILED: "✕",
-    Status.EXPIRED: "⌛\ufe0e",
-    Status.CANCELLED: "–",
+    PaymentStatus.REQUIRES_ACTION: "○",
+    PaymentStatus.PROCESSING: "…",
+    PaymentStatus.SUCCEEDED: "✓",
+    PaymentStatus.FAILED: "✕",
+    PaymentStatus.EXPIRED: "⌛\ufe0e",
+    PaymentStatus.CANCELLED: "–",
 }
-_VIEWS: Final = {status: View(status, status, sign, status) for status, sign in _SIGNS.items()}
+_VIEWS: Final = {
+    status: StatusView(status, status, sign, status) for status, sign in _SIGNS.items()
+}
 _REFUND_VIEWS: Final = {
-    progress: View("succeeded", "refunded", "↩\ufe0e", progress) for progress in RefundProgress
+    progress: StatusView("succeeded", "refunded", "↩\ufe0e", progress)
+    for progress in RefundProgress
 }
 
 
-class Chain(NamedTuple):
-    """A chain that wallets may pay on: CAIP-2, its name, and the symbol and name of its coin.
+class CheckoutChain(NamedTuple):
+    """A chain that wallets can pay on: CAIP-2 id, name, and symbol and name of its native coin.
 
-    `node` and `explorer` are public addresses that wallets are given to add the chain.
+    `node` and `explorer` are public addresses with which wallets add the chain.
     """
 
     id: str
@@ -67,8 +70,8 @@ class Chain(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Paid:
-    """What a buyer paid with, and where: an amount in whole units of a token on a network."""
+class PaidAmount:
+    """The amount that a buyer paid, in whole units of an asset on a network."""
 
     value: Decimal
     symbol: str
@@ -77,7 +80,7 @@ class Paid:
 
 @dataclass(frozen=True, slots=True)
 class CheckoutRefund:
-    """How far a payment is refunded: `value` of `paid`, in whole units of the paid asset."""
+    """The refunds of a payment: `value` of `paid`, in whole units of the paid asset."""
 
     progress: RefundProgress
     value: Decimal
@@ -86,20 +89,20 @@ class CheckoutRefund:
 
 
 @dataclass(frozen=True, slots=True)
-class Checkout:
-    """What the page tells. `value` is in whole units of `symbol`; times are Unix seconds.
+class CheckoutData:
+    """The content of the page. `value` is in whole units of `symbol`; times are Unix seconds.
 
-    `back` is where the merchant wants its buyer now: an absolute https URL; with `waits` money may
-    still be on its way, and only a tap leads there. `logo` is a path of this host, `wallets` are
-    names of apps and addresses with blanks for the link, `accent` is `#rrggbb`, `refused` is the
-    name of a text.
+    `return_url` is the merchant's return URL, absolute and https. With `may_receive_money` money
+    can still be on its way, and the page opens the URL only when the buyer taps it. `logo_path` is
+    a path of this host, `wallets` are names of apps and their URL templates, `accent` is
+    `#rrggbb`, `refusal_key` is a message key.
     """
 
     id: str
     merchant: str
     value: Decimal
     symbol: str
-    status: Status
+    status: PaymentStatus
     link: str
     live: bool
     expires_at: int
@@ -107,23 +110,23 @@ class Checkout:
     updated_at: int
     app_id: str
     poll_ms: int = 1000
-    back: str | None = None
-    waits: bool = False
-    logo: str | None = None
+    return_url: str | None = None
+    may_receive_money: bool = False
+    logo_path: str | None = None
     accent: str | None = None
     wallets: Sequence[tuple[str, str]] = ()
-    chains: Sequence[Chain] = ()
-    progress: Progress | None = None
-    paid: Paid | None = None
-    transaction: Transaction | None = None
+    chains: Sequence[CheckoutChain] = ()
+    progress: ConfirmationProgress | None = None
+    paid: PaidAmount | None = None
+    transaction: CheckoutTransaction | None = None
     refund: CheckoutRefund | None = None
-    panel: Panel | None = None
-    refused: str = ""
+    panel: SandboxPanel | None = None
+    refusal_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """The same as the template shows it, in one language."""
+class _CheckoutContext:
+    """The content of the page as the template shows it, in one language."""
 
     id: str
     merchant: str
@@ -142,92 +145,101 @@ class _Told:
     wallets: Sequence[tuple[str, str]] = field(default=())
 
 
-def page(checkout: Checkout, language: str, theme: str = "", looks: str = "") -> PlainAnswer:
-    """The page of a payment.
+def render_checkout(
+    checkout: CheckoutData, language: str, theme: str = "", appearance_query: str = ""
+) -> PlainResponse:
+    """Return the page of a payment.
 
-    `theme` is light, dark, or empty for what the buyer prefers; `looks` is the part of an address
-    that has a page shown as this one.
+    `theme` is light, dark, or empty for the buyer's preference; `appearance_query` is the query
+    that keeps language and theme in links.
     """
-    said = words(language, _NOUN)
-    open_ = checkout.status is Status.REQUIRES_ACTION
-    return html(
+    translations = get_translations(language, _NOUN)
+    open_ = checkout.status is PaymentStatus.REQUIRES_ACTION
+    return render_page(
         "payments/checkout.html",
         200,
-        _headers(checkout.accent),
-        words=said,
+        _build_headers(checkout.accent),
+        words=translations,
         here=f"/{checkout.id}",
         theme=theme,
-        looks=looks,
-        told=_told(checkout, said),
-        views=_views(checkout),
-        colours=checkout.accent and accent.style(checkout.accent),
+        looks=appearance_query,
+        told=_build_context(checkout, translations),
+        views=_list_views(checkout),
+        colours=checkout.accent and accent.build_accent_style(checkout.accent),
         progress=checkout.progress,
         transaction=checkout.transaction,
         panel=checkout.panel,
-        refused=checkout.refused,
-        qr=qr.code(checkout.link, said.plain("link.qr")) if open_ else "",
-        script=_script(checkout, said),
-        said=_scripts_texts(language),
+        refused=checkout.refusal_key,
+        qr=qr.render_code(checkout.link, translations.plain("link.qr")) if open_ else "",
+        script=_build_script_data(checkout, translations),
+        said=_load_script_texts(language),
     )
 
 
 @functools.lru_cache(256)
-def _headers(colour: str | None) -> Headers:
-    return (*strict(style=accent.style(colour) if colour else None), (b"vary", b"accept-language"))
-
-
-def _views(checkout: Checkout) -> Sequence[View]:
-    """The state as it is, then those that it may turn into while the page is open."""
-    shown = _VIEWS[checkout.status]
-    if checkout.status is Status.SUCCEEDED and checkout.refund is not None:
-        shown = _REFUND_VIEWS[checkout.refund.progress]
-    later = checkout.status is Status.REQUIRES_ACTION
-    return (shown, _VIEWS[Status.PROCESSING]) if later else (shown,)
-
-
-def _told(checkout: Checkout, said: Words) -> _Told:
-    paid, refund = checkout.paid, checkout.refund
-    open_ = checkout.status is Status.REQUIRES_ACTION
-    ended = datetime.fromtimestamp(checkout.updated_at, UTC)
-    done = checkout.status is Status.SUCCEEDED
-    return _Told(
-        id=checkout.id,
-        merchant=checkout.merchant,
-        amount=said.amount(checkout.value, checkout.symbol),
-        status=checkout.status,
-        link=checkout.link,
-        live=checkout.live,
-        back=checkout.back,
-        logo=checkout.logo,
-        until=said.time(checkout.expires_at) if open_ else "",
-        paid=None if paid is None else _paid(paid, said),
-        ended=ended.isoformat(),
-        ended_told=said.time(checkout.updated_at) if done else "",
-        refunded=said.amount(_short(refund.value), refund.symbol) if refund else "",
-        refunded_of=said.amount(_short(refund.paid), refund.symbol) if refund else "",
-        wallets=_wallets(checkout.link, tuple(checkout.wallets)) if open_ else (),
+def _build_headers(color: str | None) -> HttpHeaders:
+    return (
+        *build_security_headers(style=accent.build_accent_style(color) if color else None),
+        (b"vary", b"accept-language"),
     )
 
 
-def _paid(paid: Paid, said: Words) -> str:
-    return f"{said.amount(_short(paid.value), paid.symbol)}, {paid.network}"
+def _list_views(checkout: CheckoutData) -> Sequence[StatusView]:
+    """Return the current state, then those that can follow while the page is open."""
+    shown = _VIEWS[checkout.status]
+    if checkout.status is PaymentStatus.SUCCEEDED and checkout.refund is not None:
+        shown = _REFUND_VIEWS[checkout.refund.progress]
+    later = checkout.status is PaymentStatus.REQUIRES_ACTION
+    return (shown, _VIEWS[PaymentStatus.PROCESSING]) if later else (shown,)
 
 
-def _short(value: Decimal) -> Decimal:
-    """Without zeros at the end, but for two."""
+def _build_context(checkout: CheckoutData, translations: Translations) -> _CheckoutContext:
+    paid, refund = checkout.paid, checkout.refund
+    open_ = checkout.status is PaymentStatus.REQUIRES_ACTION
+    ended = datetime.fromtimestamp(checkout.updated_at, UTC)
+    done = checkout.status is PaymentStatus.SUCCEEDED
+    return _CheckoutContext(
+        id=checkout.id,
+        merchant=checkout.merchant,
+        amount=translations.format_amount(checkout.value, checkout.symbol),
+        status=checkout.status,
+        link=checkout.link,
+        live=checkout.live,
+        back=checkout.return_url,
+        logo=checkout.logo_path,
+        until=translations.format_time(checkout.expires_at) if open_ else "",
+        paid=None if paid is None else _format_paid(paid, translations),
+        ended=ended.isoformat(),
+        ended_told=translations.format_time(checkout.updated_at) if done else "",
+        refunded=translations.format_amount(_trim_zeros(refund.value), refund.symbol)
+        if refund
+        else "",
+        refunded_of=translations.format_amount(_trim_zeros(refund.paid), refund.symbol)
+        if refund
+        else "",
+        wallets=_list_wallet_links(checkout.link, tuple(checkout.wallets)) if open_ else (),
+    )
+
+
+def _format_paid(paid: PaidAmount, translations: Translations) -> str:
+    return f"{translations.format_amount(_trim_zeros(paid.value), paid.symbol)}, {paid.network}"
+
+
+def _trim_zeros(value: Decimal) -> Decimal:
+    """Return a value without trailing zeros, with at least two decimals."""
     places = -int(value.normalize().as_tuple().exponent)
     return value.quantize(Decimal(1).scaleb(-max(places, 2)))
 
 
-def _wallets(link: str, wallets: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+def _list_wallet_links(link: str, wallets: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
     encoded, place = quote(link, safe=""), link.partition("://")[2]
     return [
         (name, url.replace("{url}", encoded).replace("{place}", place)) for name, url in wallets
     ]
 
 
-def _script(checkout: Checkout, said: Words) -> Mapping[str, Any]:
-    """What scripts know: no more than the page shows, and the public id to call the API with."""
+def _build_script_data(checkout: CheckoutData, translations: Translations) -> Mapping[str, Any]:
+    """Return the data of scripts: only what the page shows, and the public app id."""
     return {
         "id": checkout.id,
         "status": checkout.status,
@@ -237,13 +249,13 @@ def _script(checkout: Checkout, said: Words) -> Mapping[str, Any]:
         "pollInMs": checkout.poll_ms,
         "appId": checkout.app_id,
         "merchant": checkout.merchant,
-        "waits": checkout.waits,
-        "language": said.language,
-        "chains": [_chain(chain) for chain in checkout.chains],
+        "waits": checkout.may_receive_money,
+        "language": translations.language,
+        "chains": [_to_script_chain(chain) for chain in checkout.chains],
     }
 
 
-def _chain(chain: Chain) -> Mapping[str, str]:
+def _to_script_chain(chain: CheckoutChain) -> Mapping[str, str]:
     return {
         "id": chain.id,
         "name": chain.name,
@@ -255,9 +267,11 @@ def _chain(chain: Chain) -> Mapping[str, str]:
 
 
 @functools.cache
-def _scripts_texts(language: str) -> Script:
-    texts = words(language, _NOUN).texts
-    told = {
-        key.removeprefix(_SCRIPTS): text for key, text in texts.items() if key.startswith(_SCRIPTS)
+def _load_script_texts(language: str) -> ScriptData:
+    texts = get_translations(language, _NOUN).texts
+    report = {
+        key.removeprefix(_SCRIPT_PREFIX): text
+        for key, text in texts.items()
+        if key.startswith(_SCRIPT_PREFIX)
     }
-    return Script.of({**told, "confirmations": texts["confirmations"]})
+    return ScriptData.encode_json({**report, "confirmations": texts["confirmations"]})

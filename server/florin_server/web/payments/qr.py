@@ -1,4 +1,4 @@
-"""QR codes of payment links, drawn once each."""
+"""QR codes of payment links."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final
 import segno
 from markupsafe import Markup
 
-# 4 kB each; making one costs as much as 20 pages
-_KEPT: Final = 1024
+# 4 kB each; drawing a code costs as much as 20 pages
+_CACHE_SIZE: Final = 1024
 
 
-@functools.lru_cache(_KEPT)
-def code(link: str, label: str) -> Markup:
-    """The code of a link as a picture in a page; `label` says what it is to who cannot see it."""
+@functools.lru_cache(_CACHE_SIZE)
+def render_code(link: str, label: str) -> Markup:
+    """Return the code of a link as an inline picture; `label` is its text alternative."""
     drawn = segno.make(link, error="m", micro=False).svg_inline(
         border=2, omitsize=True, svgclass=None, lineclass=None, title=label
     )

@@ -1,4 +1,4 @@
-"""What the pay host answers besides the form: a payment's page, its state, and files for phones."""
+"""Routes of the pay host: the checkout page, its status, and files for phones."""
 
 from __future__ import annotations
 
@@ -8,123 +8,128 @@ from typing import Any
 
 import orjson
 from florin_gateway.plain import (
-    PlainAnswer,
     PlainEvent,
     PlainEvents,
     PlainHandler,
     PlainRequest,
+    PlainResponse,
 )
 
 from florin_server.config import AppLinkSettings
-from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payments.links import QUERY_ID
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.payments.links import PAYMENT_ID_PARAMETER
 from florin_server.domain.payments.payment import Payment
 from florin_server.feed import FeedClosed
 from florin_server.flows.app import App
-from florin_server.flows.payments.checkout import follow, named, progress
-from florin_server.rpc.payments.codec import Codec
-from florin_server.web.payments.shown import Pages
-from florin_server.web.refusal import refusal
+from florin_server.flows.payments.checkout import find_payment, find_progress, follow
+from florin_server.rpc.payments.codec import PaymentCodec
+from florin_server.web.payments.shown import CheckoutPages
+from florin_server.web.refusal import to_refused_error
 
 _READ = ("GET", "HEAD")
-# the ways to write a payment link: phones hand these to an app, and nothing else of the pay host
+# the forms of a payment link: phones open these in an app, and no other path of the pay host
 _LINKS = (
     {"/": "/pay_*"},
-    *({"/": path, "?": {QUERY_ID: "?*"}} for path in ("/", "/buy")),
+    *({"/": path, "?": {PAYMENT_ID_PARAMETER: "?*"}} for path in ("/", "/buy")),
 )
 
 
-def routes(app: App) -> Mapping[tuple[str, str], PlainHandler]:
-    """The handlers by method and path."""
-    answers = Codec(app)
-    pages = Pages(app, answers)
+def build_routes(app: App) -> Mapping[tuple[str, str], PlainHandler]:
+    """Return the handlers by method and path."""
+    answers = PaymentCodec(app)
+    pages = CheckoutPages(app, answers)
     read = {
         **dict.fromkeys(("/{payment_id}", "/", "/buy"), pages.show),
-        "/{payment_id}/state": _state(app, answers),
-        **_well_known(app.settings.app_links),
+        "/{payment_id}/state": _make_state_handler(app, answers),
+        **_build_well_known_routes(app.settings.app_links),
     }
-    others = {
-        ("GET", "/{payment_id}/events"): _events(app, answers),
-        ("POST", "/{payment_id}/test"): pages.drive,
+    single_method_routes = {
+        ("GET", "/{payment_id}/events"): _make_events_handler(app, answers),
+        ("POST", "/{payment_id}/test"): pages.run_test_action,
     }
-    return {(method, path): read[path] for method in _READ for path in read} | others
+    return {(method, path): read[path] for method in _READ for path in read} | single_method_routes
 
 
-def _state(app: App, answers: Codec) -> PlainHandler:
-    async def tell(request: PlainRequest) -> PlainAnswer:
-        return PlainAnswer.json(_public_status(app, await _known(app, request), answers))
+def _make_state_handler(app: App, codec: PaymentCodec) -> PlainHandler:
+    async def tell(request: PlainRequest) -> PlainResponse:
+        return PlainResponse.from_json(
+            _build_public_status(app, await _get_payment(app, request), codec)
+        )
 
     return tell
 
 
-def _events(app: App, answers: Codec) -> PlainHandler:
+def _make_events_handler(app: App, codec: PaymentCodec) -> PlainHandler:
     async def stream(request: PlainRequest) -> PlainEvents:
-        after = request.last_event_id()
-        payment = await _known(app, request)
+        after = request.parse_last_event_id()
+        payment = await _get_payment(app, request)
         try:
             states, release = follow(app, payment, after, request.peer)
-        except FlorinError as over:
-            raise refusal(over) from over
-        return PlainEvents(_events_of(app, states, answers), release)
+        except ApiError as over:
+            raise to_refused_error(over) from over
+        return PlainEvents(_stream_events(app, states, codec), release)
 
     return stream
 
 
-async def _events_of(
-    app: App, states: AsyncIterator[Payment], answers: Codec
+async def _stream_events(
+    app: App, states: AsyncIterator[Payment], codec: PaymentCodec
 ) -> AsyncGenerator[PlainEvent, None]:
-    # a browser asks again by itself, after the version that it has
+    # a browser reconnects automatically, and sends the version that it has
     with suppress(FeedClosed):
         async for payment in states:
-            told = {**_public_status(app, payment, answers), "version": payment.version}
-            yield PlainEvent(payment.version, orjson.dumps(told))
+            state = {**_build_public_status(app, payment, codec), "version": payment.version}
+            yield PlainEvent(payment.version, orjson.dumps(state))
 
 
-async def _known(app: App, request: PlainRequest) -> Payment:
-    """The payment in the path; RefusedError if there is none, or the address asks too often."""
-    if wait_s := app.limits.page(request.peer):
-        raise refusal(FlorinError(Code.RATE_LIMITED, retry_after_s=wait_s))
-    payment = await named(app, request.variables["payment_id"])
+async def _get_payment(app: App, request: PlainRequest) -> Payment:
+    """Return the payment in the path; RefusedError if unknown or above the rate limit."""
+    if wait_s := app.limits.count_page(request.peer):
+        raise to_refused_error(ApiError(ErrorCode.RATE_LIMITED, retry_after_s=wait_s))
+    payment = await find_payment(app, request.variables["payment_id"])
     if payment is None:
-        raise refusal(FlorinError(Code.PAYMENT_NOT_FOUND))
+        raise to_refused_error(ApiError(ErrorCode.PAYMENT_NOT_FOUND))
     return payment
 
 
-def _public_status(app: App, payment: Payment, answers: Codec) -> dict[str, Any]:
-    """What everybody with the link may know; of a chain no more than how far it is."""
-    status = answers.status(payment)
-    told: dict[str, Any] = {"status": payment.status, "isFinal": status.is_final}
+def _build_public_status(app: App, payment: Payment, codec: PaymentCodec) -> dict[str, Any]:
+    """Return the status for anyone with the link; of the chain only the confirmations."""
+    status = codec.to_status_response(payment)
+    public_status: dict[str, Any] = {"status": payment.status, "isFinal": status.is_final}
     if status.HasField("poll_in_ms"):
-        told["pollInMs"] = status.poll_in_ms
-    if (seen := progress(app, payment)) is not None:
-        told["confirmations"] = {"seen": seen.seen, "needed": seen.needed}
-    return {**told, "expiresAt": payment.expires_at}
+        public_status["pollInMs"] = status.poll_in_ms
+    if (seen := find_progress(app, payment)) is not None:
+        public_status["confirmations"] = {
+            "seen": seen.confirmations,
+            "needed": seen.required_confirmations,
+        }
+    return {**public_status, "expiresAt": payment.expires_at}
 
 
-def _well_known(apps: AppLinkSettings) -> Mapping[str, PlainHandler]:
-    """What phones fetch to know which apps open payment links."""
+def _build_well_known_routes(apps: AppLinkSettings) -> Mapping[str, PlainHandler]:
+    """Return the files by which phones know the apps that open payment links."""
     ios = {"details": [{"appIDs": apps.ios, "components": _LINKS}] if apps.ios else []}
     android = [
         {
             "relation": ["delegate_permission/common.handle_all_urls"],
             "target": {
                 "namespace": "android_app",
-                "package_name": one.package,
-                "sha256_cert_fingerprints": one.fingerprints,
+                "package_name": android_app.package,
+                "sha256_cert_fingerprints": android_app.fingerprints,
             },
         }
-        for one in apps.android
+        for android_app in apps.android
     ]
     return {
-        "/.well-known/apple-app-site-association": _file({"applinks": ios}),
-        "/.well-known/assetlinks.json": _file(android),
+        "/.well-known/apple-app-site-association": _make_json_handler({"applinks": ios}),
+        "/.well-known/assetlinks.json": _make_json_handler(android),
     }
 
 
-def _file(content: Any) -> PlainHandler:
-    answer = PlainAnswer.json(content)
+def _make_json_handler(content: Any) -> PlainHandler:
+    answer = PlainResponse.from_json(content)
 
-    async def tell(_request: PlainRequest) -> PlainAnswer:
+    async def tell(_request: PlainRequest) -> PlainResponse:
         return answer
 
     return tell

@@ -1,4 +1,4 @@
-"""Shows a payment's page as the payment stands, and drives test payments from it."""
+"""The checkout page of a payment, and the test panel on it."""
 
 from __future__ import annotations
 
@@ -9,204 +9,222 @@ from urllib.parse import parse_qsl, urlencode
 
 from florin.v1 import money_pb2
 from florin_gateway.errors import RefusedError
-from florin_gateway.plain import PlainAnswer, PlainRequest
+from florin_gateway.plain import PlainRequest, PlainResponse
 
-from florin_server.domain.accounts.credentials import CHECKOUT_APPS
-from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payments.links import QUERY_ID, query_id
+from florin_server.domain.accounts.credentials import CHECKOUT_APP_IDS
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.payments.links import PAYMENT_ID_PARAMETER, find_query_id
 from florin_server.domain.payments.payment import Merchant, Payment, Refund
 from florin_server.domain.payouts.refund_amounts import describe_progress, sum_refunds
-from florin_server.flows.accounts.wallets import checkout_app
+from florin_server.flows.accounts.wallets import get_checkout_app
 from florin_server.flows.app import App
 from florin_server.flows.payments import panel
 from florin_server.flows.payments.checkout import (
-    back_to_shop,
-    checkout,
+    find_checkout,
     find_coin,
+    find_payment,
+    find_progress,
+    find_return_url,
+    find_transaction,
     may_receive_money,
-    named,
-    progress,
-    transaction,
 )
 from florin_server.flows.payouts.refund import list_refunds
-from florin_server.rpc.payments.codec import Codec
+from florin_server.rpc.payments.codec import PaymentCodec
 from florin_server.web import theme
-from florin_server.web.language import LANGUAGES, PARAMETER, spoken
-from florin_server.web.notice import no_payment, too_many
-from florin_server.web.origin import is_own_form
+from florin_server.web.language import LANGUAGES, PARAMETER, negotiate_language
+from florin_server.web.notice import render_rate_limit_page, render_unknown_payment_page
+from florin_server.web.origin import is_same_site_form
 from florin_server.web.payments import page
-from florin_server.web.payments.page import Chain, Checkout, CheckoutRefund, Paid
-from florin_server.web.refusal import refusal
+from florin_server.web.payments.page import CheckoutChain, CheckoutData, CheckoutRefund, PaidAmount
+from florin_server.web.refusal import to_refused_error
 
 _FORM: Final = b"application/x-www-form-urlencoded"
 
 
-class Pages:
-    """Answers for the addresses of payments."""
+class CheckoutPages:
+    """Handles the requests of checkout pages."""
 
-    def __init__(self, app: App, answers: Codec) -> None:
+    def __init__(self, app: App, codec: PaymentCodec) -> None:
         self._app = app
-        self._answers = answers
-        # modes whose pages have their app id by now
-        self._registered: set[bool] = set()
-        self._wallets = [(one.name, one.url) for one in app.settings.checkout.wallets]
+        self._codec = codec
+        # modes (live or test) whose app id is registered
+        self._registered_modes: set[bool] = set()
+        self._wallets = [
+            (wallet_link.name, wallet_link.url) for wallet_link in app.settings.checkout.wallets
+        ]
 
-    async def show(self, request: PlainRequest) -> PlainAnswer:
-        """The page of the payment that the address names."""
-        return await self._show(request, _link(request))
+    async def show(self, request: PlainRequest) -> PlainResponse:
+        """Show the page of the payment in the address."""
+        return await self._render(request, _get_link(request))
 
-    async def drive(self, request: PlainRequest) -> PlainAnswer:
-        """Does with a test payment what its page was told; leads back to the page.
+    async def run_test_action(self, request: PlainRequest) -> PlainResponse:
+        """Apply an action of the test panel to a test payment; redirect to its page.
 
-        A page of another site cannot have a browser do it. What is refused is told on the page.
+        Forms of other sites are refused. The page shows an error of the action.
         """
-        self._require_own(request)
+        self._require_own_form(request)
         link = request.variables["payment_id"]
-        if wait_s := self._app.limits.page(request.peer):
-            return too_many(request, wait_s)
-        payment = await named(self._app, link)
+        if wait_s := self._app.limits.count_page(request.peer):
+            return render_rate_limit_page(request, wait_s)
+        payment = await find_payment(self._app, link)
         if payment is None:
-            return no_payment(request)
-        # who has no panel finds nothing here
-        if panel.panel(self._app, payment) is None:
-            raise refusal(FlorinError(Code.PAYMENT_NOT_FOUND))
+            return render_unknown_payment_page(request)
+        # without a panel the address does not exist
+        if panel.find_panel(self._app, payment) is None:
+            raise to_refused_error(ApiError(ErrorCode.PAYMENT_NOT_FOUND))
         try:
-            await self._obey(payment, dict(_fields(request.body)), request.peer)
-        except FlorinError as refused:
-            busy = refused.code is Code.RATE_LIMITED
+            await self._apply_test_action(payment, dict(_parse_fields(request.body)), request.peer)
+        except ApiError as refused:
+            busy = refused.code is ErrorCode.RATE_LIMITED
             text = "panel.refused.busy" if busy else "panel.refused"
-            return await self._show(request, link, text)
-        headers = [(b"location", f"/{payment.id}{_looks(request)}".encode())]
-        return PlainAnswer(303, b"", "text/html; charset=utf-8", headers)
+            return await self._render(request, link, text)
+        headers = [(b"location", f"/{payment.id}{_build_appearance_query(request)}".encode())]
+        return PlainResponse(303, b"", "text/html; charset=utf-8", headers)
 
-    def _require_own(self, request: PlainRequest) -> None:
-        """Refuse whatever no page of this site sent; programs have `simulate` and need a key."""
+    def _require_own_form(self, request: PlainRequest) -> None:
+        """Refuse forms of other sites; programs call `simulate` with an API key."""
         kind = dict(request.headers).get(b"content-type", b"").partition(b";")[0].strip().lower()
-        if kind != _FORM or not is_own_form(request, self._app.links.hosts):
-            raise RefusedError(403, Code.FORBIDDEN, "Only a form of this page does that")
+        if kind != _FORM or not is_same_site_form(request, self._app.links.hosts):
+            raise RefusedError(403, ErrorCode.FORBIDDEN, "Only a form on this page can do this")
 
-    async def _obey(self, payment: Payment, told: Mapping[str, str], peer: str) -> None:
-        if "pay" in told:
-            await panel.pay(self._app, payment, told["pay"], peer)
-        elif "outcome" in told:
-            await panel.decide(self._app, payment, told["outcome"])
-        elif (seconds := told.get("seconds", "")).isascii() and seconds.isdecimal():
-            await panel.advance(self._app, payment, int(seconds[:9]))
+    async def _apply_test_action(
+        self, payment: Payment, form: Mapping[str, str], peer: str
+    ) -> None:
+        if "pay" in form:
+            await panel.pay(self._app, payment, form["pay"], peer)
+        elif "outcome" in form:
+            await panel.set_outcome(self._app, payment, form["outcome"])
+        elif (seconds := form.get("seconds", "")).isascii() and seconds.isdecimal():
+            await panel.advance_clock(self._app, payment, int(seconds[:9]))
         else:
-            raise FlorinError(Code.INVALID_PARAMS, "Nothing was asked for")
+            raise ApiError(ErrorCode.INVALID_PARAMS, "The form names no action")
 
-    async def _show(self, request: PlainRequest, link: str, refused: str = "") -> PlainAnswer:
-        language = spoken(request)
-        if wait_s := self._app.limits.page(request.peer):
-            return too_many(request, wait_s)
-        found = await checkout(self._app, link)
-        if found is None:
-            return no_payment(request)
-        told = await self._told(*found, refused)
-        return page.page(told, language, theme.asked(request.query), _looks(request))
+    async def _render(
+        self, request: PlainRequest, link: str, refusal_key: str = ""
+    ) -> PlainResponse:
+        language = negotiate_language(request)
+        if wait_s := self._app.limits.count_page(request.peer):
+            return render_rate_limit_page(request, wait_s)
+        checkout = await find_checkout(self._app, link)
+        if checkout is None:
+            return render_unknown_payment_page(request)
+        checkout_data = await self._build_checkout(*checkout, refusal_key)
+        return page.render_checkout(
+            checkout_data,
+            language,
+            theme.get_theme(request.query),
+            _build_appearance_query(request),
+        )
 
-    async def _told(self, payment: Payment, merchant: Merchant, refused: str) -> Checkout:
+    async def _build_checkout(
+        self, payment: Payment, merchant: Merchant, refusal_key: str
+    ) -> CheckoutData:
         app = self._app
-        if payment.live not in self._registered and not payment.status.is_final:
-            await checkout_app(app, live=payment.live)
-            self._registered.add(payment.live)
+        if payment.live not in self._registered_modes and not payment.status.is_final:
+            await get_checkout_app(app, live=payment.live)
+            self._registered_modes.add(payment.live)
         refunds = await list_refunds(app, payment)
-        amount = self._answers.amount(payment.unit, payment.value)
-        status = self._answers.status(payment)
-        said = app.settings.checkout
-        return Checkout(
+        amount = self._codec.to_amount(payment.unit, payment.value)
+        status = self._codec.to_status_response(payment)
+        checkout_settings = app.settings.checkout
+        return CheckoutData(
             id=payment.id,
             merchant=merchant.name,
-            value=_whole(amount),
+            value=_to_whole_units(amount),
             symbol=amount.display.asset_symbol,
             status=payment.status,
-            link=app.links.of(payment.id),
+            link=app.links.get_url(payment.id),
             live=payment.live,
             expires_at=payment.expires_at,
             now_ms=app.clock.now_us() // 1000,
             updated_at=payment.updated_at_us // 1_000_000,
-            app_id=CHECKOUT_APPS[payment.live],
+            app_id=CHECKOUT_APP_IDS[payment.live],
             poll_ms=status.poll_in_ms,
-            back=back_to_shop(payment),
-            waits=await may_receive_money(app, payment),
-            logo=await app.icons.address(merchant.icon_url, merchant.partner_id),
-            accent=said.accents.get(merchant.id, said.accent),
+            return_url=find_return_url(payment),
+            may_receive_money=await may_receive_money(app, payment),
+            logo_path=await app.icons.find_path(merchant.icon_url, merchant.partner_id),
+            accent=checkout_settings.accents.get(merchant.id, checkout_settings.accent),
             wallets=self._wallets,
-            chains=() if payment.status.is_final else self._chains(payment),
-            progress=progress(app, payment),
-            paid=_paid(status.info.option_amount)
+            chains=() if payment.status.is_final else self._list_chains(payment),
+            progress=find_progress(app, payment),
+            paid=_to_paid_amount(status.info.option_amount)
             if status.info.HasField("option_amount")
             else None,
-            transaction=transaction(app, payment),
+            transaction=find_transaction(app, payment),
             refund=self._describe_refund(payment, refunds),
-            panel=panel.panel(app, payment),
-            refused=refused,
+            panel=panel.find_panel(app, payment),
+            refusal_key=refusal_key,
         )
 
     def _describe_refund(
         self, payment: Payment, refunds: Sequence[Refund]
     ) -> CheckoutRefund | None:
-        """Return how much of a payment goes back or went back; None if nothing does."""
+        """Return the refunds of a payment, pending ones included; None without refunds."""
         refund_progress = describe_progress(payment, refunds)
         if refund_progress is None:
             return None
         totals = sum_refunds(payment, refunds)
-        value = self._answers.amount(totals.unit, totals.refunded)
-        paid = self._answers.amount(totals.unit, totals.refunded + totals.refundable)
+        value = self._codec.to_amount(totals.unit, totals.refunded)
+        paid = self._codec.to_amount(totals.unit, totals.refunded + totals.refundable)
         return CheckoutRefund(
-            refund_progress, _whole(value), _whole(paid), value.display.asset_symbol
+            refund_progress,
+            _to_whole_units(value),
+            _to_whole_units(paid),
+            value.display.asset_symbol,
         )
 
-    def _chains(self, payment: Payment) -> Sequence[Chain]:
-        """Return the chains that can be paid on, with what wallets need to add them."""
-        said = self._app.settings.checkout
+    def _list_chains(self, payment: Payment) -> Sequence[CheckoutChain]:
+        """Return the chains that accept the payment, with the data that wallets add them by."""
+        checkout_settings = self._app.settings.checkout
         chains = []
         for rail in self._app.rails.values():
             if rail.live is not payment.live or not rail.assets:
                 continue
             symbol, name = find_coin(rail) or ("", "")
-            explorer = said.explorers.get(rail.chain_id, "")
+            explorer = checkout_settings.explorers.get(rail.chain_id, "")
             chains.append(
-                Chain(
+                CheckoutChain(
                     rail.chain_id,
                     next(iter(rail.assets.values())).network_name,
                     symbol,
                     name,
-                    said.nodes.get(rail.chain_id, ""),
+                    checkout_settings.nodes.get(rail.chain_id, ""),
                     explorer.partition("/tx/")[0] if "/tx/" in explorer else "",
                 )
             )
         return chains
 
 
-def _link(request: PlainRequest) -> str:
-    """What names the payment; RefusedError where nothing is meant to."""
+def _get_link(request: PlainRequest) -> str:
+    """Return the link or id of the payment; RefusedError if the address has none."""
     if "payment_id" in request.variables:
         return request.variables["payment_id"]
-    if all(name != QUERY_ID for name, _ in request.query):
-        raise RefusedError(404, Code.INVALID_PARAMS, "Path not found")
-    return query_id(request.query)
+    if all(name != PAYMENT_ID_PARAMETER for name, _ in request.query):
+        raise RefusedError(404, ErrorCode.INVALID_PARAMS, "Path not found")
+    return find_query_id(request.query)
 
 
-def _looks(request: PlainRequest) -> str:
-    """The part of an address that tells how its page is shown."""
+def _build_appearance_query(request: PlainRequest) -> str:
+    """Return the query that keeps the language and the theme of a page."""
     language = next((value for name, value in request.query if name == PARAMETER), "")
-    asked = {PARAMETER: language if language in LANGUAGES else ""}
-    asked[theme.PARAMETER] = theme.asked(request.query)
-    given = urlencode({name: value for name, value in asked.items() if value})
-    return f"?{given}" if given else ""
+    parameters = {PARAMETER: language if language in LANGUAGES else ""}
+    parameters[theme.PARAMETER] = theme.get_theme(request.query)
+    query = urlencode({name: value for name, value in parameters.items() if value})
+    return f"?{query}" if query else ""
 
 
-def _whole(amount: money_pb2.Amount) -> Decimal:
+def _to_whole_units(amount: money_pb2.Amount) -> Decimal:
     return Decimal(amount.value).scaleb(-amount.display.decimals)
 
 
-def _paid(amount: money_pb2.Amount) -> Paid:
+def _to_paid_amount(amount: money_pb2.Amount) -> PaidAmount:
     display = amount.display
-    return Paid(_whole(amount), display.asset_symbol, display.network_name or amount.unit)
+    return PaidAmount(
+        _to_whole_units(amount), display.asset_symbol, display.network_name or amount.unit
+    )
 
 
-def _fields(body: bytes) -> list[tuple[str, str]]:
+def _parse_fields(body: bytes) -> list[tuple[str, str]]:
     try:
         return parse_qsl(body.decode("ascii"), max_num_fields=4)
     except ValueError:

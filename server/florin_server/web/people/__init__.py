@@ -1,1 +1,1 @@
-"""Pages for people who come without a payment: what runs here, and what is not here."""
+"""Pages for people without a payment link: the landing page, and errors."""

@@ -1,4 +1,4 @@
-"""What runs here and where to go, and why there is nothing else to see."""
+"""The landing page, and error pages for people."""
 
 from __future__ import annotations
 
@@ -7,49 +7,49 @@ from dataclasses import dataclass
 from typing import Final
 
 from florin_gateway.errors import RefusedError
-from florin_gateway.plain import PlainAnswer, PlainRequest
+from florin_gateway.plain import PlainRequest, PlainResponse
 
-from florin_server.web.language import spoken, words
-from florin_server.web.notice import notice
-from florin_server.web.render import html, strict
+from florin_server.web.language import get_translations, negotiate_language
+from florin_server.web.notice import render_error_page
+from florin_server.web.render import build_security_headers, render_page
 
-_NOUN: Final = "people"
-_HEADERS: Final = strict()
-# what begins like this is asked by programs, or by people who want to see what those get
+_NOUN: Final = "landing"
+_HEADERS: Final = build_security_headers()
+# paths of programs: people see their errors unchanged
 _PROGRAMS: Final = frozenset({"v1", "versions", "spec", "healthz", "readyz", "metrics"})
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
-    """Where people may go on; `text` is the name of its text."""
+class LandingLink:
+    """A link of the landing page; `text` is its message key."""
 
     path: str
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Landing:
-    """What the first page tells; `live` if real money moves here."""
+class LandingPage:
+    """The content of the landing page; `live` if real money moves here."""
 
-    # no version: whoever attacks old ones need not be told
+    # no version: it would help attackers of old releases
     name: str
     live: bool
-    links: Sequence[Link]
+    links: Sequence[LandingLink]
 
 
-def landing(told: Landing, request: PlainRequest) -> PlainAnswer:
-    """The page of an address that names no payment."""
-    return html(
+def render_landing(landing_page: LandingPage, request: PlainRequest) -> PlainResponse:
+    """Return the landing page."""
+    return render_page(
         "people/landing.html",
         200,
         _HEADERS,
-        told=told,
-        words=words(spoken(request), _NOUN),
+        told=landing_page,
+        words=get_translations(negotiate_language(request), _NOUN),
         here="/",
     )
 
 
-def refusal(request: PlainRequest, path: str, refused: RefusedError) -> PlainAnswer | None:
-    """The page that tells a refusal to people; None where programs ask."""
+def render_refusal(request: PlainRequest, path: str, error: RefusedError) -> PlainResponse | None:
+    """Return the page of an error for people; None on paths of programs."""
     first = path.lstrip("/").partition("/")[0]
-    return None if first in _PROGRAMS else notice(request, refused.status)
+    return None if first in _PROGRAMS else render_error_page(request, error.status)

@@ -1,4 +1,4 @@
-"""The first page, and files that browsers and crawlers ask every host for."""
+"""The landing page, and files that browsers and crawlers request from every host."""
 
 from __future__ import annotations
 
@@ -7,69 +7,78 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from florin_gateway.plain import (
-    PlainAnswer,
     PlainEvents,
     PlainHandler,
     PlainRequest,
-    wants_page,
+    PlainResponse,
+    is_page_request,
 )
 
-from florin_server.domain.payments.links import QUERY_ID
+from florin_server.domain.payments.links import PAYMENT_ID_PARAMETER
 from florin_server.flows.app import App
 from florin_server.web import assets
-from florin_server.web.notice import too_many
-from florin_server.web.openapi.serve import is_installed
+from florin_server.web.notice import render_rate_limit_page
+from florin_server.web.openapi.serve import is_swagger_ui_installed
 from florin_server.web.people import page
 
-# in the order in which they are shown; those that are not served are left out
+# in the order of the page; links to paths that are not served are left out
 _LINKS: Final = (
-    page.Link("/console", "console"),
-    page.Link("/docs", "docs"),
-    page.Link("/versions", "versions"),
-    page.Link("/healthz", "health"),
+    page.LandingLink("/console", "console"),
+    page.LandingLink("/docs", "docs"),
+    page.LandingLink("/versions", "versions"),
+    page.LandingLink("/healthz", "health"),
 )
-# payments are nobody's to find
-_ROBOTS: Final = PlainAnswer(
+# search engines must not list payments
+_ROBOTS: Final = PlainResponse(
     200, b"User-agent: *\nDisallow: /\n", "text/plain", (), b"public, max-age=86400"
 )
 
 
-def first_page(app: App, paths: Container[str], payment: PlainHandler) -> PlainHandler:
-    """The handler of "/": the payment that its query names, or for people what runs here.
+def make_landing_handler(
+    app: App, paths: Container[str], payment_handler: PlainHandler
+) -> PlainHandler:
+    """Return the handler of "/": the payment in the query, else the landing page for people.
 
-    `paths` are all that are served, `payment` answers everything else.
+    `paths` are all paths that are served; `payment_handler` answers all other requests.
     """
-    told = page.Landing(
-        app.settings.site_name or urlsplit(app.links.base).hostname or "Florin",
+    landing_page = page.LandingPage(
+        app.settings.site_name or urlsplit(app.links.base_url).hostname or "Florin",
         app.settings.has_live,
-        [one for one in _LINKS if one.path in paths and (one.path != "/docs" or is_installed())],
+        [
+            link
+            for link in _LINKS
+            if link.path in paths and (link.path != "/docs" or is_swagger_ui_installed())
+        ],
     )
 
-    async def show(request: PlainRequest) -> PlainAnswer | PlainEvents:
-        named = any(name == QUERY_ID for name, _ in request.query)
-        if named or not wants_page(request.method, request.headers):
-            return await payment(request)
-        if wait_s := app.limits.page(request.peer):
-            return too_many(request, wait_s)
-        return page.landing(told, request)
+    async def show(request: PlainRequest) -> PlainResponse | PlainEvents:
+        named = any(name == PAYMENT_ID_PARAMETER for name, _ in request.query)
+        if named or not is_page_request(request.method, request.headers):
+            return await payment_handler(request)
+        if wait_s := app.limits.count_page(request.peer):
+            return render_rate_limit_page(request, wait_s)
+        return page.render_landing(landing_page, request)
 
     return show
 
 
-def routes() -> Mapping[str, PlainHandler]:
-    """The handlers by path of what needs no service."""
-    icon = PlainAnswer(
+def build_routes() -> Mapping[str, PlainHandler]:
+    """Return the handlers by path of files that need no service."""
+    icon = PlainResponse(
         200,
         (assets.FOLDER / "site/icon.png").read_bytes(),
         "image/png",
         ((b"x-content-type-options", b"nosniff"),),
         b"public, max-age=86400",
     )
-    return {"/robots.txt": _always(_ROBOTS), "/favicon.ico": _always(icon)}
+    return {
+        "/robots.txt": _make_static_handler(_ROBOTS),
+        "/favicon.ico": _make_static_handler(icon),
+    }
 
 
-def _always(answer: PlainAnswer) -> PlainHandler:
-    async def tell(_request: PlainRequest) -> PlainAnswer:
+def _make_static_handler(answer: PlainResponse) -> PlainHandler:
+    async def tell(_request: PlainRequest) -> PlainResponse:
         return answer
 
     return tell

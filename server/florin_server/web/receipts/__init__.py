@@ -1,1 +1,1 @@
-"""The receipt of a payment for its buyer, and the keys that receipts are checked with."""
+"""The receipt of a payment for its buyer, and the keys that verify receipts."""

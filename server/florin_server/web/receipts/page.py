@@ -1,25 +1,25 @@
-"""The page with which a buyer prints a receipt, or downloads it; it needs no script."""
+"""The page on which a buyer prints or downloads a receipt; it needs no script."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final
+from typing import Final, TypeAlias
 
-from florin_gateway.plain import PlainAnswer
+from florin_gateway.plain import PlainResponse
 
-from florin_server.web.language import Words, words
-from florin_server.web.render import html, strict
+from florin_server.web.language import Translations, get_translations
+from florin_server.web.render import build_security_headers, render_page
 
-_NOUN: Final = "receipts"
+_NOUN: Final = "receipt"
 _TEMPLATE: Final = "receipts/receipt.html"
-_HEADERS: Final = (*strict(), (b"vary", b"accept-language"))
+_HEADERS: Final = (*build_security_headers(), (b"vary", b"accept-language"))
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """What everybody with the payment's link is told; `at_s` is when it succeeded."""
+class ReceiptSummary:
+    """The part of a receipt for anyone with the payment link; `at_s` is when it succeeded."""
 
     merchant: str
     value: Decimal
@@ -31,19 +31,34 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class Details:
-    """What only somebody is told who knows the account: rows by what they are, and the account.
+class RefundLine:
+    """A refund on a receipt: amount, symbol, status, end in Unix seconds, and transaction."""
 
-    A value is a text, a time in Unix seconds, or an amount with its symbol.
+    value: Decimal
+    symbol: str
+    status: str
+    at_s: int | None = None
+    transaction: str | None = None
+
+
+# a text, a time in Unix seconds, an amount with its symbol, or a refund
+RowValue: TypeAlias = str | int | tuple[Decimal, str] | RefundLine
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptDetails:
+    """The part of a receipt for those who name the paying account: rows, and the account.
+
+    Each row has the name of its message and a value.
     """
 
-    rows: Sequence[tuple[str, str | int | tuple[Decimal, str]]]
+    rows: Sequence[tuple[str, RowValue]]
     account: str
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """The same as the page writes it."""
+class _ReceiptContext:
+    """The summary as the page shows it."""
 
     merchant: str
     amount: str
@@ -54,62 +69,82 @@ class _Told:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class _DetailRows:
     rows: Sequence[tuple[str, str]]
     account: str
 
 
-def whole(told: Summary, details: Details, language: str) -> PlainAnswer:
-    """The page with all that the receipt says."""
-    said = words(language, _NOUN)
-    rows = [(name, _spelled(value, said)) for name, value in details.rows]
-    return _page(told, said, details=_Rows(rows, details.account))
+def render_receipt(
+    summary: ReceiptSummary, details: ReceiptDetails, language: str
+) -> PlainResponse:
+    """Return the page with the whole receipt."""
+    translations = get_translations(language, _NOUN)
+    rows = [(name, _format_value(value, translations)) for name, value in details.rows]
+    return _render_page(summary, translations, details=_DetailRows(rows, details.account))
 
 
-def short(told: Summary, account: str, language: str, *, problem: bool = False) -> PlainAnswer:
-    """The page that asks for the account; another one was given if `account` is not empty.
+def render_account_form(
+    summary: ReceiptSummary, account: str, language: str, *, problem: bool = False
+) -> PlainResponse:
+    """Return the page that asks for the account; a wrong one if `account` is not empty.
 
-    `problem` is true if there is no receipt, for who gave the right one.
+    `problem` is True if the account was right and the receipt is not available.
     """
-    said = words(language, _NOUN)
-    return _page(told, said, wrong=bool(account) and not problem, problem=problem)
-
-
-def none_yet(link: str, language: str) -> PlainAnswer:
-    """The page of a payment that has not succeeded."""
-    return html("receipts/none.html", 404, _HEADERS, link=link, words=words(language, _NOUN))
-
-
-def _page(
-    told: Summary,
-    said: Words,
-    *,
-    details: _Rows | None = None,
-    wrong: bool = False,
-    problem: bool = False,
-) -> PlainAnswer:
-    shown = _Told(
-        merchant=told.merchant,
-        amount=said.amount(told.value, told.symbol),
-        payment_id=told.payment_id,
-        at=said.time(told.at_s),
-        live=told.live,
-        path=told.path,
+    translations = get_translations(language, _NOUN)
+    return _render_page(
+        summary, translations, is_wrong_account=bool(account) and not problem, problem=problem
     )
-    return html(
+
+
+def render_not_succeeded(link: str, language: str) -> PlainResponse:
+    """Return the page of a payment that has not succeeded."""
+    return render_page(
+        "receipts/none.html", 404, _HEADERS, link=link, words=get_translations(language, _NOUN)
+    )
+
+
+def _render_page(
+    summary: ReceiptSummary,
+    translations: Translations,
+    *,
+    details: _DetailRows | None = None,
+    is_wrong_account: bool = False,
+    problem: bool = False,
+) -> PlainResponse:
+    shown = _ReceiptContext(
+        merchant=summary.merchant,
+        amount=translations.format_amount(summary.value, summary.symbol),
+        payment_id=summary.payment_id,
+        at=translations.format_time(summary.at_s),
+        live=summary.live,
+        path=summary.path,
+    )
+    return render_page(
         _TEMPLATE,
         200,
         _HEADERS,
         told=shown,
         details=details,
-        wrong=wrong,
+        wrong=is_wrong_account,
         problem=problem,
-        words=said,
-        here=told.path,
+        words=translations,
+        here=summary.path,
     )
 
 
-def _spelled(value: str | int | tuple[Decimal, str], said: Words) -> str:
+def _format_value(value: RowValue, translations: Translations) -> str:
     if isinstance(value, int):
-        return said.time(value)
-    return value if isinstance(value, str) else said.amount(*value)
+        return translations.format_time(value)
+    if isinstance(value, RefundLine):
+        return _format_refund(value, translations)
+    return value if isinstance(value, str) else translations.format_amount(*value)
+
+
+def _format_refund(refund: RefundLine, translations: Translations) -> str:
+    parts = (
+        translations.format_amount(refund.value, refund.symbol),
+        translations.plain(f"refund.{refund.status}"),
+        None if refund.at_s is None else translations.format_date(refund.at_s),
+        refund.transaction,
+    )
+    return " · ".join(part for part in parts if part)

@@ -1,148 +1,160 @@
-"""What the pay host answers about receipts: the buyer's page, the receipt itself, and the keys.
+"""Routes of receipts on the pay host: the buyer's page, the signed receipt, and the keys.
 
-Whoever has the payment's link sees no more on the page than on the checkout page. Who also names
-the account that paid gets the public receipt, which says what the chain shows anyway: a stranger
-can follow the transaction to that account. What only the merchant knows is in no public answer.
+With the payment link alone, the page shows no more than the checkout page. Callers who also name
+the account that paid get the public receipt. It contains only what the chain shows anyway: anyone
+can follow the transaction to that account. No public answer contains data of the merchant alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from decimal import Decimal
 
-from florin_gateway.plain import PlainAnswer, PlainHandler, PlainRequest
+from florin_gateway.plain import PlainHandler, PlainRequest, PlainResponse
 
-from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.money import spelled
-from florin_server.domain.payments.payment import Merchant, Payment, Status
-from florin_server.domain.receipts.keys import KEPT_S
-from florin_server.domain.receipts.receipt import Receipt, Refunded
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.money import format_minor_units
+from florin_server.domain.payments.payment import Merchant, Payment, PaymentStatus
+from florin_server.domain.receipts.keys import CACHE_S
+from florin_server.domain.receipts.receipt import Receipt, ReceiptRefund
 from florin_server.domain.receipts.signature import MEDIA_TYPE
 from florin_server.flows.app import App
-from florin_server.flows.payments.checkout import checkout
+from florin_server.flows.payments.checkout import find_checkout
 from florin_server.flows.receipts import keys
-from florin_server.flows.receipts.receipt import Signed, is_payer, page_path, signed
-from florin_server.rpc.payments.codec import Codec
-from florin_server.web.language import spoken
-from florin_server.web.notice import no_payment, too_many
+from florin_server.flows.receipts.receipt import (
+    SignedReceipt,
+    get_page_path,
+    is_payer,
+    sign_receipt,
+)
+from florin_server.rpc.payments.codec import PaymentCodec
+from florin_server.web.language import negotiate_language
+from florin_server.web.notice import render_rate_limit_page, render_unknown_payment_page
 from florin_server.web.receipts import page
-from florin_server.web.refusal import refusal
+from florin_server.web.refusal import to_refused_error
 
 _READ = ("GET", "HEAD")
 _JWKS = "/.well-known/jwks.json"
 _ACCOUNT = "account"
-# programs in browsers check receipts too
+# programs in browsers verify receipts too
 CORS_PATHS = (_JWKS,)
 
 
-def routes(app: App) -> Mapping[tuple[str, str], PlainHandler]:
-    """The handlers by method and path."""
-    whole = page_path("{payment_id}")
-    read = {whole: _page(app, Codec(app)), f"{whole}.jws": _file(app), _JWKS: _keys(app)}
+def build_routes(app: App) -> Mapping[tuple[str, str], PlainHandler]:
+    """Return the handlers by method and path."""
+    page_path = get_page_path("{payment_id}")
+    read = {
+        page_path: _make_page_handler(app, PaymentCodec(app)),
+        f"{page_path}.jws": _make_file_handler(app),
+        _JWKS: _make_keys_handler(app),
+    }
     return {(method, path): read[path] for method in _READ for path in read}
 
 
-def _page(app: App, answers: Codec) -> PlainHandler:
-    async def show(request: PlainRequest) -> PlainAnswer:
-        language = spoken(request)
-        if wait_s := app.limits.page(request.peer):
-            return too_many(request, wait_s)
-        found = await checkout(app, request.variables["payment_id"])
-        if found is None:
-            return no_payment(request)
-        payment, merchant = found
-        if payment.status is not Status.SUCCEEDED:
-            return page.none_yet(app.links.of(payment.id), language)
-        account = _account(request)
-        told = _summary(payment, merchant, answers)
+def _make_page_handler(app: App, codec: PaymentCodec) -> PlainHandler:
+    async def show(request: PlainRequest) -> PlainResponse:
+        language = negotiate_language(request)
+        if wait_s := app.limits.count_page(request.peer):
+            return render_rate_limit_page(request, wait_s)
+        checkout = await find_checkout(app, request.variables["payment_id"])
+        if checkout is None:
+            return render_unknown_payment_page(request)
+        payment, merchant = checkout
+        if payment.status is not PaymentStatus.SUCCEEDED:
+            return page.render_not_succeeded(app.links.get_url(payment.id), language)
+        account = _get_account(request)
+        summary = _build_summary(payment, merchant, codec)
         if not account or not is_payer(payment, account):
-            return page.short(told, account, language)
+            return page.render_account_form(summary, account, language)
         try:
-            return page.whole(told, _details(await signed(app, payment, public=True)), language)
-        except FlorinError:
-            return page.short(told, account, language, problem=True)
+            return page.render_receipt(
+                summary, _build_details(await sign_receipt(app, payment, is_public=True)), language
+            )
+        except ApiError:
+            return page.render_account_form(summary, account, language, problem=True)
 
     return show
 
 
-def _file(app: App) -> PlainHandler:
-    async def tell(request: PlainRequest) -> PlainAnswer:
-        if wait_s := app.limits.page(request.peer):
-            raise refusal(FlorinError(Code.RATE_LIMITED, retry_after_s=wait_s))
-        found = await checkout(app, request.variables["payment_id"])
-        # a stranger learns nothing by what it is told: it may be no payment, or not the payer's
-        if found is None or not is_payer(found[0], _account(request)):
-            raise refusal(FlorinError(Code.PAYMENT_NOT_FOUND))
+def _make_file_handler(app: App) -> PlainHandler:
+    async def tell(request: PlainRequest) -> PlainResponse:
+        if wait_s := app.limits.count_page(request.peer):
+            raise to_refused_error(ApiError(ErrorCode.RATE_LIMITED, retry_after_s=wait_s))
+        checkout = await find_checkout(app, request.variables["payment_id"])
+        # one answer for both, so that callers do not learn which of payment and account is wrong
+        if checkout is None or not is_payer(checkout[0], _get_account(request)):
+            raise to_refused_error(ApiError(ErrorCode.PAYMENT_NOT_FOUND))
         try:
-            done = await signed(app, found[0], public=True)
-        except FlorinError as refused:
-            raise refusal(refused) from refused
+            done = await sign_receipt(app, checkout[0], is_public=True)
+        except ApiError as refused:
+            raise to_refused_error(refused) from refused
         name = f'attachment; filename="{done.receipt.sub}.jws"'.encode()
         headers = ((b"content-disposition", name), (b"x-content-type-options", b"nosniff"))
-        return PlainAnswer(200, done.jws.encode(), MEDIA_TYPE, headers)
+        return PlainResponse(200, done.jws.encode(), MEDIA_TYPE, headers)
 
     return tell
 
 
-def _keys(app: App) -> PlainHandler:
-    kept = b"public, max-age=%d" % KEPT_S
+def _make_keys_handler(app: App) -> PlainHandler:
+    cache_control = b"public, max-age=%d" % CACHE_S
 
-    async def tell(request: PlainRequest) -> PlainAnswer:
-        if wait_s := app.limits.page(request.peer):
-            raise refusal(FlorinError(Code.RATE_LIMITED, retry_after_s=wait_s))
-        told = PlainAnswer.json(await keys.published(app))
-        return PlainAnswer(200, told.body, "application/jwk-set+json", cache_control=kept)
+    async def tell(request: PlainRequest) -> PlainResponse:
+        if wait_s := app.limits.count_page(request.peer):
+            raise to_refused_error(ApiError(ErrorCode.RATE_LIMITED, retry_after_s=wait_s))
+        response = PlainResponse.from_json(await keys.get_published_keys(app))
+        return PlainResponse(
+            200, response.body, "application/jwk-set+json", cache_control=cache_control
+        )
 
     return tell
 
 
-def _account(request: PlainRequest) -> str:
+def _get_account(request: PlainRequest) -> str:
     return next((value for name, value in request.query if name == _ACCOUNT), "").strip()
 
 
-def _summary(payment: Payment, merchant: Merchant, answers: Codec) -> page.Summary:
-    amount = answers.amount(payment.unit, payment.value)
-    return page.Summary(
+def _build_summary(
+    payment: Payment, merchant: Merchant, codec: PaymentCodec
+) -> page.ReceiptSummary:
+    amount = codec.to_amount(payment.unit, payment.value)
+    return page.ReceiptSummary(
         merchant=merchant.name,
-        value=Decimal(spelled(payment.value, amount.display.decimals)),
+        value=Decimal(format_minor_units(payment.value, amount.display.decimals)),
         symbol=amount.display.asset_symbol,
         payment_id=payment.id,
         at_s=payment.updated_at_us // 1_000_000,
         live=payment.live,
-        path=page_path(payment.id),
+        path=get_page_path(payment.id),
     )
 
 
-def _details(done: Signed) -> page.Details:
-    said, place = done.receipt, done.receipt.transaction
-    rows: list[tuple[str, str | int | tuple[Decimal, str] | None]] = [
-        ("paid", _money(said)),
-        ("payer", said.payer),
-        ("recipient", said.recipient),
+def _build_details(signed_receipt: SignedReceipt) -> page.ReceiptDetails:
+    receipt, place = signed_receipt.receipt, signed_receipt.receipt.transaction
+    rows: list[tuple[str, page.RowValue | None]] = [
+        ("paid", _get_paid_amount(receipt)),
+        ("payer", receipt.payer),
+        ("recipient", receipt.recipient),
         ("network", place.chain),
         ("transaction", place.hash),
         ("block", str(place.block)),
-        *(("refund", _describe_refund(said, refund)) for refund in said.all_refunds),
-        ("issuer", said.iss),
-        ("issued", said.iat),
-        ("key", done.key_id),
+        *(("refund", _build_refund_line(receipt, refund)) for refund in receipt.all_refunds),
+        ("issuer", receipt.iss),
+        ("issued", receipt.iat),
+        ("key", signed_receipt.key_id),
     ]
-    return page.Details([(name, value) for name, value in rows if value], said.payer)
+    return page.ReceiptDetails([(name, value) for name, value in rows if value], receipt.payer)
 
 
-def _describe_refund(said: Receipt, refund: Refunded) -> str:
-    """Return amount, status, date and transaction of a refund."""
-    amount = f"{refund.value} {refund.asset}"
-    if said.paid.symbol and refund.asset == said.paid.asset:
-        amount = f"{spelled(int(refund.value), said.paid.decimals)} {said.paid.symbol}"
-    at = refund.completed_at
-    date = None if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}"
-    return ", ".join(filter(None, (amount, refund.status, date, refund.transaction)))
+def _build_refund_line(receipt: Receipt, refund: ReceiptRefund) -> page.RefundLine:
+    value, symbol = Decimal(refund.value), refund.asset
+    if receipt.paid.symbol and refund.asset == receipt.paid.asset:
+        value = Decimal(format_minor_units(int(refund.value), receipt.paid.decimals))
+        symbol = receipt.paid.symbol
+    return page.RefundLine(value, symbol, refund.status, refund.completed_at, refund.transaction)
 
 
-def _money(said: Receipt) -> tuple[Decimal, str]:
-    """What was paid; of an asset that nobody has named, its smallest units."""
-    decimals = said.paid.decimals if said.paid.symbol else 0
-    value = spelled(int(said.paid.value), decimals or 0)
-    return Decimal(value), said.paid.symbol or said.paid.asset
+def _get_paid_amount(receipt: Receipt) -> tuple[Decimal, str]:
+    """Return the paid amount; in minor units for an asset without a known symbol."""
+    decimals = receipt.paid.decimals if receipt.paid.symbol else 0
+    value = format_minor_units(int(receipt.paid.value), decimals or 0)
+    return Decimal(value), receipt.paid.symbol or receipt.paid.asset

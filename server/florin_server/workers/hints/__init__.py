@@ -1,1 +1,1 @@
-"""Processes on one store tell each other what they changed, and look what others did."""
+"""Notifications between processes on one store of what they changed."""

@@ -1,7 +1,7 @@
-"""Hears what other processes changed, and has this one look at it.
+"""Receives notifications of other processes, and lets this one check the changes.
 
-Nothing that is heard is believed: it only says where to look. Of what nobody here watches nothing
-is kept, so no stranger can fill this process or make it ask for more than it would anyway.
+Messages are only hints: processes re-read the database. Hints about what no caller here watches are
+dropped, so no stranger can fill this process or make it read more than it would anyway.
 """
 
 from __future__ import annotations
@@ -10,98 +10,106 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from florin_server.flows.app import App
-from florin_server.store.engine.notices import Notices
+from florin_server.store.engine.notices import NotificationChannel
 from florin_server.store.engine.query import StoreError
-from florin_server.workers.hints.paced import Paced
-from florin_server.workers.hints.remembered import Remembered
-from florin_server.workers.hints.tell import back_off_s
+from florin_server.workers.hints.paced import Debouncer
+from florin_server.workers.hints.remembered import CacheRefresher
+from florin_server.workers.hints.tell import get_backoff_s
 
 _log = logging.getLogger(__name__)
 
-# who watches waits for no more than this behind a flood, who works may ask nodes each time
-_WATCHERS_S, _WORKERS_S = 0.002, 0.05
+# watchers wait no longer than this behind a flood; workers may call nodes each time
+_FEED_DEBOUNCE_S, _WORKER_DEBOUNCE_S = 0.002, 0.05
 
 
-class Hearing:
-    """What one process does with the hints of others."""
+class BusListener:
+    """Handling of the hints of other processes."""
 
-    def __init__(self, app: App, notices: Notices, remembered: Remembered) -> None:
+    def __init__(
+        self, app: App, notices: NotificationChannel, cache_refresher: CacheRefresher
+    ) -> None:
         self._app = app
         self._notices = notices
-        self._remembered = remembered
-        # of what is watched here alone
+        self._cache_refresher = cache_refresher
+        # of items that are watched only here
         self._payments: dict[str, int] = {}
         self._payouts: set[str] = set()
         self._settle: set[str] = set()
-        self._pay_out = self._all = False
-        self._watchers = Paced(self._tell_watchers, _WATCHERS_S)
-        self._followers = Paced(self._tell_followers, _WORKERS_S)
-        self._workers = Paced(self._wake_workers, _WORKERS_S)
+        self._pay_out = self._resync_all = False
+        self._payment_feed_job = Debouncer(self._notify_payment_feed, _FEED_DEBOUNCE_S)
+        self._payout_feed_job = Debouncer(self._notify_payout_feed, _WORKER_DEBOUNCE_S)
+        self._worker_job = Debouncer(self._wake_workers, _WORKER_DEBOUNCE_S)
 
-    def jobs(self) -> dict[str, Callable[[], Awaitable[None]]]:
-        """Return what it does at the same time, by name."""
+    def get_jobs(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        """Return its simultaneous jobs, by name."""
         return {
             "receive_hints": self._listen,
-            "notify_watchers": self._watchers.run,
-            "notify_followers": self._followers.run,
-            "wake_workers": self._workers.run,
+            "notify_watchers": self._payment_feed_job.run,
+            "notify_followers": self._payout_feed_job.run,
+            "wake_workers": self._worker_job.run,
         }
 
     async def _listen(self) -> None:
         failures = 0
         while True:
             try:
-                await self._notices.listen(self._app.clock, self._began, self._heard)
+                await self._notices.listen(self._app.clock, self._resync, self._receive)
             except StoreError as error:
-                failures = 0 if self._app.hints.listening else failures + 1
+                failures = 0 if self._app.bus.is_listening else failures + 1
                 if failures <= 1:
-                    _log.warning("changes of other processes are found by sweeps: %s", error)
+                    _log.warning(
+                        "notifications of other processes do not arrive; Florin finds their "
+                        "changes by sweeps: %s",
+                        error,
+                    )
             finally:
-                self._app.hints.listening = False
-            await self._app.clock.sleep(back_off_s(failures))
+                self._app.bus.is_listening = False
+            await self._app.clock.sleep(get_backoff_s(failures))
 
-    def _began(self) -> None:
-        """Looks at everything, as nobody knows what was missed."""
-        self._app.hints.listening = self._all = self._pay_out = True
-        self._app.webhooks.asked.set()
+    def _resync(self) -> None:
+        """Check everything, since missed hints are unknown."""
+        self._app.bus.is_listening = self._resync_all = self._pay_out = True
+        self._app.webhooks.delivery_event.set()
         self._settle |= self._app.settlers.keys()
-        self._payouts |= self._app.payouts.followed
-        self._remembered.forget()
-        for one in (self._watchers, self._followers, self._workers):
-            one.ask()
+        self._payouts |= self._app.payout_feed.followed_ids
+        self._cache_refresher.invalidate()
+        for debouncer in (self._payment_feed_job, self._payout_feed_job, self._worker_job):
+            debouncer.trigger()
 
-    def _heard(self, text: str) -> None:
-        heard = self._app.hints.hear(text)
-        if heard is None:
+    def _receive(self, text: str) -> None:
+        message = self._app.bus.receive(text)
+        if message is None:
             return
-        if heard.payments:
-            self._app.webhooks.asked.set()
-        if behind := self._app.hub.behind(heard.payments):
+        if message.payment_versions:
+            self._app.webhooks.delivery_event.set()
+        if behind := self._app.payment_feed.filter_unseen(message.payment_versions):
             self._payments |= behind
-            self._watchers.ask()
-        if followed := heard.payouts & self._app.payouts.followed:
+            self._payment_feed_job.trigger()
+        if followed := message.payout_ids & self._app.payout_feed.followed_ids:
             self._payouts |= followed
-            self._followers.ask()
-        for chain_id in heard.receivers & self._app.chains.keys():
+            self._payout_feed_job.trigger()
+        for chain_id in message.receiver_chains & self._app.chains.keys():
             self._app.chains[chain_id].has_new_receivers = True
-        self._settle |= (heard.settle | heard.receivers) & self._app.settlers.keys()
-        self._pay_out |= heard.pay_out
+        self._settle |= (
+            message.settlement_chains | message.receiver_chains
+        ) & self._app.settlers.keys()
+        self._pay_out |= message.payouts_due
         if self._settle or self._pay_out:
-            self._workers.ask()
-        if heard.remembered:
-            self._remembered.ask()
+            self._worker_job.trigger()
+        if message.cache_invalidation:
+            self._cache_refresher.trigger()
 
-    async def _tell_watchers(self) -> None:
-        everything, self._all = self._all, False
-        told, self._payments = self._payments, {}
+    async def _notify_payment_feed(self) -> None:
+        everything, self._resync_all = self._resync_all, False
+        report, self._payments = self._payments, {}
         if everything:
-            await self._app.hub.look()
+            await self._app.payment_feed.sweep_once()
         else:
-            await self._app.hub.read_again(told)
+            await self._app.payment_feed.refresh(report)
 
-    async def _tell_followers(self) -> None:
+    async def _notify_payout_feed(self) -> None:
         ids, self._payouts = self._payouts, set()
-        self._app.payouts.ring(*ids)
+        self._app.payout_feed.notify(*ids)
 
     async def _wake_workers(self) -> None:
         chains, self._settle = self._settle, set()
@@ -109,4 +117,4 @@ class Hearing:
             self._app.settlers[chain_id].wake()
         pay_out, self._pay_out = self._pay_out, False
         if pay_out:
-            self._app.ask_payouts()
+            self._app.wake_local_payouts()

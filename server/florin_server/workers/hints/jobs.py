@@ -1,4 +1,4 @@
-"""What one process does so that many are as one: told, heard, and looked for."""
+"""The jobs with which several processes act as one: send, receive and check."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from florin_server.flows.app import App
-from florin_server.workers.hints.hear import Hearing
-from florin_server.workers.hints.remembered import Remembered
-from florin_server.workers.hints.tell import tell
+from florin_server.workers.hints.hear import BusListener
+from florin_server.workers.hints.remembered import CacheRefresher
+from florin_server.workers.hints.tell import publish
 
 
-def jobs(app: App) -> dict[str, Callable[[], Awaitable[None]]]:
+def get_jobs(app: App) -> dict[str, Callable[[], Awaitable[None]]]:
     """Return the jobs by name; none where no other process can have the store."""
-    if app.store.exclusive:
+    if app.store.is_exclusive:
         return {}
-    remembered = Remembered(app)
-    notices = app.store.notices
-    if notices is None or not app.hints.on:
-        return remembered.jobs()
-    hearing = Hearing(app, notices, remembered)
-    told: dict[str, Callable[[], Awaitable[None]]] = {"send_hints": partial(tell, app, notices)}
-    return {**remembered.jobs(), **told, **hearing.jobs()}
+    remembered = CacheRefresher(app)
+    notices = app.store.notification_channel
+    if notices is None or not app.bus.is_enabled:
+        return remembered.get_jobs()
+    hearing = BusListener(app, notices, remembered)
+    report: dict[str, Callable[[], Awaitable[None]]] = {
+        "send_hints": partial(publish, app, notices)
+    }
+    return {**remembered.get_jobs(), **report, **hearing.get_jobs()}

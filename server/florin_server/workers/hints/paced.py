@@ -1,4 +1,4 @@
-"""Work that others can ask for as often as they like."""
+"""Work that can be requested at any rate."""
 
 from __future__ import annotations
 
@@ -6,38 +6,37 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from florin_server.domain.errors import FlorinError
+from florin_server.domain.errors import ApiError
 from florin_server.store.engine.query import StoreError
 
 _log = logging.getLogger(__name__)
 
 
-class Paced:
-    """Does work at once when it is asked for, and not again before a pause is over.
+class Debouncer:
+    """Runs work at once on request, and not again before a pause is over.
 
-    Work that meets an outage of the store, or fails unexpectedly, is done when it is asked for the
-    next time.
+    Work that meets an outage of the store, or fails unexpectedly, is done at the next request.
     """
 
     def __init__(self, work: Callable[[], Awaitable[None]], pause_s: float) -> None:
         self._work = work
         self._pause_s = pause_s
-        self._asked = asyncio.Event()
+        self._event = asyncio.Event()
 
-    def ask(self) -> None:
-        """Has the work done soon."""
-        self._asked.set()
+    def trigger(self) -> None:
+        """Request the work soon."""
+        self._event.set()
 
     async def run(self) -> None:
-        """Works until cancelled."""
+        """Run until canceled."""
         while True:
-            await self._asked.wait()
-            self._asked.clear()
+            await self._event.wait()
+            self._event.clear()
             try:
                 await self._work()
-            except (StoreError, FlorinError) as error:
-                _log.warning("what other processes changed is looked at later: %s", error)
+            except (StoreError, ApiError) as error:
+                _log.warning("changes of other processes are read later: %s", error)
             except Exception:  # noqa: BLE001  (no hint stops a worker)
-                _log.exception("what other processes changed is looked at later")
-            # this machine's time: it keeps whoever floods us from the processor and the store
+                _log.exception("changes of other processes are read later")
+            # this machine's time: it keeps a flood of requests from the processor and the store
             await asyncio.sleep(self._pause_s)

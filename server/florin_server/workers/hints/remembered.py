@@ -1,7 +1,7 @@
-"""Has this process forget what it remembers once another one, or a command, has changed it.
+"""Invalidates this process's caches after a change by another process or a command.
 
-Whatever is remembered is counted in the store when it is changed. The counters are read twice a
-second, and at once on a hint; only a counter that moved makes anything be read again.
+Each change of cached data raises a counter in the store. The counters are read twice a second, and
+at once on a hint; only a counter that moved makes anything be read again.
 """
 
 from __future__ import annotations
@@ -10,75 +10,75 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from florin_server.flows.app import App
 from florin_server.store.hints import generations
-from florin_server.store.hints.generations import Kind
+from florin_server.store.hints.generations import CacheKind
 from florin_server.store.operator import executors
-from florin_server.workers.hints.paced import Paced
+from florin_server.workers.hints.paced import Debouncer
 
-_LOOK_S = 0.5
-# hints may come faster than this
+_POLL_S = 0.5
+# hints can arrive faster than this
 _PAUSE_S = 0.05
 
 
-class Remembered:
-    """What one process remembers: accounts, screening lists, and which senders are paused."""
+class CacheRefresher:
+    """The caches of one process: accounts, screening lists, and which senders are paused."""
 
     def __init__(self, app: App) -> None:
         self._app = app
-        # nothing: what was read at the start may have changed since
-        self._known: Mapping[str, int] | None = None
-        self._looks = Paced(self.look, _PAUSE_S)
-        self._renew: Mapping[Kind, Callable[[], Awaitable[None]]] = {
-            Kind.ACCOUNTS: self._accounts,
-            Kind.SCREENING: app.screening.reload,
-            Kind.EXECUTORS: self._executors,
-            Kind.QUARANTINE: self._quarantine,
+        # nothing: what was read at the start can have changed since
+        self._versions: Mapping[str, int] | None = None
+        self._refresh_job = Debouncer(self.refresh, _PAUSE_S)
+        self._renewals: Mapping[CacheKind, Callable[[], Awaitable[None]]] = {
+            CacheKind.ACCOUNTS: self._refresh_accounts,
+            CacheKind.SCREENING: app.screening.reload,
+            CacheKind.EXECUTORS: self._refresh_executors,
+            CacheKind.QUARANTINE: self._refresh_quarantine,
         }
 
-    def jobs(self) -> dict[str, Callable[[], Awaitable[None]]]:
-        """Return what it does at the same time, by name."""
-        return {"read_changes": self._looks.run, "look_for_changes": self._regularly}
+    def get_jobs(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        """Return its simultaneous jobs, by name."""
+        return {"read_changes": self._refresh_job.run, "look_for_changes": self._trigger_regularly}
 
-    def ask(self) -> None:
-        """Has the counters read soon."""
-        self._looks.ask()
+    def trigger(self) -> None:
+        """Request a read of the counters soon."""
+        self._refresh_job.trigger()
 
-    def forget(self) -> None:
-        """Has everything read again, whatever the counters say."""
-        self._known = None
-        self._looks.ask()
+    def invalidate(self) -> None:
+        """Let everything be read again, for any counters."""
+        self._versions = None
+        self._refresh_job.trigger()
 
-    async def look(self) -> None:
-        """Reads the counters, and then whatever another one was found for."""
-        known = self._known
-        found = await self._app.store.read(generations.current())
-        for kind, renew in self._renew.items():
-            if known is None or found.get(kind) != known.get(kind):
+    async def refresh(self) -> None:
+        """Read the counters, and then whatever changed."""
+        known_versions = self._versions
+        versions = await self._app.store.read(generations.get_versions())
+        for kind, renew in self._renewals.items():
+            if known_versions is None or versions.get(kind) != known_versions.get(kind):
                 await renew()
-        # one that was forgotten meanwhile stays so
-        if self._known is known:
-            self._known = found
+        # a cache that was invalidated meanwhile stays so
+        if self._versions is known_versions:
+            self._versions = versions
 
-    async def _regularly(self) -> None:
+    async def _trigger_regularly(self) -> None:
         while True:
-            self._looks.ask()
-            await self._app.clock.sleep(_LOOK_S)
+            self._refresh_job.trigger()
+            await self._app.clock.sleep(_POLL_S)
 
-    async def _accounts(self) -> None:
-        self._app.accounts.forget()
+    async def _refresh_accounts(self) -> None:
+        self._app.account_invalidation.invalidate()
 
-    async def _quarantine(self) -> None:
-        generation = self._app.quarantine.generation
+    async def _refresh_quarantine(self) -> None:
+        generation = self._app.quarantine.version
         await self._app.quarantine.reload()
-        if self._app.quarantine.generation != generation:
-            # something was given back: whoever works on it looks now
+        if self._app.quarantine.version != generation:
+            # an item was returned: its worker checks now
             for settler in self._app.settlers.values():
                 settler.wake()
-            self._app.ask_payouts()
+            self._app.wake_local_payouts()
 
-    async def _executors(self) -> None:
-        paused = await self._app.store.read(executors.pauses())
+    async def _refresh_executors(self) -> None:
+        paused = await self._app.store.read(executors.list_pauses())
         for account, sender in self._app.executors.items():
-            if account in paused and not sender.paused:
+            if account in paused and not sender.is_paused:
                 sender.pause()
-            elif account not in paused and sender.paused:
+            elif account not in paused and sender.is_paused:
                 sender.resume()

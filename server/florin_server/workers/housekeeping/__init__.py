@@ -1,1 +1,1 @@
-"""What ends by itself, the books of wallets, and prices."""
+"""Expiry, the ledger of wallets, and prices."""

@@ -1,13 +1,13 @@
-"""Begins the books of a chain's wallets, and compares them with the chain now and then."""
+"""Opens the ledger of a chain's wallets, and compares it with the chain now and then."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 
-from florin_server.clock import rest
-from florin_server.domain.errors import FlorinError
-from florin_server.flows.app import App, Wallet
+from florin_server.clock import sleep_remaining
+from florin_server.domain.errors import ApiError
+from florin_server.flows.app import App, WalletBalance
 from florin_server.flows.ledger import books
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import RailUnavailable
@@ -15,83 +15,89 @@ from florin_server.store.engine.query import StoreUnavailable
 
 _log = logging.getLogger(__name__)
 
-# nothing is sent before the books begin
+# nothing is sent before the ledger is open
 _RETRY_S = 1.0
-# wallets whose books wait for work under way: first and longest pause before the next attempt
-_WAITING_S, _WAITING_MAX_S = 5.0, 60.0
+# wallets whose ledger waits for work in progress: first and longest pause before a retry
+_RECHECK_S, _RECHECK_MAX_S = 5.0, 60.0
 
 
 class BookKeeper:
-    """Looks after the books of one chain; nothing is sent there before they have begun."""
+    """Maintains the ledger of one chain; nothing is sent there before it is open."""
 
     def __init__(self, app: App, rail: Rail) -> None:
         self._app = app
         self._rail = rail
         self._state = app.chains[rail.chain_id]
-        self._told = ""  # what keeps the books from beginning
-        self._waiting_s = 0.0  # pause while books of some wallets have not begun; 0 if all have
+        self._reported = ""  # what keeps the ledger from being opened
+        self._recheck_s = 0.0  # pause while the ledger of some wallets is not open; 0 if all are
 
     @property
     def chain_id(self) -> str:
-        """CAIP-2 of the chain whose books it keeps."""
+        """Return the CAIP-2 id of its chain."""
         return self._rail.chain_id
 
     async def run(self) -> None:
-        """Works until cancelled."""
+        """Run until canceled."""
         await self._app.quarantine.load()
         while True:
             looked_us = self._app.clock.now_us()
-            if await self._begin():
-                await self._compare()
-                await rest(self._app.clock, self._pause_s(), looked_us)
+            if await self._record_opening_balances():
+                await self._reconcile()
+                await sleep_remaining(self._app.clock, self._get_pause_s(), looked_us)
             else:
-                # the chain's pace is the machine's, not the service's clock
+                # the chain runs on the machine's clock, not on the service's
                 await asyncio.sleep(_RETRY_S)
 
-    def _pause_s(self) -> float:
-        """Return the seconds until the next look; fewer while books of a wallet have not begun.
+    def _get_pause_s(self) -> float:
+        """Return the seconds until the next check; fewer while the ledger of a wallet is not open.
 
-        Until then its balance is compared with nothing, and what it lacks raises no alarm.
+        Until then its balance is not compared, and a shortage raises no alarm.
         """
         longest = self._app.settings.books_check_s
-        return min(longest, self._waiting_s) if self._waiting_s else longest
+        return min(longest, self._recheck_s) if self._recheck_s else longest
 
-    async def _begin(self) -> bool:
-        """Begins what can begin; False if the chain did not tell.
+    async def _record_opening_balances(self) -> bool:
+        """Open what can be opened; return False if the chain did not answer.
 
-        What is under way on a chain that was used before cannot be told from what was there, so
-        those wallets begin later, and are sent from meanwhile.
+        On a chain that was used before, work in progress is indistinguishable from the balance, so
+        those wallets are opened later, and send meanwhile.
         """
         try:
-            complete = await books.begin(self._app, self._rail)
-        except (RailUnavailable, FlorinError, StoreUnavailable) as error:
-            if str(error) != self._told:
-                self._told = str(error)
-                _log.warning("the books of %s wait: %s", self._rail.chain_id, error)
+            complete = await books.record_opening_balances(self._app, self._rail)
+        except (RailUnavailable, ApiError, StoreUnavailable) as error:
+            if str(error) != self._reported:
+                self._reported = str(error)
+                _log.warning("the ledger of %s waits: %s", self._rail.chain_id, error)
             return False
-        self._told = ""
-        longer_s = min(_WAITING_MAX_S, self._waiting_s * 2 or _WAITING_S)
-        self._waiting_s = 0.0 if complete else longer_s
-        self._state.books_begun = True
+        self._reported = ""
+        longer_s = min(_RECHECK_MAX_S, self._recheck_s * 2 or _RECHECK_S)
+        self._recheck_s = 0.0 if complete else longer_s
+        self._state.has_opening_balances = True
         for worker in (self._app.settlers, self._app.payout_workers):
             if self._rail.chain_id in worker:
                 worker[self._rail.chain_id].wake()
         return True
 
-    async def _compare(self) -> None:
-        """Raises the alarm for what wallets lack."""
+    async def _reconcile(self) -> None:
+        """Raise the alarm for shortages of wallets."""
         try:
-            found = await books.compare(self._app, [self._rail])
-        except (FlorinError, StoreUnavailable) as error:
-            _log.warning("the books of %s are not compared: %s", self._rail.chain_id, error)
+            reconciliation = await books.reconcile(self._app, [self._rail])
+        except (ApiError, StoreUnavailable) as error:
+            _log.warning(
+                "the ledger of %s could not be compared with the chain: %s",
+                self._rail.chain_id,
+                error,
+            )
             return
-        if self._rail.chain_id in found.unread:
+        if self._rail.chain_id in reconciliation.read_failures:
             return
-        self._state.wallets = [
-            Wallet(*one.place, one.held, one.booked) for one in found.lines if one.held is not None
+        self._state.balances = [
+            WalletBalance(*line.wallet, line.chain_balance, line.booked_balance)
+            for line in reconciliation.lines
+            if line.chain_balance is not None
         ]
-        self._state.compared_at_us = self._app.clock.now_us()
-        problem = "; ".join(books.describe(one) for one in found.missing())
-        if problem and problem != self._state.lacking:
+        self._state.reconciled_at_us = self._app.clock.now_us()
+        problem = "; ".join(books.describe(line) for line in reconciliation.list_missing())
+        if problem and problem != self._state.shortfall:
             _log.error("%s", problem)
-        self._state.lacking = problem
+        self._state.shortfall = problem

@@ -1,14 +1,14 @@
-"""What coins cost is asked again and again, so that nobody who wants options waits for it."""
+"""Fetches prices again and again, so that no options call waits for them."""
 
 from __future__ import annotations
 
-from florin_server.clock import rest
+from florin_server.clock import sleep_remaining
 from florin_server.flows.app import Core
 
 
 async def follow_prices(app: Core) -> None:
-    """Asks for prices at once, and from then on after every pause."""
+    """Fetch prices at once, and then after every pause."""
     while True:
         now_us = app.clock.now_us()
         await app.prices.refresh(now_us)
-        await rest(app.clock, app.settings.prices.refresh_s, now_us)
+        await sleep_remaining(app.clock, app.settings.prices.refresh_s, now_us)

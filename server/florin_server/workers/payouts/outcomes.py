@@ -1,48 +1,50 @@
-"""What became of a payout whose transaction is over."""
+"""The outcome of a payout whose transaction has ended."""
 
 from __future__ import annotations
 
-from florin_server.domain.ledger.postings import paid_out
+from florin_server.domain.ledger.postings import build_payout_posting
 from florin_server.domain.payouts.payout import Payout
 from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
-from florin_server.rails.roles import Payouts
-from florin_server.rails.types import Effect, Transfer
-from florin_server.store.payouts.payouts import Outcome
-from florin_server.workers.settlement.tx_sender import Ended
+from florin_server.rails.roles import TreasuryPayouts
+from florin_server.rails.types import TransferEffect, TreasuryTransfer
+from florin_server.store.payouts.payouts import PayoutOutcome
+from florin_server.workers.settlement.tx_sender import EndedTransaction
 
-# One whose transaction failed cost gas, and its receiver may want that: it is sent again once it
-# is twice as old, so that a year has room for some twenty of them.
+# A failed transaction cost gas, and its receiver may want that: the payout is sent again once it is
+# twice as old, so at most about twenty times a year.
 _FAILED_MIN_US = 60_000_000
 
 
-async def judge(app: Core, rail: Rail, treasury: Payouts, one: Payout, ended: Ended) -> Outcome:
+async def get_outcome(
+    app: Core, rail: Rail, treasury: TreasuryPayouts, payout: Payout, ended_tx: EndedTransaction
+) -> PayoutOutcome:
     """Return whether a payout is done, waits again, or is left to the operator."""
-    tx = ended.tx
-    if ended.mined is None:
-        lapsed = one.lapses_at is not None
-        what = "lapsed before it landed" if lapsed else "was replaced by another one"
+    tx = ended_tx.tx
+    if ended_tx.mined is None:
+        lapsed = payout.lapses_at is not None
+        what = "lapsed before it landed" if lapsed else "was replaced by another transaction"
         problem, now_us = f"its transaction {tx.hash} {what}", app.clock.now_us()
-        return Outcome(one, retry_at_us=now_us, problem=problem, lapsed=lapsed)
-    mined = ended.end.final_hash or tx.hash
-    effect = await treasury.effect(tx, mined, transfer_of(one))
-    if effect is Effect.EXACT:
-        return Outcome(one, mined, paid_out(one, rail.treasury))
-    if effect is Effect.NOTHING:
+        return PayoutOutcome(payout, retry_at_us=now_us, problem=problem, has_lapsed=lapsed)
+    mined = ended_tx.outcome.final_hash or tx.hash
+    effect = await treasury.read_effect(tx, mined, to_transfer(payout))
+    if effect is TransferEffect.EXACT:
+        return PayoutOutcome(payout, mined, build_payout_posting(payout, rail.treasury))
+    if effect is TransferEffect.NOTHING:
         problem = f"its transaction {mined} failed"
         now_us = app.clock.now_us()
-        due_us = now_us + max(now_us - one.created_at_us, _FAILED_MIN_US)
-        return Outcome(one, retry_at_us=due_us, problem=problem)
-    problem = f"its transaction {mined} is final, and it is not proven what it moved"
-    return Outcome(one, mined, problem=problem)
+        due_us = now_us + max(now_us - payout.created_at_us, _FAILED_MIN_US)
+        return PayoutOutcome(payout, retry_at_us=due_us, problem=problem)
+    problem = f"its transaction {mined} is final, but what it moved is not proven"
+    return PayoutOutcome(payout, mined, problem=problem)
 
 
-def transfer_of(one: Payout) -> Transfer:
-    """Return the transfer that a payout asks for."""
-    return Transfer(one.id, one.asset, one.account, one.value)
+def to_transfer(payout: Payout) -> TreasuryTransfer:
+    """Return the transfer of a payout."""
+    return TreasuryTransfer(payout.id, payout.asset, payout.account, payout.value)
 
 
-def name_of(outcome: Outcome) -> str:
+def format_outcome(outcome: PayoutOutcome) -> str:
     """Return what became of a payout, as it is counted."""
     if outcome.posting is not None:
         return "done"

@@ -1,8 +1,8 @@
-"""Pays out of one chain's treasury: write down, broadcast, wait for evidence, conclude.
+"""Pays out of one chain's treasury: store, broadcast, wait for evidence, conclude.
 
-A payout is in one transaction at most that can still be mined. It is done when that is final and
-moved exactly the amount; it waits for another one when it failed or provably never can be mined.
-Nothing else repeats a transfer, for no contract would refuse the second one.
+A payout is in at most one transaction that can still be mined. It is done when that is final and
+moved exactly the amount; it waits for another transaction when the first failed or provably can
+never be mined. Nothing else repeats a transfer, because no contract would refuse the second one.
 """
 
 from __future__ import annotations
@@ -13,79 +13,79 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from florin_server.clock import first_of
+from florin_server.clock import wait_for_first
 from florin_server.domain.accounts.destinations import AssetAccount
 from florin_server.domain.conditions import ConditionName
-from florin_server.domain.errors import FlorinError
-from florin_server.domain.health import Board, Health
-from florin_server.domain.payouts.held_money import HeldState
+from florin_server.domain.errors import ApiError
+from florin_server.domain.health import ChainHealth, ConditionTracker
+from florin_server.domain.payouts.held_money import HeldMoneyState
 from florin_server.domain.payouts.payout import Payout, PayoutStatus
-from florin_server.domain.quarantine import ItemKind, describe_error
-from florin_server.domain.settlement.chain_txs import ChainTx, Watcher
-from florin_server.flows.accounts.own_accounts import reserved
+from florin_server.domain.quarantine import QuarantinedItemKind, format_error
+from florin_server.domain.settlement.chain_txs import ChainTx, ReorgWatcher
+from florin_server.flows.accounts.own_accounts import find_reserved_role
 from florin_server.flows.app import Core
 from florin_server.flows.payouts import opening
 from florin_server.flows.screening.check import check_lists, is_blocked
 from florin_server.rails.protocol import Rail
-from florin_server.rails.roles import Payouts
+from florin_server.rails.roles import TreasuryPayouts
 from florin_server.rails.types import (
-    NotReceivable,
     RailUnavailable,
-    SentTransfer,
-    Signed,
-    Transfer,
+    ReceiverUnavailable,
+    SignedTransaction,
+    TreasuryTransaction,
+    TreasuryTransfer,
 )
 from florin_server.store.engine.query import Op, StoreError, operation
 from florin_server.store.operator import executors, installation
 from florin_server.store.payouts import covered, held_money, payouts
-from florin_server.store.payouts.payouts import Credit, Uncovered
-from florin_server.store.settlement.token_accounts import NotOpenable
+from florin_server.store.payouts.payouts import CreditLimits, InsufficientBalance
+from florin_server.store.settlement.token_accounts import AccountNotOpenable
 from florin_server.workers.payouts.adopt import (
     adopt,
-    look_at_database,
-    look_at_history,
-    pause_for_strangers,
+    check_database,
+    check_history,
+    pause_for_unknown_transactions,
 )
-from florin_server.workers.payouts.outcomes import judge, name_of, transfer_of
+from florin_server.workers.payouts.outcomes import format_outcome, get_outcome, to_transfer
 from florin_server.workers.payouts.polled_head import PolledHead
-from florin_server.workers.settlement.reorg_watch import ReorgWatch, ended_in
-from florin_server.workers.settlement.tx_sender import Ended, TxSender, lease_of
-from florin_server.workers.supervise import StepFailed, Steps
+from florin_server.workers.settlement.reorg_watch import ReorgWatch, list_watched
+from florin_server.workers.settlement.tx_sender import EndedTransaction, TxSender, get_lease_name
+from florin_server.workers.supervise import StepFailed, TurnSteps
 
 _log = logging.getLogger(__name__)
 
 _BATCH = 50
-# pages of payments that are marked as settled before payouts go on
+# pages of payments that are marked as settled before payouts continue
 _COVERED_PAGES = 20
-# a payout that was not sent is tried again after a quarter of its age, within these
+# a payout that was not sent is retried after a quarter of its age, within these bounds
 _RETRY_MIN_US, _RETRY_MAX_US = 5_000_000, 60_000_000
-# how often lost transactions are looked for, and what is final is compared with the chain
+# the interval of searches for lost transactions, and of comparisons of final ones with the chain
 _RECONCILE_US = 10_000_000
-# without anything to do the store is looked at this often, for what others have asked for
+# an idle worker reads the store this often, for requests of others
 _IDLE_S = 1.0
-_LEASED = ConditionName.PAYOUTS_LEASED_ELSEWHERE
-_NAMES = (
+_LEASED_ELSEWHERE = ConditionName.PAYOUTS_LEASED_ELSEWHERE
+_CONDITIONS = (
     ConditionName.PAYOUTS_PAUSED,
     ConditionName.STORE_RESTORED,
     ConditionName.STORE_BEHIND,
     ConditionName.PAYOUTS_STARTING,
-    _LEASED,
+    _LEASED_ELSEWHERE,
     ConditionName.PAYOUTS_FAILING,
     ConditionName.PAYOUT_TRANSACTION_STUCK,
 )
 
 
 class PayoutWorker:
-    """The one that sends with the treasury's key; others wait for its lease.
+    """The worker that sends with the treasury's key; other processes wait for its lease.
 
-    `copied_at_us` tells that a pause it begins with is for a store that was copied then.
+    `copied_at_us` means that an initial pause is for a store that was copied then.
     """
 
     def __init__(
         self,
         app: Core,
         rail: Rail,
-        treasury: Payouts,
+        treasury: TreasuryPayouts,
         owner: str,
         pauses: Container[str] = (),
         *,
@@ -94,75 +94,77 @@ class PayoutWorker:
         self._app = app
         self._rail = rail
         self._treasury = treasury
-        self._turns = 0
-        self._started = False
-        self._woken = app.chains[rail.chain_id].payout_asked
-        self._blocks = PolledHead(rail.observer, rail.blocks, rail.confirmations)
-        self._reorg_watch = ReorgWatch(app, rail, self._blocks, Watcher.PAYOUTS)
-        self._board = Board(_NAMES, app.clock.now_us)
-        # what keeps the worker as a whole from its work, if anything does
-        self._trouble = ConditionName.PAYOUTS_STARTING, "starting"
-        self._unsure = True  # what is open was not compared with the chain since something changed
+        self._turn_count = 0
+        self._is_started = False
+        self._wake_event = app.chains[rail.chain_id].payout_event
+        self._follower = PolledHead(rail.observer, rail.blocks, rail.confirmations)
+        self._reorg_watch = ReorgWatch(app, rail, self._follower, ReorgWatcher.PAYOUTS)
+        self._conditions = ConditionTracker(_CONDITIONS, app.clock.now_us)
+        # the fault of the worker as a whole, if any
+        self._problem = ConditionName.PAYOUTS_STARTING, "starting"
+        self._needs_reconcile = (
+            True  # open transactions were not compared with the chain since a change
+        )
         self._reconcile_at_us = 0
-        self._look_back_at_us = 0
-        self._waits = False
-        self._behind = ""  # why the store may lack what was paid out, until that is settled
-        self._database = ""  # on which the store was when that was looked at last
+        self._recheck_at_us = 0
+        self._has_waiting = False
+        self._store_behind_reason = ""  # why the store may lack payouts, until that is resolved
+        self._database_id = ""  # the database that the store was on at the latest check
         self._copied_at_us = copied_at_us
         self.sender = TxSender(
             app,
             rail,
             treasury.sender,
             owner,
-            self._blocks,
+            self._follower,
             cannot_be_mined=self._cannot_be_mined,
             wake=self.wake,
             payer=treasury.gas_payer,
             pays_out=True,
-            again=self.may_repeat,
+            may_rebroadcast=self.may_rebroadcast,
             adopt=self._adopt,
-            paused=f"{rail.chain_id}:{treasury.sender}" in pauses,
+            is_paused=f"{rail.chain_id}:{treasury.sender}" in pauses,
         )
 
     @property
     def chain_id(self) -> str:
-        """CAIP-2 of the chain that it pays out on."""
+        """Return the CAIP-2 id of the chain on which it pays out."""
         return self._rail.chain_id
 
     @property
     def executors(self) -> Sequence[TxSender]:
-        """The one that sends for it."""
+        """Return the sender of its transactions."""
         return (self.sender,)
 
     def wake(self) -> None:
-        """Tells that there is something to pay out."""
-        self._woken.set()
+        """Notify it of something to pay out."""
+        self._wake_event.set()
 
     @property
     def leases(self) -> Mapping[str, int]:
-        """The lease of the treasury's key with its epoch, if this process works with it."""
-        works = self._started and self.sender.leads
-        return {lease_of(self._rail, self.sender.address): self.sender.epoch} if works else {}
+        """Return the lease of the treasury's key with its epoch, if this process works with it."""
+        works = self._is_started and self.sender.has_lease
+        return {get_lease_name(self._rail, self.sender.address): self.sender.epoch} if works else {}
 
     @property
     def head(self) -> int:
-        """The newest block that was seen; 0 if none was."""
-        return self._blocks.head
+        """Return the newest block that was seen; 0 if none was."""
+        return self._follower.head
 
-    def health(self) -> Health:
-        """How paying out looks now."""
-        name, why = self._trouble
-        paused, copied, behind = "paused by the operator" if self.sender.paused else "", "", ""
+    def health(self) -> ChainHealth:
+        """Return the present state of paying out."""
+        name, why = self._problem
+        paused, copied, behind = "paused by the operator" if self.sender.is_paused else "", "", ""
         if not paused:
-            # another pause is the operator's
+            # any other pause is the operator's
             self._copied_at_us = None
-        elif self._behind:
-            paused, behind = "", f"paused: {self._behind}"
+        elif self._store_behind_reason:
+            paused, behind = "", f"paused: {self._store_behind_reason}"
         elif self._copied_at_us is not None:
             at = datetime.fromtimestamp(self._copied_at_us // 1_000_000, UTC)
             paused, copied = (
                 "",
-                f"paused: what was paid out since {at:%Y-%m-%d %H:%M:%S} UTC is not known",
+                f"paused: payouts since {at:%Y-%m-%d %H:%M:%S} UTC are unknown",
             )
         wrong = {
             ConditionName.PAYOUTS_PAUSED: paused,
@@ -171,101 +173,105 @@ class PayoutWorker:
             ConditionName.PAYOUT_TRANSACTION_STUCK: self.sender.problem,
             name: why,
         }
-        told = {one: [f"payouts: {text}"] for one, text in wrong.items() if text}
-        return Health(
-            self._blocks.head,
+        report = {each_name: [f"payouts: {text}"] for each_name, text in wrong.items() if text}
+        return ChainHealth(
+            self._follower.head,
             self.sender.open_transactions,
-            self._board.look(told),
-            turns=self._turns,
+            self._conditions.update(report),
+            turn_count=self._turn_count,
         )
 
-    async def may_repeat(self, tx: ChainTx) -> bool:
-        """False for what must not pay again: its payout was, or will be, paid by another one."""
-        found = await self._app.store.read(payouts.some(tx.item_ids))
-        return all(one.tx_id in tx.hashes for one in found.values())
+    async def may_rebroadcast(self, tx: ChainTx) -> bool:
+        """Return False for a transaction whose payout was, or will be, paid by another one."""
+        found_payouts = await self._app.store.read(payouts.find_many(tx.item_ids))
+        return all(payout.tx_id in tx.hashes for payout in found_payouts.values())
 
     async def run(self) -> None:
-        """Works until cancelled."""
-        self._started, generation = False, self._app.quarantine.generation
+        """Run until canceled."""
+        self._is_started, generation = False, self._app.quarantine.version
         while True:
             try:
                 await self._app.quarantine.load()
-                if generation != self._app.quarantine.generation:
-                    # something was given back
-                    self._started, generation = False, self._app.quarantine.generation
-                if await self.sender.lead():
-                    if not self._started:
+                if generation != self._app.quarantine.version:
+                    # an item was returned
+                    self._is_started, generation = False, self._app.quarantine.version
+                if await self.sender.acquire_lease():
+                    if not self._is_started:
                         await self._start()
-                        self._started = True
-                    await self._turn()
-                    self._trouble = _LEASED, ""
+                        self._is_started = True
+                    await self._run_turn()
+                    self._problem = _LEASED_ELSEWHERE, ""
                 else:
-                    self._started = False
-                    self._trouble = _LEASED, "another service has the lease"
-            except (RailUnavailable, FlorinError, StoreError) as error:
+                    self._is_started = False
+                    self._problem = _LEASED_ELSEWHERE, "another process has the lease"
+            except (RailUnavailable, ApiError, StoreError) as error:
                 if isinstance(error, StoreError):
-                    # what was written of the last turn, only the store knows
-                    self._started = False
-                told = str(error) or type(error).__name__
-                self._trouble = ConditionName.PAYOUTS_FAILING, told
-                _log.warning("payouts on %s wait: %s", self._rail.chain_id, told)
+                    # only the store knows what was written of the last turn
+                    self._is_started = False
+                message = str(error) or type(error).__name__
+                self._problem = ConditionName.PAYOUTS_FAILING, message
+                _log.warning("payouts on %s wait: %s", self._rail.chain_id, message)
             except StepFailed as error:
-                self._started = False
-                self._trouble = ConditionName.PAYOUTS_FAILING, str(error)
+                self._is_started = False
+                self._problem = ConditionName.PAYOUTS_FAILING, str(error)
             except Exception as error:  # noqa: BLE001  (no item stops a worker)
-                self._started = False
-                self._trouble = ConditionName.PAYOUTS_FAILING, describe_error(error)
+                self._is_started = False
+                self._problem = ConditionName.PAYOUTS_FAILING, format_error(error)
                 _log.exception("payouts on %s failed", self._rail.chain_id)
-            self._turns += 1
-            # what changed is known by its time, also if nobody asks
+            self._turn_count += 1
+            # conditions need the time of a change, even if they are not read
             self.health()
-            await self._rest()
+            await self._wait()
 
-    async def _rest(self) -> None:
-        if self._waits or self.sender.open_transactions:
-            # the chain's pace is the machine's, not the service's clock
-            await first_of(self._rail.nodes.wait_for_block("payouts"), self._woken.wait())
+    async def _wait(self) -> None:
+        if self._has_waiting or self.sender.open_transactions:
+            # the chain runs on the machine's clock, not on the service's
+            await wait_for_first(
+                self._rail.nodes.wait_for_block("payouts"), self._wake_event.wait()
+            )
         else:
-            await first_of(self._woken.wait(), seconds=_IDLE_S)
-        self._woken.clear()
+            await wait_for_first(self._wake_event.wait(), timeout_s=_IDLE_S)
+        self._wake_event.clear()
 
     async def _start(self) -> None:
-        """Picks up where the last owner of the lease stopped."""
-        await self._blocks.start()
-        self._database = await look_at_database(self._app)
-        await self._look_at_pause()
+        """Pick up where the last owner of the lease stopped."""
+        await self._follower.start()
+        self._database_id = await check_database(self._app)
+        await self._check_pause()
         await self.sender.load()
         await self.sender.start()
-        await look_at_history(self._app, self._rail, self.sender)
-        await self._look_at_pause()
+        await check_history(self._app, self._rail, self.sender)
+        await self._check_pause()
         await self._reorg_watch.load()
-        self._unsure, self._reconcile_at_us, self._look_back_at_us = True, 0, 0
+        self._needs_reconcile, self._reconcile_at_us, self._recheck_at_us = True, 0, 0
 
-    async def _look_at_pause(self) -> None:
-        """Begins a pause that was decided anywhere, and learns why."""
+    async def _check_pause(self) -> None:
+        """Start a pause that any process decided, and read its reason."""
         read = self._app.store.read
-        if not self.sender.paused and self.sender.account in await read(executors.pauses()):
+        if not self.sender.is_paused and self.sender.account in await read(executors.list_pauses()):
             self.sender.pause()
-        self._behind = await read(installation.behind()) if self.sender.paused else ""
+        self._store_behind_reason = (
+            await read(installation.get_behind_reason()) if self.sender.is_paused else ""
+        )
 
-    async def _adopt(self, lost: Mapping[int, SentTransfer | None]) -> None:
-        await self._look_at_pause()
-        await adopt(self._app, self._rail, self.sender, lost)
+    async def _adopt(self, lost_transfers: Mapping[int, TreasuryTransaction | None]) -> None:
+        await self._check_pause()
+        await adopt(self._app, self._rail, self.sender, lost_transfers)
 
-    async def _turn(self) -> None:
-        if self._behind and not self.sender.paused:
-            # what was in no final block when it was looked for may be in one by now
-            self._behind = ""
-            await look_at_history(self._app, self._rail, self.sender)
-        steps = Steps(f"pay_out {self.chain_id}")
+    async def _run_turn(self) -> None:
+        if self._store_behind_reason and not self.sender.is_paused:
+            # a transaction that was in no final block at the last check can be in one by now
+            self._store_behind_reason = ""
+            await check_history(self._app, self._rail, self.sender)
+        steps = TurnSteps(f"pay_out {self.chain_id}")
         if self.sender.open_transactions:
-            await steps.run("follow", self._follow())
-        if self._reorg_watch.is_watching and self._app.clock.steady_us() >= self._look_back_at_us:
-            await steps.run("look back", self._look_back())
+            await steps.run("follow", self._follow_transactions())
+        if self._reorg_watch.is_watching and self._app.clock.steady_us() >= self._recheck_at_us:
+            await steps.run("check for reorganizations", self._undo_reorged())
         await steps.run("submit", self._submit())
         await steps.run("settle covered", self._settle_covered())
-        await steps.run("note", self.sender.note())
-        steps.end()
+        await steps.run("note", self.sender.record_broadcasts())
+        steps.raise_failures()
 
     async def _settle_covered(self) -> None:
         """Mark the payments that final payouts to their merchants cover, page by page."""
@@ -277,199 +283,230 @@ class PayoutWorker:
             if marked is None:
                 break
             if marked:
-                self._app.webhooks.asked.set()
+                self._app.webhooks.delivery_event.set()
 
     # -- submitting
 
     async def _submit(self) -> None:
-        while self.sender.has_room and self._app.chains[self.chain_id].books_begun:
+        while self.sender.has_room and self._app.chains[self.chain_id].has_opening_balances:
             now_us = self._app.clock.now_us()
-            found = await self._app.store.read(payouts.due(self._rail.chain_id, _BATCH, now_us))
-            if not (due := [one for one in found if not self._is_set_aside(one.id)]):
+            found_payouts = await self._app.store.read(
+                payouts.list_due(self._rail.chain_id, _BATCH, now_us)
+            )
+            if not (
+                due := [
+                    each_payout
+                    for each_payout in found_payouts
+                    if not self._is_quarantined(each_payout.id)
+                ]
+            ):
                 break
-            for one in due:
+            for payout in due:
                 if self.sender.has_room:
-                    async with self._isolating(one.id, "send"):
-                        await self._try(one)
-        left = await self._app.store.read(payouts.problems())
-        self._waits = any(chain == self._rail.chain_id for chain, _, _ in left)
+                    async with self._isolate(payout.id, "send"):
+                        await self._try_send(payout)
+        left = await self._app.store.read(payouts.count_problems())
+        self._has_waiting = any(chain == self._rail.chain_id for chain, _, _ in left)
 
-    def _isolating(self, payout_id: str, step: str) -> AbstractAsyncContextManager[None]:
-        return self._app.quarantine.isolating(ItemKind.PAYOUT, self.chain_id, payout_id, step)
+    def _isolate(self, payout_id: str, step: str) -> AbstractAsyncContextManager[None]:
+        return self._app.quarantine.isolate(
+            QuarantinedItemKind.PAYOUT, self.chain_id, payout_id, step
+        )
 
-    def _is_set_aside(self, payout_id: str) -> bool:
-        return self._app.quarantine.holds(ItemKind.PAYOUT, self.chain_id, payout_id)
+    def _is_quarantined(self, payout_id: str) -> bool:
+        return self._app.quarantine.contains(QuarantinedItemKind.PAYOUT, self.chain_id, payout_id)
 
-    async def _try(self, one: Payout) -> None:
-        """Sends a payout, or leaves it for later and says why."""
+    async def _try_send(self, payout: Payout) -> None:
+        """Send a payout, or leave it for later with the reason."""
         try:
-            problem = await self._obstacle(one)
+            problem = await self._find_obstacle(payout)
             if problem is None:
-                await self._send(one)
-        except (Uncovered, NotOpenable, NotReceivable) as error:
+                await self._send(payout)
+        except (InsufficientBalance, AccountNotOpenable, ReceiverUnavailable) as error:
             problem = str(error)
         except RailUnavailable as error:
-            # others take their turn before it, once the chain answers
-            await self._set_aside(one, str(error) or type(error).__name__)
+            # other payouts take their turn before it, once the chain answers
+            await self._defer(payout, str(error) or type(error).__name__)
             raise
         if problem is not None:
-            await self._set_aside(one, problem)
+            await self._defer(payout, problem)
 
-    async def _set_aside(self, one: Payout, problem: str) -> None:
-        if problem != one.problem:
-            _log.warning("payout %s waits: %s", one.id, problem)
-        await self._app.store.write(payouts.set_aside(one.id, problem, self._retry_at(one)))
-        self._app.ring(one.id)
+    async def _defer(self, payout: Payout, problem: str) -> None:
+        if problem != payout.problem:
+            _log.warning("payout %s waits: %s", payout.id, problem)
+        await self._app.store.write(
+            payouts.set_aside(payout.id, problem, self._get_retry_time_us(payout))
+        )
+        self._app.notify_payouts(payout.id)
 
-    def _retry_at(self, one: Payout) -> int:
+    def _get_retry_time_us(self, payout: Payout) -> int:
         now_us = self._app.clock.now_us()
-        return now_us + min(max((now_us - one.created_at_us) // 4, _RETRY_MIN_US), _RETRY_MAX_US)
+        return now_us + min(max((now_us - payout.created_at_us) // 4, _RETRY_MIN_US), _RETRY_MAX_US)
 
-    async def _obstacle(self, one: Payout) -> str | None:
-        """Why a payout cannot be sent now; None if it can."""
+    async def _find_obstacle(self, payout: Payout) -> str | None:
+        """Return why a payout cannot be sent now; None if it can."""
         if self._treasury.problem:
             return self._treasury.problem
         try:
-            await check_lists(self._app, live=one.live)
-        except FlorinError:
+            await check_lists(self._app, live=payout.live)
+        except ApiError:
             return "the screening lists are missing or too old"
-        if what := reserved(self._app.rails.values(), one.account):
-            return f"the account that it goes to is {what}"
+        if what := find_reserved_role(self._app.rails.values(), payout.account):
+            return f"its destination is {what}"
         read = self._app.store.read
-        returned = await read(held_money.get(one.held_id)) if one.held_id else None
-        if returned is not None and returned.state is HeldState.UNDONE:
-            return "a reorganisation undid that the money came which it returns"
-        # whoever decided to return it may have known that its payer is blocked
+        returned = await read(held_money.find(payout.held_id)) if payout.held_id else None
+        if returned is not None and returned.state is HeldMoneyState.UNDONE:
+            return "a reorganization removed the money that it returns"
+        # the operator who decided to return it may have known that its payer is blocked
         insisted = returned is not None and returned.even_if_blocked
-        if not insisted and await is_blocked(self._app, one.account):
-            return "the account that it goes to is blocked"
-        if (missing := await read(payouts.uncovered(one, self._credit(one)))) is not None:
+        if not insisted and await is_blocked(self._app, payout.account):
+            return "its destination is blocked"
+        if (
+            missing := await read(payouts.find_shortfall(payout, self._find_credit(payout)))
+        ) is not None:
             return str(missing)
         ahead = [
-            transfer_of(other)
-            for other in await read(payouts.submitted(self._rail.chain_id))
-            if self.sender.holds(other.id)
+            to_transfer(other)
+            for other in await read(payouts.list_submitted(self._rail.chain_id))
+            if self.sender.has_item(other.id)
         ]
-        return await self._treasury.obstacle(await self._openable(one), ahead)
+        return await self._treasury.check_transfer(await self._get_transfer(payout), ahead)
 
-    async def _openable(self, one: Payout) -> Transfer:
-        """The transfer, with whether the place that it goes to may be opened for it."""
-        place = AssetAccount(one.asset, one.account)
-        may_open = await opening.openable(self._app, self._rail, one.merchant_id, [place])
-        return replace(transfer_of(one), may_open=place in may_open)
+    async def _get_transfer(self, payout: Payout) -> TreasuryTransfer:
+        """Return the transfer, with whether its receiving account can be opened for it."""
+        place = AssetAccount(payout.asset, payout.account)
+        may_open = await opening.list_openable(self._app, self._rail, payout.merchant_id, [place])
+        return replace(to_transfer(payout), may_open_account=place in may_open)
 
-    def _credit(self, one: Payout) -> Credit | None:
-        """What may be owed for refunds in the payout's asset; None if without limit."""
-        if not one.live:
+    def _find_credit(self, payout: Payout) -> CreditLimits | None:
+        """Return the credit for refunds in the payout's asset; None if unlimited."""
+        if not payout.live:
             return None
-        found = self._app.settings.refund_credit.get(one.asset)
-        if found is None:
-            return Credit(merchant=0, partner=0, total=0)
-        return Credit(found.merchant_max, found.partner, found.total_max)
+        credit = self._app.settings.refund_credit.get(payout.asset)
+        if credit is None:
+            return CreditLimits(merchant=0, partner=0, total=0)
+        return CreditLimits(credit.merchant_max, credit.partner, credit.total_max)
 
-    async def _send(self, one: Payout) -> None:
-        signed: list[Signed] = []
-        transfer = await self._openable(one)
+    async def _send(self, payout: Payout) -> None:
+        signed: list[SignedTransaction] = []
+        transfer = await self._get_transfer(payout)
         now_us = self._app.clock.now_us()
 
-        async def sign(nonce: int) -> Signed:
+        async def sign(nonce: int) -> SignedTransaction:
             signed.append(await self._treasury.sign(nonce, transfer))
             return signed[0]
 
         @operation
         def claim() -> Op[None]:
-            # an operation runs when it is committed, and that is after the signing
-            (made,) = signed
+            # an operation runs at its commit, which is after the signing
+            (signed_transaction,) = signed
             yield from executors.require_running(self.sender.account)
-            if self._app.store.identity != self._database:
-                raise executors.Paused("the database is another one since the last look")
-            yield from payouts.claim(one, made.hash, made.lapses_at, self._credit(one), now_us)
-            opened = [AssetAccount(one.asset, one.account)] if made.opens else []
-            yield from opening.claim(self._app, self._rail, one.merchant_id, one.id, opened)
+            if self._app.store.identity != self._database_id:
+                raise executors.ExecutorPaused("the database changed since the last check")
+            yield from payouts.claim(
+                payout,
+                signed_transaction.hash,
+                signed_transaction.lapses_at,
+                self._find_credit(payout),
+                now_us,
+            )
+            opened = (
+                [AssetAccount(payout.asset, payout.account)]
+                if signed_transaction.opens_account
+                else []
+            )
+            yield from opening.claim(self._app, self._rail, payout.merchant_id, payout.id, opened)
 
-        await self.sender.send([one.id], sign, claim)
-        self._app.ring(one.id)
+        await self.sender.send([payout.id], sign, claim)
+        self._app.notify_payouts(payout.id)
 
     # -- concluding
 
-    async def _follow(self) -> None:
-        news = await self._blocks.look()
-        if news or self._unsure:
-            self._unsure = True
-            # what was found before may have moved to another block
-            self._blocks.evidence.forget_from(0)
-            await self.sender.ask()
-            await self._finish(await self.sender.final())
-            self._unsure = False
+    async def _follow_transactions(self) -> None:
+        news = await self._follower.poll()
+        if news or self._needs_reconcile:
+            self._needs_reconcile = True
+            # earlier results may have moved to another block
+            self._follower.evidence.drop_from(0)
+            await self.sender.find_transactions()
+            await self._commit_ended(await self.sender.list_final())
+            self._needs_reconcile = False
         steady_us = self._app.clock.steady_us()
         if steady_us >= self._reconcile_at_us:
             self._reconcile_at_us = steady_us + _RECONCILE_US
-            await self._finish(await self.sender.replaced())
-            await self.sender.rebroadcast(at_once=True)
-        await self.sender.tend(news=news)
+            await self._commit_ended(await self.sender.list_replaced())
+            await self.sender.rebroadcast(immediately=True)
+        await self.sender.maintain(has_news=news)
 
-    async def _look_back(self) -> None:
-        """Begins again with what a reorganisation undid after it was final."""
-        self._look_back_at_us = self._app.clock.steady_us() + _RECONCILE_US
-        if await self._blocks.look():
-            self._unsure = True
+    async def _undo_reorged(self) -> None:
+        """Start again with transactions that a reorganization removed after they were final."""
+        self._recheck_at_us = self._app.clock.steady_us() + _RECONCILE_US
+        if await self._follower.poll():
+            self._needs_reconcile = True
         if await self._reorg_watch.check([self.sender.address]):
             await self.sender.load()
-            self._blocks.evidence.forget_from(0)
-            self._unsure = True
+            self._follower.evidence.drop_from(0)
+            self._needs_reconcile = True
             await self.sender.rebroadcast()
-        await self._reorg_watch.forget()
+        await self._reorg_watch.drop_deep()
 
     async def _cannot_be_mined(self, tx: ChainTx) -> bool:
-        found = await self._app.store.read(payouts.some(tx.item_ids))
-        lapses = [one.lapses_at for one in found.values()]
+        found_payouts = await self._app.store.read(payouts.find_many(tx.item_ids))
+        lapses = [payout.lapses_at for payout in found_payouts.values()]
         return await self._treasury.cannot_be_mined(tx, lapses[0] if lapses else None)
 
-    async def _finish(self, ended: Sequence[Ended]) -> None:
-        """Commits what is proven; what fails unexpectedly alone is set aside, with its payout."""
+    async def _commit_ended(self, ended_txs: Sequence[EndedTransaction]) -> None:
+        """Commit proven outcomes.
+
+        An outcome that alone fails unexpectedly is quarantined, with its payout.
+        """
         left = [
-            one
-            for one in ended
-            if not any(self._is_set_aside(item) for item in (one.tx.id, *one.tx.item_ids))
+            ended_tx
+            for ended_tx in ended_txs
+            if not any(
+                self._is_quarantined(item_id) for item_id in (ended_tx.tx.id, *ended_tx.tx.item_ids)
+            )
         ]
         if left:
-            await self._app.quarantine.each(
-                ItemKind.PAYOUT,
+            await self._app.quarantine.run_each(
+                QuarantinedItemKind.PAYOUT,
                 self.chain_id,
                 left,
-                # one that fills a nonce has no payout
-                lambda one: next(iter(one.tx.item_ids), one.tx.id),
+                # a transaction that fills a nonce has no payout
+                lambda item: next(iter(item.tx.item_ids), item.tx.id),
                 "end",
-                self._commit,
+                self._commit_together,
             )
 
-    async def _commit(self, ended: Sequence[Ended]) -> None:
-        ids = [item for one in ended for item in one.tx.item_ids]
-        found = await self._app.store.read(payouts.some(ids))
+    async def _commit_together(self, ended_txs: Sequence[EndedTransaction]) -> None:
+        ids = [payout_id for ended_tx in ended_txs for payout_id in ended_tx.tx.item_ids]
+        found_payouts = await self._app.store.read(payouts.find_many(ids))
         outcomes = [
-            await judge(self._app, self._rail, self._treasury, found[item], one)
-            for one in ended
-            for item in one.tx.item_ids
-            if found[item].status is PayoutStatus.SUBMITTED
+            await get_outcome(
+                self._app, self._rail, self._treasury, found_payouts[payout_id], ended_tx
+            )
+            for ended_tx in ended_txs
+            for payout_id in ended_tx.tx.item_ids
+            if found_payouts[payout_id].status is PayoutStatus.SUBMITTED
         ]
-        for one in outcomes:
-            if one.problem:
-                # that what nobody landed in time lapses is foreseen, and it is sent again at once
-                level = logging.WARNING if one.lapsed else logging.ERROR
-                _log.log(level, "payout %s: %s", one.payout.id, one.problem)
-        ends = [one.end for one in ended]
+        for payout_outcome in outcomes:
+            if payout_outcome.problem:
+                # a lapse before landing is expected, and the payout is sent again at once
+                level = logging.WARNING if payout_outcome.has_lapsed else logging.ERROR
+                _log.log(level, "payout %s: %s", payout_outcome.payout.id, payout_outcome.problem)
+        ends = [ended_tx.outcome for ended_tx in ended_txs]
         now_us = self._app.clock.now_us()
-        lost = await pause_for_strangers(self._app, self._rail, self.sender, ended)
-        watched = self._reorg_watch.new(ended_in([], ended))
-        commit = self._reorg_watch.commit(watched)
-        await self._app.store.write(payouts.conclude(outcomes, ends, now_us, commit))
+        lost = await pause_for_unknown_transactions(self._app, self._rail, self.sender, ended_txs)
+        watched = self._reorg_watch.list_new(list_watched([], ended_txs))
+        commit = self._reorg_watch.record_watched(watched)
+        await self._app.store.write(payouts.finalize(outcomes, ends, now_us, commit))
         for outcome in outcomes:
-            self._app.meters.payout(self.chain_id, name_of(outcome))
+            self._app.meters.record_payout(self.chain_id, format_outcome(outcome))
             if outcome.posting is not None:
                 paid = outcome.payout
-                self._app.traces.whole(paid.id, "payout", paid.created_at_us, now_us)
-        self._app.ring(*ids)
-        self._reorg_watch.committed(watched)
-        self.sender.over(ended)
+                self._app.traces.record_root(paid.id, "payout", paid.created_at_us, now_us)
+        self._app.notify_payouts(*ids)
+        self._reorg_watch.add(watched)
+        self.sender.remove(ended_txs)
         if lost:
             await self._adopt(lost)

@@ -1,46 +1,48 @@
-"""The head of a chain as whoever pays out follows it."""
+"""The head of a chain, as the payout worker follows it."""
 
 from __future__ import annotations
 
-from florin_server.rails.roles import Blocks, Observer
-from florin_server.rails.types import Fact, Head
+from florin_server.rails.roles import BlockReader, ChainObserver
+from florin_server.rails.types import ChainFact, ChainHead
 from florin_server.workers.settlement.blocks import HeadFollower
 
 
 class PolledHead(HeadFollower):
-    """The head of a chain that is looked at while something is on its way.
+    """The head of a chain that is read while a transaction is in progress.
 
-    `rewinds` counts how often the head moved: blocks are not read, so any may be replaced by then.
+    `rewinds` counts how often the head moved: blocks are not read, so each may have been replaced.
     """
 
-    def __init__(self, observer: Observer, blocks: Blocks | None, confirmations: int) -> None:
+    def __init__(
+        self, observer: ChainObserver, blocks: BlockReader | None, confirmations: int
+    ) -> None:
         super().__init__(observer)
         self._blocks = blocks
         self._confirmations = confirmations
-        self._newest: Head | None = None
+        self._newest: ChainHead | None = None
 
     def is_final(self, number: int) -> bool:
-        """True if a block is as deep as the chain's settings ask."""
+        """Return True if a block is as deep as the chain's settings ask."""
         if self._newest and self._newest.final is not None and number > self._newest.final:
             return False
         return self.head - number + 1 >= self._confirmations
 
-    async def is_settled(self, fact: Fact) -> bool:
-        """True if a fact is final, part of the chain now, and enough nodes tell it."""
+    async def is_settled(self, fact: ChainFact) -> bool:
+        """Return True if a fact is final, part of the chain now, and enough nodes confirm it."""
         if not self.is_final(fact.block_number):
             return False
-        if self._blocks and await self.hash_of(fact.block_number) != fact.block_hash:
+        if self._blocks and await self.find_block_hash(fact.block_number) != fact.block_hash:
             return False
-        return await self._agreement.covers(fact)
+        return await self._agreement.is_agreed(fact)
 
-    async def hash_of(self, number: int) -> str | None:
-        """The hash of the block with a number now; None if the chain has none (yet)."""
-        view = await self._blocks.block(number) if self._blocks else None
+    async def find_block_hash(self, number: int) -> str | None:
+        """Return the hash of the block with a number now; None if the chain has none (yet)."""
+        view = await self._blocks.find_block(number) if self._blocks else None
         return view.hash if view else None
 
-    def _moved(self, head: Head) -> bool:
-        """Back as well: what was final may be replaced."""
+    def _accept_head(self, head: ChainHead) -> bool:
+        """Note a move of the head, also back: a final block may have been replaced."""
         moved = head != self._newest
         self._newest, self.head = head, head.number
-        self.rewinds += moved
+        self.rewind_count += moved
         return moved

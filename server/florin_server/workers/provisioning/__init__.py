@@ -1,1 +1,1 @@
-"""What chains want to be made before anybody can pay."""
+"""Accounts that chains require before payments are possible."""

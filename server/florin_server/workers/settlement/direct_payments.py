@@ -1,9 +1,9 @@
-"""Binds payments that nobody confirmed to the settlement events that pay them.
+"""Binds payments without a confirm to the settlement events that pay them.
 
-A wallet that sends its transaction by itself may be gone before it says so, or may never ask what
-to send. Whoever gets hold of what a buyer signed can take it to the settlement contract, which
-carries the money where it belongs. The event tells for what the money is; what it can pay for no
-more goes back.
+A wallet that sends its transaction itself can disappear before it confirms, or never fetch its
+actions. Anyone who gets a buyer's signature can submit it to the settlement contract, which moves
+the money to its destination. The event names the payment; money that can no longer pay it is
+returned.
 """
 
 from __future__ import annotations
@@ -13,194 +13,226 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from florin_server.domain.payments import results
-from florin_server.domain.payments.payment import Confirmation, Option, Payment, Status
-from florin_server.domain.payments.state import Event
-from florin_server.domain.quarantine import ItemKind
-from florin_server.domain.settlement.chain_txs import Accepted
+from florin_server.domain.payments.payment import (
+    Confirmation,
+    Payment,
+    PaymentOption,
+    PaymentStatus,
+)
+from florin_server.domain.payments.state import PaymentStateEvent
+from florin_server.domain.quarantine import QuarantinedItemKind
+from florin_server.domain.settlement.chain_txs import SettlementItem
 from florin_server.flows.app import Core
-from florin_server.rails.protocol import Rail, submits
-from florin_server.rails.types import Paid, RailUnavailable
+from florin_server.rails.protocol import Rail, is_relayed
+from florin_server.rails.types import RailUnavailable, SettlementEvent
 from florin_server.store.payments import offered, payments
 from florin_server.store.settlement import late_payments
-from florin_server.workers.settlement.blocks import Follower
-from florin_server.workers.settlement.late_payments import LateMoney, name_of
+from florin_server.workers.settlement.blocks import ChainFollower
+from florin_server.workers.settlement.late_payments import LatePayments, get_event_subject
 
 _log = logging.getLogger(__name__)
 
-# looked up at once: a question to the store that takes a few milliseconds
-_REFS_A_QUERY = 500
+# read at once: a query of a few milliseconds
+_REFS_PER_QUERY = 500
 
 
 class DirectPayments:
-    """Looks through the events of one chain for those that pay an option of ours.
+    """Searches the events of one chain for those that pay an option of Florin.
 
-    What a wallet sends is bound at once, so that nobody pays twice; what a wallet signed and
-    somebody else took to the chain is bound when it is final, so that nothing is taken back.
+    A payment by a wallet's transaction is bound at once, so that the buyer does not pay twice. A
+    payment by a signature that a stranger submitted is bound when it is final, so that nothing is
+    reverted.
     """
 
-    def __init__(self, app: Core, rail: Rail, blocks: Follower) -> None:
+    def __init__(self, app: Core, rail: Rail, follower: ChainFollower) -> None:
         self._app = app
         self._rail = rail
-        self._blocks = blocks
-        self._evidence = blocks.evidence
-        self._late = LateMoney(app, rail, blocks)
-        self._waiting: dict[Paid, tuple[Payment, Option]] = {}  # until they are final
+        self._follower = follower
+        self._evidence = follower.evidence
+        self._late_payments = LatePayments(app, rail, follower)
+        self._waiting_events: dict[
+            SettlementEvent, tuple[Payment, PaymentOption]
+        ] = {}  # until they are final
 
     @property
-    def waiting(self) -> Sequence[Paid]:
-        """Events that are not final, and for which something is to be done then."""
-        return [*self._waiting, *self._late.waiting]
+    def waiting_events(self) -> Sequence[SettlementEvent]:
+        """Return the events that are not final, and need an action once they are."""
+        return [*self._waiting_events, *self._late_payments.waiting_events]
 
-    def take_lost(self) -> list[Paid]:
-        """Events that were waited for and stand no more, to be asked for by their references.
+    def take_lost_events(self) -> list[SettlementEvent]:
+        """Return the awaited events that no longer exist, to be requested by their references.
 
-        A block that was replaced is read again, but what nodes differ about, nobody else asks for.
+        A block that was replaced is read again, but events about which nodes differ are requested
+        here only.
         """
-        lost, self._late.lost = self._late.lost, []
+        lost, self._late_payments.lost_events = self._late_payments.lost_events, []
         return lost
 
-    async def adopt(self, accepted: Mapping[str, Accepted]) -> None:
-        """Looks at the events of new blocks, and binds what is final by now.
+    async def adopt(self, items: Mapping[str, SettlementItem]) -> None:
+        """Check the events of new blocks, and bind what is final by now.
 
-        `accepted` are the payments, by reference, that only wait for their events.
+        `items` are the payments, by reference, that only wait for their events.
         """
-        await self.take(self._evidence.fresh, accepted)
-        self._evidence.fresh.clear()
-        for event, (payment, option) in list(self._waiting.items()):
-            if event.ref in accepted or event not in self._evidence.paid.get(event.ref, ()):
+        await self.take_events(self._evidence.new_events, items)
+        self._evidence.new_events.clear()
+        for event, (payment, option) in list(self._waiting_events.items()):
+            if event.ref in items or event not in self._evidence.settlement_events.get(
+                event.ref, ()
+            ):
                 # it was confirmed meanwhile, or a block was replaced, or nodes differ about it
-                if event.ref not in accepted:
-                    self._late.lost.append(event)
-                del self._waiting[event]
+                if event.ref not in items:
+                    self._late_payments.lost_events.append(event)
+                del self._waiting_events[event]
                 continue
-            async with self._isolating(event, "bind"):
-                if await self._blocks.is_settled(event):
-                    if await self._in_time(option, event):
+            async with self._isolate(event, "bind"):
+                if await self._follower.is_settled(event):
+                    if await self._is_in_time(option, event):
                         await self._bind(payment, option, event)
                     else:
-                        self._late.add(payment, option, event, in_vain=True)
-                    del self._waiting[event]
-            if self._is_set_aside(event):
-                self._waiting.pop(event, None)
-        await self._late.record()
+                        self._late_payments.add(payment, option, event, cannot_settle=True)
+                    del self._waiting_events[event]
+            if self._is_quarantined(event):
+                self._waiting_events.pop(event, None)
+        await self._late_payments.record()
 
-    def _isolating(self, event: Paid, step: str) -> AbstractAsyncContextManager[None]:
+    def _isolate(self, event: SettlementEvent, step: str) -> AbstractAsyncContextManager[None]:
         chain_id = self._rail.chain_id
-        return self._app.quarantine.isolating(ItemKind.EVENT, chain_id, name_of(event), step)
+        return self._app.quarantine.isolate(
+            QuarantinedItemKind.EVENT, chain_id, get_event_subject(event), step
+        )
 
-    def _is_set_aside(self, event: Paid) -> bool:
+    def _is_quarantined(self, event: SettlementEvent) -> bool:
         chain_id = self._rail.chain_id
-        return self._app.quarantine.holds(ItemKind.EVENT, chain_id, name_of(event))
+        return self._app.quarantine.contains(
+            QuarantinedItemKind.EVENT, chain_id, get_event_subject(event)
+        )
 
-    async def _in_time(self, option: Option, event: Paid) -> bool:
-        """True unless the price was over when the money moved.
+    async def _is_in_time(self, option: PaymentOption, event: SettlementEvent) -> bool:
+        """Return True unless the price had lapsed when the money moved.
 
-        What is signed is good for some time longer, for us to send it if it was confirmed in time;
-        nobody is to wait with it for a better price.
+        A signature is valid for some time longer, so that Florin can send it if it was confirmed in
+        time; others must not wait with it for a better price.
         """
         if option.expires_at is None:
             return True
         blocks = self._rail.blocks
-        view = None if blocks is None else await blocks.block(event.block_number)
+        view = None if blocks is None else await blocks.find_block(event.block_number)
         if view is None or view.hash != event.block_hash:
             raise RailUnavailable(f"{self._rail.chain_id}: a block changed while it was read")
         return view.time < option.expires_at
 
-    async def take(self, events: Sequence[Paid], accepted: Mapping[str, Accepted]) -> None:
-        """Keeps the events that pay an option of ours; all others are nobody's, and forgotten."""
+    async def take_events(
+        self, events: Sequence[SettlementEvent], items: Mapping[str, SettlementItem]
+    ) -> None:
+        """Keep the events that pay an option of Florin, and drop all others."""
         references = {event.ref for event in events}
-        open_ones = {ref: accepted[ref] for ref in references if ref in accepted}
-        known = {ref: (item.payment, item.option) for ref, item in open_ones.items()}
-        wanted = sorted(references - known.keys())
-        for start in range(0, len(wanted), _REFS_A_QUERY):
-            part = wanted[start : start + _REFS_A_QUERY]
-            for found in await self._app.quarantine.each(
-                ItemKind.EVENT,
+        open_ones = {ref: items[ref] for ref in references if ref in items}
+        payments_by_ref = {ref: (item.payment, item.option) for ref, item in open_ones.items()}
+        required = sorted(references - payments_by_ref.keys())
+        for start in range(0, len(required), _REFS_PER_QUERY):
+            part = required[start : start + _REFS_PER_QUERY]
+            for found_payments in await self._app.quarantine.run_each(
+                QuarantinedItemKind.EVENT,
                 self._rail.chain_id,
                 [event for event in events if event.ref in part],
-                name_of,
+                get_event_subject,
                 "look up",
-                self._look_up,
+                self._find_payments,
             ):
-                known |= found
+                payments_by_ref |= found_payments
         strange = []
         for event in events:
-            if self._is_set_aside(event):
+            if self._is_quarantined(event):
                 continue
-            async with self._isolating(event, "judge"):
-                if not await self._judge(known.get(event.ref), event):
+            async with self._isolate(event, "judge"):
+                if not await self._handle_event(payments_by_ref.get(event.ref), event):
                     strange.append(event)
-        self._tell_of(strange)
+        self._report_unknown(strange)
 
-    async def _look_up(self, events: Sequence[Paid]) -> dict[str, tuple[Payment, Option]]:
+    async def _find_payments(
+        self, events: Sequence[SettlementEvent]
+    ) -> dict[str, tuple[Payment, PaymentOption]]:
         references = sorted({event.ref for event in events})
-        found = await self._app.store.read(offered.by_reference(self._rail.chain_id, references))
-        return {self._rail.terms.reference(option): (payment, option) for payment, option in found}
+        rows = await self._app.store.read(
+            offered.list_by_reference(self._rail.chain_id, references)
+        )
+        return {
+            self._rail.terms.get_reference(option): (payment, option) for payment, option in rows
+        }
 
-    async def _judge(self, paid_for: tuple[Payment, Option] | None, event: Paid) -> bool:
-        """True if an event moved an option's money; does what follows from that."""
-        if paid_for is None:
+    async def _handle_event(
+        self, match: tuple[Payment, PaymentOption] | None, event: SettlementEvent
+    ) -> bool:
+        """Return True if an event moved an option's money, and act on it."""
+        if match is None:
             return False
-        payment, option = paid_for
-        direct = self._rail.direct
-        if direct is not None and direct.resembles(option, event):
-            # the money, but not as it was offered: it goes back, whatever becomes of the payment
-            self._evidence.add_paid(event)
-            self._late.add(payment, option, event, in_vain=True)
+        payment, option = match
+        direct = self._rail.direct_settlement
+        if direct is not None and direct.is_resembled(option, event):
+            # the money, but not as offered: it is returned, whatever the payment's end is
+            self._evidence.add_event(event)
+            self._late_payments.add(payment, option, event, cannot_settle=True)
             return True
-        if not self._rail.terms.proves(option, event):
-            # whoever has seen the reference may have sent anything with it
+        if not self._rail.terms.is_proven(option, event):
+            # anyone who has seen the reference may have sent anything with it
             return False
-        self._evidence.add_paid(event)
-        seen = payment.at(self._app.clock.now_us())
+        self._evidence.add_event(event)
+        seen = payment.with_expiry(self._app.clock.now_us())
         if late_payments.is_late(seen, option):
-            self._late.add(payment, option, event)
-        elif seen.status is not Status.REQUIRES_ACTION:
+            self._late_payments.add(payment, option, event)
+        elif seen.status is not PaymentStatus.REQUIRES_ACTION:
             pass  # the settler waits for it, or has concluded from it
-        elif submits(self._rail, option):
-            self._waiting[event] = payment, option
+        elif is_relayed(self._rail, option):
+            self._waiting_events[event] = payment, option
         else:
             await self._bind(payment, option, event)
         return True
 
-    async def _bind(self, payment: Payment, option: Option, event: Paid) -> None:
-        """Accepts what the chain says in the place of a wallet; it is late if that is too late."""
+    async def _bind(self, payment: Payment, option: PaymentOption, event: SettlementEvent) -> None:
+        """Accept the chain's evidence in place of a wallet's confirm; it can be late."""
         now_us = self._app.clock.now_us()
         output = f'"{event.tx_hash}"'
-        digest = results.digest(option.id, [output])
+        digest = results.compute_digest(option.id, [output])
         content = Confirmation(payment.id, option.id, (output,), digest, now_us)
         first = option.first_block(self._rail.reorg_depth, event.block_number)
         bound = await self._app.store.write(
             payments.accept(
-                content, option, first, ("unknown", None), now_us, cause=Event.SEEN_ON_CHAIN
+                content,
+                option,
+                first,
+                ("unknown", None),
+                now_us,
+                cause=PaymentStateEvent.SEEN_ON_CHAIN,
             )
         )
         if bound is None:
-            self._late.add(payment, option, event)
+            self._late_payments.add(payment, option, event)
             return
-        if submits(self._rail, option):
-            _log.warning("payment %s was settled by others, in %s", payment.id, event.tx_hash)
-        await self._app.changed(bound)
+        if is_relayed(self._rail, option):
+            _log.warning(
+                "payment %s was settled by another sender, in %s", payment.id, event.tx_hash
+            )
+        await self._app.publish_change(bound)
 
-    def _tell_of(self, strange: Sequence[Paid]) -> None:
-        """Tells of money that the treasury got for nothing that is known; one line a look."""
+    def _report_unknown(self, events: Sequence[SettlementEvent]) -> None:
+        """Log money that the treasury received for no known payment; one line a turn."""
         chain = self._rail.chain_id
         tokens = {asset.address for asset in self._rail.assets.values()}
         here = [
             event
-            for event in strange
+            for event in events
             if event.token in tokens and f"{chain}:{event.dest}" == self._rail.treasury
         ]
         if here:
             first = here[0]
-            text = "%s paid %d of %s to the treasury, for nothing that is known; such events: %d"
+            text = "%s paid %d of %s to the treasury for no known payment; such events: %d"
             _log.warning(text, first.tx_hash, first.value, first.token, len(here))
 
 
-def is_left_to_others(rail: Rail, item: Accepted) -> bool:
-    """True if a wallet sends what pays an item, or somebody else has.
+def is_paid_by_others(rail: Rail, item: SettlementItem) -> bool:
+    """Return True if a wallet sends the payment of an item, or another sender did.
 
     It is bound to a transaction then, where a wallet would have signed something.
     """
-    given = results.match([results.Kind.TX_HASH], item.confirmation.outputs)
-    return not submits(rail, item.option) or given.verdict is results.Verdict.OK
+    match = results.match_outputs([results.OutputKind.TX_HASH], item.confirmation.outputs)
+    return not is_relayed(rail, item.option) or match.verdict is results.OutputVerdict.OK

@@ -1,7 +1,7 @@
-"""What settling on one chain may still cost, what it did cost, and when what failed is tried again.
+"""Budgets of settlement on one chain: possible costs, actual costs, and the time of retries.
 
-A payment by an account with code is sent only if all that is on its way fits into the budgets, as
-if every one of them failed; so a budget is never overdrawn by more than the gas of one payment.
+A payment by an account with code is sent only if all open transactions fit into the budgets, even
+if each of them fails; so a budget is never overdrawn by more than the gas of one payment.
 """
 
 from __future__ import annotations
@@ -13,348 +13,396 @@ from typing import TypeAlias
 
 from florin_server.domain.payments.payment import Payment
 from florin_server.domain.settlement.chain_txs import (
-    Accepted,
     ChainTx,
-    Finding,
+    GasShare,
+    GasSpending,
+    GasSpendingKind,
     PayerKind,
-    Share,
-    Spent,
-    SpentKind,
+    PaymentOutcome,
+    SettlementItem,
 )
 from florin_server.flows.app import Core
 from florin_server.flows.limits import gas_budgets
-from florin_server.flows.limits.gas_budgets import Budget, HourlyBudgets
+from florin_server.flows.limits.gas_budgets import GasBudgetKind, HourlyGasBudgets
 from florin_server.rails.protocol import Rail
-from florin_server.rails.types import Mined
+from florin_server.rails.types import MinedTransaction
 from florin_server.store.engine.query import Op, Operation, operation
 from florin_server.store.settlement import chain_txs, gas, token_accounts
 from florin_server.store.settlement.chain_txs import FAILURES_MAX
-from florin_server.store.settlement.gas import Usage
-from florin_server.workers.settlement.tx_sender import Ended
+from florin_server.store.settlement.gas import GasUsage
+from florin_server.workers.settlement.tx_sender import EndedTransaction
 
 _log = logging.getLogger(__name__)
 
-# a payment whose transaction never came into a block, or came to nothing together with others
+# a payment whose transaction was never mined, or failed together with others
 _RETRY_S = 5
-# After the first transaction that did not pay its payment money may only just be under way; after
-# the second a minute lets others go first. There is no fourth.
-_FAILED_S = (10, 60)
-# what waits for a budget is looked at this often, should an operator have raised it
-_PAUSED_S = 60
+# After the first transaction that did not pay its payment, the money may be on its way; after the
+# second, a minute lets other payments go first. A fourth is never sent.
+_FAILED_PAUSES_S = (10, 60)
+# payments that wait for a budget are checked this often, in case an operator raised it
+_BUDGET_PAUSE_S = 60
 
 
 @dataclass(slots=True)
-class _Purse:
-    """What was spent of a budget, and what may be by all that is on its way."""
+class _BudgetUsage:
+    """The usage of a budget, and the possible usage of all open transactions."""
 
-    most: int
-    spent: int
-    reserved: int = 0
+    limit: int
+    spent_gas: int
+    reserved_gas: int = 0
 
     @property
     def is_empty(self) -> bool:
-        return self.spent >= self.most
+        return self.spent_gas >= self.limit
 
     def has_room(self, amount: int) -> bool:
-        """True if the amount fits in; one payment always may go."""
-        return not self.reserved or self.spent + self.reserved + amount <= self.most
+        """Return True if the amount fits in; one payment always may go."""
+        return not self.reserved_gas or self.spent_gas + self.reserved_gas + amount <= self.limit
 
 
-_Purses: TypeAlias = dict[tuple[str, ...], _Purse]
+_BudgetUsages: TypeAlias = dict[tuple[str, ...], _BudgetUsage]
 
 
 @dataclass(frozen=True, slots=True)
-class Retry:
-    """A payment, as it stands now, whose transaction ended without it; it is due at a time.
+class PaymentRetry:
+    """A payment at present whose transaction ended without it; it is due at a time.
 
-    `parted` tells that it was one of several which came to nothing as a whole.
+    `is_split` means that it was one of several whose transaction failed as a whole.
     """
 
-    item: Accepted
+    item: SettlementItem
     at_us: int
-    parted: bool
+    is_split: bool
 
 
-class Spending:
+class GasBudgets:
     """The budgets of one chain as its settler keeps to them."""
 
     def __init__(self, app: Core, rail: Rail) -> None:
         self._app = app
         self._rail = rail
-        self._paused: set[str] = set()
-        self._used: Usage | None = None
-        self._told: set[tuple[int, Budget, tuple[str, ...]]] = set()  # with the hour
+        self._paused_ids: set[str] = set()
+        self._usage: GasUsage | None = None
+        self._reported: set[tuple[int, GasBudgetKind, tuple[str, ...]]] = set()  # with the hour
 
     # ---- before sending
 
-    async def sort(
-        self, items: Sequence[Accepted], on_way: Iterable[tuple[Accepted, Share]]
-    ) -> list[Accepted]:
-        """The items that may be sent now; the others are set aside.
+    async def select_affordable(
+        self, items: Sequence[SettlementItem], pending: Iterable[tuple[SettlementItem, GasShare]]
+    ) -> list[SettlementItem]:
+        """Return the items that can be sent now; the others wait.
 
-        `on_way` are those in open transactions.
+        `pending` are those in open transactions.
         """
-        used = await self._read()
-        plain = all(one.kind in {None, PayerKind.KEY} for one in items)
-        if plain and not used.failed and not self._budgets.covers_keys:
-            self._paused.difference_update(one.payment.id for one in items)
+        used = await self._read_usage()
+        plain = all(each_item.payer_kind in {None, PayerKind.KEY} for each_item in items)
+        if plain and not used.total_failed_gas and not self._hourly_budgets.covers_keys:
+            self._paused_ids.difference_update(each_item.payment.id for each_item in items)
             return list(items)
-        payers = {one.option.payer for one in items}
-        lost = await self._app.store.read(gas.of_payers(self._rail.chain_id, used.since_us, payers))
-        purses: _Purses = {}
-        for item, share in on_way:
-            for purse in self._purses(purses, item, share, used, lost):
-                purse.reserved += share.gas
-        free: list[Accepted] = []
-        empty: list[Accepted] = []
-        crowded: list[Accepted] = []
+        payers = {each_item.option.payer for each_item in items}
+        lost = await self._app.store.read(
+            gas.sum_by_payer(self._rail.chain_id, used.since_us, payers)
+        )
+        purses: _BudgetUsages = {}
+        for item, share in pending:
+            for purse in self._list_budgets(purses, item, share, used, lost):
+                purse.reserved_gas += share.gas
+        free: list[SettlementItem] = []
+        empty: list[SettlementItem] = []
+        crowded: list[SettlementItem] = []
         for item in items:
-            share = self._share(item)
-            own = self._purses(purses, item, share, used, lost)
+            share = self._get_share(item)
+            own = self._list_budgets(purses, item, share, used, lost)
             if self._is_stopped(item, lost) or any(purse.is_empty for purse in own):
                 empty.append(item)
             elif all(purse.has_room(share.gas) for purse in own):
                 free.append(item)
                 for purse in own:
-                    purse.reserved += share.gas
+                    purse.reserved_gas += share.gas
             else:
                 crowded.append(item)
-        await self._set_aside(empty, crowded)
-        self._paused.difference_update(one.payment.id for one in (*free, *crowded))
-        self._paused.update(one.payment.id for one in empty)
+        await self._defer(empty, crowded)
+        self._paused_ids.difference_update(each_item.payment.id for each_item in (*free, *crowded))
+        self._paused_ids.update(each_item.payment.id for each_item in empty)
         return free
 
     @property
-    def _budgets(self) -> HourlyBudgets:
-        return gas_budgets.budgets_of(self._app, self._rail.chain_id)
+    def _hourly_budgets(self) -> HourlyGasBudgets:
+        return gas_budgets.get_budgets(self._app, self._rail.chain_id)
 
-    def _share(self, item: Accepted) -> Share:
-        return self._rail.relay.share(item)
+    def _get_share(self, item: SettlementItem) -> GasShare:
+        return self._rail.relay.get_gas_share(item)
 
-    def _is_stopped(self, item: Accepted, lost: Mapping[str, int]) -> bool:
-        """True if its payer lost too much, whatever that is."""
-        return lost.get(item.option.payer, 0) >= self._budgets.payer
+    def _is_stopped(self, item: SettlementItem, lost_gas: Mapping[str, int]) -> bool:
+        """Return True if its payer lost too much, for any kind of payer."""
+        return lost_gas.get(item.option.payer, 0) >= self._hourly_budgets.payer
 
-    def _purses(
+    def _list_budgets(
         self,
-        purses: _Purses,
-        item: Accepted,
-        share: Share,
-        used: Usage,
-        lost: Mapping[str, int],
-    ) -> list[_Purse]:
-        """The budgets that a payment draws on in advance.
+        budgets: _BudgetUsages,
+        item: SettlementItem,
+        share: GasShare,
+        gas_usage: GasUsage,
+        lost_gas: Mapping[str, int],
+    ) -> list[_BudgetUsage]:
+        """Return the budgets that a payment draws on in advance.
 
         Plain keys draw on none where their evasions cost them more than us.
         """
-        most, payer, own = self._budgets, item.option.payer, item.app
+        most, payer, own = self._hourly_budgets, item.option.payer, item.app
         if share.kind is PayerKind.KEY and not most.covers_keys:
             return []
-        wanted = {
-            ("payer", payer): (most.payer, lost.get(payer, 0)),
-            ("app", own): (most.app, used.failed_by_app.get(own, 0)),
-            ("chain",): (most.chain, used.failed),
+        usage_values = {
+            ("payer", payer): (most.payer, lost_gas.get(payer, 0)),
+            ("app", own): (most.app, gas_usage.failed_gas_by_app.get(own, 0)),
+            ("chain",): (most.chain, gas_usage.total_failed_gas),
         }
         if share.kind is PayerKind.UNBORN:
-            wanted["opened", own] = (most.opened_app, used.opened_by_app.get(own, 0))
-            wanted["opened",] = (most.opened_chain, used.opened)
-        return [purses.setdefault(key, _Purse(*given)) for key, given in wanted.items()]
+            usage_values["opened", own] = (
+                most.opening_app,
+                gas_usage.opening_gas_by_app.get(own, 0),
+            )
+            usage_values["opened",] = (most.opening_chain, gas_usage.total_opening_gas)
+        return [
+            budgets.setdefault(key, _BudgetUsage(*value)) for key, value in usage_values.items()
+        ]
 
-    async def _set_aside(self, empty: Sequence[Accepted], crowded: Sequence[Accepted]) -> None:
+    async def _defer(
+        self, over_budget: Sequence[SettlementItem], without_room: Sequence[SettlementItem]
+    ) -> None:
         now_us = self._app.clock.now_us()
-        for items, pause_s in ((empty, _PAUSED_S), (crowded, _RETRY_S)):
+        for items, pause_s in ((over_budget, _BUDGET_PAUSE_S), (without_room, _RETRY_S)):
             if items:
                 due_us = now_us + pause_s * 1_000_000
                 await self._app.store.write(
-                    chain_txs.release([one.payment.id for one in items], due_us)
+                    chain_txs.release([item.payment.id for item in items], due_us)
                 )
 
     # ---- after it is final
 
-    async def count(
+    async def add_gas_spending(
         self,
-        ends: Sequence[Ended],
-        known: Mapping[str, Accepted],
-        paid: Callable[[Accepted, ChainTx], bool],
-    ) -> list[Ended]:
-        """The ends with what they spent; `known` are unsettled payments, by id.
+        ended_txs: Sequence[EndedTransaction],
+        items: Mapping[str, SettlementItem],
+        is_paid_by: Callable[[SettlementItem, ChainTx], bool],
+    ) -> list[EndedTransaction]:
+        """Return the ended transactions with their spending; `items` are unsettled payments, by id.
 
-        `paid` tells whether a transaction paid a payment.
+        `is_paid_by` says whether a transaction paid a payment.
         """
         return [
-            replace(one, end=replace(one.end, spent=await self._spent(one, known, paid)))
-            for one in ends
+            replace(
+                end,
+                outcome=replace(
+                    end.outcome, gas_spending=await self._list_gas_spending(end, items, is_paid_by)
+                ),
+            )
+            for end in ended_txs
         ]
 
-    async def _spent(
+    async def _list_gas_spending(
         self,
-        one: Ended,
-        known: Mapping[str, Accepted],
-        paid: Callable[[Accepted, ChainTx], bool],
-    ) -> tuple[Spent, ...]:
-        tx, mined = one.tx, one.mined
+        ended_tx: EndedTransaction,
+        items: Mapping[str, SettlementItem],
+        is_paid_by: Callable[[SettlementItem, ChainTx], bool],
+    ) -> tuple[GasSpending, ...]:
+        tx, mined = ended_tx.tx, ended_tx.mined
         if mined is None or not tx.item_ids:
             return ()
-        if came_to_nothing(one):
-            # no item can do that: each has gas of its own, and so nobody is to blame
-            used, cost = _gas_used(tx, mined), mined.gas_cost or 0
-            return (Spent("", "", "", SpentKind.FAILED, used, cost),)
-        ended = [one for one in tx.item_ids if one not in known]
-        others = await self._app.store.read(gas.paid_otherwise(ended, tx.hashes)) if ended else []
-        failed = {payment_id: (payer, app) for payment_id, payer, app in others}
+        if is_reverted_batch(ended_tx):
+            # no item can cause that: each has gas of its own, so no payer is charged
+            used, cost = _get_gas_used(tx, mined), mined.gas_cost or 0
+            return (GasSpending("", "", "", GasSpendingKind.FAILED, used, cost),)
+        ended = [item_id for item_id in tx.item_ids if item_id not in items]
+        paid_otherwise = (
+            await self._app.store.read(gas.list_paid_otherwise(ended, tx.hashes)) if ended else []
+        )
+        failed = {payment_id: (payer, app) for payment_id, payer, app in paid_otherwise}
         opened: dict[str, tuple[str, str]] = {}
-        shares = dict(zip(tx.item_ids, tx.shares, strict=False))
+        shares = dict(zip(tx.item_ids, tx.gas_shares, strict=False))
         for payment_id in tx.item_ids:
-            if (item := known.get(payment_id)) is None:
+            if (item := items.get(payment_id)) is None:
                 continue
-            if not paid(item, tx):
+            if not is_paid_by(item, tx):
                 if await self._is_misjudged(item, tx, shares.get(payment_id)):
                     continue
                 failed[payment_id] = item.option.payer, item.app
             elif payment_id in shares and shares[payment_id].kind is PayerKind.UNBORN:
                 opened[payment_id] = item.option.payer, item.app
-        most = _most(tx, shares, mined)
-        whole = sum(share.gas for share in tx.shares)
+        most = _get_max_gas(tx, shares, mined)
+        total = sum(share.gas for share in tx.gas_shares)
         return (
             *(
-                _told_of(mined, payment_id, payer, app, SpentKind.FAILED, most[payment_id])
+                _build_gas_spending(
+                    mined, payment_id, payer, app, GasSpendingKind.FAILED, most[payment_id]
+                )
                 for payment_id, (payer, app) in failed.items()
             ),
             *(
-                _told_of(
+                _build_gas_spending(
                     mined,
                     payment_id,
                     payer,
                     app,
-                    SpentKind.OPENED,
-                    _gas_used(tx, mined) * shares[payment_id].gas // whole,
+                    GasSpendingKind.OPENED,
+                    _get_gas_used(tx, mined) * shares[payment_id].gas // total,
                 )
                 for payment_id, (payer, app) in opened.items()
             ),
         )
 
-    async def _is_misjudged(self, item: Accepted, tx: ChainTx, had: Share | None) -> bool:
+    async def _is_misjudged(
+        self, item: SettlementItem, tx: ChainTx, share: GasShare | None
+    ) -> bool:
         """Return whether a payment failed for want of gas that we should have given it."""
         gas = self._rail.gas
-        if had is None or gas is None or not await gas.had_too_little_gas(item, had):
+        if share is None or gas is None or not await gas.is_short_of_gas(item, share):
             return False
         text = "payment %s had too little gas in transaction %s: no budget is charged"
         _log.warning(text, item.payment.id, tx.hash)
         return True
 
-    def retries(self, ends: Sequence[Ended], freed: Sequence[Accepted], now_us: int) -> list[Retry]:
-        """When payments are due again whose transactions ended without them."""
-        failed = {one.payment_id for end in ends for one in end.end.spent}
-        parted = {one for end in ends if came_to_nothing(end) for one in end.tx.item_ids}
-        found = []
-        for item in freed:
+    def plan_retries(
+        self,
+        ended_txs: Sequence[EndedTransaction],
+        freed_items: Sequence[SettlementItem],
+        now_us: int,
+    ) -> list[PaymentRetry]:
+        """Return when payments are due again whose transactions ended without them."""
+        failed = {spending.payment_id for end in ended_txs for spending in end.outcome.gas_spending}
+        parted = {
+            item_id for end in ended_txs if is_reverted_batch(end) for item_id in end.tx.item_ids
+        }
+        retries = []
+        for item in freed_items:
             pause_s, counted = _RETRY_S, item
             if item.payment.id in failed:
-                counted = replace(item, failures=item.failures + 1, alone=True)
-                pause_s = _FAILED_S[min(counted.failures, len(_FAILED_S)) - 1]
+                counted = replace(item, failures=item.failures + 1, isolated=True)
+                pause_s = _FAILED_PAUSES_S[min(counted.failures, len(_FAILED_PAUSES_S)) - 1]
             elif item.payment.id in parted:
-                counted = replace(item, alone=True)
+                counted = replace(item, isolated=True)
             due_us = now_us + pause_s * 1_000_000
-            found.append(Retry(counted, due_us, item.payment.id in parted))
-        return found
+            retries.append(PaymentRetry(counted, due_us, item.payment.id in parted))
+        return retries
 
-    async def committed(self, ends: Sequence[Ended], retries: Sequence[Retry]) -> None:
-        """Tells what was lost, and what stops because of it."""
-        lines = [(one.tx, spent) for one in ends for spent in one.end.spent]
+    async def report_committed(
+        self, ended_txs: Sequence[EndedTransaction], retries: Sequence[PaymentRetry]
+    ) -> None:
+        """Log what was lost, and what stops because of it."""
+        lines = [(end.tx, spent) for end in ended_txs for spent in end.outcome.gas_spending]
         for tx, spent in lines:
             if not spent.payment_id:
-                text = "transaction %s of %d payments was reverted as a whole: each is sent alone"
+                text = (
+                    "transaction %s of %d payments reverted as a whole; Florin sends each "
+                    "payment alone"
+                )
                 _log.warning(text, tx.hash, len(tx.item_ids))
-            elif spent.kind is SpentKind.FAILED:
+            elif spent.kind is GasSpendingKind.FAILED:
                 text = "payment %s was not paid by transaction %s, which lost %d %s to payer %s"
-                unit = "lamports" if self._budgets.covers_keys else "gas"
+                unit = "lamports" if self._hourly_budgets.covers_keys else "gas"
                 _log.warning(text, spent.payment_id, tx.hash, spent.gas, unit, spent.payer)
-        for one in retries:
-            if one.item.failures >= FAILURES_MAX:
-                text = "payment %s is not sent any more: %d transactions did not pay it"
-                _log.error(text, one.item.payment.id, one.item.failures)
+        for retry in retries:
+            if retry.item.failures >= FAILURES_MAX:
+                text = "payment %s is no longer sent: %d transactions failed to pay it"
+                _log.error(text, retry.item.payment.id, retry.item.failures)
         if lines:
-            self._app.spent.drop(self._rail.chain_id)
-            await self._read()
+            self._app.usage_cache.remove(self._rail.chain_id)
+            await self._read_usage()
 
-    # ---- how it looks
+    # ---- its state
 
-    async def _read(self) -> Usage:
-        """What was spent in this hour; an exhausted budget is told once."""
-        self._used = used = await gas_budgets.usage(self._app, self._rail.chain_id)
-        self._told = {one for one in self._told if one[0] == used.since_us}
-        for one in gas_budgets.exhausted(self._app, self._rail.chain_id, used):
-            line = used.since_us, one.budget, one.whose
-            if line not in self._told:
-                self._told.add(line)
-                _log.error("%s: %s", self._rail.chain_id, one.reason)
+    async def _read_usage(self) -> GasUsage:
+        """Return what was spent in this hour; log an exhausted budget once."""
+        self._usage = used = await gas_budgets.get_usage(self._app, self._rail.chain_id)
+        self._reported = {
+            reported_line for reported_line in self._reported if reported_line[0] == used.since_us
+        }
+        for budget in gas_budgets.list_exhausted(self._app, self._rail.chain_id, used):
+            line = used.since_us, budget.budget, budget.app_ids
+            if line not in self._reported:
+                self._reported.add(line)
+                _log.error("%s: %s", self._rail.chain_id, budget.reason)
         return used
 
-    def paused(self, unsettled: Iterable[Accepted]) -> int:
-        """How many of the payments wait for a budget."""
-        return sum(one.payment.id in self._paused for one in unsettled)
+    def count_paused(self, unsettled_items: Iterable[SettlementItem]) -> int:
+        """Return how many of the payments wait for a budget."""
+        return sum(item.payment.id in self._paused_ids for item in unsettled_items)
 
-    def exhausted(self) -> list[str]:
-        """What the operator is told of budgets that are used up, one sentence each."""
-        used = self._used
-        if used is None or used.since_us != gas_budgets.hour_of(self._app.clock.now_us()):
+    def describe_exhausted(self) -> list[str]:
+        """Return the operator's text about exhausted budgets, one sentence each."""
+        used = self._usage
+        if used is None or used.since_us != gas_budgets.get_hour_start(self._app.clock.now_us()):
             return []
-        found = gas_budgets.exhausted(self._app, self._rail.chain_id, used)
-        return [one.reason for one in found]
+        budgets = gas_budgets.list_exhausted(self._app, self._rail.chain_id, used)
+        return [budget.reason for budget in budgets]
 
 
-def given_up(unsettled: Iterable[Accepted]) -> int:
-    """How many of the payments are not sent any more."""
-    return sum(one.failures >= FAILURES_MAX for one in unsettled)
+def count_abandoned(unsettled_items: Iterable[SettlementItem]) -> int:
+    """Return how many of the payments are no longer sent."""
+    return sum(item.failures >= FAILURES_MAX for item in unsettled_items)
 
 
-def came_to_nothing(one: Ended) -> bool:
-    """True if a transaction of several payments was reverted as a whole."""
-    return one.mined is not None and not one.mined.success and len(one.tx.item_ids) > 1
+def is_reverted_batch(ended_tx: EndedTransaction) -> bool:
+    """Return True if a transaction of several payments was reverted as a whole."""
+    return (
+        ended_tx.mined is not None and not ended_tx.mined.success and len(ended_tx.tx.item_ids) > 1
+    )
 
 
 @operation
-def conclude(
-    findings: Sequence[Finding],
-    ends: Sequence[Ended],
-    retries: Sequence[Retry],
+def commit_outcomes(
+    outcomes: Sequence[PaymentOutcome],
+    ended_txs: Sequence[EndedTransaction],
+    retries: Sequence[PaymentRetry],
     now_us: int,
     watch: Operation[None] | None,
 ) -> Op[list[Payment]]:
-    """Ends payments and transactions; what ended without its payment is in line again with that.
+    """End payments and transactions, and schedule payments whose transaction ended without them.
 
-    Nothing may come in between: a payment in no transaction and not in line would wait for good,
+    Both belong together: a payment without a transaction and without a schedule would wait forever,
     and one whose failure was not counted would be sent without end.
     """
-    changed = yield from chain_txs.conclude(findings, [one.end for one in ends], now_us, watch)
-    # what did not work opened nothing
-    yield from token_accounts.free(
-        [one.tx.hash for one in ends if one.mined is None or not one.mined.success]
+    changed = yield from chain_txs.finalize(
+        outcomes, [end.outcome for end in ended_txs], now_us, watch
     )
-    for due_us in sorted({one.at_us for one in retries}):
+    # a failed transaction opened nothing
+    yield from token_accounts.release(
+        [end.tx.hash for end in ended_txs if end.mined is None or not end.mined.success]
+    )
+    for due_us in sorted({retry.at_us for retry in retries}):
         yield from chain_txs.release(
-            [one.item.payment.id for one in retries if one.at_us == due_us], due_us
+            [retry.item.payment.id for retry in retries if retry.at_us == due_us], due_us
         )
-    yield from chain_txs.part([one.item.payment.id for one in retries if one.parted])
+    yield from chain_txs.isolate([retry.item.payment.id for retry in retries if retry.is_split])
     return changed
 
 
-def _most(tx: ChainTx, shares: Mapping[str, Share], mined: Mined) -> dict[str, int]:
-    """What each item may have used: its share, but no more than all of them did."""
-    used = _gas_used(tx, mined)
+def _get_max_gas(
+    tx: ChainTx, shares: Mapping[str, GasShare], mined: MinedTransaction
+) -> dict[str, int]:
+    """Return what each item can have used: its share, but no more than all of them did."""
+    used = _get_gas_used(tx, mined)
     if len(tx.item_ids) == 1:
         return {tx.item_ids[0]: used}
-    return {one: min(shares[one].gas, used) if one in shares else used for one in tx.item_ids}
+    return {
+        item_id: min(shares[item_id].gas, used) if item_id in shares else used
+        for item_id in tx.item_ids
+    }
 
 
-def _gas_used(tx: ChainTx, mined: Mined) -> int:
+def _get_gas_used(tx: ChainTx, mined: MinedTransaction) -> int:
     """Return the gas that a transaction used; all that it might use where no node reports it."""
-    return sum(share.gas for share in tx.shares) if mined.gas_used is None else mined.gas_used
+    return sum(share.gas for share in tx.gas_shares) if mined.gas_used is None else mined.gas_used
 
 
-def _told_of(  # noqa: PLR0917  (one of each, none alike)
-    mined: Mined, payment_id: str, payer: str, app: str, kind: SpentKind, used: int
-) -> Spent:
-    whole = mined.gas_cost or 0
-    cost = whole * used // mined.gas_used if mined.gas_used else whole
-    return Spent(payment_id, payer, app, kind, used, cost)
+def _build_gas_spending(  # noqa: PLR0917  (one of each, none alike)
+    mined: MinedTransaction,
+    payment_id: str,
+    payer: str,
+    app: str,
+    kind: GasSpendingKind,
+    gas_used: int,
+) -> GasSpending:
+    gas_cost = mined.gas_cost or 0
+    cost = gas_cost * gas_used // mined.gas_used if mined.gas_used else gas_cost
+    return GasSpending(payment_id, payer, app, kind, gas_used, cost)

@@ -1,7 +1,7 @@
-"""Nonces of our keys, and those that the chain has and the store does not: it lost something.
+"""Nonces of Florin's keys, and those that the chain has and the store lacks: it lost data.
 
-A standby that lagged and was promoted, or a disk that was put back, lacks the newest rows. Whatever
-was paid out in them would be paid out again. A key that somebody else used looks the same.
+A lagging standby that was promoted, or a restored disk, lacks the newest rows. Their payouts would
+be paid again. A key that was used elsewhere looks the same.
 """
 
 from __future__ import annotations
@@ -12,83 +12,87 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from florin_server.domain.settlement.chain_txs import ChainTx
 from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
-from florin_server.rails.types import SentTransfer
+from florin_server.rails.types import TreasuryTransaction
 from florin_server.store.operator import executors
 from florin_server.store.settlement import used_nonces
 
 _log = logging.getLogger(__name__)
 
-# looking one up takes some thirty questions
-_LOOKED_UP = 100
+# one search takes about thirty node calls
+_LOOKUP_MAX = 100
 
 
 async def recover(
     app: Core,
     rail: Rail,
     sender: str,
-    open_ones: Iterable[ChainTx],
-    adopt: Callable[[Mapping[int, SentTransfer | None]], Awaitable[None]] | None,
+    open_txs: Iterable[ChainTx],
+    adopt: Callable[[Mapping[int, TreasuryTransaction | None]], Awaitable[None]] | None,
 ) -> None:
     """Pause all payouts if the chain used nonces of an address that the store never did.
 
-    The first time that an address is looked at its used nonces are noted as known. `adopt` is given
-    the transactions of the lost ones, at most of the newest hundred; once it returns all are noted
-    as known. What `florin chain deploy` sent is no loss.
+    At the first check of an address its used nonces are stored as known. `adopt` receives the
+    transactions of the lost ones, at most of the newest hundred; once it returns, all are stored as
+    known. A transaction of `florin chain deploy` is no loss.
     """
     nonces = rail.account_nonces
     if nonces is None:
         return
-    # pending ones as well: they may be in a block by the time that a payout is
-    used = await nonces.next_nonce(sender)
-    stored = await app.store.read(used_nonces.next_nonce(rail.chain_id, sender))
-    note = used_nonces.note(rail.chain_id, sender, used)
+    # pending ones as well: they can be in a block by the time of a payout
+    used = await nonces.get_next_nonce(sender)
+    stored = await app.store.read(used_nonces.find_next_nonce(rail.chain_id, sender))
+    note = used_nonces.record_next_nonce(rail.chain_id, sender, used)
     if stored is None:
         await app.store.write(note)
         return
-    lost = range(max([stored, *(one.nonce + 1 for one in open_ones)]), used)
+    lost = range(max([stored, *(tx.nonce + 1 for tx in open_txs)]), used)
     if not lost:
         return
-    found = {one: await nonces.transfer_at(sender, one) for one in lost[-_LOOKED_UP:]}
-    if len(lost) > len(found) or not are_setup(found.values()):
+    transactions = {
+        number: await nonces.find_transfer(sender, number) for number in lost[-_LOOKUP_MAX:]
+    }
+    if len(lost) > len(transactions) or not is_all_setup(transactions.values()):
         count = f"{len(lost)} transactions" if len(lost) > 1 else "a transaction"
         await pause_payouts(
             app, f"{rail.chain_id} has {count} of {sender} that the store does not know"
         )
         if adopt is not None:
-            await adopt(found)
+            await adopt(transactions)
     await app.store.write(note)
 
 
-def are_setup(found: Iterable[SentTransfer | None]) -> bool:
+def is_all_setup(transfers: Iterable[TreasuryTransaction | None]) -> bool:
     """Return whether all transactions are known to move nothing, as setting a chain up does."""
-    return all(one is not None and one.is_setup for one in found)
+    return all(transaction is not None and transaction.is_setup for transaction in transfers)
 
 
-async def next_nonce(app: Core, rail: Rail, sender: str, open_ones: Iterable[ChainTx]) -> int:
-    """Return the nonce after the newest transaction of ours that the chain has or will get.
+async def get_next_nonce(app: Core, rail: Rail, sender: str, open_txs: Iterable[ChainTx]) -> int:
+    """Return the nonce after the newest own transaction that the chain has or will get.
 
-    What was written down counts only if the chain agrees: a chain that was begun anew starts from
+    Stored transactions count only if the chain agrees: a chain that was started again begins at
     zero, and a gap would never close.
     """
-    after = [tx.nonce + 1 for tx in open_ones]
-    stored = await app.store.read(used_nonces.next_nonce(rail.chain_id, sender))
+    after = [tx.nonce + 1 for tx in open_txs]
+    stored = await app.store.read(used_nonces.find_next_nonce(rail.chain_id, sender))
     nonces = rail.account_nonces
     if nonces is None:
-        # the numbers only tell our own transactions apart
+        # the numbers only distinguish Florin's own transactions
         return max([stored or 0, *after])
-    nonce = max([await nonces.next_nonce(sender), *after])
+    nonce = max([await nonces.get_next_nonce(sender), *after])
     if stored is None or stored <= nonce:
         return nonce
-    return stored if await nonces.nonce_used(sender, stored - 1) else nonce
+    return stored if await nonces.is_nonce_used(sender, stored - 1) else nonce
 
 
 async def pause_payouts(app: Core, reason: str) -> None:
-    """Let nobody pay out anything until the operator resumes it."""
+    """Pause all payouts until the operator resumes them."""
     _log.critical("payouts are paused: %s", reason)
-    await app.store.write(executors.distrust(paying_out(app), app.clock.now_us(), reason))
-    app.hints.remembered()
+    await app.store.write(
+        executors.pause_untrusted(list_payout_accounts(app), app.clock.now_us(), reason)
+    )
+    app.bus.publish_cache_invalidation()
 
 
-def paying_out(app: Core) -> list[str]:
-    """The accounts (CAIP-10) of all keys that pay out."""
-    return [f"{one.chain_id}:{one.payouts.sender}" for one in app.rails.values() if one.payouts]
+def list_payout_accounts(app: Core) -> list[str]:
+    """Return the accounts (CAIP-10) of all keys that pay out."""
+    return [f"{rail.chain_id}:{rail.payouts.sender}" for rail in app.rails.values() if rail.payouts]

@@ -1,6 +1,6 @@
-"""Money that came too late, or twice: booked once it is final, and sent back by a payout.
+"""Money that arrived too late, or twice: posted once it is final, and returned by a payout.
 
-The payment that it was for stays as it ended. What comes from a blocked payer is held instead.
+Its payment stays as it ended. Money from a blocked payer is held instead.
 """
 
 from __future__ import annotations
@@ -8,103 +8,115 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 
-from florin_server.domain.ids import short_id
-from florin_server.domain.payments.payment import Option, Payment
+from florin_server.domain.ids import generate_short_id
+from florin_server.domain.payments.payment import Payment, PaymentOption
 from florin_server.domain.payouts.held_money import HeldMoney
 from florin_server.domain.payouts.payout import Payout, PayoutKind
-from florin_server.domain.quarantine import ItemKind
+from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.flows.app import Core
 from florin_server.flows.ledger import postings
-from florin_server.flows.screening.check import why_blocked
+from florin_server.flows.screening.check import describe_block
 from florin_server.rails.protocol import Rail
-from florin_server.rails.types import Paid
+from florin_server.rails.types import SettlementEvent
 from florin_server.store.settlement import late_payments
 from florin_server.workers.settlement import held_money
-from florin_server.workers.settlement.blocks import Follower
+from florin_server.workers.settlement.blocks import ChainFollower
 
 _log = logging.getLogger(__name__)
 
 
-def name_of(event: Paid) -> str:
-    """Return the subject under which an event is set aside; `place_of` reads it."""
+def get_event_subject(event: SettlementEvent) -> str:
+    """Return the subject under which an event is quarantined; `parse_event_subject` reads it."""
     return f"{event.block_number}/{event.ref}/{event.tx_hash}"
 
 
-def place_of(name: str) -> tuple[str, int]:
-    """Return the reference and the block of an event that was set aside."""
-    number, ref, _ = name.split("/", 2)
+def parse_event_subject(subject: str) -> tuple[str, int]:
+    """Return the reference and the block of a quarantined event."""
+    number, ref, _ = subject.split("/", 2)
     return ref, int(number)
 
 
-class LateMoney:
-    """Settlement events of one chain that pay for nothing, until they are final and booked."""
+class LatePayments:
+    """Settlement events of one chain that pay for nothing, until they are final and posted."""
 
-    def __init__(self, app: Core, rail: Rail, blocks: Follower) -> None:
+    def __init__(self, app: Core, rail: Rail, follower: ChainFollower) -> None:
         self._app = app
         self._rail = rail
-        self._blocks = blocks
-        self._waiting: dict[Paid, tuple[Payment, Option, bool]] = {}
-        self.lost: list[
-            Paid
-        ] = []  # what stands no more, or nodes differ about; as in DirectPayments
+        self._follower = follower
+        self._waiting_events: dict[SettlementEvent, tuple[Payment, PaymentOption, bool]] = {}
+        self.lost_events: list[
+            SettlementEvent
+        ] = []  # events that no longer exist, or about which nodes differ; as in DirectPayments
 
-    def add(self, payment: Payment, option: Option, event: Paid, *, in_vain: bool = False) -> None:
-        """Looks after an event that is proven to pay an option of a payment.
+    def add(
+        self,
+        payment: Payment,
+        option: PaymentOption,
+        event: SettlementEvent,
+        *,
+        cannot_settle: bool = False,
+    ) -> None:
+        """Follow an event that provably pays an option of a payment.
 
-        `in_vain` tells that it cannot count for it by itself: it moved the money in another way
-        than was offered, or when its price was over.
+        `cannot_settle` means that it cannot pay the payment: it moved the money in another way than
+        offered, or after its price had lapsed.
         """
-        if in_vain or event not in self._waiting:
-            self._waiting[event] = payment, option, in_vain
+        if cannot_settle or event not in self._waiting_events:
+            self._waiting_events[event] = payment, option, cannot_settle
 
     @property
-    def waiting(self) -> Collection[Paid]:
-        """Events that are looked after."""
-        return self._waiting.keys()
+    def waiting_events(self) -> Collection[SettlementEvent]:
+        """Return the followed events."""
+        return self._waiting_events.keys()
 
     async def record(self) -> None:
-        """Books what is final by now; what is not so for now is lost."""
-        paid = self._blocks.evidence.paid
-        for event, (payment, option, in_vain) in list(self._waiting.items()):
+        """Record what is final by now; what is not so for now is lost."""
+        paid = self._follower.evidence.settlement_events
+        for event, (payment, option, in_vain) in list(self._waiting_events.items()):
             if event not in paid.get(event.ref, ()):
-                self.lost.append(event)
-                del self._waiting[event]
+                self.lost_events.append(event)
+                del self._waiting_events[event]
                 continue
-            name = name_of(event)
-            async with self._app.quarantine.isolating(
-                ItemKind.EVENT, self._rail.chain_id, name, "record late money"
+            name = get_event_subject(event)
+            async with self._app.quarantine.isolate(
+                QuarantinedItemKind.EVENT, self._rail.chain_id, name, "record late money"
             ):
-                if await self._blocks.is_settled(event):
-                    await self._record(payment, option, event, in_vain=in_vain)
-                    del self._waiting[event]
-            if self._app.quarantine.holds(ItemKind.EVENT, self._rail.chain_id, name):
-                # it is asked for again once the operator retries it
-                self._waiting.pop(event, None)
+                if await self._follower.is_settled(event):
+                    await self._record(payment, option, event, cannot_settle=in_vain)
+                    del self._waiting_events[event]
+            if self._app.quarantine.contains(QuarantinedItemKind.EVENT, self._rail.chain_id, name):
+                # it is requested again once the operator retries it
+                self._waiting_events.pop(event, None)
 
     async def _record(
-        self, payment: Payment, option: Option, event: Paid, *, in_vain: bool
+        self,
+        payment: Payment,
+        option: PaymentOption,
+        event: SettlementEvent,
+        *,
+        cannot_settle: bool,
     ) -> None:
         app, rail, now_us = self._app, self._rail, self._app.clock.now_us()
         what: Payout | HeldMoney
-        if why := await why_blocked(app, option.payer):
-            what = held_money.money(app, rail, option, event, why, is_late=True)
-            legs = postings.held(rail, option)
+        if why := await describe_block(app, option.payer):
+            what = held_money.build_held_money(app, rail, option, event, why, is_late=True)
+            legs = postings.build_held_postings(rail, option)
         else:
-            what = self._return(payment, option, now_us)
-            legs = postings.late(rail, payment.merchant_id, option)
+            what = self._build_return_payout(payment, option, now_us)
+            legs = postings.build_late_postings(rail, payment.merchant_id, option)
         recorded = late_payments.record(
             option,
-            held_money.event_of(event),
+            held_money.get_event_key(event),
             legs,
             what,
             now_us,
-            exact=rail.terms.proves(option, event),
-            in_time=not in_vain,
+            exact=rail.terms.is_proven(option, event),
+            in_time=not cannot_settle,
         )
         if not await app.store.write(recorded):
             return
         if isinstance(what, HeldMoney):
-            held_money.alarm(what)
+            held_money.alert_operator(what)
             return
         _log.error(
             "payment %s was paid late, or twice, by %s: payout %s returns %d of %s to %s",
@@ -117,10 +129,10 @@ class LateMoney:
         )
         app.wake_payouts()
 
-    def _return(self, payment: Payment, option: Option, now_us: int) -> Payout:
-        """The payout that sends all of it back, fee included."""
+    def _build_return_payout(self, payment: Payment, option: PaymentOption, now_us: int) -> Payout:
+        """Return the payout that sends all of it back, fee included."""
         return Payout(
-            id=short_id("pout_", self._app.randbytes),
+            id=generate_short_id("pout_", self._app.randbytes),
             kind=PayoutKind.RETURN,
             merchant_id=payment.merchant_id,
             payment_id=payment.id,

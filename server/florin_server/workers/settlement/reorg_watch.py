@@ -1,4 +1,4 @@
-"""Watches what is final for longer: a reorganisation may be deeper than was reckoned with."""
+"""Watches final transactions for longer: a reorganization can be deeper than expected."""
 
 from __future__ import annotations
 
@@ -7,74 +7,91 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from operator import attrgetter
 
-from florin_server.domain.quarantine import ItemKind
-from florin_server.domain.settlement.chain_txs import Finding, Watched, Watcher
+from florin_server.domain.quarantine import QuarantinedItemKind
+from florin_server.domain.settlement.chain_txs import (
+    PaymentOutcome,
+    ReorgWatcher,
+    WatchedTransaction,
+)
 from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
-from florin_server.rails.roles import Blocks
+from florin_server.rails.roles import BlockReader
 from florin_server.store.engine.query import Operation
 from florin_server.store.settlement import reorg
-from florin_server.workers.settlement.blocks import Follower
-from florin_server.workers.settlement.tx_sender import Ended
+from florin_server.workers.settlement.blocks import ChainFollower
+from florin_server.workers.settlement.tx_sender import EndedTransaction
 
 _log = logging.getLogger(__name__)
 
-# what is final is watched for twice as many blocks again as made it final
-_LONGER = 2
-_UNDO = {Watcher.SETTLER: reorg.undo_settled, Watcher.PAYOUTS: reorg.undo_paid_out}
-_WHAT = {Watcher.SETTLER: "payments", Watcher.PAYOUTS: "payouts"}
+# a final transaction is watched for twice as many further blocks as its confirmation depth
+_DEPTH_FACTOR = 2
+_UNDO_OPERATIONS = {
+    ReorgWatcher.SETTLER: reorg.undo_settlements,
+    ReorgWatcher.PAYOUTS: reorg.undo_payouts,
+}
+_SUBJECT_NAMES = {ReorgWatcher.SETTLER: "payments", ReorgWatcher.PAYOUTS: "payouts"}
 
 
 class ReorgWatch:
-    """The final transactions of one chain that a reorganisation might still undo."""
+    """The final transactions of one chain that a reorganization could still remove."""
 
-    def __init__(self, app: Core, rail: Rail, blocks: Follower, watcher: Watcher) -> None:
+    def __init__(
+        self, app: Core, rail: Rail, follower: ChainFollower, watcher: ReorgWatcher
+    ) -> None:
         self._app = app
         self._watcher = watcher
         self._rail = rail
-        self._blocks = blocks
-        self._watched: dict[str, Watched] = {}  # by transaction
-        self._seen: int | None = None  # of the rewinds, after which all is well
+        self._follower = follower
+        self._watched_txs: dict[str, WatchedTransaction] = {}  # by transaction
+        self._seen_rewinds: int | None = None  # the number of rewinds at the latest complete check
 
     @property
     def is_watching(self) -> bool:
-        """True if there is anything that might be undone."""
-        return bool(self._watched)
+        """Return True if there is anything that might be undone."""
+        return bool(self._watched_txs)
 
     async def load(self) -> None:
-        """Begins with what is written down; all of it is looked at once."""
-        found = await self._app.store.read(reorg.watched(self._rail.chain_id, self._watcher))
-        self._watched = {one.tx_hash: one for one in found}
-        self._seen = None
+        """Load the stored transactions; all are checked at once."""
+        watched_txes = await self._app.store.read(
+            reorg.list_watched(self._rail.chain_id, self._watcher)
+        )
+        self._watched_txs = {watched_tx.tx_hash: watched_tx for watched_tx in watched_txes}
+        self._seen_rewinds = None
 
-    def new(self, events: Iterable[Watched]) -> list[Watched]:
-        """What is to be watched from now on; it is committed with the end of what it ended."""
+    def list_new(self, events: Iterable[WatchedTransaction]) -> list[WatchedTransaction]:
+        """Return what to watch from now on; it is committed with the end of what it ended."""
         if self._rail.blocks is None:
             return []  # final is final there
-        return list({one.tx_hash: one for one in events}.values())
+        return list({watched_tx.tx_hash: watched_tx for watched_tx in events}.values())
 
-    def commit(self, watched: Sequence[Watched]) -> Operation[None]:
-        """Part of an operation: writes down what is watched."""
-        return reorg.watch(self._rail.chain_id, self._watcher, watched)
+    def record_watched(self, watched_txs: Sequence[WatchedTransaction]) -> Operation[None]:
+        """Store what is watched, as part of an operation."""
+        return reorg.watch(self._rail.chain_id, self._watcher, watched_txs)
 
-    def committed(self, watched: Iterable[Watched]) -> None:
-        """Watches it from now on."""
-        self._watched.update((one.tx_hash, one) for one in watched)
+    def add(self, watched_txs: Iterable[WatchedTransaction]) -> None:
+        """Watch it from now on."""
+        self._watched_txs.update((watched_tx.tx_hash, watched_tx) for watched_tx in watched_txs)
 
     async def check(self, senders: Sequence[str]) -> bool:
-        """Takes back what is gone, after blocks were replaced; True if anything was."""
-        rewinds, blocks = self._blocks.rewinds, self._rail.blocks
-        if rewinds == self._seen or not self._watched or blocks is None:
-            self._seen = rewinds
+        """Revert what is gone, after blocks were replaced; return True if anything was."""
+        rewinds, blocks = self._follower.rewind_count, self._rail.blocks
+        if rewinds == self._seen_rewinds or not self._watched_txs or blocks is None:
+            self._seen_rewinds = rewinds
             return False
         gone: list[str] = []
         sure = True
-        left_in, chain_id = self._app.quarantine.left_in, self._rail.chain_id
-        watched = left_in(ItemKind.WATCHED, chain_id, self._watched.values(), attrgetter("tx_hash"))
-        for number, block_hash in {(one.block_number, one.block_hash) for one in watched}:
-            here = [one.tx_hash for one in watched if one.block_hash == block_hash]
-            for is_gone in await self._app.quarantine.each(
-                ItemKind.WATCHED,
+        left_in, chain_id = self._app.quarantine.filter_active, self._rail.chain_id
+        watched = left_in(
+            QuarantinedItemKind.WATCHED, chain_id, self._watched_txs.values(), attrgetter("tx_hash")
+        )
+        for number, block_hash in {
+            (watched_tx.block_number, watched_tx.block_hash) for watched_tx in watched
+        }:
+            here = [
+                watched_tx.tx_hash for watched_tx in watched if watched_tx.block_hash == block_hash
+            ]
+            for is_gone in await self._app.quarantine.run_each(
+                QuarantinedItemKind.WATCHED,
                 chain_id,
                 here,
                 str,
@@ -82,14 +99,14 @@ class ReorgWatch:
                 partial(self._is_gone, blocks, number, block_hash),
             ):
                 if is_gone is None:
-                    # a node that has no such block (yet), or one alone, proves nothing
+                    # a node without such a block (yet), or one node alone, proves nothing
                     sure = False
                 elif is_gone:
-                    gone += [one for one in here if one not in gone]
-        undone = left_in(ItemKind.WATCHED, chain_id, gone, str)
+                    gone += [tx_hash for tx_hash in here if tx_hash not in gone]
+        undone = left_in(QuarantinedItemKind.WATCHED, chain_id, gone, str)
         if undone:
-            await self._app.quarantine.each(
-                ItemKind.WATCHED,
+            await self._app.quarantine.run_each(
+                QuarantinedItemKind.WATCHED,
                 chain_id,
                 undone,
                 str,
@@ -97,59 +114,71 @@ class ReorgWatch:
                 lambda part: self._undo(part, senders),
             )
         if sure:
-            self._seen = rewinds
+            self._seen_rewinds = rewinds
         return bool(undone)
 
     async def _is_gone(
-        self, blocks: Blocks, number: int, block_hash: str, _: Sequence[str]
+        self, blocks: BlockReader, number: int, block_hash: str, _: Sequence[str]
     ) -> bool | None:
         """Return True if a block was replaced, None if that is not certain."""
-        known = await self._blocks.hash_of(number)
-        if known is None:
+        current_hash = await self._follower.find_block_hash(number)
+        if current_hash is None:
             return None
-        if known == block_hash:
+        if current_hash == block_hash:
             return False
-        return True if await blocks.replaced(number, block_hash) else None
+        return True if await blocks.is_replaced(number, block_hash) else None
 
-    def _is_set_aside(self, tx_hash: str) -> bool:
-        return self._app.quarantine.holds(ItemKind.WATCHED, self._rail.chain_id, tx_hash)
+    def _is_quarantined(self, tx_hash: str) -> bool:
+        return self._app.quarantine.contains(
+            QuarantinedItemKind.WATCHED, self._rail.chain_id, tx_hash
+        )
 
-    async def _undo(self, gone: Sequence[str], senders: Sequence[str]) -> None:
+    async def _undo(self, tx_hashes: Sequence[str], senders: Sequence[str]) -> None:
         store, chain_id = self._app.store, self._rail.chain_id
-        ended = await store.survey(reorg.ended_by(chain_id, gone, senders))
+        ended = await store.scan(reorg.find_affected(chain_id, tx_hashes, senders))
         now_us = self._app.clock.now_us()
-        take_back = _UNDO[self._watcher]
-        undone = await store.write(take_back(chain_id, gone, ended, now_us))
-        if self._watcher is Watcher.PAYOUTS:
-            self._app.ring(*undone)
-        for one in gone:
-            self._watched.pop(one, None)
+        take_back = _UNDO_OPERATIONS[self._watcher]
+        undone = await store.write(take_back(chain_id, tx_hashes, ended, now_us))
+        if self._watcher is ReorgWatcher.PAYOUTS:
+            self._app.notify_payouts(*undone)
+        for tx_hash in tx_hashes:
+            self._watched_txs.pop(tx_hash, None)
         _log.error(
-            "a reorganisation of %s undid final transactions: %s; %s: %s",
+            "a reorganization of %s removed final transactions: %s; %s: %s",
             chain_id,
-            ", ".join(gone),
-            _WHAT[self._watcher],
+            ", ".join(tx_hashes),
+            _SUBJECT_NAMES[self._watcher],
             ", ".join(undone) or "none",
         )
 
-    async def forget(self) -> None:
-        """Lets go of what is so deep by now that it stays."""
-        below = self._blocks.head + 1 - (1 + _LONGER) * self._rail.reorg_depth
-        if any(one.block_number < below for one in self._watched.values()):
+    async def drop_deep(self) -> None:
+        """Drop what is so deep by now that it stays."""
+        below = self._follower.head + 1 - (1 + _DEPTH_FACTOR) * self._rail.reorg_depth
+        if any(watched_tx.block_number < below for watched_tx in self._watched_txs.values()):
             await self._app.store.write(reorg.forget(self._rail.chain_id, self._watcher, below))
-            # what is set aside is looked at again, however deep it is by then
-            self._watched = {
+            # a quarantined transaction is checked again, at any depth
+            self._watched_txs = {
                 h: w
-                for h, w in self._watched.items()
-                if w.block_number >= below or self._is_set_aside(h)
+                for h, w in self._watched_txs.items()
+                if w.block_number >= below or self._is_quarantined(h)
             }
 
 
-def ended_in(findings: Sequence[Finding], ends: Sequence[Ended]) -> list[Watched]:
-    """Where what is concluded happened."""
-    found = [one.at for one in findings if one.at is not None]
-    for one in ends:
-        end = one.end
+def list_watched(
+    outcomes: Sequence[PaymentOutcome], ended_txs: Sequence[EndedTransaction]
+) -> list[WatchedTransaction]:
+    """Return the places of concluded transactions."""
+    watched_txes = [
+        outcome.watched_transaction
+        for outcome in outcomes
+        if outcome.watched_transaction is not None
+    ]
+    for each_end in ended_txs:
+        end = each_end.outcome
         if end.block_number is not None and end.block_hash:
-            found.append(Watched(end.final_hash or one.tx.hash, end.block_number, end.block_hash))
-    return found
+            watched_txes.append(
+                WatchedTransaction(
+                    end.final_hash or each_end.tx.hash, end.block_number, end.block_hash
+                )
+            )
+    return watched_txes

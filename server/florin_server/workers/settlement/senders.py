@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 
-from florin_server.domain.settlement.chain_txs import ChainTx, Share
+from florin_server.domain.settlement.chain_txs import ChainTx, GasShare
 from florin_server.flows.app import Core
 from florin_server.rails.protocol import Rail
 from florin_server.store.engine.store import Store
 from florin_server.store.settlement import chain_txs, leases
-from florin_server.workers.settlement.blocks import Follower
-from florin_server.workers.settlement.tx_sender import Ended, TxSender
+from florin_server.workers.settlement.blocks import ChainFollower
+from florin_server.workers.settlement.tx_sender import EndedTransaction, TxSender
 
 
-async def free_of_dead(store: Store, owners: Collection[str]) -> None:
-    """Lets others have the leases of processes that are known to be dead, at once."""
+async def release_dead_leases(store: Store, owners: Collection[str]) -> None:
+    """Release the leases of dead processes at once."""
     if owners:
-        await store.write(leases.free(owners))
+        await store.write(leases.release_all(owners))
 
 
-class Senders:
-    """All keys of one chain; only those of which this process has the lease send.
+class SenderPool:
+    """All keys of one chain; only those whose lease this process has send.
 
-    `may_send` tells of an open transaction whether it may still be handed over, `pauses` are the
-    accounts (CAIP-10) that the operator paused.
+    `may_send` says whether an open transaction can still be broadcast, `pauses` are the accounts
+    (CAIP-10) that the operator paused.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Senders:
         app: Core,
         rail: Rail,
         owner: str,
-        blocks: Follower,
+        follower: ChainFollower,
         *,
         may_send: Callable[[ChainTx], bool],
         wake: Callable[[], None],
@@ -39,90 +39,93 @@ class Senders:
     ) -> None:
         self._app = app
         self._rail = rail
-        self.all: Sequence[TxSender] = [
+        self.senders: Sequence[TxSender] = [
             TxSender(
                 app,
                 rail,
                 address,
                 owner,
-                blocks,
+                follower,
                 cannot_be_mined=self._cannot_be_mined,
-                in_time=may_send,
+                is_in_time=may_send,
                 wake=wake,
-                paused=f"{rail.chain_id}:{address}" in pauses,
+                is_paused=f"{rail.chain_id}:{address}" in pauses,
             )
             for address in rail.senders
         ]
 
-    async def lead(self) -> bool:
-        """Takes or renews the leases; True if the lease of any key is taken anew, or lost."""
+    async def acquire_leases(self) -> bool:
+        """Acquire or renew the leases.
+
+        Return True if the lease of any key is newly acquired, or lost.
+        """
         changed = False
-        for sender in self.all:
+        for sender in self.senders:
             before = sender.epoch
-            await sender.lead()
+            await sender.acquire_lease()
             changed |= sender.epoch != before
         return changed
 
-    def led(self) -> list[TxSender]:
-        """Those of which this process has the lease."""
-        return [sender for sender in self.all if sender.leads]
+    def list_leading(self) -> list[TxSender]:
+        """Return the senders whose lease this process has."""
+        return [sender for sender in self.senders if sender.has_lease]
 
-    def free(self) -> TxSender | None:
-        """The sender with the fewest open transactions among those with room."""
-        with_room = [sender for sender in self.all if sender.has_room]
+    def find_free(self) -> TxSender | None:
+        """Return the sender with the fewest open transactions among those with room."""
+        with_room = [sender for sender in self.senders if sender.has_room]
         return min(with_room, key=lambda sender: sender.open_transactions, default=None)
 
     @property
-    def paused(self) -> list[str]:
-        """The addresses that the operator paused."""
-        return [sender.address for sender in self.all if sender.paused]
+    def paused_addresses(self) -> list[str]:
+        """Return the addresses that the operator paused."""
+        return [sender.address for sender in self.senders if sender.is_paused]
 
     @property
-    def all_paused(self) -> bool:
-        """True if the operator paused every key."""
-        return len(self.paused) == len(self.all)
+    def is_all_paused(self) -> bool:
+        """Return True if the operator paused every key."""
+        return len(self.paused_addresses) == len(self.senders)
 
     @property
-    def leased_elsewhere(self) -> list[str]:
-        """The addresses of which another process has the lease."""
-        return [sender.address for sender in self.all if not sender.leads]
+    def addresses_leased_elsewhere(self) -> list[str]:
+        """Return the addresses whose lease another process has."""
+        return [sender.address for sender in self.senders if not sender.has_lease]
 
     @property
     def open_transactions(self) -> int:
-        """How many transactions of all keys are neither final nor replaced."""
-        return sum(sender.open_transactions for sender in self.all)
+        """Return how many transactions of all keys are neither final nor replaced."""
+        return sum(sender.open_transactions for sender in self.senders)
 
-    def holds(self, payment_id: str) -> bool:
-        """True if a payment is in an open transaction."""
-        return any(sender.holds(payment_id) for sender in self.all)
+    def has_payment(self, payment_id: str) -> bool:
+        """Return True if a payment is in an open transaction."""
+        return any(sender.has_item(payment_id) for sender in self.senders)
 
-    def shares(self) -> list[tuple[str, Share]]:
-        """What the payments of open transactions may use, by payment."""
-        return [one for sender in self.all for one in sender.shares()]
+    def list_shares(self) -> list[tuple[str, GasShare]]:
+        """Return what the payments of open transactions can use, by payment."""
+        return [share for sender in self.senders for share in sender.list_shares()]
 
     async def load(self) -> None:
-        """Reads again which transactions are open."""
-        for sender in self.led():
+        """Read again which transactions are open."""
+        for sender in self.list_leading():
             await sender.load()
 
-    async def ask(self) -> list[ChainTx]:
-        """Looks for all open transactions, whatever the blocks told; those that were found."""
-        return [tx for sender in self.led() for tx in await sender.ask()]
+    async def find_transactions(self) -> list[ChainTx]:
+        """Request all open transactions from the chain; return those that were found."""
+        return [tx for sender in self.list_leading() for tx in await sender.find_transactions()]
 
-    async def final(self) -> list[Ended]:
-        """The transactions that are final, as far as the evidence goes."""
-        return [end for sender in self.led() for end in await sender.final()]
+    async def list_final(self) -> list[EndedTransaction]:
+        """Return the transactions that are final, as far as the evidence goes."""
+        return [end for sender in self.list_leading() for end in await sender.list_final()]
 
-    async def replaced(self) -> list[Ended]:
-        """The transactions that no block can hold any more."""
-        return [end for sender in self.led() for end in await sender.replaced()]
+    async def list_replaced(self) -> list[EndedTransaction]:
+        """Return the transactions that no block can hold any more."""
+        return [end for sender in self.list_leading() for end in await sender.list_replaced()]
 
-    def over(self, ends: Iterable[Ended]) -> None:
-        """Forgets transactions whose end is committed."""
-        ended = list(ends)
-        for sender in self.all:
-            sender.over(ended)
+    def remove(self, ended_txs: Iterable[EndedTransaction]) -> None:
+        """Forget transactions whose end is committed."""
+        ended = list(ended_txs)
+        for sender in self.senders:
+            sender.remove(ended)
 
     async def _cannot_be_mined(self, tx: ChainTx) -> bool:
-        issued = await self._app.store.read(chain_txs.issued(tx.item_ids))
+        issued = await self._app.store.read(chain_txs.list_resolved_builds(tx.item_ids))
         return await self._rail.observer.cannot_be_mined(tx, issued)

@@ -5,33 +5,33 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from florin_server.domain.quarantine import ItemKind, describe_error
-from florin_server.domain.settlement.chain_txs import Accepted, Share
+from florin_server.domain.quarantine import QuarantinedItemKind, format_error
+from florin_server.domain.settlement.chain_txs import GasShare, SettlementItem
 from florin_server.flows.app import Core
 from florin_server.flows.quarantine.quarantine import is_unexpected
 from florin_server.rails.protocol import Rail
-from florin_server.rails.types import Signed
+from florin_server.rails.types import SignedTransaction
 from florin_server.store.engine.query import Op, operation
 from florin_server.store.settlement import chain_txs
 from florin_server.workers.settlement import trying
 from florin_server.workers.settlement.blocked_payers import BlockedPayers
-from florin_server.workers.settlement.conclude import Concluder
-from florin_server.workers.settlement.direct_payments import is_left_to_others
-from florin_server.workers.settlement.gas_spending import Spending
+from florin_server.workers.settlement.conclude import PaymentFinalizer
+from florin_server.workers.settlement.direct_payments import is_paid_by_others
+from florin_server.workers.settlement.gas_spending import GasBudgets
 from florin_server.workers.settlement.open_payments import OpenPayments
-from florin_server.workers.settlement.senders import Senders
+from florin_server.workers.settlement.senders import SenderPool
 from florin_server.workers.settlement.tx_sender import TxSender
 
 _log = logging.getLogger(__name__)
 
-# a payment that would not settle now (say, the balance is gone) is tried again after a quarter of
+# a payment that would not settle now (for example without balance) is retried after a quarter of
 # its age, within these bounds
 _RETRY_MIN_US, _RETRY_MAX_US = 1_000_000, 5_000_000
-# after so many batches that failed unexpectedly the rest waits for the next turn
-_FAILED_BATCHES = 100
+# after this many batches that failed unexpectedly the others wait for the next turn
+_FAILED_BATCHES_MAX = 100
 
 
-class Submitter:
+class PaymentSubmitter:
     """Claims payments together with the transaction that pays them."""
 
     def __init__(  # noqa: PLR0917  (one of each, none alike)
@@ -39,123 +39,140 @@ class Submitter:
         app: Core,
         rail: Rail,
         open_payments: OpenPayments,
-        senders: Senders,
-        spending: Spending,
-        blocked: BlockedPayers,
-        concluder: Concluder,
+        senders: SenderPool,
+        gas_budgets: GasBudgets,
+        blocked_payers: BlockedPayers,
+        finalizer: PaymentFinalizer,
     ) -> None:
         self._app = app
         self._rail = rail
-        self._open = open_payments
+        self._open_payments = open_payments
         self._senders = senders
-        self._spending = spending
-        self._blocked = blocked
-        self._concluder = concluder
+        self._gas_budgets = gas_budgets
+        self._blocked_payers = blocked_payers
+        self._finalizer = finalizer
 
     async def submit(self) -> None:
-        """Sends what waits, until nothing does or no key has room."""
+        """Send what waits, until nothing does or no key has room."""
         batch, chain_id, failed = self._app.settings.settle_batch, self._rail.chain_id, 0
-        while self._senders.free() is not None and self._app.chains[chain_id].books_begun:
+        while (
+            self._senders.find_free() is not None
+            and self._app.chains[chain_id].has_opening_balances
+        ):
             now_us = self._app.clock.now_us()
-            found = self._app.quarantine.left_in(
-                ItemKind.PAYMENT,
+            items = self._app.quarantine.filter_active(
+                QuarantinedItemKind.PAYMENT,
                 chain_id,
-                await self._app.store.read(chain_txs.waiting(chain_id, batch, now_us)),
+                await self._app.store.read(chain_txs.list_waiting(chain_id, batch, now_us)),
                 lambda item: item.payment.id,
             )
-            if not found:
+            if not items:
                 return
             try:
-                has_room = await self._submit(found)
+                has_room = await self._submit(items)
             except Exception as error:
                 if not is_unexpected(error):
                     raise
-                _log.warning("payments are submitted one by one: %s", describe_error(error))
-                await self._submit_each(found)
+                _log.warning(
+                    "a group of payments could not be submitted together; Florin submits each "
+                    "alone: %s",
+                    format_error(error),
+                )
+                await self._submit_each(items)
                 failed += 1
-                if failed >= _FAILED_BATCHES:
+                if failed >= _FAILED_BATCHES_MAX:
                     return
                 continue
             if not has_room:
                 return
 
-    async def _submit_each(self, items: Sequence[Accepted]) -> None:
-        """Submit those of a batch that still wait; what fails alone is set aside."""
+    async def _submit_each(self, items: Sequence[SettlementItem]) -> None:
+        """Submit the waiting ones of a batch, each alone; what fails alone is quarantined."""
         chain_id, count = self._rail.chain_id, self._app.settings.settle_batch
         for item in items:
-            async with self._app.quarantine.isolating(
-                ItemKind.PAYMENT, chain_id, item.payment.id, "submit"
+            async with self._app.quarantine.isolate(
+                QuarantinedItemKind.PAYMENT, chain_id, item.payment.id, "submit"
             ):
-                # what was sent, or put off, before the batch failed is not sent again
+                # payments that were sent or postponed before the batch failed are not sent again
                 now_us = self._app.clock.now_us()
-                waiting = await self._app.store.read(chain_txs.waiting(chain_id, count, now_us))
-                if any(one.payment.id == item.payment.id for one in waiting):
+                waiting = await self._app.store.read(
+                    chain_txs.list_waiting(chain_id, count, now_us)
+                )
+                if any(each_item.payment.id == item.payment.id for each_item in waiting):
                     await self._submit([item])
 
-    async def _submit(self, found: Sequence[Accepted]) -> bool:
+    async def _submit(self, items: Sequence[SettlementItem]) -> bool:
         """Send what can be sent of a batch, put the rest off; False if no key has room left."""
-        if not (waiting := await self._ours(found)):
+        if not (waiting := await self._select_own(items)):
             return True
-        free, held = await self._blocked.sort(waiting)
-        late = [item for item in free if not self._open.in_time(item)]
-        # an account may have got code since its payment was confirmed
-        free = await trying.looked_at(self._rail.gas, [one for one in free if one not in late])
-        free = await self._spending.sort(free, self._on_way())
-        good = await trying.settleable(self._rail.relay, free, self._open.items)
+        free, held = await self._blocked_payers.partition(waiting)
+        late = [item for item in free if not self._open_payments.is_in_time(item)]
+        # an account may have received code since the confirm
+        free = await trying.refresh_payers(
+            self._rail.gas, [each_item for each_item in free if each_item not in late]
+        )
+        free = await self._gas_budgets.select_affordable(free, self._list_pending())
+        good = await trying.check_settleable(self._rail.relay, free, self._open_payments.items)
         for item in waiting:
-            self._open.keep(item)
+            self._open_payments.follow(item)
         ready = [item for item, ok in zip(free, good, strict=True) if ok]
         stuck = [item for item, ok in zip(free, good, strict=True) if not ok] + held + late
-        for part in trying.parts(self._rail.gas, ready):
-            sender = self._senders.free()
+        for part in trying.partition(self._rail.gas, ready):
+            sender = self._senders.find_free()
             if sender is None:
                 return False
-            sent = await trying.tried(self._rail.relay, sender.address, part)
+            sent = await trying.select_settleable(self._rail.relay, sender.address, part)
             stuck += [item for item in part if item not in sent]
             if sent:
                 await self._send(sender, sent)
         if stuck:
-            await self._set_aside(stuck)
+            await self._defer(stuck)
         return True
 
-    def _on_way(self) -> list[tuple[Accepted, Share]]:
-        known = self._open.by_id
-        return [(known[one], share) for one, share in self._senders.shares() if one in known]
+    def _list_pending(self) -> list[tuple[SettlementItem, GasShare]]:
+        items = self._open_payments.items_by_id
+        return [
+            (items[item_id], share)
+            for item_id, share in self._senders.list_shares()
+            if item_id in items
+        ]
 
-    async def _ours(self, items: Sequence[Accepted]) -> list[Accepted]:
-        """Leaves payments to themselves that a wallet sends, or others sent; gives back the rest.
+    async def _select_own(self, items: Sequence[SettlementItem]) -> list[SettlementItem]:
+        """Leave payments alone that a wallet or another sender sends; return the others.
 
-        Their effect may be in a block that was read long before they were confirmed.
+        Their effect can be in a block that was read long before their confirm.
         """
-        theirs = [item for item in items if is_left_to_others(self._rail, item)]
+        theirs = [item for item in items if is_paid_by_others(self._rail, item)]
         if theirs:
-            await self._open.find_events(theirs)
+            await self._open_payments.find_events(theirs)
             for item in theirs:
-                self._open.keep(item)
-            await self._app.store.write(chain_txs.leave([item.payment.id for item in theirs]))
-            await self._concluder.conclude()
+                self._open_payments.follow(item)
+            await self._app.store.write(
+                chain_txs.leave_to_buyer([item.payment.id for item in theirs])
+            )
+            await self._finalizer.finalize_proven()
         return [item for item in items if item not in theirs]
 
-    async def _send(self, sender: TxSender, items: Sequence[Accepted]) -> None:
+    async def _send(self, sender: TxSender, items: Sequence[SettlementItem]) -> None:
         ids = [item.payment.id for item in items]
 
-        async def sign(nonce: int) -> Signed:
+        async def sign(nonce: int) -> SignedTransaction:
             return await self._rail.relay.sign(sender.address, nonce, items)
 
         await sender.send(ids, sign, lambda: chain_txs.claim(ids))
 
-    async def _set_aside(self, items: Sequence[Accepted]) -> None:
-        """Keeps payments that would not settle now for later; ends those that never can."""
+    async def _defer(self, items: Sequence[SettlementItem]) -> None:
+        """Keep payments that would not settle now for later; end those that never can."""
         now_us = self._app.clock.now_us()
-        await self._app.store.write(_later(items, now_us))
-        await self._concluder.bury(items)
+        await self._app.store.write(_reschedule(items, now_us))
+        await self._finalizer.fail_unpayable(items)
 
 
 @operation
-def _later(items: Sequence[Accepted], now_us: int) -> Op[None]:
-    """When they are due again: soon those of which a wallet sent something that is not mined yet.
+def _reschedule(items: Sequence[SettlementItem], now_us: int) -> Op[None]:
+    """Return when they are due again: soon if a wallet's transaction is not mined yet.
 
-    That is an approval mostly. The older they are, the longer they wait.
+    That is mostly an approval. The older they are, the longer they wait.
     """
     due: dict[int, list[str]] = {}
     for item in items:

@@ -1,24 +1,24 @@
-"""How settling on one chain is doing, as conditions."""
+"""The state of settlement on one chain, as conditions."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
 from florin_server.domain.conditions import ConditionName
-from florin_server.domain.health import Board, Health
-from florin_server.domain.payments.payment import Status
-from florin_server.domain.settlement.chain_txs import Accepted
+from florin_server.domain.health import ChainHealth, ConditionTracker
+from florin_server.domain.payments.payment import PaymentStatus
+from florin_server.domain.settlement.chain_txs import SettlementItem
 from florin_server.flows.app import Core
 from florin_server.store.settlement.chain_txs import FAILURES_MAX
 from florin_server.workers.settlement.blocked_payers import BlockedPayers
-from florin_server.workers.settlement.blocks import Follower
-from florin_server.workers.settlement.conclude import Concluder
-from florin_server.workers.settlement.gas_spending import Spending, given_up
+from florin_server.workers.settlement.blocks import ChainFollower
+from florin_server.workers.settlement.conclude import PaymentFinalizer
+from florin_server.workers.settlement.gas_spending import GasBudgets, count_abandoned
 from florin_server.workers.settlement.missed_blocks import MissedBlocks
 from florin_server.workers.settlement.open_payments import OpenPayments
-from florin_server.workers.settlement.senders import Senders
+from florin_server.workers.settlement.senders import SenderPool
 
-_NAMES = (
+_CONDITIONS = (
     ConditionName.SETTLEMENT_PAUSED,
     ConditionName.SETTLEMENT_STARTING,
     ConditionName.SETTLEMENT_LEASED_ELSEWHERE,
@@ -37,71 +37,77 @@ _NAMES = (
 )
 
 
-class Symptoms:
-    """What the parts of one settler say of themselves."""
+class SettlementHealth:
+    """The state that the parts of one settler report."""
 
     def __init__(  # noqa: PLR0917  (one of each, none alike)
         self,
         app: Core,
         open_payments: OpenPayments,
-        senders: Senders,
-        spending: Spending,
-        blocked: BlockedPayers,
-        missed: MissedBlocks,
-        concluder: Concluder,
-        blocks: Follower,
+        senders: SenderPool,
+        gas_budgets: GasBudgets,
+        blocked_payers: BlockedPayers,
+        missed_blocks: MissedBlocks,
+        finalizer: PaymentFinalizer,
+        follower: ChainFollower,
     ) -> None:
-        self._open = open_payments
+        self._open_payments = open_payments
         self._senders = senders
-        self._spending = spending
-        self._blocked = blocked
-        self._missed = missed
-        self._concluder = concluder
-        self._blocks = blocks
-        self._board = Board(_NAMES, app.clock.now_us)
+        self._gas_budgets = gas_budgets
+        self._blocked_payers = blocked_payers
+        self._missed_blocks = missed_blocks
+        self._finalizer = finalizer
+        self._follower = follower
+        self._conditions = ConditionTracker(_CONDITIONS, app.clock.now_us)
 
-    def health(self, found: Mapping[ConditionName, Iterable[str]], turns: int) -> Health:
-        """How settling looks after some turns; `found` is what its parts do not know."""
-        unsettled = self._open.items
-        lost = given_up(unsettled)
-        conditions = self._board.look(
+    def get_health(
+        self, problems: Mapping[ConditionName, Iterable[str]], turn_count: int
+    ) -> ChainHealth:
+        """Return the state of settlement after some turns; `problems` is unknown to its parts."""
+        unsettled = self._open_payments.items
+        lost = count_abandoned(unsettled)
+        conditions = self._conditions.update(
             {
-                ConditionName.SETTLEMENT_PAUSED: [self._pauses()],
-                ConditionName.BLOCKS_UNREAD: [self._missed.problem],
-                ConditionName.TRANSACTION_STUCK: [one.problem for one in self._senders.all],
-                ConditionName.PAYERS_BLOCKED: [self._blocked.problem(unsettled)],
-                ConditionName.EVENTS_MISSING: [self._concluder.unproven.problem(unsettled)],
-                ConditionName.GAS_BUDGET_EXHAUSTED: self._spending.exhausted(),
-                ConditionName.PAYMENTS_GIVEN_UP: [_given_up(lost)],
-                ConditionName.PAYMENTS_UNDONE: [_undone(unsettled)],
-                **found,
+                ConditionName.SETTLEMENT_PAUSED: [self._describe_pauses()],
+                ConditionName.BLOCKS_UNREAD: [self._missed_blocks.problem],
+                ConditionName.TRANSACTION_STUCK: [
+                    sender.problem for sender in self._senders.senders
+                ],
+                ConditionName.PAYERS_BLOCKED: [self._blocked_payers.describe_problem(unsettled)],
+                ConditionName.EVENTS_MISSING: [
+                    self._finalizer.awaiting_proof.describe_problem(unsettled)
+                ],
+                ConditionName.GAS_BUDGET_EXHAUSTED: self._gas_budgets.describe_exhausted(),
+                ConditionName.PAYMENTS_GIVEN_UP: [_describe_abandoned(lost)],
+                ConditionName.PAYMENTS_UNDONE: [_describe_undone(unsettled)],
+                **problems,
             }
         )
-        return Health(
-            self._blocks.head,
+        return ChainHealth(
+            self._follower.head,
             self._senders.open_transactions,
             conditions,
-            paused=self._spending.paused(unsettled),
-            given_up=lost,
+            paused_payments=self._gas_budgets.count_paused(unsettled),
+            given_up_payments=lost,
             open_payments=len(unsettled),
-            remembered_events=sum(map(len, self._blocks.evidence.paid.values())),
-            turns=turns,
+            remembered_events=sum(map(len, self._follower.evidence.settlement_events.values())),
+            turn_count=turn_count,
         )
 
-    def _pauses(self) -> str:
-        if self._senders.all_paused:
+    def _describe_pauses(self) -> str:
+        if self._senders.is_all_paused:
             return "paused by the operator"
-        paused = self._senders.paused
+        paused = self._senders.paused_addresses
         return f"paused by the operator: {', '.join(paused)}" if paused else ""
 
 
-def _given_up(count: int) -> str:
-    text = f"payments not sent any more because {FAILURES_MAX} transactions did not pay them"
+def _describe_abandoned(count: int) -> str:
+    text = f"payments no longer sent because {FAILURES_MAX} transactions failed to pay them"
     return f"{text}: {count}" if count else ""
 
 
-def _undone(unsettled: Collection[Accepted]) -> str:
-    """What a reorganisation took back, until it is final again."""
-    count = sum(item.payment.status is Status.SUCCEEDED for item in unsettled)
-    text = "a reorganisation undid payments that had succeeded; they are settled again"
+def _describe_undone(unsettled_items: Collection[SettlementItem]) -> str:
+    """Return the text about payments that a reorganization removed, until they are final again."""
+    count = sum(item.payment.status is PaymentStatus.SUCCEEDED for item in unsettled_items)
+    text = "a reorganization removed payments that had succeeded; Florin settles them again"
     return f"{text}: {count}" if count else ""

@@ -1,8 +1,8 @@
-"""One signing key on one chain: what it sends is written down first, followed, and ended once.
+"""One signing key on one chain: it stores what it sends first, follows it, and ends it once.
 
-A sender knows nothing of payments or payouts. Whoever works with it hands over the items of a
-transaction, how to sign it, and what claims the items in the store; and commits, together with
-what it concludes itself, how the sender's transactions ended.
+A sender knows nothing about payments or payouts. Its owner provides the items of a transaction, how
+to sign it, and what claims the items in the store; and commits, together with its own conclusions,
+how the sender's transactions ended.
 """
 
 from __future__ import annotations
@@ -13,60 +13,65 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from florin_server.domain.ids import short_id
-from florin_server.domain.quarantine import ItemKind, describe_error
+from florin_server.domain.ids import generate_short_id
+from florin_server.domain.quarantine import QuarantinedItemKind, format_error
 from florin_server.domain.settlement.chain_txs import (
     ChainTx,
-    Share,
-    TxEnd,
+    GasShare,
+    TransactionOutcome,
+    TransactionVariant,
     TxState,
-    Variant,
 )
 from florin_server.domain.settlement.lease import LEASE_S
-from florin_server.domain.settlement.state import TRANSACTION, TxEvent
+from florin_server.domain.settlement.state import TRANSACTION_TRANSITIONS, TxEvent
 from florin_server.flows.app import Core
 from florin_server.flows.quarantine.quarantine import is_unexpected
 from florin_server.rails.protocol import Rail
-from florin_server.rails.types import Mined, RailUnavailable, SentTransfer, Signed
+from florin_server.rails.types import (
+    MinedTransaction,
+    RailUnavailable,
+    SignedTransaction,
+    TreasuryTransaction,
+)
 from florin_server.store.engine.query import Op, Operation, operation
 from florin_server.store.settlement import chain_txs, leases
-from florin_server.workers.settlement.blocks import Follower
-from florin_server.workers.settlement.costs import costs_of, count_ended
-from florin_server.workers.settlement.key_nonces import next_nonce, recover
+from florin_server.workers.settlement.blocks import ChainFollower
+from florin_server.workers.settlement.costs import build_cost_postings, count_transaction
+from florin_server.workers.settlement.key_nonces import get_next_nonce, recover
 
 _log = logging.getLogger(__name__)
 
 _LEASE_RETRY_US = 1_000_000
-_ID = attrgetter("id")
+_GET_ID = attrgetter("id")
 
 
-def lease_of(rail: Rail, sender: str) -> str:
-    """The name of the lease that belongs to a key on a chain."""
-    return leases.name_of(rail.chain_id, sender)
+def get_lease_name(rail: Rail, sender: str) -> str:
+    """Return the name of the lease that belongs to a key on a chain."""
+    return leases.format_name(rail.chain_id, sender)
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """A transaction that is over; `end` is what the store is told.
+class EndedTransaction:
+    """A transaction that has ended; `outcome` is stored.
 
     `mined` is None if another transaction took its nonce.
     """
 
     tx: ChainTx
-    end: TxEnd
-    mined: Mined | None
+    outcome: TransactionOutcome
+    mined: MinedTransaction | None
 
 
 class TxSender:
-    """The one user of a key; others wait for its lease.
+    """The only user of a key; other processes wait for its lease.
 
-    `cannot_be_mined` tells that no block can hold a transaction any more, judged at final depth;
-    `wake` lets its owner take a turn at once; `again` tells whether a transaction that was over may
-    be sent once more if a reorganisation undid it, which all may if there is none; `adopt` is given
-    transactions that the store lost, by nonce, to write down those that are known; `in_time` tells
-    whether one may still be handed over, as all may if there is none; `payer` is the address that
-    pays for gas if it is not the sender. While it is paused it signs and broadcasts nothing, and
-    follows what is on its way.
+    `cannot_be_mined` says whether no block can include a transaction any more, judged at final
+    depth. `wake` requests a turn of its owner at once. `may_rebroadcast` says whether an ended
+    transaction can be sent once more after a reorganization removed it; without it all can.
+    `adopt` receives transactions that the store lost, by nonce, to store the known ones.
+    `is_in_time` says whether a transaction can still be broadcast; without it all can. `payer` is
+    the address that pays for gas if it is not the sender. While it is paused it signs and
+    broadcasts nothing, and follows its open transactions.
     """
 
     def __init__(
@@ -75,105 +80,105 @@ class TxSender:
         rail: Rail,
         sender: str,
         owner: str,
-        blocks: Follower,
+        follower: ChainFollower,
         *,
         cannot_be_mined: Callable[[ChainTx], Awaitable[bool]],
         wake: Callable[[], None],
-        again: Callable[[ChainTx], Awaitable[bool]] | None = None,
-        adopt: Callable[[Mapping[int, SentTransfer | None]], Awaitable[None]] | None = None,
-        in_time: Callable[[ChainTx], bool] | None = None,
+        may_rebroadcast: Callable[[ChainTx], Awaitable[bool]] | None = None,
+        adopt: Callable[[Mapping[int, TreasuryTransaction | None]], Awaitable[None]] | None = None,
+        is_in_time: Callable[[ChainTx], bool] | None = None,
         payer: str = "",
         pays_out: bool = False,
-        paused: bool = False,
+        is_paused: bool = False,
     ) -> None:
         self._app = app
         self._rail = rail
         self._owner = owner
-        self._blocks = blocks
+        self._follower = follower
         self._cannot_be_mined = cannot_be_mined
         self._wake = wake
-        self._again = again
+        self._may_rebroadcast = may_rebroadcast
         self._adopt = adopt
-        self._in_time = in_time
-        self._lease = lease_of(rail, sender)
-        self.epoch = 0  # of the lease; another number each time that somebody else had it
-        self._may_steal = app.store.exclusive
-        self._lease_at_us = 0  # when to look at the lease again
+        self._is_in_time = is_in_time
+        self._lease = get_lease_name(rail, sender)
+        self.epoch = 0  # of the lease; another number each time that another process had it
+        self._may_take_over = app.store.is_exclusive
+        self._lease_at_us = 0  # when to check the lease again
         self._nonce = 0
         self._txs: dict[str, ChainTx] = {}  # by id, in nonce order
-        self._dead: set[str] = set()  # set aside, and another transaction used their nonce
-        self._unnoted: set[str] = set()  # handed over, and the head since is not known yet
-        self._resumed = False
-        self._stuck = ""  # the transaction that `problem` is about
+        self._dead_ids: set[str] = set()  # quarantined, and another transaction used their nonce
+        self._unrecorded_ids: set[str] = set()  # broadcast, and the head since is not known yet
+        self._is_resumed = False
+        self._stuck_txs = ""  # the transaction of `problem`
         self.address = sender
         self._payer = f"{rail.chain_id}:{payer or sender}"
         self._pays_out = pays_out
-        self.paused = paused
+        self.is_paused = is_paused
         self.problem = ""  # what keeps the oldest transaction from being mined
 
     @property
     def account(self) -> str:
-        """The CAIP-10 account that sends."""
+        """Return the CAIP-10 account that sends."""
         return f"{self._rail.chain_id}:{self.address}"
 
     @property
-    def leads(self) -> bool:
-        """True while the lease is ours."""
+    def has_lease(self) -> bool:
+        """Return True while this process has the lease."""
         return self.epoch > 0
 
     @property
     def next_nonce(self) -> int:
-        """The number of what is sent next."""
+        """Return the number of the next transaction."""
         return self._nonce
 
     @property
     def open_transactions(self) -> int:
-        """How many transactions are neither final nor replaced."""
+        """Return how many transactions are neither final nor replaced."""
         return len(self._txs)
 
     @property
     def has_room(self) -> bool:
-        """True if the key may sign something new now."""
-        waiting = sum(self._mined(tx) is None for tx in self._live())
-        return self.leads and not self.paused and waiting < self._rail.open_max
+        """Return True if the key may sign something new now."""
+        waiting = sum(self._find_mined(tx) is None for tx in self._list_live())
+        return self.has_lease and not self.is_paused and waiting < self._rail.open_max
 
     @property
-    def prepares(self) -> bool:
-        """True while a transaction without items is open and not set aside."""
-        return any(not tx.item_ids for tx in self._followed())
+    def has_preparatory(self) -> bool:
+        """Return True while a transaction without items is open and not quarantined."""
+        return any(not tx.item_ids for tx in self._list_followed())
 
-    def holds(self, item_id: str) -> bool:
-        """True if an item is in an open transaction."""
+    def has_item(self, item_id: str) -> bool:
+        """Return True if an item is in an open transaction."""
         return any(item_id in tx.item_ids for tx in self._txs.values())
 
-    def shares(self) -> Iterator[tuple[str, Share]]:
-        """What the items of open transactions may use, by item."""
+    def list_shares(self) -> Iterator[tuple[str, GasShare]]:
+        """Return what the items of open transactions can use, by item."""
         for tx in self._txs.values():
             # without shares there is nothing that an item could use more or less of
-            yield from zip(tx.item_ids, tx.shares, strict=False)
+            yield from zip(tx.item_ids, tx.gas_shares, strict=False)
 
     def pause(self) -> None:
-        """Begins nothing new from now on; what was sent is followed to its end."""
-        self.paused = True
+        """Start nothing new from now on; what was sent is followed to its end."""
+        self.is_paused = True
 
     def resume(self) -> None:
-        """Takes up again what was left."""
-        self.paused = False
-        self._resumed = True
+        """Resume what was left."""
+        self.is_paused = False
+        self._is_resumed = True
         self._wake()
 
-    # -- beginning
+    # -- start
 
-    async def lead(self) -> bool:
-        """Takes or renews the lease; call `load` and `start` when it was taken anew.
+    async def acquire_lease(self) -> bool:
+        """Acquire or renew the lease; call `load` and `start` when it was newly acquired.
 
-        A process that owns its store takes over from its dead forerunner at once, but never from
-        one that took the lease away while it ran.
+        A process that owns its store takes over from its dead predecessor at once, but never from a
+        process that took the lease while it ran.
         """
         now_us, ttl_us = self._app.clock.now_us(), LEASE_S * 1_000_000
         store, steady_us = self._app.store, self._app.clock.steady_us()
         if steady_us < self._lease_at_us:
-            return self.leads
+            return self.has_lease
         if self.epoch:
             renewed = await store.write(
                 leases.renew(self._lease, self._owner, self.epoch, now_us, ttl_us)
@@ -181,61 +186,63 @@ class TxSender:
             if not renewed:
                 self.epoch = 0
                 self._txs.clear()
-                self._unnoted.clear()
+                self._unrecorded_ids.clear()
         if not self.epoch:
             taken = await store.write(
-                leases.acquire(self._lease, self._owner, now_us, ttl_us, steal=self._may_steal)
+                leases.acquire(self._lease, self._owner, now_us, ttl_us, steal=self._may_take_over)
             )
-            self.epoch, self._may_steal = taken or 0, False
+            self.epoch, self._may_take_over = taken or 0, False
         self._lease_at_us = steady_us + (ttl_us // 3 if self.epoch else _LEASE_RETRY_US)
-        return self.leads
+        return self.has_lease
 
-    async def give_back(self) -> None:
-        """Lets another process have the lease at once; this one signs nothing any more."""
+    async def release_lease(self) -> None:
+        """Release the lease at once; this process signs nothing any more."""
         epoch, self.epoch = self.epoch, 0
         if epoch:
             await self._app.store.write(leases.release(self._lease, self._owner, epoch))
 
     async def load(self) -> None:
-        """Reads again which transactions are open."""
-        found = await self._app.store.read(chain_txs.open_txs(self._rail.chain_id, self.address))
-        self._txs = {tx.id: tx for tx in found}
+        """Read again which transactions are open."""
+        txes = await self._app.store.read(chain_txs.list_open(self._rail.chain_id, self.address))
+        self._txs = {tx.id: tx for tx in txes}
 
     async def start(self) -> None:
-        """Picks up where the last owner of the lease stopped, as it was loaded."""
+        """Continue where the last owner of the lease stopped, as it was loaded."""
         await recover(self._app, self._rail, self.address, self._txs.values(), self._adopt)
-        self._nonce = await next_nonce(self._app, self._rail, self.address, self._txs.values())
+        self._nonce = await get_next_nonce(self._app, self._rail, self.address, self._txs.values())
         for tx in list(self._txs.values()):
             await self._broadcast(tx)
 
-    async def adopt(self, item_id: str, nonce: int, sent: Signed, claim: Operation[None]) -> None:
-        """Write down a transaction of this key that a block has, for an item; follow it from now.
+    async def adopt(
+        self, item_id: str, nonce: int, signed: SignedTransaction, claim: Operation[None]
+    ) -> None:
+        """Store a transaction of this key that a block has, for an item, and follow it from now.
 
         LostLease as `send`.
         """
-        await self._append(nonce, [item_id], sent, claim)
+        await self._append(nonce, [item_id], signed, claim)
 
     # -- sending
 
     async def send(
         self,
         item_ids: Sequence[str],
-        sign: Callable[[int], Awaitable[Signed]],
+        sign: Callable[[int], Awaitable[SignedTransaction]],
         claim: Callable[[], Operation[None]],
     ) -> None:
-        """Signs for the next nonce, commits that together with the claim, and broadcasts.
+        """Sign for the next nonce, commit that together with the claim, and broadcast.
 
-        LostLease, of which NotWaiting (raised by the claim) is one, leaves nothing written or
-        sent; the lease is then taken anew.
+        LostLease, of which NotWaiting (raised by the claim) is one, leaves nothing written or sent;
+        the lease is then newly acquired.
         """
         signed = await sign(self._nonce)
         await self._broadcast(await self._append(self._nonce, item_ids, signed, claim()))
 
     async def _append(
-        self, nonce: int, item_ids: Sequence[str], signed: Signed, claim: Operation[None]
+        self, nonce: int, item_ids: Sequence[str], signed: SignedTransaction, claim: Operation[None]
     ) -> ChainTx:
         tx = ChainTx(
-            id=short_id("tx_", self._app.randbytes),
+            id=generate_short_id("tx_", self._app.randbytes),
             chain_id=self._rail.chain_id,
             sender=self.address,
             nonce=nonce,
@@ -246,7 +253,7 @@ class TxSender:
             state=TxState.SIGNED,
             created_at_us=self._app.clock.now_us(),
             since_block=signed.since_block,
-            shares=signed.shares,
+            gas_shares=signed.shares,
         )
         await self._commit(chain_txs.append(tx, self.epoch, self._lease, claim))
         self._nonce = max(self._nonce, nonce + 1)
@@ -261,233 +268,254 @@ class TxSender:
             raise
 
     async def _broadcast(self, tx: ChainTx) -> None:
-        """Hands the newest variant to the chain, or an older one if it does not take that."""
-        if self._in_time is not None and not self._in_time(tx):
+        """Hand the newest variant to the chain, or an older one if it does not take that."""
+        if self._is_in_time is not None and not self._is_in_time(tx):
             return
         began_us = self._app.clock.now_us()
-        if not self.paused and await self._hand_over(tx):
+        if not self.is_paused and await self._hand_over(tx):
             if tx.state is TxState.SIGNED:
-                # once: what is stuck is handed over again with every block
+                # once: a stuck transaction is broadcast again with every block
                 self._trace(tx, began_us)
-            self._note_sent(tx)
+            self._mark_sent(tx)
             # a chain that seals at once already has it
             self._wake()
 
     async def _hand_over(self, tx: ChainTx) -> bool:
-        for one in reversed(tx.variants):
+        for variant in reversed(tx.variants):
             try:
-                await self._rail.relay.broadcast(one.raw)
+                await self._rail.relay.broadcast(variant.raw)
             except RailUnavailable as error:
-                # the outcome is unknown: the transaction stays open and is looked for later
-                _log.warning("broadcast of %s: %s", one.hash, error)
+                # the outcome is unknown: the transaction stays open and is searched for later
+                _log.warning("broadcast of %s: %s", variant.hash, error)
             except Exception:  # noqa: BLE001  (no item stops a worker)
-                # likewise: what is written down is never given up because of that
-                _log.exception("broadcast of %s failed", one.hash)
+                # likewise: a stored transaction is never given up because of that
+                _log.exception("broadcast of %s failed", variant.hash)
             else:
                 return True
         return False
 
-    def _note_sent(self, tx: ChainTx) -> None:
-        self._unnoted.add(tx.id)
-        self._txs[tx.id] = replace(tx, state=TRANSACTION.after(tx.state, TxEvent.SENT))
+    def _mark_sent(self, tx: ChainTx) -> None:
+        self._unrecorded_ids.add(tx.id)
+        self._txs[tx.id] = replace(
+            tx, state=TRANSACTION_TRANSITIONS.get_next_state(tx.state, TxEvent.SENT)
+        )
 
-    async def note(self) -> None:
-        """Writes down what was handed over since; who never learns of it broadcasts it again.
+    async def record_broadcasts(self) -> None:
+        """Store what was broadcast since; a process that never learns of it broadcasts again.
 
-        The chain is asked for its head: blocks that were there before have not passed it over, and
-        the follower may be far behind, if nothing was on its way for long or there is much to read.
+        The chain is asked for its head: earlier blocks have not passed the transaction over, and
+        the follower can be far behind, after a long idle time or with much to read.
         """
-        sent = [one for one in self._txs if one in self._unnoted]
+        sent = [tx for tx in self._txs if tx in self._unrecorded_ids]
         if not sent:
             return
-        head = max(self._blocks.head, (await self._rail.observer.head()).number)
+        head = max(self._follower.head, (await self._rail.observer.get_head()).number)
         notes = dict.fromkeys(sent, head)
-        await self._app.store.write(chain_txs.sent(notes))
-        self._unnoted.clear()
-        for one in notes:
-            self._txs[one] = replace(self._txs[one], sent_block=head)
+        await self._app.store.write(chain_txs.record_broadcasts(notes))
+        self._unrecorded_ids.clear()
+        for note in notes:
+            self._txs[note] = replace(self._txs[note], sent_block=head)
 
-    async def tend(self, *, news: bool) -> None:
-        """Broadcasts again what the chain has lost; without `news` only after a pause.
+    async def maintain(self, *, has_news: bool) -> None:
+        """Broadcast again what the chain has lost; without `has_news` only after a pause.
 
-        What was handed over since the last time is written down.
+        Broadcasts since the last time are stored.
         """
-        if news or self._resumed:
-            self._resumed = False
+        if has_news or self._is_resumed:
+            self._is_resumed = False
             await self.rebroadcast()
-        await self.note()
+        await self.record_broadcasts()
 
-    async def rebroadcast(self, *, at_once: bool = False) -> None:
-        """Broadcasts again what the chain has lost; offers more for what it does not take.
+    async def rebroadcast(self, *, immediately: bool = False) -> None:
+        """Broadcast again what the chain lost; raise the fee of what it does not include.
 
-        Both only after some blocks have passed it over, but with `at_once` what is lost goes again
-        without that: a chain that waits for transactions makes no blocks. What waits behind the
-        first of its kind is not raised: it could not be mined before it, whatever it offers.
+        Both only after some blocks have passed it over, but with `immediately` what is lost is
+        broadcast without that: a chain that waits for transactions makes no blocks. A transaction
+        behind the first of its kind is not raised: it could not be mined before it, at any fee.
         """
         await self._find_dead()
-        waiting = [tx for tx in self._live() if self._mined(tx) is None]
+        waiting = [tx for tx in self._list_live() if self._find_mined(tx) is None]
         waiting.sort(key=lambda tx: tx.nonce)
-        if not waiting or waiting[0].id != self._stuck:
+        if not waiting or waiting[0].id != self._stuck_txs:
             self.problem = ""
-        if self.paused:
+        if self.is_paused:
             return
         for n, tx in enumerate(waiting):
-            if tx.id in self._unnoted:
+            if tx.id in self._unrecorded_ids:
                 continue
             sent = tx.sent_block
-            passed = sent is None or self._blocks.head - sent >= self._rail.stale_blocks
-            if not (passed or at_once):
+            passed = sent is None or self._follower.head - sent >= self._rail.stale_blocks
+            if not (passed or immediately):
                 continue
             try:
-                await self._look_after(tx, is_first=n == 0, passed=passed)
+                await self._maintain_transaction(tx, is_first=n == 0, has_passed=passed)
             except Exception as error:
                 if not is_unexpected(error):
                     raise
-                # it stays open and is looked after again with the next block
-                _log.exception("%s cannot be looked after", tx.hash)
-                self.problem, self._stuck = f"{tx.hash}: {describe_error(error)}", tx.id
+                # it stays open and is checked again with the next block
+                _log.exception("checking transaction %s failed", tx.hash)
+                self.problem, self._stuck_txs = f"{tx.hash}: {format_error(error)}", tx.id
 
     async def _find_dead(self) -> None:
-        """Find which of those that are set aside no other waits for: their nonces are used."""
+        """Find the quarantined transactions on which no other depends: their nonces are used."""
         if (nonces := self._rail.account_nonces) is None:
             return
-        self._dead -= (followed := {tx.id for tx in self._followed()})
-        for tx in [one for one in self._live() if one.id not in followed]:
+        self._dead_ids -= (followed := {tx.id for tx in self._list_followed()})
+        for tx in [each_tx for each_tx in self._list_live() if each_tx.id not in followed]:
             try:
-                if await nonces.nonce_used(self.address, tx.nonce):
-                    self._dead.add(tx.id)
+                if await nonces.is_nonce_used(self.address, tx.nonce):
+                    self._dead_ids.add(tx.id)
             except Exception as error:
                 if not is_unexpected(error):
                     raise
-                _log.exception("%s: whether nonce %d is used", self.account, tx.nonce)
+                _log.exception(
+                    "%s: checking whether nonce %d is used failed", self.account, tx.nonce
+                )
 
-    def _live(self) -> list[ChainTx]:
+    def _list_live(self) -> list[ChainTx]:
         """Return the open transactions but for those that are dead."""
-        return [tx for tx in self._txs.values() if tx.id not in self._dead]
+        return [tx for tx in self._txs.values() if tx.id not in self._dead_ids]
 
-    async def _look_after(self, tx: ChainTx, *, is_first: bool, passed: bool) -> None:
-        gap = is_first and await self._close_gap(tx)
-        if not await self._rail.relay.knows(tx.variants[-1].hash):
+    async def _maintain_transaction(self, tx: ChainTx, *, is_first: bool, has_passed: bool) -> None:
+        gap = is_first and await self._fill_nonce_gap(tx)
+        if not await self._rail.relay.has_transaction(tx.variants[-1].hash):
             await self._broadcast(tx)
         elif tx.sent_block is None:
-            self._note_sent(tx)
-        elif passed and is_first and not gap:
-            await self._raise(tx)
+            self._mark_sent(tx)
+        elif has_passed and is_first and not gap:
+            await self._bump_fee(tx)
 
-    async def _raise(self, tx: ChainTx) -> None:
-        """Signs a transaction that waits again for a higher fee; all variants may be mined."""
+    async def _bump_fee(self, tx: ChainTx) -> None:
+        """Sign a waiting transaction again for a higher fee; all variants can be mined."""
         if self._rail.account_nonces is None:
-            return  # what lasts is what the buyer signed, and what lapses is signed anew
+            return  # the buyer's signature stays, and what lapses is signed again
         try:
-            signed = await self._rail.account_nonces.bump(tx)
+            signed = await self._rail.account_nonces.bump_fee(tx)
         except RailUnavailable as error:
-            self.problem, self._stuck = f"{tx.hash} waits: {error}", tx.id
+            self.problem, self._stuck_txs = f"{tx.hash} waits: {error}", tx.id
             await self._broadcast(tx)
             return
-        variant = Variant(signed.raw, signed.hash)
+        variant = TransactionVariant(signed.raw, signed.hash)
         now_us = self._app.clock.now_us()
         await self._commit(chain_txs.bump(tx, variant, self.epoch, self._lease, now_us))
-        _log.warning("%s waits in block %d: it offers more", tx.hash, self._blocks.head)
+        _log.warning(
+            "%s still waits at block %d; Florin raises its fee", tx.hash, self._follower.head
+        )
         raised = replace(tx, bumps=(*tx.bumps, variant))
         self._txs[tx.id] = raised
         await self._broadcast(raised)
 
-    async def _close_gap(self, first: ChainTx) -> bool:
-        """Uses the nonces that the chain waits for before the first of ours; True if any.
+    async def _fill_nonce_gap(self, first: ChainTx) -> bool:
+        """Use the nonces that the chain expects before Florin's first; return True if any.
 
-        What was final may be gone with its block, and others may have used the key.
+        A final transaction may be gone with its block, and others may have used the key.
         """
         nonces = self._rail.account_nonces
         if nonces is None:
             return False
-        nonce = await nonces.next_nonce(self.address)
+        nonce = await nonces.get_next_nonce(self.address)
         for missing in range(nonce, min(first.nonce, nonce + self._rail.open_max)):
-            if await nonces.nonce_used(self.address, missing):
+            if await nonces.is_nonce_used(self.address, missing):
                 continue
-            found = await self._app.store.read(
-                chain_txs.at_nonce(self._rail.chain_id, self.address, missing)
+            txes = await self._app.store.read(
+                chain_txs.list_at_nonce(self._rail.chain_id, self.address, missing)
             )
-            if found and (self._again is None or await self._again(found[0])):
-                await self._hand_over(found[0])
+            if txes and (self._may_rebroadcast is None or await self._may_rebroadcast(txes[0])):
+                await self._hand_over(txes[0])
             else:
-                _log.warning("%s: nonce %d is filled", self.account, missing)
-                signed = await nonces.fill(self.address, missing)
-                await self._broadcast(await self._append(missing, (), signed, _nothing()))
+                _log.warning(
+                    "%s: nonce %d is filled with an empty transaction", self.account, missing
+                )
+                signed = await nonces.sign_noop(self.address, missing)
+                await self._broadcast(await self._append(missing, (), signed, _claim_nothing()))
         return nonce < first.nonce
 
-    # -- ending
+    # -- end
 
-    async def ask(self) -> list[ChainTx]:
-        """Looks for all open transactions, whatever the blocks told; those that were found."""
-        if txs := self._followed():
-            await self._app.quarantine.each(
-                ItemKind.TRANSACTION, self._rail.chain_id, txs, _ID, "look for", self._find
+    async def find_transactions(self) -> list[ChainTx]:
+        """Request all open transactions from the chain; return those that were found."""
+        if txs := self._list_followed():
+            await self._app.quarantine.run_each(
+                QuarantinedItemKind.TRANSACTION,
+                self._rail.chain_id,
+                txs,
+                _GET_ID,
+                "look for",
+                self._find_mined_transactions,
             )
-        return [tx for tx in self._txs.values() if self._mined(tx) is not None]
+        return [tx for tx in self._txs.values() if self._find_mined(tx) is not None]
 
-    async def _find(self, txs: Sequence[ChainTx]) -> None:
-        found = await self._rail.observer.mined([one for tx in txs for one in tx.hashes])
-        self._blocks.evidence.mined.update(found)
+    async def _find_mined_transactions(self, txs: Sequence[ChainTx]) -> None:
+        mined_transactions = await self._rail.observer.find_mined(
+            [tx_hash for tx in txs for tx_hash in tx.hashes]
+        )
+        self._follower.evidence.mined_transactions.update(mined_transactions)
 
-    def _followed(self) -> list[ChainTx]:
-        """Return the open transactions that are not set aside."""
-        left_in, chain_id = self._app.quarantine.left_in, self._rail.chain_id
-        return left_in(ItemKind.TRANSACTION, chain_id, self._txs.values(), _ID)
+    def _list_followed(self) -> list[ChainTx]:
+        """Return the open transactions that are not quarantined."""
+        left_in, chain_id = self._app.quarantine.filter_active, self._rail.chain_id
+        return left_in(QuarantinedItemKind.TRANSACTION, chain_id, self._txs.values(), _GET_ID)
 
-    async def final(self) -> list[Ended]:
-        """The transactions that are final, as far as the evidence goes."""
-        ended: list[Ended] = []
-        for tx in self._followed():
-            async with self._isolating(tx, "end"):
-                mined = self._mined(tx)
-                if mined is not None and await self._blocks.is_settled(mined):
-                    ended.append(self._end(tx, mined))
+    async def list_final(self) -> list[EndedTransaction]:
+        """Return the transactions that are final, as far as the evidence goes."""
+        ended: list[EndedTransaction] = []
+        for tx in self._list_followed():
+            async with self._isolate(tx, "end"):
+                mined = self._find_mined(tx)
+                if mined is not None and await self._follower.is_settled(mined):
+                    ended.append(self._build_ended(tx, mined))
         return ended
 
-    def _isolating(self, tx: ChainTx, step: str) -> AbstractAsyncContextManager[None]:
+    def _isolate(self, tx: ChainTx, step: str) -> AbstractAsyncContextManager[None]:
         chain_id = self._rail.chain_id
-        return self._app.quarantine.isolating(ItemKind.TRANSACTION, chain_id, tx.id, step)
+        return self._app.quarantine.isolate(QuarantinedItemKind.TRANSACTION, chain_id, tx.id, step)
 
-    async def replaced(self) -> list[Ended]:
-        """The transactions that no block can hold any more."""
-        ended: list[Ended] = []
-        for tx in self._followed():
-            if self._mined(tx) is not None:
+    async def list_replaced(self) -> list[EndedTransaction]:
+        """Return the transactions that no block can hold any more."""
+        ended: list[EndedTransaction] = []
+        for tx in self._list_followed():
+            if self._find_mined(tx) is not None:
                 continue
-            async with self._isolating(tx, "end as replaced"):
+            async with self._isolate(tx, "end as replaced"):
                 over = await self._cannot_be_mined(tx)
-                if over and not await self._rail.observer.mined(tx.hashes):
-                    ended.append(Ended(tx, TxEnd(tx.id, TxState.REPLACED), mined=None))
+                if over and not await self._rail.observer.find_mined(tx.hashes):
+                    ended.append(
+                        EndedTransaction(
+                            tx, TransactionOutcome(tx.id, TxState.REPLACED), mined=None
+                        )
+                    )
         nonces = self._rail.account_nonces
         if ended and nonces is not None:
-            self._nonce = max(self._nonce, await nonces.next_nonce(self.address))
+            self._nonce = max(self._nonce, await nonces.get_next_nonce(self.address))
         return ended
 
-    def over(self, ended: Iterable[Ended]) -> None:
-        """Forgets transactions whose end is committed."""
-        for one in ended:
-            self._txs.pop(one.tx.id, None)
-            count_ended(self._app.meters, self._rail.chain_id, self._payer, one.mined)
-            for known in one.tx.hashes:
-                self._blocks.evidence.mined.pop(known, None)
+    def remove(self, ended_txs: Iterable[EndedTransaction]) -> None:
+        """Forget transactions whose end is committed."""
+        for ended_tx in ended_txs:
+            self._txs.pop(ended_tx.tx.id, None)
+            count_transaction(self._app.meters, self._rail.chain_id, self._payer, ended_tx.mined)
+            for tx_hash in ended_tx.tx.hashes:
+                self._follower.evidence.mined_transactions.pop(tx_hash, None)
 
     def _trace(self, tx: ChainTx, began_us: int) -> None:
-        ended_us, told = self._app.clock.now_us(), {"chain": tx.chain_id, "tx": tx.hash}
-        for one in tx.item_ids if self._app.traces.on else ():
-            self._app.traces.step(one, "broadcast", began_us, ended_us, **told)
+        ended_us, report = self._app.clock.now_us(), {"chain": tx.chain_id, "tx": tx.hash}
+        for item_id in tx.item_ids if self._app.traces.is_enabled else ():
+            self._app.traces.record_step(item_id, "broadcast", began_us, ended_us, **report)
 
-    def _mined(self, tx: ChainTx) -> Mined | None:
-        mined = self._blocks.evidence.mined
-        return next((mined[one] for one in tx.hashes if one in mined), None)
+    def _find_mined(self, tx: ChainTx) -> MinedTransaction | None:
+        mined = self._follower.evidence.mined_transactions
+        return next((mined[tx_hash] for tx_hash in tx.hashes if tx_hash in mined), None)
 
-    def _end(self, tx: ChainTx, mined: Mined) -> Ended:
-        costs = costs_of(mined, self._payer, self._rail.native_asset)
+    def _build_ended(self, tx: ChainTx, mined: MinedTransaction) -> EndedTransaction:
+        costs = build_cost_postings(mined, self._payer, self._rail.native_asset)
         other = mined.tx_hash if mined.tx_hash != tx.hash else None
-        end = TxEnd(tx.id, TxState.FINAL, mined.block_number, mined.block_hash, costs, other)
-        return Ended(tx, end, mined)
+        end = TransactionOutcome(
+            tx.id, TxState.FINAL, mined.block_number, mined.block_hash, costs, other
+        )
+        return EndedTransaction(tx, end, mined)
 
 
 @operation
-def _nothing() -> Op[None]:
-    """Claims nothing: a transaction without items."""
+def _claim_nothing() -> Op[None]:
+    """Claim nothing: a transaction without items."""
     yield from ()

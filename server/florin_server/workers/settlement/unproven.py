@@ -1,59 +1,63 @@
-"""Payments that the settlement contract says are paid, while no node tells their events."""
+"""Payments that the settlement contract reports as paid, while no node returns their events."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from florin_server.domain.settlement.chain_txs import Accepted
-from florin_server.rails.roles import DirectSettlement
+from florin_server.domain.settlement.chain_txs import SettlementItem
+from florin_server.rails.roles import DirectSettlementReader
 
 _log = logging.getLogger(__name__)
 
 # named in a chain's health; all are in the log
-_NAMED = 3
+_NAMED_MAX = 3
 
 
-class Unproven:
-    """Those of one chain. They stay as they are until their events are found.
+class AwaitingProof:
+    """Such payments of one chain. They keep their status until their events are found.
 
-    `direct` tells what wallets sent, `find` looks for the events of items, `seen` tells whether an
-    item's event was found.
+    `direct` says what wallets sent, `find_events` searches the events of items, `has_event` says
+    whether an item's event was found.
     """
 
     def __init__(
         self,
-        direct: DirectSettlement | None,
-        find: Callable[[Sequence[Accepted]], Awaitable[None]],
-        seen: Callable[[Accepted], bool],
+        direct: DirectSettlementReader | None,
+        find_events: Callable[[Sequence[SettlementItem]], Awaitable[None]],
+        has_event: Callable[[SettlementItem], bool],
     ) -> None:
         self._direct = direct
-        self._find = find
-        self._seen = seen
+        self._find_events = find_events
+        self._has_event = has_event
         self._ids: set[str] = set()
 
-    async def holds(self, item: Accepted) -> bool:
-        """True if the chain says that a wallet paid an item: it must have an event."""
+    async def contains(self, item: SettlementItem) -> bool:
+        """Return True if the chain reports an item as paid by a wallet: it must have an event."""
         direct, option = self._direct, item.option
         if direct is None or not direct.is_direct(option) or not await direct.is_paid(option):
             return False
-        await self._find([item])
-        if self._seen(item):
-            self.forget([item.payment.id])
+        await self._find_events([item])
+        if self._has_event(item):
+            self.remove([item.payment.id])
         elif item.payment.id not in self._ids:
             self._ids.add(item.payment.id)
-            text = "payment %s is paid, the contract says, but no node tells by what transaction"
+            text = (
+                "payment %s is paid according to the contract, but no node returns its transaction"
+            )
             _log.error(text, item.payment.id)
         return True
 
-    def forget(self, payment_ids: Iterable[str]) -> None:
-        """Their events were found, or others ended them."""
+    def remove(self, payment_ids: Iterable[str]) -> None:
+        """Forget payments whose events were found, or that other evidence ended."""
         self._ids.difference_update(payment_ids)
 
-    def problem(self, unsettled: Iterable[Accepted]) -> str:
-        """What the operator is told, given all payments that are not settled; empty if nothing."""
-        found = sorted(self._ids & {item.payment.id for item in unsettled})
-        if not found:
+    def describe_problem(self, unsettled_items: Iterable[SettlementItem]) -> str:
+        """Return the operator's text, given all payments that are not settled; empty if nothing."""
+        payment_ids = sorted(self._ids & {item.payment.id for item in unsettled_items})
+        if not payment_ids:
             return ""
-        more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-        return f"paid, but their events are missing: {', '.join(found[:_NAMED])}{more}"
+        more = f" and {len(payment_ids) - _NAMED_MAX} more" if len(payment_ids) > _NAMED_MAX else ""
+        return (
+            f"payments paid whose events are missing: {', '.join(payment_ids[:_NAMED_MAX])}{more}"
+        )

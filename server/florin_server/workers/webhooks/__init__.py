@@ -1,1 +1,1 @@
-"""Tells endpoints what waits for them."""
+"""Delivers queued events to endpoints."""

@@ -1,8 +1,9 @@
-"""Delivers what waits: claimed under a lease, sent, and concluded, each by itself.
+"""Delivers queued events: each is claimed under a lease, sent, and concluded alone.
 
-Whoever hangs holds one connection of many. How much one endpoint, one host and one partner may have
-at a time is bounded, and an endpoint that keeps failing is left alone for longer and longer. A
-partner has at most half of the attempts that the others leave, so that some are left for the next.
+A hanging endpoint occupies one connection of many. The number of attempts of one endpoint, one host
+and one partner at a time is limited, and an endpoint that keeps failing is retried less and less
+often. A partner has at most half of the attempts that the others leave, so that some are left for
+the next.
 """
 
 from __future__ import annotations
@@ -14,120 +15,133 @@ from collections import Counter
 from contextlib import suppress
 from urllib.parse import urlsplit
 
-from florin_server.clock import SystemClock, first_of, rest
-from florin_server.domain.quarantine import ItemKind
-from florin_server.domain.sealed import Lost
+from florin_server.clock import SystemClock, sleep_remaining, wait_for_first
+from florin_server.domain.quarantine import QuarantinedItemKind
+from florin_server.domain.sealed import DecryptionError
 from florin_server.domain.text import replace_unprintable
 from florin_server.domain.webhooks import schedule, signing
-from florin_server.domain.webhooks.endpoint import Attempt, Endpoint, EndpointState
+from florin_server.domain.webhooks.endpoint import EndpointState, WebhookAttempt, WebhookEndpoint
 from florin_server.flows.app import Core
 from florin_server.flows.quarantine.quarantine import is_unexpected
-from florin_server.flows.webhooks.message import Message, next_message, opened
-from florin_server.outbound.outbound import AddressBusy, Answer, NoAnswer, Outbound
+from florin_server.flows.webhooks.message import WebhookMessage, decrypt_keys, find_next_message
+from florin_server.outbound.outbound import AddressBusy, HttpResponse, RequestFailed, SafeHttpClient
 from florin_server.store.engine.query import StoreError
 from florin_server.store.webhooks import deliveries
-from florin_server.store.webhooks.deliveries import Claimed, Policy
+from florin_server.store.webhooks.deliveries import DeliveryPolicy, WebhookDeliveryClaim
 
 _log = logging.getLogger(__name__)
 
-# what nobody told this process of is found after this
-_LOOK_S = 0.5
-# and what comes meanwhile is begun together
+# events without a notification to this process are found after this
+_POLL_S = 0.5
+# and events that arrive meanwhile start together
 _PAUSE_S = 0.01
-# beyond the time of an attempt: what its conclusion may take in the store
-_LEASE_SPARE_S = 15.0
+# beyond the time of an attempt: the time to store its conclusion
+_LEASE_MARGIN_S = 15.0
 _DAY_US = 86_400_000_000
-# of one endpoint at a time, as long as it takes what it is told
-_TOGETHER = 4
+# of one endpoint at a time, while it accepts events
+_CONCURRENT_MAX = 4
 _GONE = 410
-# who answers so may say when it wants to be asked again
+# responses in which an endpoint can say when it wants the next attempt
 _BUSY = frozenset((429, 503))
-# when what its host or its partner has no room for is looked at again
-_CROWDED_US = 100_000
-# and what an address has no room for, which is known only once its name was resolved
-_BUSY_ADDRESS_US = 1_000_000
-# of where a redirect leads to
+# when a delivery without room at its host or partner is tried again
+_CROWDED_RETRY_US = 100_000
+# and of one without room at its address, which is known only after the name is resolved
+_BUSY_ADDRESS_RETRY_US = 1_000_000
+# of the target of a redirect
 _LOCATION_CHARS = 200
 
 
-class Deliverer:
+class WebhookDeliverer:
     """Delivers for one process.
 
     Signatures have the time that receivers compare with theirs: the database's, where machines
-    share one, for a machine's clock may be wrong; never one that tests moved on.
+    share one, because a machine's clock can be wrong; never a time that tests advanced.
     """
 
-    def __init__(self, core: Core, outbound: Outbound) -> None:
+    def __init__(self, core: Core, outbound: SafeHttpClient) -> None:
         self._core = core
         self._outbound = outbound
         self._settings = core.settings.webhooks
-        self._policy = Policy(
+        self._policy = DeliveryPolicy(
             int(self._settings.give_up_days * _DAY_US), self._settings.attempts_kept
         )
-        self._open: dict[asyncio.Task[None], Claimed] = {}
+        self._tasks: dict[asyncio.Task[None], WebhookDeliveryClaim] = {}
         self._endpoints: Counter[str] = Counter()
-        # as they were known last, those that have any under way
-        self._known: dict[str, Endpoint] = {}
+        # endpoints with open attempts, as they were known last
+        self._last_seen: dict[str, WebhookEndpoint] = {}
         self._hosts: Counter[str] = Counter()
         self._partners: Counter[str] = Counter()
 
     async def run(self) -> None:
-        """Works until cancelled; what it has claimed by then is free for others."""
-        asked = self._core.webhooks.asked
-        # a run that failed may have counted what it never started
+        """Run until canceled; its claims are free for others then."""
+        event = self._core.webhooks.delivery_event
+        # a failed run may have counted deliveries that it never started
         for counted in (self._endpoints, self._hosts, self._partners):
             counted.clear()
         try:
             store = self._core.store
-            # what a process before this one had, and nobody has now
-            if store.exclusive and await store.read(deliveries.any_claimed()):
-                await store.write(deliveries.free(self._core.clock.now_us()))
+            # claims of an earlier process, which no process has now
+            if store.is_exclusive and await store.read(deliveries.has_claims()):
+                await store.write(deliveries.release_all(self._core.clock.now_us()))
             while True:
-                asked.clear()
+                event.clear()
                 looked_us = self._core.clock.now_us()
-                if not await self._begin():
-                    await first_of(asked.wait(), rest(self._core.clock, _LOOK_S, looked_us))
-                # this machine's time: every change of a payment asks
+                if not await self._start_due():
+                    await wait_for_first(
+                        event.wait(), sleep_remaining(self._core.clock, _POLL_S, looked_us)
+                    )
+                # this machine's time: every change of a payment requests it
                 await asyncio.sleep(_PAUSE_S)
         finally:
-            await self._end()
+            await self._stop()
 
-    async def _begin(self) -> bool:
-        """Begins what is due, as far as there is room; False if there was nothing to begin."""
-        room = self._settings.concurrency - len(self._open)
+    async def _start_due(self) -> bool:
+        """Start what is due, as far as there is room; False if there was nothing to begin."""
+        room = self._settings.concurrency - len(self._tasks)
         if room <= 0:
             return False
         now_us = self._core.clock.now_us()
         busy = [
-            one
-            for one, count in self._endpoints.items()
-            if count >= self._together(self._known[one])
+            endpoint_id
+            for endpoint_id, count in self._endpoints.items()
+            if count >= self._get_endpoint_limit(self._last_seen[endpoint_id])
         ]
-        crowded = [one for one, count in self._partners.items() if count >= self._of_partner(one)]
+        crowded = [
+            partner_id
+            for partner_id, count in self._partners.items()
+            if count >= self._get_partner_limit(partner_id)
+        ]
         if not await self._core.store.read(deliveries.is_due(now_us, busy, crowded)):
             return False
-        lease_us = int((self._settings.timeout_s + _LEASE_SPARE_S) * 1_000_000)
-        found = await self._core.store.write(
+        lease_us = int((self._settings.timeout_s + _LEASE_MARGIN_S) * 1_000_000)
+        claimed_deliveries = await self._core.store.write(
             deliveries.claim(now_us, lease_us, busy, room, crowded)
         )
-        late = [one for one in found if not self._has_room(one)]
-        self._known |= {one.endpoint.id: one.endpoint for one in found}
-        self._known = {one: self._known[one] for one in self._endpoints}
+        late = [
+            each_delivery
+            for each_delivery in claimed_deliveries
+            if not self._has_room(each_delivery)
+        ]
+        self._last_seen |= {
+            each_delivery.endpoint.id: each_delivery.endpoint
+            for each_delivery in claimed_deliveries
+        }
+        self._last_seen = {endpoint: self._last_seen[endpoint] for endpoint in self._endpoints}
         if late:
-            # others of the same host or partner are on their way
-            await self._core.store.write(deliveries.give_back(late, now_us + _CROWDED_US))
-        for one in found:
-            if one not in late:
-                self._start(one)
-        return len(found) > len(late)
+            # others of the same host or partner are in progress
+            await self._core.store.write(deliveries.release(late, now_us + _CROWDED_RETRY_US))
+        for delivery in claimed_deliveries:
+            if delivery not in late:
+                self._start(delivery)
+        return len(claimed_deliveries) > len(late)
 
-    def _has_room(self, one: Claimed) -> bool:
-        """Counts it, if its endpoint, host and partner have room for one more."""
-        endpoint = one.endpoint
+    def _has_room(self, delivery: WebhookDeliveryClaim) -> bool:
+        """Count it, if its endpoint, host and partner have room for one more."""
+        endpoint = delivery.endpoint
         counted = (
-            (self._endpoints, endpoint.id, self._together(endpoint)),
-            (self._hosts, _host_of(endpoint.url), self._settings.host_concurrency),
-            (self._partners, endpoint.partner_id, self._of_partner(endpoint.partner_id)),
+            (self._endpoints, endpoint.id, self._get_endpoint_limit(endpoint)),
+            (self._hosts, _get_host(endpoint.url), self._settings.host_concurrency),
+            (self._partners, endpoint.partner_id, self._get_partner_limit(endpoint.partner_id)),
         )
         if any(count[key] >= most for count, key, most in counted):
             return False
@@ -135,82 +149,97 @@ class Deliverer:
             count[key] += 1
         return True
 
-    def _together(self, endpoint: Endpoint) -> int:
-        """How many attempts it may have: several as long as it takes what it is told.
+    def _get_endpoint_limit(self, endpoint: WebhookEndpoint) -> int:
+        """Return how many simultaneous attempts it can have: several while it accepts events.
 
-        It has one as soon as half of its partner's are under way: many that hang leave room.
+        It has one as soon as half of its partner's are in progress: many that hang leave room.
         """
-        share = self._of_partner(endpoint.partner_id)
+        share = self._get_partner_limit(endpoint.partner_id)
         crowded = self._partners[endpoint.partner_id] >= share // 2
-        return _TOGETHER if endpoint.proven and not crowded else 1
+        return _CONCURRENT_MAX if endpoint.is_proven and not crowded else 1
 
-    def _of_partner(self, partner_id: str) -> int:
-        """How many attempts a partner may have: half of what the others leave, at least one."""
-        others = self._partners.total() - self._partners[partner_id]
-        return max(1, (self._settings.concurrency - others) // 2)
+    def _get_partner_limit(self, partner_id: str) -> int:
+        """Return how many attempts a partner can have: half of what others leave, at least one."""
+        other_count = self._partners.total() - self._partners[partner_id]
+        return max(1, (self._settings.concurrency - other_count) // 2)
 
-    def _start(self, one: Claimed) -> None:
-        task = asyncio.create_task(self._deliver_or_shelve(one))
-        self._open[task] = one
-        task.add_done_callback(self._done)
+    def _start(self, delivery: WebhookDeliveryClaim) -> None:
+        task = asyncio.create_task(self._deliver_or_quarantine(delivery))
+        self._tasks[task] = delivery
+        task.add_done_callback(self._on_done)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
-        endpoint = self._open.pop(task).endpoint
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        endpoint = self._tasks.pop(task).endpoint
         for count, key in (
             (self._endpoints, endpoint.id),
-            (self._hosts, _host_of(endpoint.url)),
+            (self._hosts, _get_host(endpoint.url)),
             (self._partners, endpoint.partner_id),
         ):
             count[key] -= 1
             if not count[key]:
                 del count[key]
-        self._core.webhooks.asked.set()
+        self._core.webhooks.delivery_event.set()
         if not task.cancelled() and (error := task.exception()) is not None:
-            # its claim lapses, and it is tried again
+            # its claim lapses, and it is retried
             _log.error("an event could not be delivered", exc_info=error)
 
-    async def _deliver_or_shelve(self, one: Claimed) -> None:
-        """Deliver; an event whose delivery fails unexpectedly is set aside."""
-        quarantine, waiting = self._core.quarantine, one.waiting
+    async def _deliver_or_quarantine(self, delivery: WebhookDeliveryClaim) -> None:
+        """Deliver; an event whose delivery fails unexpectedly is quarantined."""
+        quarantine, waiting = self._core.quarantine, delivery.pending
         name = f"{waiting.endpoint_id}/{waiting.payment_id}"
         try:
-            await self._deliver(one)
+            await self._deliver(delivery)
         except Exception as error:
             if not is_unexpected(error):
                 raise
-            await quarantine.set_aside(
-                ItemKind.DELIVERY, "", name, "deliver", error, deliveries.shelve(one)
+            await quarantine.add(
+                QuarantinedItemKind.DELIVERY,
+                "",
+                name,
+                "deliver",
+                error,
+                deliveries.shelve(delivery),
             )
 
-    async def _deliver(self, one: Claimed) -> None:
+    async def _deliver(self, delivery: WebhookDeliveryClaim) -> None:
         core, now_us = self._core, self._core.clock.now_us()
         try:
-            work = await core.store.read(deliveries.work(one, now_us))
-            message = None if work is None else next_message(core, one, work)
+            work = await core.store.read(deliveries.find_delivery_data(delivery, now_us))
+            message = None if work is None else find_next_message(core, delivery, work)
             if work is None or message is None:
-                newest = one.waiting.newest
-                await core.store.write(deliveries.told(one, newest, now_us, None, 1))
+                newest = delivery.pending.newest
+                await core.store.write(
+                    deliveries.record_delivered(delivery, newest, now_us, None, 1)
+                )
                 return
             try:
-                keys = opened(core, one.endpoint.id, work.secrets)
-            except Lost:
-                why = "its secret cannot be read any more: rotate it, and resume it"
-                await core.store.write(deliveries.halt(one, why, now_us))
+                keys = decrypt_keys(core, delivery.endpoint.id, work.secrets)
+            except DecryptionError:
+                why = (
+                    "its secret can no longer be decrypted: rotate the secret, then resume the "
+                    "endpoint"
+                )
+                await core.store.write(deliveries.halt(delivery, why, now_us))
                 return
-            headers = signing.headers(keys, message.id, int(self._wall_s()), message.body)
-            await self._send(one, message, headers)
+            headers = signing.build_headers(keys, message.id, int(self._get_wall_s()), message.body)
+            await self._send(delivery, message, headers)
         except StoreError as error:
             if is_unexpected(error):
                 raise
-            _log.warning("an event is delivered again later: %s", error)
+            _log.warning(
+                "the result of a delivery was not stored; Florin delivers the event again: %s",
+                error,
+            )
 
-    async def _send(self, one: Claimed, message: Message, headers: dict[str, str]) -> None:
+    async def _send(
+        self, delivery: WebhookDeliveryClaim, message: WebhookMessage, headers: dict[str, str]
+    ) -> None:
         core, begun = self._core, time.monotonic()
-        answer: Answer | NoAnswer
+        answer: HttpResponse | RequestFailed
         try:
             answer = await self._outbound.send(
                 "POST",
-                one.endpoint.url,
+                delivery.endpoint.url,
                 headers={
                     **headers,
                     "content-type": "application/json",
@@ -218,63 +247,73 @@ class Deliverer:
                 },
                 body=message.body,
                 timeout_s=self._settings.timeout_s,
-                answer_bytes=self._settings.answer_bytes,
+                response_bytes_max=self._settings.answer_bytes,
             )
         except AddressBusy:
             # nothing was sent, so nothing failed
-            later_us = core.clock.now_us() + _BUSY_ADDRESS_US
-            await core.store.write(deliveries.give_back([one], later_us))
+            later_us = core.clock.now_us() + _BUSY_ADDRESS_RETRY_US
+            await core.store.write(deliveries.release([delivery], later_us))
             return
-        except NoAnswer as error:
+        except RequestFailed as error:
             answer = error
         now_us = core.clock.now_us()
         took_ms = int((time.monotonic() - begun) * 1000)
-        attempt = _attempt(one, message, answer, now_us, took_ms)
-        if attempt.succeeded:
+        attempt = _build_attempt(delivery, message, answer, now_us, took_ms)
+        if attempt.is_success:
             await core.store.write(
-                deliveries.told(one, message.version, now_us, attempt, self._policy.attempts_kept)
+                deliveries.record_delivered(
+                    delivery, message.version, now_us, attempt, self._policy.attempt_log_size
+                )
             )
-            core.meters.webhook("delivered")
+            core.meters.record_webhook_attempt("delivered")
             return
-        core.meters.webhook("failed")
+        core.meters.record_webhook_attempt("failed")
         asked_us = 0
-        if isinstance(answer, Answer) and answer.status in _BUSY:
-            asked_us = schedule.asked_us(answer.retry_after, self._wall_s())
+        if isinstance(answer, HttpResponse) and answer.status in _BUSY:
+            asked_us = schedule.parse_retry_after_us(answer.retry_after, self._get_wall_s())
         gone = attempt.status == _GONE
-        steps = deliveries.failed(one, attempt, now_us, self._policy, gone=gone, asked_us=asked_us)
+        steps = deliveries.record_failure(
+            delivery, attempt, now_us, self._policy, is_gone=gone, requested_wait_us=asked_us
+        )
         state = await core.store.write(steps)
         if state is EndpointState.PAUSED:
-            _log.warning("webhook endpoint %s is paused", one.endpoint.id)
+            _log.warning("webhook endpoint %s is paused", delivery.endpoint.id)
 
-    def _wall_s(self) -> float:
+    def _get_wall_s(self) -> float:
         clock = self._core.clock
-        # clocks that stand still are of tests
-        return clock.unshifted_us() / 1_000_000 if isinstance(clock, SystemClock) else time.time()
+        # stopped clocks are those of tests
+        return clock.real_now_us() / 1_000_000 if isinstance(clock, SystemClock) else time.time()
 
-    async def _end(self) -> None:
-        claims = list(self._open.values())
-        tasks = list(self._open)
+    async def _stop(self) -> None:
+        claims = list(self._tasks.values())
+        tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._outbound.close()
         with suppress(StoreError):
-            await self._core.store.write(deliveries.give_back(claims, self._core.clock.now_us()))
+            await self._core.store.write(deliveries.release(claims, self._core.clock.now_us()))
 
 
-def _attempt(
-    one: Claimed, message: Message, answer: Answer | NoAnswer, now_us: int, took_ms: int
-) -> Attempt:
-    waiting = one.waiting
-    if isinstance(answer, NoAnswer):
-        status, fault, said = None, f"{answer.fault}: {answer}", ""
+def _build_attempt(
+    delivery: WebhookDeliveryClaim,
+    message: WebhookMessage,
+    answer: HttpResponse | RequestFailed,
+    now_us: int,
+    took_ms: int,
+) -> WebhookAttempt:
+    waiting = delivery.pending
+    if isinstance(answer, RequestFailed):
+        status, fault, body = None, f"{answer.fault}: {answer}", ""
     else:
-        # the store keeps no NUL
-        said = answer.body.decode("utf-8", "replace").replace("\0", "\ufffd")
+        # the store accepts no NUL
+        body = answer.body.decode("utf-8", "replace").replace("\0", "\ufffd")
         status, fault = answer.status, None
         if 300 <= status < 400:
-            fault = f"redirected: redirects are not followed{_target(answer.location)}"
-    return Attempt(
+            fault = (
+                f"redirected: Florin does not follow redirects{_format_redirect(answer.location)}"
+            )
+    return WebhookAttempt(
         waiting.endpoint_id,
         0,
         waiting.payment_id,
@@ -284,17 +323,17 @@ def _attempt(
         took_ms,
         status,
         fault,
-        said,
+        body,
     )
 
 
-def _target(location: str) -> str:
-    """Return where a redirect leads to, as it may be shown: printable, and not longer than fits."""
+def _format_redirect(location: str) -> str:
+    """Return the target of a redirect in a form for display: printable, and cut to fit."""
     shown = replace_unprintable(location[:_LOCATION_CHARS], "\ufffd")
     cut = "…" if len(location) > _LOCATION_CHARS else ""
     return f"; it leads to {shown}{cut}" if shown else ""
 
 
-def _host_of(url: str) -> str:
+def _get_host(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.hostname}:{parts.port or parts.scheme}"

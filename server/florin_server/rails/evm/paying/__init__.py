@@ -1,1 +1,1 @@
-"""How buyers pay on an EVM chain: what is offered, what it promises, how it is verified."""
+"""Buyers' payments on an EVM chain: offers, their terms, and their verification."""

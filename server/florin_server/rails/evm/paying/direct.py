@@ -1,7 +1,7 @@
-"""Payments that the payer's wallet sends by itself to the settlement contract.
+"""Payments that the payer's wallet sends to the settlement contract itself.
 
-The settlement event proves them as it proves all others. What a wallet says about its transaction
-is only read to catch mistakes while the payment can still be paid in another way.
+The settlement event proves them like all others. The transaction that a wallet reports is read only
+to catch mistakes while the payment can still be paid in another way.
 """
 
 from __future__ import annotations
@@ -12,61 +12,60 @@ from typing import Any
 import orjson
 
 from florin_server.chains.evm import abi
-from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payments.payment import Option, ResolvedBuild
-from florin_server.rails.evm.paying.terms import Terms, bare
-from florin_server.rails.evm.paying.verify import refused
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.payments.payment import PaymentOption, ResolvedBuild
+from florin_server.rails.evm.paying.terms import EvmOptionTerms, to_address
+from florin_server.rails.evm.paying.verify import build_output_refusal
 from florin_server.rails.evm.reading.node import (
     LATEST,
-    Node,
-    address_text,
-    call_to,
-    data,
-    quantity,
-    record,
-    uint,
+    EvmNode,
+    build_call,
+    parse_address,
+    parse_data,
+    parse_object,
+    parse_quantity,
+    parse_uint,
 )
-from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.evm.settler import IS_PAID
 
 
-def issue(option: Option, head: int, now_us: int) -> ResolvedBuild:
-    """What the wallet sends, told for the first time; it is good as long as its option."""
+def resolve_build(option: PaymentOption, head: int, now_us: int) -> ResolvedBuild:
+    """Return the calls that the wallet sends; they are valid as long as their option."""
     return ResolvedBuild(
         payment_id=option.payment_id,
         option_id=option.id,
         n=0,
-        actions=Terms.of(option).calls(bare(option.payer)),
+        actions=EvmOptionTerms.from_option(option).build_calls(to_address(option.payer)),
         terms={},
         head=head,
         issued_at_us=now_us,
     )
 
 
-def plausible(issued: Sequence[ResolvedBuild], outputs: Sequence[str]) -> bool | None:
-    """None if the outputs may be the hashes of what was issued, else False."""
-    return None if issued and len(outputs) == len(issued[0].actions) else False
+def is_plausible(resolved_builds: Sequence[ResolvedBuild], outputs: Sequence[str]) -> bool | None:
+    """Return None if the outputs can be the hashes of the issued calls, False otherwise."""
+    return None if resolved_builds and len(outputs) == len(resolved_builds[0].actions) else False
 
 
-async def check(
-    node: Node,
-    chain: EvmChain,
-    option: Option,
-    issued: Sequence[ResolvedBuild],
+async def check_outputs(
+    node: EvmNode,
+    chain: EvmChainSettings,
+    option: PaymentOption,
+    resolved_builds: Sequence[ResolvedBuild],
     outputs: Sequence[str],
 ) -> None:
-    """Returns if the last output may be the payment's transaction.
+    """Return if the last output can be the payment's transaction.
 
-    Else it raises as the Verifier protocol tells.
-
-    One that the node does not know may be on its way.
+    Otherwise raise what the OutputVerifier protocol documents. A transaction that the node does not
+    know may still arrive.
     """
-    terms, payer = Terms.of(option), bare(option.payer)
+    terms, payer = EvmOptionTerms.from_option(option), to_address(option.payer)
     if terms.route.settler != chain.settler:
-        # the operator changed contracts; the buyer gets new options with the new one
-        raise FlorinError(Code.QUOTE_EXPIRED)
-    if len(outputs) != len(issued[0].actions):
-        raise refused("unreadable_output", "One output for each action was expected")
+        # the operator changed contracts; the buyer gets new options with the new contract
+        raise ApiError(ErrorCode.QUOTE_EXPIRED)
+    if len(outputs) != len(resolved_builds[0].actions):
+        raise build_output_refusal("unreadable_output", "One output for each action was expected")
     tx_hash = orjson.loads(outputs[-1])
     transaction, receipt, code = await node.batch(
         [
@@ -75,50 +74,50 @@ async def check(
             ("eth_getCode", (payer, LATEST)),
         ]
     )
-    sent, mined = record(transaction), record(receipt)
+    sent, mined = parse_object(transaction), parse_object(receipt)
     if sent is None:
         return
-    (call,) = orjson.loads(issued[0].actions[-1].params_json)
-    # an account with code may wrap its call into whatever its wallet sends
-    coded = bool(data(code)) and address_text(sent.get("to") or payer) != terms.route.settler
-    if not (coded or _carries(sent, call) or _is_call(sent, call)):
+    (call,) = orjson.loads(resolved_builds[0].actions[-1].params_json)
+    # an account with code may wrap its call into any other call
+    coded = bool(parse_data(code)) and parse_address(sent.get("to") or payer) != terms.route.settler
+    if not (coded or _may_make_call(sent, call) or _is_call(sent, call)):
         problem = "The transaction is not the one that was asked for"
-    elif mined is not None and quantity(mined.get("status")) == 0:
+    elif mined is not None and parse_quantity(mined.get("status")) == 0:
         problem = "The transaction failed"
     else:
         return
-    # A wallet may name one transaction while another one paid, as when two bundlers send the same
-    # operation. What the contract knows as paid is never refused.
-    question = IS_PAID + abi.address(payer) + terms.nonce
-    (paid,) = await node.batch([call_to(terms.route.settler, question)])
-    if uint(paid) == 0:
-        raise refused("transaction_mismatch", problem)
+    # A wallet may report one transaction while another paid, as when two bundlers send the same
+    # operation. A payment that the contract records as paid is never refused.
+    question = IS_PAID + abi.encode_address(payer) + terms.nonce
+    (paid,) = await node.batch([build_call(terms.route.settler, question)])
+    if parse_uint(paid) == 0:
+        raise build_output_refusal("transaction_mismatch", problem)
 
 
-def _carries(sent: Mapping[str, Any], call: Mapping[str, str]) -> bool:
-    """Return whether another account's transaction, or one that sets code, may make a call.
+def _may_make_call(sent: Mapping[str, Any], call: Mapping[str, str]) -> bool:
+    """Return whether another account's transaction, or one that sets code, can make a call.
 
-    An account that has no code yet gets it in the very transaction that pays: it is created by
-    its first operation (ERC-4337), or delegates (EIP-7702).
+    An account without code may get its code in the transaction that pays: its first operation
+    creates it (ERC-4337), or it delegates (EIP-7702).
     """
-    if sent.get("to") is None or address_text(sent["to"]) == call["to"]:
+    if sent.get("to") is None or parse_address(sent["to"]) == call["to"]:
         return False
     if sent.get("authorizationList"):
         return True
-    carried = bytes.fromhex(call["data"][2:]) in data(sent.get("input"))
-    return carried and address_text(sent.get("from")) != call["from"]
+    carried = bytes.fromhex(call["data"][2:]) in parse_data(sent.get("input"))
+    return carried and parse_address(sent.get("from")) != call["from"]
 
 
 def _is_call(sent: Mapping[str, Any], call: Mapping[str, str]) -> bool:
     """Return whether a transaction makes a call.
 
-    Wallets may append bytes to the data, such as the name of their app (ERC-8021): a contract
-    does not read them, and the money moves all the same.
+    Wallets may append bytes to the data, such as the name of their app (ERC-8021): a contract does
+    not read them, and the money moves anyway.
     """
     return (
         sent.get("to") is not None
-        and address_text(sent.get("from")) == call["from"]
-        and address_text(sent["to"]) == call["to"]
-        and quantity(sent.get("value")) == int(call.get("value", "0x0"), 16)
-        and data(sent.get("input")).startswith(bytes.fromhex(call["data"][2:]))
+        and parse_address(sent.get("from")) == call["from"]
+        and parse_address(sent["to"]) == call["to"]
+        and parse_quantity(sent.get("value")) == int(call.get("value", "0x0"), 16)
+        and parse_data(sent.get("input")).startswith(bytes.fromhex(call["data"][2:]))
     )

@@ -1,8 +1,8 @@
 """Signatures of accounts that do not exist yet (ERC-6492).
 
-Such a signature brings along how its account is created: which factory, called with what. Only
-factories that the operator named are ever called, because whoever signs chooses the call. The
-account that a factory creates must be the payer, and accept the inner signature as tokens ask it.
+Such a signature carries the creation of its account: a factory and the data to call it with. Only
+factories that the operator named are called, because the signer chooses the call. The created
+account must be the payer, and must accept the inner signature the way tokens check it.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from dataclasses import dataclass
 
 from florin_server.chains.evm import abi
 from florin_server.rails.evm.reading.dry_run import DryRun
-from florin_server.rails.evm.reading.node import LATEST, Node, data
-from florin_server.rails.evm.sending.fees import OPEN_GAS, dry_run_gas
-from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.evm.setup.bytecode import bytecode
+from florin_server.rails.evm.reading.node import LATEST, EvmNode, parse_data
+from florin_server.rails.evm.sending.fees import OPEN_GAS, compute_dry_run_gas
+from florin_server.rails.evm.settings import EvmChainSettings
+from florin_server.rails.evm.setup.bytecode import load_bytecode
 
 MAGIC = bytes.fromhex("6492" * 16)
-# what factories of modular accounts are told stays below; each broadcast carries it
+# data for factories of modular accounts is smaller; each broadcast carries it
 FACTORY_DATA_MAX = 3_072
-OPEN = abi.selector("open((address,address,bytes)[],address,bytes)")
+OPEN = abi.encode_selector("open((address,address,bytes)[],address,bytes)")
 
-# what the probe answers
+# the probe's answers
 ABSENT, REFUSES, ACCEPTS = range(3)
-# creating code costs by itself; so does each word of it
+# creating code has a base cost and a cost per word
 _CREATION_GAS = 32_000
 _INIT_WORD_GAS = 2
-_ANSWER_GAS = 200 * abi.WORD  # the answer counts as code that is kept
+_ANSWER_GAS = 200 * abi.WORD  # the answer is charged like deployed code
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
-    """How an account is created. Addresses are lower-case."""
+class AccountCreation:
+    """The creation of an account. Addresses are lower-case."""
 
     account: str
     factory: str
@@ -40,62 +40,64 @@ class Opening:
 
     @property
     def size(self) -> int:
-        """Bytes of the opener's calldata that are there for it, its offset included."""
-        # its offset, and the length of what the factory is called with
+        """Return the bytes that it adds to the opener's calldata, its offset included."""
+        # its offset, and the length of the factory's data
         return (5 - -len(self.data) // abi.WORD) * abi.WORD
 
-    def encoded(self) -> bytes:
-        """The opening as an ABI tuple."""
+    def encode(self) -> bytes:
+        """Return the creation as an ABI tuple."""
         return b"".join(
             (
-                abi.address(self.account),
-                abi.address(self.factory),
-                abi.number(3 * abi.WORD),
-                abi.padded(self.data),
+                abi.encode_address(self.account),
+                abi.encode_address(self.factory),
+                abi.encode_uint256(3 * abi.WORD),
+                abi.encode_bytes(self.data),
             )
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Wrapped:
-    """A signature with the way to create its account."""
+class WrappedSignature:
+    """A signature together with the call that creates its account."""
 
     factory: str
     data: bytes
     signature: bytes
 
-    def encoded(self) -> bytes:
-        """The bytes that a wallet returns."""
-        told = abi.padded(self.data)
-        head = abi.address(self.factory) + abi.number(3 * abi.WORD)
-        head += abi.number(3 * abi.WORD + len(told))
-        return head + told + abi.padded(self.signature) + MAGIC
+    def encode(self) -> bytes:
+        """Return the bytes in the form that a wallet returns."""
+        encoded_data = abi.encode_bytes(self.data)
+        head = abi.encode_address(self.factory) + abi.encode_uint256(3 * abi.WORD)
+        head += abi.encode_uint256(3 * abi.WORD + len(encoded_data))
+        return head + encoded_data + abi.encode_bytes(self.signature) + MAGIC
 
 
-def is_wrapped(given: bytes) -> bool:
-    """True if the bytes say that they are such a signature."""
-    return given.endswith(MAGIC)
+def is_wrapped(signature: bytes) -> bool:
+    """Return True if the bytes claim to be such a signature."""
+    return signature.endswith(MAGIC)
 
 
-def unwrap(given: bytes) -> Wrapped | None:
-    """Reads such a signature; None for others, and unless it is encoded as every encoder does it.
+def unwrap(signature: bytes) -> WrappedSignature | None:
+    """Return the parsed signature; None for others, and for a non-canonical encoding.
 
-    One that says more to a factory than is carried is none.
+    A signature with more factory data than a broadcast carries is refused too.
     """
-    body = given[: -len(MAGIC)]
+    body = signature[: -len(MAGIC)]
     try:
-        found = Wrapped(
-            abi.address_of(body[: abi.WORD]), abi.bytes_at(body, 1), abi.bytes_at(body, 2)
+        wrapped_signature = WrappedSignature(
+            abi.decode_address(body[: abi.WORD]),
+            abi.decode_bytes_at(body, 1),
+            abi.decode_bytes_at(body, 2),
         )
     except ValueError:
         return None
-    if len(found.data) > FACTORY_DATA_MAX or found.encoded() != given:
+    if len(wrapped_signature.data) > FACTORY_DATA_MAX or wrapped_signature.encode() != signature:
         return None
-    return found
+    return wrapped_signature
 
 
-def not_allowed(chain: EvmChain) -> str:
-    """Why a factory is not called, for the buyer's wallet."""
+def format_factory_refusal(chain: EvmChainSettings) -> str:
+    """Return why a factory is not called, for the buyer's wallet."""
     if chain.opener is None:
         why = "Signatures of accounts that do not exist yet are not taken on this chain"
     else:
@@ -103,50 +105,56 @@ def not_allowed(chain: EvmChain) -> str:
     return f"{why}: create the account first, and sign again"
 
 
-async def opener_problem(node: Node, chain: EvmChain) -> str | None:
-    """What is wrong with the opener, if one is named, as a sentence."""
+async def find_opener_problem(node: EvmNode, chain: EvmChainSettings) -> str | None:
+    """Return what is wrong with the configured opener, as a sentence; None if nothing is."""
     if chain.opener is None:
         return None
-    code = data(await node.ask("eth_getCode", chain.opener, LATEST))
-    if code == bytecode("Opener").runtime:
+    code = parse_data(await node.call("eth_getCode", chain.opener, LATEST))
+    if code == load_bytecode("Opener").runtime:
         return None
     return f"{chain.name}: the contract at {chain.opener} is not Florin's opener"
 
 
-def open_and_call(openings: Sequence[Opening], target: str, call: bytes) -> bytes:
-    """The call that creates accounts and then calls a contract, and answers what that answers."""
-    items = [one.encoded() for one in openings]
+def encode_open_and_call(creations: Sequence[AccountCreation], target: str, call: bytes) -> bytes:
+    """Encode the call that creates accounts, then calls a contract and returns its answer."""
+    items = [creation.encode() for creation in creations]
     offset = len(items) * abi.WORD
     offsets = []
     for item in items:
-        offsets.append(abi.number(offset))
+        offsets.append(abi.encode_uint256(offset))
         offset += len(item)
-    listed = b"".join((abi.number(len(items)), *offsets, *items))
-    head = abi.number(3 * abi.WORD) + abi.address(target) + abi.number(3 * abi.WORD + len(listed))
-    return OPEN + head + listed + abi.padded(call)
+    listed = b"".join((abi.encode_uint256(len(items)), *offsets, *items))
+    head = (
+        abi.encode_uint256(3 * abi.WORD)
+        + abi.encode_address(target)
+        + abi.encode_uint256(3 * abi.WORD + len(listed))
+    )
+    return OPEN + head + listed + abi.encode_bytes(call)
 
 
-def probe(payer: str, wrapped: Wrapped, digest: bytes, open_gas: int = OPEN_GAS) -> DryRun:
-    """Asks whether an account, created if need be, accepts the inner signature of a digest.
+def build_probe(
+    payer: str, wrapped: WrappedSignature, digest: bytes, open_gas: int = OPEN_GAS
+) -> DryRun:
+    """Build a call that checks whether an account, created if needed, accepts the inner signature.
 
-    Answered by ABSENT, REFUSES or ACCEPTS, by code that is never deployed. `open_gas` is what its
-    factory may use.
+    The answer is ABSENT, REFUSES or ACCEPTS, from code that is never deployed. `open_gas` is the
+    most gas that the factory can use.
     """
     words = 6 * abi.WORD
-    told = abi.padded(wrapped.data)
+    encoded_data = abi.encode_bytes(wrapped.data)
     code = b"".join(
         (
-            bytecode("SignatureProbe").init,
-            abi.address(payer),
-            abi.address(wrapped.factory),
-            abi.number(words),
-            abi.number(open_gas),
+            load_bytecode("SignatureProbe").init,
+            abi.encode_address(payer),
+            abi.encode_address(wrapped.factory),
+            abi.encode_uint256(words),
+            abi.encode_uint256(open_gas),
             digest,
-            abi.number(words + len(told)),
-            told,
-            abi.padded(wrapped.signature),
+            abi.encode_uint256(words + len(encoded_data)),
+            encoded_data,
+            abi.encode_bytes(wrapped.signature),
         )
     )
     creation = _CREATION_GAS + _INIT_WORD_GAS * (len(code) // abi.WORD + 1) + _ANSWER_GAS
-    gas = dry_run_gas(code) + creation + open_gas
+    gas = compute_dry_run_gas(code) + creation + open_gas
     return DryRun(None, code, gas)

@@ -1,69 +1,69 @@
-"""What buyers on an EVM chain can be offered."""
+"""Offers for buyers on an EVM chain."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 from florin_server.domain.accounts.destinations import AssetAccount
-from florin_server.domain.payments.payment import FreeNonce, Option, Payment, ResolvedBuild
-from florin_server.pricing.prices import Quote
-from florin_server.rails.connection.coalesce import Shared
+from florin_server.domain.payments.payment import FreeNonce, Payment, PaymentOption, ResolvedBuild
+from florin_server.pricing.prices import PriceQuote
+from florin_server.rails.connection.coalesce import SharedRequests
 from florin_server.rails.evm.paying import direct
-from florin_server.rails.evm.paying.mismatches import Mismatches
-from florin_server.rails.evm.paying.payable import means as means_of
-from florin_server.rails.evm.paying.terms import bare, build_option
+from florin_server.rails.evm.paying.mismatches import SignatureMismatches
+from florin_server.rails.evm.paying.payable import list_payable as means_of
+from florin_server.rails.evm.paying.terms import build_option, to_address
 from florin_server.rails.evm.reading.guards import NO_GUARD
-from florin_server.rails.evm.reading.reader import Reader
-from florin_server.rails.evm.reading.refusals import Refusals
-from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.evm.setup.discovery import Inspection
-from florin_server.rails.offered import Offered
-from florin_server.rails.types import Asset, Head, Payable, Split
+from florin_server.rails.evm.reading.reader import EvmReader
+from florin_server.rails.evm.reading.refusals import TokenRefusals
+from florin_server.rails.evm.settings import EvmChainSettings
+from florin_server.rails.evm.setup.discovery import EvmInspection
+from florin_server.rails.offered import OptionOffer
+from florin_server.rails.types import Asset, ChainHead, PayableAsset, Split
 
 
 class EvmOffers:
-    """Implements the Offers protocol.
+    """Implement the OptionOffers protocol.
 
-    `found` tells what is taken now, `head` the newest block.
+    `get_inspection` returns the assets that are accepted now, `get_head` the newest block.
     """
 
-    def __init__(  # noqa: PLR0917  (one of each, none alike)
+    def __init__(  # noqa: PLR0917  (each of another type)
         self,
-        chain: EvmChain,
-        reader: Reader,
-        refusals: Refusals,
-        found: Callable[[], Inspection],
-        head: Callable[[], Awaitable[Head]],
-        mismatches: Mismatches,
+        chain: EvmChainSettings,
+        reader: EvmReader,
+        refusals: TokenRefusals,
+        get_inspection: Callable[[], EvmInspection],
+        get_head: Callable[[], Awaitable[ChainHead]],
+        mismatches: SignatureMismatches,
     ) -> None:
         self._chain = chain
         self._reader = reader
         self._refusals = refusals
-        self._found = found
-        self._head = head
+        self._get_inspection = get_inspection
+        self._get_head = get_head
         self._mismatches = mismatches
-        self._payable: Shared[list[Payable]] = Shared()
+        self._payable_requests: SharedRequests[list[PayableAsset]] = SharedRequests()
 
-    def forget(self) -> None:
-        """Accounts may hold more than what is being read."""
-        self._payable.forget()
+    def clear_reads(self) -> None:
+        """Drop reads in progress, as accounts may hold more by now."""
+        self._payable_requests.clear()
 
-    async def payable(
+    async def list_payable(
         self,
         payers: Sequence[str],
         prices: Mapping[str, int],
-        by_hand: Collection[str] = (),
-    ) -> list[Payable]:
-        """Who can pay what price: their balance covers it; one batched read."""
-        found = self._found()
-        assets = [found.assets[one] for one in prices if one in found.assets]
+        manual_payers: Collection[str] = (),
+    ) -> list[PayableAsset]:
+        """Return which accounts can pay which price from their balance, in one batched read."""
+        inspection = self._get_inspection()
+        assets = [inspection.assets[price] for price in prices if price in inspection.assets]
         if not payers or not assets:
             return []
-        slow = frozenset(by_hand)
-        refused = self._mismatches.select([bare(payer) for payer in payers])
-        unsure = frozenset(payer for payer in payers if bare(payer) in refused)
+        slow = frozenset(manual_payers)
+        refused = self._mismatches.select_recorded([to_address(payer) for payer in payers])
+        unsure = frozenset(payer for payer in payers if to_address(payer) in refused)
         key = (*payers, *((asset.id, prices[asset.id]) for asset in assets), slow, unsure)
-        return await self._payable(
+        return await self._payable_requests(
             key,
             lambda: means_of(
                 self._reader,
@@ -71,52 +71,52 @@ class EvmOffers:
                 payers,
                 assets,
                 prices,
-                by_hand=slow,
-                unsure=unsure,
-                guards=found.guards,
-                passkeys=found.passkeys,
+                manual_payers=slow,
+                uncertain_payers=unsure,
+                guards=inspection.guards,
+                has_passkeys=inspection.has_passkeys,
             ),
         )
 
-    async def obstacle(
+    async def check_receivable(
         self,
         asset: Asset,
         value: int,  # noqa: ARG002
         split: Split,
-        openable: Collection[AssetAccount] = (),  # noqa: ARG002
+        openable_accounts: Collection[AssetAccount] = (),  # noqa: ARG002
     ) -> str | None:
-        """Whom the token refuses of the receivers, if it tells that; None if it does not.
+        """Return which receiver the token blocks, if the token reports that; None otherwise.
 
-        What else a destination's code refuses is seen when a payment is tried out.
+        A dry run of the payment finds the other refusals of a destination's code.
         """
-        guard = self._found().guards.get(asset.id, NO_GUARD)
-        refusal = await self._refusals.receivers(asset, guard, split)
+        guard = self._get_inspection().guards.get(asset.id, NO_GUARD)
+        refusal = await self._refusals.find_receiver_refusal(asset, guard, split)
         return str(refusal) if refusal else None
 
-    def offer(  # noqa: PLR0917  (one of each, none alike)
+    def build_option(  # noqa: PLR0917  (each of another type)
         self,
         payment: Payment,
         account: str,
-        means: Payable,
+        payable: PayableAsset,
         asset: Asset,
         value: int,
         split: Split,
         now_us: int,
-        quote: Quote | None = None,
-    ) -> Option:
-        """Builds an option; equal arguments, but for `now_us`, give equal ids and actions."""
-        offered = Offered(payment, account, means.payer, asset, value, split, now_us, quote)
-        return build_option(self._chain, offered, means)
+        quote: PriceQuote | None = None,
+    ) -> PaymentOption:
+        """Build an option; equal arguments, except `now_us`, give equal ids and actions."""
+        offered = OptionOffer(payment, account, payable.payer, asset, value, split, now_us, quote)
+        return build_option(self._chain, offered, payable)
 
-    async def build(
+    async def resolve_build(
         self,
-        option: Option,
-        issued: Sequence[ResolvedBuild],
+        option: PaymentOption,
+        resolved_builds: Sequence[ResolvedBuild],
         now_us: int,
-        spare: FreeNonce | None = None,  # noqa: ARG002
-        openable: Collection[AssetAccount] = (),  # noqa: ARG002
+        free_nonce: FreeNonce | None = None,  # noqa: ARG002
+        openable_accounts: Collection[AssetAccount] = (),  # noqa: ARG002
     ) -> ResolvedBuild | None:
-        """Resolves the option's build, once and for all; None if it was."""
-        if issued:
+        """Resolve the option's build once; return None if it is already resolved."""
+        if resolved_builds:
             return None
-        return direct.issue(option, (await self._head()).number, now_us)
+        return direct.resolve_build(option, (await self._get_head()).number, now_us)

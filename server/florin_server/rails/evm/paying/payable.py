@@ -1,4 +1,4 @@
-"""What accounts hold on a chain, and how they can pay with it."""
+"""The balances of accounts on a chain, and the ways they can pay."""
 
 from __future__ import annotations
 
@@ -8,178 +8,204 @@ from typing import Final
 from florin_server.chains.evm import abi
 from florin_server.chains.evm.typed_data import PERMIT2
 from florin_server.rails.evm import settler
-from florin_server.rails.evm.paying.signing import QUESTIONS, Signing, judged, questions
-from florin_server.rails.evm.paying.terms import DIRECT_METHOD, NOBODY, PERMIT2_METHOD, bare
+from florin_server.rails.evm.paying.signing import (
+    QUESTIONS,
+    SigningAbility,
+    build_questions,
+    judge_signing,
+)
+from florin_server.rails.evm.paying.terms import (
+    DIRECT_METHOD,
+    PERMIT2_METHOD,
+    ZERO_ADDRESS,
+    to_address,
+)
 from florin_server.rails.evm.paying.verify import ALLOWANCE, BALANCE_OF
-from florin_server.rails.evm.reading.guards import NO_GUARD, PAUSED, UNGUARDED, Guards, is_true
-from florin_server.rails.evm.reading.reader import Reader
-from florin_server.rails.evm.reading.reads import Answer, Question
-from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.types import Asset, Payable, RailUnavailable
+from florin_server.rails.evm.reading.guards import (
+    NO_GUARD,
+    PAUSED_SELECTOR,
+    UNGUARDED,
+    TokenGuards,
+    is_true,
+)
+from florin_server.rails.evm.reading.reader import EvmReader
+from florin_server.rails.evm.reading.reads import ContractAnswer, ContractQuestion
+from florin_server.rails.evm.settings import EvmChainSettings
+from florin_server.rails.types import Asset, PayableAsset, RailUnavailable
 
-DECIMALS: Final = abi.selector("decimals()")
-_FOR_PERMIT2: Final = abi.address(PERMIT2)
-# accounts without keys, so that what they hold hardly ever changes
-_STRANGERS: Final = tuple(bytes([0xF1, number]) * 10 for number in (1, 2, 3))
+DECIMALS: Final = abi.encode_selector("decimals()")
+_FOR_PERMIT2: Final = abi.encode_address(PERMIT2)
+# accounts without keys, so that their balances hardly ever change
+_SAMPLE_ACCOUNTS: Final = tuple(bytes([0xF1, number]) * 10 for number in (1, 2, 3))
 
 
-async def means(
-    reader: Reader,
-    chain: EvmChain,
+async def list_payable(
+    reader: EvmReader,
+    chain: EvmChainSettings,
     payers: Sequence[str],
     assets: Sequence[Asset],
     prices: Mapping[str, int],
     *,
-    by_hand: Collection[str] = (),
-    unsure: Collection[str] = (),
-    guards: Guards = UNGUARDED,
-    passkeys: bool = True,
-) -> list[Payable]:
-    """Which payers (CAIP-10) hold the price of which asset, and how they can pay it; one read.
+    manual_payers: Collection[str] = (),
+    uncertain_payers: Collection[str] = (),
+    guards: TokenGuards = UNGUARDED,
+    has_passkeys: bool = True,
+) -> list[PayableAsset]:
+    """Return which payers (CAIP-10) hold an asset's price, and how they can pay; one read.
 
-    Those `by_hand` send their payments by themselves if they have code; of those `unsure` a
-    signature was refused, so that code is offered both ways. Of one who may have to, and
-    may be able to sign, both ways are told, the signature first. What a token tells (`guards`) of
-    whom it refuses counts. `passkeys` tells that the chain checks those by itself.
+    Payers in `manual_payers` send their payments themselves if they have code. A signature of the
+    payers in `uncertain_payers` was refused, so accounts with code get both ways. An account that
+    may be able to sign, but may have to send, gets both ways, the signature first. `guards`
+    describes how tokens report the accounts that they block. `has_passkeys` says whether the chain
+    checks passkeys itself.
     """
-    answers = iter(await reader.read(_questions(chain, payers, assets, guards)))
-    tokens = [asset for asset in assets if asset.address != NOBODY]
+    answers = iter(await reader.read(_build_questions(chain, payers, assets, guards)))
+    tokens = [asset for asset in assets if asset.address != ZERO_ADDRESS]
     paused = {
-        asset.id: guards.get(asset.id, NO_GUARD).pauses and _is_yes(next(answers))
+        asset.id: guards.get(asset.id, NO_GUARD).is_pausable and _is_yes(next(answers))
         for asset in tokens
     }
-    found = []
+    payables = []
     for payer in payers:
-        ways, allowed = _signing(
+        ways, allowed = _judge_signing(
             tokens,
             answers,
-            signs=payer not in by_hand,
-            sure=payer not in unsure,
-            passkeys=passkeys,
+            can_sign=payer not in manual_payers,
+            is_certain=payer not in uncertain_payers,
+            has_passkeys=has_passkeys,
         )
         for asset in assets:
-            coin = asset.address == NOBODY
-            balance = _number(next(answers))
-            permitted = _number(next(answers)) if asset.method == PERMIT2_METHOD else None
-            refused = guards.get(asset.id, NO_GUARD).blocked is not None and _is_yes(next(answers))
+            coin = asset.address == ZERO_ADDRESS
+            balance = _parse_number(next(answers))
+            permitted = _parse_number(next(answers)) if asset.method == PERMIT2_METHOD else None
+            refused = guards.get(asset.id, NO_GUARD).blocklist_selector is not None and _is_yes(
+                next(answers)
+            )
             price = prices[asset.id]
-            # a token that reverts on an account's balance will not move it either; whoever pays in
-            # coin needs some more of it for gas
+            # a token that reverts on an account's balance will not move it either; a payer in
+            # native coin needs more of it for gas
             if balance is None or balance < price or (coin and balance == price):
                 continue
             if coin:
-                found.append(Payable(payer, asset.id))
+                payables.append(PayableAsset(payer, asset.id))
                 continue
             if paused[asset.id] or refused:
                 continue
-            if ways is not Signing.NEVER:
+            if ways is not SigningAbility.NEVER_SIGNS:
                 approved = permitted if asset.method == PERMIT2_METHOD else price
                 if approved is not None:
-                    found.append(Payable(payer, asset.id, _approvals(asset, price, approved)))
-            if ways is not Signing.DOES and (approved := allowed[asset.id]) is not None:
-                missing = _approvals(asset, price, approved)
-                found.append(Payable(payer, asset.id, missing, DIRECT_METHOD))
-    return found
+                    payables.append(
+                        PayableAsset(payer, asset.id, _list_approvals(asset, price, approved))
+                    )
+            if ways is not SigningAbility.SIGNS and (approved := allowed[asset.id]) is not None:
+                missing = _list_approvals(asset, price, approved)
+                payables.append(PayableAsset(payer, asset.id, missing, DIRECT_METHOD))
+    return payables
 
 
-def sample(chain: EvmChain, assets: Sequence[Asset]) -> list[Question]:
-    """Questions as a buyer with three accounts has them, whose answers hardly ever change."""
-    strangers = [f"{chain.caip2}:0x{account.hex()}" for account in _STRANGERS]
+def build_sample(chain: EvmChainSettings, assets: Sequence[Asset]) -> list[ContractQuestion]:
+    """Return a typical buyer's questions for three accounts, whose answers hardly ever change."""
+    strangers = [f"{chain.caip2}:0x{account.hex()}" for account in _SAMPLE_ACCOUNTS]
     there = bytes.fromhex(chain.settler[2:])
     nothing = settler.IS_PAID + bytes(2 * abi.WORD)
-    tokens = [_place(asset) for asset in assets if asset.address != NOBODY]
+    tokens = [_encode_slot(asset) for asset in assets if asset.address != ZERO_ADDRESS]
     return [
-        *_questions(chain, strangers, assets),
-        *(Question(token, DECIMALS) for token in tokens),
-        Question(there, nothing, of=there),
-        Question(there, None),
-        # answered by no contract, in whatever way they are asked
-        Question(there, abi.selector("nothing()")),
+        *_build_questions(chain, strangers, assets),
+        *(ContractQuestion(token, DECIMALS) for token in tokens),
+        ContractQuestion(there, nothing, owner=there),
+        ContractQuestion(there, None),
+        # no contract answers it, regardless of how it is called
+        ContractQuestion(there, abi.encode_selector("nothing()")),
     ]
 
 
-def _questions(
-    chain: EvmChain, payers: Sequence[str], assets: Sequence[Asset], guards: Guards = UNGUARDED
-) -> list[Question]:
-    """Which tokens are paused; for each payer how it signs, if it has code, and what it holds.
+def _build_questions(
+    chain: EvmChainSettings,
+    payers: Sequence[str],
+    assets: Sequence[Asset],
+    guards: TokenGuards = UNGUARDED,
+) -> list[ContractQuestion]:
+    """Build the questions: which tokens are paused, and each payer's signing, code and balances.
 
-    With that whether the token refuses it.
+    They include whether a token blocks the payer.
     """
-    places = [(asset, _place(asset)) for asset in assets]
-    to_settler = abi.address(chain.settler)
-    asked = [
-        Question(place, PAUSED) for asset, place in places if guards.get(asset.id, NO_GUARD).pauses
+    places = [(asset, _encode_slot(asset)) for asset in assets]
+    to_settler = abi.encode_address(chain.settler)
+    questions = [
+        ContractQuestion(place, PAUSED_SELECTOR)
+        for asset, place in places
+        if guards.get(asset.id, NO_GUARD).is_pausable
     ]
     for payer in payers:
-        account = bytes.fromhex(bare(payer)[2:])
+        account = bytes.fromhex(to_address(payer)[2:])
         word = account.rjust(abi.WORD, b"\0")
         balance, permitted = BALANCE_OF + word, ALLOWANCE + word + _FOR_PERMIT2
         approved = ALLOWANCE + word + to_settler
-        tokens = [place for asset, place in places if asset.address != NOBODY]
+        tokens = [place for asset, place in places if asset.address != ZERO_ADDRESS]
         if tokens:
-            asked += questions(account)
-            asked += [Question(place, approved, of=account) for place in tokens]
+            questions += build_questions(account)
+            questions += [ContractQuestion(place, approved, owner=account) for place in tokens]
         for asset, place in places:
-            if asset.address == NOBODY:
-                asked.append(Question(account, None))
+            if asset.address == ZERO_ADDRESS:
+                questions.append(ContractQuestion(account, None))
                 continue
-            asked.append(Question(place, balance))
+            questions.append(ContractQuestion(place, balance))
             if asset.method == PERMIT2_METHOD:
-                asked.append(Question(place, permitted))
-            if (blocked := guards.get(asset.id, NO_GUARD).blocked) is not None:
-                asked.append(Question(place, blocked + word))
-    return asked
+                questions.append(ContractQuestion(place, permitted))
+            if (blocked := guards.get(asset.id, NO_GUARD).blocklist_selector) is not None:
+                questions.append(ContractQuestion(place, blocked + word))
+    return questions
 
 
-def _signing(
+def _judge_signing(
     tokens: Sequence[Asset],
-    answers: Iterator[Answer],
+    answers: Iterator[ContractAnswer],
     *,
-    signs: bool,
-    sure: bool,
-    passkeys: bool,
-) -> tuple[Signing, dict[str, int | None]]:
-    """Whether an account signs for tokens, and what it allows the settlement contract.
+    can_sign: bool,
+    is_certain: bool,
+    has_passkeys: bool,
+) -> tuple[SigningAbility, dict[str, int | None]]:
+    """Return an account's ability to sign for tokens, and its allowances to the settler.
 
-    No signature is taken now of one that is not to sign (not `signs`), if it has code. One of which
-    a signature was refused (not `sure`) may sign.
+    An account with code that is not to sign (`can_sign` is False) does not sign. An account whose
+    signature was refused (`is_certain` is False) may sign.
     """
     if not tokens:
-        return Signing.DOES, {}
-    verdict = judged([next(answers) for _ in range(QUESTIONS)], passkeys=passkeys)
+        return SigningAbility.SIGNS, {}
+    verdict = judge_signing([next(answers) for _ in range(QUESTIONS)], has_passkeys=has_passkeys)
     allowed = {asset.id: next(answers) for asset in tokens}
     if verdict is None:
-        return Signing.DOES, {}
-    if verdict is Signing.DOES and not sure:
-        verdict = Signing.MAY
-    numbers = {asset: _number(answer) for asset, answer in allowed.items()}
-    return (verdict if signs else Signing.NEVER), numbers
+        return SigningAbility.SIGNS, {}
+    if verdict is SigningAbility.SIGNS and not is_certain:
+        verdict = SigningAbility.MAY_SIGN
+    numbers = {asset: _parse_number(answer) for asset, answer in allowed.items()}
+    return (verdict if can_sign else SigningAbility.NEVER_SIGNS), numbers
 
 
-def _number(answer: Answer) -> int | None:
-    """The number in an answer; None if the contract reverted."""
+def _parse_number(answer: ContractAnswer) -> int | None:
+    """Return the number in an answer; None if the contract reverted."""
     if answer is None:
         raise RailUnavailable("the node answered nothing about a token")
-    good, told = answer
+    good, data = answer
     if not good:
         return None
-    if len(told) != abi.WORD:
-        # no code at its address, for a node that lags behind
+    if len(data) != abi.WORD:
+        # there is no code at its address, according to a node that lags behind
         raise RailUnavailable("the contract answered something else than a number")
-    return int.from_bytes(told, "big")
+    return int.from_bytes(data, "big")
 
 
-def _is_yes(answer: Answer) -> bool:
-    """True if a contract answered yes; one that reverts said nothing."""
+def _is_yes(answer: ContractAnswer) -> bool:
+    """Return True if a contract answered yes; a revert is no answer."""
     return answer is not None and answer[0] and is_true(answer[1])
 
 
-def _approvals(asset: Asset, price: int, allowance: int) -> tuple[int, ...]:
-    """The allowances to give, in order, until one covers exactly the price."""
+def _list_approvals(asset: Asset, price: int, allowance: int) -> tuple[int, ...]:
+    """Return the allowances to give, in order, until the last covers exactly the price."""
     if allowance >= price:
         return ()
     return (0, price) if allowance and asset.approve_from_zero else (price,)
 
 
-def _place(asset: Asset) -> bytes:
+def _encode_slot(asset: Asset) -> bytes:
     return bytes.fromhex(asset.address[2:])

@@ -1,7 +1,7 @@
-"""Whether tokens can have an account's signature, found out before it is asked for one.
+"""The ability of accounts to sign for tokens, determined before an account is asked to.
 
-Tokens ask an account with code whether it signed (ERC-1271), even if it has a key too (EIP-7702).
-What an account says about itself decides only what it is offered: its signature is proven later.
+Tokens ask an account with code whether it signed (ERC-1271), even if it also has a key (EIP-7702).
+An account's claims decide only what it is offered: its signature is proven later.
 """
 
 from __future__ import annotations
@@ -11,54 +11,54 @@ from enum import Enum, auto
 from typing import Any, Final
 
 from florin_server.chains.evm import abi
-from florin_server.rails.connection.jsonrpc import Call
-from florin_server.rails.evm.paying.verify import wallet_question
-from florin_server.rails.evm.reading.node import call_to, returned
-from florin_server.rails.evm.reading.reads import Answer, Question
-from florin_server.rails.evm.sending.fees import KEY_GAS, WALLET_GAS, dry_run_gas
+from florin_server.rails.connection.jsonrpc import RpcCall
+from florin_server.rails.evm.paying.verify import encode_wallet_check
+from florin_server.rails.evm.reading.node import build_call, parse_returned
+from florin_server.rails.evm.reading.reads import ContractAnswer, ContractQuestion
+from florin_server.rails.evm.sending.fees import KEY_GAS, WALLET_GAS, compute_dry_run_gas
 from florin_server.rails.types import RailUnavailable
 
 
-class Signing(Enum):
-    """Whether an account signs. One of which that stays open is offered both ways."""
+class SigningAbility(Enum):
+    """An account's ability to sign. An account whose ability is unclear is offered both ways."""
 
-    DOES = auto()
-    MAY = auto()
-    NEVER = auto()
+    SIGNS = auto()
+    MAY_SIGN = auto()
+    NEVER_SIGNS = auto()
 
 
-# Signatures that nobody made, in the forms that accounts read: a key's, and a passkey's, of which
-# some name the owner first. Who reads another form than it is asked in reverts without a word, as
-# one does that reads none. Read as the former kind, the second names owner 192 and an empty
-# signature; as the latter, an answer of a device with nothing in it.
-_OF_A_KEY: Final = bytes(65)
-_OF_A_PASSKEY: Final = b"".join(
-    map(abi.number, (abi.WORD, 6 * abi.WORD, 7 * abi.WORD, 0, 0, 0, 0, 0, 0))
+# Invalid signatures in the forms that accounts read: a key's, and a passkey's, of which some name
+# the owner first. An account that reads another form reverts without data, like an account that
+# reads none. Read as the former kind, the second names owner 192 and an empty signature; as the
+# latter, an empty answer of a device.
+_KEY_SIGNATURE: Final = bytes(65)
+_PASSKEY_SIGNATURE: Final = b"".join(
+    map(abi.encode_uint256, (abi.WORD, 6 * abi.WORD, 7 * abi.WORD, 0, 0, 0, 0, 0, 0))
 )
 _PROBES: Final = tuple(
-    wallet_question(bytes(abi.WORD), signature) for signature in (_OF_A_KEY, _OF_A_PASSKEY)
+    encode_wallet_check(bytes(abi.WORD), signature)
+    for signature in (_KEY_SIGNATURE, _PASSKEY_SIGNATURE)
 )
 
-# what some kinds of accounts tell of themselves: Safe's of how many must sign, Coinbase's who is
-# their first owner
-_THRESHOLD: Final = abi.selector("getThreshold()")
-_FIRST_OWNER: Final = abi.selector("ownerAtIndex(uint256)") + abi.number(0)
-_OWNERS_MAX: Final = 10_000  # more could not be told in a transaction
-_ABOUT_GAS: Final = 60_000
+# claims of some kinds of accounts: Safe's threshold of signers, Coinbase's first owner
+_THRESHOLD: Final = abi.encode_selector("getThreshold()")
+_FIRST_OWNER: Final = abi.encode_selector("ownerAtIndex(uint256)") + abi.encode_uint256(0)
+_OWNERS_MAX: Final = 10_000  # a transaction could not carry more
+_OVERHEAD_GAS: Final = 60_000
 _PASSKEY_BYTES: Final = 64  # a point of the curve; an address takes one word
 
-# Measured: what Safe's account takes for its signatures besides those, and for each of them. A
-# payment with a key takes from 101,000 to all that it may.
-_MANY_GAS: Final = 25_000
-_EACH_GAS: Final = 6_500
+# Measured: the gas of Safe's account for its signatures, without and per signature. A payment with
+# a key takes from 101,000 gas up to its limit.
+_MULTISIG_GAS: Final = 25_000
+_OWNER_GAS: Final = 6_500
 _CHEAPEST_GAS: Final = 101_000
 
 # The precompiled contract that checks a passkey (RIP-7212, EIP-7951), and a signature of 1 by the
-# key 1. Without it code does that, and takes more than a payment has left for it.
+# key 1. Without it the account's own code checks it, which takes more gas than a payment has left.
 _P256: Final = "0x" + (0x100).to_bytes(20, "big").hex()
 _P256_SIGNED: Final = b"".join(
     map(
-        abi.number,
+        abi.encode_uint256,
         (
             1,
             0x7CF27B188D034F7E8A52380304B51AC3C08969E277F21B35A60B48FC47669978,
@@ -72,56 +72,63 @@ _P256_SIGNED: Final = b"".join(
 QUESTIONS: Final = len(_PROBES) + 2
 
 
-def questions(account: bytes) -> list[Question]:
-    """What an account is asked, if it has code."""
+def build_questions(account: bytes) -> list[ContractQuestion]:
+    """Return the questions for an account, which are answered if it has code."""
     return [
-        *(Question(account, probe, dry_run_gas(probe), of=account) for probe in _PROBES),
-        Question(account, _THRESHOLD, _ABOUT_GAS, of=account),
-        Question(account, _FIRST_OWNER, _ABOUT_GAS, most=2 * abi.WORD, of=account),
+        *(
+            ContractQuestion(account, probe, compute_dry_run_gas(probe), owner=account)
+            for probe in _PROBES
+        ),
+        ContractQuestion(account, _THRESHOLD, _OVERHEAD_GAS, owner=account),
+        ContractQuestion(
+            account, _FIRST_OWNER, _OVERHEAD_GAS, max_bytes=2 * abi.WORD, owner=account
+        ),
     ]
 
 
-def judged(answers: Sequence[Answer], *, passkeys: bool) -> Signing | None:
-    """The verdict on an account; None if it has no code.
+def judge_signing(
+    answers: Sequence[ContractAnswer], *, has_passkeys: bool
+) -> SigningAbility | None:
+    """Return the verdict on an account; None if it has no code.
 
-    `passkeys` tells that the chain checks those by itself.
+    `has_passkeys` says whether the chain checks passkeys itself.
     """
-    asked = [one for one in answers if one is not None]
-    if len(asked) != QUESTIONS:
+    present_answers = [answer for answer in answers if answer is not None]
+    if len(present_answers) != QUESTIONS:
         return None
-    *tried, (counts, threshold), (owned, owner) = asked
-    if any(_speaks(*one) for one in tried):
-        by_passkey = owned and owner[abi.WORD :] == abi.number(_PASSKEY_BYTES)
-        if by_passkey and not passkeys:
-            return Signing.NEVER
+    *tried, (counts, threshold), (owned, owner) = present_answers
+    if any(_is_meaningful(*outcome) for outcome in tried):
+        by_passkey = owned and owner[abi.WORD :] == abi.encode_uint256(_PASSKEY_BYTES)
+        if by_passkey and not has_passkeys:
+            return SigningAbility.NEVER_SIGNS
         count = int.from_bytes(threshold, "big") if counts else 0
-        # code that answers everything alike has not counted anything
-        return _by_many(count if count <= _OWNERS_MAX else 0)
-    # a call that goes well without an answer was taken by code that takes every call
-    return Signing.NEVER if any(good for good, _ in tried) else Signing.MAY
+        # code that answers every call alike has not counted owners
+        return _judge_multisig(count if count <= _OWNERS_MAX else 0)
+    # a call that succeeds without an answer reached code that accepts every call
+    return SigningAbility.NEVER_SIGNS if any(good for good, _ in tried) else SigningAbility.MAY_SIGN
 
 
-def ask_passkeys() -> Call:
-    """Asks a chain whether it checks passkeys."""
-    return call_to(_P256, _P256_SIGNED)
+def build_passkey_call() -> RpcCall:
+    """Build the call that asks a chain whether it checks passkeys."""
+    return build_call(_P256, _P256_SIGNED)
 
 
-def checks_passkeys(answer: Any) -> bool:
-    """What the chain answered; one that said nothing does not."""
+def parse_passkey_support(answer: Any) -> bool:
+    """Return whether the chain checks passkeys; an empty answer means no."""
     try:
-        return returned(answer) == abi.number(1)
+        return parse_returned(answer) == abi.encode_uint256(1)
     except RailUnavailable:
         return False
 
 
-def _by_many(threshold: int) -> Signing:
-    """Whether so many signatures fit into what a payment has, whatever its token takes of it."""
-    needed = _MANY_GAS + _EACH_GAS * threshold
+def _judge_multisig(threshold: int) -> SigningAbility:
+    """Return whether a number of signatures fits a payment's gas, whichever token it pays in."""
+    needed = _MULTISIG_GAS + _OWNER_GAS * threshold
     if needed > WALLET_GAS - _CHEAPEST_GAS:
-        return Signing.NEVER
-    return Signing.MAY if needed > WALLET_GAS - KEY_GAS else Signing.DOES
+        return SigningAbility.NEVER_SIGNS
+    return SigningAbility.MAY_SIGN if needed > WALLET_GAS - KEY_GAS else SigningAbility.SIGNS
 
 
-def _speaks(good: bool, told: bytes) -> bool:
-    """True if an account answered a question for its signature, or refused it with a reason."""
-    return len(told) >= abi.WORD if good else bool(told)
+def _is_meaningful(is_success: bool, returned: bytes) -> bool:
+    """Return True if an account accepted a probe's signature, or refused it with a reason."""
+    return len(returned) >= abi.WORD if is_success else bool(returned)

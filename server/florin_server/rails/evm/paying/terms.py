@@ -1,4 +1,4 @@
-"""What an option promises, in the form it is stored: everything needed to verify and settle it."""
+"""The terms of an option as stored: all that is needed to verify and settle it."""
 
 from __future__ import annotations
 
@@ -9,62 +9,64 @@ from functools import lru_cache
 import orjson
 
 from florin_server.chains.evm import abi
-from florin_server.chains.evm.route import Kind, Route
-from florin_server.chains.evm.signatures import canonical, recover
+from florin_server.chains.evm.route import RouteKind, SettlementRoute
+from florin_server.chains.evm.signatures import canonicalize_signature, recover_address
 from florin_server.chains.evm.typed_data import (
     PERMIT2,
-    Domain,
+    Eip712Domain,
     PermitTransferFrom,
     ReceiveWithAuthorization,
-    permit2_domain,
-    sign_request,
+    build_permit2_domain,
+    format_sign_request,
 )
-from florin_server.domain.caip import checksum_address
-from florin_server.domain.payments.option_names import reference
-from florin_server.domain.payments.payment import Action, Build, Option
+from florin_server.domain.caip import format_checksum_address
+from florin_server.domain.payments.option_names import derive_reference
+from florin_server.domain.payments.payment import Action, BuildAction, PaymentOption
 from florin_server.rails.evm import settler
-from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.evm.settler import Pay
-from florin_server.rails.offered import Offered, commitment
-from florin_server.rails.types import Commitment, Paid, Payable, Split
+from florin_server.rails.evm.settings import EvmChainSettings
+from florin_server.rails.evm.settler import PayArguments
+from florin_server.rails.offered import OptionOffer, rebuild_commitment
+from florin_server.rails.types import OptionCommitment, PayableAsset, SettlementEvent, Split
 
 EIP3009_METHOD = "eip3009"
 PERMIT2_METHOD = "permit2"
 DIRECT_METHOD = "direct"  # the payer calls the settlement contract
 KINDS = {
-    EIP3009_METHOD: Kind.EIP3009,
-    PERMIT2_METHOD: Kind.PERMIT2,
-    DIRECT_METHOD: Kind.DIRECT,
+    EIP3009_METHOD: RouteKind.EIP3009,
+    PERMIT2_METHOD: RouteKind.PERMIT2,
+    DIRECT_METHOD: RouteKind.DIRECT,
 }
 _METHODS = {kind: method for method, kind in KINDS.items()}
-APPROVE = abi.selector("approve(address,uint256)")
-GRACE_S = 300  # an accepted authorization may be submitted that long after the payment's end
-NOBODY = "0x" + "00" * 20
-# signatures that are recognised again when their payments are settled, a moment after the confirm
-_PROOFS_KEPT = 512
+APPROVE = abi.encode_selector("approve(address,uint256)")
+# an accepted authorization can be submitted this long after the payment expires
+SETTLE_GRACE_S = 300
+ZERO_ADDRESS = "0x" + "00" * 20
+# signatures recognized again when their payments settle, shortly after the confirm
+_PROOFS_CACHED = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class EvmOptionTerms:
     """One option's route and authorization; addresses are lower-case.
 
-    `nonce` is the route's. With Permit2 the end of the route is the deadline, itself still good;
-    the domain is Permit2's. `settled` tells that `dest` is the merchant's own; the zero address
-    takes no fee, and as a token it is the chain's own coin.
+    `nonce` is the route's nonce. With Permit2 the end of the route is the deadline, which is still
+    valid itself; the domain is Permit2's. `settled` is true if `dest` is the merchant's own. The
+    zero address takes no fee; as a token it means the native coin.
     """
 
-    route: Route
+    route: SettlementRoute
     nonce: bytes
     settled: bool
     domain_name: str
     domain_version: str
-    approvals: tuple[int, ...] = ()  # allowances to give first, if the payer pays by itself
+    # allowances to give first, if the payer sends the payment itself
+    approvals: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, option: Option) -> Terms:
-        """Reads back what an option stores."""
+    def from_option(cls, option: PaymentOption) -> EvmOptionTerms:
+        """Parse the terms that an option stores."""
         stored = {name: str(value) for name, value in option.terms.items()}
-        route = Route(
+        route = SettlementRoute(
             chain_id=int(stored["chain_id"]),
             settler=stored["settler"],
             kind=KINDS[option.method],
@@ -85,8 +87,8 @@ class Terms:
             approvals=tuple(map(int, stored.get("approvals", "").split())),
         )
 
-    def stored(self) -> dict[str, object]:
-        """JSON values; 256-bit numbers as digits, since JSON readers cut longer numbers off."""
+    def to_json(self) -> dict[str, object]:
+        """Return JSON values; 256-bit numbers as digits, as JSON readers truncate long numbers."""
         route = self.route
         return {
             "chain_id": route.chain_id,
@@ -107,46 +109,47 @@ class Terms:
 
     @property
     def method(self) -> str:
-        """How it is paid."""
+        """Return the payment method."""
         return _METHODS[self.route.kind]
 
     @property
     def caip2(self) -> str:
-        """The chain's CAIP-2 id."""
+        """Return the chain's CAIP-2 id."""
         return f"eip155:{self.route.chain_id}"
 
-    def calls(self, payer: str) -> tuple[Action, ...]:
-        """What a payer (an address) sends that pays by itself."""
+    def build_calls(self, payer: str) -> tuple[Action, ...]:
+        """Return the calls that a payer (an address) sends if it pays without a signature."""
         chain, route = self.caip2, self.route
         approvals = [
-            _approve(chain, payer, route.token, route.settler, amount) for amount in self.approvals
+            _build_approval(chain, payer, route.token, route.settler, amount)
+            for amount in self.approvals
         ]
-        data = settler.pay(self.pay(payer, b""))
-        coin = {"value": hex(route.value)} if route.token == NOBODY else {}
-        call = {"from": payer, "to": route.settler, **coin, "data": abi.data_of(data)}
-        return (*approvals, _transaction(chain, call))
+        data = settler.encode_pay(self.build_pay_arguments(payer, b""))
+        coin = {"value": hex(route.value)} if route.token == ZERO_ADDRESS else {}
+        call = {"from": payer, "to": route.settler, **coin, "data": abi.to_hex(data)}
+        return (*approvals, _build_transaction(chain, call))
 
-    def message(self, payer: str) -> ReceiveWithAuthorization | PermitTransferFrom:
-        """What the payer (an address) signs."""
+    def build_message(self, payer: str) -> ReceiveWithAuthorization | PermitTransferFrom:
+        """Return the message that the payer (an address) signs."""
         route = self.route
-        if route.kind is Kind.PERMIT2:
+        if route.kind is RouteKind.PERMIT2:
             return PermitTransferFrom(
-                permit2_domain(route.chain_id),
+                build_permit2_domain(route.chain_id),
                 route.token,
                 route.value,
                 route.settler,
                 int.from_bytes(self.nonce, "big"),
                 route.valid_before,
             )
-        domain = Domain(self.domain_name, self.domain_version, route.chain_id, route.token)
+        domain = Eip712Domain(self.domain_name, self.domain_version, route.chain_id, route.token)
         return ReceiveWithAuthorization(
             domain, payer, route.settler, route.value, 0, route.valid_before, self.nonce
         )
 
-    def pay(self, payer: str, signature: bytes, gas: int = 0) -> Pay:
-        """What the settlement contract is given; `gas` is what it may use as one of several."""
+    def build_pay_arguments(self, payer: str, signature: bytes, gas: int = 0) -> PayArguments:
+        """Return the contract's arguments; `gas` is the limit if it is one of several items."""
         route = self.route
-        return Pay(
+        return PayArguments(
             token=route.token,
             payer=payer,
             value=route.value,
@@ -162,180 +165,188 @@ class Terms:
 
     @property
     def last_second(self) -> int:
-        """The last block time at which it can be settled, in Unix seconds."""
+        """Return the last block time at which it can settle, in Unix seconds."""
         end = self.route.valid_before
-        return end if self.route.kind is Kind.PERMIT2 else end - 1
+        return end if self.route.kind is RouteKind.PERMIT2 else end - 1
 
-    def split(self) -> Split:
-        """Where the money goes, as it was offered."""
+    def to_split(self) -> Split:
+        """Return the receivers of the money, as offered."""
         route, chain = self.route, self.caip2
-        fee_to = None if route.fee_to == NOBODY else f"{chain}:{route.fee_to}"
+        fee_to = None if route.fee_to == ZERO_ADDRESS else f"{chain}:{route.fee_to}"
         return Split(f"{chain}:{route.dest}", fee_to, route.fee, self.settled)
 
-    def proven_by(self, payer: str, paid: Paid) -> bool:
-        """True if a settlement event says all that was promised, the way and the end included."""
-        return paid.nonce == "0x" + self.nonce.hex() and self._moved_by(payer, paid)
+    def is_proven_by(self, payer: str, event: SettlementEvent) -> bool:
+        """Return True if a settlement event matches all terms, including method and end."""
+        return event.nonce == "0x" + self.nonce.hex() and self._is_moved_by(payer, event)
 
-    def resembled_by(self, payer: str, paid: Paid) -> bool:
-        """True if it moved the same money to the same receivers, in another way or time."""
-        return paid.nonce != "0x" + self.nonce.hex() and self._moved_by(payer, paid)
+    def is_resembled_by(self, payer: str, event: SettlementEvent) -> bool:
+        """Return True if it moved equal money to the same receivers by another method or end."""
+        return event.nonce != "0x" + self.nonce.hex() and self._is_moved_by(payer, event)
 
-    def _moved_by(self, payer: str, paid: Paid) -> bool:
+    def _is_moved_by(self, payer: str, event: SettlementEvent) -> bool:
         route = self.route
-        told = (paid.ref, paid.payer, paid.token, paid.value, paid.dest, paid.fee)
+        event_terms = (event.ref, event.payer, event.token, event.value, event.dest, event.fee)
         promised = ("0x" + route.ref.hex(), payer, route.token, route.value, route.dest, route.fee)
-        return told == promised and (not route.fee or paid.fee_to == route.fee_to)
+        return event_terms == promised and (not route.fee or event.fee_to == route.fee_to)
 
 
-class EvmTerms:
-    """Implements the Terms protocol."""
+class EvmTermsReader:
+    """Implement the TermsReader protocol."""
 
-    def reference(self, option: Option) -> str:
-        """The 0x-hex reference that the option's settlement event carries."""
-        return "0x" + Terms.of(option).route.ref.hex()
+    def get_reference(self, option: PaymentOption) -> str:
+        """Return the 0x-hex reference that the option's settlement event carries."""
+        return "0x" + EvmOptionTerms.from_option(option).route.ref.hex()
 
-    def split(self, option: Option) -> Split:
-        """Where the option's money goes, as it was offered."""
-        return Terms.of(option).split()
+    def get_split(self, option: PaymentOption) -> Split:
+        """Return the receivers of the option's money, as offered."""
+        return EvmOptionTerms.from_option(option).to_split()
 
-    def commitment(self, option: Option) -> Commitment:
-        """What the option's id was made of, so that others can make it again."""
-        terms = Terms.of(option)
-        approvals = [_approval(amount) for amount in terms.approvals]
+    def get_commitment(self, option: PaymentOption) -> OptionCommitment:
+        """Return the inputs of the option's id, so that others can recompute it."""
+        terms = EvmOptionTerms.from_option(option)
+        approvals = [_format_approval_step(amount) for amount in terms.approvals]
         ways = (approvals, [*approvals, option.method])
-        return commitment(option, terms.split(), terms.route.settler, ways, _spellings)
+        return rebuild_commitment(
+            option, terms.to_split(), terms.route.settler, ways, _list_spellings
+        )
 
-    def last_second(self, option: Option) -> int | None:
-        """The newest block time (Unix seconds) that lets the option be paid."""
-        return Terms.of(option).last_second
+    def find_last_second(self, option: PaymentOption) -> int | None:
+        """Return the newest block time (Unix seconds) at which the option can be paid."""
+        return EvmOptionTerms.from_option(option).last_second
 
-    def proves(self, option: Option, paid: Paid) -> bool:
-        """True if the event is exactly what was offered: money, payer, receivers, way and end."""
-        return Terms.of(option).proven_by(bare(option.payer), paid)
+    def is_proven(self, option: PaymentOption, event: SettlementEvent) -> bool:
+        """Return True if the event matches the offer: money, payer, receivers, method and end."""
+        return EvmOptionTerms.from_option(option).is_proven_by(to_address(option.payer), event)
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
-    """A signature as it goes on chain. `by_key` tells that the payer's own key made it."""
+class SignatureProof:
+    """A signature as it goes on chain, and whether the payer's own key made it."""
 
     signature: bytes
-    by_key: bool
+    is_key_signature: bool
 
 
-@lru_cache(maxsize=_PROOFS_KEPT)
-def proof(digest: bytes, payer: str, given: bytes) -> Proof:
-    """Decides the form in which a signature is submitted; equal arguments give equal bytes.
+@lru_cache(maxsize=_PROOFS_CACHED)
+def build_proof(digest: bytes, payer: str, signature: bytes) -> SignatureProof:
+    """Return a signature in the form to submit; equal arguments give equal bytes.
 
-    Tokens take one form from keys only. What is no signature of the payer's key may still mean
-    something to the payer's contract, so it is left as it is.
+    Tokens accept a single form from keys. Bytes that are not a signature of the payer's key may
+    still be valid for the payer's contract, so they stay unchanged.
     """
     try:
-        signature = canonical(given)
+        canonical = canonicalize_signature(signature)
     except ValueError:
-        return Proof(given, by_key=False)
-    if recover(digest, signature) == payer:
-        return Proof(signature, by_key=True)
-    return Proof(given, by_key=False)
+        return SignatureProof(signature, is_key_signature=False)
+    if recover_address(digest, canonical) == payer:
+        return SignatureProof(canonical, is_key_signature=True)
+    return SignatureProof(signature, is_key_signature=False)
 
 
-def bare(account: str) -> str:
-    """The lower-case address of a CAIP-10 account."""
+def to_address(account: str) -> str:
+    """Return the lower-case address of a CAIP-10 account."""
     return account.rpartition(":")[2].lower()
 
 
-def build_option(chain: EvmChain, offered: Offered, means: Payable) -> Option:
-    """An option: the approvals that are missing, and the message that pays it.
+def build_option(
+    chain: EvmChainSettings, offer: OptionOffer, payable: PayableAsset
+) -> PaymentOption:
+    """Build an option: the missing approvals, and the message that pays it.
 
-    If the payer pays by itself, what it sends is told by fetch.
+    If the payer sends the payment itself, fetch returns the calls.
     """
-    payment, asset, split, quote = offered.payment, offered.asset, offered.split, offered.quote
-    method = means.method or asset.method
-    approvals = [_approval(amount) for amount in means.approvals]
-    chosen = offered.id(
+    payment, asset, split, quote = offer.payment, offer.asset, offer.split, offer.quote
+    method = payable.method or asset.method
+    approvals = [_format_approval_step(amount) for amount in payable.approvals]
+    chosen = offer.compute_id(
         contracts=[chain.settler],
-        steps=[*approvals, *((method,) if means.method else ())],
+        steps=[*approvals, *((method,) if payable.method else ())],
     )
-    # the contract takes what a buyer sends up to this, whoever watches: no price outlives its quote
-    # by that way. What we submit ourselves may be on its way when the quote ends.
+    # The contract accepts a buyer's own transaction until this time, so that no price outlives its
+    # quote. A payment that we submit may still be on its way when the quote ends.
     at_once = quote is not None and method == DIRECT_METHOD
-    route = Route(
+    route = SettlementRoute(
         chain_id=chain.chain_id,
         settler=chain.settler,
         kind=KINDS[method],
         token=asset.address,
-        value=offered.value,
-        valid_before=(quote or payment).expires_at + (0 if at_once else GRACE_S),
-        dest=bare(split.dest),
-        fee_to=bare(split.fee_to) if split.fee_to is not None else NOBODY,
+        value=offer.value,
+        valid_before=(quote or payment).expires_at + (0 if at_once else SETTLE_GRACE_S),
+        dest=to_address(split.dest),
+        fee_to=to_address(split.fee_to) if split.fee_to is not None else ZERO_ADDRESS,
         fee=split.fee,
-        ref=reference(payment.salt, chosen),
+        ref=derive_reference(payment.salt, chosen),
     )
-    terms = Terms(
+    terms = EvmOptionTerms(
         route=route,
-        nonce=route.nonce(),
+        nonce=route.compute_nonce(),
         settled=split.settled,
         domain_name=asset.domain_name,
         domain_version=asset.domain_version,
-        approvals=means.approvals,
+        approvals=payable.approvals,
     )
-    return offered.option(
+    return offer.build_option(
         chosen,
-        eta_s=_eta_s(chain, len(means.approvals)),
+        eta_s=_estimate_eta_s(chain, len(payable.approvals)),
         method=method,
-        actions=_actions(terms, bare(offered.payer), chosen),
-        terms=terms.stored(),
+        actions=_build_actions(terms, to_address(offer.payer), chosen),
+        terms=terms.to_json(),
         reference="0x" + route.ref.hex(),
     )
 
 
-def _approval(amount: int) -> str:
-    """An approval as a step that an option's id stands for."""
+def _format_approval_step(amount: int) -> str:
+    """Return an approval as a step that goes into an option's id."""
     return f"approve {amount}"
 
 
-def _spellings(account: str) -> tuple[str, ...]:
-    """A lower-case account (CAIP-10) as it may have been written."""
+def _list_spellings(account: str) -> tuple[str, ...]:
+    """Return the spellings in which a lower-case account (CAIP-10) may have been written."""
     chain, _, address = account.rpartition(":")
     return (
         account,
-        f"{chain}:{checksum_address(address)}",
+        f"{chain}:{format_checksum_address(address)}",
         f"{chain}:0x{address[2:].upper()}",
     )
 
 
-def _eta_s(chain: EvmChain, approvals: int) -> int:
-    """Seconds until the payment is usually final; each approval needs a block before."""
+def _estimate_eta_s(chain: EvmChainSettings, approvals: int) -> int:
+    """Return the seconds until the payment is usually final; each approval adds a block."""
     blocks = chain.confirmations
     return -(-chain.eta_s * (blocks + approvals) // blocks)
 
 
-def _actions(terms: Terms, payer: str, chosen: str) -> tuple[Action | Build, ...]:
-    if terms.route.kind is Kind.DIRECT:
-        return (Build(_build_data(terms.calls(payer), chosen)),)
+def _build_actions(
+    terms: EvmOptionTerms, payer: str, option_id: str
+) -> tuple[Action | BuildAction, ...]:
+    if terms.route.kind is RouteKind.DIRECT:
+        return (BuildAction(_encode_build_data(terms.build_calls(payer), option_id)),)
     chain, token = terms.caip2, terms.route.token
-    approvals = [_approve(chain, payer, token, PERMIT2, one) for one in terms.approvals]
-    params = sign_request(payer, terms.message(payer))
+    approvals = [
+        _build_approval(chain, payer, token, PERMIT2, approval) for approval in terms.approvals
+    ]
+    params = format_sign_request(payer, terms.build_message(payer))
     return (*approvals, Action(chain, "eth_signTypedData_v4", params))
 
 
-def _build_data(calls: Sequence[Action], chosen: str) -> str:
-    """What a build carries: its one action for wallets that read it, else nothing that says more.
+def _encode_build_data(calls: Sequence[Action], option_id: str) -> str:
+    """Return a build's data: its single action for wallets that read it, or else the option's id.
 
-    Both are hex digits without a prefix; the first are those of JSON text.
+    Both are hex digits without a prefix; the digits of an action encode JSON text.
     """
     if len(calls) > 1:
-        return chosen.replace("-", "")
+        return option_id.replace("-", "")
     (call,) = calls
     params = orjson.loads(call.params_json)
-    told = {"chain_id": call.chain_id, "method": call.method, "params": params}
-    return orjson.dumps(told).hex()
+    report = {"chain_id": call.chain_id, "method": call.method, "params": params}
+    return orjson.dumps(report).hex()
 
 
-def _approve(chain: str, payer: str, token: str, spender: str, amount: int) -> Action:
-    """Lets a contract take so much of a token, and nothing beyond: more outlives the payment."""
-    data = APPROVE + abi.address(spender) + abi.number(amount)
-    return _transaction(chain, {"from": payer, "to": token, "data": abi.data_of(data)})
+def _build_approval(chain: str, payer: str, token: str, spender: str, amount: int) -> Action:
+    """Build an approval of exactly this amount: a larger allowance would outlive the payment."""
+    data = APPROVE + abi.encode_address(spender) + abi.encode_uint256(amount)
+    return _build_transaction(chain, {"from": payer, "to": token, "data": abi.to_hex(data)})
 
 
-def _transaction(chain: str, call: Mapping[str, str]) -> Action:
+def _build_transaction(chain: str, call: Mapping[str, str]) -> Action:
     return Action(chain, "eth_sendTransaction", orjson.dumps([call]).decode())

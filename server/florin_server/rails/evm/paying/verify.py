@@ -1,9 +1,9 @@
-"""Proving that what a wallet returned pays its option, before anything is bound to it.
+"""Proof that a wallet's outputs pay their option, before the payment is bound to it.
 
-The message is rebuilt from the stored terms and never read from the wallet, so a signature by
-another key, for another amount, chain or payment is simply another signer's. The token has the
-last word: the very call that would settle is run against the newest block, for the payments of one
-moment together and for those that did not settle there alone.
+The message is rebuilt from the stored terms and never read from the wallet. A signature by another
+key, or for another amount, chain or payment, is therefore another signer's. The token decides: the
+call that would settle runs against the newest block, for all payments of one moment together.
+Payments that do not settle there run again alone.
 """
 
 from __future__ import annotations
@@ -15,74 +15,85 @@ from typing import Any
 import orjson
 
 from florin_server.chains.evm import abi
-from florin_server.chains.evm.signatures import read_hex
-from florin_server.chains.evm.typed_data import PERMIT2, digest_of
-from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payments.payment import Option
+from florin_server.chains.evm.signatures import parse_hex
+from florin_server.chains.evm.typed_data import PERMIT2, get_digest
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.payments.payment import PaymentOption
 from florin_server.domain.settlement.chain_txs import PayerKind
-from florin_server.rails.connection.jsonrpc import AnswerTooLarge, Call, RpcError
-from florin_server.rails.connection.node import answered
+from florin_server.rails.connection.jsonrpc import AnswerTooLarge, RpcCall, RpcError
+from florin_server.rails.connection.node import require_result
 from florin_server.rails.evm.paying import erc6492
 from florin_server.rails.evm.paying.erc6492 import is_wrapped
-from florin_server.rails.evm.paying.mismatches import Mismatches
-from florin_server.rails.evm.paying.terms import PERMIT2_METHOD, Proof, Terms, bare, proof
-from florin_server.rails.evm.reading.dry_run import Asked, DryRun, DryRuns
+from florin_server.rails.evm.paying.mismatches import SignatureMismatches
+from florin_server.rails.evm.paying.terms import (
+    PERMIT2_METHOD,
+    EvmOptionTerms,
+    SignatureProof,
+    build_proof,
+    to_address,
+)
+from florin_server.rails.evm.reading.dry_run import DryRun, DryRunner, DryRunRequest
 from florin_server.rails.evm.reading.node import (
     LATEST,
-    Node,
-    call_to,
-    data,
-    quantity,
-    record,
-    uint,
+    EvmNode,
+    build_call,
+    parse_data,
+    parse_object,
+    parse_quantity,
+    parse_uint,
 )
-from florin_server.rails.evm.reading.reader import Reader
-from florin_server.rails.evm.reading.refusals import Refusals
-from florin_server.rails.evm.reading.reverts import said
-from florin_server.rails.evm.sending.fees import OPEN_GAS, dry_run_gas
+from florin_server.rails.evm.reading.reader import EvmReader
+from florin_server.rails.evm.reading.refusals import TokenRefusals
+from florin_server.rails.evm.reading.reverts import format_revert
+from florin_server.rails.evm.sending.fees import OPEN_GAS, compute_dry_run_gas
 from florin_server.rails.evm.sending.gas_learner import GasLearner
-from florin_server.rails.evm.sending.submission import Item, item, plain_item, submission
-from florin_server.rails.evm.sending.trial import Trials
-from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.token_refusal import token_refused
+from florin_server.rails.evm.sending.submission import (
+    SubmissionItem,
+    build_item,
+    build_plain_item,
+    build_settlement_call,
+)
+from florin_server.rails.evm.sending.trial import PaymentTrials
+from florin_server.rails.evm.settings import EvmChainSettings
+from florin_server.rails.token_refusal import build_token_refusal
 from florin_server.rails.types import RailUnavailable
 
 SIGNATURE_BYTES_MIN = 64
-SIGNATURE_BYTES_MAX = 4096  # a wallet with a dozen passkey owners stays below
-ALLOWANCE = abi.selector("allowance(address,address)")
-BALANCE_OF = abi.selector("balanceOf(address)")
-IS_VALID_SIGNATURE = abi.selector("isValidSignature(bytes32,bytes)")
+SIGNATURE_BYTES_MAX = 4096  # a wallet with a dozen passkey owners needs less
+ALLOWANCE = abi.encode_selector("allowance(address,address)")
+BALANCE_OF = abi.encode_selector("balanceOf(address)")
+IS_VALID_SIGNATURE = abi.encode_selector("isValidSignature(bytes32,bytes)")
 
-# what a trial is given once more that may have lacked nothing but gas
-_MORE_GAS = 4
-# how the settlement contract reverts if it cannot forward what the token moved to it
-_SHORT = "TransferFailed"
+# more gas for the second attempt of a dry run that may have lacked only gas
+_GAS_FACTOR = 4
+# the revert of the settlement contract if it cannot forward what the token moved to it
+_TRANSFER_FAILED = "TransferFailed"
 
 
 @dataclass(frozen=True, slots=True)
-class _Tried:
-    """Who answers for a payment. `besides` is None if it does not settle now.
+class _VerifiedTrial:
+    """The result of a trial; `other_spending` is None if the payment does not settle now.
 
-    Otherwise it is what the account spends on others that settled with it, if it might not have
-    both. `refusal` is what a trial of it alone reverted with.
+    Otherwise `other_spending` is what the account spends on other payments that settled with it,
+    if it may not have enough for all. `refusal` is the revert of its trial alone.
     """
 
     kind: PayerKind
-    besides: int | None
+    other_spending: int | None
     refusal: RpcError | None = None
 
 
-class Signatures:
-    """Verifies those for one chain; what arrives together shares one batch of calls."""
+class SignatureVerifier:
+    """Verify signatures for one chain; concurrent requests share one batch of calls."""
 
-    def __init__(  # noqa: PLR0917  (one of each, none alike)
+    def __init__(  # noqa: PLR0917  (each of another type)
         self,
-        node: Node,
-        chain: EvmChain,
-        runs: DryRuns,
-        reader: Reader,
-        refusals: Refusals,
-        mismatches: Mismatches,
+        node: EvmNode,
+        chain: EvmChainSettings,
+        runs: DryRunner,
+        reader: EvmReader,
+        refusals: TokenRefusals,
+        mismatches: SignatureMismatches,
         *,
         learner: GasLearner,
     ) -> None:
@@ -91,279 +102,334 @@ class Signatures:
         self._chain = chain
         self._mismatches = mismatches
         self._refusals = refusals
-        self._trials = Trials(node, chain, runs, reader, learner.shares)
-        self._ask = self._trials.ask
+        self._trials = PaymentTrials(node, chain, runs, reader, learner.shares)
+        self._ask = self._trials.ask_calls
 
-    async def verify(self, option: Option, outputs: Sequence[str]) -> PayerKind:
-        """Who answers, if the outputs pay the option now; raises as the Verifier protocol tells."""
-        terms = Terms.of(option)
-        payer = bare(option.payer)
+    async def verify(self, option: PaymentOption, outputs: Sequence[str]) -> PayerKind:
+        """Return the payer's kind if the outputs pay now.
+
+        Raise what the OutputVerifier protocol documents.
+        """
+        terms = EvmOptionTerms.from_option(option)
+        payer = to_address(option.payer)
         if terms.route.settler != self._chain.settler:
-            # the operator changed contracts; the buyer gets new options with the new one
-            raise FlorinError(Code.QUOTE_EXPIRED)
-        given = signature_bytes(option, outputs)
-        tried = await self._try_with_enough(terms, payer, given)
-        if tried.besides != 0:
-            # what the buyer sent before is in no block yet, maybe; only the chain tells, later
-            await self._judge(option, tried, given, approves=len(outputs) > 1)
+            # the operator changed contracts; the buyer gets new options with the new contract
+            raise ApiError(ErrorCode.QUOTE_EXPIRED)
+        signature = parse_signature(option, outputs)
+        tried = await self._try_with_enough(terms, payer, signature)
+        if tried.other_spending != 0:
+            # the buyer's approval may not be in a block yet; only the chain can show that, later
+            await self._require_settling(option, tried, signature, approves=len(outputs) > 1)
         return tried.kind
 
-    async def _try_with_enough(self, terms: Terms, payer: str, given: bytes) -> _Tried:
-        """Try a payment; once more if payments get more gas after that than it had."""
-        form = item(self._chain, terms, payer, given, self._shares)
-        before = replace(self._shares, tokens=dict(self._shares.tokens))
+    async def _try_with_enough(
+        self, terms: EvmOptionTerms, payer: str, signature: bytes
+    ) -> _VerifiedTrial:
+        """Try a payment; try once more if payments get more gas by then."""
+        form = build_item(self._chain, terms, payer, signature, self._shares)
+        before = replace(self._shares, gas_by_token=dict(self._shares.gas_by_token))
         try:
-            tried = await self._try_given(terms, payer, given)
-        except FlorinError:
-            # of an account with code, or that is to have some: only the chain's prices count
-            if not await self._learner.learn([form.by_code(before)]):
+            tried = await self._try_signature(terms, payer, signature)
+        except ApiError:
+            # for an account with code, or one to be created, only the chain's gas prices matter
+            if not await self._learner.learn_gas([form.to_contract_item(before)]):
                 raise
-            return await self._try_given(terms, payer, given)
+            return await self._try_signature(terms, payer, signature)
         if tried.kind is not PayerKind.KEY:
-            form = form.by_code(before)
-        if tried.besides is None and await self._learner.learn([form]):
-            return await self._try_given(terms, payer, given)
+            form = form.to_contract_item(before)
+        if tried.other_spending is None and await self._learner.learn_gas([form]):
+            return await self._try_signature(terms, payer, signature)
         return tried
 
-    async def _try_given(self, terms: Terms, payer: str, given: bytes) -> _Tried:
-        digest = digest_of(terms.message(payer))
-        if is_wrapped(given):
-            return await self._try_unborn(terms, payer, digest, given)
-        return await self._try(terms, payer, digest, proof(digest, payer, given))
+    async def _try_signature(
+        self, terms: EvmOptionTerms, payer: str, signature: bytes
+    ) -> _VerifiedTrial:
+        digest = get_digest(terms.build_message(payer))
+        if is_wrapped(signature):
+            return await self._try_uncreated(terms, payer, digest, signature)
+        return await self._try_existing(terms, payer, digest, build_proof(digest, payer, signature))
 
     async def close(self) -> None:
-        """Waits for the batches under way."""
+        """Wait for the running batches."""
         await self._trials.close()
 
-    async def _try(self, terms: Terms, payer: str, digest: bytes, proven: Proof) -> _Tried:
-        """What comes of a payment with a signature of the account as it is."""
-        form = plain_item(self._chain, terms, payer, proven, self._shares)
-        if not proven.by_key:
-            # a signature of another key is worth no dry run until the payer is known to have code
+    async def _try_existing(
+        self, terms: EvmOptionTerms, payer: str, digest: bytes, proof: SignatureProof
+    ) -> _VerifiedTrial:
+        """Try a payment with a signature of the account in its current state."""
+        form = build_plain_item(self._chain, terms, payer, proof, self._shares)
+        if not proof.is_key_signature:
+            # a signature by another key is dry-run only if the payer has code
             (code,) = await self._ask(("eth_getCode", (payer, LATEST)))
-            if not data(code):
-                raise refused("signature_mismatch", "The signature is not the account's")
+            if not parse_data(code):
+                raise build_output_refusal(
+                    "signature_mismatch", "The signature is not the account's"
+                )
             return await self._try_with_code(form, digest)
-        tried = await self._trials.tried(form)
+        tried = await self._trials.try_payment(form)
         if tried.has_code is None:
-            raise RailUnavailable(f"{self._chain.name}: the node does not tell the payer's code")
+            raise RailUnavailable(f"{self._chain.name}: the node does not return the payer's code")
         if tried.has_code:
             return await self._try_with_code(form, digest)
-        if tried.settled:
-            return _Tried(PayerKind.KEY, 0)
-        (outcome,) = await self._ask_apart(self._trials.alone(form))
-        if self._returned(outcome) is None:
-            return _Tried(PayerKind.KEY, None, outcome)
-        return _Tried(PayerKind.KEY, tried.besides)
+        if tried.is_settled:
+            return _VerifiedTrial(PayerKind.KEY, 0)
+        (outcome,) = await self._ask_separately(self._trials.build_single_trial(form))
+        if self._parse_returned(outcome) is None:
+            return _VerifiedTrial(PayerKind.KEY, None, outcome)
+        return _VerifiedTrial(PayerKind.KEY, tried.other_spending)
 
-    async def _try_with_code(self, form: Item, digest: bytes) -> _Tried:
-        """The same if the payer has code, which must accept the signature as well."""
-        pay = form.pay
-        form = form.by_code(self._shares)
-        alone = self._trials.alone(form)
-        verdict, outcome = await self._ask_apart(
-            ask_wallet(pay.payer, digest, pay.signature), alone
+    async def _try_with_code(
+        self, submission_item: SubmissionItem, digest: bytes
+    ) -> _VerifiedTrial:
+        """Try a payment of a payer with code, which must accept the signature as well."""
+        pay = submission_item.arguments
+        submission_item = submission_item.to_contract_item(self._shares)
+        alone = self._trials.build_single_trial(submission_item)
+        verdict, outcome = await self._ask_separately(
+            build_wallet_check(pay.payer, digest, pay.signature), alone
         )
-        accepts, settles = _accepts(verdict), self._returned(outcome) is not None
+        accepts, settles = _is_accepted(verdict), self._parse_returned(outcome) is not None
         if accepts and settles:
-            return _Tried(PayerKind.CODE, 0)
-        # one that refuses in so many words had gas enough for that
-        if (accepts or not _refuses(verdict)) and await self._lacks_gas(alone):
-            told = f"The account takes more gas for its signature than the {pay.gas} there are"
-            raise refused("gas_limit", f"{told}; it can send the payment itself")
+            return _VerifiedTrial(PayerKind.CODE, 0)
+        # a wallet that refuses with a reason had enough gas
+        if (accepts or not _is_refused(verdict)) and await self._is_short_of_gas(alone):
+            message = f"The account needs more gas for its signature than the limit of {pay.gas}"
+            raise build_output_refusal("gas_limit", f"{message}; it can send the payment itself")
         if not accepts:
-            self._mismatches.record(pay.payer)
-            raise refused("signature_mismatch", "The account does not accept the signature")
-        return _Tried(PayerKind.CODE, None, outcome)
+            self._mismatches.record_mismatch(pay.payer)
+            raise build_output_refusal(
+                "signature_mismatch", "The account does not accept the signature"
+            )
+        return _VerifiedTrial(PayerKind.CODE, None, outcome)
 
-    async def _lacks_gas(self, alone: DryRun) -> bool:
-        """True if a trial that failed would have gone well with more gas."""
+    async def _is_short_of_gas(self, alone: DryRun) -> bool:
+        """Return True if a failed trial would succeed with more gas."""
         try:
-            (again,) = await self._ask_apart(replace(alone, gas=_MORE_GAS * alone.gas))
-            return self._returned(again) is not None
+            (again,) = await self._ask_separately(replace(alone, gas=_GAS_FACTOR * alone.gas))
+            return self._parse_returned(again) is not None
         except RailUnavailable:
-            # a key of ours may have the coin for a payment, and not for so much
+            # a relayer may have the coin for a payment, but not for this much gas
             return False
 
-    async def _try_unborn(self, terms: Terms, payer: str, digest: bytes, given: bytes) -> _Tried:
-        """The same with a signature that brings along how its account is created (ERC-6492).
+    async def _try_uncreated(
+        self, terms: EvmOptionTerms, payer: str, digest: bytes, signature: bytes
+    ) -> _VerifiedTrial:
+        """Try a payment whose signature carries the creation of its account (ERC-6492).
 
-        If the account exists by now, it does not matter how it would have been created.
+        If the account exists by now, its creation does not matter.
         """
-        wrapped = erc6492.unwrap(given)
+        wrapped = erc6492.unwrap(signature)
         if wrapped is None:
-            raise refused("unreadable_output", "The output is no ERC-6492 signature")
-        form = item(self._chain, terms, payer, given, self._shares)
-        if form.opening is None:
+            raise build_output_refusal(
+                "unreadable_output", "The output is not an ERC-6492 signature"
+            )
+        form = build_item(self._chain, terms, payer, signature, self._shares)
+        if form.creation is None:
             (code,) = await self._ask(("eth_getCode", (payer, LATEST)))
-            if data(code):
-                proven = Proof(wrapped.signature, by_key=False)
-                return await self._try(terms, payer, digest, proven)
-            # nothing is wrong with what was signed: its form is not taken here
-            raise refused("unreadable_output", erc6492.not_allowed(self._chain))
-        sent = submission(self._chain, [form], self._shares)
+            if parse_data(code):
+                proven = SignatureProof(wrapped.signature, is_key_signature=False)
+                return await self._try_existing(terms, payer, digest, proven)
+            # the signature may be valid: this chain does not accept its form
+            raise build_output_refusal(
+                "unreadable_output", erc6492.format_factory_refusal(self._chain)
+            )
+        sent = build_settlement_call(self._chain, [form], self._shares)
         settlement = DryRun(sent.to, sent.data, sent.gas)
-        probe = erc6492.probe(payer, wrapped, digest)
-        verdict, outcome = await self._ask_apart(probe, settlement)
-        found = uint(verdict)
-        if found == erc6492.ABSENT:
+        probe = erc6492.build_probe(payer, wrapped, digest)
+        verdict, outcome = await self._ask_separately(probe, settlement)
+        uint = parse_uint(verdict)
+        if uint == erc6492.ABSENT:
             if await self._opens_with_more_gas(payer, wrapped, digest):
-                told = f"Creating the account takes more gas than the {OPEN_GAS} there are"
-                raise refused("gas_limit", f"{told}: create the account first, and sign again")
-            raise refused("signature_mismatch", "The factory does not create the account")
-        if found != erc6492.ACCEPTS:
-            raise refused("signature_mismatch", "The account does not accept the signature")
-        if self._returned(outcome) == abi.number(1):
-            return _Tried(PayerKind.UNBORN, 0)
+                message = f"Creating the account needs more gas than the limit of {OPEN_GAS}"
+                raise build_output_refusal(
+                    "gas_limit", f"{message}: create the account first, and sign again"
+                )
+            raise build_output_refusal(
+                "signature_mismatch", "The factory does not create the account"
+            )
+        if uint != erc6492.ACCEPTS:
+            raise build_output_refusal(
+                "signature_mismatch", "The account does not accept the signature"
+            )
+        if self._parse_returned(outcome) == abi.encode_uint256(1):
+            return _VerifiedTrial(PayerKind.UNBORN, 0)
         if await self._settles_with_more_gas(form):
-            told = f"The payment takes more gas than the {form.pay.gas} there are"
-            raise refused("gas_limit", f"{told}: create the account, which can send it itself")
-        return _Tried(PayerKind.UNBORN, None)
+            message = f"The payment needs more gas than the limit of {form.arguments.gas}"
+            raise build_output_refusal(
+                "gas_limit", f"{message}: create the account, which can send it itself"
+            )
+        return _VerifiedTrial(PayerKind.UNBORN, None)
 
-    async def _settles_with_more_gas(self, form: Item) -> bool:
+    async def _settles_with_more_gas(self, submission_item: SubmissionItem) -> bool:
         """Return whether a payment that creates its account would settle with more gas."""
-        more = replace(form, pay=replace(form.pay, gas=_MORE_GAS * form.pay.gas))
-        sent = submission(self._chain, [more], self._shares)
+        more = replace(
+            submission_item,
+            arguments=replace(
+                submission_item.arguments, gas=_GAS_FACTOR * submission_item.arguments.gas
+            ),
+        )
+        sent = build_settlement_call(self._chain, [more], self._shares)
         try:
-            (outcome,) = await self._ask_apart(DryRun(sent.to, sent.data, sent.gas))
-            return self._returned(outcome) == abi.number(1)
+            (outcome,) = await self._ask_separately(DryRun(sent.to, sent.data, sent.gas))
+            return self._parse_returned(outcome) == abi.encode_uint256(1)
         except RailUnavailable:
-            # a key of ours may have the coin for a payment, and not for so much
+            # a relayer may have the coin for a payment, but not for this much gas
             return False
 
     async def _opens_with_more_gas(
-        self, payer: str, wrapped: erc6492.Wrapped, digest: bytes
+        self, payer: str, wrapped: erc6492.WrappedSignature, digest: bytes
     ) -> bool:
-        """Return whether an account of many owners, say, would be there with more gas."""
+        """Return whether more gas would create the account, for example one of many owners."""
         try:
-            (verdict,) = await self._ask_apart(
-                erc6492.probe(payer, wrapped, digest, _MORE_GAS * OPEN_GAS)
+            (verdict,) = await self._ask_separately(
+                erc6492.build_probe(payer, wrapped, digest, _GAS_FACTOR * OPEN_GAS)
             )
-            return uint(verdict) == erc6492.ACCEPTS
+            return parse_uint(verdict) == erc6492.ACCEPTS
         except RailUnavailable:
             return False
 
-    async def _ask_apart(self, *calls: Asked) -> list[Any]:
-        """Asks what an account with code may answer; nobody else's questions share its payload."""
+    async def _ask_separately(self, *calls: DryRunRequest) -> list[Any]:
+        """Send calls that an account with code may answer, in a payload without other requests."""
         try:
-            return await self._trials.ask_apart(*calls)
+            return await self._trials.ask_separately(*calls)
         except AnswerTooLarge:
-            raise refused("signature_mismatch", "The account answers more than is read") from None
+            raise build_output_refusal(
+                "signature_mismatch", "The account's answer exceeds the size limit"
+            ) from None
 
-    def _returned(self, outcome: Any) -> bytes | None:
-        """What a dry run returned; None if it reverted."""
+    def _parse_returned(self, outcome: Any) -> bytes | None:
+        """Return the result of a dry run; None if it reverted."""
         if not isinstance(outcome, RpcError):
-            return data(outcome)
+            return parse_data(outcome)
         if outcome.is_revert:
             return None
         raise RailUnavailable(f"{self._chain.name}: {outcome}")
 
-    async def _judge(self, option: Option, tried: _Tried, given: bytes, *, approves: bool) -> None:
-        """Tells why a payment would not settle, unless that may be for want of an approval.
+    async def _require_settling(
+        self, option: PaymentOption, trial: _VerifiedTrial, signature: bytes, *, approves: bool
+    ) -> None:
+        """Raise why a payment would not settle, unless only an approval may be missing.
 
-        One that settles alone, but not with others for which the account pays something `besides`,
-        is refused only if it does not have both.
+        A payment that settles alone, but not with others for which the account pays `besides`, is
+        refused only if the account cannot pay all of them.
         """
-        terms, payer, besides = Terms.of(option), bare(option.payer), tried.besides
-        questions = [call_to(terms.route.token, BALANCE_OF + abi.address(payer))]
+        terms, payer, besides = (
+            EvmOptionTerms.from_option(option),
+            to_address(option.payer),
+            trial.other_spending,
+        )
+        questions = [build_call(terms.route.token, BALANCE_OF + abi.encode_address(payer))]
         if terms.method == PERMIT2_METHOD:
-            questions.append(ask_allowance(terms.route.token, payer, PERMIT2))
+            questions.append(build_allowance_call(terms.route.token, payer, PERMIT2))
         balance, *allowance = await self._ask(*questions)
-        wanted = terms.route.value + (besides or 0)
-        if uint(balance) < wanted:
-            raise refused("insufficient_funds", "The account has insufficient funds")
+        required_value = terms.route.value + (besides or 0)
+        if parse_uint(balance) < required_value:
+            raise build_output_refusal("insufficient_funds", "The account has insufficient funds")
         if besides is None and await self._is_expired(terms):
-            told = "The authorization has expired by the chain's time"
-            raise refused("authorization_expired", told)
-        if besides is None and tried.kind is PayerKind.KEY:
-            form = item(self._chain, terms, payer, given, self._shares)
-            if await self._learner.needs_more(form):
-                told = f"The payment needs more gas than the {self._shares.ceiling} that are paid"
-                raise refused("gas_limit", told)
-        if besides is None and (found := await self._refusals.why(option)) is not None:
-            raise token_refused(found.what, found.said)
-        if allowance and uint(allowance[0]) < wanted:
+            message = "The authorization has expired by the chain's time"
+            raise build_output_refusal("authorization_expired", message)
+        if besides is None and trial.kind is PayerKind.KEY:
+            form = build_item(self._chain, terms, payer, signature, self._shares)
+            if await self._learner.is_above_ceiling(form):
+                message = f"The payment needs more gas than the limit of {self._shares.ceiling}"
+                raise build_output_refusal("gas_limit", message)
+        if besides is None and (refusal := await self._refusals.find_refusal(option)) is not None:
+            raise build_token_refusal(refusal.party, refusal.reason)
+        if allowance and parse_uint(allowance[0]) < required_value:
             if approves:
                 return
-            raise refused("insufficient_funds", "The account has insufficient allowance")
+            raise build_output_refusal(
+                "insufficient_funds", "The account has insufficient allowance"
+            )
         if besides is None:
-            reverted = said(tried.refusal) if tried.refusal is not None else ""
-            if reverted == _SHORT:
-                # the token accepted the signature, and its transfers go well by themselves
-                told = "The token delivers less than it was asked to move"
-                raise refused("token_takes_fee", told, revert=reverted)
-            told = "The token does not accept the signature"
-            raise refused("signature_mismatch", told, **({"revert": reverted} if reverted else {}))
+            reverted = format_revert(trial.refusal) if trial.refusal is not None else ""
+            if reverted == _TRANSFER_FAILED:
+                # the token accepted the signature, and its transfers succeed alone
+                message = "The token delivers less than it was asked to move"
+                raise build_output_refusal("token_takes_fee", message, revert=reverted)
+            message = "The token does not accept the signature"
+            raise build_output_refusal(
+                "signature_mismatch", message, **({"revert": reverted} if reverted else {})
+            )
 
-    async def _is_expired(self, terms: Terms) -> bool:
-        """Return whether the newest block is past what was signed, whatever our own clock says."""
+    async def _is_expired(self, terms: EvmOptionTerms) -> bool:
+        """Return whether the newest block is past the signed deadline, regardless of our clock."""
         (block,) = await self._ask(("eth_getBlockByNumber", (LATEST, False)))
         try:
-            header = record(answered(block))
-            return header is not None and quantity(header.get("timestamp")) > terms.last_second
+            header = parse_object(require_result(block))
+            return (
+                header is not None and parse_quantity(header.get("timestamp")) > terms.last_second
+            )
         except RailUnavailable:
             return False
 
 
-def plausible(option: Option, outputs: Sequence[str]) -> bool | None:
-    """True if the payer's key signed the option; None if the payer's contract may accept it."""
+def is_plausible(option: PaymentOption, outputs: Sequence[str]) -> bool | None:
+    """Return True if the payer's key signed it; None if the payer's contract may accept it."""
     try:
-        given = signature_bytes(option, outputs)
-    except FlorinError:
+        signature = parse_signature(option, outputs)
+    except ApiError:
         return False
-    payer = bare(option.payer)
-    if is_wrapped(given):
+    payer = to_address(option.payer)
+    if is_wrapped(signature):
         return None
-    return proof(digest_of(Terms.of(option).message(payer)), payer, given).by_key or None
+    return (
+        build_proof(
+            get_digest(EvmOptionTerms.from_option(option).build_message(payer)), payer, signature
+        ).is_key_signature
+        or None
+    )
 
 
-def ask_allowance(token: str, payer: str, spender: str) -> Call:
-    """Asks how much of a token a contract may move for an account."""
-    return call_to(token, ALLOWANCE + abi.address(payer) + abi.address(spender))
+def build_allowance_call(token: str, payer: str, spender: str) -> RpcCall:
+    """Build the call that reads how much of a token a contract can move for an account."""
+    return build_call(token, ALLOWANCE + abi.encode_address(payer) + abi.encode_address(spender))
 
 
-def ask_wallet(payer: str, digest: bytes, signature: bytes) -> DryRun:
-    """ERC-1271, asked as a token will ask it."""
-    question = wallet_question(digest, signature)
-    return DryRun(payer, question, dry_run_gas(question))
+def build_wallet_check(payer: str, digest: bytes, signature: bytes) -> DryRun:
+    """Build the ERC-1271 call as a token makes it."""
+    question = encode_wallet_check(digest, signature)
+    return DryRun(payer, question, compute_dry_run_gas(question))
 
 
-def wallet_question(digest: bytes, signature: bytes) -> bytes:
-    """The same as bytes."""
-    return IS_VALID_SIGNATURE + digest + abi.number(2 * abi.WORD) + abi.padded(signature)
+def encode_wallet_check(digest: bytes, signature: bytes) -> bytes:
+    """Encode the ERC-1271 call as bytes."""
+    return (
+        IS_VALID_SIGNATURE + digest + abi.encode_uint256(2 * abi.WORD) + abi.encode_bytes(signature)
+    )
 
 
-def signature_bytes(option: Option, outputs: Sequence[str]) -> bytes:
-    """The signature in a wallet's outputs, the last of them.
+def parse_signature(option: PaymentOption, outputs: Sequence[str]) -> bytes:
+    """Return the signature, which is the last of a wallet's outputs.
 
-    What stands before it are hashes of approvals, which prove nothing and are not looked at.
+    The outputs before it are hashes of approvals, which prove nothing and are not read.
     """
     if len(outputs) != len(option.actions):
-        raise refused("unreadable_output", "One output for each action was expected")
+        raise build_output_refusal("unreadable_output", "One output for each action was expected")
     try:
-        signature = read_hex(orjson.loads(outputs[-1]), SIGNATURE_BYTES_MAX)
+        signature = parse_hex(orjson.loads(outputs[-1]), SIGNATURE_BYTES_MAX)
     except ValueError:
-        raise refused("unreadable_output", "The output is not a signature") from None
+        raise build_output_refusal("unreadable_output", "The output is not a signature") from None
     if len(signature) < SIGNATURE_BYTES_MIN:
-        raise refused("unreadable_output", "The output is too short for a signature")
+        raise build_output_refusal("unreadable_output", "The output is too short for a signature")
     return signature
 
 
-def refused(reason: str, message: str, **more: str) -> FlorinError:
-    """The refusal of a wallet's output."""
-    return FlorinError(Code.INVALID_PARAMS, message, details={"reason": reason, **more})
+def build_output_refusal(reason: str, message: str, **more: str) -> ApiError:
+    """Build the refusal of a wallet's output."""
+    return ApiError(ErrorCode.INVALID_PARAMS, message, details={"reason": reason, **more})
 
 
-def _accepts(verdict: Any) -> bool:
-    """Reads isValidSignature's answer; a wallet that reverts or answers anything else refuses."""
+def _is_accepted(verdict: Any) -> bool:
+    """Parse isValidSignature's answer; a revert or any other answer is a refusal."""
     if isinstance(verdict, RpcError) and verdict.is_revert:
         return False
-    answer = data(answered(verdict))
+    answer = parse_data(require_result(verdict))
     return answer[: abi.WORD] == IS_VALID_SIGNATURE.ljust(abi.WORD, b"\0")
 
 
-def _refuses(verdict: Any) -> bool:
-    """True if a wallet said that it did not sign; one out of gas reverts without a word."""
+def _is_refused(verdict: Any) -> bool:
+    """Return True if a wallet refused explicitly; a wallet out of gas reverts without data."""
     if isinstance(verdict, RpcError):
-        return bool(said(verdict))
-    return bool(data(answered(verdict)))
+        return bool(format_revert(verdict))
+    return bool(parse_data(require_result(verdict)))

@@ -1,1 +1,1 @@
-"""What nodes of an EVM chain are asked, and what their answers prove."""
+"""Reads of an EVM chain's nodes, and what their answers prove."""

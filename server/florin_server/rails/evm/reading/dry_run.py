@@ -1,9 +1,9 @@
-"""Calls that are tried as the transactions would run that they stand for.
+"""Dry runs: calls that run under the conditions of the transactions they stand for.
 
-Code can tell a question from a transaction by what gas costs, who sends, and which block it is in.
-So a dry run is sent by a key of ours at the fees of now, in the block that comes next where the
-node knows that one. What no dry run can show, a settlement may still meet: the price and the
-randomness of the very block. That is bounded by counting what fails.
+Code can distinguish a call from a transaction by gas price, sender and block. A dry run therefore
+uses a relayer's address, the current fees, and the next block where the node supports it. It cannot
+show the price and the randomness of the settlement's own block. The count of failures bounds that
+risk.
 """
 
 from __future__ import annotations
@@ -12,42 +12,42 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from florin_server.chains.evm.abi import data_of
-from florin_server.rails.connection.jsonrpc import Call, RpcError
-from florin_server.rails.evm.reading.node import LATEST, Node
-from florin_server.rails.evm.sending.fees import Fees, RecentFees
-from florin_server.rails.evm.settings import EvmChain
+from florin_server.chains.evm.abi import to_hex
+from florin_server.rails.connection.jsonrpc import RpcCall, RpcError
+from florin_server.rails.evm.reading.node import LATEST, EvmNode
+from florin_server.rails.evm.sending.fees import RecentFeeCache, TransactionFees
+from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.types import RailUnavailable
 
 PENDING = "pending"
-# a node that did not know the next block is asked for it again after this
+# a node without a pending block is asked for it again after this
 _PENDING_AGAIN_S = 60.0
-# how nodes say that a sender could not pay for the gas
-_POOR = "insufficient funds"
-# ... and that gas costs more by now
-_CHEAP = "base fee"
+# nodes' text if a sender cannot pay for the gas
+_INSUFFICIENT_FUNDS = "insufficient funds"
+# nodes' text if gas costs more by now
+_FEE_TOO_LOW = "base fee"
 
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """A call to try with so much gas. Without `to` its data is code that is run and not kept."""
+    """A call to try with a gas limit. Without `to` its data is code that runs and is not kept."""
 
     to: str | None
     data: bytes
     gas: int
 
 
-Asked: TypeAlias = Call | DryRun
+DryRunRequest: TypeAlias = RpcCall | DryRun
 
 
-class DryRuns:
-    """Asks one chain's node. `senders` are keys that pay for gas; `now` tells monotonic seconds."""
+class DryRunner:
+    """Dry-run calls at a chain's node. `senders` pay for gas; `now` returns monotonic seconds."""
 
     def __init__(
         self,
-        node: Node,
-        chain: EvmChain,
-        fees: RecentFees,
+        node: EvmNode,
+        chain: EvmChainSettings,
+        fees: RecentFeeCache,
         senders: Sequence[str],
         now: Callable[[], float],
     ) -> None:
@@ -58,57 +58,65 @@ class DryRuns:
         self._now = now
         self._pending_from = now()
 
-    async def ask(self, asked: Sequence[Asked], sender: str | None = None) -> list[Any]:
-        """A result or an RpcError for each, in one payload if all goes well.
+    async def run(self, requests: Sequence[DryRunRequest], sender: str | None = None) -> list[Any]:
+        """Return a result or an RpcError for each request, in one payload if all goes well.
 
-        With a `sender` they are tried as what it signs now; without one the fees may be some
-        seconds old. A key that lacks coin cannot try anything: another one does it in its place.
-        RailUnavailable if all do.
+        With a `sender` the requests run as its transactions at current fees; without it the fees
+        may be some seconds old. If a key lacks coin, the next key replaces it. Raise
+        RailUnavailable if all keys lack coin.
         """
-        if not any(isinstance(one, DryRun) for one in asked):
-            return await self._node.batch([one for one in asked if not isinstance(one, DryRun)])
-        keys = list(dict.fromkeys(one for one in (sender, *self._senders) if one is not None))
-        fees = await (self.fees.recent() if sender is None else self.fees.current())
+        if not any(isinstance(request, DryRun) for request in requests):
+            return await self._node.batch(
+                [request for request in requests if not isinstance(request, DryRun)]
+            )
+        keys = list(dict.fromkeys(key for key in (sender, *self._senders) if key is not None))
+        fees = await (self.fees.get_recent() if sender is None else self.fees.get_current())
         tag = PENDING if self._now() >= self._pending_from else LATEST
-        answers = await self._node.batch([_call(one, keys[0], fees, tag) for one in asked])
+        answers = await self._node.batch(
+            [_build_call(request, keys[0], fees, tag) for request in requests]
+        )
         renewed = False
-        while refused := [at for at, one in enumerate(asked) if _is_refused(one, answers[at])]:
-            said = " ".join(answers[at].message.lower() for at in refused)
-            if _POOR in said:
+        while refused := [
+            at for at, request in enumerate(requests) if _is_refused(request, answers[at])
+        ]:
+            refusal_text = " ".join(answers[at].message.lower() for at in refused)
+            if _INSUFFICIENT_FUNDS in refusal_text:
                 del keys[0]
                 if not keys:
                     raise RailUnavailable(
-                        f"{self._chain.name}: no relayer has the coin to try a settlement"
+                        f"{self._chain.name}: no relayer has enough coin to try a settlement"
                     )
-            elif _CHEAP in said and not renewed:
+            elif _FEE_TOO_LOW in refusal_text and not renewed:
                 self.fees.drop()
-                fees, renewed = await self.fees.recent(), True
+                fees, renewed = await self.fees.get_recent(), True
             elif tag == PENDING:
                 tag = LATEST
             else:
                 break
-            again = await self._node.batch([_call(asked[at], keys[0], fees, tag) for at in refused])
-            for at, one in zip(refused, again, strict=True):
-                answers[at] = one
+            again = await self._node.batch(
+                [_build_call(requests[at], keys[0], fees, tag) for at in refused]
+            )
+            for at, new_answer in zip(refused, again, strict=True):
+                answers[at] = new_answer
         if tag == LATEST and not refused and self._now() >= self._pending_from:
             self._pending_from = self._now() + _PENDING_AGAIN_S
         return answers
 
 
-def _is_refused(asked: Asked, answer: Any) -> bool:
-    """True if the node did not try it; what a contract says is an answer."""
-    return isinstance(asked, DryRun) and isinstance(answer, RpcError) and not answer.is_revert
+def _is_refused(request: DryRunRequest, answer: Any) -> bool:
+    """Return True if the node did not run it; a contract's revert counts as an answer."""
+    return isinstance(request, DryRun) and isinstance(answer, RpcError) and not answer.is_revert
 
 
-def _call(asked: Asked, sender: str, fees: Fees, tag: str) -> Call:
-    if not isinstance(asked, DryRun):
-        return asked
-    target: Mapping[str, str] = {} if asked.to is None else {"to": asked.to}
+def _build_call(request: DryRunRequest, sender: str, fees: TransactionFees, tag: str) -> RpcCall:
+    if not isinstance(request, DryRun):
+        return request
+    target: Mapping[str, str] = {} if request.to is None else {"to": request.to}
     transaction = {
         **target,
         "from": sender,
-        "data": data_of(asked.data),
-        "gas": hex(asked.gas),
+        "data": to_hex(request.data),
+        "gas": hex(request.gas),
         "maxFeePerGas": hex(fees.max_fee),
         "maxPriorityFeePerGas": hex(fees.tip),
     }

@@ -1,4 +1,4 @@
-"""A receipt on an EVM chain, as one node that somebody names tells it."""
+"""The check of an EVM chain's receipt at a node that the caller names."""
 
 from __future__ import annotations
 
@@ -9,53 +9,56 @@ from typing import Any, NamedTuple
 from florin_server.chains.evm import abi
 from florin_server.domain.caip import parse_asset
 from florin_server.domain.receipts.receipt import Receipt
-from florin_server.domain.receipts.verdict import Check, Outcome, Result
-from florin_server.rails.connection.jsonrpc import Rpc, RpcError
+from florin_server.domain.receipts.verdict import CheckOutcome, CheckResult, ReceiptCheck
+from florin_server.rails.connection.jsonrpc import ChainRpc, RpcError
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.paying.payable import DECIMALS
-from florin_server.rails.evm.paying.terms import NOBODY, bare
+from florin_server.rails.evm.paying.terms import ZERO_ADDRESS, to_address
 from florin_server.rails.evm.reading.node import (
     LATEST,
-    Header,
-    Node,
-    address_text,
-    call_to,
-    data,
-    hash_text,
-    header,
-    quantity,
-    record,
-    records,
-    returned,
+    BlockHeader,
+    EvmNode,
+    build_call,
+    parse_address,
+    parse_data,
+    parse_hash,
+    parse_header,
+    parse_object,
+    parse_objects,
+    parse_quantity,
+    parse_returned,
 )
-from florin_server.rails.evm.setup.bytecode import bytecode
+from florin_server.rails.evm.setup.bytecode import load_bytecode
 from florin_server.rails.examining import (
-    either,
-    failed,
-    of_payment,
-    passed,
-    reference_of,
-    require_of_one_chain,
-    unknown,
+    build_failed,
+    build_passed,
+    build_result,
+    build_unknown,
+    check_reference,
+    compute_reference,
+    require_single_chain,
 )
-from florin_server.rails.types import Paid, RailUnavailable
+from florin_server.rails.types import RailUnavailable, SettlementEvent
 
-_TRANSFER = abi.topic("Transfer(address,address,uint256)")
+_TRANSFER = abi.encode_topic("Transfer(address,address,uint256)")
 _COIN_DECIMALS = 18
 _Log = Mapping[str, Any]
 
 
-class _Asset(NamedTuple):
-    """What is to have been paid, as the chain knows it; the coin is the zero address."""
+class _PaidAsset(NamedTuple):
+    """The paid asset according to the chain; the native coin is the zero address."""
 
     token: str
     decimals: int | None
 
 
-class FinalityRule(NamedTuple):
-    """When a block is final: with `confirmations`, its own among them, and all else that is set.
+class FinalitySpec(NamedTuple):
+    """The rule for a final block.
 
-    Blocks of `after_s` seconds stand on top of it by their timestamps, and the node calls it `tag`.
+    `confirmations`, its own included, and each condition that is set.
+
+    Blocks of `after_s` seconds must follow it by their timestamps, and the node's `tag` must have
+    reached it.
     """
 
     confirmations: int
@@ -63,187 +66,229 @@ class FinalityRule(NamedTuple):
     tag: str = "none"
 
 
-async def examine(rpc: Rpc, said: Receipt, rule: FinalityRule) -> list[Result]:
-    """Return what came of every check; RailUnavailable if the node does not answer."""
-    place, node = said.transaction, Node(rpc)
+async def examine_receipt(rpc: ChainRpc, receipt: Receipt, rule: FinalitySpec) -> list[CheckResult]:
+    """Return the result of every check; raise RailUnavailable if the node does not answer."""
+    place, node = receipt.transaction, EvmNode(rpc)
     try:
-        require_of_one_chain(said)
-        tx_hash, contract = hash_text(place.hash), address_text(said.option.contract)
-        block_hash, token = hash_text(place.block_hash), _token(said)
+        require_single_chain(receipt)
+        tx_hash, contract = parse_hash(place.hash), parse_address(receipt.option.contract)
+        block_hash, token = parse_hash(place.block_hash), _get_token(receipt)
     except (RailUnavailable, ValueError):
-        return [failed(Check.CONTENT, "it does not name a settlement of an EVM chain")]
-    served = f"eip155:{quantity(await node.ask('eth_chainId'))}"
+        return [
+            build_failed(
+                ReceiptCheck.CONTENT, "the receipt does not name a settlement on an EVM chain"
+            )
+        ]
+    served = f"eip155:{parse_quantity(await node.call('eth_chainId'))}"
     if served != place.chain:
         return [
-            failed(Check.CHAIN, f"the node serves {served}, and the receipt is of {place.chain}")
+            build_failed(
+                ReceiptCheck.CHAIN,
+                f"the node serves {served}, but the receipt is for {place.chain}",
+            )
         ]
-    told, at, newest, code, decimals, *tagged = await node.batch(
+    receipt_answer, at, newest, code, decimals, *tagged = await node.batch(
         [
             ("eth_getTransactionReceipt", (tx_hash,)),
             ("eth_getBlockByNumber", (hex(place.block), False)),
             ("eth_getBlockByNumber", (LATEST, False)),
             ("eth_getCode", (contract, LATEST)),
-            call_to(token, DECIMALS),
+            build_call(token, DECIMALS),
             *([] if rule.tag == "none" else [("eth_getBlockByNumber", (rule.tag, False))]),
         ]
     )
-    head, block = header(newest), header(at)
+    head, block = parse_header(newest), parse_header(at)
     if head is None:
         raise RailUnavailable("the node has no newest block")
-    found = [passed(Check.CHAIN, f"the node serves {served}")]
-    receipt = record(told)
-    found += _standing(receipt, block, head.number, place.block, block_hash)
-    if receipt is None or block is None or found[-1].outcome is not Outcome.PASSED:
-        return found
-    found.append(_final(rule, block, head, tagged))
-    ours = _contract(contract, data(code))
-    found.append(ours)
-    if ours.outcome is Outcome.FAILED:
-        # whatever its events say
-        return found
-    logs = sorted(records(receipt.get("logs")), key=_number)
-    asset = _Asset(token, _COIN_DECIMALS if token == NOBODY else _decimals(decimals))
-    return found + _settlement(said, contract, asset, logs)
+    results = [build_passed(ReceiptCheck.CHAIN, f"the node serves {served}")]
+    chain_receipt = parse_object(receipt_answer)
+    results += _check_transaction(chain_receipt, block, head.number, place.block, block_hash)
+    if chain_receipt is None or block is None or results[-1].outcome is not CheckOutcome.PASSED:
+        return results
+    results.append(_check_finality(rule, block, head, tagged))
+    ours = _check_contract(contract, parse_data(code))
+    results.append(ours)
+    if ours.outcome is CheckOutcome.FAILED:
+        # regardless of its events
+        return results
+    logs = sorted(parse_objects(chain_receipt.get("logs")), key=_get_log_number)
+    asset = _PaidAsset(
+        token, _COIN_DECIMALS if token == ZERO_ADDRESS else _parse_decimals(decimals)
+    )
+    return results + _check_settlement(receipt, contract, asset, logs)
 
 
-def _standing(
-    receipt: _Log | None, block: Header | None, newest: int, number: int, block_hash: str
-) -> list[Result]:
-    """Whether the transaction is in the chain, worked, and is where it is said to be."""
+def _check_transaction(
+    receipt: _Log | None, block: BlockHeader | None, newest: int, number: int, block_hash: str
+) -> list[CheckResult]:
+    """Check that the transaction is on the chain, succeeded, and is in the stated block."""
     if receipt is None or receipt.get("blockHash") is None:
         if newest < number:
-            return [unknown(Check.TRANSACTION, f"the node is at block {newest} only")]
+            return [build_unknown(ReceiptCheck.TRANSACTION, f"the node is only at block {newest}")]
         if block is not None and block.hash == block_hash:
-            return [unknown(Check.TRANSACTION, "the node knows its block, and has forgotten it")]
-        return [failed(Check.TRANSACTION, "it is not in the chain that this node knows")]
-    if quantity(receipt.get("status")) != 1:
-        return [failed(Check.TRANSACTION, "it failed on the chain, and moved nothing")]
-    there = passed(Check.TRANSACTION, "it is in the chain that this node knows, and worked")
-    now = hash_text(receipt.get("blockHash"))
+            return [
+                build_unknown(
+                    ReceiptCheck.TRANSACTION,
+                    "the node has its block, but no longer the transaction",
+                )
+            ]
+        return [build_failed(ReceiptCheck.TRANSACTION, "it is not on this node's chain")]
+    if parse_quantity(receipt.get("status")) != 1:
+        return [build_failed(ReceiptCheck.TRANSACTION, "it failed on the chain and moved nothing")]
+    there = build_passed(ReceiptCheck.TRANSACTION, "it is on this node's chain and succeeded")
+    now = parse_hash(receipt.get("blockHash"))
     if now != block_hash:
-        at = f"it stands in block {quantity(receipt.get('blockNumber'))}, {now}, now"
-        return [there, failed(Check.BLOCK, f"{at}: a newer receipt tells that")]
+        at = f"it is now in block {parse_quantity(receipt.get('blockNumber'))}, {now}"
+        return [there, build_failed(ReceiptCheck.BLOCK, f"{at}: a newer receipt shows that")]
     if block is None or block.hash != block_hash:
-        told = f"block {number} is another one in the chain that this node knows"
-        return [there, failed(Check.BLOCK, told)]
-    return [there, passed(Check.BLOCK, f"block {number}, {block_hash}, Unix time {block.time}")]
-
-
-def _final(rule: FinalityRule, block: Header, head: Header, tagged: Sequence[Any]) -> Result:
-    """Return whether a block is final; `tagged` is the answer about the tag, if one is asked."""
-    depth, passed_s = head.number - block.number + 1, head.time - block.time
-    if depth < rule.confirmations:
-        return unknown(Check.FINALITY, f"{depth} of {rule.confirmations} blocks stand")
-    # timestamps are whole seconds
-    if rule.after_s and passed_s <= rule.after_s:
-        return unknown(
-            Check.FINALITY, f"blocks of {passed_s} of {rule.after_s} seconds stand on it"
-        )
-    for answer in tagged:
-        named = None if isinstance(answer, RpcError) else header(answer)
-        if named is None:
-            return unknown(Check.FINALITY, f"the node names no `{rule.tag}` block")
-        if named.number < block.number:
-            return unknown(Check.FINALITY, f"the node does not call it `{rule.tag}` yet")
-    enough = f"{depth} blocks stand, where {rule.confirmations} are enough"
-    if rule.after_s:
-        enough += f"; they are of {passed_s} seconds, where {rule.after_s} are enough"
-    return passed(Check.FINALITY, enough)
-
-
-def _contract(contract: str, code: bytes) -> Result:
-    ours = code == bytecode("PaySettler").runtime
-    told = f"the code at {contract} is"
-    return either(
-        Check.CONTRACT,
-        ours,
-        f"{told} Florin's settlement contract",
-        f"{told} not the settlement contract that this Florin knows",
-    )
-
-
-def _decimals(answer: Any) -> int | None:
-    """Those that a token says it has; None if it says nothing."""
-    told = returned(answer)
-    return None if told is None or len(told) != abi.WORD else int.from_bytes(told, "big")
-
-
-def _settlement(said: Receipt, contract: str, asset: _Asset, logs: Sequence[_Log]) -> list[Result]:
-    """Whether the settlement event says what the receipt says, and the token says it too."""
-    position, found = said.transaction.position, None
-    for n, log in enumerate(logs):
-        if settler.is_event(log, frozenset({contract}), settler.PAID):
-            event = settler.paid(log)
-            # who signed it was not told positions
-            wanted = event.ref == said.option.reference if position is None else None
-            if wanted or _number(log) == position:
-                found = event, logs[:n]
-    if found is None:
-        told = f"log {position} of its block is no settlement by {contract} in this transaction"
-        return [failed(Check.PAYMENT, told)]
-    event, before = found
-    ref = reference_of(said)
+        message = f"block {number} is another block on this node's chain"
+        return [there, build_failed(ReceiptCheck.BLOCK, message)]
     return [
-        of_payment(said, event.ref, None if ref is None else "0x" + ref.hex()),
-        either(Check.PAYER, event.payer == bare(said.payer), said.payer, f"{event.payer} paid it"),
-        _receivers(said, event),
-        _amount(said, event, asset),
-        *_moved(event, contract, asset.token, before),
+        there,
+        build_passed(ReceiptCheck.BLOCK, f"block {number}, {block_hash}, Unix time {block.time}"),
     ]
 
 
-def _receivers(said: Receipt, event: Paid) -> Result:
-    fee_to = None if said.fee_to is None else bare(said.fee_to)
-    right = event.dest == bare(said.recipient) and (not event.fee or event.fee_to == fee_to)
-    return either(Check.RECIPIENT, right, said.recipient, f"{event.dest} received it")
+def _check_finality(
+    rule: FinalitySpec, block: BlockHeader, head: BlockHeader, tag_answer: Sequence[Any]
+) -> CheckResult:
+    """Return whether a block is final; `tag_answer` is the answer about the tag, if requested."""
+    depth, passed_s = head.number - block.number + 1, head.time - block.time
+    if depth < rule.confirmations:
+        return build_unknown(
+            ReceiptCheck.FINALITY, f"it has {depth} of {rule.confirmations} confirmations"
+        )
+    # timestamps are whole seconds
+    if rule.after_s and passed_s <= rule.after_s:
+        return build_unknown(
+            ReceiptCheck.FINALITY, f"{passed_s} of {rule.after_s} seconds of blocks follow it"
+        )
+    for answer in tag_answer:
+        named = None if isinstance(answer, RpcError) else parse_header(answer)
+        if named is None:
+            return build_unknown(ReceiptCheck.FINALITY, f"the node names no `{rule.tag}` block")
+        if named.number < block.number:
+            return build_unknown(
+                ReceiptCheck.FINALITY, f"the node does not call it `{rule.tag}` yet"
+            )
+    enough = f"it has {depth} confirmations, and {rule.confirmations} are enough"
+    if rule.after_s:
+        enough += f"; {passed_s} seconds of blocks follow it, and {rule.after_s} are enough"
+    return build_passed(ReceiptCheck.FINALITY, enough)
 
 
-def _amount(said: Receipt, event: Paid, asset: _Asset) -> Result:
-    told = (event.token, str(event.value), str(event.fee))
+def _check_contract(contract: str, code: bytes) -> CheckResult:
+    ours = code == load_bytecode("PaySettler").runtime
+    subject = f"the code at {contract} is"
+    return build_result(
+        ReceiptCheck.CONTRACT,
+        ours,
+        f"{subject} Florin's settlement contract",
+        f"{subject} not the settlement contract that this Florin knows",
+    )
+
+
+def _parse_decimals(answer: Any) -> int | None:
+    """Return the decimals that a token reports; None if it reports none."""
+    returned = parse_returned(answer)
+    return (
+        None if returned is None or len(returned) != abi.WORD else int.from_bytes(returned, "big")
+    )
+
+
+def _check_settlement(
+    receipt: Receipt, contract: str, asset: _PaidAsset, logs: Sequence[_Log]
+) -> list[CheckResult]:
+    """Check that the settlement event and the token's events match the receipt."""
+    position, settlement = receipt.transaction.position, None
+    for n, log in enumerate(logs):
+        if settler.is_event(log, frozenset({contract}), settler.PAID_TOPIC):
+            event = settler.parse_paid_event(log)
+            # the signer of an old receipt did not know positions
+            is_same_reference = event.ref == receipt.option.reference if position is None else None
+            if is_same_reference or _get_log_number(log) == position:
+                settlement = event, logs[:n]
+    if settlement is None:
+        message = (
+            f"log {position} of its block is not a settlement by {contract} in this transaction"
+        )
+        return [build_failed(ReceiptCheck.PAYMENT, message)]
+    event, before = settlement
+    ref = compute_reference(receipt)
+    return [
+        check_reference(receipt, event.ref, None if ref is None else "0x" + ref.hex()),
+        build_result(
+            ReceiptCheck.PAYER,
+            event.payer == to_address(receipt.payer),
+            receipt.payer,
+            f"{event.payer} paid it",
+        ),
+        _check_receivers(receipt, event),
+        _check_amount(receipt, event, asset),
+        *_check_transfers(event, contract, asset.token, before),
+    ]
+
+
+def _check_receivers(receipt: Receipt, event: SettlementEvent) -> CheckResult:
+    fee_to = None if receipt.fee_to is None else to_address(receipt.fee_to)
+    right = event.dest == to_address(receipt.recipient) and (
+        not event.fee or event.fee_to == fee_to
+    )
+    return build_result(
+        ReceiptCheck.RECIPIENT, right, receipt.recipient, f"{event.dest} received it"
+    )
+
+
+def _check_amount(receipt: Receipt, event: SettlementEvent, asset: _PaidAsset) -> CheckResult:
+    event_amount = (event.token, str(event.value), str(event.fee))
     money = f"{event.value} minor units of {event.token}, of which {event.fee} are a fee"
-    if told != (asset.token, said.paid.value, said.paid.fee):
-        return failed(Check.AMOUNT, f"it was {money}")
-    right = asset.decimals in {None, said.paid.decimals}
-    bad = f"{event.token} has {asset.decimals} decimals, and not {said.paid.decimals}"
-    return either(Check.AMOUNT, right, money, bad)
+    if event_amount != (asset.token, receipt.paid.value, receipt.paid.fee):
+        return build_failed(ReceiptCheck.AMOUNT, f"it was {money}")
+    right = asset.decimals in {None, receipt.paid.decimals}
+    bad = f"{event.token} has {asset.decimals} decimals, not {receipt.paid.decimals}"
+    return build_result(ReceiptCheck.AMOUNT, right, money, bad)
 
 
-def _moved(event: Paid, contract: str, token: str, before: Sequence[_Log]) -> list[Result]:
-    """What the token itself tells; nothing where the chain's own coin was paid.
+def _check_transfers(
+    event: SettlementEvent, contract: str, token: str, before: Sequence[_Log]
+) -> list[CheckResult]:
+    """Check the token's own events; return nothing if the native coin was paid.
 
-    Its transfers stand between the contract's event before and this one.
+    The payment's transfers are between the contract's previous event and this event.
     """
-    if token == NOBODY:
+    if token == ZERO_ADDRESS:
         return []
-    wanted: Counter[tuple[str, str]] = Counter()
-    wanted[event.payer, contract] += event.value
-    wanted[contract, event.dest] += event.value - event.fee
-    wanted[contract, event.fee_to] += event.fee
-    told: Counter[tuple[str, str]] = Counter()
+    counter: Counter[tuple[str, str]] = Counter()
+    counter[event.payer, contract] += event.value
+    counter[contract, event.dest] += event.value - event.fee
+    counter[contract, event.fee_to] += event.fee
+    transfer_sums: Counter[tuple[str, str]] = Counter()
     for log in reversed(before):
-        sender = address_text(log.get("address"))
+        sender = parse_address(log.get("address"))
         if sender == contract:
             break
         topics = log.get("topics")
         if sender == token and isinstance(topics, list) and topics[:1] == [_TRANSFER]:
-            # of a token of one's own making, with as many topics as one likes
-            giver, taker, *_ = (*("0x" + hash_text(one)[26:] for one in topics[1:3]), "", "")
-            told[giver, taker] += int.from_bytes(data(log.get("data"))[: abi.WORD], "big")
-    right = all(told[pair] == value for pair, value in wanted.items() if value)
+            # a token can be anyone's own, with any number of topics
+            giver, taker, *_ = (*("0x" + parse_hash(topic)[26:] for topic in topics[1:3]), "", "")
+            transfer_sums[giver, taker] += int.from_bytes(
+                parse_data(log.get("data"))[: abi.WORD], "big"
+            )
+    right = all(transfer_sums[pair] == value for pair, value in counter.items() if value)
     return [
-        either(
-            Check.TRANSFER,
+        build_result(
+            ReceiptCheck.TRANSFER,
             right,
-            "the token's own events tell the same",
-            "the token's own events do not tell that so much moved",
+            "the token's own events agree",
+            "the token's own events do not show that this amount moved",
         )
     ]
 
 
-def _token(said: Receipt) -> str:
-    asset = parse_asset(said.paid.asset)
-    return NOBODY if asset.namespace == "slip44" else address_text(asset.reference)
+def _get_token(receipt: Receipt) -> str:
+    asset = parse_asset(receipt.paid.asset)
+    return ZERO_ADDRESS if asset.namespace == "slip44" else parse_address(asset.reference)
 
 
-def _number(log: _Log) -> int:
-    return quantity(log.get("logIndex"))
+def _get_log_number(log: _Log) -> int:
+    return parse_quantity(log.get("logIndex"))

@@ -1,6 +1,6 @@
-"""What tokens tell of whom they refuse: paused ones, and lists of accounts that may not move money.
+"""Tokens' reports of whom they block: pauses, and lists of blocked accounts.
 
-There is no standard for it. A token has those of the usual questions that it answers like one.
+No standard exists for them. A token supports each usual query that it answers properly.
 """
 
 from __future__ import annotations
@@ -10,55 +10,65 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from florin_server.chains.evm import abi
-from florin_server.rails.connection.jsonrpc import Call
-from florin_server.rails.evm.reading.node import call_to, returned
+from florin_server.rails.connection.jsonrpc import RpcCall
+from florin_server.rails.evm.reading.node import build_call, parse_returned
 from florin_server.rails.types import RailUnavailable
 
-PAUSED: Final = abi.selector("paused()")
-# Circle's tokens, Tether's, Paxos', and Tether's on other chains
-_BLOCKED: Final = tuple(
-    abi.selector(f"{name}(address)")
+PAUSED_SELECTOR: Final = abi.encode_selector("paused()")
+# the tokens of Circle, Tether and Paxos, and of Tether on other chains
+_BLOCKLIST_SELECTORS: Final = tuple(
+    abi.encode_selector(f"{name}(address)")
     for name in ("isBlacklisted", "isBlackListed", "isFrozen", "isBlocked")
 )
-QUESTIONS: Final = 1 + len(_BLOCKED)
+QUESTIONS: Final = 1 + len(_BLOCKLIST_SELECTORS)
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
-    """Which questions a token answers. `blocked` is the selector of the one about an account."""
+class TokenGuard:
+    """The queries that a token answers.
 
-    pauses: bool = False
-    blocked: bytes | None = None
+    `blocklist_selector` is the selector of the query about an account.
+    """
+
+    is_pausable: bool = False
+    blocklist_selector: bytes | None = None
 
 
-NO_GUARD: Final = Guard()
-Guards: TypeAlias = Mapping[str, Guard]
+NO_GUARD: Final = TokenGuard()
+TokenGuards: TypeAlias = Mapping[str, TokenGuard]
 """By CAIP-19 of the token."""
-UNGUARDED: Final[Guards] = {}
+UNGUARDED: Final[TokenGuards] = {}
 
 
-def asks(token: str, account: str) -> list[Call]:
-    """Every question to a token, about an account that surely is not blocked unless all are."""
-    about = abi.address(account)
-    return [call_to(token, PAUSED), *(call_to(token, one + about) for one in _BLOCKED)]
+def build_guard_calls(token: str, account: str) -> list[RpcCall]:
+    """Build every query to a token, about an account that is blocked only if all accounts are."""
+    about = abi.encode_address(account)
+    return [
+        build_call(token, PAUSED_SELECTOR),
+        *(build_call(token, selector + about) for selector in _BLOCKLIST_SELECTORS),
+    ]
 
 
-def read(answers: Sequence[Any]) -> tuple[Guard, bool, bool]:
-    """What a token answers, whether it is paused, and whether the account of `asks` is blocked."""
-    paused, *blocked = map(_verdict, answers)
-    known = [(ask, one) for ask, one in zip(_BLOCKED, blocked, strict=True) if one is not None]
-    guard = Guard(paused is not None, known[0][0] if known else None)
-    return guard, bool(paused), any(one for _, one in known)
+def parse_guard(answers: Sequence[Any]) -> tuple[TokenGuard, bool, bool]:
+    """Return a token's guard, whether it is paused, and whether the queried account is blocked."""
+    paused, *blocked = map(_parse_verdict, answers)
+    blocklists = [
+        (ask, verdict)
+        for ask, verdict in zip(_BLOCKLIST_SELECTORS, blocked, strict=True)
+        if verdict is not None
+    ]
+    guard = TokenGuard(paused is not None, blocklists[0][0] if blocklists else None)
+    return guard, bool(paused), any(verdict for _, verdict in blocklists)
 
 
-def is_true(told: bytes) -> bool:
-    """True if a token answered yes."""
-    return told == abi.number(1)
+def is_true(returned: bytes) -> bool:
+    """Return True if a token answered yes."""
+    return returned == abi.encode_uint256(1)
 
 
-def _verdict(answer: Any) -> bool | None:
+def _parse_verdict(answer: Any) -> bool | None:
     try:
-        told = returned(answer)
+        returned = parse_returned(answer)
     except RailUnavailable:
         return None
-    return is_true(told) if told in {abi.number(0), abi.number(1)} else None
+    return is_true(returned) if returned in {abi.encode_uint256(0), abi.encode_uint256(1)} else None

@@ -1,4 +1,4 @@
-"""What an EVM chain proves, as one node tells it, or as many as have to agree."""
+"""An EVM chain's proofs, from a single node or from the quorum."""
 
 from __future__ import annotations
 
@@ -7,179 +7,203 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
 from florin_server.domain.payments.payment import ResolvedBuild
-from florin_server.domain.settlement.chain_txs import Accepted, ChainTx
-from florin_server.rails.connection.connection import Connection
-from florin_server.rails.connection.jsonrpc import Rpc
-from florin_server.rails.evm.paying.terms import EvmTerms
-from florin_server.rails.evm.reading.evidence import Evidence, nonce_used
-from florin_server.rails.evm.reading.finality import Finality
-from florin_server.rails.evm.reading.holdings import holdings
-from florin_server.rails.evm.reading.node import Node
-from florin_server.rails.evm.reading.refusals import Refusals
-from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.types import BlockView, Fact, Glance, Head, Mined, Paid, SeenHead
+from florin_server.domain.settlement.chain_txs import ChainTx, SettlementItem
+from florin_server.rails.connection.connection import ChainConnection
+from florin_server.rails.connection.jsonrpc import ChainRpc
+from florin_server.rails.evm.paying.terms import EvmTermsReader
+from florin_server.rails.evm.reading.evidence import EvmEvidenceReader, is_nonce_used
+from florin_server.rails.evm.reading.finality import FinalityTracker
+from florin_server.rails.evm.reading.holdings import read_holdings
+from florin_server.rails.evm.reading.node import EvmNode
+from florin_server.rails.evm.reading.refusals import TokenRefusals
+from florin_server.rails.evm.settings import EvmChainSettings
+from florin_server.rails.types import (
+    BlockView,
+    ChainFact,
+    ChainHead,
+    HeadUpdate,
+    MinedTransaction,
+    ObservedHead,
+    SettlementEvent,
+)
 
 T = TypeVar("T")
 
 
 class EvmObserver:
-    """Implements the Observer and Blocks protocols; `senders` are those whose transactions count.
+    """Implement the ChainObserver and BlockReader protocols; only transactions of `senders` count.
 
-    `moved` is called when there is another head than before.
+    `on_new_head` is called on each new head.
     """
 
     def __init__(
         self,
-        connection: Connection,
-        chain: EvmChain,
+        connection: ChainConnection,
+        chain: EvmChainSettings,
         senders: Collection[str],
-        refusals: Refusals,
-        moved: Callable[[], None],
+        refusals: TokenRefusals,
+        on_new_head: Callable[[], None],
         *,
-        finality: Finality | None = None,
+        finality: FinalityTracker | None = None,
     ) -> None:
-        self.finality = finality or Finality(chain)
+        self.finality = finality or FinalityTracker(chain)
         self._connection = connection
         self._chain = chain
         self._senders = senders
         self._refusals = refusals
-        self._moved = moved
-        self._terms = EvmTerms()
-        self.evidence = self._evidence_of(connection.rpc)
-        self._head: Head | None = None
+        self._on_new_head = on_new_head
+        self._terms = EvmTermsReader()
+        self.evidence = self._create_evidence(connection.rpc)
+        self._head: ChainHead | None = None
 
     @property
     def agreement(self) -> int:
-        """How many nodes must tell what ends a payment."""
+        """Return how many nodes must confirm what ends a payment."""
         return self._connection.rpc.agreement
 
-    async def head(self) -> Head:
-        """The newest block."""
-        return self._saw(await self.read(lambda evidence: evidence.head()))
+    async def get_head(self) -> ChainHead:
+        """Return the newest block."""
+        return self._record_head(await self.read_any(lambda evidence: evidence.get_head()))
 
-    async def glance(self, since: int) -> Glance:
-        """The newest block, and whether those after a known one have settlement events."""
-        glance = await self.read(lambda evidence: evidence.glance(since))
-        self._saw(glance.head)
+    async def poll_head(self, since: int) -> HeadUpdate:
+        """Return the newest block, and whether blocks after `since` have settlement events."""
+        glance = await self.read_any(lambda evidence: evidence.poll_head(since))
+        self._record_head(glance.head)
         return glance
 
-    def _saw(self, head: Head) -> Head:
-        self._connection.news.saw(head.number)
-        # each look reads all new blocks: an idle chain is looked at as the settings say
+    def _record_head(self, head: ChainHead) -> ChainHead:
+        self._connection.block_notifier.record_head(head.number)
+        # each poll reads all new blocks, so an idle chain is polled at the pace of the settings
         pace = self.finality.pace.block_s if self.finality.is_awaited else None
-        self._connection.news.follow_pace(pace)
+        self._connection.block_notifier.follow_pace(pace)
         if head != self._head:
             self._head = head
-            self._moved()
+            self._on_new_head()
         return head
 
-    async def block(self, number: int) -> BlockView | None:
-        """One block; None if the chain does not have it (yet, or any more)."""
-        view = await self.read(lambda evidence: evidence.block(number))
+    async def find_block(self, number: int) -> BlockView | None:
+        """Return a block; None if the chain does not have it (yet, or any more)."""
+        view = await self.read_any(lambda evidence: evidence.find_block(number))
         if view is not None:
             self.finality.forget_replaced(number, view.hash)
         return view
 
-    async def mined(self, tx_hashes: Sequence[str]) -> dict[str, Mined]:
-        """Which of our transactions are in a block, one batched read; absent ones tell nothing."""
-        return await self.read(lambda evidence: evidence.mined(tx_hashes))
+    async def find_mined(self, tx_hashes: Sequence[str]) -> dict[str, MinedTransaction]:
+        """Return which of our transactions are in a block.
 
-    async def find(self, items: Sequence[Accepted]) -> list[Paid]:
-        """Settlement events of the items, whoever submitted them."""
-        references = [self._terms.reference(item.option) for item in items]
+        Absence proves nothing; one batched read.
+        """
+        return await self.read_any(lambda evidence: evidence.find_mined(tx_hashes))
+
+    async def find_settlement_events(
+        self, items: Sequence[SettlementItem]
+    ) -> list[SettlementEvent]:
+        """Return settlement events of the items, by any submitter."""
+        references = [self._terms.get_reference(item.option) for item in items]
         first = min(item.from_block for item in items)
-        return await self.read(lambda evidence: evidence.paid(references, first))
+        return await self.read_any(
+            lambda evidence: evidence.list_settlement_events(references, first)
+        )
 
-    async def holdings(
-        self, places: Collection[tuple[str, str]], least: int
+    async def read_holdings(
+        self, asset_accounts: Collection[tuple[str, str]], min_block: int
     ) -> dict[tuple[str, str], int]:
-        """What accounts hold of assets at the newest final block; one batched read."""
-        return await self._connection.rpc.any_of(
-            lambda rpc: holdings(Node(rpc), self._chain, self.finality, places, least)
+        """Return the balances of accounts at the newest final block; one batched read."""
+        return await self._connection.rpc.ask_together_or_each(
+            lambda rpc: read_holdings(
+                EvmNode(rpc), self._chain, self.finality, asset_accounts, min_block
+            )
         )
 
-    async def agreed(self, facts: Collection[Fact]) -> Mapping[Fact, bool]:
-        """Which facts as many nodes tell as have to agree, at final depth."""
-        wanted = frozenset(facts)
-        return await self._connection.witnesses.agreed(
-            wanted, lambda rpc: self._evidence_of(rpc).testify(wanted)
+    async def confirm_facts(self, facts: Collection[ChainFact]) -> Mapping[ChainFact, bool]:
+        """Return for each fact whether the quorum confirms it at final depth."""
+        expected_facts = frozenset(facts)
+        return await self._connection.quorum.confirm_facts(
+            expected_facts, lambda rpc: self._create_evidence(rpc).attest(expected_facts)
         )
 
-    async def cannot_be_mined(self, tx: ChainTx, issued: Sequence[ResolvedBuild]) -> bool:  # noqa: ARG002
-        """True if another transaction with its nonce is final, or it is itself."""
+    async def cannot_be_mined(self, tx: ChainTx, resolved_builds: Sequence[ResolvedBuild]) -> bool:  # noqa: ARG002
+        """Return True if another transaction with its nonce is final, or it is itself."""
 
-        async def answer(rpc: Rpc) -> bool | None:
-            if not await nonce_used(Node(rpc), self.finality, tx.sender, tx.nonce):
+        async def answer(rpc: ChainRpc) -> bool | None:
+            if not await is_nonce_used(EvmNode(rpc), self.finality, tx.sender, tx.nonce):
                 return None
-            # the caller looks for it too, but one node may hide it; any variant may be mined
-            return None if await self._evidence_of(rpc).mined(tx.hashes) else True
+            # the caller searches for it too, but a single node may hide it; any variant can be
+            # mined
+            return None if await self._create_evidence(rpc).find_mined(tx.hashes) else True
 
-        return await self._connection.witnesses.unanimous(answer) is not None
+        return await self._connection.quorum.read_unanimous(answer) is not None
 
-    async def unpayable_reason(
+    async def find_unpayable_reason(
         self,
-        item: Accepted,
-        issued: Sequence[ResolvedBuild],  # noqa: ARG002
+        item: SettlementItem,
+        resolved_builds: Sequence[ResolvedBuild],  # noqa: ARG002
     ) -> str | None:
-        """Why the item's authorization can never be used again; None while it can."""
+        """Return why the item's authorization can never be used again; None while it can."""
 
-        async def answer(rpc: Rpc) -> str | None:
-            evidence = self._evidence_of(rpc)
-            found = await evidence.spent_or_lapsed(item.option)
-            if found is None or self.agreement == 1:
-                return found
-            # the caller looks for the event too, but one node may hide it
-            events = await evidence.paid([self._terms.reference(item.option)], item.from_block)
-            return None if any(self._terms.proves(item.option, one) for one in events) else found
+        async def answer(rpc: ChainRpc) -> str | None:
+            evidence = self._create_evidence(rpc)
+            reason = await evidence.find_unpayable_reason(item.option)
+            if reason is None or self.agreement == 1:
+                return reason
+            # the caller searches for the event too, but a single node may hide it
+            events = await evidence.list_settlement_events(
+                [self._terms.get_reference(item.option)], item.from_block
+            )
+            return (
+                None
+                if any(self._terms.is_proven(item.option, event) for event in events)
+                else reason
+            )
 
-        reason = await self._connection.witnesses.unanimous(answer)
-        return reason and reason + await self._refusals.at_the_end(item.option)
+        reason = await self._connection.quorum.read_unanimous(answer)
+        return reason and reason + await self._refusals.format_failure_reason(item.option)
 
-    def list_seen(self) -> Sequence[SeenHead]:
-        """Return when heads were first seen, sparsely, for the next process."""
-        return self.finality.list_seen()
+    def list_observed_heads(self) -> Sequence[ObservedHead]:
+        """Return when heads were first seen, a sample of them, for the next process."""
+        return self.finality.list_observed_heads()
 
-    async def restore_seen(self, heads: Sequence[SeenHead]) -> None:
-        """Use when an earlier process saw heads, of those that are part of the chain still.
+    async def restore_observed_heads(self, heads: Sequence[ObservedHead]) -> None:
+        """Restore when an earlier process saw heads that are still part of the chain.
 
-        As many nodes as have to agree must say so of each.
+        The quorum must confirm that of each head.
         """
 
-        async def is_canonical(head: SeenHead) -> bool:
-            async def answer(rpc: Rpc) -> bool | None:
-                found = await self._evidence_of(rpc).hash_of(head.number)
-                return True if found == head.hash else None
+        async def is_canonical(head: ObservedHead) -> bool:
+            async def answer(rpc: ChainRpc) -> bool | None:
+                reported_hash = await self._create_evidence(rpc).find_block_hash(head.number)
+                return True if reported_hash == head.hash else None
 
-            return await self._connection.witnesses.unanimous(answer) is not None
+            return await self._connection.quorum.read_unanimous(answer) is not None
 
         verdicts = await asyncio.gather(*map(is_canonical, heads))
-        kept = [head for head, is_kept in zip(heads, verdicts, strict=True) if is_kept]
-        self.finality.restore_seen(kept)
+        stored_heads = [head for head, is_kept in zip(heads, verdicts, strict=True) if is_kept]
+        self.finality.restore_observed_heads(stored_heads)
 
-    def is_deep(self, paid: Paid, head: int) -> bool:
-        """Return whether a payment's block is final for its amount, below a head."""
+    def is_deep(self, paid: SettlementEvent, head: int) -> bool:
+        """Return whether a payment's block, below a head, is final for its amount."""
         after_s = self._chain.final_after(paid.token, paid.value)
-        return paid.block_number <= self.finality.final_at(head, after_s)
+        return paid.block_number <= self.finality.get_final_block(head, after_s)
 
-    async def replaced(self, number: int, block_hash: str) -> bool:
-        """True if as many nodes as have to agree tell of another block in the place of one."""
+    async def is_replaced(self, number: int, block_hash: str) -> bool:
+        """Return True if the quorum reports another block in its place."""
         if self.agreement == 1:
             return True
 
-        async def other(rpc: Rpc) -> bool | None:
-            found = await self._evidence_of(rpc).hash_of(number)
-            return None if found in {None, block_hash} else True
+        async def other(rpc: ChainRpc) -> bool | None:
+            reported_hash = await self._create_evidence(rpc).find_block_hash(number)
+            return None if reported_hash in {None, block_hash} else True
 
-        return await self._connection.witnesses.unanimous(other) is not None
+        return await self._connection.quorum.read_unanimous(other) is not None
 
-    async def read(self, ask: Callable[[Evidence], Awaitable[T]]) -> T:
-        """Return what nodes prove; a node whose answer cannot be used is passed over."""
+    async def read_any(self, ask: Callable[[EvmEvidenceReader], Awaitable[T]]) -> T:
+        """Return what nodes prove; skip a node whose answer is unusable."""
         rpc = self._connection.rpc
 
-        async def answer(one: Rpc) -> T:
-            return await ask(self.evidence if one is rpc else self._evidence_of(one))
+        async def answer(this_rpc: ChainRpc) -> T:
+            return await ask(self.evidence if this_rpc is rpc else self._create_evidence(this_rpc))
 
-        return await rpc.any_of(answer)
+        return await rpc.ask_together_or_each(answer)
 
-    def _evidence_of(self, rpc: Rpc) -> Evidence:
-        return Evidence(Node(rpc), self._chain, self._senders, self.finality)
+    def _create_evidence(self, rpc: ChainRpc) -> EvmEvidenceReader:
+        return EvmEvidenceReader(EvmNode(rpc), self._chain, self._senders, self.finality)

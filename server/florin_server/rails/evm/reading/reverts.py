@@ -1,6 +1,6 @@
-"""What a contract said when it reverted, made safe to be shown.
+"""The reason that a contract gave when it reverted, made safe to show.
 
-Strangers choose those words: they are cut, hold nothing but printable ASCII, and decide nothing.
+Strangers choose that text: it is shortened, contains only printable ASCII, and decides nothing.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from typing import Final
 
 from florin_server.chains.evm import abi
 from florin_server.rails.connection.jsonrpc import RpcError
-from florin_server.rails.evm.reading.node import data
+from florin_server.rails.evm.reading.node import parse_data
 from florin_server.rails.types import RailUnavailable
 
-SAID_MAX: Final = 100  # the longest of the usual tokens' sentences has some 60 characters
-_ERROR: Final = abi.selector("Error(string)")
-_PANIC: Final = abi.selector("Panic(uint256)")
-# of the settlement contract, Permit2, and the libraries that tokens are made of
-_NAMED: Final = {
-    abi.selector(f"{one}"): one.partition("(")[0]
-    for one in (
+REASON_MAX: Final = 100  # the longest sentence of the usual tokens has about 60 characters
+_ERROR: Final = abi.encode_selector("Error(string)")
+_PANIC: Final = abi.encode_selector("Panic(uint256)")
+# of the settlement contract, Permit2, and the libraries that tokens are built from
+_NAMED_ERRORS: Final = {
+    abi.encode_selector(f"{signature}"): signature.partition("(")[0]
+    for signature in (
         "TransferFailed()",
         "TransferFromFailed()",
         "SignatureExpired(uint256)",
@@ -34,31 +34,31 @@ _NAMED: Final = {
 }
 
 
-def said(refusal: RpcError) -> str:
-    """The reason of a revert in a few words; empty if it has none, as those of old contracts."""
+def format_revert(refusal: RpcError) -> str:
+    """Return a revert's reason in a few words; empty if it has none, as with old contracts."""
     try:
-        told = data(refusal.data)
+        data = parse_data(refusal.data)
     except RailUnavailable:
         return ""
-    return said_in(told)
+    return format_revert_data(data)
 
 
-def said_in(told: bytes) -> str:
-    """The same of what was reverted with."""
-    head, rest = told[:4], told[4:]
+def format_revert_data(revert_data: bytes) -> str:
+    """Return the reason in a revert's data in a few words; empty if it has none."""
+    head, rest = revert_data[:4], revert_data[4:]
     if head == _ERROR:
         try:
-            return shown(abi.bytes_at(rest, 0).decode("ascii", "replace"))
+            return sanitize_text(abi.decode_bytes_at(rest, 0).decode("ascii", "replace"))
         except ValueError:
             return ""
     if head == _PANIC and len(rest) == abi.WORD:
         return f"panic 0x{int.from_bytes(rest, 'big'):x}"
     if len(head) < len(_ERROR):
         return ""
-    return _NAMED.get(head, f"error 0x{head.hex()}")
+    return _NAMED_ERRORS.get(head, f"error 0x{head.hex()}")
 
 
-def shown(words: str) -> str:
-    """Words of a stranger as operators and wallets may see them."""
-    cut = words if len(words) <= SAID_MAX else f"{words[: SAID_MAX - 3]}..."
-    return "".join(one if " " <= one <= "~" else "?" for one in cut)
+def sanitize_text(words: str) -> str:
+    """Return a stranger's text in a form that operators and wallets can see."""
+    cut = words if len(words) <= REASON_MAX else f"{words[: REASON_MAX - 3]}..."
+    return "".join(character if " " <= character <= "~" else "?" for character in cut)

@@ -1,1 +1,1 @@
-"""Transactions of ours on an EVM chain: tried, priced, signed and sent."""
+"""Our transactions on an EVM chain: dry runs, fees, signing and sending."""

@@ -1,4 +1,4 @@
-"""Finds the transactions in blocks that used the nonces of an address."""
+"""A search for the transactions in blocks that used an address's nonces."""
 
 from __future__ import annotations
 
@@ -9,44 +9,48 @@ from florin_server.chains.evm import abi
 from florin_server.rails.evm.gas_money import FEE_MANAGER, SET_USER_TOKEN
 from florin_server.rails.evm.known_contracts import DEPLOYER
 from florin_server.rails.evm.reading.node import (
-    Node,
-    address_text,
-    hash_text,
-    quantity,
-    record,
-    records,
+    EvmNode,
+    parse_address,
+    parse_hash,
+    parse_object,
+    parse_objects,
+    parse_quantity,
 )
-from florin_server.rails.evm.sending.transactions import coin_of, data_of, rebuild
-from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.types import RailUnavailable, SentTransfer
+from florin_server.rails.evm.sending.transactions import (
+    parse_calldata,
+    parse_coin_transfer,
+    rebuild_transaction,
+)
+from florin_server.rails.evm.settings import EvmChainSettings
+from florin_server.rails.types import RailUnavailable, TreasuryTransaction
 
-TRANSFER: Final = abi.selector("transfer(address,uint256)")
+TRANSFER: Final = abi.encode_selector("transfer(address,uint256)")
 
 
 async def find_transfer(
-    node: Node, chain: EvmChain, sender: str, nonce: int
-) -> SentTransfer | None:
-    """Return the transaction in a block with a nonce of an address; None if none can be found.
+    node: EvmNode, chain: EvmChainSettings, sender: str, nonce: int
+) -> TreasuryTransaction | None:
+    """Return the transaction of an address with a nonce; None if it cannot be found.
 
-    Most nodes keep the states of some hundred blocks only, and cannot look further back.
+    Most nodes keep the states of some hundred blocks only, and cannot search further back.
     """
-    head = quantity(await node.ask("eth_blockNumber"))
+    head = parse_quantity(await node.call("eth_blockNumber"))
     try:
-        found = await find_taker(node, sender, nonce, head)
+        transaction = await find_transaction(node, sender, nonce, head)
     except RailUnavailable:
         return None
-    raw = None if found is None else rebuild(found, sender)
-    if found is None or raw is None:
+    raw = None if transaction is None else rebuild_transaction(transaction, sender)
+    if transaction is None or raw is None:
         return None
-    tx_hash = hash_text(found.get("hash"))
-    to, value = coin_of(raw)
-    calldata = data_of(raw)
+    tx_hash = parse_hash(transaction.get("hash"))
+    to, value = parse_coin_transfer(raw)
+    calldata = parse_calldata(raw)
     if value:
         coin = f"{chain.caip2}/slip44:{chain.native_slip44}"
-        return SentTransfer(tx_hash, raw, coin, f"{chain.caip2}:{to}", value)
+        return TreasuryTransaction(tx_hash, raw, coin, f"{chain.caip2}:{to}", value)
     if len(calldata) == len(TRANSFER) + 64 and calldata.startswith(TRANSFER):
         account = "0x" + calldata[-52:-32].hex()
-        return SentTransfer(
+        return TreasuryTransaction(
             tx_hash,
             raw,
             f"{chain.caip2}/erc20:{to}",
@@ -54,35 +58,42 @@ async def find_transfer(
             int.from_bytes(calldata[-32:], "big"),
         )
     chooses = to == FEE_MANAGER and calldata.startswith(SET_USER_TOKEN)
-    return SentTransfer(tx_hash, raw, is_setup=chooses or to == DEPLOYER)
+    return TreasuryTransaction(tx_hash, raw, is_setup=chooses or to == DEPLOYER)
 
 
-async def find_taker(node: Node, sender: str, nonce: int, last: int) -> Mapping[str, Any] | None:
+async def find_transaction(
+    node: EvmNode, sender: str, nonce: int, last: int
+) -> Mapping[str, Any] | None:
     """Return the transaction that used a nonce up to a block, as a node reports it."""
-    if await _count(node, sender, last) <= nonce:
+    if await _count_transactions(node, sender, last) <= nonce:
         return None
-    number = await _used_in(node, sender, nonce, last)
-    block = record(await node.ask("eth_getBlockByNumber", hex(number), True))
-    for one in records(block.get("transactions") if block else None):
-        if address_text(one.get("from")) == sender and quantity(one.get("nonce")) == nonce:
-            return one
+    number = await _find_block_of_nonce(node, sender, nonce, last)
+    block = parse_object(await node.call("eth_getBlockByNumber", hex(number), True))
+    for transaction in parse_objects(block.get("transactions") if block else None):
+        if (
+            parse_address(transaction.get("from")) == sender
+            and parse_quantity(transaction.get("nonce")) == nonce
+        ):
+            return transaction
     return None
 
 
-async def _used_in(node: Node, sender: str, nonce: int, newest: int) -> int:
-    """Return the block in which a nonce was used, looking from the newest one back."""
+async def _find_block_of_nonce(node: EvmNode, sender: str, nonce: int, newest: int) -> int:
+    """Return the block in which a nonce was used, searching backwards from the newest."""
     step, last = 1, newest
-    while (first := max(0, newest - step)) and await _count(node, sender, first) > nonce:
+    while (first := max(0, newest - step)) and await _count_transactions(
+        node, sender, first
+    ) > nonce:
         step, last = 2 * step, first
     while last - first > 1:
         middle = (first + last) // 2
-        if await _count(node, sender, middle) > nonce:
+        if await _count_transactions(node, sender, middle) > nonce:
             last = middle
         else:
             first = middle
     return last
 
 
-async def _count(node: Node, sender: str, block: int) -> int:
+async def _count_transactions(node: EvmNode, sender: str, block: int) -> int:
     """Return how many transactions an address has sent up to a block."""
-    return quantity(await node.ask("eth_getTransactionCount", sender, hex(block)))
+    return parse_quantity(await node.call("eth_getTransactionCount", sender, hex(block)))

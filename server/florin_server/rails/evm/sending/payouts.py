@@ -1,7 +1,8 @@
 """Plain transfers out of the treasury, signed by its own key.
 
-Tokens are moved by their `transfer`, whether it returns something or not; coin is just sent. What
-would fail is not sent: the dry run and the balances are looked at first.
+Tokens are moved by their `transfer`, whether it returns a value or not; native coin is sent
+directly. A dry run and the balances are checked first, so that a transfer that would fail is not
+sent.
 """
 
 from __future__ import annotations
@@ -12,52 +13,57 @@ from typing import Any
 from florin_server.chains.evm import abi
 from florin_server.domain.caip import parse_asset
 from florin_server.domain.settlement.chain_txs import ChainTx
-from florin_server.rails.connection.jsonrpc import Call, RpcError
+from florin_server.rails.connection.jsonrpc import RpcCall, RpcError
 from florin_server.rails.evm.gas_money import (
     FEE_MANAGER,
-    ask_choice,
-    ask_held,
-    choice_problem,
-    cost_of,
-    held_of,
-    unit_of,
+    build_balance_call,
+    build_fee_token_call,
+    find_fee_token_problem,
+    get_unit_wei,
+    parse_balance,
+    to_native_units,
 )
-from florin_server.rails.evm.paying.terms import bare
+from florin_server.rails.evm.paying.terms import to_address
 from florin_server.rails.evm.reading.node import (
     LATEST,
+    EvmNode,
     FinalityRule,
-    Node,
-    address_text,
-    call_to,
-    data,
-    hash_text,
-    quantity,
-    record,
-    records,
-    uint,
+    build_call,
+    parse_address,
+    parse_data,
+    parse_hash,
+    parse_object,
+    parse_objects,
+    parse_quantity,
+    parse_uint,
 )
-from florin_server.rails.evm.reading.reverts import said
-from florin_server.rails.evm.sending.fees import current_fees, raised
-from florin_server.rails.evm.sending.gas_shares import TODAY, GasShares
-from florin_server.rails.evm.sending.past_transactions import TRANSFER, find_taker
-from florin_server.rails.evm.sending.transactions import Signer, coin_of, fees_of
-from florin_server.rails.evm.settings import EvmChain
-from florin_server.rails.types import Effect, RailUnavailable, Signed, Transfer
+from florin_server.rails.evm.reading.reverts import format_revert
+from florin_server.rails.evm.sending.fees import raise_fees, read_current_fees
+from florin_server.rails.evm.sending.gas_shares import DEFAULT_SHARES, GasShares
+from florin_server.rails.evm.sending.past_transactions import TRANSFER, find_transaction
+from florin_server.rails.evm.sending.transactions import EvmSigner, parse_coin_transfer, parse_fees
+from florin_server.rails.evm.settings import EvmChainSettings
+from florin_server.rails.types import (
+    RailUnavailable,
+    SignedTransaction,
+    TransferEffect,
+    TreasuryTransfer,
+)
 
-TRANSFERRED = abi.topic("Transfer(address,address,uint256)")
-BALANCE_OF = abi.selector("balanceOf(address)")
+TRANSFER_TOPIC = abi.encode_topic("Transfer(address,address,uint256)")
+BALANCE_OF = abi.encode_selector("balanceOf(address)")
 
 
 class EvmPayouts:
-    """Implements the Payouts protocol for one chain and key."""
+    """Implement the TreasuryPayouts protocol for one chain and key."""
 
     def __init__(
         self,
-        node: Node,
-        chain: EvmChain,
-        signer: Signer,
+        node: EvmNode,
+        chain: EvmChainSettings,
+        signer: EvmSigner,
         finality: FinalityRule,
-        shares: GasShares = TODAY,
+        shares: GasShares = DEFAULT_SHARES,
     ) -> None:
         self._shares = shares
         self._node = node
@@ -68,184 +74,212 @@ class EvmPayouts:
 
     @property
     def sender(self) -> str:
-        """Address of the treasury's key, lower-case."""
+        """Return the address of the treasury's key, in lower case."""
         return self._signer.address
 
     @property
     def gas_payer(self) -> str:
-        """The treasury pays for its own transactions."""
+        """Return the treasury's address: it pays for its own transactions."""
         return self._signer.address
 
     @property
     def problem(self) -> str:
-        """Why nothing can be paid out at all; empty if it can."""
-        treasury = bare(self._chain.treasury_account)
+        """Return why no payout is possible at all; empty if payouts are possible."""
+        treasury = to_address(self._chain.treasury_account)
         if treasury == self._signer.address:
             return ""
-        return f"the treasury's key is of {self._signer.address}, not of {treasury}"
+        return f"the treasury's key belongs to {self._signer.address}, not to {treasury}"
 
-    async def obstacle(self, transfer: Transfer, ahead: Sequence[Transfer]) -> str | None:
-        """Why a transfer would fail if it were sent now; None if it would not."""
-        fees = await current_fees(self._node, self._chain)
-        call, token = self._call(transfer), self._token(transfer)
+    async def check_transfer(
+        self, transfer: TreasuryTransfer, pending_transfers: Sequence[TreasuryTransfer]
+    ) -> str | None:
+        """Return why a transfer would fail if it were sent now; None if it would succeed."""
+        fees = await read_current_fees(self._node, self._chain)
+        call, token = self._build_call(transfer), self._find_token(transfer)
         treasury = self._signer.address
-        if self._chain.fee_token is not None and (fault := await self._fee_fault(token)):
+        if self._chain.fee_token is not None and (fault := await self._find_fee_problem(token)):
             return fault
-        questions: list[Call] = [
-            ask_held(self._chain, treasury),
+        questions: list[RpcCall] = [
+            build_balance_call(self._chain, treasury),
             ("eth_call", (call, LATEST)),
             ("eth_estimateGas", (call, LATEST)),
         ]
         if token is not None:
-            questions.append(call_to(token, BALANCE_OF + abi.address(treasury)))
+            questions.append(build_call(token, BALANCE_OF + abi.encode_address(treasury)))
         purse, tried, gas, *held = await self._node.batch(questions)
-        same = [one.value for one in ahead if one.asset == transfer.asset]
-        if held and (short := _short(uint(held[0]), transfer.value + sum(same))):
+        same = [
+            each_transfer.value
+            for each_transfer in pending_transfers
+            if each_transfer.asset == transfer.asset
+        ]
+        if held and (short := _compute_shortfall(parse_uint(held[0]), transfer.value + sum(same))):
             return f"the treasury {treasury} lacks {short} minor units of {transfer.asset}"
-        # what goes out in the very asset that gas is paid with
-        native = [one.value for one in (*ahead, transfer) if one.asset == self._chain.native_asset]
-        needed = sum(native) * unit_of(self._chain)
-        if short := _short(held_of(self._chain, purse), needed):
+        # transfers in the asset that also pays for gas
+        native = [
+            each_transfer.value
+            for each_transfer in (*pending_transfers, transfer)
+            if each_transfer.asset == self._chain.native_asset
+        ]
+        needed = sum(native) * get_unit_wei(self._chain)
+        if short := _compute_shortfall(parse_balance(self._chain, purse), needed):
             return f"the treasury {treasury} lacks {short} wei"
         for answer in (tried, gas):
             if isinstance(answer, RpcError) and answer.is_revert:
-                return "the transfer would fail" + (f": {words}" if (words := said(answer)) else "")
-        if token is not None and not agreed(data(tried)):
+                return "the transfer would fail" + (
+                    f": {words}" if (words := format_revert(answer)) else ""
+                )
+        if token is not None and not is_transfer_accepted(parse_data(tried)):
             return "the token refuses the transfer"
         most = self._shares.payout_max
-        if (limit := _limit(quantity(gas))) > most:
-            return f"the transfer would take {limit} gas, more than the {most} that are paid"
-        # each of those ahead may cost as much
-        needed += (len(ahead) + 1) * limit * fees.max_fee
-        if short := _short(held_of(self._chain, purse), needed):
+        if (limit := _compute_gas_limit(parse_quantity(gas))) > most:
+            return f"the transfer would need {limit} gas, more than the limit of {most}"
+        # each transfer ahead may cost as much
+        needed += (len(pending_transfers) + 1) * limit * fees.max_fee
+        if short := _compute_shortfall(parse_balance(self._chain, purse), needed):
             units = (
                 "wei"
                 if self._chain.fee_token is None
                 else f"minor units of {self._chain.native_asset}"
             )
-            return f"the treasury {treasury} lacks {cost_of(self._chain, short)} {units} for gas"
+            lacking = to_native_units(self._chain, short)
+            return f"the treasury {treasury} lacks {lacking} {units} for gas"
         return None
 
-    async def sign(self, nonce: int, transfer: Transfer) -> Signed:
-        """Signs the one transaction that makes a transfer."""
-        token = self._token(transfer)
-        gas = quantity(await self._node.ask("eth_estimateGas", self._call(transfer), LATEST))
+    async def sign(self, nonce: int, transfer: TreasuryTransfer) -> SignedTransaction:
+        """Sign the single transaction that makes a transfer."""
+        token = self._find_token(transfer)
+        gas = parse_quantity(
+            await self._node.call("eth_estimateGas", self._build_call(transfer), LATEST)
+        )
         return self._signer.sign_call(
             chain_id=self._chain.chain_id,
             nonce=nonce,
-            fees=await current_fees(self._node, self._chain),
-            gas=min(_limit(gas), self._shares.payout_max),
-            to=bare(transfer.account) if token is None else token,
-            data=b"" if token is None else _transfer(transfer),
+            fees=await read_current_fees(self._node, self._chain),
+            gas=min(_compute_gas_limit(gas), self._shares.payout_max),
+            to=to_address(transfer.account) if token is None else token,
+            data=b"" if token is None else _encode_transfer(transfer),
             value=transfer.value if token is None else 0,
         )
 
-    async def fill(self, nonce: int) -> Signed:
-        """Signs a transaction that does nothing but use a nonce."""
+    async def sign_noop(self, nonce: int) -> SignedTransaction:
+        """Sign a transaction that only uses a nonce."""
         own = self._signer.address
-        gas = quantity(await self._node.ask("eth_estimateGas", {"from": own, "to": own}, LATEST))
+        gas = parse_quantity(
+            await self._node.call("eth_estimateGas", {"from": own, "to": own}, LATEST)
+        )
         return self._signer.sign_call(
             chain_id=self._chain.chain_id,
             nonce=nonce,
-            fees=await current_fees(self._node, self._chain),
+            fees=await read_current_fees(self._node, self._chain),
             gas=min(gas, self._shares.payout_max),
             to=own,
             data=b"",
         )
 
-    async def bump(self, tx: ChainTx) -> Signed:
-        """Signs the newest variant again for a higher fee; RailUnavailable above the limits."""
+    async def bump_fee(self, tx: ChainTx) -> SignedTransaction:
+        """Sign the newest variant again with a higher fee; RailUnavailable above the limits."""
         raw = tx.variants[-1].raw
-        asked = await current_fees(self._node, self._chain)
-        return self._signer.sign_again(raw, raised(fees_of(raw), asked, self._chain))
+        fees = await read_current_fees(self._node, self._chain)
+        return self._signer.sign_with_fees(raw, raise_fees(parse_fees(raw), fees, self._chain))
 
-    async def effect(self, tx: ChainTx, tx_hash: str, transfer: Transfer) -> Effect:
-        """What a final transaction moved, as its receipt tells."""
-        receipt = record(await self._node.ask("eth_getTransactionReceipt", tx_hash))
+    async def read_effect(
+        self, tx: ChainTx, tx_hash: str, transfer: TreasuryTransfer
+    ) -> TransferEffect:
+        """Return what a final transaction moved, according to its receipt."""
+        receipt = parse_object(await self._node.call("eth_getTransactionReceipt", tx_hash))
         if receipt is None:
             raise RailUnavailable(f"{self._chain.name}: the receipt of a payout is missing")
-        if quantity(receipt.get("status")) != 1:
-            return Effect.NOTHING
-        token = self._token(transfer)
+        if parse_quantity(receipt.get("status")) != 1:
+            return TransferEffect.NOTHING
+        token = self._find_token(transfer)
         if token is None:
-            # the transaction itself says how much, and those bytes are ours
-            sent = [coin_of(one.raw) for one in tx.variants if one.hash == tx_hash]
-            wanted = (bare(transfer.account), transfer.value)
-            return Effect.EXACT if sent == [wanted] else Effect.OTHER
+            # the transaction itself contains the amount, and its bytes are ours
+            sent = [
+                parse_coin_transfer(variant.raw)
+                for variant in tx.variants
+                if variant.hash == tx_hash
+            ]
+            expected_transfer = (to_address(transfer.account), transfer.value)
+            return TransferEffect.EXACT if sent == [expected_transfer] else TransferEffect.OTHER
         moved = [
-            (hash_text(one["topics"][2]), data(one.get("data")))
-            for one in records(receipt.get("logs"))
-            if _leaves(one, token, self._signer.address) and not self._is_fee(one)
+            (parse_hash(log["topics"][2]), parse_data(log.get("data")))
+            for log in parse_objects(receipt.get("logs"))
+            if _is_outgoing_transfer(log, token, self._signer.address) and not self._is_fee(log)
         ]
-        promised = (_word(bare(transfer.account)), abi.number(transfer.value))
-        return Effect.EXACT if moved == [promised] else Effect.OTHER
+        promised = (_to_word(to_address(transfer.account)), abi.encode_uint256(transfer.value))
+        return TransferEffect.EXACT if moved == [promised] else TransferEffect.OTHER
 
     async def cannot_be_mined(self, tx: ChainTx, lapses_at: int | None) -> bool:  # noqa: ARG002
-        """True if another transaction that has its nonce is final: that very one was seen.
+        """Return True if another transaction with its nonce is final, and was itself seen.
 
-        A receipt that a node does not have proves nothing, and a second transfer would be a gift.
+        A receipt that a node does not have proves nothing, and a second transfer would be lost
+        money.
         """
-        final = await self._node.final_block(self._finality)
+        final = await self._node.find_final_block(self._finality)
         if final is None:
             return False
-        taker = await find_taker(self._node, tx.sender, tx.nonce, final)
-        return taker is not None and hash_text(taker.get("hash")) not in tx.hashes
+        taker = await find_transaction(self._node, tx.sender, tx.nonce, final)
+        return taker is not None and parse_hash(taker.get("hash")) not in tx.hashes
 
-    async def _fee_fault(self, token: str | None) -> str | None:
-        """Return why the treasury cannot pay fees as the settings say, None if it can."""
+    async def _find_fee_problem(self, token: str | None) -> str | None:
+        """Return why the treasury cannot pay fees as configured; None if it can."""
         if token is None:
-            return "the chain has no coin to send"
+            return "the chain has no native coin to send"
         treasury = self._signer.address
-        (chosen,) = await self._node.batch([ask_choice(treasury)])
-        fault = choice_problem(self._chain, treasury, chosen)
+        (chosen,) = await self._node.batch([build_fee_token_call(treasury)])
+        fault = find_fee_token_problem(self._chain, treasury, chosen)
         return fault and f"the treasury {fault}"
 
     def _is_fee(self, log: Mapping[str, Any]) -> bool:
         """Return whether a transfer out of the treasury is the transaction's own fee."""
-        is_charged = address_text(log.get("address")) == self._chain.fee_token
-        return is_charged and hash_text(log["topics"][2]) == _word(FEE_MANAGER)
+        is_charged = parse_address(log.get("address")) == self._chain.fee_token
+        return is_charged and parse_hash(log["topics"][2]) == _to_word(FEE_MANAGER)
 
-    def _token(self, transfer: Transfer) -> str | None:
-        """The token's address; None for the chain's own coin."""
+    def _find_token(self, transfer: TreasuryTransfer) -> str | None:
+        """Return the token's address; None for the native coin."""
         return None if transfer.asset == self._coin else parse_asset(transfer.asset).reference
 
-    def _call(self, transfer: Transfer) -> dict[str, str]:
-        token = self._token(transfer)
+    def _build_call(self, transfer: TreasuryTransfer) -> dict[str, str]:
+        token = self._find_token(transfer)
         sender = {"from": self._signer.address}
         if token is None:
-            return {**sender, "to": bare(transfer.account), "value": hex(transfer.value)}
-        return {**sender, "to": token, "data": abi.data_of(_transfer(transfer))}
+            return {**sender, "to": to_address(transfer.account), "value": hex(transfer.value)}
+        return {**sender, "to": token, "data": abi.to_hex(_encode_transfer(transfer))}
 
 
-def _transfer(transfer: Transfer) -> bytes:
-    return TRANSFER + abi.address(bare(transfer.account)) + abi.number(transfer.value)
+def _encode_transfer(transfer: TreasuryTransfer) -> bytes:
+    return (
+        TRANSFER
+        + abi.encode_address(to_address(transfer.account))
+        + abi.encode_uint256(transfer.value)
+    )
 
 
-def _limit(estimated: int) -> int:
-    """Gas for what was estimated; the state may be another one when it is mined."""
+def _compute_gas_limit(estimated: int) -> int:
+    """Return the gas limit for an estimate, as the state may differ when it is mined."""
     return estimated + estimated // 4
 
 
-def _short(held: int, needed: int) -> int:
-    return max(0, needed - held)
+def _compute_shortfall(balance: int, required: int) -> int:
+    return max(0, required - balance)
 
 
-def agreed(returned: bytes) -> bool:
-    """True unless a token said no: old ones say nothing at all."""
+def is_transfer_accepted(returned: bytes) -> bool:
+    """Return True unless a token refused: old tokens return nothing at all."""
     return not returned or int.from_bytes(returned, "big") == 1
 
 
-def _leaves(log: Mapping[str, Any], token: str, treasury: str) -> bool:
-    """True if a log tells that a token left the treasury."""
+def _is_outgoing_transfer(log: Mapping[str, Any], token: str, treasury: str) -> bool:
+    """Return True if a log records that a token left the treasury."""
     topics = log.get("topics")
     return (
         isinstance(topics, list)
         and len(topics) == 3
-        and hash_text(topics[0]) == TRANSFERRED
-        and hash_text(topics[1]) == _word(treasury)
-        and address_text(log.get("address")) == token
+        and parse_hash(topics[0]) == TRANSFER_TOPIC
+        and parse_hash(topics[1]) == _to_word(treasury)
+        and parse_address(log.get("address")) == token
     )
 
 
-def _word(address: str) -> str:
-    return abi.data_of(abi.address(address))
+def _to_word(address: str) -> str:
+    return abi.to_hex(abi.encode_address(address))

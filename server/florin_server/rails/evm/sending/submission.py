@@ -1,8 +1,8 @@
-"""The one transaction that settles payments: which contract is called, with what and how much gas.
+"""The single transaction that settles payments: its contract, calldata and gas.
 
-Accounts that do not exist yet are created first, by the opener; everything else goes to the
-settlement contract itself. Each payment has a share of the gas that it cannot exceed, so that no
-payer, whatever its code does, takes the gas of others.
+The opener creates accounts that do not exist yet; everything else goes to the settlement contract
+itself. Each payment has a share of the gas that it cannot exceed, so that no payer's code can use
+the gas of others.
 """
 
 from __future__ import annotations
@@ -10,67 +10,81 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from florin_server.chains.evm.typed_data import digest_of
+from florin_server.chains.evm.typed_data import get_digest
 from florin_server.domain.settlement.chain_txs import PayerKind
 from florin_server.rails.evm import settler
-from florin_server.rails.evm.paying.erc6492 import Opening, open_and_call, unwrap
-from florin_server.rails.evm.paying.terms import PERMIT2_METHOD, Proof, Terms, proof
+from florin_server.rails.evm.paying.erc6492 import AccountCreation, encode_open_and_call, unwrap
+from florin_server.rails.evm.paying.terms import (
+    PERMIT2_METHOD,
+    EvmOptionTerms,
+    SignatureProof,
+    build_proof,
+)
 from florin_server.rails.evm.sending.fees import (
     GAS_BASE,
     WALLET_GAS,
-    opening_share,
-    payment_share,
+    compute_creation_share,
+    compute_payment_share,
 )
-from florin_server.rails.evm.sending.gas_shares import TODAY, GasShares
-from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.evm.sending.gas_shares import DEFAULT_SHARES, GasShares
+from florin_server.rails.evm.settings import EvmChainSettings
 
 # Nodes refuse a transaction of more than 128 KiB.
 DATA_MAX = 120_000
 _FRAME = 512  # bytes of calldata around the items
-# The heaviest payment: a wallet's longest answer (4 KiB), which creates its account too.
+# The heaviest payment: a wallet's longest output (4 KiB), which also creates its account.
 _SIZE_MAX = 5_000
-GAS_HEAVIEST = payment_share(WALLET_GAS, _SIZE_MAX) + opening_share(0)
+PAYMENT_GAS_HEAVIEST = compute_payment_share(WALLET_GAS, _SIZE_MAX) + compute_creation_share(0)
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
-    """One payment as it is submitted. `opening` creates the payer's account, if it must be.
+class SubmissionItem:
+    """One payment in the form to submit; `creation` creates the payer's account, if needed.
 
-    `settler` is the contract that its wallet signed for, which may be a former one of the chain.
+    `settler` is the contract that its wallet signed for, which can be a former contract of the
+    chain.
     """
 
-    pay: settler.Pay
+    arguments: settler.PayArguments
     settler: str
-    by_permit2: bool
-    by_key: bool
-    opening: Opening | None
+    is_permit2: bool
+    is_key_signature: bool
+    creation: AccountCreation | None
 
     @property
     def size(self) -> int:
-        """Bytes of a transaction's calldata that are there for it."""
-        return self.pay.size if self.opening is None else self.pay.size + self.opening.size
+        """Return the bytes of a transaction's calldata that it takes."""
+        return (
+            self.arguments.size
+            if self.creation is None
+            else self.arguments.size + self.creation.size
+        )
 
     @property
     def gas(self) -> int:
-        """Its share of a transaction: more than it can use."""
-        share = payment_share(self.pay.gas, self.pay.size)
-        return share if self.opening is None else share + opening_share(self.opening.size)
+        """Return its share of a transaction's gas: more than it can use."""
+        share = compute_payment_share(self.arguments.gas, self.arguments.size)
+        return (
+            share if self.creation is None else share + compute_creation_share(self.creation.size)
+        )
 
     @property
     def kind(self) -> PayerKind:
-        """Who answers for it, as its signature tells."""
-        if self.opening is not None:
+        """Return the payer's kind according to the signature."""
+        if self.creation is not None:
             return PayerKind.UNBORN
-        return PayerKind.KEY if self.by_key else PayerKind.CODE
+        return PayerKind.KEY if self.is_key_signature else PayerKind.CODE
 
-    def by_code(self, shares: GasShares = TODAY) -> Item:
-        """The same if the payer has code: it is asked for any signature, and needs no creation."""
-        pay = replace(self.pay, gas=shares.payment(self.pay.token, by_key=False))
-        return replace(self, pay=pay, by_key=False, opening=None)
+    def to_contract_item(self, shares: GasShares = DEFAULT_SHARES) -> SubmissionItem:
+        """Return the item for a payer with code: any signature form, and no creation."""
+        pay = replace(
+            self.arguments, gas=shares.get_payment_gas(self.arguments.token, by_key=False)
+        )
+        return replace(self, arguments=pay, is_key_signature=False, creation=None)
 
 
 @dataclass(frozen=True, slots=True)
-class Submission:
+class SettlementCall:
     """A call of ours that settles. `to` is lower-case."""
 
     to: str
@@ -78,72 +92,101 @@ class Submission:
     gas: int
 
 
-def item(
-    chain: EvmChain, terms: Terms, payer: str, given: bytes, shares: GasShares = TODAY
-) -> Item:
-    """A payment with the signature that its wallet gave; equal arguments give equal items."""
-    wrapped = unwrap(given)
+def build_item(
+    chain: EvmChainSettings,
+    terms: EvmOptionTerms,
+    payer: str,
+    signature: bytes,
+    shares: GasShares = DEFAULT_SHARES,
+) -> SubmissionItem:
+    """Build a payment with its wallet's signature; equal arguments give equal items."""
+    wrapped = unwrap(signature)
     if wrapped is None:
-        proven = proof(digest_of(terms.message(payer)), payer, given)
-        return plain_item(chain, terms, payer, proven, shares)
-    inner = plain_item(chain, terms, payer, Proof(wrapped.signature, by_key=False), shares)
+        proven = build_proof(get_digest(terms.build_message(payer)), payer, signature)
+        return build_plain_item(chain, terms, payer, proven, shares)
+    inner = build_plain_item(
+        chain, terms, payer, SignatureProof(wrapped.signature, is_key_signature=False), shares
+    )
     if chain.opener is None or wrapped.factory not in chain.factories:
         return inner
-    return replace(inner, opening=Opening(payer, wrapped.factory, wrapped.data))
+    return replace(inner, creation=AccountCreation(payer, wrapped.factory, wrapped.data))
 
 
-def plain_item(
-    chain: EvmChain, terms: Terms, payer: str, proven: Proof, shares: GasShares = TODAY
-) -> Item:
-    """A payment whose payer needs not be created."""
+def build_plain_item(
+    chain: EvmChainSettings,
+    terms: EvmOptionTerms,
+    payer: str,
+    proof: SignatureProof,
+    shares: GasShares = DEFAULT_SHARES,
+) -> SubmissionItem:
+    """Build a payment whose payer need not be created."""
     signed_for = terms.route.settler
-    # what a contract does that is not followed would not be seen: the present one refuses
+    # effects of an unobserved contract would be missed: the present contract refuses it
     contract = signed_for if signed_for in chain.settlers else chain.settler
-    gas = shares.payment(terms.route.token, by_key=proven.by_key)
-    pay = terms.pay(payer, proven.signature, gas)
+    gas = shares.get_payment_gas(terms.route.token, by_key=proof.is_key_signature)
+    pay = terms.build_pay_arguments(payer, proof.signature, gas)
     by_permit2 = terms.method == PERMIT2_METHOD
-    return Item(pay, contract, by_permit2, proven.by_key, opening=None)
+    return SubmissionItem(pay, contract, by_permit2, proof.is_key_signature, creation=None)
 
 
-def submission(chain: EvmChain, items: Sequence[Item], shares: GasShares = TODAY) -> Submission:
-    """What settles the items; it answers a bit for each, first all by EIP-3009, then the others.
+def build_settlement_call(
+    chain: EvmChainSettings, items: Sequence[SubmissionItem], shares: GasShares = DEFAULT_SHARES
+) -> SettlementCall:
+    """Build the call that settles items; it returns a bit for each, EIP-3009 items first.
 
-    Without items, to use up a nonce, it calls the present contract. ValueError unless all go
-    through one settlement contract.
+    Without items, to use up a nonce, it calls the present contract. Raise ValueError unless all
+    items go through one settlement contract.
     """
-    (contract,) = {one.settler for one in items} or {chain.settler}
-    by_3009 = [one.pay for one in items if not one.by_permit2]
-    by_permit2 = [one.pay for one in items if one.by_permit2]
-    to, data = contract, settler.settle(by_3009, by_permit2)
-    openings = [one.opening for one in items if one.opening is not None]
+    (contract,) = {submission_item.settler for submission_item in items} or {chain.settler}
+    by_3009 = [
+        submission_item.arguments for submission_item in items if not submission_item.is_permit2
+    ]
+    by_permit2 = [
+        submission_item.arguments for submission_item in items if submission_item.is_permit2
+    ]
+    to, data = contract, settler.encode_settle(by_3009, by_permit2)
+    openings = [
+        submission_item.creation
+        for submission_item in items
+        if submission_item.creation is not None
+    ]
     if openings and chain.opener is not None:
-        to, data = chain.opener, open_and_call(openings, contract, data)
-    gas = shares.transaction(sum(one.gas for one in items), len(data))
-    return Submission(to, data, gas)
+        to, data = chain.opener, encode_open_and_call(openings, contract, data)
+    gas = shares.compute_transaction_gas(
+        sum(submission_item.gas for submission_item in items), len(data)
+    )
+    return SettlementCall(to, data, gas)
 
 
-def few(chain: EvmChain, shares: GasShares = TODAY) -> int:
-    """How many items fit into one transaction whatever they are."""
-    heaviest = GAS_HEAVIEST + payment_share(shares.surplus_max, 0)
-    room = chain.gas_max - GAS_BASE - shares.base
+def count_items_that_fit(chain: EvmChainSettings, shares: GasShares = DEFAULT_SHARES) -> int:
+    """Return how many items of any kind fit into one transaction."""
+    heaviest = PAYMENT_GAS_HEAVIEST + compute_payment_share(shares.surplus_max, 0)
+    room = chain.gas_max - GAS_BASE - shares.base_surcharge
     return min(room // heaviest, (DATA_MAX - _FRAME) // _SIZE_MAX)
 
 
-def cut(chain: EvmChain, items: Sequence[Item], most: int) -> list[int]:
-    """How many items, from the first on, go into one transaction each: all that they need fits.
+def split_items(
+    chain: EvmChainSettings, items: Sequence[SubmissionItem], items_max: int
+) -> list[int]:
+    """Return how many items, in order, go into each transaction, with room for all they need.
 
-    Those of one transaction go through one settlement contract.
+    The items of one transaction go through one settlement contract.
     """
     counts: list[int] = []
     contract = ""
     gas = size = 0
-    for one in items:
-        full = not counts or counts[-1] == most or one.gas > gas or one.size > size
-        if full or one.settler != contract:
+    for submission_item in items:
+        full = (
+            not counts
+            or counts[-1] == items_max
+            or submission_item.gas > gas
+            or submission_item.size > size
+        )
+        if full or submission_item.settler != contract:
             counts.append(0)
-            contract = one.settler
+            contract = submission_item.settler
             gas, size = chain.gas_max - GAS_BASE, DATA_MAX - _FRAME
         counts[-1] += 1
-        gas -= one.gas
-        size -= one.size
+        gas -= submission_item.gas
+        size -= submission_item.size
     return counts

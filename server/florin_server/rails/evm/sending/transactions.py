@@ -1,4 +1,4 @@
-"""Type-2 transactions, signed here and nowhere else."""
+"""Type-2 transactions. Only this module signs them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import rlp
 from coincurve import PrivateKey, PublicKey
 from eth_hash.auto import keccak
 
-from florin_server.chains.evm.signatures import address_of_key
-from florin_server.rails.evm.reading.node import data, quantity
-from florin_server.rails.evm.sending.fees import Fees
-from florin_server.rails.types import RailUnavailable, Signed
+from florin_server.chains.evm.signatures import derive_address
+from florin_server.rails.evm.reading.node import parse_data, parse_quantity
+from florin_server.rails.evm.sending.fees import TransactionFees
+from florin_server.rails.types import RailUnavailable, SignedTransaction
 
 _TYPE = b"\x02"
-_SIGNED = 9  # fields in front of the signature
+_SIGNED_FIELD_COUNT = 9  # fields in front of the signature
 
 
-class Signer:
-    """A key that pays for gas. Shows its address only."""
+class EvmSigner:
+    """A key that pays for gas. It shows only its address."""
 
     __slots__ = ("_key", "address")
 
@@ -27,7 +27,7 @@ class Signer:
         if len(secret) != 32:
             raise ValueError("a key has 32 bytes")
         self._key = PrivateKey(secret)
-        self.address = address_of_key(self._key.public_key)
+        self.address = derive_address(self._key.public_key)
 
     def __repr__(self) -> str:
         return f"Signer({self.address})"
@@ -37,16 +37,13 @@ class Signer:
         *,
         chain_id: int,
         nonce: int,
-        fees: Fees,
+        fees: TransactionFees,
         gas: int,
         to: str,
         data: bytes,
         value: int = 0,
-    ) -> Signed:
-        """Signs a call, with coin if `value` says so; equal arguments give equal bytes (RFC 6979).
-
-        `value` is in wei.
-        """
+    ) -> SignedTransaction:
+        """Sign a call that sends `value` wei; equal arguments give equal bytes (RFC 6979)."""
         fields: list[object] = [
             chain_id,
             nonce,
@@ -58,73 +55,80 @@ class Signer:
             data,
             [],
         ]
-        return self._sealed(fields)
+        return self._sign_fields(fields)
 
-    def _sealed(self, fields: Sequence[object]) -> Signed:
+    def _sign_fields(self, fields: Sequence[object]) -> SignedTransaction:
         digest = keccak(_TYPE + rlp.encode(fields))
         signature = self._key.sign_recoverable(digest, hasher=None)
         r, s = signature[:32], signature[32:64]
         sealed = [*fields, signature[64], int.from_bytes(r, "big"), int.from_bytes(s, "big")]
         raw = _TYPE + rlp.encode(sealed)
-        return Signed(raw=raw, hash=transaction_hash(raw))
+        return SignedTransaction(raw=raw, hash=compute_transaction_hash(raw))
 
-    def sign_again(self, raw: bytes, fees: Fees) -> Signed:
-        """Signs a transaction of its own again with other fees; nothing else changes."""
-        chain_id, nonce, _, _, *rest = rlp.decode(raw[1:])[:_SIGNED]
-        return self._sealed([chain_id, nonce, fees.tip, fees.max_fee, *rest])
+    def sign_with_fees(self, raw: bytes, fees: TransactionFees) -> SignedTransaction:
+        """Sign one of its own transactions again with other fees, otherwise unchanged."""
+        chain_id, nonce, _, _, *rest = rlp.decode(raw[1:])[:_SIGNED_FIELD_COUNT]
+        return self._sign_fields([chain_id, nonce, fees.tip, fees.max_fee, *rest])
 
 
-def rebuild(told: Mapping[str, Any], sender: str) -> bytes | None:
-    """Return the bytes of a type-2 transaction that a node reported as JSON; None if they differ.
+def rebuild_transaction(transaction: Mapping[str, Any], sender: str) -> bytes | None:
+    """Return the bytes of a type-2 transaction reported as JSON; None if they do not match it.
 
-    They have the hash that was reported and the sender's signature, whatever else the node said.
+    The bytes have the reported hash and the sender's signature, so the node's other fields need no
+    trust.
     """
     try:
         fields: list[object] = [
-            quantity(told["chainId"]),
-            quantity(told["nonce"]),
-            quantity(told["maxPriorityFeePerGas"]),
-            quantity(told["maxFeePerGas"]),
-            quantity(told["gas"]),
-            data(told["to"]),
-            quantity(told["value"]),
-            data(told["input"]),
+            parse_quantity(transaction["chainId"]),
+            parse_quantity(transaction["nonce"]),
+            parse_quantity(transaction["maxPriorityFeePerGas"]),
+            parse_quantity(transaction["maxFeePerGas"]),
+            parse_quantity(transaction["gas"]),
+            parse_data(transaction["to"]),
+            parse_quantity(transaction["value"]),
+            parse_data(transaction["input"]),
             [],
         ]
-        parity = quantity(told["yParity"] if told.get("yParity") is not None else told["v"])
-        r, s = quantity(told["r"]), quantity(told["s"])
+        parity = parse_quantity(
+            transaction["yParity"] if transaction.get("yParity") is not None else transaction["v"]
+        )
+        r, s = parse_quantity(transaction["r"]), parse_quantity(transaction["s"])
         digest = keccak(_TYPE + rlp.encode(fields))
         signature = r.to_bytes(32, "big") + s.to_bytes(32, "big") + bytes([parity])
-        signer = address_of_key(PublicKey.from_signature_and_message(signature, digest, None))
+        signer = derive_address(PublicKey.from_signature_and_message(signature, digest, None))
         raw = _TYPE + rlp.encode([*fields, parity, r, s])
     except (KeyError, ValueError, OverflowError, RailUnavailable):
-        # another type of transaction, or no answer of a node
+        # another type of transaction, or not a node's answer
         return None
-    return raw if (signer, transaction_hash(raw)) == (sender, told.get("hash")) else None
+    return (
+        raw
+        if (signer, compute_transaction_hash(raw)) == (sender, transaction.get("hash"))
+        else None
+    )
 
 
-def coin_of(raw: bytes) -> tuple[str, int]:
-    """Where a signed transaction sends how much coin."""
+def parse_coin_transfer(raw: bytes) -> tuple[str, int]:
+    """Return the receiver and the amount of coin (wei) of a signed transaction."""
     fields = rlp.decode(raw[1:])
-    return "0x" + fields[5].hex(), _number(fields[6])
+    return "0x" + fields[5].hex(), _parse_number(fields[6])
 
 
-def data_of(raw: bytes) -> bytes:
+def parse_calldata(raw: bytes) -> bytes:
     """Return the calldata of a signed transaction."""
     calldata: bytes = rlp.decode(raw[1:])[7]
     return calldata
 
 
-def fees_of(raw: bytes) -> Fees:
-    """What a signed transaction offers."""
+def parse_fees(raw: bytes) -> TransactionFees:
+    """Return the fees that a signed transaction offers."""
     fields = rlp.decode(raw[1:])
-    return Fees(max_fee=_number(fields[3]), tip=_number(fields[2]))
+    return TransactionFees(max_fee=_parse_number(fields[3]), tip=_parse_number(fields[2]))
 
 
-def _number(field: bytes) -> int:
+def _parse_number(field: bytes) -> int:
     return int.from_bytes(field, "big")
 
 
-def transaction_hash(raw: bytes) -> str:
-    """The 0x-hex hash that a transaction is known by."""
+def compute_transaction_hash(raw: bytes) -> str:
+    """Return the 0x-hex hash of a transaction."""
     return "0x" + keccak(raw).hex()

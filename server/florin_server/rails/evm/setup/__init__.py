@@ -1,1 +1,1 @@
-"""What an EVM chain needs before it takes payments."""
+"""Preparation of an EVM chain before it takes payments."""

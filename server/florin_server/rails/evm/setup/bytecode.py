@@ -12,15 +12,17 @@ _FILE = Path(__file__).with_suffix(".json")
 
 
 @dataclass(frozen=True, slots=True)
-class Bytecode:
-    """The code that creates a contract, and the code that stays there."""
+class ContractBytecode:
+    """The code that creates a contract, and its deployed code."""
 
     init: bytes
     runtime: bytes
 
 
 @cache
-def bytecode(name: str) -> Bytecode:
-    """The contract of that name."""
-    made = orjson.loads(_FILE.read_bytes())[name]
-    return Bytecode(bytes.fromhex(made["bytecode"][2:]), bytes.fromhex(made["runtime"][2:]))
+def load_bytecode(name: str) -> ContractBytecode:
+    """Return the contract of that name."""
+    contract = orjson.loads(_FILE.read_bytes())[name]
+    return ContractBytecode(
+        bytes.fromhex(contract["bytecode"][2:]), bytes.fromhex(contract["runtime"][2:])
+    )

@@ -1,7 +1,7 @@
-"""Putting a contract at the same address on every chain: CREATE2 through the common deployer.
+"""Deployment of a contract at the same address on every chain: CREATE2 by the common deployer.
 
-Nobody has a key of the deployer: one transaction, whose signature was chosen and not computed,
-makes it at the same address everywhere. Most chains have it.
+No key of the deployer exists: one transaction, whose signature was chosen and not computed, creates
+it at the same address everywhere. Most chains have it.
 """
 
 from __future__ import annotations
@@ -12,16 +12,22 @@ from typing import Final
 import rlp
 from eth_hash.auto import keccak
 
-from florin_server.chains.evm.abi import data_of
+from florin_server.chains.evm.abi import to_hex
 from florin_server.clock import Clock
 from florin_server.rails.connection.jsonrpc import RpcError
-from florin_server.rails.evm.gas_money import ask_held, held_of, name_of
+from florin_server.rails.evm.gas_money import build_balance_call, get_gas_money_name, parse_balance
 from florin_server.rails.evm.known_contracts import DEPLOYER
-from florin_server.rails.evm.reading.node import LATEST, Node, data, quantity, record
-from florin_server.rails.evm.sending.fees import Fees, current_fees
-from florin_server.rails.evm.sending.transactions import Signer
-from florin_server.rails.evm.settings import GWEI, EvmChain
-from florin_server.rails.types import RailUnavailable, Signed
+from florin_server.rails.evm.reading.node import (
+    LATEST,
+    EvmNode,
+    parse_data,
+    parse_object,
+    parse_quantity,
+)
+from florin_server.rails.evm.sending.fees import TransactionFees, read_current_fees
+from florin_server.rails.evm.sending.transactions import EvmSigner
+from florin_server.rails.evm.settings import GWEI, EvmChainSettings
+from florin_server.rails.types import RailUnavailable, SignedTransaction
 
 DEPLOYER_CODE: Final = bytes.fromhex(
     "7fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffe036016000816020823780358282"
@@ -31,7 +37,7 @@ DEPLOYER_PAYER: Final = "0x3fab184622dc19b6109349b94811493bf2a45362"
 _DEPLOYER_GAS: Final = 100_000
 _DEPLOYER_GAS_PRICE: Final = 100 * GWEI
 DEPLOYER_WEI: Final = _DEPLOYER_GAS * _DEPLOYER_GAS_PRICE
-# without a chain id, so that it is good on every chain; r and s were chosen, not computed
+# without a chain id, so that it is valid on every chain; r and s were chosen, not computed
 DEPLOYER_TRANSACTION: Final[bytes] = rlp.encode(
     [
         0,
@@ -46,62 +52,64 @@ DEPLOYER_TRANSACTION: Final[bytes] = rlp.encode(
     ]
 )
 
-# names Florin's settlement contract among what the deployer makes; another salt, another address
+# identifies Florin's settlement contract at the deployer; another salt gives another address
 SALT: Final[bytes] = keccak(b"florin settlement")
 
 _GAS_MAX: Final = 2**24  # the protocol's own limit for a transaction
-# a rollup's price of data may move between estimate and block
+# a rollup's price of data may change between estimate and block
 _GAS_MARGIN: Final = 4
 _WAIT_S: Final = 300.0
-_LOOK_S: Final = 0.5
+_POLL_S: Final = 0.5
 
 
-class NotDeployed(Exception):  # noqa: N818  (a decision, told to the operator as it is)
-    """The contract was not put on the chain; the text says why."""
+class DeploymentFailed(Exception):  # noqa: N818  (a decision for the operator, not a mistake)
+    """The contract was not deployed; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Contract:
-    """A contract without constructor arguments: the code that makes it and the code that stays."""
+class DeployableContract:
+    """A contract without constructor arguments: its creation code and its deployed code."""
 
     init_code: bytes
     runtime: bytes
 
     @property
     def address(self) -> str:
-        """Where the deployer puts it on every chain, lower-case."""
+        """Return the lower-case address to which the deployer deploys it on every chain."""
         seed = b"\xff" + bytes.fromhex(DEPLOYER[2:]) + SALT + keccak(self.init_code)
         return "0x" + keccak(seed)[12:].hex()
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """A transaction that is still missing. Costs are the most that it can take, in wei."""
+class SetupStep:
+    """A missing transaction; costs are the most that it can take, in wei."""
 
     to: str
     data: bytes
     value: int
     gas: int
-    fees: Fees
+    fees: TransactionFees
     nonce: int
 
     @property
     def cost(self) -> int:
-        """Gas at the highest price, and what is sent along."""
+        """Return the gas at the highest price, plus the value sent along, in wei."""
         return self.gas * self.fees.max_fee + self.value
 
 
-class StepSender:
-    """Sends single transactions on one chain for one key, which nobody else uses meanwhile."""
+class SetupStepSender:
+    """Send single transactions on one chain with a key that has no other user meanwhile."""
 
-    def __init__(self, node: Node, chain: EvmChain, signer: Signer, clock: Clock) -> None:
+    def __init__(
+        self, node: EvmNode, chain: EvmChainSettings, signer: EvmSigner, clock: Clock
+    ) -> None:
         self._node = node
         self._chain = chain
         self._signer = signer
         self._clock = clock
 
-    async def perform(self, step: Step) -> str:
-        """Sends a step and returns its hash once it worked."""
+    async def perform_step(self, step: SetupStep) -> str:
+        """Send a step; return its hash once it succeeded."""
         signed = self._signer.sign_call(
             chain_id=self._chain.chain_id,
             nonce=step.nonce,
@@ -111,122 +119,132 @@ class StepSender:
             data=step.data,
             value=step.value,
         )
-        return await self._mined(signed)
+        return await self._wait_until_mined(signed)
 
-    async def _affordable(self, to: str, payload: bytes, value: int) -> Step:
+    async def _build_affordable_step(self, to: str, payload: bytes, value: int) -> SetupStep:
         sender = self._signer.address
-        fees = await current_fees(self._node, self._chain)
+        fees = await read_current_fees(self._node, self._chain)
         balance, mined, pending = await self._node.batch(
             [
-                ask_held(self._chain, sender),
+                build_balance_call(self._chain, sender),
                 ("eth_getTransactionCount", (sender, LATEST)),
                 ("eth_getTransactionCount", (sender, "pending")),
             ]
         )
-        held, money = held_of(self._chain, balance), name_of(self._chain)
-        nonce = quantity(mined)
-        if quantity(pending) > nonce:
-            raise NotDeployed(
-                f"{self._chain.name}: a transaction of {sender} is still on its way; try again "
+        held, money = parse_balance(self._chain, balance), get_gas_money_name(self._chain)
+        nonce = parse_quantity(mined)
+        if parse_quantity(pending) > nonce:
+            raise DeploymentFailed(
+                f"{self._chain.name}: a transaction of {sender} is still pending; try again "
                 "when it is in a block"
             )
-        call = {"from": sender, "to": to, "data": data_of(payload), "value": hex(value)}
+        call = {"from": sender, "to": to, "data": to_hex(payload), "value": hex(value)}
         try:
-            estimate = quantity(await self._node.rpc.call("eth_estimateGas", call))
+            estimate = parse_quantity(await self._node.rpc.call("eth_estimateGas", call))
         except RpcError as refusal:
             if held == 0:
-                raise NotDeployed(f"{self._chain.name}: {sender} has nothing of {money}") from None
-            raise NotDeployed(f"{self._chain.name}: {refusal}") from refusal
+                raise DeploymentFailed(
+                    f"{self._chain.name}: {sender} has no balance of {money}"
+                ) from None
+            raise DeploymentFailed(f"{self._chain.name}: {refusal}") from refusal
         gas = min(estimate + estimate // _GAS_MARGIN, _GAS_MAX)
-        step = Step(to, payload, value, gas, fees, nonce)
+        step = SetupStep(to, payload, value, gas, fees, nonce)
         if held < step.cost:
-            has = coins(held) if held else "nothing"
-            raise NotDeployed(
-                f"{self._chain.name}: {sender} has {has} of {money}, and this may cost "
-                f"{coins(step.cost)}"
+            has = format_coins(held) if held else "no balance"
+            raise DeploymentFailed(
+                f"{self._chain.name}: {sender} has {has} of {money}, but this can cost "
+                f"{format_coins(step.cost)}"
             )
         return step
 
-    async def _mined(self, signed: Signed) -> str:
+    async def _wait_until_mined(self, signed: SignedTransaction) -> str:
         try:
-            await self._node.rpc.call("eth_sendRawTransaction", data_of(signed.raw))
+            await self._node.rpc.call("eth_sendRawTransaction", to_hex(signed.raw))
         except RpcError as refusal:
-            raise NotDeployed(f"{self._chain.name}: {refusal}") from refusal
+            raise DeploymentFailed(f"{self._chain.name}: {refusal}") from refusal
         end = self._clock.steady_us() + int(_WAIT_S * 1_000_000)
         while self._clock.steady_us() < end:
-            receipt = record(await self._node.ask("eth_getTransactionReceipt", signed.hash))
+            receipt = parse_object(await self._node.call("eth_getTransactionReceipt", signed.hash))
             if receipt is None:
-                await self._clock.sleep(_LOOK_S)
-            elif quantity(receipt.get("status")) == 1:
+                await self._clock.sleep(_POLL_S)
+            elif parse_quantity(receipt.get("status")) == 1:
                 return signed.hash
             else:
-                raise NotDeployed(f"{self._chain.name}: the transaction {signed.hash} failed")
+                raise DeploymentFailed(f"{self._chain.name}: the transaction {signed.hash} failed")
         raise RailUnavailable(
-            f"{self._chain.name}: {signed.hash} is in no block yet; try again when it is"
+            f"{self._chain.name}: {signed.hash} is in no block yet; try again when it is in a block"
         )
 
 
-class Deployment(StepSender):
+class ContractDeployment(SetupStepSender):
     """One contract on one chain."""
 
     def __init__(
-        self, node: Node, chain: EvmChain, signer: Signer, contract: Contract, clock: Clock
+        self,
+        node: EvmNode,
+        chain: EvmChainSettings,
+        signer: EvmSigner,
+        contract: DeployableContract,
+        clock: Clock,
     ) -> None:
         super().__init__(node, chain, signer, clock)
         self._contract = contract
 
-    async def there(self) -> bool:
-        """True if exactly this contract is in its place. NotDeployed if something else is."""
+    async def is_deployed(self) -> bool:
+        """Return True if this contract is at its address; raise DeploymentFailed for other code."""
         number, code = await self._node.batch(
             [("eth_chainId", ()), ("eth_getCode", (self._contract.address, LATEST))]
         )
-        if quantity(number) != self._chain.chain_id:
-            raise NotDeployed(
-                f"{self._chain.name}: the node serves chain {quantity(number)}, "
+        if parse_quantity(number) != self._chain.chain_id:
+            raise DeploymentFailed(
+                f"{self._chain.name}: the node serves chain {parse_quantity(number)}, "
                 f"not {self._chain.chain_id}"
             )
-        found = data(code)
-        if found and keccak(found) != keccak(self._contract.runtime):
-            raise NotDeployed(
+        data = parse_data(code)
+        if data and keccak(data) != keccak(self._contract.runtime):
+            raise DeploymentFailed(
                 f"{self._chain.name}: the code at {self._contract.address} is not Florin's"
             )
-        return bool(found)
+        return bool(data)
 
     async def has_deployer(self) -> bool:
-        """True if the common deployer is on the chain. NotDeployed if it is something else."""
-        code = data(await self._node.ask("eth_getCode", DEPLOYER, LATEST))
+        """Return True if the chain has the common deployer; DeploymentFailed for other code."""
+        code = parse_data(await self._node.call("eth_getCode", DEPLOYER, LATEST))
         if code not in {b"", DEPLOYER_CODE}:
-            raise NotDeployed(f"{self._chain.name}: the code at {DEPLOYER} is not the deployer's")
+            raise DeploymentFailed(
+                f"{self._chain.name}: the code at {DEPLOYER} is not the deployer's"
+            )
         return bool(code)
 
-    async def funding(self) -> Step | None:
-        """What gives the deployer's maker the coin that it needs; None if it has it."""
+    async def find_funding_step(self) -> SetupStep | None:
+        """Return the transfer that funds the deployer's creator; None if it has enough coin."""
         if self._chain.fee_token is not None:
-            raise NotDeployed(
-                f"{self._chain.name}: there is no deployer at {DEPLOYER}, and no coin to make it "
+            raise DeploymentFailed(
+                f"{self._chain.name}: no deployer is at {DEPLOYER}, and the chain has no coin "
+                "to create it "
                 "with"
             )
-        held = quantity(await self._node.ask("eth_getBalance", DEPLOYER_PAYER, LATEST))
+        held = parse_quantity(await self._node.call("eth_getBalance", DEPLOYER_PAYER, LATEST))
         missing = max(0, DEPLOYER_WEI - held)
-        return await self._affordable(DEPLOYER_PAYER, b"", missing) if missing else None
+        return await self._build_affordable_step(DEPLOYER_PAYER, b"", missing) if missing else None
 
-    async def making(self) -> Step:
-        """What makes the contract. NotDeployed if the payer cannot afford it."""
-        return await self._affordable(DEPLOYER, SALT + self._contract.init_code, 0)
+    async def build_deployment_step(self) -> SetupStep:
+        """Return the deployment step; raise DeploymentFailed if the payer cannot afford it."""
+        return await self._build_affordable_step(DEPLOYER, SALT + self._contract.init_code, 0)
 
-    async def put_deployer(self) -> str:
-        """Sends the transaction that makes the deployer; its maker must have the coin."""
+    async def deploy_deployer(self) -> str:
+        """Send the transaction that creates the deployer; its creator must have the coin."""
         tx_hash = "0x" + keccak(DEPLOYER_TRANSACTION).hex()
         try:
-            return await self._mined(Signed(DEPLOYER_TRANSACTION, tx_hash))
-        except NotDeployed as refusal:
-            raise NotDeployed(
-                f"{refusal}. The deployer's own transaction bears no chain id, which some nodes do "
-                f"not take: ask whoever runs the chain for the deployer at {DEPLOYER}"
+            return await self._wait_until_mined(SignedTransaction(DEPLOYER_TRANSACTION, tx_hash))
+        except DeploymentFailed as refusal:
+            raise DeploymentFailed(
+                f"{refusal}. The deployer's own transaction has no chain id, which some nodes do "
+                f"not accept: ask the chain's operators for the deployer at {DEPLOYER}"
             ) from refusal
 
 
-def coins(wei: int) -> str:
-    """An amount of what gas is paid with, for people: six digits behind the point, rounded up."""
+def format_coins(wei: int) -> str:
+    """Format an amount of gas money for people: six decimals, rounded up."""
     millionths = -(-wei // 10**12)
     return f"{millionths // 10**6}.{millionths % 10**6:06d}"

@@ -1,4 +1,4 @@
-"""What a chain really is, compared with what the operator said."""
+"""Inspection of a chain: what it really is, compared with the operator's settings."""
 
 from __future__ import annotations
 
@@ -7,131 +7,147 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from florin_server.chains.evm import abi
-from florin_server.chains.evm.route import Kind, Route
-from florin_server.chains.evm.typed_data import PERMIT2, Domain, permit2_domain
-from florin_server.rails.connection.jsonrpc import Call, RpcError
+from florin_server.chains.evm.route import RouteKind, SettlementRoute
+from florin_server.chains.evm.typed_data import PERMIT2, Eip712Domain, build_permit2_domain
+from florin_server.rails.connection.jsonrpc import RpcCall, RpcError
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.gas_money import FEE_TOKEN_DECIMALS
 from florin_server.rails.evm.paying import signing
 from florin_server.rails.evm.paying.payable import DECIMALS
-from florin_server.rails.evm.paying.terms import DIRECT_METHOD, NOBODY, PERMIT2_METHOD
+from florin_server.rails.evm.paying.terms import DIRECT_METHOD, PERMIT2_METHOD, ZERO_ADDRESS
 from florin_server.rails.evm.reading import guards
-from florin_server.rails.evm.reading.guards import Guard, Guards
-from florin_server.rails.evm.reading.node import LATEST, Node, call_to, data, quantity, returned
-from florin_server.rails.evm.settings import EvmAsset, EvmChain, EvmCoin
-from florin_server.rails.networks.registry import Claim, contradiction
+from florin_server.rails.evm.reading.guards import TokenGuard, TokenGuards
+from florin_server.rails.evm.reading.node import (
+    LATEST,
+    EvmNode,
+    build_call,
+    parse_data,
+    parse_quantity,
+    parse_returned,
+)
+from florin_server.rails.evm.settings import EvmAssetSettings, EvmChainSettings, EvmCoinSettings
+from florin_server.rails.networks.registry import TokenClaim, find_contradiction
 from florin_server.rails.types import Asset
 
-NAME = abi.selector("name()")
-VERSION = abi.selector("version()")
-DOMAIN_SEPARATOR = abi.selector("DOMAIN_SEPARATOR()")
-# a settlement of no payments, which only a contract that knows Permit2 answers
-_NOTHING_BY_PERMIT2 = settler.SETTLE_PERMIT2 + abi.number(abi.WORD) + abi.number(0)
-# writes a word that lasts as long as the transaction, as the settlement contract does
+NAME = abi.encode_selector("name()")
+VERSION = abi.encode_selector("version()")
+DOMAIN_SEPARATOR = abi.encode_selector("DOMAIN_SEPARATOR()")
+# a settlement of no payments, which only a contract with Permit2 support answers
+_EMPTY_PERMIT2_SETTLE = (
+    settler.SETTLE_PERMIT2 + abi.encode_uint256(abi.WORD) + abi.encode_uint256(0)
+)
+# writes a word that lasts as long as the transaction, like the settlement contract
 _TRANSIENT = "0x600160005d00"
 _TOKEN_CALLS = (DECIMALS, NAME, VERSION, DOMAIN_SEPARATOR)
 
 
 @dataclass(frozen=True, slots=True)
-class Inspection:
-    """The assets that may be offered, by CAIP-19, and sentences about all that may not.
+class EvmInspection:
+    """The assets that can be offered, by CAIP-19, and a sentence for each other problem.
 
-    `guards` are what those tokens answer about whom they refuse; `passkeys` tells that the chain
-    checks the signatures of passkeys by itself.
+    `guards` are the queries that those tokens answer about blocked accounts. `has_passkeys` says
+    whether the chain checks passkey signatures itself.
     """
 
     assets: Mapping[str, Asset]
     problems: tuple[str, ...]
-    guards: Guards = field(default_factory=dict)
-    passkeys: bool = False
+    guards: TokenGuards = field(default_factory=dict)
+    has_passkeys: bool = False
 
 
-async def inspect(node: Node, chain: EvmChain) -> Inspection:
-    """Compares chain, settlement contract and tokens with the settings; one batched read."""
-    asked = settler.route_nonce(Kind.DIRECT, _probe(chain))
-    calls: list[Call] = [
+async def inspect_chain(node: EvmNode, chain: EvmChainSettings) -> EvmInspection:
+    """Compare chain, settlement contract and tokens with the settings; one batched read."""
+    route_nonce = settler.encode_route_nonce(RouteKind.DIRECT, _build_probe(chain))
+    calls: list[RpcCall] = [
         ("eth_chainId", ()),
-        signing.ask_passkeys(),
+        signing.build_passkey_call(),
         ("eth_getCode", (chain.settler, LATEST)),
-        call_to(chain.settler, asked),
-        *(call_to(former, asked) for former in chain.former_settlers),
-        *(call for token in chain.assets for call in _token_calls(chain, token)),
+        build_call(chain.settler, route_nonce),
+        *(build_call(former, route_nonce) for former in chain.former_settlers),
+        *(call for token in chain.assets for call in _build_token_calls(chain, token)),
     ]
     if any(token.method == PERMIT2_METHOD for token in chain.assets):
-        calls += [call_to(PERMIT2, DOMAIN_SEPARATOR), call_to(chain.settler, _NOTHING_BY_PERMIT2)]
+        calls += [
+            build_call(PERMIT2, DOMAIN_SEPARATOR),
+            build_call(chain.settler, _EMPTY_PERMIT2_SETTLE),
+        ]
     place = len(calls)
-    calls += _ask_machine(chain)
+    calls += _build_machine_calls(chain)
     if chain.coin is not None:
-        is_paid = settler.IS_PAID + abi.address(NOBODY) + bytes(abi.WORD)
-        calls.append(call_to(chain.settler, is_paid))
+        is_paid = settler.IS_PAID + abi.encode_address(ZERO_ADDRESS) + bytes(abi.WORD)
+        calls.append(build_call(chain.settler, is_paid))
     answers = await node.batch(calls)
-    number = quantity(answers[0])
+    number = parse_quantity(answers[0])
     if number != chain.chain_id:
-        return Inspection(
+        return EvmInspection(
             {}, (f"{chain.name}: the node serves chain {number}, not {chain.chain_id}",)
         )
     before = 4 + len(chain.former_settlers)
-    fault = _settler_fault(chain, answers[2], answers[3:before])
-    if (fault := fault or _machine_fault(chain, *answers[place : place + 2])) is not None:
-        return Inspection({}, (fault,))
+    fault = _find_settler_problem(chain, answers[2], answers[3:before])
+    if (fault := fault or _find_machine_problem(chain, *answers[place : place + 2])) is not None:
+        return EvmInspection({}, (fault,))
     problems = []
     assets = {}
-    guarded: dict[str, Guard] = {}
-    each = len(_TOKEN_CALLS) + guards.QUESTIONS
-    behind = before + len(chain.assets) * each
+    guarded: dict[str, TokenGuard] = {}
+    calls_per_token = len(_TOKEN_CALLS) + guards.QUESTIONS
+    behind = before + len(chain.assets) * calls_per_token
     for index, token in enumerate(chain.assets):
-        first = before + index * each
+        first = before + index * calls_per_token
         of_token = answers[first : first + len(_TOKEN_CALLS)]
-        difference = _difference(chain, token, of_token, answers[behind : behind + 2])
-        guard, paused, refused = guards.read(answers[first + len(_TOKEN_CALLS) : first + each])
+        difference = _find_token_problem(chain, token, of_token, answers[behind : behind + 2])
+        guard, paused, refused = guards.parse_guard(
+            answers[first + len(_TOKEN_CALLS) : first + calls_per_token]
+        )
         if difference is None and refused:
             difference = f"refuses the settlement contract at {chain.settler}"
         if difference is None:
-            asset = asset_of(chain, token)
+            asset = build_token_asset(chain, token)
             assets[asset.id], guarded[asset.id] = asset, guard
         if difference is None and paused:
-            difference = "is paused, and not offered until it is not"
+            difference = "is paused, so it is not offered"
         if difference is not None:
             problems.append(f"{chain.name}: {token.symbol} at {token.address} {difference}")
     if chain.coin is not None:
-        if returned(answers[-1]) == abi.number(0):
-            coin = coin_of(chain, chain.coin)
+        if parse_returned(answers[-1]) == abi.encode_uint256(0):
+            coin = build_coin_asset(chain, chain.coin)
             assets[coin.id] = coin
         else:
             problems.append(
-                f"{chain.name}: the settlement contract at {chain.settler} does not take "
+                f"{chain.name}: the settlement contract at {chain.settler} does not accept "
                 f"{chain.coin.symbol}"
             )
-    passkeys = signing.checks_passkeys(answers[1])
-    return Inspection(assets, tuple(problems), guarded, passkeys)
+    passkeys = signing.parse_passkey_support(answers[1])
+    return EvmInspection(assets, tuple(problems), guarded, passkeys)
 
 
-def _ask_machine(chain: EvmChain) -> list[Call]:
-    """Ask whether the chain runs the settlement contract, and what its fee token is."""
+def _build_machine_calls(chain: EvmChainSettings) -> list[RpcCall]:
+    """Build the calls for transient storage and for the decimals of the fee token."""
     fee_token = chain.fee_token or chain.settler
-    return [("eth_call", ({"data": _TRANSIENT}, LATEST)), call_to(fee_token, DECIMALS)]
+    return [("eth_call", ({"data": _TRANSIENT}, LATEST)), build_call(fee_token, DECIMALS)]
 
 
-def _machine_fault(chain: EvmChain, transient: Any, decimals: Any) -> str | None:
-    """Return why nothing can be settled on a chain, whatever its contracts; None if it can."""
+def _find_machine_problem(chain: EvmChainSettings, transient: Any, decimals: Any) -> str | None:
+    """Return why a chain cannot settle with any contract; None if it can."""
     if isinstance(transient, RpcError) and "opcode" in transient.message.lower():
         return (
             f"{chain.name}: the chain lacks transient storage (EIP-1153), which the settlement "
             "contract needs"
         )
-    if chain.fee_token is not None and returned(decimals) != abi.number(FEE_TOKEN_DECIMALS):
-        return f"{chain.name}: {chain.fee_token} is no fee token of {FEE_TOKEN_DECIMALS} decimals"
+    if chain.fee_token is not None and parse_returned(decimals) != abi.encode_uint256(
+        FEE_TOKEN_DECIMALS
+    ):
+        return f"{chain.name}: {chain.fee_token} must have {FEE_TOKEN_DECIMALS} decimals"
     return None
 
 
-def _token_calls(chain: EvmChain, token: EvmAsset) -> list[Call]:
-    asked = [call_to(token.address, ask) for ask in _TOKEN_CALLS]
-    return [*asked, *guards.asks(token.address, chain.settler)]
+def _build_token_calls(chain: EvmChainSettings, token: EvmAssetSettings) -> list[RpcCall]:
+    calls = [build_call(token.address, ask) for ask in _TOKEN_CALLS]
+    return [*calls, *guards.build_guard_calls(token.address, chain.settler)]
 
 
-def asset_of(chain: EvmChain, token: EvmAsset) -> Asset:
-    """A token of the settings as the service knows it."""
-    domain = _domain(chain, token)
+def build_token_asset(chain: EvmChainSettings, token: EvmAssetSettings) -> Asset:
+    """Return a token of the settings as an asset."""
+    domain = _build_domain(chain, token)
     return Asset(
         id=f"{chain.caip2}/erc20:{token.address}",
         chain_id=chain.caip2,
@@ -150,12 +166,12 @@ def asset_of(chain: EvmChain, token: EvmAsset) -> Asset:
     )
 
 
-def coin_of(chain: EvmChain, coin: EvmCoin) -> Asset:
-    """A chain's own coin as the service knows it."""
+def build_coin_asset(chain: EvmChainSettings, coin: EvmCoinSettings) -> Asset:
+    """Return a chain's native coin as an asset."""
     return Asset(
         id=chain.coin_asset,
         chain_id=chain.caip2,
-        address=NOBODY,
+        address=ZERO_ADDRESS,
         name=coin.name,
         symbol=coin.symbol,
         decimals=18,
@@ -169,15 +185,15 @@ def coin_of(chain: EvmChain, coin: EvmCoin) -> Asset:
     )
 
 
-def _probe(chain: EvmChain) -> settler.Pay:
-    return settler.Pay(
+def _build_probe(chain: EvmChainSettings) -> settler.PayArguments:
+    return settler.PayArguments(
         token=chain.settler,
-        payer=NOBODY,
+        payer=ZERO_ADDRESS,
         value=3,
         valid_after=0,
         valid_before=5,
         dest=chain.treasury_account.rpartition(":")[2],
-        fee_to=NOBODY,
+        fee_to=ZERO_ADDRESS,
         fee=1,
         ref=b"\x5a" * 32,
         gas=7,
@@ -185,35 +201,35 @@ def _probe(chain: EvmChain) -> settler.Pay:
     )
 
 
-async def find_settler_fault(node: Node, chain: EvmChain) -> str | None:
-    """Return why a chain's settlement contracts cannot be used, as they are set; None if they can.
+async def find_settler_fault(node: EvmNode, chain: EvmChainSettings) -> str | None:
+    """Return why a chain's configured settlement contracts are unusable; None if they are usable.
 
-    Errors as those of `Node.batch`.
+    It raises the errors of `Node.batch`.
     """
-    asked = settler.route_nonce(Kind.DIRECT, _probe(chain))
+    route_nonce = settler.encode_route_nonce(RouteKind.DIRECT, _build_probe(chain))
     code, *nonces = await node.batch(
         [
             ("eth_getCode", (chain.settler, LATEST)),
-            call_to(chain.settler, asked),
-            *(call_to(former, asked) for former in chain.former_settlers),
+            build_call(chain.settler, route_nonce),
+            *(build_call(former, route_nonce) for former in chain.former_settlers),
         ]
     )
-    return _settler_fault(chain, code, nonces)
+    return _find_settler_problem(chain, code, nonces)
 
 
-def _settler_fault(chain: EvmChain, code: Any, nonces: Sequence[Any]) -> str | None:
-    """Why a settlement contract cannot be used; each must hash a route as we do.
+def _find_settler_problem(chain: EvmChainSettings, code: Any, nonces: Sequence[Any]) -> str | None:
+    """Return why a settlement contract is unusable; each must hash a route as we do.
 
-    What was paid through one of another version is not seen, as if it had not been paid.
+    Payments through a contract of another version would not be seen.
     """
-    if not data(code):
-        return f"{chain.name}: there is no contract at {chain.settler}"
-    probe = _probe(chain)
+    if not parse_data(code):
+        return f"{chain.name}: no contract exists at {chain.settler}"
+    probe = _build_probe(chain)
     for address, nonce in zip((chain.settler, *chain.former_settlers), nonces, strict=True):
-        route = Route(
+        route = SettlementRoute(
             chain_id=chain.chain_id,
             settler=address,
-            kind=Kind.DIRECT,
+            kind=RouteKind.DIRECT,
             token=probe.token,
             value=probe.value,
             valid_before=probe.valid_before,
@@ -222,7 +238,7 @@ def _settler_fault(chain: EvmChain, code: Any, nonces: Sequence[Any]) -> str | N
             fee=probe.fee,
             ref=probe.ref,
         )
-        if returned(nonce) != route.nonce():
+        if parse_returned(nonce) != route.compute_nonce():
             return (
                 f"{chain.name}: the contract at {address} is not Florin's settlement contract,"
                 " or not that of this version"
@@ -230,69 +246,74 @@ def _settler_fault(chain: EvmChain, code: Any, nonces: Sequence[Any]) -> str | N
     return None
 
 
-def _difference(
-    chain: EvmChain, token: EvmAsset, answers: Sequence[Any], of_permit2: Sequence[Any]
+def _find_token_problem(
+    chain: EvmChainSettings,
+    token: EvmAssetSettings,
+    answers: Sequence[Any],
+    permit2_answers: Sequence[Any],
 ) -> str | None:
-    """Why a token cannot be taken, as the end of a sentence."""
+    """Return why a token cannot be accepted, as the end of a sentence."""
     by_signature = token.method != PERMIT2_METHOD
-    claim = Claim(
+    claim = TokenClaim(
         symbol=token.symbol,
         address=token.address,
         decimals=token.decimals,
         peg=token.peg,
         domain=(token.signing_name, token.domain_version) if by_signature else None,
     )
-    if (known := contradiction(chain.caip2, claim)) is not None:
-        return known
+    if (contradiction := find_contradiction(chain.caip2, claim)) is not None:
+        return contradiction
     if not by_signature:
-        plain = _plain_token_fault(token, answers[0])
-        return plain or _permit2_fault(chain, *of_permit2)
-    return _token_fault(chain, token, answers)
+        plain = _find_plain_token_problem(token, answers[0])
+        return plain or _find_permit2_problem(chain, *permit2_answers)
+    return _find_eip3009_problem(chain, token, answers)
 
 
-def _token_fault(chain: EvmChain, token: EvmAsset, answers: Sequence[Any]) -> str | None:
-    """What differs between a token and its settings, as the end of a sentence."""
-    if (difference := _plain_token_fault(token, answers[0])) is not None:
+def _find_eip3009_problem(
+    chain: EvmChainSettings, token: EvmAssetSettings, answers: Sequence[Any]
+) -> str | None:
+    """Return how a token differs from its settings, as the end of a sentence."""
+    if (difference := _find_plain_token_problem(token, answers[0])) is not None:
         return difference
-    name, version, separator = (returned(answer) for answer in answers[1:])
-    if _text(name) != token.signing_name:
-        return f"is named {_text(name)!r}, not {token.signing_name!r}"
-    # some tokens keep their version to themselves; the separator proves it anyway
-    if version is not None and _text(version) != token.domain_version:
-        return f"has version {_text(version)!r}, not {token.domain_version!r}"
-    if separator != _domain(chain, token).separator():
+    name, version, separator = (parse_returned(answer) for answer in answers[1:])
+    if _decode_text(name) != token.signing_name:
+        return f"is named {_decode_text(name)!r}, not {token.signing_name!r}"
+    # some tokens do not expose their version; the separator proves it anyway
+    if version is not None and _decode_text(version) != token.domain_version:
+        return f"has version {_decode_text(version)!r}, not {token.domain_version!r}"
+    if separator != _build_domain(chain, token).compute_separator():
         return "signs for another domain than its name, version and chain give"
     return None
 
 
-def _plain_token_fault(token: EvmAsset, answer: Any) -> str | None:
-    """The same for a token that is only moved: its name is a matter of taste."""
-    decimals = returned(answer)
+def _find_plain_token_problem(token: EvmAssetSettings, answer: Any) -> str | None:
+    """Return how a token that is only moved differs; its name need not match the settings."""
+    decimals = parse_returned(answer)
     if decimals is None or len(decimals) != abi.WORD:
-        return "is no token"
+        return "is not a token"
     if int.from_bytes(decimals, "big") != token.decimals:
         return f"has {int.from_bytes(decimals, 'big')} decimals, not {token.decimals}"
     return None
 
 
-def _permit2_fault(chain: EvmChain, separator: Any, settled: Any) -> str | None:
-    """Why a token cannot be paid with through Permit2, as the end of a sentence."""
-    if returned(separator) != permit2_domain(chain.chain_id).separator():
+def _find_permit2_problem(chain: EvmChainSettings, separator: Any, settled: Any) -> str | None:
+    """Return why Permit2 cannot pay with a token, as the end of a sentence."""
+    if parse_returned(separator) != build_permit2_domain(chain.chain_id).compute_separator():
         return f"needs Permit2, which is not at {PERMIT2} on this chain"
-    if returned(settled) != abi.number(0):
+    if parse_returned(settled) != abi.encode_uint256(0):
         return f"needs Permit2, which the settlement contract at {chain.settler} does not know"
     return None
 
 
-def _domain(chain: EvmChain, token: EvmAsset) -> Domain:
-    """What the signatures that pay with a token are for."""
+def _build_domain(chain: EvmChainSettings, token: EvmAssetSettings) -> Eip712Domain:
+    """Return the EIP-712 domain of signatures that pay with a token."""
     if token.method == PERMIT2_METHOD:
-        return permit2_domain(chain.chain_id)
-    return Domain(token.signing_name, token.domain_version, chain.chain_id, token.address)
+        return build_permit2_domain(chain.chain_id)
+    return Eip712Domain(token.signing_name, token.domain_version, chain.chain_id, token.address)
 
 
-def _text(said: bytes | None) -> str | None:
+def _decode_text(returned: bytes | None) -> str | None:
     try:
-        return None if said is None else abi.text_of(said)
+        return None if returned is None else abi.decode_string(returned)
     except ValueError:
         return None

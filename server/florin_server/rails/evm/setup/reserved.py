@@ -1,4 +1,4 @@
-"""The accounts of an EVM chain that belong to this service, or to nobody who could use money."""
+"""Accounts of an EVM chain that belong to this service, or cannot use money."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from florin_server.chains.evm.typed_data import PERMIT2
 from florin_server.rails.evm.gas_money import FEE_MANAGER
 from florin_server.rails.evm.known_contracts import DEPLOYER
-from florin_server.rails.evm.paying.terms import NOBODY
-from florin_server.rails.evm.settings import EvmChain
+from florin_server.rails.evm.paying.terms import ZERO_ADDRESS
+from florin_server.rails.evm.settings import EvmChainSettings
 
 
-def reserved(chain: EvmChain, senders: Sequence[str]) -> Mapping[str, str]:
-    """What each of them is, by CAIP-10; wallets of ours come last, so that they are told as such.
+def list_reserved_accounts(chain: EvmChainSettings, senders: Sequence[str]) -> Mapping[str, str]:
+    """Return a name for each, by CAIP-10; our wallets come last, so that their names win.
 
-    All of it follows from the settings: a chain that does not answer changes nothing.
+    The result depends on the settings alone: a chain that does not answer changes nothing.
     """
     contracts = {
-        NOBODY: "the zero address",
+        ZERO_ADDRESS: "the zero address",
         PERMIT2: "the Permit2 contract",
         chain.multicall3: "the Multicall3 contract",
         DEPLOYER: "the deployer of contracts",
@@ -29,5 +29,5 @@ def reserved(chain: EvmChain, senders: Sequence[str]) -> Mapping[str, str]:
     if chain.fee_token is not None:
         contracts |= {FEE_MANAGER: "the fee manager", chain.fee_token: "a token contract"}
     own = dict.fromkeys(senders, "a relayer of this service")
-    found = {f"{chain.caip2}:{address}": what for address, what in (contracts | own).items()}
-    return found | {chain.treasury_account: "the treasury of this service"}
+    accounts = {f"{chain.caip2}:{address}": what for address, what in (contracts | own).items()}
+    return accounts | {chain.treasury_account: "the treasury of this service"}

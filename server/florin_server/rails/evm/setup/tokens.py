@@ -1,4 +1,4 @@
-"""What a token says about itself, read from its chain before anybody writes it down."""
+"""A token's own data, read from its chain before an operator adds it."""
 
 from __future__ import annotations
 
@@ -7,69 +7,75 @@ from dataclasses import dataclass
 from typing import Any
 
 from florin_server.chains.evm import abi
-from florin_server.chains.evm.typed_data import Domain
+from florin_server.chains.evm.typed_data import Eip712Domain
 from florin_server.rails.connection.jsonrpc import RpcError
-from florin_server.rails.evm.paying.terms import NOBODY
-from florin_server.rails.evm.reading.node import Node, call_to, returned
+from florin_server.rails.evm.paying.terms import ZERO_ADDRESS
+from florin_server.rails.evm.reading.node import EvmNode, build_call, parse_returned
 
-_TEXTS = tuple(map(abi.selector, ("name()", "symbol()", "version()")))
-_DECIMALS = abi.selector("decimals()")
-_SEPARATOR = abi.selector("DOMAIN_SEPARATOR()")
-# a transfer that nobody signed: a token that knows such transfers refuses it with a reason
+_TEXTS = tuple(map(abi.encode_selector, ("name()", "symbol()", "version()")))
+_DECIMALS = abi.encode_selector("decimals()")
+_SEPARATOR = abi.encode_selector("DOMAIN_SEPARATOR()")
+# an unsigned transfer: a token with this function refuses it with a reason
 _RECEIVE = (
-    abi.selector("receiveWithAuthorization(address,address,uint256,uint256,uint256,bytes32,bytes)")
-    + abi.address(NOBODY) * 2
+    abi.encode_selector(
+        "receiveWithAuthorization(address,address,uint256,uint256,uint256,bytes32,bytes)"
+    )
+    + abi.encode_address(ZERO_ADDRESS) * 2
     + bytes(4 * abi.WORD)
-    + abi.number(7 * abi.WORD)
-    + abi.padded(bytes(65))
+    + abi.encode_uint256(7 * abi.WORD)
+    + abi.encode_bytes(bytes(65))
 )
-# what tokens use that keep their version to themselves
+# versions of tokens that do not expose their version
 _USUAL_VERSIONS = ("1", "2")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A token as its chain tells it.
+class OnChainToken:
+    """A token as its chain reports it.
 
-    `domain` is name and version of its own signatures, proven by its domain separator;
-    `by_signature` tells that it takes signed transfers (EIP-3009, signatures of any length).
+    `domain` is the name and version of its signatures, proven by its domain separator.
+    `has_signed_transfers` is true if it accepts signed transfers (EIP-3009, signatures of any
+    length).
     """
 
     name: str
     symbol: str
     decimals: int
     domain: tuple[str, str] | None
-    by_signature: bool
+    has_signed_transfers: bool
 
 
-async def read(node: Node, chain_id: int, address: str) -> Found | None:
-    """What a token says; None if there is none at the address. One batched read."""
-    asked = (*_TEXTS, _DECIMALS, _SEPARATOR, _RECEIVE)
+async def find_token(node: EvmNode, chain_id: int, address: str) -> OnChainToken | None:
+    """Return a token's data, or None if no token is at the address; one batched read."""
+    selectors = (*_TEXTS, _DECIMALS, _SEPARATOR, _RECEIVE)
     *texts, decimals, separator, refusal = await node.batch(
-        [call_to(address, one) for one in asked]
+        [build_call(address, selector) for selector in selectors]
     )
-    count = returned(decimals)
+    count = parse_returned(decimals)
     if count is None or len(count) != abi.WORD or int.from_bytes(count, "big") > 36:
         return None
-    name, symbol, version = map(_text, texts)
-    return Found(
+    name, symbol, version = map(_decode_text, texts)
+    return OnChainToken(
         name=name or symbol or address,
         symbol=symbol or name or address,
         decimals=int.from_bytes(count, "big"),
-        domain=_domain(chain_id, address, (name, version), returned(separator)),
-        by_signature=_has_reason(refusal),
+        domain=_find_domain(chain_id, address, (name, version), parse_returned(separator)),
+        has_signed_transfers=_has_reason(refusal),
     )
 
 
-def _domain(
-    chain_id: int, address: str, said: Sequence[str | None], separator: bytes | None
+def _find_domain(
+    chain_id: int, address: str, texts: Sequence[str | None], separator: bytes | None
 ) -> tuple[str, str] | None:
-    name, version = said
+    name, version = texts
     if name is None or separator is None:
         return None
-    for one in (version,) if version is not None else _USUAL_VERSIONS:
-        if Domain(name, one, chain_id, address).separator() == separator:
-            return name, one
+    for candidate_version in (version,) if version is not None else _USUAL_VERSIONS:
+        if (
+            Eip712Domain(name, candidate_version, chain_id, address).compute_separator()
+            == separator
+        ):
+            return name, candidate_version
     return None
 
 
@@ -82,11 +88,11 @@ def _has_reason(answer: Any) -> bool:
     )
 
 
-def _text(answer: Any) -> str | None:
-    said = returned(answer)
+def _decode_text(answer: Any) -> str | None:
+    returned = parse_returned(answer)
     try:
-        text = "" if said is None else abi.text_of(said)
+        text = "" if returned is None else abi.decode_string(returned)
     except ValueError:
         return None
-    # it is shown to people, and written down
+    # the text is shown to people and stored
     return text if text.isprintable() and 0 < len(text) <= 100 else None

@@ -1,1 +1,1 @@
-"""How buyers pay on Solana: what is offered, what it promises, how it is verified."""
+"""Buyers' payments on Solana: offers, their terms, and their verification."""

@@ -1,7 +1,7 @@
-"""Reading what a wallet returned, and comparing it with what it was asked to sign.
+"""Checks of a wallet's outputs against the transaction that it was asked to sign.
 
-Nothing here asks the chain, and nothing is believed: bytes are read strictly, the message must be
-one that was issued, and the payer's signature must be over it.
+Nothing here reads the chain, and nothing is trusted: bytes are parsed strictly, the message must be
+an issued message, and the payer's signature must cover it.
 """
 
 from __future__ import annotations
@@ -21,27 +21,31 @@ from solders.transaction import VersionedTransaction
 
 from florin_server.chains.solana import spl
 from florin_server.chains.solana.limits import PACKET_BYTES, V1_BYTES, V1_FIRST_BYTE
-from florin_server.domain.errors import Code, FlorinError
-from florin_server.domain.payments.payment import Option, ResolvedBuild
-from florin_server.rails.solana.paying.message import WalletBounds, acceptable, restored
-from florin_server.rails.solana.paying.terms import bare
-from florin_server.rails.solana.settings import LAMPORTS_PER_SIGNATURE, SolanaChain
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.payments.payment import PaymentOption, ResolvedBuild
+from florin_server.rails.solana.paying.message import (
+    WalletBounds,
+    deserialize_message,
+    is_acceptable,
+)
+from florin_server.rails.solana.paying.terms import to_address
+from florin_server.rails.solana.settings import LAMPORTS_PER_SIGNATURE, SolanaChainSettings
 from florin_server.rails.types import NonceUnusable
 
-_PAYER_AT = 1  # behind the relayer, in every message that we make
+_PAYER_INDEX = 1  # after the relayer, in every message that we build
 _MISMATCH = {"reason": "transaction_mismatch"}
 
 
 @dataclass(frozen=True, slots=True)
-class Submission:
-    """A message that we made, as the payer signed it."""
+class PayerSignedMessage:
+    """A message that we built, with the payer's signature."""
 
     message: MessageV0
     signature: Signature
 
     @property
-    def unsigned(self) -> bytes:
-        """The transaction as the wallet returned it, the relayer's signature empty."""
+    def unsigned_bytes(self) -> bytes:
+        """Return the transaction as the wallet returned it, without the relayer's signature."""
         return bytes(
             VersionedTransaction.populate(self.message, [Signature.default(), self.signature])
         )
@@ -49,10 +53,11 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class IssuedMessage:
-    """A message that was issued.
+    """An issued message.
 
-    No block above the height `last_valid` can hold it; or none that comes after its nonce got
-    another value than it had in the final block `slot`. No block before the slot `head` can.
+    No block above the height `last_valid` can include it. With a nonce, no block can include it
+    once the nonce has another value than in the final block `slot`. No block before the slot `head`
+    can include it.
     """
 
     message: MessageV0
@@ -62,81 +67,95 @@ class IssuedMessage:
     slot: int = 0
 
     @classmethod
-    def of(cls, issued: ResolvedBuild) -> IssuedMessage:
-        """Reads back what was stored."""
-        terms = issued.terms
-        message = restored(str(terms["message"]))
+    def from_resolved_build(cls, resolved_build: ResolvedBuild) -> IssuedMessage:
+        """Parse the stored form."""
+        terms = resolved_build.terms
+        message = deserialize_message(str(terms["message"]))
         if (nonce := terms.get("nonce")) is not None:
-            return cls(message, issued.head, None, str(nonce), int(str(terms["slot"])))
-        return cls(message, issued.head, int(str(terms["last_valid"])))
+            return cls(message, resolved_build.head, None, str(nonce), int(str(terms["slot"])))
+        return cls(message, resolved_build.head, int(str(terms["last_valid"])))
 
 
-def submission(outputs: Sequence[str]) -> Submission:
-    """The one transaction in a wallet's outputs, signed by somebody as the payer."""
+def parse_submission(outputs: Sequence[str]) -> PayerSignedMessage:
+    """Return the single transaction in a wallet's outputs, with any signature as the payer."""
     if len(outputs) != 1:
-        raise refused("unreadable_output", "One transaction was expected")
-    transaction = _transaction(_wire(outputs[0]))
+        raise build_output_refusal("unreadable_output", "One transaction was expected")
+    transaction = _parse_transaction(_decode_output(outputs[0]))
     message = transaction.message
     signatures = transaction.signatures
-    if not isinstance(message, MessageV0) or len(signatures) != _PAYER_AT + 1:
-        raise refused("transaction_mismatch", "The transaction is not the one that was issued")
-    return Submission(message, signatures[_PAYER_AT])
+    if not isinstance(message, MessageV0) or len(signatures) != _PAYER_INDEX + 1:
+        raise build_output_refusal(
+            "transaction_mismatch", "The transaction is not the one that was issued"
+        )
+    return PayerSignedMessage(message, signatures[_PAYER_INDEX])
 
 
-def check(
-    option: Option, issued: Sequence[ResolvedBuild], outputs: Sequence[str], chain: SolanaChain
-) -> Submission:
-    """The submission, if it does what was issued and the payer signed it."""
-    found = submission(outputs)
-    ours = issue_of(found.message, issued)
+def check_submission(
+    option: PaymentOption,
+    resolved_builds: Sequence[ResolvedBuild],
+    outputs: Sequence[str],
+    chain: SolanaChainSettings,
+) -> PayerSignedMessage:
+    """Return the submission if it does what was issued and the payer signed it."""
+    submission = parse_submission(outputs)
+    ours = find_issued_message(submission.message, resolved_builds)
     bounds = WalletBounds(chain.compute_price_max, chain.compute_units_max, chain.wallet_guards_max)
-    if ours is None or not acceptable(ours.message, found.message, bounds):
+    if ours is None or not is_acceptable(ours.message, submission.message, bounds):
         text = "The transaction is not the one that was issued"
-        if _is_signed_with_a_nonce(option, found, issued):
-            raise NonceUnusable(Code.INVALID_PARAMS, text, details=_MISMATCH)
-        raise FlorinError(Code.INVALID_PARAMS, text, details=_MISMATCH)
-    if (fee := highest_fee(found.message)) > chain.payment_fee_max:
-        text = f"The transaction may cost {fee} lamports of fees, {chain.payment_fee_max} at most"
-        raise refused("transaction_mismatch", f"{text} are paid for it")
-    payer = Pubkey.from_string(bare(option.payer))
-    content = to_bytes_versioned(found.message)
-    if found.message.account_keys[_PAYER_AT] != payer or not found.signature.verify(payer, content):
-        raise refused("signature_mismatch", "The signature is not the account's")
-    return found
+        if _is_signed_with_a_nonce(option, submission, resolved_builds):
+            raise NonceUnusable(ErrorCode.INVALID_PARAMS, text, details=_MISMATCH)
+        raise ApiError(ErrorCode.INVALID_PARAMS, text, details=_MISMATCH)
+    if (fee := compute_highest_fee(submission.message)) > chain.payment_fee_max:
+        text = f"The transaction can cost {fee} lamports of fees, more than the limit of"
+        raise build_output_refusal("transaction_mismatch", f"{text} {chain.payment_fee_max}")
+    payer = Pubkey.from_string(to_address(option.payer))
+    content = to_bytes_versioned(submission.message)
+    if submission.message.account_keys[_PAYER_INDEX] != payer or not submission.signature.verify(
+        payer, content
+    ):
+        raise build_output_refusal("signature_mismatch", "The signature is not the account's")
+    return submission
 
 
 def _is_signed_with_a_nonce(
-    option: Option, found: Submission, issued: Sequence[ResolvedBuild]
+    option: PaymentOption, submission: PayerSignedMessage, resolved_builds: Sequence[ResolvedBuild]
 ) -> bool:
-    """Return True if the payer signed a change of a transaction that has a durable nonce.
+    """Return True if the payer signed a changed transaction with a durable nonce.
 
-    Nobody but the payer can, so nobody else can take the nonce away.
+    Only the payer can sign it, so no other party can use up the nonce this way.
     """
-    if not issued or not issued[0].has_nonce:
+    if not resolved_builds or not resolved_builds[0].has_nonce:
         return False
-    signers = IssuedMessage.of(issued[0]).message.account_keys[: _PAYER_AT + 1]
-    payer = Pubkey.from_string(bare(option.payer))
-    content = to_bytes_versioned(found.message)
-    same = found.message.account_keys[: _PAYER_AT + 1] == signers
-    return same and found.signature.verify(payer, content)
+    signers = IssuedMessage.from_resolved_build(resolved_builds[0]).message.account_keys[
+        : _PAYER_INDEX + 1
+    ]
+    payer = Pubkey.from_string(to_address(option.payer))
+    content = to_bytes_versioned(submission.message)
+    same = submission.message.account_keys[: _PAYER_INDEX + 1] == signers
+    return same and submission.signature.verify(payer, content)
 
 
-def issue_of(message: MessageV0, issued: Sequence[ResolvedBuild]) -> IssuedMessage | None:
-    """The issue that a message belongs to: no two share a blockhash, or a nonce and its value."""
-    for one in map(IssuedMessage.of, issued):
-        ours = one.nonce is None or spl.pubkey(one.nonce) in message.account_keys
-        if ours and one.message.recent_blockhash == message.recent_blockhash:
-            return one
+def find_issued_message(
+    message: MessageV0, resolved_builds: Sequence[ResolvedBuild]
+) -> IssuedMessage | None:
+    """Return the issue of a message: no two share a blockhash, or a nonce and its value."""
+    for issued_message in map(IssuedMessage.from_resolved_build, resolved_builds):
+        ours = (
+            issued_message.nonce is None
+            or spl.parse_pubkey(issued_message.nonce) in message.account_keys
+        )
+        if ours and issued_message.message.recent_blockhash == message.recent_blockhash:
+            return issued_message
     return None
 
 
-def highest_fee(message: MessageV0) -> int:
-    """What a transaction may cost whoever pays its fee, in lamports."""
+def compute_highest_fee(message: MessageV0) -> int:
+    """Return the most that a transaction can cost its fee payer, in lamports."""
     keys, units, price = message.account_keys, 0, 0
-    for one in message.instructions:
-        if keys[one.program_id_index] != spl.COMPUTE_BUDGET:
+    for compiled_instruction in message.instructions:
+        if keys[compiled_instruction.program_id_index] != spl.COMPUTE_BUDGET:
             continue
-        data = bytes(one.data)
+        data = bytes(compiled_instruction.data)
         if data[:1] == spl.COMPUTE_UNIT_PRICE:
             (price,) = struct.unpack("<Q", data[1:])
         else:
@@ -145,13 +164,13 @@ def highest_fee(message: MessageV0) -> int:
     return LAMPORTS_PER_SIGNATURE * signatures - (-units * price // 1_000_000)
 
 
-def refused(reason: str, message: str) -> FlorinError:
-    """The refusal of a wallet's output."""
-    return FlorinError(Code.INVALID_PARAMS, message, details={"reason": reason})
+def build_output_refusal(reason: str, message: str) -> ApiError:
+    """Build the refusal of a wallet's output."""
+    return ApiError(ErrorCode.INVALID_PARAMS, message, details={"reason": reason})
 
 
-def _wire(output: str) -> bytes:
-    """The bytes in an output: base64, alone or as the member `transaction` of an object."""
+def _decode_output(output: str) -> bytes:
+    """Return an output's bytes: base64, alone or as the member `transaction` of an object."""
     try:
         value = orjson.loads(output)
     except orjson.JSONDecodeError:
@@ -159,31 +178,33 @@ def _wire(output: str) -> bytes:
     if isinstance(value, dict):
         value = value.get("transaction")
     if not isinstance(value, str):
-        raise refused("unreadable_output", "The output is not a transaction")
+        raise build_output_refusal("unreadable_output", "The output is not a transaction")
     try:
         raw = base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
-        raise refused("unreadable_output", "The output is not a transaction") from None
+        raise build_output_refusal("unreadable_output", "The output is not a transaction") from None
     is_v1 = raw[:1] == V1_FIRST_BYTE
     if len(raw) > (most := V1_BYTES if is_v1 else PACKET_BYTES):
-        text = f"The transaction has {len(raw)} bytes, and clusters take {most}"
-        raise refused("unreadable_output", text)
+        text = f"The transaction has {len(raw)} bytes, but clusters accept at most {most}"
+        raise build_output_refusal("unreadable_output", text)
     if is_v1:
-        text = "The transaction is of version 1, and the one that was issued is of version 0"
-        raise refused("transaction_mismatch", text)
+        text = "The transaction has version 1, but the issued transaction has version 0"
+        raise build_output_refusal("transaction_mismatch", text)
     return raw
 
 
-def _transaction(raw: bytes) -> VersionedTransaction:
-    """The transaction of exactly these bytes, its parts within bounds."""
+def _parse_transaction(raw: bytes) -> VersionedTransaction:
+    """Parse a transaction of exactly these bytes, with its parts within bounds."""
     try:
-        found = VersionedTransaction.from_bytes(raw)
-        if bytes(found) != raw:
+        versioned_transaction = VersionedTransaction.from_bytes(raw)
+        if bytes(versioned_transaction) != raw:
             raise ValueError("bytes are left over")
-        found.sanitize()
+        versioned_transaction.sanitize()
     except (KeyboardInterrupt, SystemExit, asyncio.CancelledError):
         raise
     except BaseException as fault:
-        # a library in Rust panics with an error that is no Exception
-        raise refused("unreadable_output", "The output is not a transaction") from fault
-    return found
+        # a library in Rust panics with an error that is not an Exception
+        raise build_output_refusal(
+            "unreadable_output", "The output is not a transaction"
+        ) from fault
+    return versioned_transaction

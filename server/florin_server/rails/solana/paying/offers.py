@@ -1,4 +1,4 @@
-"""What buyers on a Solana cluster can be offered."""
+"""Offers for buyers on a Solana cluster."""
 
 from __future__ import annotations
 
@@ -7,111 +7,124 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from solders.pubkey import Pubkey
 
 from florin_server.domain.accounts.destinations import AssetAccount
-from florin_server.domain.payments.payment import FreeNonce, Option, Payment, ResolvedBuild
-from florin_server.pricing.prices import Quote
-from florin_server.rails.connection.coalesce import Coalescer, Shared
-from florin_server.rails.offered import Offered
-from florin_server.rails.solana.paying.issue import Issuer
-from florin_server.rails.solana.paying.terms import build_option, terms_of
+from florin_server.domain.payments.payment import FreeNonce, Payment, PaymentOption, ResolvedBuild
+from florin_server.pricing.prices import PriceQuote
+from florin_server.rails.connection.coalesce import RequestCoalescer, SharedRequests
+from florin_server.rails.offered import OptionOffer
+from florin_server.rails.solana.paying.issue import TransactionIssuer
+from florin_server.rails.solana.paying.terms import build_option, build_terms
 from florin_server.rails.solana.reading import receivers
-from florin_server.rails.solana.reading.node import AccountView, Node
-from florin_server.rails.solana.settings import SolanaChain
+from florin_server.rails.solana.reading.node import AccountView, SolanaNode
+from florin_server.rails.solana.settings import SolanaChainSettings
 from florin_server.rails.solana.setup import discovery
-from florin_server.rails.types import Asset, Payable, Split
+from florin_server.rails.types import Asset, PayableAsset, Split
 
 
 class SolanaOffers:
-    """Implements the Offers protocol. `found` tells what is taken now."""
+    """Implement the OptionOffers protocol for the assets that `get_inspection` returns."""
 
     def __init__(
         self,
-        node: Node,
-        chain: SolanaChain,
+        node: SolanaNode,
+        chain: SolanaChainSettings,
         relayer: Pubkey,
-        found: Callable[[], discovery.Inspection],
+        get_inspection: Callable[[], discovery.SolanaInspection],
     ) -> None:
         self._node = node
         self._chain = chain
         self._relayer = relayer
-        self._found = found
-        self._issuer = Issuer(node, chain, relayer)
-        self._payable: Shared[list[Payable]] = Shared()
-        self._receivers: Coalescer[Sequence[Pubkey], Sequence[AccountView | None]] = Coalescer(
-            self._look_at
+        self._get_inspection = get_inspection
+        self._issuer = TransactionIssuer(node, chain, relayer)
+        self._payable_requests: SharedRequests[list[PayableAsset]] = SharedRequests()
+        self._receiver_reads: RequestCoalescer[Sequence[Pubkey], Sequence[AccountView | None]] = (
+            RequestCoalescer(self._read_accounts)
         )
 
     async def close(self) -> None:
-        """Waits for the reads under way."""
-        await self._receivers.close()
+        """Wait for the running reads."""
+        await self._receiver_reads.close()
 
-    def forget(self) -> None:
-        """Accounts may hold more than what is being read."""
-        self._payable.forget()
+    def clear_reads(self) -> None:
+        """Drop reads in progress, as accounts may hold more by now."""
+        self._payable_requests.clear()
 
-    async def payable(
+    async def list_payable(
         self,
         payers: Sequence[str],
         prices: Mapping[str, int],
-        by_hand: Collection[str] = (),
-    ) -> list[Payable]:
-        """Who can pay what price: their balance covers it; one batched read.
+        manual_payers: Collection[str] = (),
+    ) -> list[PayableAsset]:
+        """Return which accounts can pay which price from their balance, in one batched read.
 
-        Those `by_hand` cannot pay at all: every payment needs the relayer's signature.
+        Accounts in `manual_payers` cannot pay at all: every payment needs the relayer's signature.
         """
-        payers = [payer for payer in payers if payer not in by_hand]
-        found = self._found()
-        assets = [found.assets[one] for one in prices if one in found.assets]
+        payers = [payer for payer in payers if payer not in manual_payers]
+        inspection = self._get_inspection()
+        assets = [inspection.assets[price] for price in prices if price in inspection.assets]
         if not payers or not assets:
             return []
         key = (*payers, *((asset.id, prices[asset.id]) for asset in assets))
-        able = discovery.able
-        return await self._payable(key, lambda: able(self._node, payers, assets, prices, found))
+        able = discovery.list_payable
+        return await self._payable_requests(
+            key, lambda: able(self._node, payers, assets, prices, inspection)
+        )
 
-    async def obstacle(
-        self, asset: Asset, value: int, split: Split, openable: Collection[AssetAccount] = ()
+    async def check_receivable(
+        self,
+        asset: Asset,
+        value: int,
+        split: Split,
+        openable_accounts: Collection[AssetAccount] = (),
     ) -> str | None:
-        """Why the receivers of a split cannot take a value now.
+        """Return why the receivers of a split cannot take a value now; None if they can.
 
-        Nothing can be too little of a token, and who has no account for it may have one opened:
-        the chain is asked about others only, about all that are offered at a time together.
+        Any amount of a token can be received, and a receiver without an account may get an account
+        opened. The chain is therefore read only for other receivers, for all concurrent offers
+        together.
         """
-        found = self._found()
-        terms = terms_of(self._chain, asset, found.programs[asset.address], value, split)
-        if not terms.is_coin and set(receivers.wanting(terms, ())).issubset(openable):
+        inspection = self._get_inspection()
+        terms = build_terms(self._chain, asset, inspection.programs[asset.address], value, split)
+        if not terms.is_coin and set(receivers.list_missing_accounts(terms, ())).issubset(
+            openable_accounts
+        ):
             return None
-        accounts = await self._receivers(receivers.places(terms))
-        return receivers.judge(terms, accounts, found.rent, self._relayer, openable).problem
+        accounts = await self._receiver_reads(receivers.list_receiver_accounts(terms))
+        return receivers.check_receivers(
+            terms, accounts, inspection.rent, self._relayer, openable_accounts
+        ).problem
 
-    def offer(  # noqa: PLR0917  (one of each, none alike)
+    def build_option(  # noqa: PLR0917  (each of another type)
         self,
         payment: Payment,
         account: str,
-        means: Payable,
+        payable: PayableAsset,
         asset: Asset,
         value: int,
         split: Split,
         now_us: int,
-        quote: Quote | None = None,
-    ) -> Option:
-        """Builds an option; equal arguments, but for `now_us`, give equal ids and actions."""
-        offered = Offered(payment, account, means.payer, asset, value, split, now_us, quote)
-        return build_option(self._chain, offered, self._found().programs[asset.address])
+        quote: PriceQuote | None = None,
+    ) -> PaymentOption:
+        """Build an option; equal arguments, except `now_us`, give equal ids and actions."""
+        offered = OptionOffer(payment, account, payable.payer, asset, value, split, now_us, quote)
+        return build_option(self._chain, offered, self._get_inspection().programs[asset.address])
 
-    async def build(
+    async def resolve_build(
         self,
-        option: Option,
-        issued: Sequence[ResolvedBuild],
+        option: PaymentOption,
+        resolved_builds: Sequence[ResolvedBuild],
         now_us: int,
-        spare: FreeNonce | None = None,
-        openable: Collection[AssetAccount] = (),
+        free_nonce: FreeNonce | None = None,
+        openable_accounts: Collection[AssetAccount] = (),
     ) -> ResolvedBuild | None:
-        """A transaction to sign; None if the newest one is good for long enough."""
-        rent = self._found().rent
-        return await self._issuer.issue(option, issued, rent, now_us, spare, openable)
+        """Return a transaction to sign; None if the newest issue is valid for long enough."""
+        rent = self._get_inspection().rent
+        return await self._issuer.issue_build(
+            option, resolved_builds, rent, now_us, free_nonce, openable_accounts
+        )
 
-    async def _look_at(
+    async def _read_accounts(
         self, questions: Sequence[Sequence[Pubkey]]
     ) -> list[Sequence[AccountView | None]]:
         keys = list(dict.fromkeys(key for keys in questions for key in keys))
-        found = dict(zip(keys, await self._node.accounts(keys), strict=True))
-        return [[found[key] for key in keys] for keys in questions]
+        accounts = dict(zip(keys, await self._node.get_accounts(keys), strict=True))
+        return [[accounts[key] for key in keys] for keys in questions]

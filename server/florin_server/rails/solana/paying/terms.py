@@ -1,4 +1,4 @@
-"""What an option promises, in the form it is stored: everything needed to verify and settle it."""
+"""The terms of an option as stored: all that is needed to verify and settle it."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from solders.message import MessageV0
 from solders.pubkey import Pubkey
 
 from florin_server.chains.solana import spl
-from florin_server.domain.payments.option_names import reference
-from florin_server.domain.payments.payment import Build, Option
-from florin_server.rails.offered import Offered, commitment
-from florin_server.rails.solana.settings import SolanaChain
-from florin_server.rails.types import Asset, Commitment, Paid, Split
+from florin_server.domain.payments.option_names import derive_reference
+from florin_server.domain.payments.payment import BuildAction, PaymentOption
+from florin_server.rails.offered import OptionOffer, rebuild_commitment
+from florin_server.rails.solana.settings import SolanaChainSettings
+from florin_server.rails.types import Asset, OptionCommitment, SettlementEvent, Split
 
 METHOD = "solana_signTransaction"
-# a transaction that was confirmed as its quote ended has this long to land: twice what a blockhash
-# lasts where slots have 400 ms, four times where they have 214 ms
+# A transaction confirmed just as its quote ends has this long to land: twice a blockhash's lifetime
+# at slots of 400 ms, four times at 214 ms.
 QUOTE_GRACE_S = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class SolanaOptionTerms:
     """One option's transfer. `dest` and `fee_to` own the accounts that receive.
 
-    `settled` tells that `dest` is the merchant's own. `ref` is the text of the transaction's memo.
-    The coin has the system program in the place of mint and token program.
+    `settled` is true if `dest` is the merchant's own. `ref` is the text of the transaction's memo.
+    For the native coin, mint and token program are the system program.
     """
 
     chain_id: str
@@ -44,8 +44,8 @@ class Terms:
     ref: str
 
     @classmethod
-    def of(cls, option: Option) -> Terms:
-        """Reads back what an option stores."""
+    def from_option(cls, option: PaymentOption) -> SolanaOptionTerms:
+        """Parse the terms that an option stores."""
         stored = option.terms
         fee_to = stored["fee_to"]
         return cls(
@@ -61,8 +61,8 @@ class Terms:
             ref=str(stored["ref"]),
         )
 
-    def stored(self) -> dict[str, object]:
-        """JSON values."""
+    def to_json(self) -> dict[str, object]:
+        """Return JSON values."""
         return {
             "chain_id": self.chain_id,
             "mint": self.mint,
@@ -76,24 +76,26 @@ class Terms:
             "ref": self.ref,
         }
 
-    def split(self) -> Split:
-        """Where the money goes, as it was offered."""
+    def to_split(self) -> Split:
+        """Return the receivers of the money, as offered."""
         fee_to = None if self.fee_to is None else f"{self.chain_id}:{self.fee_to}"
         return Split(f"{self.chain_id}:{self.dest}", fee_to, self.fee, self.settled)
 
     @property
     def is_coin(self) -> bool:
-        """True if lamports are paid, and no token."""
+        """Return True if the native coin is paid, and not a token."""
         return self.program == str(spl.SYSTEM)
 
-    def place(self, owner: str) -> Pubkey:
-        """Where an owner holds what is paid."""
+    def get_token_address(self, owner: str) -> Pubkey:
+        """Return the account in which an owner holds the paid asset."""
         if self.is_coin:
-            return spl.pubkey(owner)
-        return spl.associated(spl.pubkey(owner), spl.pubkey(self.mint), spl.pubkey(self.program))
+            return spl.parse_pubkey(owner)
+        return spl.derive_associated_address(
+            spl.parse_pubkey(owner), spl.parse_pubkey(self.mint), spl.parse_pubkey(self.program)
+        )
 
-    def shares(self) -> list[tuple[str, int]]:
-        """Who receives how much; one share if both are the same."""
+    def list_shares(self) -> list[tuple[str, int]]:
+        """Return the receivers and their amounts; a single share if both receivers are the same."""
         if not self.fee or self.fee_to is None:
             return [(self.dest, self.value)]
         if self.fee_to == self.dest:
@@ -101,122 +103,140 @@ class Terms:
         shares = [(self.dest, self.value - self.fee), (self.fee_to, self.fee)]
         return [(owner, amount) for owner, amount in shares if amount]
 
-    def changes(self, payer: str) -> dict[Pubkey, int]:
-        """By how much each account that holds what is paid changes."""
-        found: dict[Pubkey, int] = {self.place(payer): -self.value}
-        for owner, amount in self.shares():
-            found[self.place(owner)] = found.get(self.place(owner), 0) + amount
-        return found
+    def compute_changes(self, payer: str) -> dict[Pubkey, int]:
+        """Return the change of each account that holds the paid asset, in minor units."""
+        changes: dict[Pubkey, int] = {self.get_token_address(payer): -self.value}
+        for owner, amount in self.list_shares():
+            changes[self.get_token_address(owner)] = (
+                changes.get(self.get_token_address(owner), 0) + amount
+            )
+        return changes
 
-    def instructions(
-        self, chain: SolanaChain, relayer: Pubkey, payer: str, ready: Container[str] = ()
+    def build_instructions(
+        self,
+        chain: SolanaChainSettings,
+        relayer: Pubkey,
+        payer: str,
+        ready_owners: Container[str] = (),
     ) -> list[Instruction]:
-        """What the transaction does, in order; the owners in `ready` have accounts already."""
+        """Return the instructions in order; owners in `ready_owners` already have accounts."""
         return [
             set_compute_unit_limit(chain.compute_units),
             set_compute_unit_price(chain.compute_price),
-            *(self._opening(relayer, owner) for owner in self._without(ready)),
-            *(self._transfer(payer, owner, amount) for owner, amount in self.shares()),
-            spl.memo(self.ref),
+            *(
+                self._build_account_creation(relayer, owner)
+                for owner in self._list_missing_owners(ready_owners)
+            ),
+            *(self._build_transfer(payer, owner, amount) for owner, amount in self.list_shares()),
+            spl.create_memo(self.ref),
         ]
 
-    def _without(self, ready: Container[str]) -> list[str]:
+    def _list_missing_owners(self, ready_owners: Container[str]) -> list[str]:
         if self.is_coin:
             return []
-        return [owner for owner, _ in self.shares() if owner not in ready]
+        return [owner for owner, _ in self.list_shares() if owner not in ready_owners]
 
-    def _opening(self, relayer: Pubkey, owner: str) -> Instruction:
-        mint, program = spl.pubkey(self.mint), spl.pubkey(self.program)
-        return spl.create_associated(relayer, spl.pubkey(owner), mint, program)
+    def _build_account_creation(self, relayer: Pubkey, owner: str) -> Instruction:
+        mint, program = spl.parse_pubkey(self.mint), spl.parse_pubkey(self.program)
+        return spl.create_associated_account(relayer, spl.parse_pubkey(owner), mint, program)
 
-    def _transfer(self, payer: str, owner: str, amount: int) -> Instruction:
+    def _build_transfer(self, payer: str, owner: str, amount: int) -> Instruction:
         if self.is_coin:
-            return spl.transfer_coin(spl.pubkey(payer), spl.pubkey(owner), amount)
+            return spl.transfer_coin(spl.parse_pubkey(payer), spl.parse_pubkey(owner), amount)
         return spl.transfer_checked(
-            spl.pubkey(self.program),
-            spl.pubkey(self.mint),
+            spl.parse_pubkey(self.program),
+            spl.parse_pubkey(self.mint),
             self.decimals,
-            owner=spl.pubkey(payer),
-            source=self.place(payer),
-            dest=self.place(owner),
+            owner=spl.parse_pubkey(payer),
+            source=self.get_token_address(payer),
+            dest=self.get_token_address(owner),
             amount=amount,
         )
 
-    def position_in(self, message: MessageV0) -> int | None:
-        """Which instruction of a message pays the receiver, from 0; None if none does."""
+    def find_position(self, message: MessageV0) -> int | None:
+        """Return which instruction of a message pays the receiver, from 0; None if none does."""
         keys: list[Pubkey] = message.account_keys
-        dest = self.place(self.dest)
-        for position, one in enumerate(message.instructions):
-            named = [keys[index] for index in one.accounts if index < len(keys)]
-            if str(keys[one.program_id_index]) == self.program and dest in named[1:]:
+        dest = self.get_token_address(self.dest)
+        for position, compiled_instruction in enumerate(message.instructions):
+            named = [keys[index] for index in compiled_instruction.accounts if index < len(keys)]
+            if (
+                str(keys[compiled_instruction.program_id_index]) == self.program
+                and dest in named[1:]
+            ):
                 return position
         return None
 
-    def proven_by(self, payer: str, paid: Paid) -> bool:
-        """True if what moved is all that was promised."""
-        told = (paid.ref, paid.payer, paid.token, paid.value, paid.dest, paid.fee)
-        return told == (self.ref, payer, self.mint, self.value, self.dest, self.fee)
+    def is_proven_by(self, payer: str, event: SettlementEvent) -> bool:
+        """Return True if the event matches all the terms."""
+        event_terms = (event.ref, event.payer, event.token, event.value, event.dest, event.fee)
+        return event_terms == (self.ref, payer, self.mint, self.value, self.dest, self.fee)
 
 
-class SolanaTerms:
-    """Implements the Terms protocol."""
+class SolanaTermsReader:
+    """Implement the TermsReader protocol."""
 
-    def reference(self, option: Option) -> str:
-        """The text of the memo in the option's transaction."""
-        return Terms.of(option).ref
+    def get_reference(self, option: PaymentOption) -> str:
+        """Return the text of the memo in the option's transaction."""
+        return SolanaOptionTerms.from_option(option).ref
 
-    def split(self, option: Option) -> Split:
-        """Where the option's money goes, as it was offered."""
-        return Terms.of(option).split()
+    def get_split(self, option: PaymentOption) -> Split:
+        """Return the receivers of the option's money, as offered."""
+        return SolanaOptionTerms.from_option(option).to_split()
 
-    def commitment(self, option: Option) -> Commitment:
-        """What the option's id was made of, so that others can make it again."""
-        return commitment(option, Terms.of(option).split(), None, ((),), lambda one: (one,))
+    def get_commitment(self, option: PaymentOption) -> OptionCommitment:
+        """Return the inputs of the option's id, so that others can recompute it."""
+        return rebuild_commitment(
+            option,
+            SolanaOptionTerms.from_option(option).to_split(),
+            None,
+            ((),),
+            lambda text: (text,),
+        )
 
-    def last_second(self, option: Option) -> int | None:
-        """When a payment at a rate may be sent last: its quote's end, and as long as it takes.
+    def find_last_second(self, option: PaymentOption) -> int | None:
+        """Return the last time to send a payment with a quote: the quote's end plus the grace.
 
-        The chain knows nothing of quotes, and a durable nonce does not lapse by itself.
+        The chain does not know quotes, and a durable nonce does not expire by time.
         """
         return None if option.expires_at is None else option.expires_at + QUOTE_GRACE_S
 
-    def proves(self, option: Option, paid: Paid) -> bool:
-        """True if the transaction moved exactly what the option says."""
-        return Terms.of(option).proven_by(bare(option.payer), paid)
+    def is_proven(self, option: PaymentOption, event: SettlementEvent) -> bool:
+        """Return True if the transaction moved exactly what the option says."""
+        return SolanaOptionTerms.from_option(option).is_proven_by(to_address(option.payer), event)
 
 
-def bare(account: str) -> str:
-    """The address of a CAIP-10 account."""
+def to_address(account: str) -> str:
+    """Return the address of a CAIP-10 account."""
     return account.rpartition(":")[2]
 
 
-def terms_of(  # noqa: PLR0917  (one of each, none alike)
-    chain: SolanaChain, asset: Asset, program: str, value: int, split: Split, ref: str = ""
-) -> Terms:
-    """The terms of paying a value of an asset."""
-    return Terms(
+def build_terms(  # noqa: PLR0917  (each of another type)
+    chain: SolanaChainSettings, asset: Asset, program: str, value: int, split: Split, ref: str = ""
+) -> SolanaOptionTerms:
+    """Return the terms for paying a value of an asset."""
+    return SolanaOptionTerms(
         chain_id=chain.caip2,
         mint=asset.address,
         program=program,
         decimals=asset.decimals,
         value=value,
-        dest=bare(split.dest),
-        fee_to=None if split.fee_to is None else bare(split.fee_to),
+        dest=to_address(split.dest),
+        fee_to=None if split.fee_to is None else to_address(split.fee_to),
         fee=split.fee,
         settled=split.settled,
         ref=ref,
     )
 
 
-def build_option(chain: SolanaChain, offered: Offered, program: str) -> Option:
-    """An option whose transaction is made when it is fetched: a blockhash lasts half a minute."""
-    chosen = offered.id()
-    ref = str(Hash.from_bytes(reference(offered.payment.salt, chosen)))
-    terms = terms_of(chain, offered.asset, program, offered.value, offered.split, ref)
-    return offered.option(
+def build_option(chain: SolanaChainSettings, offer: OptionOffer, program: str) -> PaymentOption:
+    """Build an option whose transaction is built on fetch: a blockhash lasts half a minute."""
+    chosen = offer.compute_id()
+    ref = str(Hash.from_bytes(derive_reference(offer.payment.salt, chosen)))
+    terms = build_terms(chain, offer.asset, program, offer.value, offer.split, ref)
+    return offer.build_option(
         chosen,
         eta_s=chain.eta_s,
-        # what a wallet sends back to have it resolved; it tells nothing
-        actions=(Build(chosen.replace("-", "")),),
-        terms=terms.stored(),
+        # a wallet returns it to resolve the build; it contains no other information
+        actions=(BuildAction(chosen.replace("-", "")),),
+        terms=terms.to_json(),
     )

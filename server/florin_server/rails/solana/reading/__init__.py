@@ -1,1 +1,1 @@
-"""What nodes of a Solana cluster are asked, and what their answers prove."""
+"""Reads of a Solana cluster's nodes, and what their answers prove."""

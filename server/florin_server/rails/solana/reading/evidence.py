@@ -1,8 +1,8 @@
-"""What the chain proves: final transactions of ours, what they moved, and those that lapsed.
+"""The chain's evidence: our final transactions, their effects, and expired transactions.
 
-Absence alone is never proof, and none at all from a node that has forgotten blocks since the
-transaction can have landed. Only what is finalized counts, and whether a transaction worked is
-looked at before how sure it is.
+Absence alone is never proof. It proves nothing at all from a node that no longer has every block in
+which the transaction can have landed. Only finalized data counts, and whether a transaction
+succeeded is checked before its finality.
 """
 
 from __future__ import annotations
@@ -16,139 +16,163 @@ from solders.message import MessageV0
 from solders.pubkey import Pubkey
 
 from florin_server.chains.solana import spl
-from florin_server.domain.payments.payment import Option, ResolvedBuild
-from florin_server.rails.connection.node import answered
-from florin_server.rails.connection.witness import Testimony
-from florin_server.rails.solana.paying.check import IssuedMessage, Submission, issue_of
-from florin_server.rails.solana.paying.message import lapses_at
-from florin_server.rails.solana.paying.terms import Terms, bare
-from florin_server.rails.solana.reading.gaps import Gaps
+from florin_server.domain.payments.payment import PaymentOption, ResolvedBuild
+from florin_server.rails.connection.node import require_result
+from florin_server.rails.connection.witness import Attestation
+from florin_server.rails.solana.paying.check import (
+    IssuedMessage,
+    PayerSignedMessage,
+    find_issued_message,
+)
+from florin_server.rails.solana.paying.message import find_lapse_height
+from florin_server.rails.solana.paying.terms import SolanaOptionTerms, to_address
+from florin_server.rails.solana.reading.gaps import HistoryGaps
 from florin_server.rails.solana.reading.node import (
     FINALIZED,
-    Node,
     SignatureStatus,
-    account_views,
-    accounts_call,
-    number,
-    record,
-    slot_of,
+    SolanaNode,
+    build_accounts_call,
+    parse_account_views,
+    parse_number,
+    parse_object,
+    parse_slot,
 )
-from florin_server.rails.solana.settings import SolanaChain
-from florin_server.rails.types import Fact, Head, Mined, Paid, RailUnavailable
+from florin_server.rails.solana.settings import SolanaChainSettings
+from florin_server.rails.types import (
+    ChainFact,
+    ChainHead,
+    MinedTransaction,
+    RailUnavailable,
+    SettlementEvent,
+)
 
 # final transactions do not change; each is read for its end and for its payment
-_REMEMBERED = 512
+_CACHED_MAX = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """A finalized transaction, as the node tells it.
+class TransactionRecord:
+    """A finalized transaction, as the node reports it.
 
-    `fee` is bookkeeping, None if it is missing. `lamports` and `tokens` are empty and None if they
-    are missing: what depends on them cannot be judged then.
+    `fee` is bookkeeping, None if it is missing. `lamports` is empty and `tokens` is None if
+    missing: then their dependents cannot be judged.
     """
 
     slot: int
     error: Any
     fee: int | None = field(compare=False)
     lamports: tuple[tuple[int, int], ...]  # before and after, by account
-    tokens: Mapping[int, int] | None  # by how much each token account changed
+    tokens: Mapping[int, int] | None  # the change of each token account
 
-    def confirms(self, known: Record) -> bool:
-        """Return True if it tells all that is known, and nothing else of it.
+    def is_consistent_with(self, other: TransactionRecord) -> bool:
+        """Return True if it contains all that `other` contains, and agrees with it.
 
-        RailUnavailable if it lacks a part of that: another node has to be asked.
+        Raise RailUnavailable if it lacks a part of that: another node must be asked.
         """
-        if known.lamports and not self.lamports:
-            raise RailUnavailable("the node tells no balances")
-        if known.tokens is not None and self.tokens is None:
-            raise RailUnavailable("the node tells no token balances")
+        if other.lamports and not self.lamports:
+            raise RailUnavailable("the node reports no balances")
+        if other.tokens is not None and self.tokens is None:
+            raise RailUnavailable("the node reports no token balances")
         return (
-            (self.slot, self.error) == (known.slot, known.error)
-            and (not known.lamports or self.lamports == known.lamports)
-            and (known.tokens is None or self.tokens == known.tokens)
+            (self.slot, self.error) == (other.slot, other.error)
+            and (not other.lamports or self.lamports == other.lamports)
+            and (other.tokens is None or self.tokens == other.tokens)
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Landing:
-    """A transaction of ours that a payment waits for; `hash` is its first signature."""
+class SettlementTransaction:
+    """A transaction of ours for which a payment waits; `hash` is its first signature."""
 
-    option: Option
-    submission: Submission
+    option: PaymentOption
+    submission: PayerSignedMessage
     hash: str
 
 
-class Evidence:
-    """Reads one chain's facts; what its node has forgotten is told in `gaps`."""
+class SolanaEvidenceReader:
+    """Read one chain's facts; record in `gaps` what its node no longer has."""
 
-    def __init__(self, node: Node, chain: SolanaChain, gaps: Gaps) -> None:
+    def __init__(self, node: SolanaNode, chain: SolanaChainSettings, gaps: HistoryGaps) -> None:
         self._node = node
         self._chain = chain
         self._gaps = gaps
-        self._records: OrderedDict[str, Record] = OrderedDict()
+        self._records: OrderedDict[str, TransactionRecord] = OrderedDict()
 
-    async def head(self) -> Head:
-        """The newest finalized slot."""
-        slot = number(await self._node.ask("getSlot", {"commitment": FINALIZED}))
-        return Head(number=slot, hash="", time=0)
+    async def get_head(self) -> ChainHead:
+        """Return the newest finalized slot."""
+        slot = parse_number(await self._node.call("getSlot", {"commitment": FINALIZED}))
+        return ChainHead(number=slot, hash="", time=0)
 
-    async def mined(self, hashes: Sequence[str]) -> dict[str, Mined]:
-        """Which transactions are final, whether they worked, and what they cost the relayer."""
+    async def find_mined(self, hashes: Sequence[str]) -> dict[str, MinedTransaction]:
+        """Return which transactions are final, whether they succeeded, and the relayer's cost."""
         if not hashes:
             return {}
-        known = [one for one in hashes if one in self._records]
-        asked = [one for one in hashes if one not in self._records]
-        statuses = await self._node.statuses(asked)
-        final = [one for one, status in statuses.items() if status.final]
-        records = await self._read([*known, *final])
+        recorded_hashes = [tx_hash for tx_hash in hashes if tx_hash in self._records]
+        unread_hashes = [tx_hash for tx_hash in hashes if tx_hash not in self._records]
+        statuses = await self._node.list_statuses(unread_hashes)
+        final = [tx_hash for tx_hash, status in statuses.items() if status.is_final]
+        records = await self._read_transactions([*recorded_hashes, *final])
         return {
-            one: Mined(
-                tx_hash=one,
+            tx_hash: MinedTransaction(
+                tx_hash=tx_hash,
                 block_number=record.slot,
                 block_hash="",
                 success=record.error is None,
                 gas_cost=record.fee,
                 gas_used=record.fee,
-                rent=_rent(record),
+                rent=_compute_rent(record),
             )
-            for one, record in records.items()
+            for tx_hash, record in records.items()
         }
 
-    async def testify(self, wanted: frozenset[Fact], known: Evidence) -> Testimony:
-        """Which facts the node tells: those whose transactions are what `known` has of them."""
-        hashes = sorted({one.tx_hash for one in wanted})
-        told, before = await self._read(hashes), await known.records(hashes)
+    async def attest(
+        self, facts: frozenset[ChainFact], reference: SolanaEvidenceReader
+    ) -> Attestation:
+        """Return the facts whose transactions are on this node exactly as in `reference`."""
+        hashes = sorted({fact.tx_hash for fact in facts})
+        transaction_records, before = (
+            await self._read_transactions(hashes),
+            await reference.read_records(hashes),
+        )
         same = {
-            one
-            for one in hashes
-            if one in told and one in before and told[one].confirms(before[one])
+            tx_hash
+            for tx_hash in hashes
+            if tx_hash in transaction_records
+            and tx_hash in before
+            and transaction_records[tx_hash].is_consistent_with(before[tx_hash])
         }
-        facts = frozenset(one for one in wanted if one.tx_hash in same)
-        return Testimony(facts, far_enough=len(told) == len(hashes))
+        confirmed = frozenset(fact for fact in facts if fact.tx_hash in same)
+        return Attestation(confirmed, is_caught_up=len(transaction_records) == len(hashes))
 
-    async def records(self, hashes: Sequence[str]) -> Mapping[str, Record]:
-        """What finalized transactions did, to be compared."""
-        return await self._read(hashes)
+    async def read_records(self, hashes: Sequence[str]) -> Mapping[str, TransactionRecord]:
+        """Return the records of finalized transactions, for comparison."""
+        return await self._read_transactions(hashes)
 
-    def forget(self, hashes: Iterable[str]) -> None:
-        """Transactions that were told wrong are read again."""
-        for one in hashes:
-            self._records.pop(one, None)
+    def forget_records(self, hashes: Iterable[str]) -> None:
+        """Read transactions again for which a wrong record was returned."""
+        for tx_hash in hashes:
+            self._records.pop(tx_hash, None)
 
-    async def paid(self, landings: Sequence[Landing]) -> list[Paid]:
-        """What the final ones among the transactions paid."""
-        records = await self._read([one.hash for one in landings])
-        found = []
-        for one in landings:
-            record = records.get(one.hash)
-            terms, payer = Terms.of(one.option), bare(one.option.payer)
-            # the accounts are those of the message that we signed, whatever the node says it was
-            if record is not None and moved(terms, payer, one.submission.message, record):
-                found.append(
-                    Paid(
+    async def list_settlement_events(
+        self, transactions: Sequence[SettlementTransaction]
+    ) -> list[SettlementEvent]:
+        """Return the settlement events of the final transactions."""
+        records = await self._read_transactions([landing.hash for landing in transactions])
+        events = []
+        for settlement_transaction in transactions:
+            record = records.get(settlement_transaction.hash)
+            terms, payer = (
+                SolanaOptionTerms.from_option(settlement_transaction.option),
+                to_address(settlement_transaction.option.payer),
+            )
+            # the accounts come from the message that we signed, not from the node
+            if record is not None and is_moved(
+                terms, payer, settlement_transaction.submission.message, record
+            ):
+                events.append(
+                    SettlementEvent(
                         ref=terms.ref,
-                        tx_hash=one.hash,
+                        tx_hash=settlement_transaction.hash,
                         block_number=record.slot,
                         block_hash="",
                         payer=payer,
@@ -158,30 +182,38 @@ class Evidence:
                         value=terms.value,
                         fee=terms.fee,
                         nonce="",
-                        position=terms.position_in(one.submission.message),
+                        position=terms.find_position(settlement_transaction.submission.message),
                     )
                 )
-        return found
+        return events
 
-    async def end(
-        self, tx_hash: str, message: MessageV0, issued: Sequence[ResolvedBuild], since: int = 0
+    async def find_end_reason(
+        self,
+        tx_hash: str,
+        message: MessageV0,
+        resolved_builds: Sequence[ResolvedBuild],
+        since: int = 0,
     ) -> str | None:
-        """Why a transaction will never pay, judged at final depth; None while it may.
+        """Return why a transaction will never pay, judged at final depth; None while it can.
 
-        It failed for good, or its blockhash lapsed and it is nowhere. One that was issued cannot
-        have landed before that, and one of our own not before the slot `since`.
+        Either it failed for good, or its blockhash expired and no block has it. An issued
+        transaction cannot have landed before its issue, and one of ours not before the slot
+        `since`.
         """
-        ours = issue_of(message, issued)
+        ours = find_issued_message(message, resolved_builds)
         if ours is not None and ours.nonce is not None:
-            return await self._end_by_nonce(tx_hash, ours, ours.nonce)
+            return await self._find_end_reason_by_nonce(tx_hash, ours, ours.nonce)
         if ours is not None:
-            return await self.end_of(tx_hash, ours.last_valid, ours.head)
-        return await self.end_of(tx_hash, lapses_at(message), since)
+            return await self.find_end_reason_by_height(tx_hash, ours.last_valid, ours.head)
+        return await self.find_end_reason_by_height(tx_hash, find_lapse_height(message), since)
 
-    async def end_of(self, tx_hash: str, last_valid: int | None, since: int) -> str | None:
-        """The same for a transaction whose blockhash is good up to a height, if that is known.
+    async def find_end_reason_by_height(
+        self, tx_hash: str, last_valid: int | None, since: int
+    ) -> str | None:
+        """Return why a transaction with a blockhash valid up to a height will never pay; or None.
 
-        It cannot have landed before the slot `since`.
+        The height is None if it is unknown. The transaction cannot have landed before the slot
+        `since`.
         """
         slot, height = await self._node.batch(
             [
@@ -189,118 +221,134 @@ class Evidence:
                 ("getBlockHeight", ({"commitment": FINALIZED},)),
             ]
         )
-        # asked for after the height: what landed in time is seen then
-        status, first = await self._node.status(tx_hash, least=number(slot))
+        # read after the height, so that a transaction that landed in time is visible
+        status, first = await self._node.get_status(tx_hash, min_slot=parse_number(slot))
         if status is not None:
-            return _failure(status)
-        if last_valid is None or number(height) <= last_valid:
+            return _find_failure(status)
+        if last_valid is None or parse_number(height) <= last_valid:
             return None
-        if not self._gaps.proves_absence(tx_hash, since, first):
+        if not self._gaps.is_absence_proven(tx_hash, since, first):
             return None
         return "The transaction lapsed before it landed"
 
-    async def _end_by_nonce(self, tx_hash: str, ours: IssuedMessage, nonce: str) -> str | None:
-        """The same for a transaction that lapses when its nonce is advanced."""
-        (answer,) = await self._node.batch([accounts_call([spl.pubkey(nonce)], FINALIZED)])
-        slot = slot_of(answer)
-        if slot < ours.slot:
-            # an older value of the nonce is no newer one
+    async def _find_end_reason_by_nonce(
+        self, tx_hash: str, issued_message: IssuedMessage, nonce: str
+    ) -> str | None:
+        """Return why a transaction will never pay that expires when its nonce is advanced."""
+        (answer,) = await self._node.batch(
+            [build_accounts_call([spl.parse_pubkey(nonce)], FINALIZED)]
+        )
+        slot = parse_slot(answer)
+        if slot < issued_message.slot:
+            # an older value of the nonce must not pass for a newer value
             raise RailUnavailable(f"{self._chain.name}: the node lags behind what was seen before")
-        # asked for after the nonce: whatever advanced it is seen then
-        status, first = await self._node.status(tx_hash, least=slot)
+        # read after the nonce, so that the transaction that advanced it is visible
+        status, first = await self._node.get_status(tx_hash, min_slot=slot)
         if status is not None:
-            return _failure(status)
-        (account,) = account_views(answer)
-        held = None if account is None else spl.nonce_of(account.data)
-        if held is None or held.value == ours.message.recent_blockhash:
+            return _find_failure(status)
+        (account,) = parse_account_views(answer)
+        held = None if account is None else spl.parse_nonce(account.data)
+        if held is None or held.value == issued_message.message.recent_blockhash:
             return None
-        if not self._gaps.proves_absence(tx_hash, ours.head, first):
+        if not self._gaps.is_absence_proven(tx_hash, issued_message.head, first):
             return None
         return "The transaction's nonce was used up before it landed"
 
-    async def changes(
-        self, tx_hash: str, message: MessageV0, *, coin: bool
+    async def find_changes(
+        self, tx_hash: str, message: MessageV0, *, is_coin: bool
     ) -> dict[Pubkey, int] | None:
-        """By how much a final transaction of ours changed token accounts; None if it failed.
+        """Return the token account changes of our final transaction; None if it failed.
 
-        For `coin`: the lamports of every account but its own, from which it was paid for.
+        For `is_coin`: the lamport changes of every account but the fee payer's.
         """
-        record = (await self._read([tx_hash])).get(tx_hash)
+        record = (await self._read_transactions([tx_hash])).get(tx_hash)
         if record is None:
             raise RailUnavailable(f"{self._chain.name}: a final transaction is missing")
         if record.error is not None:
             return None
-        if not coin:
-            return token_changes(message, record)
-        moved = coin_changes(message, record)
+        if not is_coin:
+            return compute_token_changes(message, record)
+        moved = compute_coin_changes(message, record)
         return {key: change for key, change in moved.items() if key != message.account_keys[0]}
 
-    async def _read(self, hashes: Sequence[str]) -> dict[str, Record]:
-        """Finalized transactions; one batched read."""
-        missing = [one for one in dict.fromkeys(hashes) if one not in self._records]
+    async def _read_transactions(self, hashes: Sequence[str]) -> dict[str, TransactionRecord]:
+        """Return finalized transactions; one batched read."""
+        missing = [tx_hash for tx_hash in dict.fromkeys(hashes) if tx_hash not in self._records]
         config = {
             "commitment": FINALIZED,
             "encoding": "base64",
             "maxSupportedTransactionVersion": 0,
         }
-        answers = await self._node.batch([("getTransaction", (one, config)) for one in missing])
-        for one, answer in zip(missing, answers, strict=True):
-            if answered(answer) is not None:
-                self._records[one] = record_of(answer, self._chain.name)
-        found = {one: self._records[one] for one in hashes if one in self._records}
-        while len(self._records) > _REMEMBERED:
+        answers = await self._node.batch(
+            [("getTransaction", (tx_hash, config)) for tx_hash in missing]
+        )
+        for missing_hash, answer in zip(missing, answers, strict=True):
+            if require_result(answer) is not None:
+                self._records[missing_hash] = parse_record(answer, self._chain.name)
+        transaction_records = {
+            tx_hash: self._records[tx_hash] for tx_hash in hashes if tx_hash in self._records
+        }
+        while len(self._records) > _CACHED_MAX:
             self._records.popitem(last=False)
-        return found
+        return transaction_records
 
 
-def record_of(answer: Any, chain: str) -> Record:
-    """A transaction as a node tells it; RailUnavailable if something is missing."""
-    told = record(answer)
-    meta = record(told.get("meta"))
+def parse_record(answer: Any, chain: str) -> TransactionRecord:
+    """Parse a transaction as a node reports it; raise RailUnavailable if a part is missing."""
+    transaction = parse_object(answer)
+    meta = parse_object(transaction.get("meta"))
     if "err" not in meta:
         raise RailUnavailable(f"{chain}: a transaction came without its error")
-    before, after = _numbers(meta.get("preBalances")), _numbers(meta.get("postBalances"))
+    before, after = (
+        _parse_numbers(meta.get("preBalances")),
+        _parse_numbers(meta.get("postBalances")),
+    )
     if len(before) != len(after):
         raise RailUnavailable(f"{chain}: a transaction came with half of its balances")
-    old, new = _tokens(meta.get("preTokenBalances")), _tokens(meta.get("postTokenBalances"))
+    old, new = (
+        _parse_token_balances(meta.get("preTokenBalances")),
+        _parse_token_balances(meta.get("postTokenBalances")),
+    )
     changes = None
     if old is not None and new is not None:
         changes = {index: new.get(index, 0) - old.get(index, 0) for index in {*old, *new}}
-    return Record(
-        slot=number(told.get("slot")),
+    return TransactionRecord(
+        slot=parse_number(transaction.get("slot")),
         error=meta["err"],
-        fee=_fee(meta.get("fee")),
+        fee=_parse_fee(meta.get("fee")),
         lamports=tuple(zip(before, after, strict=True)),
         tokens=changes,
     )
 
 
-def _failure(status: SignatureStatus) -> str | None:
-    """Why a transaction that is in a block will never pay; None while it may have."""
-    failed = status.final and status.error is not None
+def _find_failure(status: SignatureStatus) -> str | None:
+    """Return why a transaction in a block will never pay; None while it may have paid."""
+    failed = status.is_final and status.error is not None
     return f"The transaction failed on chain: {status.error}" if failed else None
 
 
-def moved(terms: Terms, payer: str, message: MessageV0, seen: Record) -> bool:
-    """True if every token account, or every receiver of coin, changed by exactly what was promised.
+def is_moved(
+    terms: SolanaOptionTerms, payer: str, message: MessageV0, record: TransactionRecord
+) -> bool:
+    """Return True if every token account, or every receiver of coin, changed as promised.
 
-    A payer of coin may have paid for a guard of its wallet too.
+    A payer of coin may also have paid for a guard of its wallet.
     """
-    if seen.error is not None:
+    if record.error is not None:
         return False
-    promised = terms.changes(payer)
+    promised = terms.compute_changes(payer)
     if terms.is_coin:
-        changes, source = coin_changes(message, seen), terms.place(payer)
+        changes, source = compute_coin_changes(message, record), terms.get_token_address(payer)
         exact = all(changes.get(key, 0) == promised[key] for key in promised if key != source)
         return exact and changes.get(source, 0) <= promised[source]
-    wanted = {key: change for key, change in promised.items() if change}
-    return token_changes(message, seen) == wanted
+    expected_changes = {key: change for key, change in promised.items() if change}
+    return compute_token_changes(message, record) == expected_changes
 
 
-def token_changes(message: MessageV0, record: Record) -> dict[Pubkey, int]:
-    """Return by how much token accounts changed; RailUnavailable if the node does not tell."""
+def compute_token_changes(message: MessageV0, record: TransactionRecord) -> dict[Pubkey, int]:
+    """Return the changes of token accounts; raise RailUnavailable if the node lacks them."""
     if record.tokens is None:
-        raise RailUnavailable("the node tells no token balances")
+        raise RailUnavailable("the node reports no token balances")
     keys: list[Pubkey] = message.account_keys
     return {
         keys[index]: change
@@ -309,49 +357,49 @@ def token_changes(message: MessageV0, record: Record) -> dict[Pubkey, int]:
     }
 
 
-def coin_changes(message: MessageV0, record: Record) -> dict[Pubkey, int]:
-    """By how many lamports accounts changed."""
+def compute_coin_changes(message: MessageV0, record: TransactionRecord) -> dict[Pubkey, int]:
+    """Return the changes of accounts in lamports."""
     changes = [after - before for before, after in record.lamports]
     if len(changes) != len(message.account_keys):
-        raise RailUnavailable("the node told balances of other accounts than the message names")
+        raise RailUnavailable("the node reported balances of other accounts than the message names")
     moved = zip(message.account_keys, changes, strict=True)
     return {key: change for key, change in moved if change}
 
 
-def _fee(told: Any) -> int | None:
-    """Read a fee; None if it is missing or cannot be read, as nothing depends on it."""
+def _parse_fee(value: Any) -> int | None:
+    """Parse a fee; return None if it is missing or unreadable, as nothing depends on it."""
     try:
-        return number(told)
+        return parse_number(value)
     except RailUnavailable:
         return None
 
 
-def _rent(record: Record) -> int:
-    """Return what the relayer paid beside the fee; 0 if the node does not tell it."""
+def _compute_rent(record: TransactionRecord) -> int:
+    """Return what the relayer paid besides the fee, in lamports; 0 if the node lacks it."""
     if record.fee is None or not record.lamports:
         return 0
     before, after = record.lamports[0]
     return before - after - record.fee
 
 
-def _numbers(told: Any) -> list[int]:
-    if told is None:
+def _parse_numbers(value: Any) -> list[int]:
+    if value is None:
         return []
-    if not isinstance(told, list):
+    if not isinstance(value, list):
         raise RailUnavailable("the node answered something else than balances")
-    return [number(one) for one in told]
+    return [parse_number(item) for item in value]
 
 
-def _tokens(told: Any) -> dict[int, int] | None:
-    if told is None:
+def _parse_token_balances(value: Any) -> dict[int, int] | None:
+    if value is None:
         return None
-    if not isinstance(told, list):
+    if not isinstance(value, list):
         raise RailUnavailable("the node answered something else than token balances")
-    found = {}
-    for one in told:
-        entry = record(one)
-        amount = record(entry.get("uiTokenAmount")).get("amount")
+    balances = {}
+    for item in value:
+        entry = parse_object(item)
+        amount = parse_object(entry.get("uiTokenAmount")).get("amount")
         if not isinstance(amount, str) or not amount.isdecimal():
-            raise RailUnavailable("the node answered a token balance that is no number")
-        found[number(entry.get("accountIndex"))] = int(amount)
-    return found
+            raise RailUnavailable("the node returned a token balance that is not a number")
+        balances[parse_number(entry.get("accountIndex"))] = int(amount)
+    return balances

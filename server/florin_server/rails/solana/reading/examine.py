@@ -1,4 +1,4 @@
-"""A receipt on a Solana cluster, as one node that somebody names tells it."""
+"""The check of a Solana cluster's receipt at a node that the caller names."""
 
 from __future__ import annotations
 
@@ -15,21 +15,26 @@ from solders.transaction import VersionedTransaction
 from florin_server.chains.solana import spl
 from florin_server.domain.caip import parse_asset
 from florin_server.domain.receipts.receipt import Receipt
-from florin_server.domain.receipts.verdict import Check, Result
-from florin_server.rails.connection.jsonrpc import Rpc, RpcError
-from florin_server.rails.connection.node import answered
+from florin_server.domain.receipts.verdict import CheckResult, ReceiptCheck
+from florin_server.rails.connection.jsonrpc import ChainRpc, RpcError
+from florin_server.rails.connection.node import require_result
 from florin_server.rails.examining import (
-    either,
-    failed,
-    of_payment,
-    passed,
-    reference_of,
-    require_of_one_chain,
-    unknown,
+    build_failed,
+    build_passed,
+    build_result,
+    build_unknown,
+    check_reference,
+    compute_reference,
+    require_single_chain,
 )
-from florin_server.rails.solana.paying.terms import Terms, bare
-from florin_server.rails.solana.reading.evidence import Record, moved, record_of
-from florin_server.rails.solana.reading.node import FINALIZED, Node, number, record
+from florin_server.rails.solana.paying.terms import SolanaOptionTerms, to_address
+from florin_server.rails.solana.reading.evidence import TransactionRecord, is_moved, parse_record
+from florin_server.rails.solana.reading.node import (
+    FINALIZED,
+    SolanaNode,
+    parse_number,
+    parse_object,
+)
 from florin_server.rails.types import RailUnavailable
 
 _CHAIN = "solana:"
@@ -37,21 +42,25 @@ _COIN_DECIMALS = 9
 _REFERENCE_CHARS = 32  # of the genesis hash, in CAIP-2
 
 
-async def examine(rpc: Rpc, said: Receipt) -> list[Result]:
-    """What came of every check; only what is finalized counts.
+async def examine_receipt(rpc: ChainRpc, receipt: Receipt) -> list[CheckResult]:
+    """Return the result of every check; only finalized data counts.
 
-    RailUnavailable if the node does not answer.
+    Raise RailUnavailable if the node does not answer.
     """
-    place, node = said.transaction, Node(rpc)
+    place, node = receipt.transaction, SolanaNode(rpc)
     try:
-        require_of_one_chain(said)
+        require_single_chain(receipt)
         signature = Signature.from_string(place.hash)
-        payer, mint = spl.pubkey(bare(said.payer)), _mint(said)
-        spl.pubkey(bare(said.recipient))
+        payer, mint = spl.parse_pubkey(to_address(receipt.payer)), _find_mint(receipt)
+        spl.parse_pubkey(to_address(receipt.recipient))
     except ValueError:
-        return [failed(Check.CONTENT, "it does not name a payment of a Solana cluster")]
+        return [
+            build_failed(
+                ReceiptCheck.CONTENT, "the receipt does not name a payment on a Solana cluster"
+            )
+        ]
     config = {"commitment": FINALIZED, "encoding": "base64", "maxSupportedTransactionVersion": 0}
-    genesis, told, newest, first = await node.batch(
+    genesis, transaction, newest, first = await node.batch(
         [
             ("getGenesisHash", ()),
             ("getTransaction", (str(signature), config)),
@@ -59,127 +68,160 @@ async def examine(rpc: Rpc, said: Receipt) -> list[Result]:
             ("getFirstAvailableBlock", ()),
         ]
     )
-    served = _CHAIN + str(answered(genesis))[:_REFERENCE_CHARS]
+    served = _CHAIN + str(require_result(genesis))[:_REFERENCE_CHARS]
     if served != place.chain:
         return [
-            failed(Check.CHAIN, f"the node serves {served}, and the receipt is of {place.chain}")
+            build_failed(
+                ReceiptCheck.CHAIN,
+                f"the node serves {served}, but the receipt is for {place.chain}",
+            )
         ]
-    found = [passed(Check.CHAIN, f"the node serves {served}")]
-    if answered(told) is None:
-        return [*found, _missing(place.block, number(newest), first)]
-    seen, message = record_of(told, served), _signed(told, signature)
+    results = [build_passed(ReceiptCheck.CHAIN, f"the node serves {served}")]
+    if require_result(transaction) is None:
+        return [*results, _build_missing(place.block, parse_number(newest), first)]
+    seen, message = (
+        parse_record(transaction, served),
+        _find_signed_message(transaction, signature),
+    )
     if message is None:
-        raise RailUnavailable("the node answered another transaction than it was asked for")
+        raise RailUnavailable("the node returned another transaction than requested")
     if seen.error is not None:
-        return [*found, failed(Check.TRANSACTION, "it failed on the chain, and moved nothing")]
+        return [
+            *results,
+            build_failed(ReceiptCheck.TRANSACTION, "it failed on the chain and moved nothing"),
+        ]
     return [
-        *found,
-        passed(Check.TRANSACTION, "it is in the chain that this node knows, and worked"),
-        either(
-            Check.BLOCK,
+        *results,
+        build_passed(ReceiptCheck.TRANSACTION, "it is on this node's chain and succeeded"),
+        build_result(
+            ReceiptCheck.BLOCK,
             seen.slot == place.block,
             f"slot {place.block}",
-            f"it stands in slot {seen.slot}",
+            f"it is in slot {seen.slot}",
         ),
-        passed(Check.FINALITY, "the cluster has finalized it"),
-        *_payment(said, payer, mint, message, seen),
+        build_passed(ReceiptCheck.FINALITY, "the cluster has finalized it"),
+        *_check_payment(receipt, payer, mint, message, seen),
     ]
 
 
-def _missing(slot: int, newest: int, first: Any) -> Result:
-    """What it tells that a node has no such transaction."""
+def _build_missing(slot: int, newest: int, first: Any) -> CheckResult:
+    """Return the check for a transaction that the node does not have."""
     if newest < slot:
-        return unknown(Check.TRANSACTION, f"slot {newest} is the newest that the node has final")
-    if isinstance(first, RpcError) or number(first) > slot:
-        told = "the node has forgotten blocks that old: ask one that keeps all"
-        return unknown(Check.TRANSACTION, told)
-    return failed(Check.TRANSACTION, "it is not in the chain that this node knows")
+        return build_unknown(
+            ReceiptCheck.TRANSACTION, f"the node's newest final slot is only {newest}"
+        )
+    if isinstance(first, RpcError) or parse_number(first) > slot:
+        message = "the node no longer has blocks that old: use a node that keeps all blocks"
+        return build_unknown(ReceiptCheck.TRANSACTION, message)
+    return build_failed(ReceiptCheck.TRANSACTION, "it is not on this node's chain")
 
 
-def _signed(told: Any, signature: Signature) -> MessageV0 | None:
-    """The message of the transaction that has a signature, each one of it good; None otherwise."""
-    content = record(told).get("transaction")
+def _find_signed_message(answer: Any, signature: Signature) -> MessageV0 | None:
+    """Return the message of the transaction with a signature, if all signatures are valid.
+
+    Return None otherwise.
+    """
+    content = parse_object(answer).get("transaction")
     if not isinstance(content, list) or not content or not isinstance(content[0], str):
         return None
     try:
-        found = VersionedTransaction.from_bytes(base64.b64decode(content[0], validate=True))
-        found.sanitize()
-        good = found.signatures[:1] == [signature] and all(found.verify_with_results())
+        versioned_transaction = VersionedTransaction.from_bytes(
+            base64.b64decode(content[0], validate=True)
+        )
+        versioned_transaction.sanitize()
+        good = versioned_transaction.signatures[:1] == [signature] and all(
+            versioned_transaction.verify_with_results()
+        )
     except (KeyboardInterrupt, SystemExit, asyncio.CancelledError):
         raise
     except (binascii.Error, ValueError):
         return None
-    except BaseException:  # noqa: BLE001  (a library in Rust panics with an error that is no Exception)
+    except BaseException:  # noqa: BLE001  (a library in Rust panics with an error that is not an Exception)
         return None
-    return found.message if good and isinstance(found.message, MessageV0) else None
+    return (
+        versioned_transaction.message
+        if good and isinstance(versioned_transaction.message, MessageV0)
+        else None
+    )
 
 
-def _payment(
-    said: Receipt, payer: Pubkey, mint: Pubkey | None, message: MessageV0, seen: Record
-) -> list[Result]:
+def _check_payment(
+    receipt: Receipt,
+    payer: Pubkey,
+    mint: Pubkey | None,
+    message: MessageV0,
+    record: TransactionRecord,
+) -> list[CheckResult]:
     keys: list[Pubkey] = message.account_keys
     memos = [
-        bytes(one.data).decode(errors="replace")
-        for one in message.instructions
-        if keys[one.program_id_index] == spl.MEMO
+        bytes(compiled_instruction.data).decode(errors="replace")
+        for compiled_instruction in message.instructions
+        if keys[compiled_instruction.program_id_index] == spl.MEMO
     ]
-    ref = reference_of(said)
+    ref = compute_reference(receipt)
     signers = keys[: message.header.num_required_signatures]
-    terms = _terms(said, mint, message)
-    position = None if terms is None else terms.position_in(message)
-    pays = position is not None and position == said.transaction.position
-    exact = terms is not None and moved(terms, bare(said.payer), message, seen)
-    decimals = _COIN_DECIMALS if position is None else _decimals(message, position)
+    terms = _find_terms(receipt, mint, message)
+    position = None if terms is None else terms.find_position(message)
+    pays = position is not None and position == receipt.transaction.position
+    exact = terms is not None and is_moved(terms, to_address(receipt.payer), message, record)
+    decimals = _COIN_DECIMALS if position is None else _parse_decimals(message, position)
     return [
-        of_payment(said, " ".join(memos), None if ref is None else str(Pubkey.from_bytes(ref))),
-        either(
-            Check.PAYER, payer in signers, f"{said.payer} signed it", "the payer did not sign it"
+        check_reference(
+            receipt, " ".join(memos), None if ref is None else str(Pubkey.from_bytes(ref))
         ),
-        either(
-            Check.RECIPIENT,
+        build_result(
+            ReceiptCheck.PAYER,
+            payer in signers,
+            f"{receipt.payer} signed it",
+            "the payer did not sign it",
+        ),
+        build_result(
+            ReceiptCheck.RECIPIENT,
             pays,
-            f"instruction {position} pays {said.recipient}",
-            f"instruction {said.transaction.position} does not pay {said.recipient}",
+            f"instruction {position} pays {receipt.recipient}",
+            f"instruction {receipt.transaction.position} does not pay {receipt.recipient}",
         ),
-        either(
-            Check.AMOUNT,
-            exact and decimals == said.paid.decimals,
-            f"accounts changed by {said.paid.value} minor units, and nothing else",
+        build_result(
+            ReceiptCheck.AMOUNT,
+            exact and decimals == receipt.paid.decimals,
+            f"accounts changed by {receipt.paid.value} minor units, and nothing else",
             "accounts did not change by what the receipt says",
         ),
     ]
 
 
-def _decimals(message: MessageV0, position: int) -> int:
-    """Those that a transfer of a token names, and the chain compares; the coin has its own."""
-    one = message.instructions[position]
-    if message.account_keys[one.program_id_index] == spl.SYSTEM:
+def _parse_decimals(message: MessageV0, position: int) -> int:
+    """Return the decimals in a token transfer, which the chain checks; the coin has its own."""
+    compiled_instruction = message.instructions[position]
+    if message.account_keys[compiled_instruction.program_id_index] == spl.SYSTEM:
         return _COIN_DECIMALS
-    return int.from_bytes(bytes(one.data)[-1:])
+    return int.from_bytes(bytes(compiled_instruction.data)[-1:])
 
 
-def _terms(said: Receipt, mint: Pubkey | None, message: MessageV0) -> Terms | None:
-    """What was promised; None if the message names no token program, where a token was paid."""
+def _find_terms(
+    receipt: Receipt, mint: Pubkey | None, message: MessageV0
+) -> SolanaOptionTerms | None:
+    """Return the receipt's terms; None if a token was paid but no token program is named."""
     named = set(message.account_keys)
     programs = (spl.SYSTEM,) if mint is None else spl.PROGRAMS
-    program = next((one for one in programs if one in named), None)
+    program = next((pubkey for pubkey in programs if pubkey in named), None)
     if program is None:
         return None
-    return Terms(
-        chain_id=said.transaction.chain,
+    return SolanaOptionTerms(
+        chain_id=receipt.transaction.chain,
         mint=str(spl.SYSTEM if mint is None else mint),
         program=str(program),
-        decimals=said.paid.decimals,
-        value=int(said.paid.value),
-        dest=bare(said.recipient),
-        fee_to=None if said.fee_to is None else bare(said.fee_to),
-        fee=int(said.paid.fee),
-        settled=said.settled,
-        ref=said.option.reference,
+        decimals=receipt.paid.decimals,
+        value=int(receipt.paid.value),
+        dest=to_address(receipt.recipient),
+        fee_to=None if receipt.fee_to is None else to_address(receipt.fee_to),
+        fee=int(receipt.paid.fee),
+        settled=receipt.settled,
+        ref=receipt.option.reference,
     )
 
 
-def _mint(said: Receipt) -> Pubkey | None:
-    """The token; None for the chain's own coin."""
-    asset = parse_asset(said.paid.asset)
-    return None if asset.namespace == "slip44" else spl.pubkey(asset.reference)
+def _find_mint(receipt: Receipt) -> Pubkey | None:
+    """Return the token's mint; None for the native coin."""
+    asset = parse_asset(receipt.paid.asset)
+    return None if asset.namespace == "slip44" else spl.parse_pubkey(asset.reference)

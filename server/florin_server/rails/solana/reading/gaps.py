@@ -1,4 +1,4 @@
-"""Transactions whose end a node cannot tell, for it has forgotten blocks that may hold them."""
+"""Transactions whose end a node cannot prove, as it no longer has all possible blocks."""
 
 from __future__ import annotations
 
@@ -6,43 +6,43 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 # a node purges its oldest slots in steps, maybe between two answers of one batch; its usual step is
-# 512 of them, once as many have been added
-_PURGED_AT_ONCE = 1_000
-# whoever waits for an end asks every ten seconds: what was not asked for so long is over
-_TOLD_S = 60.0
-# only to be counted: more are open at once nowhere
-_NOTED_MAX = 1_000
+# 512 slots, once as many were added
+_PURGE_BATCH = 1_000
+# callers that wait for an end ask every ten seconds: an older question is over
+_REPORTED_S = 60.0
+# only a bound: no installation has more open transactions
+_RECORDED_MAX = 1_000
 
 
-class Gaps:
-    """What nodes have forgotten too early. `now` tells monotonic seconds."""
+class HistoryGaps:
+    """The data that nodes no longer have. `now` returns monotonic seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._noted: OrderedDict[str, float] = OrderedDict()
+        self._recorded: OrderedDict[str, float] = OrderedDict()
 
-    def proves_absence(self, tx_hash: str, since: int, first: int | None) -> bool:
-        """True if a node that does not know a transaction can say so; else it is told as a gap.
+    def is_absence_proven(self, tx_hash: str, since: int, first: int | None) -> bool:
+        """Return True if a node without a transaction proves its absence; else record a gap.
 
-        `since` is a slot before any that can hold it, 0 if none is known. `first` is the first slot
-        that the node has not forgotten, 0 if it keeps all, None if it does not tell.
+        `since` is a slot before any that can include it, 0 if unknown. `first` is the first slot
+        that the node still has, 0 if it keeps all, None if the node does not report it.
         """
-        if first is not None and (not first or first + _PURGED_AT_ONCE <= since):
+        if first is not None and (not first or first + _PURGE_BATCH <= since):
             return True
-        self._noted[tx_hash] = self._now()
-        self._noted.move_to_end(tx_hash)
-        while len(self._noted) > _NOTED_MAX:
-            self._noted.popitem(last=False)
+        self._recorded[tx_hash] = self._now()
+        self._recorded.move_to_end(tx_hash)
+        while len(self._recorded) > _RECORDED_MAX:
+            self._recorded.popitem(last=False)
         return False
 
     @property
     def problem(self) -> str:
-        """What waits for a node that has not forgotten, in a sentence; empty if nothing does."""
-        after = self._now() - _TOLD_S
-        count = sum(at > after for at in self._noted.values())
+        """Return in a sentence how many transactions need a node with all blocks; else empty."""
+        after = self._now() - _REPORTED_S
+        count = sum(at > after for at in self._recorded.values())
         if not count:
             return ""
         return (
-            f"the node has forgotten blocks that may hold transactions of ours, which stay open "
-            f"until a node is asked that keeps all blocks: {count}"
+            f"the node no longer has blocks that may contain our transactions, which stay open "
+            f"until you add a node that keeps all blocks: {count}"
         )

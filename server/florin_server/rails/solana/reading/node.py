@@ -1,6 +1,6 @@
-"""Asking a Solana node, and reading its answers strictly.
+"""Calls to a Solana node, and strict parsing of its answers.
 
-A refused or misshapen answer is RailUnavailable: it tells nothing about what was asked.
+A refused or malformed answer raises RailUnavailable: it answers nothing about the question.
 """
 
 from __future__ import annotations
@@ -15,74 +15,74 @@ from solders.hash import Hash
 from solders.pubkey import Pubkey
 
 from florin_server.chains.solana import spl
-from florin_server.rails.connection.jsonrpc import Call, RpcError
-from florin_server.rails.connection.node import AnyNode, answered
+from florin_server.rails.connection.jsonrpc import RpcCall, RpcError
+from florin_server.rails.connection.node import ChainNode, require_result
 from florin_server.rails.types import RailUnavailable
 
-ACCOUNTS_MAX = 100  # that nodes tell in one call
+ACCOUNTS_MAX = 100  # that nodes return in one call
 STATUSES_MAX = 256
-# the only commitment that is asked for: since Alpenglow blocks are final after 150 ms, `confirmed`
-# means the same, and clusters are to refuse it. A blockhash of a final block lapses by time only
+# The only commitment in use. Since Alpenglow blocks are final after 150 ms, `confirmed` means the
+# same, and clusters will refuse it. A blockhash of a final block expires only by time.
 FINALIZED = "finalized"
 _DIGITS = 20  # of the largest number of 64 bits
 _EXACT_FLOAT = float(2**53)
-# of a token account: what every program has, and the kind of what Token-2022 has more
+# of a token account: the common part of all programs, and Token-2022's account type
 _SLICE = {"offset": 0, "length": spl.ACCOUNT_BYTES + 1}
 
 
 @dataclass(frozen=True, slots=True)
 class AccountView:
-    """An account as the node tells it; `data` may be its beginning only."""
+    """An account as the node reports it; `data` may be only its beginning."""
 
     lamports: int
     owner: Pubkey
     data: bytes
 
     @property
-    def tokens(self) -> spl.TokenAccount | None:
-        """What it holds of a token; None if it is no token account."""
-        return spl.token_account(self.data) if self.owner in spl.PROGRAMS else None
+    def token_account(self) -> spl.TokenAccount | None:
+        """Return its token balance; None if it is not a token account."""
+        return spl.parse_token_account(self.data) if self.owner in spl.PROGRAMS else None
 
 
 @dataclass(frozen=True, slots=True)
 class SignatureStatus:
-    """What became of a transaction; `error` is None if it worked."""
+    """The status of a transaction; `error` is None if it succeeded."""
 
     slot: int
     error: Any
-    final: bool
+    is_final: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Blockhash:
-    """A recent blockhash: good up to the height `last_valid`, in no block before `slot`."""
+class RecentBlockhash:
+    """A recent blockhash: valid up to the height `last_valid_height`, in no block before `slot`."""
 
     hash: Hash
-    last_valid: int
+    last_valid_height: int
     slot: int
 
 
-class Node(AnyNode):
-    """One cluster's node."""
+class SolanaNode(ChainNode):
+    """The node of one cluster."""
 
-    async def accounts(self, keys: Sequence[Pubkey]) -> list[AccountView | None]:
-        """Accounts in the order asked, None where there is none; one batched read."""
+    async def get_accounts(self, keys: Sequence[Pubkey]) -> list[AccountView | None]:
+        """Return accounts in the order requested, None for a missing account; one batched read."""
         calls = [
-            accounts_call(keys[first : first + ACCOUNTS_MAX])
+            build_accounts_call(keys[first : first + ACCOUNTS_MAX])
             for first in range(0, len(keys), ACCOUNTS_MAX)
         ]
         answers = await self.batch(calls)
-        found = [one for answer in answers for one in account_views(answer)]
-        if len(found) != len(keys):
-            raise RailUnavailable("the node did not tell about every account")
-        return found
+        accounts = [account for answer in answers for account in parse_account_views(answer)]
+        if len(accounts) != len(keys):
+            raise RailUnavailable("the node did not return every account")
+        return accounts
 
-    async def statuses(
-        self, signatures: Sequence[str], least: int = 0
+    async def list_statuses(
+        self, signatures: Sequence[str], min_slot: int = 0
     ) -> dict[str, SignatureStatus]:
-        """What became of transactions; those that the node does not know are left out.
+        """Return the statuses of transactions, without those that the node does not know.
 
-        A node that is not as far as the slot `least` knows nothing of use.
+        Raise RailUnavailable if the node has not reached the slot `min_slot`.
         """
         parts = [
             signatures[first : first + STATUSES_MAX]
@@ -90,130 +90,143 @@ class Node(AnyNode):
         ]
         history = {"searchTransactionHistory": True}
         answers = await self.batch([("getSignatureStatuses", (part, history)) for part in parts])
-        found: dict[str, SignatureStatus] = {}
+        statuses: dict[str, SignatureStatus] = {}
         for part, answer in zip(parts, answers, strict=True):
-            for signature, one in zip(part, _statuses(part, answer, least), strict=True):
-                if one is not None:
-                    found[signature] = _status(one)
-        return found
+            for signature, statuse in zip(
+                part, _parse_statuses(part, answer, min_slot), strict=True
+            ):
+                if statuse is not None:
+                    statuses[signature] = _parse_status(statuse)
+        return statuses
 
-    async def status(self, signature: str, least: int) -> tuple[SignatureStatus | None, int | None]:
-        """What became of a transaction, and the first slot that the same node has not forgotten.
+    async def get_status(
+        self, signature: str, min_slot: int
+    ) -> tuple[SignatureStatus | None, int | None]:
+        """Return a transaction's status, and the first slot that the same node still has.
 
-        The latter is None if it does not tell. One batched read; `least` as for `statuses`.
+        The slot is None if the node does not report it. One batched read; `min_slot` as for
+        `statuses`.
         """
-        asked = ([signature], {"searchTransactionHistory": True})
+        status_params = ([signature], {"searchTransactionHistory": True})
         answer, first = await self.batch(
-            [("getSignatureStatuses", asked), ("getFirstAvailableBlock", ())]
+            [("getSignatureStatuses", status_params), ("getFirstAvailableBlock", ())]
         )
-        (one,) = _statuses([signature], answer, least)
-        status = None if one is None else _status(one)
-        return status, None if isinstance(first, RpcError) else number(first)
+        (reported_status,) = _parse_statuses([signature], answer, min_slot)
+        status = None if reported_status is None else _parse_status(reported_status)
+        return status, None if isinstance(first, RpcError) else parse_number(first)
 
 
-async def require_coin(node: Node, account: Pubkey, lamports: int) -> None:
-    """RailUnavailable if an account has less than it needs."""
-    told = await node.ask("getBalance", str(account), {"commitment": FINALIZED})
-    if number(valued(told)) < lamports:
-        raise RailUnavailable(f"{account} has less than the {lamports} lamports that this takes")
+async def require_coin(node: SolanaNode, account: Pubkey, lamports: int) -> None:
+    """Raise RailUnavailable if an account has less than it needs."""
+    balance = await node.call("getBalance", str(account), {"commitment": FINALIZED})
+    if parse_number(parse_value(balance)) < lamports:
+        raise RailUnavailable(f"{account} has less than the {lamports} lamports that this needs")
 
 
-async def fresh_blockhash(node: Node) -> Blockhash:
-    """The newest blockhash."""
-    return blockhash_of(await node.ask("getLatestBlockhash", {"commitment": FINALIZED}))
+async def get_blockhash(node: SolanaNode) -> RecentBlockhash:
+    """Return the newest blockhash."""
+    return parse_blockhash(await node.call("getLatestBlockhash", {"commitment": FINALIZED}))
 
 
-def blockhash_of(answer: Any) -> Blockhash:
-    """The blockhash in an answer."""
-    told = record(valued(answer))
+def parse_blockhash(answer: Any) -> RecentBlockhash:
+    """Parse the blockhash in an answer."""
+    value = parse_object(parse_value(answer))
     try:
-        found = Hash.from_string(str(told.get("blockhash")))
+        blockhash = Hash.from_string(str(value.get("blockhash")))
     except ValueError as error:
-        raise RailUnavailable("the node told no blockhash") from error
-    return Blockhash(found, number(told.get("lastValidBlockHeight")), slot_of(answer))
+        raise RailUnavailable("the node returned no blockhash") from error
+    return RecentBlockhash(
+        blockhash, parse_number(value.get("lastValidBlockHeight")), parse_slot(answer)
+    )
 
 
-def slot_of(answer: Any) -> int:
-    """The slot that an answer was true in."""
-    return number(record(record(answer).get("context")).get("slot"))
+def parse_slot(answer: Any) -> int:
+    """Return the slot of an answer."""
+    return parse_number(parse_object(parse_object(answer).get("context")).get("slot"))
 
 
-def accounts_call(keys: Sequence[Pubkey], commitment: str = FINALIZED) -> Call:
-    """Asks for accounts, as many as one call may ask for."""
+def build_accounts_call(keys: Sequence[Pubkey], commitment: str = FINALIZED) -> RpcCall:
+    """Build the call that reads accounts, at most as many as one call can read."""
     config = {"commitment": commitment, "encoding": "base64", "dataSlice": _SLICE}
     return ("getMultipleAccounts", ([str(key) for key in keys], config))
 
 
-def account_views(answer: Any) -> list[AccountView | None]:
-    """The accounts in an answer."""
-    told = valued(answer)
-    if not isinstance(told, list):
+def parse_account_views(answer: Any) -> list[AccountView | None]:
+    """Parse the accounts in an answer."""
+    value = parse_value(answer)
+    if not isinstance(value, list):
         raise RailUnavailable("the node answered something else than accounts")
-    return [None if one is None else account_view(one) for one in told]
+    return [None if item is None else parse_account_view(item) for item in value]
 
 
-def account_view(told: Any) -> AccountView:
-    """One account."""
-    one = record(told)
-    data = one.get("data")
+def parse_account_view(value: Any) -> AccountView:
+    """Parse one account."""
+    account = parse_object(value)
+    data = account.get("data")
     if not isinstance(data, list) or len(data) != 2 or data[1] != "base64":
-        raise RailUnavailable("the node answered an account in another encoding")
+        raise RailUnavailable("the node returned an account in another encoding")
     try:
         return AccountView(
-            lamports=number(one.get("lamports")),
-            owner=spl.pubkey(str(one.get("owner"))),
+            lamports=parse_number(account.get("lamports")),
+            owner=spl.parse_pubkey(str(account.get("owner"))),
             data=base64.b64decode(str(data[0]), validate=True),
         )
     except (ValueError, binascii.Error) as error:
-        raise RailUnavailable("the node answered an account that cannot be read") from error
+        raise RailUnavailable("the node returned an account that cannot be read") from error
 
 
-def record(answer: Any) -> Mapping[str, Any]:
-    """An object."""
-    value = answered(answer)
+def parse_object(answer: Any) -> Mapping[str, Any]:
+    """Parse an object."""
+    value = require_result(answer)
     if not isinstance(value, dict):
         raise RailUnavailable("the node answered something else than an object")
     return value
 
 
-def valued(answer: Any) -> Any:
-    """What an answer tells, without the slot that it was true in."""
-    return record(answer).get("value")
+def parse_value(answer: Any) -> Any:
+    """Return the value in an answer, without its slot."""
+    return parse_object(answer).get("value")
 
 
-def number(value: Any) -> int:
-    """Return a number, not negative.
+def parse_number(value: Any) -> int:
+    """Return a number that is not negative.
 
-    Some nodes and proxies write numbers as texts, or as floats as long as those are exact.
+    Some nodes and proxies write numbers as texts, or as floats as long as these are exact.
     """
-    found = answered(value)
-    if isinstance(found, str) and found.isascii() and found.isdecimal() and len(found) <= _DIGITS:
-        return int(found)
-    if isinstance(found, float) and found.is_integer() and found < _EXACT_FLOAT:
-        found = int(found)
-    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
+    result = require_result(value)
+    if (
+        isinstance(result, str)
+        and result.isascii()
+        and result.isdecimal()
+        and len(result) <= _DIGITS
+    ):
+        return int(result)
+    if isinstance(result, float) and result.is_integer() and result < _EXACT_FLOAT:
+        result = int(result)
+    if not isinstance(result, int) or isinstance(result, bool) or result < 0:
         raise RailUnavailable("the node answered something else than a number")
-    return found
+    return result
 
 
-def _statuses(signatures: Sequence[str], answer: Any, least: int) -> list[Any]:
-    """What an answer tells of each transaction; a node that is not so far knows nothing of use."""
-    if slot_of(answer) < least:
+def _parse_statuses(signatures: Sequence[str], answer: Any, min_slot: int) -> list[Any]:
+    """Return the answer for each transaction; raise RailUnavailable below the slot `min_slot`."""
+    if parse_slot(answer) < min_slot:
         raise RailUnavailable("the node lags behind what was seen before")
-    told = valued(answer)
-    if not isinstance(told, list) or len(told) != len(signatures):
-        raise RailUnavailable("the node did not tell about every transaction")
-    return told
+    statuses = parse_value(answer)
+    if not isinstance(statuses, list) or len(statuses) != len(signatures):
+        raise RailUnavailable("the node did not return every transaction")
+    return statuses
 
 
-def _status(told: Any) -> SignatureStatus:
-    one = record(told)
-    if "err" not in one:
-        raise RailUnavailable("the node answered a status without its error")
+def _parse_status(value: Any) -> SignatureStatus:
+    status = parse_object(value)
+    if "err" not in status:
+        raise RailUnavailable("the node returned a status without its error")
     return SignatureStatus(
-        slot=number(one.get("slot")),
-        # whether it worked comes first: a failed transaction is confirmed like any other
-        error=one["err"],
-        # the count of confirmations is null then, and a tag beside another count is no proof
-        final=one.get("confirmationStatus") == FINALIZED and one.get("confirmations") is None,
+        slot=parse_number(status.get("slot")),
+        # success is a separate field: a failed transaction is confirmed like any other
+        error=status["err"],
+        # the count of confirmations is null then, and a tag beside another count is not proof
+        is_final=status.get("confirmationStatus") == FINALIZED
+        and status.get("confirmations") is None,
     )

@@ -1,4 +1,4 @@
-"""What a Solana cluster proves, as one node tells it, or as many as have to agree."""
+"""A Solana cluster's proofs, from a single node or from the quorum."""
 
 from __future__ import annotations
 
@@ -8,95 +8,113 @@ from solders.message import MessageV0
 from solders.transaction import VersionedTransaction
 
 from florin_server.domain.payments.payment import ResolvedBuild
-from florin_server.domain.settlement.chain_txs import Accepted, ChainTx
-from florin_server.rails.connection.connection import Connection
-from florin_server.rails.connection.jsonrpc import Rpc
-from florin_server.rails.solana.reading.evidence import Evidence, Landing
-from florin_server.rails.solana.reading.gaps import Gaps
-from florin_server.rails.solana.reading.holdings import holdings
-from florin_server.rails.solana.reading.node import Node
-from florin_server.rails.solana.settings import SolanaChain
-from florin_server.rails.types import Fact, Head, Mined, Paid
+from florin_server.domain.settlement.chain_txs import ChainTx, SettlementItem
+from florin_server.rails.connection.connection import ChainConnection
+from florin_server.rails.connection.jsonrpc import ChainRpc
+from florin_server.rails.solana.reading.evidence import SettlementTransaction, SolanaEvidenceReader
+from florin_server.rails.solana.reading.gaps import HistoryGaps
+from florin_server.rails.solana.reading.holdings import read_holdings
+from florin_server.rails.solana.reading.node import SolanaNode
+from florin_server.rails.solana.settings import SolanaChainSettings
+from florin_server.rails.types import ChainFact, ChainHead, MinedTransaction, SettlementEvent
 
 
 class SolanaObserver:
-    """Implements the Observer protocol; only what is final is told.
+    """Implement the ChainObserver protocol; only final data is returned.
 
-    `landing_of` tells the transaction that settles an item. Nobody else can have sent it: it needs
-    the relayer's signature. `moved` is called with each newest finalized slot.
+    `get_settlement_transaction` returns the transaction that settles an item. Only the relayer can
+    have sent it, because it needs the relayer's signature. `on_new_head` is called with each
+    newest finalized slot.
     """
 
     def __init__(
         self,
-        connection: Connection,
-        chain: SolanaChain,
-        gaps: Gaps,
-        landing_of: Callable[[Accepted], Landing],
-        moved: Callable[[int], None],
+        connection: ChainConnection,
+        chain: SolanaChainSettings,
+        gaps: HistoryGaps,
+        get_settlement_transaction: Callable[[SettlementItem], SettlementTransaction],
+        on_new_head: Callable[[int], None],
     ) -> None:
         self._connection = connection
         self._chain = chain
         self._gaps = gaps
-        self._landing_of = landing_of
-        self._moved = moved
-        self._node = Node(connection.rpc)
-        self.evidence = self.evidence_of(connection.rpc)
+        self._get_settlement_transaction = get_settlement_transaction
+        self._on_new_head = on_new_head
+        self._node = SolanaNode(connection.rpc)
+        self.evidence = self.create_evidence(connection.rpc)
 
     @property
     def agreement(self) -> int:
-        """How many nodes must tell what ends a payment."""
+        """Return how many nodes must confirm what ends a payment."""
         return self._connection.rpc.agreement
 
-    async def head(self) -> Head:
-        """The newest finalized slot."""
-        head = await self.evidence.head()
-        self._connection.news.saw(head.number)
-        self._moved(head.number)
+    async def get_head(self) -> ChainHead:
+        """Return the newest finalized slot."""
+        head = await self.evidence.get_head()
+        self._connection.block_notifier.record_head(head.number)
+        self._on_new_head(head.number)
         return head
 
-    async def mined(self, tx_hashes: Sequence[str]) -> dict[str, Mined]:
-        """Which of our transactions are final; absent ones tell nothing."""
-        return await self.evidence.mined(tx_hashes)
+    async def find_mined(self, tx_hashes: Sequence[str]) -> dict[str, MinedTransaction]:
+        """Return which of our transactions are final; absence proves nothing."""
+        return await self.evidence.find_mined(tx_hashes)
 
-    async def find(self, items: Sequence[Accepted]) -> list[Paid]:
-        """What the items' transactions paid, as far as they are final."""
-        return await self.evidence.paid([self._landing_of(item) for item in items])
-
-    async def holdings(
-        self, places: Collection[tuple[str, str]], least: int
-    ) -> dict[tuple[str, str], int]:
-        """What accounts hold of assets at the newest finalized slot; one batched read."""
-        return await holdings(self._node, self._chain.coin_id, places, least)
-
-    async def agreed(self, facts: Collection[Fact]) -> Mapping[Fact, bool]:
-        """Which facts as many nodes tell as have to agree."""
-        wanted = frozenset(facts)
-        verdicts = await self._connection.witnesses.agreed(
-            wanted, lambda rpc: self.evidence_of(rpc).testify(wanted, self.evidence)
+    async def find_settlement_events(
+        self, items: Sequence[SettlementItem]
+    ) -> list[SettlementEvent]:
+        """Return the settlement events of the items' transactions that are final."""
+        return await self.evidence.list_settlement_events(
+            [self._get_settlement_transaction(item) for item in items]
         )
-        self.evidence.forget(fact.tx_hash for fact, is_true in verdicts.items() if not is_true)
+
+    async def read_holdings(
+        self, asset_accounts: Collection[tuple[str, str]], min_block: int
+    ) -> dict[tuple[str, str], int]:
+        """Return the balances of accounts at the newest finalized slot; one batched read."""
+        return await read_holdings(self._node, self._chain.coin_id, asset_accounts, min_block)
+
+    async def confirm_facts(self, facts: Collection[ChainFact]) -> Mapping[ChainFact, bool]:
+        """Return for each fact whether the quorum confirms it."""
+        expected_facts = frozenset(facts)
+        verdicts = await self._connection.quorum.confirm_facts(
+            expected_facts,
+            lambda rpc: self.create_evidence(rpc).attest(expected_facts, self.evidence),
+        )
+        self.evidence.forget_records(
+            fact.tx_hash for fact, is_true in verdicts.items() if not is_true
+        )
         return verdicts
 
-    async def cannot_be_mined(self, tx: ChainTx, issued: Sequence[ResolvedBuild]) -> bool:
-        """True if the transaction lapsed: no block can hold it any more, and none does."""
+    async def cannot_be_mined(self, tx: ChainTx, resolved_builds: Sequence[ResolvedBuild]) -> bool:
+        """Return True if the transaction expired: no block can include it, and none does."""
         message = VersionedTransaction.from_bytes(tx.raw).message
         if not isinstance(message, MessageV0):
             return False
-        end = await self._end(tx.hash, message, issued, tx.since_block or 0)
+        end = await self._find_end_reason(tx.hash, message, resolved_builds, tx.since_block or 0)
         return end is not None
 
-    async def unpayable_reason(self, item: Accepted, issued: Sequence[ResolvedBuild]) -> str | None:
-        """Why the item will never be paid, judged at final depth; None while it may."""
-        one = self._landing_of(item)
-        return await self._end(one.hash, one.submission.message, issued)
-
-    def evidence_of(self, rpc: Rpc) -> Evidence:
-        """What one node, or the preferred one, proves."""
-        return Evidence(Node(rpc), self._chain, self._gaps)
-
-    async def _end(
-        self, tx_hash: str, message: MessageV0, issued: Sequence[ResolvedBuild], since: int = 0
+    async def find_unpayable_reason(
+        self, item: SettlementItem, resolved_builds: Sequence[ResolvedBuild]
     ) -> str | None:
-        return await self._connection.witnesses.unanimous(
-            lambda rpc: self.evidence_of(rpc).end(tx_hash, message, issued, since)
+        """Return why the item will never be paid, judged at final depth; None while it can."""
+        settlement_transaction = self._get_settlement_transaction(item)
+        return await self._find_end_reason(
+            settlement_transaction.hash, settlement_transaction.submission.message, resolved_builds
+        )
+
+    def create_evidence(self, rpc: ChainRpc) -> SolanaEvidenceReader:
+        """Return the evidence of one node, or of the preferred node."""
+        return SolanaEvidenceReader(SolanaNode(rpc), self._chain, self._gaps)
+
+    async def _find_end_reason(
+        self,
+        tx_hash: str,
+        message: MessageV0,
+        resolved_builds: Sequence[ResolvedBuild],
+        since: int = 0,
+    ) -> str | None:
+        return await self._connection.quorum.read_unanimous(
+            lambda rpc: self.create_evidence(rpc).find_end_reason(
+                tx_hash, message, resolved_builds, since
+            )
         )

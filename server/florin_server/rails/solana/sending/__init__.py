@@ -1,1 +1,1 @@
-"""Transactions of ours on Solana: payouts, token accounts, durable nonces."""
+"""Our transactions on Solana: payouts, token accounts, durable nonces."""

@@ -1,6 +1,6 @@
-"""Durable nonces of a relayer: for buyers who take longer to sign than a blockhash lasts.
+"""Durable nonces of a relayer, for buyers who take longer to sign than a blockhash lasts.
 
-Their addresses follow from the relayer's own, so that none is ever made twice.
+Their addresses derive from the relayer's own, so that none is ever created twice.
 """
 
 from __future__ import annotations
@@ -12,123 +12,126 @@ from solders.instruction import Instruction
 from solders.pubkey import Pubkey
 
 from florin_server.chains.solana import spl
-from florin_server.rails.provisioning import Affordable, Values
-from florin_server.rails.solana.paying.message import compile_message, lapse_note
+from florin_server.rails.provisioning import AffordableAccounts, NonceValues
+from florin_server.rails.solana.paying.message import build_lapse_note, compile_message
 from florin_server.rails.solana.reading.node import (
     FINALIZED,
-    Node,
-    account_views,
-    accounts_call,
-    fresh_blockhash,
-    number,
-    slot_of,
-    valued,
+    SolanaNode,
+    build_accounts_call,
+    get_blockhash,
+    parse_account_views,
+    parse_number,
+    parse_slot,
+    parse_value,
 )
 from florin_server.rails.solana.sending.signer import SolanaSigner
-from florin_server.rails.solana.settings import SolanaChain
-from florin_server.rails.types import RailUnavailable, Signed
+from florin_server.rails.solana.settings import SolanaChainSettings
+from florin_server.rails.types import RailUnavailable, SignedTransaction
 
-# what one transaction makes or advances; each names an account of 32 bytes, and making takes a seed
-AT_ONCE = 5
+# that one transaction creates or advances; each adds an account of 32 bytes, and creation a seed
+ACCOUNTS_PER_TRANSACTION = 5
 _UNITS = 50_000
-# what the relayer keeps for payments when it makes nonces: some 4,900 of them at the usual fee
+# kept for payments when the relayer creates nonces: about 4,900 of them at the usual fee
 RESERVE_LAMPORTS = 50_000_000
-# of one account, twice what it was before rent fell: a node must not lock the relayer's coin up
+# of one account, twice its rent before rent fell: a node must not lock up the relayer's coin
 RENT_MAX_LAMPORTS = 3_000_000
 
 
-def seeds_of(relayer: Pubkey, count: int) -> dict[str, str]:
-    """The seeds of a relayer's first nonces, by address."""
+def compute_seeds(relayer: Pubkey, count: int) -> dict[str, str]:
+    """Return the seeds of a relayer's first nonces, by address."""
     seeds = (f"florin nonce {number}" for number in range(count))
-    return {str(spl.nonce_address(relayer, seed)): seed for seed in seeds}
+    return {str(spl.derive_nonce_address(relayer, seed)): seed for seed in seeds}
 
 
 class SolanaDurableNonces:
-    """Implements the DurableNonces protocol for one cluster and relayer."""
+    """Implement the DurableNonces protocol for one cluster and relayer."""
 
-    def __init__(self, node: Node, chain: SolanaChain, relayer: SolanaSigner) -> None:
+    def __init__(self, node: SolanaNode, chain: SolanaChainSettings, relayer: SolanaSigner) -> None:
         self._node = node
         self._chain = chain
         self._relayer = relayer
-        self._seeds = seeds_of(relayer.pubkey, chain.durable_nonces)
+        self._seeds = compute_seeds(relayer.pubkey, chain.durable_nonces)
 
     @property
     def addresses(self) -> Sequence[str]:
-        """The accounts that are to be used, made or not."""
+        """Return the nonce accounts to use, created or not."""
         return tuple(self._seeds)
 
-    async def values(self, addresses: Sequence[str]) -> Values:
-        """What accounts hold at final depth; one read."""
-        keys = [spl.pubkey(address) for address in addresses]
-        (answer,) = await self._node.batch([accounts_call(keys, FINALIZED)])
+    async def get_values(self, addresses: Sequence[str]) -> NonceValues:
+        """Return the values of accounts at final depth; one read."""
+        keys = [spl.parse_pubkey(address) for address in addresses]
+        (answer,) = await self._node.batch([build_accounts_call(keys, FINALIZED)])
         held = {}
-        for address, account in zip(addresses, account_views(answer), strict=True):
-            nonce = None if account is None else spl.nonce_of(account.data)
+        for address, account in zip(addresses, parse_account_views(answer), strict=True):
+            nonce = None if account is None else spl.parse_nonce(account.data)
             if nonce is not None and nonce.authority == self._relayer.pubkey:
                 held[address] = str(nonce.value)
-        return Values(slot_of(answer), held)
+        return NonceValues(parse_slot(answer), held)
 
-    async def affordable(self, missing: int) -> Affordable:
-        """Return how many of so many missing accounts the relayer can pay for, its reserve left."""
-        rent, coin = await self._rent_and_coin()
+    async def get_affordable(self, missing_count: int) -> AffordableAccounts:
+        """Return how many of the missing accounts the relayer can pay for beyond its reserve."""
+        rent, coin = await self._read_rent_and_coin()
         if rent > RENT_MAX_LAMPORTS:
-            return Affordable(0, f"{self._chain.name}: {_dear(rent)}")
-        count = min(missing, max(0, coin - RESERVE_LAMPORTS) // rent) if rent else missing
-        if count == missing:
-            return Affordable(count, "")
-        short = RESERVE_LAMPORTS + rent * missing - coin
-        text = f"{missing - count} durable nonces are missing, so more buyers have to sign while a"
+            return AffordableAccounts(0, f"{self._chain.name}: {_format_rent_problem(rent)}")
+        count = (
+            min(missing_count, max(0, coin - RESERVE_LAMPORTS) // rent) if rent else missing_count
+        )
+        if count == missing_count:
+            return AffordableAccounts(count, "")
+        short = RESERVE_LAMPORTS + rent * missing_count - coin
+        text = (
+            f"{missing_count - count} durable nonces are missing, so more buyers must sign while a"
+        )
         needs = f"{self._relayer.address} needs {short} lamports more"
-        return Affordable(count, f"{self._chain.name}: {text} blockhash lasts: {needs}")
+        return AffordableAccounts(count, f"{self._chain.name}: {text} blockhash lasts: {needs}")
 
-    async def create(self, addresses: Sequence[str]) -> Signed:
-        """Sign the one transaction that makes accounts; it fails if one is there.
+    async def sign_creation(self, addresses: Sequence[str]) -> SignedTransaction:
+        """Sign the single transaction that creates accounts; it fails if an account exists.
 
-        RailUnavailable if the relayer would keep less than its reserve, or the rent is too high.
+        Raise RailUnavailable if the relayer would keep less than its reserve, or the rent is too
+        high.
         """
-        rent, coin = await self._rent_and_coin()
+        rent, coin = await self._read_rent_and_coin()
         relayer = self._relayer.pubkey
         if rent > RENT_MAX_LAMPORTS or coin < RESERVE_LAMPORTS + rent * len(addresses):
             raise RailUnavailable(f"{self._chain.name}: the relayer cannot pay for durable nonces")
-        steps = [spl.create_nonce(relayer, self._seeds[one], rent) for one in addresses]
-        return await self._signed([step for pair in steps for step in pair])
+        steps = [spl.create_nonce(relayer, self._seeds[address], rent) for address in addresses]
+        return await self._sign([step for pair in steps for step in pair])
 
-    async def advance(self, addresses: Sequence[str]) -> Signed:
-        """Signs the one transaction that gives accounts other values.
+    async def sign_advance(self, addresses: Sequence[str]) -> SignedTransaction:
+        """Sign the single transaction that advances accounts to new values.
 
-        It has a blockhash of its own: the first nonce does not stand for it.
+        It has a blockhash of its own; the first nonce does not act as the blockhash.
         """
         relayer = self._relayer.pubkey
-        return await self._signed(
-            [spl.advance_nonce(spl.pubkey(one), relayer) for one in addresses]
+        return await self._sign(
+            [spl.advance_nonce(spl.parse_pubkey(address), relayer) for address in addresses]
         )
 
-    async def _rent_and_coin(self) -> tuple[int, int]:
-        """Read what an account has to hold, and what the relayer has; lamports."""
+    async def _read_rent_and_coin(self) -> tuple[int, int]:
+        """Return an account's rent and the relayer's balance, in lamports."""
         rent, balance = await self._node.batch(
             [
                 ("getMinimumBalanceForRentExemption", (spl.NONCE_BYTES, {"commitment": FINALIZED})),
                 ("getBalance", (self._relayer.address, {"commitment": FINALIZED})),
             ]
         )
-        return number(rent), number(valued(balance))
+        return parse_number(rent), parse_number(parse_value(balance))
 
-    async def _signed(self, steps: list[Instruction]) -> Signed:
+    async def _sign(self, steps: list[Instruction]) -> SignedTransaction:
         if not steps:
             raise RailUnavailable(f"{self._chain.name}: no nonce is named")
-        recent = await fresh_blockhash(self._node)
+        recent = await get_blockhash(self._node)
         all_steps = [
-            # in front: a nonce that came first would be taken for the blockhash
+            # in front: a nonce in first place would act as the blockhash
             set_compute_unit_limit(_UNITS),
             set_compute_unit_price(self._chain.compute_price),
             *steps,
-            lapse_note(recent.last_valid),
+            build_lapse_note(recent.last_valid_height),
         ]
         message = compile_message(self._relayer.pubkey, all_steps, recent.hash)
-        return self._relayer.seal(message, recent)
+        return self._relayer.sign_transaction(message, recent)
 
 
-def _dear(rent: int) -> str:
-    return (
-        f"a durable nonce would cost {rent} lamports, more than {RENT_MAX_LAMPORTS}: none is made"
-    )
+def _format_rent_problem(rent: int) -> str:
+    return f"a durable nonce would cost {rent} lamports, above the limit of {RENT_MAX_LAMPORTS}"

@@ -1,4 +1,4 @@
-"""The relayer's key; it signs last, what was checked before."""
+"""The relayer's key, which signs last, after all checks."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from solders.pubkey import Pubkey
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
-from florin_server.rails.solana.reading.node import Blockhash
-from florin_server.rails.types import Signed
+from florin_server.rails.solana.reading.node import RecentBlockhash
+from florin_server.rails.types import SignedTransaction
 
 
 class SolanaSigner:
-    """A key that pays for fees and rent. Shows its address only."""
+    """A key that pays for fees and rent. It shows only its address."""
 
     __slots__ = ("_key", "address", "pubkey")
 
     def __init__(self, seed: bytes) -> None:
         if len(seed) != 32:
-            raise ValueError("a seed has 32 bytes")
+            raise ValueError("a seed must have 32 bytes")
         self._key = Keypair.from_seed(seed)
         self.pubkey: Pubkey = self._key.pubkey()
         self.address = str(self.pubkey)
@@ -28,25 +28,25 @@ class SolanaSigner:
         return f"SolanaSigner({self.address})"
 
     def sign(self, message: MessageV0) -> Signature:
-        """The signature of a message."""
+        """Return the signature of a message."""
         return self._key.sign_message(to_bytes_versioned(message))
 
-    def seal(self, message: MessageV0, recent: Blockhash) -> Signed:
-        """A transaction that needs no other signature, ready to be sent; `recent` is in it."""
+    def sign_transaction(self, message: MessageV0, blockhash: RecentBlockhash) -> SignedTransaction:
+        """Sign a transaction that needs no other signature; `blockhash` is its blockhash."""
         own = self.sign(message)
         sealed = VersionedTransaction.populate(message, [own])
-        return Signed(
+        return SignedTransaction(
             raw=bytes(sealed),
             hash=str(own),
-            lapses_at=recent.last_valid,
-            since_block=recent.slot,
+            lapses_at=blockhash.last_valid_height,
+            since_block=blockhash.slot,
         )
 
-    def co_sign(self, message: MessageV0, payer_signature: Signature) -> Signed:
-        """The transaction ready to be sent; equal arguments give equal bytes.
+    def co_sign(self, message: MessageV0, payer_signature: Signature) -> SignedTransaction:
+        """Sign the payer's transaction, ready to send; equal arguments give equal bytes.
 
-        The signer must be the message's first, the payer its second.
+        The signer must be the message's first signer, the payer its second.
         """
         own = self.sign(message)
         sealed = VersionedTransaction.populate(message, [own, payer_signature])
-        return Signed(raw=bytes(sealed), hash=str(own))
+        return SignedTransaction(raw=bytes(sealed), hash=str(own))

@@ -1,8 +1,8 @@
-"""Token accounts that are opened before anybody pays into them: those of the treasury.
+"""Token accounts that are opened before any payment into them: the treasury's.
 
-A merchant's is opened by its first payment, so that nobody has any opened for nothing. The owner of
-an account may close it and keep the rent: callers see to it that none is opened twice, and not too
-many a day.
+A merchant's account is opened by its first payment, so that no account is opened for nothing. An
+account's owner can close it and keep the rent: callers make sure that none is opened twice, and not
+too many a day.
 """
 
 from __future__ import annotations
@@ -13,103 +13,114 @@ from solders.compute_budget import set_compute_unit_limit, set_compute_unit_pric
 from solders.pubkey import Pubkey
 
 from florin_server.chains.solana import spl
-from florin_server.domain.accounts.destinations import AssetAccount, DailyCaps
-from florin_server.rails.solana.paying.check import submission
-from florin_server.rails.solana.paying.message import compile_message, lapse_note
-from florin_server.rails.solana.paying.terms import bare
+from florin_server.domain.accounts.destinations import AssetAccount, DailyOpeningCaps
+from florin_server.rails.solana.paying.check import parse_submission
+from florin_server.rails.solana.paying.message import build_lapse_note, compile_message
+from florin_server.rails.solana.paying.terms import to_address
 from florin_server.rails.solana.paying.verify import RELAYER_LAMPORTS_MIN
-from florin_server.rails.solana.reading.node import Node, fresh_blockhash, require_coin
-from florin_server.rails.solana.reading.receivers import not_a_wallet, opened_by
+from florin_server.rails.solana.reading.node import SolanaNode, get_blockhash, require_coin
+from florin_server.rails.solana.reading.receivers import find_wallet_problem, list_opened_accounts
 from florin_server.rails.solana.sending.signer import SolanaSigner
-from florin_server.rails.solana.settings import SolanaChain
-from florin_server.rails.solana.setup.discovery import Inspection
-from florin_server.rails.types import RailUnavailable, Signed
+from florin_server.rails.solana.settings import SolanaChainSettings
+from florin_server.rails.solana.setup.discovery import SolanaInspection
+from florin_server.rails.types import RailUnavailable, SignedTransaction
 
-# what fits into one transaction, with some room: each names an owner and an account of 32 bytes
-_PLACES_MAX = 6
+# that fit into one transaction, with some room: each adds an owner and an account of 32 bytes
+_ACCOUNTS_MAX = 6
 _LAMPORTS_EACH = 2_100_000  # rent, also of the longer accounts of Token-2022
-_UNITS_EACH = 50_000  # twice what opening takes with the longest search for the address
+_UNITS_EACH = 50_000  # twice what an opening needs with the longest search for the address
 
 
 class SolanaTokenAccounts:
-    """Implements the TokenAccounts protocol for one cluster; the relayer pays.
+    """Implement the TokenAccounts protocol for one cluster; the relayer pays.
 
-    `found` tells what is taken now.
+    `get_inspection` returns the assets that are accepted now.
     """
 
     def __init__(
         self,
-        node: Node,
-        chain: SolanaChain,
+        node: SolanaNode,
+        chain: SolanaChainSettings,
         relayer: SolanaSigner,
-        found: Callable[[], Inspection],
+        get_inspection: Callable[[], SolanaInspection],
     ) -> None:
         self._node = node
         self._chain = chain
         self._relayer = relayer
-        self._found = found
+        self._get_inspection = get_inspection
 
     @property
-    def caps(self) -> DailyCaps:
-        """How many accounts may be opened in a day."""
+    def caps(self) -> DailyOpeningCaps:
+        """Return how many accounts can be opened in a day."""
         chain = self._chain
-        return DailyCaps(
+        return DailyOpeningCaps(
             chain.accounts_a_day, chain.accounts_a_partner_day, chain.accounts_a_merchant_day
         )
 
     @property
-    def at_once(self) -> int:
-        """How many one transaction opens at most."""
-        return _PLACES_MAX
+    def accounts_per_transaction(self) -> int:
+        """Return how many accounts one transaction opens at most."""
+        return _ACCOUNTS_MAX
 
-    def needed(self, place: AssetAccount) -> bool:
-        """True if the asset is a token that is taken now."""
-        return self._mint(place) is not None
+    def is_needed(self, asset_account: AssetAccount) -> bool:
+        """Return True if the asset is a token that is accepted now."""
+        return self._find_mint(asset_account) is not None
 
-    def opened_by(self, outputs: Sequence[str]) -> Sequence[AssetAccount]:
-        """The accounts that a buyer's transaction opens unless they are there."""
-        return opened_by(self._chain.caip2, submission(outputs).message)
+    def list_opened_accounts(self, outputs: Sequence[str]) -> Sequence[AssetAccount]:
+        """Return the accounts that a buyer's transaction opens if they do not exist."""
+        return list_opened_accounts(self._chain.caip2, parse_submission(outputs).message)
 
-    async def missing(self, places: Sequence[AssetAccount]) -> list[AssetAccount]:
-        """Those whose account is not there, and may be; one batched read."""
-        known = [(place, mint) for place in places if (mint := self._mint(place)) is not None]
-        owners = [spl.pubkey(bare(place.account)) for place, _ in known]
-        held_at = [
-            spl.associated(owner, *mint) for owner, (_, mint) in zip(owners, known, strict=True)
+    async def list_missing_accounts(
+        self, asset_accounts: Sequence[AssetAccount]
+    ) -> list[AssetAccount]:
+        """Return the places whose account does not exist and can be opened; one batched read."""
+        place_mints = [
+            (place, mint)
+            for place in asset_accounts
+            if (mint := self._find_mint(place)) is not None
         ]
-        accounts = await self._node.accounts([*owners, *held_at])
-        found = zip(known, accounts[: len(owners)], accounts[len(owners) :], strict=True)
+        owners = [spl.parse_pubkey(to_address(place.account)) for place, _ in place_mints]
+        held_at = [
+            spl.derive_associated_address(owner, *mint)
+            for owner, (_, mint) in zip(owners, place_mints, strict=True)
+        ]
+        accounts = await self._node.get_accounts([*owners, *held_at])
+        rows = zip(place_mints, accounts[: len(owners)], accounts[len(owners) :], strict=True)
         return [
             place
-            for (place, _), owner, held in found
-            if held is None and not_a_wallet(place.account, owner) is None
+            for (place, _), owner, held in rows
+            if held is None and find_wallet_problem(place.account, owner) is None
         ]
 
-    async def sign(self, places: Sequence[AssetAccount]) -> Signed:
-        """Signs the one transaction that opens the accounts; those that exist stay as they are."""
+    async def sign(self, asset_accounts: Sequence[AssetAccount]) -> SignedTransaction:
+        """Sign the single transaction that opens the accounts; existing accounts stay unchanged."""
         relayer = self._relayer.pubkey
-        # what payments need comes first
-        await require_coin(self._node, relayer, RELAYER_LAMPORTS_MIN + _LAMPORTS_EACH * len(places))
-        recent = await fresh_blockhash(self._node)
+        # payments have priority for the relayer's coin
+        await require_coin(
+            self._node, relayer, RELAYER_LAMPORTS_MIN + _LAMPORTS_EACH * len(asset_accounts)
+        )
+        recent = await get_blockhash(self._node)
         openings = [
-            spl.create_associated(relayer, spl.pubkey(bare(place.account)), *mint)
-            for place in places
-            if (mint := self._mint(place)) is not None
+            spl.create_associated_account(
+                relayer, spl.parse_pubkey(to_address(place.account)), *mint
+            )
+            for place in asset_accounts
+            if (mint := self._find_mint(place)) is not None
         ]
         if not openings:
-            raise RailUnavailable(f"{self._chain.name}: the tokens are not taken now")
+            raise RailUnavailable(f"{self._chain.name}: the tokens are not accepted now")
         steps = [
             set_compute_unit_limit(_UNITS_EACH * len(openings)),
             set_compute_unit_price(self._chain.compute_price),
             *openings,
-            lapse_note(recent.last_valid),
+            build_lapse_note(recent.last_valid_height),
         ]
-        return self._relayer.seal(compile_message(relayer, steps, recent.hash), recent)
+        return self._relayer.sign_transaction(compile_message(relayer, steps, recent.hash), recent)
 
-    def _mint(self, place: AssetAccount) -> tuple[Pubkey, Pubkey] | None:
-        """Mint and program of an asset; None if it is no token that is taken now."""
-        found = self._found()
-        asset = found.assets.get(place.asset)
+    def _find_mint(self, asset_account: AssetAccount) -> tuple[Pubkey, Pubkey] | None:
+        """Return an asset's mint and program; None if it is not a token that is accepted now."""
+        inspection = self._get_inspection()
+        asset = inspection.assets.get(asset_account.asset)
         if asset is None or asset.address == str(spl.SYSTEM):
             return None
-        return spl.pubkey(asset.address), spl.pubkey(found.programs[asset.address])
+        return spl.parse_pubkey(asset.address), spl.parse_pubkey(inspection.programs[asset.address])

@@ -1,1 +1,1 @@
-"""What a Solana cluster needs before it takes payments."""
+"""Preparation of a Solana cluster before it takes payments."""

@@ -1,4 +1,4 @@
-"""What a cluster really is, compared with what the operator said; and what accounts hold on it."""
+"""Inspection of a cluster, compared with the operator's settings, and reads of balances."""
 
 from __future__ import annotations
 
@@ -8,31 +8,35 @@ from dataclasses import dataclass
 from solders.pubkey import Pubkey
 
 from florin_server.chains.solana import spl
-from florin_server.rails.connection.node import answered
-from florin_server.rails.networks.registry import Claim, contradiction
-from florin_server.rails.solana.paying.terms import bare
+from florin_server.rails.connection.node import require_result
+from florin_server.rails.networks.registry import TokenClaim, find_contradiction
+from florin_server.rails.solana.paying.terms import to_address
 from florin_server.rails.solana.reading.node import (
     FINALIZED,
     AccountView,
-    Node,
-    account_views,
-    number,
-    valued,
+    SolanaNode,
+    parse_account_views,
+    parse_number,
+    parse_value,
 )
-from florin_server.rails.solana.settings import SolanaAsset, SolanaChain, SolanaCoin
-from florin_server.rails.types import Asset, Payable
+from florin_server.rails.solana.settings import (
+    SolanaAssetSettings,
+    SolanaChainSettings,
+    SolanaCoinSettings,
+)
+from florin_server.rails.types import Asset, PayableAsset
 
 METHOD = "solana"
-# additions of Token-2022 that tell about a token, and do not change what a transfer moves:
-# pointers to metadata and groups, and these themselves
-_HARMLESS = frozenset({18, 19, 20, 21, 22, 23})
+# extensions of Token-2022 that describe a token and do not change what a transfer moves: pointers
+# to metadata and groups, and the metadata and groups themselves
+_HARMLESS_EXTENSIONS = frozenset({18, 19, 20, 21, 22, 23})
 
 
 @dataclass(frozen=True, slots=True)
-class Inspection:
-    """The assets that may be offered, by CAIP-19, their programs by mint, and what is wrong.
+class SolanaInspection:
+    """The assets that can be offered, by CAIP-19, their programs by mint, and the problems.
 
-    `rent` is what any account must hold, in lamports.
+    `rent` is the least that any account must hold, in lamports.
     """
 
     assets: Mapping[str, Asset]
@@ -41,83 +45,87 @@ class Inspection:
     rent: int = 0
 
 
-async def inspect(node: Node, chain: SolanaChain) -> Inspection:
-    """Compares cluster and tokens with the settings; one batched read."""
-    mints = [spl.pubkey(token.mint) for token in chain.assets]
-    whole = {"commitment": FINALIZED, "encoding": "base64"}
+async def inspect_chain(node: SolanaNode, chain: SolanaChainSettings) -> SolanaInspection:
+    """Compare cluster and tokens with the settings; one batched read."""
+    mints = [spl.parse_pubkey(token.mint) for token in chain.assets]
+    total = {"commitment": FINALIZED, "encoding": "base64"}
     answers = await node.batch(
         [
             ("getGenesisHash", ()),
-            ("getMultipleAccounts", ([str(mint) for mint in mints], whole)),
+            ("getMultipleAccounts", ([str(mint) for mint in mints], total)),
             ("getMinimumBalanceForRentExemption", (0,)),
-            ("getBalance", (bare(chain.treasury_account), {"commitment": FINALIZED})),
+            ("getBalance", (to_address(chain.treasury_account), {"commitment": FINALIZED})),
         ]
     )
-    genesis = str(answered(answers[0]))
+    genesis = str(require_result(answers[0]))
     if not genesis.startswith(chain.reference):
         fault = f"{chain.name}: the node serves solana:{genesis[:32]}, not {chain.caip2}"
-        return Inspection({}, {}, (fault,))
+        return SolanaInspection({}, {}, (fault,))
     problems: list[str] = []
-    assets, programs, rent = {}, {}, number(answers[2])
+    assets, programs, rent = {}, {}, parse_number(answers[2])
     if chain.coin is not None:
-        coin = coin_of(chain, chain.coin)
+        coin = build_coin_asset(chain, chain.coin)
         assets[coin.id], programs[coin.address] = coin, str(spl.SYSTEM)
-        if number(valued(answers[3])) < rent:
+        if parse_number(parse_value(answers[3])) < rent:
             problems.append(
-                f"{chain.name}: the treasury {bare(chain.treasury_account)} has less than {rent} "
-                "lamports, which the network wants any account to hold: it cannot receive smaller "
-                f"amounts of {chain.coin.symbol} than that, fees for one"
+                f"{chain.name}: the treasury {to_address(chain.treasury_account)} has less than "
+                f"{rent} "
+                "lamports, which every account must hold: it cannot receive smaller "
+                f"amounts of {chain.coin.symbol} than that, such as fees"
             )
-    accounts = account_views(answers[1])
+    accounts = parse_account_views(answers[1])
     for token, account in zip(chain.assets, accounts, strict=True):
-        claim = Claim(token.symbol, token.mint, token.decimals, token.peg)
-        difference = contradiction(chain.caip2, claim) or _token_fault(token, account)
+        claim = TokenClaim(token.symbol, token.mint, token.decimals, token.peg)
+        difference = find_contradiction(chain.caip2, claim) or _find_token_problem(token, account)
         if difference is not None:
             problems.append(f"{chain.name}: {token.symbol} at {token.mint} {difference}")
             continue
-        asset = asset_of(chain, token)
+        asset = build_token_asset(chain, token)
         assets[asset.id] = asset
         if account is not None:
             programs[token.mint] = str(account.owner)
-    return Inspection(assets, programs, tuple(problems), rent)
+    return SolanaInspection(assets, programs, tuple(problems), rent)
 
 
-async def able(
-    node: Node,
+async def list_payable(
+    node: SolanaNode,
     payers: Sequence[str],
     assets: Sequence[Asset],
     prices: Mapping[str, int],
-    found: Inspection,
-) -> list[Payable]:
-    """Which payer (CAIP-10) can pay the price of which asset; one batched read."""
+    inspection: SolanaInspection,
+) -> list[PayableAsset]:
+    """Return which payer (CAIP-10) can pay the price of which asset; one batched read."""
     pairs = [(payer, asset) for payer in payers for asset in assets]
     places = [
-        _place(bare(payer), asset.address, found.programs[asset.address]) for payer, asset in pairs
+        _get_token_address(to_address(payer), asset.address, inspection.programs[asset.address])
+        for payer, asset in pairs
     ]
-    accounts = await node.accounts(places)
+    accounts = await node.get_accounts(places)
     return [
-        Payable(payer, asset.id)
+        PayableAsset(payer, asset.id)
         for (payer, asset), account in zip(pairs, accounts, strict=True)
-        if _can_pay(account, bare(payer), asset.address, prices[asset.id], found.rent)
+        if _is_payable(account, to_address(payer), asset.address, prices[asset.id], inspection.rent)
     ]
 
 
-def _place(owner: str, mint: str, program: str) -> Pubkey:
+def _get_token_address(owner: str, mint: str, program: str) -> Pubkey:
     if program == str(spl.SYSTEM):
-        return spl.pubkey(owner)
-    return spl.associated(spl.pubkey(owner), spl.pubkey(mint), spl.pubkey(program))
+        return spl.parse_pubkey(owner)
+    return spl.derive_associated_address(
+        spl.parse_pubkey(owner), spl.parse_pubkey(mint), spl.parse_pubkey(program)
+    )
 
 
-def _can_pay(account: AccountView | None, owner: str, mint: str, price: int, rent: int) -> bool:
+def _is_payable(account: AccountView | None, owner: str, mint: str, price: int, rent: int) -> bool:
     if mint != str(spl.SYSTEM):
-        return _spendable(account, owner, mint) >= price
-    # an account with data cannot send coin by itself
+        return _get_spendable(account, owner, mint) >= price
+    # an account with data cannot send coin itself
     plain = account is not None and account.owner == spl.SYSTEM and not account.data
-    return plain and spl.keeps(account.lamports if account else 0, price, rent)
+    return plain and spl.is_rent_safe(account.lamports if account else 0, price, rent)
 
 
-def coin_of(chain: SolanaChain, coin: SolanaCoin) -> Asset:
-    """A cluster's own coin as the service knows it."""
+def build_coin_asset(chain: SolanaChainSettings, coin: SolanaCoinSettings) -> Asset:
+    """Return a cluster's native coin as an asset."""
     return Asset(
         id=chain.coin_id,
         chain_id=chain.caip2,
@@ -135,8 +143,8 @@ def coin_of(chain: SolanaChain, coin: SolanaCoin) -> Asset:
     )
 
 
-def asset_of(chain: SolanaChain, token: SolanaAsset) -> Asset:
-    """A token of the settings as the service knows it."""
+def build_token_asset(chain: SolanaChainSettings, token: SolanaAssetSettings) -> Asset:
+    """Return a token of the settings as an asset."""
     return Asset(
         id=f"{chain.caip2}/token:{token.mint}",
         chain_id=chain.caip2,
@@ -154,24 +162,24 @@ def asset_of(chain: SolanaChain, token: SolanaAsset) -> Asset:
     )
 
 
-def _spendable(account: AccountView | None, owner: str, mint: str) -> int:
-    held = account.tokens if account else None
-    # the owner of an associated account can give it away
+def _get_spendable(account: AccountView | None, owner: str, mint: str) -> int:
+    held = account.token_account if account else None
+    # the owner of an associated account can transfer its ownership
     if held is None or held.frozen or str(held.owner) != owner or str(held.mint) != mint:
         return 0
     return held.amount
 
 
-def _token_fault(token: SolanaAsset, account: AccountView | None) -> str | None:
-    """What differs between a token and its settings, as the end of a sentence."""
+def _find_token_problem(token: SolanaAssetSettings, account: AccountView | None) -> str | None:
+    """Return how a token differs from its settings, as the end of a sentence."""
     if account is None or account.owner not in spl.PROGRAMS:
-        return "is no token"
-    mint = spl.mint_of(account.data)
+        return "is not a token"
+    mint = spl.parse_mint(account.data)
     if mint is None:
-        return "is no token"
+        return "is not a token"
     if mint.decimals != token.decimals:
         return f"has {mint.decimals} decimals, not {token.decimals}"
-    if unsafe := sorted(mint.extensions - _HARMLESS):
-        # fees, hooks, delegates and the like: what arrives may be less, or be taken back
+    if unsafe := sorted(mint.extensions - _HARMLESS_EXTENSIONS):
+        # fees, hooks, delegates and others: less may arrive, or it may be taken back
         return f"has extensions that are not supported: {', '.join(map(str, unsafe))}"
     return None

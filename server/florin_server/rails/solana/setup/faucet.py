@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from florin_server.rails.connection.faucet import Tap
+from florin_server.rails.connection.faucet import FaucetClient
 
 
 class SolanaFaucet:
-    """Implements the Faucet protocol.
+    """Implement the Faucet protocol.
 
-    `coin` is the CAIP-19 id of what pays fees, `rent` tells what an account must keep of it.
+    `coin` is the CAIP-19 id of the coin that pays fees; `get_rent` returns what an account must
+    keep of it.
     """
 
-    def __init__(self, tap: Tap, coin: str, rent: Callable[[], int]) -> None:
-        self._tap = tap
+    def __init__(self, client: FaucetClient, coin: str, get_rent: Callable[[], int]) -> None:
+        self._client = client
         self._coin = coin
-        self._rent = rent
+        self._get_rent = get_rent
 
-    async def give(self, accounts: Sequence[str], prices: Mapping[str, int]) -> None:  # noqa: ARG002
-        """Gives the usual gift to accounts that have less than half of it, of all that there is."""
-        await self._tap.ask(accounts)
+    async def give_usual(self, accounts: Sequence[str], prices: Mapping[str, int]) -> None:  # noqa: ARG002
+        """Give the usual gift, of every asset, to accounts that have less than half of it."""
+        await self._client.request(accounts)
 
-    async def fill(self, accounts: Sequence[str], prices: Mapping[str, int]) -> None:
-        """Fills accounts up to prices."""
+    async def fill_accounts(self, accounts: Sequence[str], prices: Mapping[str, int]) -> None:
+        """Fill accounts up to prices."""
         dearest = max((prices[asset] for asset in prices if asset != self._coin), default=0)
-        # one may be refused and the other not
-        await self._tap.ask(accounts, tokenUnits=dearest)
-        coin = prices.get(self._coin, 0) + self._rent()
-        await self._tap.ask(accounts, tokens=[], lamports=coin)
+        # the faucet may refuse the tokens but not the coin, or the reverse
+        await self._client.request(accounts, tokenUnits=dearest)
+        coin = prices.get(self._coin, 0) + self._get_rent()
+        await self._client.request(accounts, tokens=[], lamports=coin)

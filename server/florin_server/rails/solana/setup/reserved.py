@@ -1,4 +1,4 @@
-"""The accounts of a Solana cluster that belong to this service, or to nobody."""
+"""Accounts of a Solana cluster that belong to this service, or cannot use money."""
 
 from __future__ import annotations
 
@@ -7,26 +7,31 @@ from collections.abc import Mapping
 from solders.pubkey import Pubkey
 
 from florin_server.chains.solana import spl
-from florin_server.rails.solana.paying.terms import bare
-from florin_server.rails.solana.sending.durable_nonces import seeds_of
-from florin_server.rails.solana.settings import DURABLE_NONCES_MAX, SolanaChain
+from florin_server.rails.solana.paying.terms import to_address
+from florin_server.rails.solana.sending.durable_nonces import compute_seeds
+from florin_server.rails.solana.settings import DURABLE_NONCES_MAX, SolanaChainSettings
 
 
-def reserved(chain: SolanaChain, relayer: Pubkey) -> Mapping[str, str]:
-    """What each of them is, by CAIP-10.
+def list_reserved_accounts(chain: SolanaChainSettings, relayer: Pubkey) -> Mapping[str, str]:
+    """Return a name for each, by CAIP-10.
 
-    All of it follows from the settings: a cluster that does not answer changes nothing. Durable
-    nonces count as many as there can ever be: fewer in the settings leave the accounts in place.
+    The result depends on the settings alone: a cluster that does not answer changes nothing. It
+    includes the highest possible number of durable nonces: a lower number in the settings leaves
+    the accounts in place.
     """
-    treasury = spl.pubkey(bare(chain.treasury_account))
-    mints = [spl.pubkey(asset.mint) for asset in chain.assets]
-    nonces = seeds_of(relayer, DURABLE_NONCES_MAX)
-    found = {
-        **dict.fromkeys(map(str, spl.SET_UP), "a program or a record of the chain itself"),
+    treasury = spl.parse_pubkey(to_address(chain.treasury_account))
+    mints = [spl.parse_pubkey(asset.mint) for asset in chain.assets]
+    nonces = compute_seeds(relayer, DURABLE_NONCES_MAX)
+    accounts = {
+        **dict.fromkeys(
+            map(str, spl.RESERVED_ADDRESSES), "a program or a record of the chain itself"
+        ),
         **dict.fromkeys(map(str, mints), "a mint"),
         **dict.fromkeys(nonces, "a durable nonce of this service"),
         **{
-            str(spl.associated(owner, mint, program)): "a token account of this service"
+            str(
+                spl.derive_associated_address(owner, mint, program)
+            ): "a token account of this service"
             for owner in (relayer, treasury)
             for mint in mints
             for program in spl.PROGRAMS
@@ -34,4 +39,4 @@ def reserved(chain: SolanaChain, relayer: Pubkey) -> Mapping[str, str]:
         str(relayer): "the relayer of this service",
         str(treasury): "the treasury of this service",
     }
-    return {f"{chain.caip2}:{address}": what for address, what in found.items()}
+    return {f"{chain.caip2}:{address}": what for address, what in accounts.items()}

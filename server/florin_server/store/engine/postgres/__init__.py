@@ -1,1 +1,1 @@
-"""PostgreSQL through asyncpg: connections, groups of writes, snapshots, the schema."""
+"""PostgreSQL by asyncpg: connections, groups of writes, snapshots, the schema."""

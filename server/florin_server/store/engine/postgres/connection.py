@@ -1,4 +1,4 @@
-"""A connection: statements prepared once, transactions, and whether they changed anything."""
+"""A connection: prepared statements, transactions, and whether they changed anything."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from asyncpg.prepared_stmt import PreparedStatement
 from florin_server.store.engine.postgres.errors import DriverError
 from florin_server.store.engine.postgres.session import SessionError, find_backend, open_session
 from florin_server.store.engine.query import Operation, Query, Row, Statement, T
-from florin_server.store.engine.where import Database
+from florin_server.store.engine.where import DatabaseConfig
 
-Kind = Literal["write", "read", "survey"]
+ConnectionKind = Literal["write", "read", "survey"]
 
-# a statement that takes longer is ended by the server; one that hangs, by us
+# the server ends a statement that takes longer; we end one that hangs
 _STATEMENT_S = {"write": 10, "read": 10, "survey": 600}
 _GRACE_S = 5
 _ANALYZE_S = 600
-# whoever waits longer for a lock begins anew: others may wait for what it has
+# a longer wait for a lock is given up and retried: others may wait for our locks
 _LOCK_S = 2
-# a process that hangs keeps others from rows no longer than this
+# a process that hangs blocks rows no longer than this
 _IDLE_S = 10
-# the name of the log file that is written: of the control file, the timeline is updated later
+# from the log file being written: the control file's timeline is updated later
 _IDENTITY = """SELECT system_identifier AS system,
 substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) AS timeline FROM pg_control_system()"""
 _LEVELS = {
@@ -36,35 +36,38 @@ _LEVELS = {
 }
 
 
-class Connection:
-    """One connection to PostgreSQL; errors are the driver's own."""
+class PostgresConnection:
+    """One connection to PostgreSQL; its errors are the driver's."""
 
     def __init__(
         self,
         raw: asyncpg.Connection[Any],
-        kind: Kind,
+        kind: ConnectionKind,
         *,
         serializable: bool,
         backend: int | None = None,
-        report_astray: Callable[[], None] = lambda: None,
+        on_misrouted: Callable[[], None] = lambda: None,
     ) -> None:
         self._raw = raw
-        self._report_astray = report_astray
-        # each transaction names its level: no default of a session or of a pooler decides on money
-        self._begin = _begin(_LEVELS[kind, serializable], kind, backend)
+        self._report_astray = on_misrouted
+        # each transaction names its level, so that no default of a session or pooler applies
+        self._begin = _begin_statement(_LEVELS[kind, serializable], kind, backend)
         snapshot = "SERIALIZABLE" if serializable else "REPEATABLE READ"
-        self._begin_snapshot = _begin(snapshot, kind, backend)
+        self._begin_snapshot = _begin_statement(snapshot, kind, backend)
         self._prepared: dict[Statement, PreparedStatement[Any]] = {}
-        # how often something was written in it
+        # number of writes on it
         self.changes = 0
 
     @classmethod
-    async def to(
-        cls, database: Database, kind: Kind, report_astray: Callable[[], None] = lambda: None
-    ) -> Connection:
-        """Connect for one kind of use; SessionError if the session does not keep its settings.
+    async def connect(
+        cls,
+        database: DatabaseConfig,
+        kind: ConnectionKind,
+        on_misrouted: Callable[[], None] = lambda: None,
+    ) -> PostgresConnection:
+        """Connect for one kind of use; raise SessionError if the session loses its settings.
 
-        `report_astray` is called when a transaction ran on a server connection of another session.
+        `on_misrouted` is called when a transaction ran on a server connection of another session.
         """
         writes = kind == "write"
         seconds = _STATEMENT_S[kind]
@@ -91,38 +94,40 @@ class Connection:
             kind,
             serializable=database.serializable,
             backend=backend,
-            report_astray=report_astray,
+            on_misrouted=on_misrouted,
         )
 
     @property
-    def usable(self) -> bool:
-        """False once it is closed, or left in a transaction."""
+    def is_usable(self) -> bool:
+        """Return False once it is closed, or left in a transaction."""
         return not self._raw.is_closed() and not self._raw.is_in_transaction()
 
     @property
     def server_version(self) -> str:
-        """Return the version of the server, as it says it."""
+        """Return the server's version text."""
         return str(self._raw.get_settings().server_version)
 
     async def query(self, query: Query) -> list[Row]:
-        """Runs one query."""
+        """Run one query."""
         compiled = query.statement.postgres
         prepared = self._prepared.get(query.statement)
         if prepared is None:
             prepared = await self._raw.prepare(compiled.sql)
             self._prepared[query.statement] = prepared
-        if query.many is not None:
-            await prepared.executemany([compiled.values(one) for one in query.many])
+        if query.param_rows is not None:
+            await prepared.executemany(
+                [compiled.encode_params(params) for params in query.param_rows]
+            )
             self.changes += 1
             return []
-        found = await prepared.fetch(*compiled.values(query.params))
-        told = prepared.get_statusmsg()
-        if not told.startswith("SELECT") and not told.endswith(" 0"):
+        records = await prepared.fetch(*compiled.encode_params(query.params))
+        statusmsg = prepared.get_statusmsg()
+        if not statusmsg.startswith("SELECT") and not statusmsg.endswith(" 0"):
             self.changes += 1
-        return compiled.rows([tuple(row) for row in found])
+        return compiled.decode_rows([tuple(row) for row in records])
 
     async def run(self, op: Operation[T]) -> T:
-        """Drives an operation to its end, in whatever transaction is open."""
+        """Run an operation to its end in the open transaction, if any."""
         steps = iter(op)
         try:
             query = next(steps)
@@ -133,7 +138,7 @@ class Connection:
             return result
 
     async def begin(self, *, snapshot: bool = False) -> None:
-        """Opens a transaction; one on a `snapshot` sees one state, as those that read always do."""
+        """Open a transaction; with `snapshot` it sees one state, as reads always do."""
         try:
             await self._raw.execute(self._begin_snapshot if snapshot else self._begin)
         except asyncpg.DivisionByZeroError as error:
@@ -142,31 +147,33 @@ class Connection:
             raise SessionError("a transaction ran on another server connection") from error
 
     async def commit(self) -> None:
-        """Ends it; what was written is on disk from now on."""
-        if (told := await self._raw.execute("COMMIT")) != "COMMIT":
-            raise asyncpg.InterfaceError(f"the transaction could not be committed: {told}")
+        """Commit; the writes are then on disk."""
+        if (message := await self._raw.execute("COMMIT")) != "COMMIT":
+            raise asyncpg.InterfaceError(
+                f"the transaction could not be committed: the server answered {message}"
+            )
 
     async def time_us(self) -> int:
         """Return the server's time, in microseconds since the Unix epoch."""
-        told = await self._raw.fetchval(
+        now_us = await self._raw.fetchval(
             "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
         )
-        return int(told)
+        return int(now_us)
 
     async def identity(self) -> str:
         """Return the server's system identifier and timeline; empty if it does not report them.
 
-        A standby that is promoted begins a timeline of its own.
+        A standby that is promoted starts a new timeline.
         """
         try:
-            told = await self._raw.fetchrow(_IDENTITY)
+            row = await self._raw.fetchrow(_IDENTITY)
         except asyncpg.PostgresError:
             # engines that only speak the protocol have neither
             return ""
-        return f"system {told['system']}, timeline {int(told['timeline'], 16)}"
+        return f"system {row['system']}, timeline {int(row['timeline'], 16)}"
 
     async def analyze(self) -> None:
-        """Counts what is in the tables, for plans; takes seconds where there are many rows."""
+        """Update the planner's statistics; it takes seconds on large tables."""
         await self.begin()
         try:
             await self._raw.execute("SET LOCAL statement_timeout = 0")
@@ -174,10 +181,10 @@ class Connection:
             await self.commit()
         finally:
             if self._raw.is_in_transaction():
-                await self.give_up()
+                await self.rollback()
 
-    async def give_up(self) -> None:
-        """Rolls back what is open; closes the connection if that cannot be done."""
+    async def rollback(self) -> None:
+        """Roll back; close the connection if that fails."""
         try:
             if not self._raw.is_closed():
                 await self._raw.execute("ROLLBACK")
@@ -185,17 +192,18 @@ class Connection:
             self.drop()
 
     def drop(self) -> None:
-        """Closes it at once."""
+        """Close it at once."""
         self._raw.terminate()
 
     async def close(self) -> None:
-        """Takes leave of the server."""
+        """Close it, and notify the server."""
         await self._raw.close(timeout=_GRACE_S)
 
 
-def _begin(level: str, kind: Kind, backend: int | None) -> str:
+def _begin_statement(level: str, kind: ConnectionKind, backend: int | None) -> str:
     """Return the text that opens a transaction; behind a pooler it fails on another backend."""
-    # a server that became a replica refuses writes by a code of its own, READ WRITE by a vague one
+    # a server that became a replica refuses writes with a specific code, READ WRITE with a vague
+    # one
     text = f"BEGIN ISOLATION LEVEL {level}{'' if kind == 'write' else ' READ ONLY'}"
     # a pooler may change its mode while it runs
     return text if backend is None else f"{text}; SELECT 1 / (pg_backend_pid() = {backend})::int"

@@ -1,7 +1,7 @@
-"""Notices by NOTIFY and LISTEN, each on a connection of its own.
+"""Notifications by NOTIFY and LISTEN, each on a separate connection.
 
-Notices are sent after the commit that they tell of, not in it: commits that notify come one after
-the other in the whole server, and fail when its queue of notices is full.
+A notification is sent after its commit, not in it: commits with NOTIFY run one after another in the
+whole server, and fail when its notification queue is full.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from typing import Any
 
 import asyncpg
 
-from florin_server.clock import Clock, first_of
+from florin_server.clock import Clock, wait_for_first
 from florin_server.store.engine.postgres.errors import DriverError, to_store_error
 from florin_server.store.engine.postgres.session import open_session
 from florin_server.store.engine.query import StoreUnavailable
-from florin_server.store.engine.where import Database
+from florin_server.store.engine.where import DatabaseConfig
 
 _CHANNEL = "florin"
-_TELL = f"SELECT pg_notify('{_CHANNEL}', $1)"
+_NOTIFY = f"SELECT pg_notify('{_CHANNEL}', $1)"
 _CONNECT_S, _ANSWER_S = 5.0, 2.0
-# a connection that a network has forgotten says nothing: it is asked so often whether it is there
+# a connection that the network dropped is silent, so it is checked at this interval
 _ALIVE_S = 10.0
 
 
-class DatabaseNotices:
-    """The notices of one database."""
+class PostgresNotificationChannel:
+    """The notifications of one database."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: DatabaseConfig) -> None:
         self._database = database
         self._telling: asyncpg.Connection[Any] | None = None
 
-    async def tell(self, text: str) -> None:
-        """Sends a text, on a connection that is kept."""
+    async def publish(self, text: str) -> None:
+        """Send a text on a connection that stays open."""
         try:
             if self._telling is None:
-                self._telling = await self._connected("tell")
-            await self._telling.execute(_TELL, text)
+                self._telling = await self._open_connection("tell")
+            await self._telling.execute(_NOTIFY, text)
         except BaseException as error:
             self._drop()
             if isinstance(error, DriverError):
@@ -46,20 +46,20 @@ class DatabaseNotices:
             raise
 
     async def listen(
-        self, clock: Clock, began: Callable[[], None], heard: Callable[[str], None]
+        self, clock: Clock, on_start: Callable[[], None], on_message: Callable[[str], None]
     ) -> None:
-        """Listens on a connection that is made for it."""
+        """Listen on a separate connection."""
         lost = asyncio.Event()
         try:
-            raw = await self._connected("listen")
+            raw = await self._open_connection("listen")
         except DriverError as error:
             raise to_store_error(error) from error
         try:
             raw.add_termination_listener(lambda _: lost.set())
-            await raw.add_listener(_CHANNEL, lambda _raw, _pid, _channel, text: heard(text))
-            began()
+            await raw.add_listener(_CHANNEL, lambda _raw, _pid, _channel, text: on_message(text))
+            on_start()
             while True:
-                await first_of(lost.wait(), clock.sleep(_ALIVE_S))
+                await wait_for_first(lost.wait(), clock.sleep(_ALIVE_S))
                 if lost.is_set():
                     break
                 await raw.execute("SELECT 1")
@@ -70,7 +70,7 @@ class DatabaseNotices:
             raw.terminate()
 
     async def close(self) -> None:
-        """Closes what tells; what listens ends with whoever listens."""
+        """Close the sending connection; the listening connection ends with its listener."""
         telling, self._telling = self._telling, None
         if telling is not None:
             with suppress(*DriverError):
@@ -81,13 +81,13 @@ class DatabaseNotices:
             self._telling.terminate()
             self._telling = None
 
-    async def _connected(self, what: str) -> asyncpg.Connection[Any]:
+    async def _open_connection(self, what: str) -> asyncpg.Connection[Any]:
         return await open_session(
             self._database,
             f"florin-{what}",
             {
                 "statement_timeout": str(int(_ANSWER_S * 1000)),
-                # a notice that a crash takes away is missed by nobody
+                # a notification lost in a crash does no harm
                 "synchronous_commit": "off",
             },
             timeout_s=_CONNECT_S,

@@ -1,27 +1,27 @@
-"""A database that others may have open: looked at, and never changed."""
+"""A reader of a database that others may have open; it never changes it."""
 
 from __future__ import annotations
 
 import asyncio
 
 from florin_server.store.engine.postgres import schema
-from florin_server.store.engine.postgres.connection import Connection
+from florin_server.store.engine.postgres.connection import PostgresConnection
 from florin_server.store.engine.postgres.errors import DriverError, to_store_error
 from florin_server.store.engine.query import Operation, T
-from florin_server.store.engine.where import Database
+from florin_server.store.engine.where import DatabaseConfig
 
 
-class DatabaseReading:
-    """Reads a database where no event loop runs; each operation has a snapshot of its own.
+class PostgresStoreReader:
+    """Read a database without an event loop; each operation has its own snapshot.
 
-    StoreError if its schema is none of this version's.
+    Raise StoreError if this version cannot use its schema.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: DatabaseConfig) -> None:
         self._runner = asyncio.Runner()
         try:
-            self._runner.run(schema.require(database))
-            self._connection = self._runner.run(Connection.to(database, "survey"))
+            self._runner.run(schema.require_current(database))
+            self._connection = self._runner.run(PostgresConnection.connect(database, "survey"))
             self.engine = f"PostgreSQL {self._connection.server_version}"
         except BaseException as error:
             self._runner.close()
@@ -30,7 +30,7 @@ class DatabaseReading:
             raise
 
     def read(self, op: Operation[T]) -> T:
-        """Runs an operation on what is committed."""
+        """Run an operation on committed data."""
         try:
             return self._runner.run(self._read(op))
         except DriverError as error:
@@ -44,7 +44,7 @@ class DatabaseReading:
             raise to_store_error(error) from error
 
     def close(self) -> None:
-        """Takes leave of the server."""
+        """Close the connection."""
         self._runner.run(self._connection.close())
         self._runner.close()
 
@@ -53,4 +53,4 @@ class DatabaseReading:
         try:
             return await self._connection.run(op)
         finally:
-            await self._connection.give_up()
+            await self._connection.rollback()

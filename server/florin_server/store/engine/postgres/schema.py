@@ -1,4 +1,4 @@
-"""Brings a database to the present schema; of several processes that begin at once, one does."""
+"""Migrates a database to the current schema; of several starting processes, one does it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from florin_server.store.engine import schema
 from florin_server.store.engine.postgres.errors import DriverError, to_store_error
 from florin_server.store.engine.postgres.session import open_session, require_sessions
 from florin_server.store.engine.query import POSTGRESQL, StoreError
-from florin_server.store.engine.where import Database
+from florin_server.store.engine.where import DatabaseConfig
 
-# made by another process in the same moment
-_THERE = (
+# another process created it at the same moment
+_ALREADY_EXISTS = (
     asyncpg.UniqueViolationError,
     asyncpg.DuplicateTableError,
     asyncpg.DuplicateObjectError,
@@ -24,42 +24,42 @@ _TABLES = (
     "SELECT table_name FROM information_schema.tables "
     "WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'"
 )
-# ids and other texts are compared as bytes, and letters have to have a case
-_FIT = "SELECT 'Z' < 'a', lower('É') = 'é', current_setting('server_encoding') = 'UTF8'"
+# ids and other texts compare as bytes, and letter case must work beyond ASCII
+_COLLATION_CHECK = "SELECT 'Z' < 'a', lower('É') = 'é', current_setting('server_encoding') = 'UTF8'"
 _MAJOR_MIN = 14
 _CONNECT_S = 10.0
-# also of a table that has no such column yet
+# also for a table that does not have this column yet
 _COMPATIBLE_FROM = (
     "SELECT coalesce(to_jsonb(stamp) ->> 'compatible_from', '') FROM alembic_version AS stamp"
 )
 
 
-async def prepare(database: Database) -> str:
-    """Makes the tables of an empty database, or migrates them; tells the server's version.
+async def prepare(database: DatabaseConfig) -> str:
+    """Create the tables of an empty database, or migrate them; return the server's version.
 
-    StoreError for one that is not ours, that a newer Florin wrote and this one cannot use, or that
-    sorts texts in another order than bytes; it stays as it is. The same behind a pooler that shares
+    Raise StoreError, without changes, for a database that is not Florin's, that a newer Florin made
+    unusable, or that does not sort texts as bytes. Also raise it behind a pooler that shares
     connections.
     """
     try:
         await require_sessions(database)
-        async with connected(database) as raw:
+        async with open_connection(database) as raw:
             server = f"PostgreSQL {raw.get_settings().server_version}"
             if await _is_usable(raw):
                 return server
-            await _check(raw)
-            if not await _is_ours(raw):
-                raise StoreError(f"{database} has tables, and they are not Florin's")
-            await _begin(raw)
+            await _require_supported(raw)
+            if not await _is_florin_database(raw):
+                raise StoreError(f"{database} has tables that are not Florin's")
+            await _create_version_table(raw)
             async with raw.transaction():
-                # whoever comes second waits here, and finds that it is done
+                # a second process waits here, and finds the work done
                 await raw.execute("LOCK TABLE alembic_version IN ACCESS EXCLUSIVE MODE")
-                found = await version(raw)
-                if found is None:
-                    await _create(raw)
-                usable = found is None or await _is_usable(raw)
+                version = await read_version(raw)
+                if version is None:
+                    await _create_tables(raw)
+                usable = version is None or await _is_usable(raw)
             if not usable:
-                # Alembic is slow to load and almost never needed
+                # Alembic loads slowly and is almost never needed
                 from florin_server.store.migrations.postgres import upgrade  # noqa: PLC0415
 
                 await upgrade(database)
@@ -68,36 +68,36 @@ async def prepare(database: Database) -> str:
     return server
 
 
-async def require(database: Database) -> None:
-    """StoreError, with what to do, for a database that would have to be made or migrated first."""
+async def require_current(database: DatabaseConfig) -> None:
+    """Raise StoreError, with what to do, if a database must be created or migrated first."""
     try:
-        async with connected(database) as raw:
-            if not await _is_ours(raw):
-                raise StoreError(f"{database} has tables, and they are not Florin's")
-            found, usable = await version(raw), await _is_usable(raw)
+        async with open_connection(database) as raw:
+            if not await _is_florin_database(raw):
+                raise StoreError(f"{database} has tables that are not Florin's")
+            version, usable = await read_version(raw), await _is_usable(raw)
     except DriverError as error:
         raise to_store_error(error) from error
     if not usable:
-        raise schema.not_present(str(database), found)
+        raise schema.to_schema_error(str(database), version)
 
 
-async def read_stamp(database: Database) -> tuple[str | None, bool]:
+async def read_stamp(database: DatabaseConfig) -> tuple[str | None, bool]:
     """Return the version of a database's schema, and whether this Florin works on it.
 
-    The version is None if there are no tables. StoreError for a database that is not ours.
+    The version is None if it has no tables. Raise StoreError if it is not Florin's database.
     """
     try:
-        async with connected(database) as raw:
-            if not await _is_ours(raw):
-                raise StoreError(f"{database} has tables, and they are not Florin's")
-            return await version(raw), await _is_usable(raw)
+        async with open_connection(database) as raw:
+            if not await _is_florin_database(raw):
+                raise StoreError(f"{database} has tables that are not Florin's")
+            return await read_version(raw), await _is_usable(raw)
     except DriverError as error:
         raise to_store_error(error) from error
 
 
 @asynccontextmanager
-async def connected(database: Database) -> AsyncIterator[Any]:
-    """A connection for what is done once."""
+async def open_connection(database: DatabaseConfig) -> AsyncIterator[Any]:
+    """Open a connection for a one-time task."""
     raw = await open_session(database, "florin-schema", {}, timeout_s=_CONNECT_S)
     try:
         yield raw
@@ -105,45 +105,45 @@ async def connected(database: Database) -> AsyncIterator[Any]:
         await raw.close(timeout=5)
 
 
-async def version(raw: Any) -> str | None:
-    """The schema's version; None if there is none."""
+async def read_version(raw: Any) -> str | None:
+    """Return the schema's version; None if it has none."""
     if await raw.fetchval("SELECT to_regclass('alembic_version')") is None:
         return None
-    found: str | None = await raw.fetchval("SELECT version_num FROM alembic_version")
-    return found
+    version: str | None = await raw.fetchval("SELECT version_num FROM alembic_version")
+    return version
 
 
 async def _is_usable(raw: Any) -> bool:
-    found = await version(raw)
-    if found is None:
+    version = await read_version(raw)
+    if version is None:
         return False
-    return schema.is_usable(found, await raw.fetchval(_COMPATIBLE_FROM))
+    return schema.is_usable(version, await raw.fetchval(_COMPATIBLE_FROM))
 
 
-async def _check(raw: Any) -> None:
+async def _require_supported(raw: Any) -> None:
     if raw.get_server_version().major < _MAJOR_MIN:
-        raise StoreError(f"PostgreSQL {raw.get_server_version().major} is too old: 14 or newer")
-    if not all(await raw.fetchrow(_FIT)):
+        raise StoreError(f"PostgreSQL {raw.get_server_version().major} is too old: use 14 or newer")
+    if not all(await raw.fetchrow(_COLLATION_CHECK)):
         raise StoreError(
-            "the database does not compare texts as Florin needs it: make one by CREATE DATABASE "
+            "the database does not compare texts as Florin needs: create it with CREATE DATABASE "
             "florin TEMPLATE template0 ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C.UTF-8'"
         )
 
 
-async def _is_ours(raw: Any) -> bool:
+async def _is_florin_database(raw: Any) -> bool:
     tables = {name for (name,) in await raw.fetch(_TABLES)}
     return not tables or "alembic_version" in tables
 
 
-async def _begin(raw: Any) -> None:
-    """The table that tells the version, which is locked while anything is made or migrated."""
+async def _create_version_table(raw: Any) -> None:
+    """Create the table of the version, which is locked during creation and migration."""
     try:
-        await raw.execute(schema.STAMP.replace("TABLE", "TABLE IF NOT EXISTS", 1))
-    except _THERE:
+        await raw.execute(schema.VERSION_TABLE.replace("TABLE", "TABLE IF NOT EXISTS", 1))
+    except _ALREADY_EXISTS:
         return
 
 
-async def _create(raw: Any) -> None:
-    for statement in schema.definitions(POSTGRESQL):
+async def _create_tables(raw: Any) -> None:
+    for statement in schema.list_definitions(POSTGRESQL):
         await raw.execute(statement)
     await raw.execute(schema.stamped())

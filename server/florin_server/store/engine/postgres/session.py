@@ -1,8 +1,8 @@
-"""Sessions: their settings are made after connecting, compared, and guarded behind a pooler.
+"""Sessions: settings are made after connecting, verified, and guarded behind a pooler.
 
-Poolers refuse or drop what is asked for in the startup packet, so nothing but the name is. A
-pooler that lends a server connection for one transaction hands prepared statements and settings
-of one caller to another: such a pooler is refused.
+Poolers refuse or drop settings in the startup packet, so only the name is sent there. A pooler that
+lends a server connection per transaction mixes the callers' prepared statements and settings: such
+a pooler is refused.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ from typing import Any
 import asyncpg
 
 from florin_server.store.engine.postgres.errors import DriverError
-from florin_server.store.engine.where import Database
+from florin_server.store.engine.where import DatabaseConfig
 
-# the session settings that an engine may lack: without them it is only slower
+# session settings that an engine may lack; without them it is only slower
 _OPTIONAL = {"jit": "off"}
 _SETTINGS = "SELECT name, setting FROM pg_settings WHERE name = ANY($1)"
 _BACKEND = "SELECT pg_backend_pid()"
 # rounds of the search for a pooler that shares connections: others may use it meanwhile
 _ROUNDS = 5
 _CONNECT_S, _ANSWER_S = 5.0, 5.0
-# a statement of another session has this name, or none has it
+# a statement of another session has this name, or the statement is missing
 _FOREIGN_STATEMENT = frozenset({"26000", "42P05"})
 _ADVICE = (
-    "the pooler in front of the database does not keep sessions apart ({}): set pool_mode = session"
+    "the pooler in front of the database does not keep sessions separate ({}): set pool_mode = "
+    "session"
     " in pgbouncer.ini, or name PostgreSQL itself in FLORIN_STORE"
 )
 
@@ -39,22 +40,22 @@ class SessionError(asyncpg.InterfaceError):  # type: ignore[misc]  # the driver 
 
 
 async def open_session(
-    database: Database,
+    database: DatabaseConfig,
     name: str,
     settings: Mapping[str, str],
     *,
     timeout_s: float = _CONNECT_S,
     command_timeout_s: float | None = None,
 ) -> asyncpg.Connection[Any]:
-    """Connect and make the settings of a session; values are written as `pg_settings` has them.
+    """Connect and apply a session's settings; values have the form of `pg_settings`.
 
-    SessionError if the server does not keep them.
+    Raise SessionError if the server does not keep them.
     """
     raw = await asyncpg.connect(
         database.dsn,
         timeout=timeout_s,
         command_timeout=command_timeout_s,
-        # prepared statements are kept by `Connection`, once each
+        # `PostgresConnection` keeps each prepared statement once
         statement_cache_size=0,
         server_settings={"application_name": name},
     )
@@ -71,15 +72,15 @@ async def find_backend(raw: asyncpg.Connection[Any]) -> int | None:
     try:
         pid: int = await raw.fetchval(_BACKEND)
     except asyncpg.PostgresError as error:
-        raise _translate(error) from error
-    # a pooler answers the handshake with a number of its own
+        raise _to_session_error(error) from error
+    # a pooler answers the handshake with its own number
     return None if pid == raw.get_server_pid() else pid
 
 
-async def require_sessions(database: Database) -> bool:
-    """Return whether a pooler is in front of the database; SessionError if it shares connections.
+async def require_sessions(database: DatabaseConfig) -> bool:
+    """Return whether a pooler is in front; raise SessionError if it shares connections.
 
-    One session must not run on the connection that another one has.
+    One session must not run on another session's connection.
     """
     first = await open_session(database, "florin-check", {}, command_timeout_s=_ANSWER_S)
     try:
@@ -88,34 +89,36 @@ async def require_sessions(database: Database) -> bool:
         second = await _open_second(database)
         try:
             for _ in range(_ROUNDS):
-                await _require_apart(first, second)
+                await _require_separate(first, second)
         finally:
             await _close(second)
     except asyncpg.PostgresError as error:
-        raise _translate(error) from error
+        raise _to_session_error(error) from error
     finally:
         await _close(first)
     return True
 
 
-async def _open_second(database: Database) -> asyncpg.Connection[Any]:
+async def _open_second(database: DatabaseConfig) -> asyncpg.Connection[Any]:
     try:
         return await open_session(database, "florin-check", {}, command_timeout_s=_ANSWER_S)
     except TimeoutError as error:
         raise asyncpg.InterfaceError(
-            "the pooler in front of the database gives no second connection: raise"
+            "the pooler in front of the database allows no second connection: raise"
             " default_pool_size in pgbouncer.ini"
         ) from error
 
 
-async def _require_apart(first: asyncpg.Connection[Any], second: asyncpg.Connection[Any]) -> None:
+async def _require_separate(
+    first: asyncpg.Connection[Any], second: asyncpg.Connection[Any]
+) -> None:
     before = await first.fetchval(_BACKEND)
     try:
         await second.execute("BEGIN")
     except asyncpg.PostgresConnectionError as error:
         raise SessionError(f"it ended a connection at BEGIN: {error}") from error
     try:
-        # a pooler of one connection would let the first session wait for the second
+        # with a pooler of one connection the first session would wait for the second
         if await second.fetchval(_BACKEND) == before:
             raise SessionError("two sessions share a server connection")
         if await first.fetchval(_BACKEND) != before:
@@ -134,14 +137,14 @@ async def _configure(raw: asyncpg.Connection[Any], settings: Mapping[str, str]) 
         await raw.execute("; ".join(f"SET {name} = '{value}'" for name, value in expected.items()))
         actual = dict(await raw.fetch(_SETTINGS, names))
     except asyncpg.PostgresError as error:
-        raise _translate(error) from error
+        raise _to_session_error(error) from error
     for name, value in expected.items():
         if actual.get(name) != value:
-            raise SessionError(f"{name} is {actual.get(name)!r}, and was set to {value!r}")
+            raise SessionError(f"{name} is {actual.get(name)!r}, but was set to {value!r}")
 
 
-def _translate(error: asyncpg.PostgresError) -> Exception:
-    """Return SessionError for a prepared statement of another session, other errors as they are."""
+def _to_session_error(error: asyncpg.PostgresError) -> Exception:
+    """Return SessionError for another session's prepared statement, else the error unchanged."""
     return SessionError(str(error)) if error.sqlstate in _FOREIGN_STATEMENT else error
 
 

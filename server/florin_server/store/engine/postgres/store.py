@@ -1,4 +1,4 @@
-"""The store on PostgreSQL: any number of processes, durable groups of writes, reads of snapshots.
+"""The store on PostgreSQL: any number of processes, durable grouped writes, snapshot reads.
 
 Other processes write too, so an operation that decides on rows locks them, or lets its statement
 decide; see CONTRIBUTING.
@@ -11,120 +11,120 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from florin_server.store.engine.notices import Notices
+from florin_server.store.engine.notices import NotificationChannel
 from florin_server.store.engine.postgres import schema
-from florin_server.store.engine.postgres.connection import Connection, Kind
+from florin_server.store.engine.postgres.connection import ConnectionKind, PostgresConnection
 from florin_server.store.engine.postgres.errors import DriverError, is_lost, to_store_error
-from florin_server.store.engine.postgres.notices import DatabaseNotices
-from florin_server.store.engine.postgres.pool import Pool
+from florin_server.store.engine.postgres.notices import PostgresNotificationChannel
+from florin_server.store.engine.postgres.pool import ConnectionPool
 from florin_server.store.engine.postgres.session import require_sessions
-from florin_server.store.engine.postgres.writer import Writer
+from florin_server.store.engine.postgres.writer import PostgresWriter
 from florin_server.store.engine.query import Operation, StoreUnavailable, T
-from florin_server.store.engine.store import MORE, Fault, PoolUse, Store
-from florin_server.store.engine.where import Database
+from florin_server.store.engine.store import MULTI_QUERY, FaultHook, PoolUse, Store
+from florin_server.store.engine.where import DatabaseConfig
 
 # each takes a connection as long as it runs
-_SURVEYS = 2
+_SCANS_MAX = 2
 _PROBE_S = 3.0
 
 
 class PostgresStore(Store):
-    """A database, which other processes may have open too."""
+    """A database that other processes may have open too."""
 
-    def __init__(self, database: Database, engine: str, fault: Fault) -> None:
-        def pool(kind: Kind, size: int) -> Pool:
-            return Pool(partial(self._connect, kind), size)
+    def __init__(self, database: DatabaseConfig, engine: str, fault_hook: FaultHook) -> None:
+        def pool(kind: ConnectionKind, size: int) -> ConnectionPool:
+            return ConnectionPool(partial(self._connect, kind), size)
 
         self._database = database
         self._astray = False
         self._readers = pool("read", database.readers)
-        self._surveys = pool("survey", _SURVEYS)
+        self._surveys = pool("survey", _SCANS_MAX)
         self._writers = pool("write", database.writers)
         self._probes = pool("read", 1)
-        self._writer = Writer(self._writers, database.writers, fault)
+        self._writer = PostgresWriter(self._writers, database.writers, fault_hook)
         super().__init__(engine, self._writer)
         self._closed = False
         self._identity = ""
-        self._notices = DatabaseNotices(database) if database.notify else None
+        self._notices = PostgresNotificationChannel(database) if database.notify else None
 
     @classmethod
-    async def at(cls, database: Database, fault: Fault) -> PostgresStore:
-        """Opens a database, makes its tables if it has none, migrates them if they are older."""
-        return cls(database, await schema.prepare(database), fault)
+    async def open(cls, database: DatabaseConfig, fault_hook: FaultHook) -> PostgresStore:
+        """Open a database; create its tables if it has none, and migrate older tables."""
+        return cls(database, await schema.prepare(database), fault_hook)
 
     @property
-    def place(self) -> str:
-        """The hosts, ports and name of the database."""
+    def location(self) -> str:
+        """Return the hosts, ports and name of the database."""
         return str(self._database)
 
     @property
-    def exclusive(self) -> bool:
-        """False: only leases tell who does what."""
+    def is_exclusive(self) -> bool:
+        """Return False: leases decide which process does what."""
         return False
 
     @property
     def identity(self) -> str:
-        """System identifier and timeline of the server; another one after a standby took over."""
+        """Return the server's system identifier and timeline; they change after a failover."""
         return self._identity
 
     @property
-    def notices(self) -> Notices | None:
-        """NOTIFY and LISTEN, unless they are not to be used."""
+    def notification_channel(self) -> NotificationChannel | None:
+        """Return the NOTIFY and LISTEN channel; None if it is disabled."""
         return self._notices
 
     @property
     def pools(self) -> Mapping[str, PoolUse]:
-        """How connections to the server are used, by what they are for."""
+        """Return the use of server connections, by purpose."""
         return {
-            "read": self._readers.use,
-            "survey": self._surveys.use,
-            "write": self._writers.use,
+            "read": self._readers.usage,
+            "survey": self._surveys.usage,
+            "write": self._writers.usage,
         }
 
     async def read(self, op: Operation[T]) -> T:
-        """Runs an operation that only reads."""
+        """Run an operation that only reads."""
         return await self._read(self._readers, op)
 
-    async def survey(self, op: Operation[T]) -> T:
-        """Runs an operation that looks at many rows, on connections of its own."""
+    async def scan(self, op: Operation[T]) -> T:
+        """Run an operation that reads many rows, on separate connections."""
         return await self._read(self._surveys, op)
 
     async def time_us(self) -> int:
-        """Return the time of the server that takes writes; StoreUnavailable if it is away."""
-        connection = await self._writers.take()
+        """Return the time of the server that takes writes; StoreUnavailable if it is down."""
+        connection = await self._writers.acquire()
         try:
             return await connection.time_us()
         except DriverError as error:
             raise to_store_error(error) from error
         finally:
-            self._writers.give_back(connection)
+            self._writers.release(connection)
 
     async def probe(self) -> None:
-        """Ask the server for its time, on a connection of its own."""
-        connection = await self._probes.take()
+        """Read the server's time on a separate connection."""
+        connection = await self._probes.acquire()
         try:
             async with asyncio.timeout(_PROBE_S):
                 await connection.time_us()
         except DriverError as error:
-            # a network that loses every packet would keep the next one waiting too
+            # with a network that loses every packet, the next probe would wait too
             connection.drop()
             why = str(error) or f"no answer within {_PROBE_S:.0f} s"
             raise StoreUnavailable(why) from error
         finally:
-            self._probes.give_back(connection)
+            self._probes.release(connection)
 
-    async def filled(self) -> None:
-        """Has the server count at once: it would plan for empty tables until it does by itself."""
-        connection = await self._writers.take()
+    async def analyze(self) -> None:
+        """Update the planner's statistics now; otherwise plans would assume empty tables."""
+        connection = await self._writers.acquire()
         try:
             await connection.analyze()
         except DriverError as error:
             raise to_store_error(error) from error
         finally:
-            self._writers.give_back(connection)
+            self._writers.release(connection)
 
     async def close(self) -> None:
-        """Commits what is queued and takes leave of the server."""
+        """Commit queued operations and close the connections."""
         if self._closed:
             return
         self._closed = True
@@ -132,59 +132,59 @@ class PostgresStore(Store):
         if self._notices is not None:
             await self._notices.close()
         await asyncio.gather(
-            *(one.close() for one in (self._writers, self._readers, self._surveys, self._probes))
+            *(pool.close() for pool in (self._writers, self._readers, self._surveys, self._probes))
         )
 
-    async def _connect(self, kind: Kind) -> Connection:
+    async def _connect(self, kind: ConnectionKind) -> PostgresConnection:
         if self._astray:
-            # a pooler shares connections since it was looked at
+            # the pooler has started to share connections
             await require_sessions(self._database)
             self._astray = False
-        connection = await Connection.to(self._database, kind, self._note_astray)
+        connection = await PostgresConnection.connect(self._database, kind, self._mark_misrouted)
         if kind == "write":
             self._identity = await connection.identity()
         return connection
 
-    def _note_astray(self) -> None:
+    def _mark_misrouted(self) -> None:
         self._astray = True
 
-    async def _read(self, pool: Pool, op: Operation[T]) -> T:
+    async def _read(self, pool: ConnectionPool, op: Operation[T]) -> T:
         if self._closed:
             raise StoreUnavailable("the store is closed")
         try:
-            return await self._ask(pool, op)
+            return await self._run_read(pool, op)
         except DriverError as error:
             if not is_lost(error):
                 raise to_store_error(error) from error
-        # a connection that was kept may have broken since; whoever reads may ask twice
+        # a pooled connection may have broken since; a read can run twice
         try:
-            return await self._ask(pool, op)
+            return await self._run_read(pool, op)
         except DriverError as error:
             raise to_store_error(error) from error
 
-    async def _ask(self, pool: Pool, op: Operation[T]) -> T:
-        connection = await pool.take()
+    async def _run_read(self, pool: ConnectionPool, op: Operation[T]) -> T:
+        connection = await pool.acquire()
         try:
-            if self._asks_once(op):
-                if (found := await _one_question(connection, op)) is not MORE:
-                    result: T = found
+            if self._is_single_query(op):
+                if (found_result := await _run_single_query(connection, op)) is not MULTI_QUERY:
+                    result: T = found_result
                     return result
-                self._asks_more(op)
+                self._mark_multi_query(op)
             await connection.begin()
             try:
                 return await connection.run(op)
             finally:
-                await connection.give_up()
+                await connection.rollback()
         finally:
-            pool.give_back(connection)
+            pool.release(connection)
 
 
-async def _one_question(connection: Connection, op: Operation[Any]) -> Any:
-    """What an operation comes to that asks once, which needs no transaction; else MORE."""
+async def _run_single_query(connection: PostgresConnection, op: Operation[Any]) -> Any:
+    """Return the result of a single-query operation, without a transaction; else MULTI_QUERY."""
     steps = iter(op)
     try:
         query = next(steps)
         steps.send(await connection.query(query))
     except StopIteration as stop:
         return stop.value
-    return MORE
+    return MULTI_QUERY

@@ -1,1 +1,1 @@
-"""One file for each change of the schema."""
+"""The schema's versions, one file for each change."""

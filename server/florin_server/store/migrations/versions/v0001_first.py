@@ -18,7 +18,7 @@ _STATUS = (
 
 
 def upgrade() -> None:
-    """Makes the tables."""
+    """Create the tables."""
     _make_partner()
     _make_api_key()
     _make_wallet_app()
@@ -38,7 +38,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drops them."""
+    """Drop the tables."""
     for table in (
         "partner",
         "api_key",
@@ -77,7 +77,7 @@ def _flag(name: str) -> sa.Column[Any]:
 
 
 def _amount(name: str, *, null: bool = False) -> sa.Column[Any]:
-    """An unsigned 256-bit number."""
+    """Return a column for an unsigned 256-bit number."""
     digits = sa.Text().with_variant(sa.Numeric(78, 0), "postgresql")
     return sa.Column(name, digits, nullable=null)
 

@@ -23,7 +23,7 @@ _OPTION = (
 
 
 def upgrade() -> None:
-    """Adds them."""
+    """Add the indexes, tables and columns."""
     _make_indexes()
     _settlements_by_key()
     _fees_of_options()
@@ -48,7 +48,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Takes them away, with what they hold."""
+    """Drop the indexes, tables and columns, with their data."""
     for name in (
         "ix_payment_merchant",
         "ix_payment_partner",
@@ -85,7 +85,7 @@ def _number(name: str, *, null: bool = False) -> sa.Column[Any]:
 
 
 def _amount(name: str) -> sa.Column[Any]:
-    """An unsigned 256-bit number."""
+    """Return a column for an unsigned 256-bit number."""
     digits = sa.Text().with_variant(sa.Numeric(78, 0), "postgresql")
     return sa.Column(name, digits, nullable=False)
 
@@ -119,13 +119,13 @@ def _settlements_by_key() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_settlement_dest")),
     )
     bind = op.get_bind()
-    known = set()
-    # of two spellings of one asset, which v0001 took for two assets, the older stays
+    seen_keys = set()
+    # of two spellings of one asset, which v0001 took for two assets, keep the older
     old = "SELECT id, merchant_id, asset, account FROM settlement_dest_v0001 ORDER BY id"
     for row in bind.execute(sa.text(old)).all():
         key = Destination(*row).asset_key
-        if (row.merchant_id, key) not in known:
-            known.add((row.merchant_id, key))
+        if (row.merchant_id, key) not in seen_keys:
+            seen_keys.add((row.merchant_id, key))
             bind.execute(
                 sa.text("INSERT INTO settlement_dest VALUES (:id, :merchant, :asset, :to, :key)"),
                 {"id": row.id, "merchant": row.merchant_id, "asset": row.asset}
@@ -164,7 +164,7 @@ def _fees_of_options() -> None:
         sa.PrimaryKeyConstraint("payment_id", "id", name=op.f("pk_payment_option")),
         sqlite_with_rowid=False,
     )
-    # what was kept of each part was not written down; the whole stands in the terms
+    # the parts of the fee were not stored; the total is in the terms
     fee = "json_extract(terms, '$.fee')"
     if op.get_bind().dialect.name != "sqlite":
         fee = "CAST(CAST(terms AS jsonb) ->> 'fee' AS NUMERIC(78, 0))"

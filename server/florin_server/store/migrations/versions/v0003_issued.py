@@ -1,4 +1,4 @@
-"""What the builds of options were resolved to."""
+"""The resolved builds of options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Adds the table."""
+    """Add the table."""
     op.create_table(
         "issued",
         sa.Column("payment_id", sa.Text(), nullable=False),
@@ -27,16 +27,16 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("payment_id", "option_id", "n", name=op.f("pk_issued")),
         sqlite_with_rowid=False,
     )
-    known = sa.text("reference IS NOT NULL")
+    text_clause = sa.text("reference IS NOT NULL")
     op.create_index(
         "ix_issued_reference",
         "issued",
         ["reference"],
-        sqlite_where=known,
-        postgresql_where=known,
+        sqlite_where=text_clause,
+        postgresql_where=text_clause,
     )
 
 
 def downgrade() -> None:
-    """Takes it away, with what it holds."""
+    """Drop the table, with its data."""
     op.drop_table("issued")

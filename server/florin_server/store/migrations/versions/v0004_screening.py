@@ -1,4 +1,4 @@
-"""Lists of accounts that are not served, imported from files."""
+"""Lists of blocked accounts, imported from files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Adds the tables."""
+    """Add the tables."""
     op.create_table(
         "screening_list",
         sa.Column("name", sa.Text(), nullable=False),
@@ -39,6 +39,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Takes them away, with what they hold."""
+    """Drop the tables, with their data."""
     op.drop_table("screened_address")
     op.drop_table("screening_list")

@@ -1,4 +1,4 @@
-"""Data about buyers, and the tokens with which it is handed in."""
+"""Data about buyers, and the tokens to submit it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Adds the tables."""
+    """Add the tables."""
     op.create_table(
         "capture_token",
         sa.Column("hash", sa.Text(), nullable=False),
@@ -43,6 +43,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Takes them away, with what they hold."""
+    """Drop the tables, with their data."""
     op.drop_table("collected_data")
     op.drop_table("capture_token")

@@ -1,4 +1,4 @@
-"""Money that leaves, higher fees for what is on its way, and what an installation keeps once."""
+"""Outgoing money, fee bumps of open transactions, and single values of an installation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _AMOUNT = sa.Text().with_variant(sa.Numeric(78, 0), "postgresql")
 
 
 def upgrade() -> None:
-    """Adds the tables, and the columns."""
+    """Add the tables and columns."""
     op.add_column("ledger_journal", sa.Column("note", sa.Text(), nullable=True))
     op.add_column("chain_tx", sa.Column("final_hash", sa.Text(), nullable=True))
     op.create_table(
@@ -61,7 +61,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Takes them away, with what they hold."""
+    """Drop the tables and columns, with their data."""
     for table in ("installation", "nonce_account", "payout", "watched_tx", "chain_tx_bump"):
         op.drop_table(table)
     op.drop_column("chain_tx", "final_hash")

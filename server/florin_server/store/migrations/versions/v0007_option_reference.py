@@ -1,4 +1,4 @@
-"""What an option's settlement event carries, and since which block it can be on the chain."""
+"""The reference of an option's settlement event, and its earliest possible block."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ branch_labels = None
 depends_on = None
 
 _KNOWN = sa.text("reference IS NOT NULL")
-# the block of what was issued first; of options without a build it was not written down
+# the block of the first issue; for options without a build it was not stored
 _HEAD = """
     UPDATE payment_option SET head = (
         SELECT min(issued.head) FROM issued
@@ -22,7 +22,7 @@ _HEAD = """
 
 
 def upgrade() -> None:
-    """Adds the columns, filled from what was stored in other places; drops what they replace."""
+    """Add the columns, filled from existing data; drop the columns that they replace."""
     op.add_column("payment_option", sa.Column("reference", sa.Text(), nullable=True))
     op.add_column("payment_option", sa.Column("head", sa.BigInteger(), nullable=True))
     reference = "json_extract(terms, '$.ref')"
@@ -39,7 +39,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Takes them away; what wallets were told to send is known by its reference again."""
+    """Drop the columns; restore the reference of issued builds."""
     op.add_column("issued", sa.Column("reference", sa.Text(), nullable=True))
     op.execute(
         "UPDATE issued SET reference = (SELECT payment_option.reference FROM payment_option "

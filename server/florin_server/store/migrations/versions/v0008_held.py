@@ -1,4 +1,4 @@
-"""Money of blocked payers, held until the operator gives a verdict."""
+"""Money of blocked payers, held until the operator decides."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _STATES_BEFORE = "'waiting', 'submitted', 'done'"
 
 
 def upgrade() -> None:
-    """Adds the table, the state, and the column."""
+    """Add the table, the state, and the column."""
     _make_held_money()
     _states_of_confirm(_STATES)
     op.add_column("payout", sa.Column("held_id", sa.Text(), nullable=True))
 
 
 def downgrade() -> None:
-    """Takes them away, with what they hold; payments that were held wait for evidence."""
+    """Drop them, with their data; payments with held money wait for evidence again."""
     op.drop_column("payout", "held_id")
     op.execute("UPDATE confirm SET state = 'submitted' WHERE state = 'held'")
     _states_of_confirm(_STATES_BEFORE)
@@ -41,7 +41,7 @@ def _number(name: str, *, null: bool = False) -> sa.Column[Any]:
 
 
 def _amount(name: str, *, null: bool = False) -> sa.Column[Any]:
-    """An unsigned 256-bit number."""
+    """Return a column for an unsigned 256-bit number."""
     digits = sa.Text().with_variant(sa.Numeric(78, 0), "postgresql")
     return sa.Column(name, digits, nullable=null)
 
@@ -78,18 +78,18 @@ def _make_held_money() -> None:
         "uq_held_money_payment_id_event", "held_money", ["payment_id", "event"], unique=True
     )
     op.create_index("ix_held_money_chain_id_tx_hash", "held_money", ["chain_id", "tx_hash"])
-    kept = sa.text("state IN ('held', 'kept', 'undone')")
+    text_clause = sa.text("state IN ('held', 'kept', 'undone')")
     op.create_index(
         "ix_held_money_open",
         "held_money",
         ["chain_id", "state"],
-        sqlite_where=kept,
-        postgresql_where=kept,
+        sqlite_where=text_clause,
+        postgresql_where=text_clause,
     )
 
 
 def _states_of_confirm(states: str) -> None:
-    """Lets a confirm be in just these states; SQLite changes no constraint in its place."""
+    """Restrict a confirm to these states; SQLite cannot change a constraint in place."""
     allowed = f"state IN ({states})"
     if op.get_bind().dialect.name != "sqlite":
         op.drop_constraint(op.f("ck_confirm_state"), "confirm")

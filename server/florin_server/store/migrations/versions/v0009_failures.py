@@ -1,4 +1,4 @@
-"""How often transactions did not pay what they carried, and what that cost."""
+"""The number of transactions that failed to pay a confirm, and the cost of each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Adds the columns, and the table."""
+    """Add the columns and the table."""
     op.add_column("confirm", sa.Column("app", sa.Text(), server_default="", nullable=False))
     op.add_column("confirm", _count("failures"))
     op.add_column("confirm", _count("reverted"))
@@ -37,7 +37,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Takes them away, with what they hold."""
+    """Drop the table and the columns, with their data."""
     op.drop_table("failed_gas")
     for column in ("gas", "kind"):
         op.drop_column("chain_tx_item", column)

@@ -1,4 +1,4 @@
-"""Accounts that were opened for receivers, and since when a transaction can be in a block."""
+"""Accounts opened for receivers, and the earliest block of a transaction."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ branch_labels = None
 depends_on = None
 
 _DAY_US = 86_400 * 1_000_000
-# how both were kept before, as rows of `installation`
+# the earlier form of both, as rows of `installation`
 _QUEUED, _DONE, _COUNT = "to open ", "account ", "opened "
 
 
 def upgrade() -> None:
-    """Adds the tables and the column, and moves what was kept elsewhere."""
+    """Add the tables and the column, and move the earlier data."""
     op.add_column(
         "chain_tx", sa.Column("since_block", sa.BigInteger(), autoincrement=False, nullable=True)
     )
@@ -51,7 +51,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Takes them away, and puts what they hold where it was kept before."""
+    """Drop the tables and the column; move their data back to `installation`."""
     bind = op.get_bind()
     keep = sa.text("INSERT INTO installation (name, value) VALUES (:name, :value)")
     for asset, account, day in bind.execute(
@@ -68,7 +68,7 @@ def downgrade() -> None:
 
 
 def _move() -> None:
-    """For whom they were opened was not kept; the count of a day is that of its rows now."""
+    """Move the data; the merchant was not stored, and a day's count is now that of its rows."""
     bind = op.get_bind()
     queue = sa.text(
         "INSERT INTO account_to_open (asset, account, chain_id, at_us)"

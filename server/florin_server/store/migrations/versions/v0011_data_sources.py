@@ -1,8 +1,8 @@
-"""Who told what about a buyer; forms that need no row.
+"""The sources of data about buyers, and forms that need no row.
 
-Data from before says no source. It never counts: who told it is unknown if it is unproven, through
-which app if it is proven. It is kept for exports until its time is over or its payment is
-confirmed, and the buyer is asked again. Forms that are open die; wallets ask for new ones.
+Earlier data has no source, and never counts: its source is unknown if it is unproven, its app is
+unknown if it is proven. It is kept for exports until it expires or its payment is confirmed, and
+buyers must submit it again. Open forms become invalid; wallets request new forms.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Adds the source to the key, and the app; takes the tokens away."""
+    """Add the source to the key, and the app; drop the tokens."""
     op.drop_table("capture_token")
     _put_aside()
     _make_collected(
@@ -35,7 +35,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Takes the columns away, with the data that names its source, as it is sealed with it."""
+    """Drop the columns, with all data that has a source, as its encryption includes the source."""
     _put_aside()
     _make_collected(key=("payment_id", "account"))
     op.execute(
@@ -61,7 +61,7 @@ def downgrade() -> None:
 
 
 def _put_aside() -> None:
-    """A copy without constraints: no engine lets a primary key be changed in place."""
+    """Copy the table without constraints: no engine can change a primary key in place."""
     op.execute("CREATE TABLE collected_before AS SELECT * FROM collected_data")
     op.drop_table("collected_data")
 

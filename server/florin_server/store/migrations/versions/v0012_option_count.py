@@ -1,4 +1,4 @@
-"""How many options are kept for whom, and the options of an account in a payment by an index."""
+"""The number of stored options per caller, and an index of an account's options in a payment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Adds both; what was offered before counts for nobody."""
+    """Add both; earlier options do not count."""
     op.create_table(
         "option_count",
         sa.Column("payment_id", sa.Text(), nullable=False),
@@ -25,6 +25,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Takes them away."""
+    """Drop both."""
     op.drop_index("ix_payment_option_payer", "payment_option")
     op.drop_table("option_count")

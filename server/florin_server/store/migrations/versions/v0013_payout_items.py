@@ -1,4 +1,4 @@
-"""Payouts of transactions have a column of their own; payments and payouts must be there."""
+"""A separate column for a transaction's payouts, and foreign keys to payments and payouts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BEFORE = "chain_tx_item_before"
 
 
 def upgrade() -> None:
-    """Makes the table anew; what has the id of a payout is one."""
+    """Recreate the table; an item with the id of a payout becomes a payout."""
     _put_aside()
     op.create_table(
         "chain_tx_item",
@@ -42,7 +42,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Puts both into one column again."""
+    """Merge both columns again."""
     _put_aside()
     op.create_table(
         "chain_tx_item",
@@ -58,7 +58,7 @@ def downgrade() -> None:
 
 
 def _put_aside() -> None:
-    # a constraint cannot be added to a table of SQLite
+    # SQLite cannot add a constraint to a table
     op.execute(f"CREATE TABLE {_BEFORE} AS SELECT * FROM chain_tx_item")  # noqa: S608
     op.drop_table("chain_tx_item")
 

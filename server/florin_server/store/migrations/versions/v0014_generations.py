@@ -1,4 +1,4 @@
-"""How often things were changed that processes remember."""
+"""Version counters of cached data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Adds it; what was never changed has no row."""
+    """Add the table; data that was never changed has no row."""
     op.create_table(
         "generation",
         sa.Column("kind", sa.Text(), nullable=False),
@@ -23,5 +23,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Takes it away."""
+    """Drop the table."""
     op.drop_table("generation")

@@ -1,4 +1,4 @@
-"""Processes that share a store keep limits, and turns under idempotency keys, together."""
+"""Limits and turns under idempotency keys, shared by the processes of a store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Adds the tables."""
+    """Add the tables."""
     op.create_table(
         "process",
         sa.Column("id", sa.Text(), nullable=False),
@@ -49,7 +49,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Takes them away."""
+    """Drop the tables."""
     for index, table in (
         ("ix_key_turn_process_id", "key_turn"),
         ("ix_shared_hold_key", "shared_hold"),

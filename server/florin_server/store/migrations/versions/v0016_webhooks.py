@@ -1,4 +1,4 @@
-"""Webhooks: endpoints, their secrets, what waits for them, and their last attempts."""
+"""Webhooks: endpoints, their secrets, their deliveries, and their last attempts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Adds the tables."""
+    """Add the tables."""
     op.create_table(
         "webhook_endpoint",
         _text("id"),
@@ -96,7 +96,7 @@ def _deliveries() -> None:
 
 
 def downgrade() -> None:
-    """Takes them away."""
+    """Drop the tables."""
     op.drop_table("webhook_attempt")
     op.drop_index("ix_webhook_delivery_since_us", "webhook_delivery")
     op.drop_index("ix_webhook_delivery_due", "webhook_delivery")

@@ -1,4 +1,4 @@
-"""Where payments stand on their chains, and the keys that sign receipts."""
+"""The on-chain positions of payments, and the keys that sign receipts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Adds the tables."""
+    """Add the tables."""
     op.create_table(
         "payment_effect",
         sa.Column("payment_id", sa.Text(), nullable=False),
@@ -40,7 +40,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Takes them away."""
+    """Drop the tables."""
     op.drop_index("uq_receipt_key_id", "receipt_key")
     op.drop_table("receipt_key")
     op.drop_table("payment_effect")

@@ -1,4 +1,4 @@
-"""API keys have names."""
+"""Names of API keys."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Adds the column; a key without a name is named by nothing. What keys may do stays."""
+    """Add the column; existing keys have an empty name. Scopes stay unchanged."""
     op.add_column("api_key", sa.Column("name", sa.Text(), server_default="", nullable=False))
 
 
 def downgrade() -> None:
-    """Takes it away, with the names."""
+    """Drop the column, with the names."""
     op.drop_column("api_key", "name")

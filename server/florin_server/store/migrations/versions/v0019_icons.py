@@ -1,4 +1,4 @@
-"""Pictures that merchants name are kept, to be served from our host."""
+"""Merchants' pictures, stored so that Florin serves them itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Adds the table."""
+    """Add the table."""
     op.create_table(
         "icon",
         sa.Column("url", sa.Text(), nullable=False),
@@ -28,7 +28,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Takes it away."""
+    """Drop the table."""
     for index in ("ix_icon_tried_at_us", "ix_icon_digest"):
         op.drop_index(index, "icon")
     op.drop_table("icon")

@@ -1,4 +1,4 @@
-"""Refunds are told of: their changes as rows, and what an endpoint is told of them again."""
+"""Webhook events of refunds: their changes as rows, and the scope of replays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ down_revision = "v0019"
 branch_labels = None
 depends_on = None
 
-# of what a refund went through before only how it stands is known
+# of earlier changes of a refund, only its current state is known
 _KNOWN = """
 INSERT INTO refund_event (payment_id, version, status, at_us, tx_id, partner_id, live)
 SELECT refund.payment_id, 1, refund.status, coalesce(refund.completed_at_us, refund.created_at_us),
@@ -20,7 +20,7 @@ FROM refund JOIN payment ON payment.id = refund.payment_id
 
 
 def upgrade() -> None:
-    """Adds the table and the columns; nobody is told of what was before."""
+    """Add the table and the columns; no webhook reports earlier changes."""
     op.create_table(
         "refund_event",
         sa.Column("payment_id", sa.Text(), nullable=False),
@@ -49,7 +49,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Takes them away."""
+    """Drop the columns and the table."""
     op.drop_column("webhook_delivery", "only_types")
     op.drop_column("webhook_delivery", "only_to")
     op.drop_column("refund", "version")

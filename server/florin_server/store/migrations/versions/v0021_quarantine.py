@@ -1,4 +1,4 @@
-"""Items whose step failed unexpectedly are set aside, and stay so over restarts."""
+"""Quarantined items: their step failed unexpectedly, and they stay quarantined over restarts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LEFT_OUT = "state IN ('set_aside', 'resolved')"
 
 
 def upgrade() -> None:
-    """Adds the table."""
+    """Add the table."""
     op.create_table(
         "quarantined_item",
         sa.Column("id", sa.Text(), nullable=False),
@@ -53,7 +53,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Takes it away."""
+    """Drop the table."""
     op.drop_index("ix_quarantined_item_state_last_at_us", "quarantined_item")
     op.drop_index("ix_quarantined_item_left_out", "quarantined_item")
     op.drop_index("uq_quarantined_item_subject", "quarantined_item")

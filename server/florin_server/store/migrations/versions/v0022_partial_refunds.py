@@ -1,4 +1,4 @@
-"""A payment takes several refunds: numbered, with a reason and an amount of its own."""
+"""Several refunds per payment: numbered, each with a reason and an amount."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ down_revision = "v0021"
 branch_labels = None
 depends_on = None
 
-# every refund gave back the whole payment before
+# every earlier refund was for the whole payment
 _WHOLE = """
 UPDATE refund SET payment_value = (SELECT value FROM payment WHERE payment.id = refund.payment_id)
 WHERE payment_id IN (SELECT id FROM payment)

@@ -1,4 +1,4 @@
-"""Webhooks in the format 2026-05-18: payments that their merchants received the money of."""
+"""Webhooks in the format 2026-05-18: payments whose merchants received the money."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ down_revision = "v0022"
 branch_labels = None
 depends_on = None
 
-# Settlements of payments before, and the format of endpoints, are filled in by
-# `store.upgrades.older_releases`: processes of the release before count events in another way.
+# `store.upgrades.older_releases` fills in settlements of earlier payments, and the format of
+# endpoints, because processes of the earlier release count events differently.
 _API = (
     "UPDATE webhook_endpoint SET version = (SELECT partner.version_pin FROM partner"
     " WHERE partner.id = webhook_endpoint.partner_id)"
@@ -19,7 +19,7 @@ _API = (
 
 
 def upgrade() -> None:
-    """Adds the tables."""
+    """Add the tables."""
     op.create_table(
         "payment_settled",
         _text("payment_id"),
@@ -50,7 +50,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Takes them away."""
+    """Drop the tables."""
     op.execute(_API)
     op.drop_table("covering_payout")
     op.drop_index("ix_payment_settled_partner", "payment_settled")
@@ -66,5 +66,5 @@ def _number(name: str) -> sa.Column[int]:
 
 
 def _amount(name: str) -> sa.Column[str]:
-    kept = sa.Text().with_variant(sa.Numeric(78, 0), "postgresql")
-    return sa.Column(name, kept, nullable=False)
+    column_type = sa.Text().with_variant(sa.Numeric(78, 0), "postgresql")
+    return sa.Column(name, column_type, nullable=False)

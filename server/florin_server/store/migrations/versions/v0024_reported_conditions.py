@@ -1,4 +1,4 @@
-"""Conditions are in the store: all processes tell the same, also after a restart."""
+"""Conditions in the store: all processes report the same, also after a restart."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Adds the table."""
+    """Add the table."""
     op.create_table(
         "reported_condition",
         *(
@@ -30,5 +30,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Takes it away."""
+    """Drop the table."""
     op.drop_table("reported_condition")

@@ -1,4 +1,4 @@
-"""Processes of the release before may still run on the store: they are known, and waited for."""
+"""Processes of the earlier release may still run on the store: record and wait for them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _NOW_US = {
 
 
 def upgrade() -> None:
-    """Adds the columns, and marks the store as one that older processes may have open."""
+    """Add the columns, and record that older processes may have the store open."""
     bind = op.get_bind()
     # databases get the stamp's table before the first migration runs
-    if _COMPATIBLE_FROM not in {one["name"] for one in sa.inspect(bind).get_columns(_STAMP)}:
+    if _COMPATIBLE_FROM not in {column["name"] for column in sa.inspect(bind).get_columns(_STAMP)}:
         op.add_column(
             _STAMP, sa.Column(_COMPATIBLE_FROM, sa.String(32), server_default="", nullable=False)
         )
@@ -35,7 +35,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Takes them away."""
+    """Drop the columns and the records."""
     op.execute("DELETE FROM installation WHERE name IN ('older_releases', 'filling')")
     op.drop_column("process", "revision")
     op.drop_column(_STAMP, _COMPATIBLE_FROM)

@@ -1,1 +1,1 @@
-"""The merchants' console: what a partner's key may do."""
+"""The merchant console: the RPCs that a partner's API key can call."""

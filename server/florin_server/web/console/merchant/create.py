@@ -1,4 +1,4 @@
-"""A new payment, and the link that its buyer gets."""
+"""The form that creates a payment."""
 
 from __future__ import annotations
 
@@ -6,97 +6,103 @@ from collections.abc import Mapping
 
 from florin.v1 import merchant_pb2, money_pb2
 from florin_gateway.errors import RefusedError
-from florin_gateway.plain import PlainAnswer
+from florin_gateway.plain import PlainResponse
 
-from florin_server.domain.errors import FlorinError, invalid
+from florin_server.domain.errors import ApiError, validation_error
 from florin_server.domain.money import CURRENCIES
 from florin_server.domain.urls import UrlError, to_ascii_url
-from florin_server.flows.payments.worth import accepted_currencies
-from florin_server.web.console.fields import minor
+from florin_server.flows.payments.worth import list_accepted_currencies
+from florin_server.web.console.fields import parse_minor_units
 from florin_server.web.console.merchant import payment, payments
-from florin_server.web.console.site import Visit, told_of
-from florin_server.web.refusal import refusal
+from florin_server.web.console.site import ConsoleRequest, describe_refusal
+from florin_server.web.refusal import to_refused_error
 
 PATH = "/console/payments/new"
 _FIELDS = ("merchant", "amount", "unit", "reference", "minutes", "success_url", "error_url")
 _MINUTES_DIGITS = 6
 
 
-async def show(visit: Visit) -> PlainAnswer:
-    """The form."""
-    return await _form(visit, dict.fromkeys(_FIELDS, ""))
+async def show(console_request: ConsoleRequest) -> PlainResponse:
+    """Show the form."""
+    return await _render_form(console_request, dict.fromkeys(_FIELDS, ""))
 
 
-async def create(visit: Visit) -> PlainAnswer:
-    """Makes the payment; the form comes again with what is wrong in it."""
-    given = {name: visit.form.text(name) for name in _FIELDS}
-    merchant, key = given["merchant"], visit.form.text("form")
+async def create(console_request: ConsoleRequest) -> PlainResponse:
+    """Create the payment; show the form again with its errors if it is refused."""
+    values = {name: console_request.form.text(name) for name in _FIELDS}
+    merchant, key = values["merchant"], console_request.form.text("form")
     try:
-        request = _request(visit, given)
-        made = await visit.ask("MerchantService.CreatePayment", request, merchant=merchant, key=key)
-    except FlorinError as refused:
-        return await _form(visit, given, refusal(refused))
+        request = _build_request(console_request, values)
+        created = await console_request.call(
+            "MerchantService.CreatePayment", request, merchant=merchant, key=key
+        )
+    except ApiError as refused:
+        return await _render_form(console_request, values, to_refused_error(refused))
     except RefusedError as refused:
         if refused.status in {401, 403}:
             raise
-        return await _form(visit, given, refused)
-    return visit.see(payment.path_of(merchant, made.payment_id))
+        return await _render_form(console_request, values, refused)
+    return console_request.redirect_to(payment.build_path(merchant, created.payment_id))
 
 
-async def _form(
-    visit: Visit, given: Mapping[str, str], refused: RefusedError | None = None
-) -> PlainAnswer:
-    return visit.page(
+async def _render_form(
+    console_request: ConsoleRequest, values: Mapping[str, str], error: RefusedError | None = None
+) -> PlainResponse:
+    return console_request.render_page(
         "merchant/create",
         "New payment",
-        200 if refused is None else refused.status,
-        given=given,
-        problem="" if refused is None else told_of(refused),
-        merchants=await payments.merchants(visit),
-        units=_units(visit),
+        200 if error is None else error.status,
+        given=values,
+        problem="" if error is None else describe_refusal(error),
+        merchants=await payments.list_merchants(console_request),
+        units=_list_units(console_request),
     )
 
 
-def _units(visit: Visit) -> dict[str, str]:
-    """What an amount can be of, by its unit."""
-    app = visit.site.app
-    accepted = accepted_currencies(app, live=visit.session.live)
+def _list_units(console_request: ConsoleRequest) -> dict[str, str]:
+    """Return the currencies and tokens that an amount can have, by unit."""
+    app = console_request.console.app
+    accepted = list_accepted_currencies(app, live=console_request.session.live)
     currencies = {f"iso4217/{code}": code for code in accepted}
     tokens = {
         f"caip19/{asset.id}": f"{asset.symbol} on {asset.network_name}"
-        for _, asset in app.assets(live=visit.session.live).values()
+        for _, asset in app.list_assets(live=console_request.session.live).values()
     }
     return {**currencies, **tokens}
 
 
-def _request(visit: Visit, given: Mapping[str, str]) -> merchant_pb2.CreatePaymentRequest:
-    unit = given["unit"]
-    if unit not in _units(visit):
-        raise invalid("unit", "is unknown")
+def _build_request(
+    console_request: ConsoleRequest, values: Mapping[str, str]
+) -> merchant_pb2.CreatePaymentRequest:
+    unit = values["unit"]
+    if unit not in _list_units(console_request):
+        raise validation_error("unit", "is unknown")
     kind, _, name = unit.partition("/")
     for field in ("success_url", "error_url"):
-        if given["success_url"] or given["error_url"]:
+        if values["success_url"] or values["error_url"]:
             try:
-                to_ascii_url(given[field])
+                to_ascii_url(values[field])
             except UrlError as error:
-                raise invalid(field, str(error)) from error
-    asset = visit.site.app.asset(name)
+                raise validation_error(field, str(error)) from error
+    asset = console_request.console.app.find_asset(name)
     decimals = CURRENCIES[name].decimals if kind == "iso4217" else asset.decimals if asset else 0
     return merchant_pb2.CreatePaymentRequest(
-        amount=money_pb2.AmountValue(unit=unit, value=minor(given["amount"], decimals, "amount")),
-        reference_id=given["reference"] or None,
-        expires_at=_expiry(visit, given["minutes"]),
+        amount=money_pb2.AmountValue(
+            unit=unit, value=parse_minor_units(values["amount"], decimals, "amount")
+        ),
+        reference_id=values["reference"] or None,
+        expires_at=_parse_expiry(console_request, values["minutes"]),
         checkout=merchant_pb2.CheckoutUrls(
-            success_url=given["success_url"], error_url=given["error_url"]
+            success_url=values["success_url"], error_url=values["error_url"]
         )
-        if given["success_url"] or given["error_url"]
+        if values["success_url"] or values["error_url"]
         else None,
     )
 
 
-def _expiry(visit: Visit, minutes: str) -> int | None:
+def _parse_expiry(console_request: ConsoleRequest, minutes: str) -> int | None:
     if not minutes:
         return None
     if not (minutes.isascii() and minutes.isdecimal() and len(minutes) <= _MINUTES_DIGITS):
-        raise invalid("minutes", "is no whole number")
-    return visit.site.app.clock.now_us() // 1_000_000 + 60 * int(minutes)
+        raise validation_error("minutes", "must be a whole number")
+    return console_request.console.app.clock.now_us() // 1_000_000 + 60 * int(minutes)

@@ -1,81 +1,87 @@
-"""Merchants of a partner, and where they want their money."""
+"""Merchants of a partner, and their destinations."""
 
 from __future__ import annotations
 
 from urllib.parse import quote
 
 from florin.v1 import account_pb2
-from florin_gateway.plain import PlainAnswer
+from florin_gateway.plain import PlainResponse
 
-from florin_server.web.console.site import Visit
+from florin_server.web.console.site import ConsoleRequest
 
 PATH = "/console/merchants"
-ONE = "/console/merchants/{merchant_id}"
+MERCHANT_PATH = "/console/merchants/{merchant_id}"
 
 
-async def show(visit: Visit) -> PlainAnswer:
-    """The merchants."""
-    query = visit.query
+async def show(console_request: ConsoleRequest) -> PlainResponse:
+    """List the merchants."""
+    query = console_request.query
     request = account_pb2.ListMerchantsRequest(
         search=query.get("search") or None, cursor=query.get("cursor") or None
     )
-    found = await visit.ask("AdminService.ListMerchants", request)
-    return visit.page(
-        "merchant/merchants", "Merchants", found=found, search=query.get("search", "")
+    result = await console_request.call("AdminService.ListMerchants", request)
+    return console_request.render_page(
+        "merchant/merchants", "Merchants", found=result, search=query.get("search", "")
     )
 
 
-async def one(visit: Visit) -> PlainAnswer:
-    """A merchant with its destinations."""
-    request = account_pb2.GetMerchantRequest(merchant_id=visit.path("merchant_id"))
-    found = (await visit.ask("AdminService.GetMerchant", request)).merchant
-    assets = visit.site.app.assets(live=visit.session.live).values()
-    return visit.page(
+async def show_merchant(console_request: ConsoleRequest) -> PlainResponse:
+    """Show a merchant with its destinations."""
+    request = account_pb2.GetMerchantRequest(
+        merchant_id=console_request.get_path_variable("merchant_id")
+    )
+    merchant = (await console_request.call("AdminService.GetMerchant", request)).merchant
+    assets = console_request.console.app.list_assets(live=console_request.session.live).values()
+    return console_request.render_page(
         "merchant/merchant",
-        f"Merchant {visit.site.show.short(found.merchant.id)}",
-        merchant=found.merchant,
-        settlements=found.settlements,
+        f"Merchant {console_request.console.formatter.short(merchant.merchant.id)}",
+        merchant=merchant.merchant,
+        settlements=merchant.settlements,
         assets={asset.id: f"{asset.symbol} on {asset.network_name}" for _, asset in assets},
-        path=_path(visit),
+        path=_get_page_path(console_request),
     )
 
 
-async def add(visit: Visit) -> PlainAnswer:
-    """Names where an asset goes."""
+async def add(console_request: ConsoleRequest) -> PlainResponse:
+    """Add a destination for an asset."""
     request = account_pb2.CreateCryptoSettlementsRequest(
-        merchant_id=visit.path("merchant_id"),
+        merchant_id=console_request.get_path_variable("merchant_id"),
         settlements=[
             account_pb2.NewCryptoSettlement(
-                asset=visit.form.text("asset"), destination=visit.form.text("destination")
+                asset=console_request.form.text("asset"),
+                destination=console_request.form.text("destination"),
             )
         ],
     )
-    key = visit.form.text("form")
-    await visit.ask("AdminService.CreateCryptoSettlements", request, key=key)
-    return visit.see(_path(visit))
+    key = console_request.form.text("form")
+    await console_request.call("AdminService.CreateCryptoSettlements", request, key=key)
+    return console_request.redirect_to(_get_page_path(console_request))
 
 
-async def change(visit: Visit) -> PlainAnswer:
-    """Names another destination."""
+async def change(console_request: ConsoleRequest) -> PlainResponse:
+    """Change a destination."""
     request = account_pb2.UpdateCryptoSettlementRequest(
-        merchant_id=visit.path("merchant_id"),
-        id=visit.path("settlement_id"),
-        destination=visit.form.text("destination"),
+        merchant_id=console_request.get_path_variable("merchant_id"),
+        id=console_request.get_path_variable("settlement_id"),
+        destination=console_request.form.text("destination"),
     )
-    key = visit.form.text("form")
-    await visit.ask("AdminService.UpdateCryptoSettlement", request, key=key)
-    return visit.see(_path(visit))
+    key = console_request.form.text("form")
+    await console_request.call("AdminService.UpdateCryptoSettlement", request, key=key)
+    return console_request.redirect_to(_get_page_path(console_request))
 
 
-async def remove(visit: Visit) -> PlainAnswer:
-    """Takes a destination away."""
+async def remove(console_request: ConsoleRequest) -> PlainResponse:
+    """Remove a destination."""
     request = account_pb2.DeleteCryptoSettlementRequest(
-        merchant_id=visit.path("merchant_id"), id=visit.path("settlement_id")
+        merchant_id=console_request.get_path_variable("merchant_id"),
+        id=console_request.get_path_variable("settlement_id"),
     )
-    key = visit.form.text("form")
-    await visit.ask("AdminService.DeleteCryptoSettlement", request, key=key)
-    return visit.see(_path(visit))
+    key = console_request.form.text("form")
+    await console_request.call("AdminService.DeleteCryptoSettlement", request, key=key)
+    return console_request.redirect_to(_get_page_path(console_request))
 
 
-def _path(visit: Visit) -> str:
-    return ONE.format(merchant_id=quote(visit.path("merchant_id"), ""))
+def _get_page_path(console_request: ConsoleRequest) -> str:
+    return MERCHANT_PATH.format(
+        merchant_id=quote(console_request.get_path_variable("merchant_id"), "")
+    )

@@ -1,16 +1,16 @@
-"""The first page of a merchant: charts of the newest payments."""
+"""The first page of the merchant console: charts of the newest payments."""
 
 from __future__ import annotations
 
 from florin.v1 import listing_pb2
-from florin_gateway.plain import PlainAnswer
+from florin_gateway.plain import PlainResponse
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from florin_server.flows.payments.lists import phases_of
-from florin_server.web.console.charts import HEIGHT, WIDTH, charts, totals
+from florin_server.flows.payments.lists import get_phases
+from florin_server.web.console.charts import HEIGHT, WIDTH, build_charts, compute_totals
 from florin_server.web.console.listing import ROWS_MAX
-from florin_server.web.console.merchant.payments import newest
-from florin_server.web.console.site import Visit
+from florin_server.web.console.merchant.payments import list_first_rows
+from florin_server.web.console.site import ConsoleRequest
 
 # five answers of the API
 _ROWS_MAX = 1_000
@@ -18,20 +18,20 @@ _DAYS = {"7": 7, "30": 30}
 _DAY_S = 86_400
 
 
-async def show(visit: Visit) -> PlainAnswer:
-    """The page."""
-    days = _DAYS.get(visit.query.get("days", ""), 7)
-    now_us = visit.site.app.clock.now_us()
+async def show(console_request: ConsoleRequest) -> PlainResponse:
+    """Show the charts."""
+    days = _DAYS.get(console_request.query.get("days", ""), 7)
+    now_us = console_request.console.app.clock.now_us()
     today_s = now_us // 1_000_000 // _DAY_S * _DAY_S
     since = Timestamp(seconds=today_s - (days - 1) * _DAY_S)
-    asked = listing_pb2.ListPaymentsRequest(start_ts=since, limit=ROWS_MAX)
-    rows = await newest(visit, asked, _ROWS_MAX)
-    phases = await phases_of(visit.site.app, [row.payment_id for row in rows])
-    return visit.page(
+    request = listing_pb2.ListPaymentsRequest(start_ts=since, limit=ROWS_MAX)
+    rows = await list_first_rows(console_request, request, _ROWS_MAX)
+    phases = await get_phases(console_request.console.app, [row.payment_id for row in rows])
+    return console_request.render_page(
         "merchant/overview",
         "Overview",
-        charts=charts(rows, phases, now_us, days),
-        totals=totals(rows, now_us, days),
+        charts=build_charts(rows, phases, now_us, days),
+        totals=compute_totals(rows, now_us, days),
         count=len(rows),
         all_shown=len(rows) < _ROWS_MAX,
         days=days,

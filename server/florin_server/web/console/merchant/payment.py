@@ -1,4 +1,4 @@
-"""One payment of a merchant: where it stands, what happened to it, and what can be done."""
+"""One payment of a merchant: status, timeline and actions."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from urllib.parse import quote
 
 import orjson
 from florin.v1 import account_pb2, merchant_pb2, payment_pb2, refund_pb2
-from florin_gateway.errors import refusal_of
-from florin_gateway.plain import PlainAnswer, PlainEvent, PlainEvents
-from florin_gateway.rpc import CallError, Messages
+from florin_gateway.errors import to_refused_error
+from florin_gateway.plain import PlainEvent, PlainEvents, PlainResponse
+from florin_gateway.rpc import CallError, MessageStream
 from google.protobuf.message import Message
 
-from florin_server.web.console.fields import chosen, minor
-from florin_server.web.console.site import Visit
-from florin_server.web.console.view import Show
+from florin_server.web.console.fields import parse_choice, parse_minor_units
+from florin_server.web.console.site import ConsoleRequest
+from florin_server.web.console.view import Formatter
 
 PATH = "/console/merchants/{merchant_id}/payments/{payment_id}"
 _OUTCOMES = {
@@ -25,28 +25,33 @@ _OUTCOMES = {
 }
 
 
-async def show(visit: Visit) -> PlainAnswer:
-    """The page of a payment."""
-    merchant, payment_id = visit.path("merchant_id"), visit.path("payment_id")
+async def show(console_request: ConsoleRequest) -> PlainResponse:
+    """Show a payment."""
+    merchant, payment_id = (
+        console_request.get_path_variable("merchant_id"),
+        console_request.get_path_variable("payment_id"),
+    )
     request = payment_pb2.GetPaymentRequest(payment_id=payment_id)
-    found = await visit.ask("MerchantService.GetPayment", request, merchant=merchant)
-    asked = payment_pb2.ListPaymentEventsRequest(payment_id=payment_id)
-    past = await visit.ask("MerchantService.ListPaymentEvents", asked, merchant=merchant)
-    return visit.page(
+    payment = await console_request.call("MerchantService.GetPayment", request, merchant=merchant)
+    events_request = payment_pb2.ListPaymentEventsRequest(payment_id=payment_id)
+    past = await console_request.call(
+        "MerchantService.ListPaymentEvents", events_request, merchant=merchant
+    )
+    return console_request.render_page(
         "merchant/payment",
-        f"Payment {visit.site.show.short(found.payment_id)}",
-        payment=found,
+        f"Payment {console_request.console.formatter.short(payment.payment_id)}",
+        payment=payment,
         events=past.events,
         outcomes=_OUTCOMES,
-        rest=_rest(found),
-        can_cancel=found.status == payment_pb2.PAYMENT_STATUS_REQUIRES_ACTION,
-        can_simulate=not found.live and not found.is_final,
-        path=path_of(found.merchant.id, found.payment_id),
+        rest=_find_refundable(payment),
+        can_cancel=payment.status == payment_pb2.PAYMENT_STATUS_REQUIRES_ACTION,
+        can_simulate=not payment.live and not payment.is_final,
+        path=build_path(payment.merchant.id, payment.payment_id),
     )
 
 
-def _rest(payment: merchant_pb2.PaymentDetail) -> refund_pb2.RefundTotal | None:
-    """Return what is left to refund, with what it was worth when paid; None if nothing is."""
+def _find_refundable(payment: merchant_pb2.PaymentDetail) -> refund_pb2.RefundTotal | None:
+    """Return the amount left to refund, with its worth when paid; None without one."""
     if payment.status != payment_pb2.PAYMENT_STATUS_SUCCEEDED:
         return None
     if not payment.HasField("refunded"):
@@ -56,83 +61,100 @@ def _rest(payment: merchant_pb2.PaymentDetail) -> refund_pb2.RefundTotal | None:
     return payment.refunded if int(payment.refunded.refundable.value) else None
 
 
-async def events(visit: Visit) -> PlainEvents | PlainAnswer:
-    """Its states as they come, for the page's script."""
-    merchant = visit.path("merchant_id")
+async def stream_events(console_request: ConsoleRequest) -> PlainEvents | PlainResponse:
+    """Stream the states of a payment to the page's script."""
+    merchant = console_request.get_path_variable("merchant_id")
     request = payment_pb2.WatchPaymentRequest(
-        payment_id=visit.path("payment_id"), after_version=visit.request.last_event_id()
+        payment_id=console_request.get_path_variable("payment_id"),
+        after_version=console_request.request.parse_last_event_id(),
     )
-    messages = visit.follow("MerchantService.WatchPayment", request, merchant=merchant)
+    messages = console_request.stream("MerchantService.WatchPayment", request, merchant=merchant)
     try:
-        # a refusal is an answer of its own; later ones end the stream
+        # a refusal before the first message is an answer; a later one ends the stream
         first = await anext(aiter(messages), None)
     except CallError as failure:
         await messages.close()
-        raise refusal_of(failure) from failure
+        raise to_refused_error(failure) from failure
     if first is None:
         await messages.close()
-        return PlainAnswer(204)
-    return PlainEvents(_states(visit.site.show, first, messages), lambda: None)
+        return PlainResponse(204)
+    return PlainEvents(
+        _stream_states(console_request.console.formatter, first, messages), lambda: None
+    )
 
 
-async def _states(
-    show: Show, first: Message, messages: Messages
+async def _stream_states(
+    formatter: Formatter, first: Message, messages: MessageStream
 ) -> AsyncGenerator[PlainEvent, None]:
     try:
-        yield _state(show, first)
+        yield _to_state_event(formatter, first)
         async for message in messages:
-            yield _state(show, message)
+            yield _to_state_event(formatter, message)
     finally:
         await messages.close()
 
 
-def _state(show: Show, message: Any) -> PlainEvent:
-    status = show.state("payment", message.payment.status)
-    told = {"status": status, "look": show.look(status), "isFinal": message.payment.is_final}
-    return PlainEvent(message.version, orjson.dumps(told))
+def _to_state_event(formatter: Formatter, message: Any) -> PlainEvent:
+    status = formatter.state("payment", message.payment.status)
+    state = {"status": status, "look": formatter.look(status), "isFinal": message.payment.is_final}
+    return PlainEvent(message.version, orjson.dumps(state))
 
 
-async def refund(visit: Visit) -> PlainAnswer:
+async def refund(console_request: ConsoleRequest) -> PlainResponse:
     """Refund the payment, or a part of it in whole units of what was paid."""
-    request = refund_pb2.CreateRefundRequest(payment_id=visit.path("payment_id"))
-    if reason := visit.form.text("reason"):
-        request.reason = reason
-    if text := visit.form.text("amount"):
-        asked = payment_pb2.GetPaymentRequest(payment_id=request.payment_id)
-        found = await visit.ask(
-            "MerchantService.GetPayment", asked, merchant=visit.path("merchant_id")
-        )
-        paid = found.info.option_amount
-        request.amount.unit = paid.unit
-        request.amount.value = minor(text, paid.display.decimals, "amount")
-    return await _do(visit, "MerchantService.CreateRefund", request)
-
-
-async def cancel(visit: Visit) -> PlainAnswer:
-    """Calls it off."""
-    request = payment_pb2.CancelPaymentRequest(payment_id=visit.path("payment_id"))
-    return await _do(visit, "MerchantService.CancelPayment", request)
-
-
-async def simulate(visit: Visit) -> PlainAnswer:
-    """Gives a test payment its outcome."""
-    request = account_pb2.SimulatePaymentRequest(
-        payment_id=visit.path("payment_id"),
-        outcome=chosen(visit.form.text("outcome"), _OUTCOMES, "outcome"),
+    request = refund_pb2.CreateRefundRequest(
+        payment_id=console_request.get_path_variable("payment_id")
     )
-    return await _do(visit, "AdminService.SimulatePayment", request)
+    if reason := console_request.form.text("reason"):
+        request.reason = reason
+    if text := console_request.form.text("amount"):
+        get_payment_request = payment_pb2.GetPaymentRequest(payment_id=request.payment_id)
+        payment = await console_request.call(
+            "MerchantService.GetPayment",
+            get_payment_request,
+            merchant=console_request.get_path_variable("merchant_id"),
+        )
+        paid = payment.info.option_amount
+        request.amount.unit = paid.unit
+        request.amount.value = parse_minor_units(text, paid.display.decimals, "amount")
+    return await _call_and_redirect(console_request, "MerchantService.CreateRefund", request)
 
 
-async def _do(visit: Visit, name: str, request: Message) -> PlainAnswer:
-    merchant, key = visit.path("merchant_id"), visit.form.text("form")
-    await visit.ask(name, request, merchant=merchant, key=key)
-    return visit.see(_path(visit))
+async def cancel(console_request: ConsoleRequest) -> PlainResponse:
+    """Cancel the payment."""
+    request = payment_pb2.CancelPaymentRequest(
+        payment_id=console_request.get_path_variable("payment_id")
+    )
+    return await _call_and_redirect(console_request, "MerchantService.CancelPayment", request)
 
 
-def _path(visit: Visit) -> str:
-    return path_of(visit.path("merchant_id"), visit.path("payment_id"))
+async def simulate(console_request: ConsoleRequest) -> PlainResponse:
+    """Set the outcome of a test payment."""
+    request = account_pb2.SimulatePaymentRequest(
+        payment_id=console_request.get_path_variable("payment_id"),
+        outcome=parse_choice(console_request.form.text("outcome"), _OUTCOMES, "outcome"),
+    )
+    return await _call_and_redirect(console_request, "AdminService.SimulatePayment", request)
 
 
-def path_of(merchant_id: str, payment_id: str) -> str:
-    """Where the page of a payment is."""
+async def _call_and_redirect(
+    console_request: ConsoleRequest, name: str, request: Message
+) -> PlainResponse:
+    merchant, key = (
+        console_request.get_path_variable("merchant_id"),
+        console_request.form.text("form"),
+    )
+    await console_request.call(name, request, merchant=merchant, key=key)
+    return console_request.redirect_to(_get_page_path(console_request))
+
+
+def _get_page_path(console_request: ConsoleRequest) -> str:
+    return build_path(
+        console_request.get_path_variable("merchant_id"),
+        console_request.get_path_variable("payment_id"),
+    )
+
+
+def build_path(merchant_id: str, payment_id: str) -> str:
+    """Return the path of a payment's page."""
     return PATH.format(merchant_id=quote(merchant_id, ""), payment_id=quote(payment_id, ""))

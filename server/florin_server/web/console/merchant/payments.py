@@ -1,69 +1,74 @@
-"""The merchants' table of payments, and the same as a file."""
+"""The merchants' table of payments, and its CSV file."""
 
 from __future__ import annotations
 
 from florin.v1 import account_pb2, listing_pb2
-from florin_gateway.plain import PlainAnswer
+from florin_gateway.plain import PlainResponse
 
 from florin_server.web.console.listing import (
     FILE_ROWS_MAX,
     ROWS_MAX,
-    Asked,
-    choices,
-    live_rows,
-    table,
+    PaymentFilters,
+    build_csv,
+    list_filter_choices,
+    list_row_states,
 )
-from florin_server.web.console.site import Visit
+from florin_server.web.console.site import ConsoleRequest
 
 PATH = "/console/payments"
 _LIST = "MerchantService.ListPayments"
 _MERCHANTS_SHOWN = 100
 
 
-async def show(visit: Visit) -> PlainAnswer:
-    """A page of the table."""
-    asked = Asked.of(visit)
-    found = await visit.ask(_LIST, asked.request())
-    return visit.page(
+async def show(console_request: ConsoleRequest) -> PlainResponse:
+    """Show a page of the table."""
+    filters = PaymentFilters.from_request(console_request)
+    result = await console_request.call(_LIST, filters.to_request())
+    return console_request.render_page(
         "payments",
         "Payments",
-        asked=asked,
-        found=found,
-        merchants=await merchants(visit),
+        asked=filters,
+        found=result,
+        merchants=await list_merchants(console_request),
         partners=(),
-        choices=choices(visit, live=visit.session.live),
+        choices=list_filter_choices(console_request, live=console_request.session.live),
         path=PATH,
     )
 
 
-async def rows(visit: Visit) -> PlainAnswer:
-    """Where the payments of the page stand now, for its script."""
-    found = await visit.ask(_LIST, Asked.of(visit).request())
-    return PlainAnswer.json(live_rows(visit.site.show, found.data))
+async def show_row_states(console_request: ConsoleRequest) -> PlainResponse:
+    """Return the current status of the page's payments, for its script."""
+    result = await console_request.call(
+        _LIST, PaymentFilters.from_request(console_request).to_request()
+    )
+    return PlainResponse.from_json(list_row_states(console_request.console.formatter, result.data))
 
 
-async def file(visit: Visit) -> PlainAnswer:
-    """The same list as a file, page by page of the API."""
-    asked = Asked.of(visit).request(ROWS_MAX)
-    asked.ClearField("cursor")
-    return table(visit.site.show, await newest(visit, asked, FILE_ROWS_MAX))
+async def download_csv(console_request: ConsoleRequest) -> PlainResponse:
+    """Return the list as a CSV file."""
+    request = PaymentFilters.from_request(console_request).to_request(ROWS_MAX)
+    request.ClearField("cursor")
+    return build_csv(
+        console_request.console.formatter,
+        await list_first_rows(console_request, request, FILE_ROWS_MAX),
+    )
 
 
-async def newest(
-    visit: Visit, asked: listing_pb2.ListPaymentsRequest, most: int
+async def list_first_rows(
+    console_request: ConsoleRequest, request: listing_pb2.ListPaymentsRequest, limit: int
 ) -> list[listing_pb2.PaymentRow]:
-    """The first rows of a list, so many at most."""
-    found: list[listing_pb2.PaymentRow] = []
+    """Return the first rows of a list, at most `limit`."""
+    payment_rows: list[listing_pb2.PaymentRow] = []
     while True:
-        page = await visit.ask(_LIST, asked)
-        found += page.data
-        if not page.next_cursor or len(found) >= most:
-            return found[:most]
-        asked.cursor = page.next_cursor
+        page = await console_request.call(_LIST, request)
+        payment_rows += page.data
+        if not page.next_cursor or len(payment_rows) >= limit:
+            return payment_rows[:limit]
+        request.cursor = page.next_cursor
 
 
-async def merchants(visit: Visit) -> list[account_pb2.MerchantRecord]:
-    """Merchants to choose from, newest first: those beyond a page are named by their id."""
+async def list_merchants(console_request: ConsoleRequest) -> list[account_pb2.MerchantRecord]:
+    """Return the newest merchants to choose from; older ones are entered by id."""
     request = account_pb2.ListMerchantsRequest(limit=_MERCHANTS_SHOWN)
-    found = await visit.ask("AdminService.ListMerchants", request)
-    return list(found.merchants)
+    result = await console_request.call("AdminService.ListMerchants", request)
+    return list(result.merchants)

@@ -1,4 +1,4 @@
-"""A partner's endpoints: where its back ends are told of changes."""
+"""A partner's webhook endpoints."""
 
 from __future__ import annotations
 
@@ -7,169 +7,177 @@ from urllib.parse import quote
 
 from florin.v1 import webhook_pb2
 from florin_gateway.errors import RefusedError
-from florin_gateway.plain import PlainAnswer
+from florin_gateway.plain import PlainResponse
 
 from florin_server.domain.webhooks.endpoint import ALL_TYPES, EVENT_TYPES, expand_types
-from florin_server.web.console.fields import chosen, moment
+from florin_server.web.console.fields import parse_choice, parse_timestamp
 from florin_server.web.console.merchant import payments
-from florin_server.web.console.site import Visit, told_of
+from florin_server.web.console.site import ConsoleRequest, describe_refusal
 
 PATH = "/console/webhooks"
-ONE = "/console/webhooks/{endpoint_id}"
+ENDPOINT_PATH = "/console/webhooks/{endpoint_id}"
 _FIELDS = ("url", "merchant", "description")
 _OVERLAPS = {"day": None, "none": 0}
-# of the API that one form asks for
+# the most pages of the API that one form requests
 _PAGES = 10
-_FULL = 429
+_RATE_LIMITED_STATUS = 429
 
 
-async def show(visit: Visit) -> PlainAnswer:
-    """Endpoints, and the form of a new one."""
-    merchant = visit.query.get("merchant", "")
-    return await _list(visit, {**dict.fromkeys(_FIELDS, ""), "merchant": merchant}, ())
+async def show(console_request: ConsoleRequest) -> PlainResponse:
+    """List the endpoints, with the form of a new endpoint."""
+    merchant = console_request.query.get("merchant", "")
+    return await _render_list(
+        console_request, {**dict.fromkeys(_FIELDS, ""), "merchant": merchant}, ()
+    )
 
 
-async def create(visit: Visit) -> PlainAnswer:
-    """Makes one, and shows its secret, this once; the form comes again with what is wrong in it."""
-    given = {name: visit.form.text(name) for name in _FIELDS}
-    events = visit.form.texts("event")
+async def create(console_request: ConsoleRequest) -> PlainResponse:
+    """Create an endpoint and show its secret once; show the form again if it is refused."""
+    values = {name: console_request.form.text(name) for name in _FIELDS}
+    events = console_request.form.texts("event")
     request = webhook_pb2.CreateWebhookEndpointRequest(
-        url=given["url"],
-        merchant_id=given["merchant"] or None,
+        url=values["url"],
+        merchant_id=values["merchant"] or None,
         events=events,
-        description=given["description"],
+        description=values["description"],
     )
     try:
-        made = await visit.ask("WebhookService.CreateWebhookEndpoint", request)
+        endpoint = await console_request.call("WebhookService.CreateWebhookEndpoint", request)
     except RefusedError as refused:
         if refused.status in {401, 403}:
             raise
-        return await _list(visit, given, events, refused)
-    return _secret(visit, "New endpoint", made)
+        return await _render_list(console_request, values, events, refused)
+    return _render_secret(console_request, "New endpoint", endpoint)
 
 
-async def one(visit: Visit) -> PlainAnswer:
-    """An endpoint, how it does, and what became of each attempt."""
-    endpoint_id = visit.path("endpoint_id")
+async def show_endpoint(console_request: ConsoleRequest) -> PlainResponse:
+    """Show an endpoint, its status and its delivery attempts."""
+    endpoint_id = console_request.get_path_variable("endpoint_id")
     request = webhook_pb2.GetWebhookEndpointRequest(id=endpoint_id)
-    found = await visit.ask("WebhookService.GetWebhookEndpoint", request)
-    asked = webhook_pb2.ListWebhookAttemptsRequest(id=endpoint_id)
-    past = await visit.ask("WebhookService.ListWebhookAttempts", asked)
-    return visit.page(
+    endpoint = await console_request.call("WebhookService.GetWebhookEndpoint", request)
+    attempts_request = webhook_pb2.ListWebhookAttemptsRequest(id=endpoint_id)
+    past = await console_request.call("WebhookService.ListWebhookAttempts", attempts_request)
+    return console_request.render_page(
         "merchant/webhook",
-        f"Endpoint {found.id}",
-        endpoint=found,
+        f"Endpoint {endpoint.id}",
+        endpoint=endpoint,
         attempts=past.attempts,
-        received=[one for one in EVENT_TYPES if one in expand_types(found.events)],
-        path=path_of(found.id),
+        received=[
+            event_type for event_type in EVENT_TYPES if event_type in expand_types(endpoint.events)
+        ],
+        path=build_path(endpoint.id),
     )
 
 
-async def pause(visit: Visit) -> PlainAnswer:
-    """Has it told nothing, or everything that waits."""
-    endpoint_id = visit.path("endpoint_id")
-    paused = visit.form.text("paused") == "1"
+async def pause(console_request: ConsoleRequest) -> PlainResponse:
+    """Pause or resume the deliveries of an endpoint."""
+    endpoint_id = console_request.get_path_variable("endpoint_id")
+    paused = console_request.form.text("paused") == "1"
     request = webhook_pb2.UpdateWebhookEndpointRequest(id=endpoint_id, paused=paused)
-    await visit.ask("WebhookService.UpdateWebhookEndpoint", request)
-    return visit.see(path_of(endpoint_id))
+    await console_request.call("WebhookService.UpdateWebhookEndpoint", request)
+    return console_request.redirect_to(build_path(endpoint_id))
 
 
-async def rotate(visit: Visit) -> PlainAnswer:
-    """Gives it another secret, and shows that, this once."""
+async def rotate(console_request: ConsoleRequest) -> PlainResponse:
+    """Rotate the secret of an endpoint and show the new one once."""
     request = webhook_pb2.RotateWebhookSecretRequest(
-        id=visit.path("endpoint_id"),
-        overlap_seconds=chosen(visit.form.text("overlap"), _OVERLAPS, "overlap"),
+        id=console_request.get_path_variable("endpoint_id"),
+        overlap_seconds=parse_choice(console_request.form.text("overlap"), _OVERLAPS, "overlap"),
     )
-    made = await visit.ask("WebhookService.RotateWebhookSecret", request)
-    return _secret(visit, "New secret", made)
+    endpoint = await console_request.call("WebhookService.RotateWebhookSecret", request)
+    return _render_secret(console_request, "New secret", endpoint)
 
 
-async def remove(visit: Visit) -> PlainAnswer:
-    """Deletes it, with all that waits for it."""
-    request = webhook_pb2.DeleteWebhookEndpointRequest(id=visit.path("endpoint_id"))
-    await visit.ask("WebhookService.DeleteWebhookEndpoint", request)
-    return visit.see(PATH)
+async def remove(console_request: ConsoleRequest) -> PlainResponse:
+    """Delete an endpoint with its queued events."""
+    request = webhook_pb2.DeleteWebhookEndpointRequest(
+        id=console_request.get_path_variable("endpoint_id")
+    )
+    await console_request.call("WebhookService.DeleteWebhookEndpoint", request)
+    return console_request.redirect_to(PATH)
 
 
-async def replay(visit: Visit) -> PlainAnswer:
-    """Has events of a payment told again."""
-    endpoint_id = visit.path("endpoint_id")
+async def replay(console_request: ConsoleRequest) -> PlainResponse:
+    """Replay the events of a payment."""
+    endpoint_id = console_request.get_path_variable("endpoint_id")
     request = webhook_pb2.ReplayWebhookRequest(
-        id=endpoint_id, payment_id=visit.form.text("payment")
+        id=endpoint_id, payment_id=console_request.form.text("payment")
     )
-    await visit.ask("WebhookService.ReplayWebhook", request)
-    return visit.see(path_of(endpoint_id))
+    await console_request.call("WebhookService.ReplayWebhook", request)
+    return console_request.redirect_to(build_path(endpoint_id))
 
 
-async def replay_since(visit: Visit) -> PlainAnswer:
-    """Has events since a time told again, a few pages of them; the rest is one more form away."""
-    form = visit.form
+async def replay_since(console_request: ConsoleRequest) -> PlainResponse:
+    """Replay events since a time, some pages at once; a form continues with the rest."""
+    form = console_request.form
     request = webhook_pb2.ReplayWebhooksSinceRequest(
-        id=visit.path("endpoint_id"),
-        since=moment(form.text("since"), "since"),
+        id=console_request.get_path_variable("endpoint_id"),
+        since=parse_timestamp(form.text("since"), "since"),
         events=form.texts("event"),
         cursor=form.text("cursor") or None,
     )
     count, problem = 0, ""
     for _ in range(_PAGES):
         try:
-            page = await visit.ask("WebhookService.ReplayWebhooksSince", request)
+            page = await console_request.call("WebhookService.ReplayWebhooksSince", request)
         except RefusedError as refused:
-            if refused.status != _FULL:
+            if refused.status != _RATE_LIMITED_STATUS:
                 raise
-            problem = told_of(refused)
+            problem = describe_refusal(refused)
             break
         count += page.payments
         request.cursor = page.next_cursor
         if not page.next_cursor:
             break
-    return visit.page(
+    return console_request.render_page(
         "merchant/webhook_replayed",
-        "Told again",
+        "Events replayed",
         count=count,
         problem=problem,
         since=form.text("since"),
         events=request.events,
         cursor=request.cursor,
-        path=path_of(request.id),
+        path=build_path(request.id),
     )
 
 
-def path_of(endpoint_id: str) -> str:
-    """Where the page of an endpoint is."""
-    return ONE.format(endpoint_id=quote(endpoint_id, ""))
+def build_path(endpoint_id: str) -> str:
+    """Return the path of an endpoint's page."""
+    return ENDPOINT_PATH.format(endpoint_id=quote(endpoint_id, ""))
 
 
-async def _list(
-    visit: Visit,
-    given: Mapping[str, str],
+async def _render_list(
+    console_request: ConsoleRequest,
+    values: Mapping[str, str],
     events: Sequence[str],
-    refused: RefusedError | None = None,
-) -> PlainAnswer:
-    merchant = visit.query.get("merchant", "")
+    error: RefusedError | None = None,
+) -> PlainResponse:
+    merchant = console_request.query.get("merchant", "")
     request = webhook_pb2.ListWebhookEndpointsRequest(
-        merchant_id=merchant or None, cursor=visit.query.get("cursor")
+        merchant_id=merchant or None, cursor=console_request.query.get("cursor")
     )
-    found = await visit.ask("WebhookService.ListWebhookEndpoints", request)
-    return visit.page(
+    result = await console_request.call("WebhookService.ListWebhookEndpoints", request)
+    return console_request.render_page(
         "merchant/webhooks",
         "Webhooks",
-        200 if refused is None else refused.status,
-        found=found,
+        200 if error is None else error.status,
+        found=result,
         merchant=merchant,
-        merchants=await payments.merchants(visit),
+        merchants=await payments.list_merchants(console_request),
         types=(*EVENT_TYPES, ALL_TYPES),
-        given=given,
+        given=values,
         events=events,
-        problem="" if refused is None else told_of(refused),
+        problem="" if error is None else describe_refusal(error),
     )
 
 
-def _secret(visit: Visit, title: str, made: webhook_pb2.WebhookEndpointSecret) -> PlainAnswer:
-    return visit.page(
+def _render_secret(
+    console_request: ConsoleRequest, title: str, endpoint_secret: webhook_pb2.WebhookEndpointSecret
+) -> PlainResponse:
+    return console_request.render_page(
         "merchant/webhook_secret",
         title,
-        endpoint=made.endpoint,
-        secret=made.secret,
-        path=path_of(made.endpoint.id),
+        endpoint=endpoint_secret.endpoint,
+        secret=endpoint_secret.secret,
+        path=build_path(endpoint_secret.endpoint.id),
     )

@@ -1,1 +1,1 @@
-"""The operator's console: what the operator's token may do."""
+"""The operator console: the RPCs that the operator's token can call."""

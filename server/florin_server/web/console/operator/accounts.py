@@ -1,12 +1,12 @@
-"""Partners, keys and wallets."""
+"""Partners, API keys and wallets."""
 
 from __future__ import annotations
 
 from florin.v1 import access_pb2, partner_pb2
-from florin_gateway.plain import PlainAnswer
+from florin_gateway.plain import PlainResponse
 
-from florin_server.web.console.fields import chosen
-from florin_server.web.console.site import Visit
+from florin_server.web.console.fields import parse_choice
+from florin_server.web.console.site import ConsoleRequest
 from florin_server.web.console.view import SCOPES
 
 PATH = "/console/accounts"
@@ -15,15 +15,21 @@ _STATUSES = {
     "active": partner_pb2.PARTNER_STATUS_ACTIVE,
     "suspended": partner_pb2.PARTNER_STATUS_SUSPENDED,
 }
-_SCOPES = {one: access_pb2.KeyScope.Value(f"KEY_SCOPE_{one.upper()}") for one in SCOPES}
+_SCOPES = {scope: access_pb2.KeyScope.Value(f"KEY_SCOPE_{scope.upper()}") for scope in SCOPES}
 
 
-async def show(visit: Visit) -> PlainAnswer:
-    """All of them."""
-    partners = await visit.ask("OperatorService.ListPartners", partner_pb2.ListPartnersRequest())
-    keys = await visit.ask("OperatorService.ListApiKeys", partner_pb2.ListApiKeysRequest())
-    wallets = await visit.ask("OperatorService.ListWallets", partner_pb2.ListWalletsRequest())
-    return visit.page(
+async def show(console_request: ConsoleRequest) -> PlainResponse:
+    """List the partners, API keys and wallets."""
+    partners = await console_request.call(
+        "OperatorService.ListPartners", partner_pb2.ListPartnersRequest()
+    )
+    keys = await console_request.call(
+        "OperatorService.ListApiKeys", partner_pb2.ListApiKeysRequest()
+    )
+    wallets = await console_request.call(
+        "OperatorService.ListWallets", partner_pb2.ListWalletsRequest()
+    )
+    return console_request.render_page(
         "operator/accounts",
         "Accounts",
         partners=partners.partners,
@@ -33,45 +39,47 @@ async def show(visit: Visit) -> PlainAnswer:
     )
 
 
-async def create_partner(visit: Visit) -> PlainAnswer:
-    """Makes a partner."""
-    request = partner_pb2.CreatePartnerRequest(name=visit.form.text("name"))
-    await visit.ask("OperatorService.CreatePartner", request)
-    return visit.see(PATH)
+async def create_partner(console_request: ConsoleRequest) -> PlainResponse:
+    """Create a partner."""
+    request = partner_pb2.CreatePartnerRequest(name=console_request.form.text("name"))
+    await console_request.call("OperatorService.CreatePartner", request)
+    return console_request.redirect_to(PATH)
 
 
-async def set_partner(visit: Visit) -> PlainAnswer:
-    """Suspends a partner, or lets it work again."""
+async def set_partner_status(console_request: ConsoleRequest) -> PlainResponse:
+    """Suspend or activate a partner."""
     request = partner_pb2.SetPartnerStatusRequest(
-        partner_id=visit.form.text("partner"),
-        status=chosen(visit.form.text("status"), _STATUSES, "status"),
+        partner_id=console_request.form.text("partner"),
+        status=parse_choice(console_request.form.text("status"), _STATUSES, "status"),
     )
-    await visit.ask("OperatorService.SetPartnerStatus", request)
-    return visit.see(PATH)
+    await console_request.call("OperatorService.SetPartnerStatus", request)
+    return console_request.redirect_to(PATH)
 
 
-async def create_key(visit: Visit) -> PlainAnswer:
-    """Makes a key, and shows its secret, this once."""
-    form = visit.form
+async def create_key(console_request: ConsoleRequest) -> PlainResponse:
+    """Create an API key and show its secret once."""
+    form = console_request.form
     request = partner_pb2.CreateApiKeyRequest(
-        kind=chosen(form.text("kind") or "partner", _KINDS, "kind"),
+        kind=parse_choice(form.text("kind") or "partner", _KINDS, "kind"),
         live=form.text("live") == "1",
         partner_id=form.text("partner"),
-        scopes=[chosen(one, _SCOPES, "scopes") for one in form.texts("scope")],
+        scopes=[parse_choice(scope, _SCOPES, "scopes") for scope in form.texts("scope")],
     )
-    made = await visit.ask("OperatorService.CreateApiKey", request)
-    return visit.page("operator/key", "New key", key=made.key, secret=made.secret)
+    created = await console_request.call("OperatorService.CreateApiKey", request)
+    return console_request.render_page(
+        "operator/key", "New key", key=created.key, secret=created.secret
+    )
 
 
-async def revoke_key(visit: Visit) -> PlainAnswer:
-    """Revokes a key for good."""
-    request = partner_pb2.RevokeApiKeyRequest(key_id=visit.form.text("key"))
-    await visit.ask("OperatorService.RevokeApiKey", request)
-    return visit.see(PATH)
+async def revoke_key(console_request: ConsoleRequest) -> PlainResponse:
+    """Revoke an API key permanently."""
+    request = partner_pb2.RevokeApiKeyRequest(key_id=console_request.form.text("key"))
+    await console_request.call("OperatorService.RevokeApiKey", request)
+    return console_request.redirect_to(PATH)
 
 
-async def revoke_wallet(visit: Visit) -> PlainAnswer:
-    """Revokes a wallet for good."""
-    request = partner_pb2.RevokeWalletRequest(app_id=visit.form.text("app"))
-    await visit.ask("OperatorService.RevokeWallet", request)
-    return visit.see(PATH)
+async def revoke_wallet(console_request: ConsoleRequest) -> PlainResponse:
+    """Revoke a wallet permanently."""
+    request = partner_pb2.RevokeWalletRequest(app_id=console_request.form.text("app"))
+    await console_request.call("OperatorService.RevokeWallet", request)
+    return console_request.redirect_to(PATH)

@@ -1,4 +1,4 @@
-"""The books: balances, and wallets compared with the chains."""
+"""The ledger: balances, and wallets compared with the chains."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from florin.v1 import ledger_pb2
-from florin_gateway.plain import PlainAnswer
+from florin_gateway.plain import PlainResponse
 
-from florin_server.domain.errors import invalid
-from florin_server.domain.ledger.accounts import SINGLE, Kind, kind_of
-from florin_server.web.console.fields import Form, grouped
-from florin_server.web.console.site import Visit
+from florin_server.domain.errors import validation_error
+from florin_server.domain.ledger.accounts import SINGLE_ACCOUNTS, LedgerAccountKind, parse_kind
+from florin_server.web.console.fields import FormValues, group_fields
+from florin_server.web.console.site import ConsoleRequest
 
 PATH = "/console/books"
-# balances in one answer of the service: as many as it gives
+# the most balances in one answer of the API
 PAGE = 1000
 # rows of a page of accounts
 ACCOUNTS_SHOWN = 50
-# kinds that grow with the number of buyers and merchants: one row for each asset
-_MANY = (Kind.EXTERNAL, Kind.MERCHANT, Kind.HELD)
+# kinds with an account for each buyer or merchant, shown as one row for each asset
+_GROUPED_KINDS = (LedgerAccountKind.EXTERNAL, LedgerAccountKind.MERCHANT, LedgerAccountKind.HELD)
 
 
 @dataclass(frozen=True, slots=True)
 class BalanceLine:
-    """A row of the books: an account, or all accounts of a kind, in one asset.
+    """The balance of an account, or of all accounts of a kind, in one asset.
 
     `accounts` counts those of a kind; None for one account. `link` lists them.
     """
@@ -38,7 +38,7 @@ class BalanceLine:
 
 
 @dataclass(frozen=True, slots=True)
-class AccountList:
+class LedgerAccountList:
     """A page of the accounts of one kind, by an asset or a part of their name.
 
     `found` counts those of all pages; `before` and `after` are links to the neighbouring pages.
@@ -53,96 +53,105 @@ class AccountList:
     after: str = ""
 
 
-async def show(visit: Visit) -> PlainAnswer:
-    """Balances of all accounts; proven and compared with every chain if that is asked for."""
+async def show(console_request: ConsoleRequest) -> PlainResponse:
+    """Show the balances of all accounts; on request, verify them against every chain."""
     checked = None
-    if visit.query.get("check") == "1":
-        checked = await visit.ask("OperatorService.CheckLedger", ledger_pb2.CheckLedgerRequest())
-    balances = await all_balances(visit)
-    query = grouped(visit.request.query)
-    return visit.page(
+    if console_request.query.get("check") == "1":
+        checked = await console_request.call(
+            "OperatorService.CheckLedger", ledger_pb2.CheckLedgerRequest()
+        )
+    balances = await all_balances(console_request)
+    query = group_fields(console_request.request.query)
+    return console_request.render_page(
         "operator/books",
         "Books",
-        lines=summarize(balances),
+        lines=summarize_balances(balances),
         listed=list_accounts(balances, query) if query.text("kind") else None,
-        kinds=_MANY,
+        kinds=_GROUPED_KINDS,
         checked=checked,
     )
 
 
 async def all_balances(
-    visit: Visit, kind: ledger_pb2.AccountKind.ValueType = ledger_pb2.ACCOUNT_KIND_UNSPECIFIED
+    visit: ConsoleRequest,
+    kind: ledger_pb2.AccountKind.ValueType = ledger_pb2.ACCOUNT_KIND_UNSPECIFIED,
 ) -> list[ledger_pb2.LedgerBalance]:
     """Return the balances of all accounts, or of those of a kind, from every page of the list."""
     balances: list[ledger_pb2.LedgerBalance] = []
     request = ledger_pb2.ListBalancesRequest(limit=PAGE, kind=kind)
     while True:
-        page = await visit.ask("OperatorService.ListBalances", request)
+        page = await visit.call("OperatorService.ListBalances", request)
         balances += page.balances
         if not page.next_cursor:
             return balances
         request.cursor = page.next_cursor
 
 
-def summarize(balances: Iterable[ledger_pb2.LedgerBalance]) -> list[BalanceLine]:
+def summarize_balances(balances: Iterable[ledger_pb2.LedgerBalance]) -> list[BalanceLine]:
     """Return the balances with one row per asset for buyers, merchants and held payers.
 
     Sums are of one asset each.
     """
     lines: list[BalanceLine] = []
-    sums: dict[tuple[Kind, str], tuple[int, int]] = {}
-    for one in balances:
-        kind = kind_of(one.account)
-        if kind in _MANY and one.account not in SINGLE:
-            count, total = sums.get((kind, one.asset), (0, 0))
-            sums[kind, one.asset] = count + 1, total + int(one.amount)
+    sums: dict[tuple[LedgerAccountKind, str], tuple[int, int]] = {}
+    for ledger_balance in balances:
+        kind = parse_kind(ledger_balance.account)
+        if kind in _GROUPED_KINDS and ledger_balance.account not in SINGLE_ACCOUNTS:
+            count, total = sums.get((kind, ledger_balance.asset), (0, 0))
+            sums[kind, ledger_balance.asset] = count + 1, total + int(ledger_balance.amount)
         else:
-            lines.append(BalanceLine(one.account, one.asset, one.amount))
+            lines.append(
+                BalanceLine(ledger_balance.account, ledger_balance.asset, ledger_balance.amount)
+            )
     for (kind, asset), (count, total) in sorted(sums.items()):
-        link = _link(kind=kind, asset=asset)
+        link = _build_link(kind=kind, asset=asset)
         lines.append(BalanceLine(kind, asset, str(total), count, link))
     return sorted(lines, key=lambda line: (line.name, line.asset))
 
 
-def list_accounts(balances: Iterable[ledger_pb2.LedgerBalance], query: Form) -> AccountList:
-    """Return a page of the accounts of a kind. FlorinError for a kind or page that is not there."""
+def list_accounts(
+    balances: Iterable[ledger_pb2.LedgerBalance], query: FormValues
+) -> LedgerAccountList:
+    """Return a page of the accounts of a kind; ApiError for an unknown kind or page."""
     kind, search, asset = (query.text(name) for name in ("kind", "account", "asset"))
     page = query.text("page") or "1"
-    if kind not in _MANY:
-        raise invalid("kind", "is unknown")
+    if kind not in _GROUPED_KINDS:
+        raise validation_error("kind", "is unknown")
     if not (page.isascii() and page.isdecimal() and int(page[:9]) > 0):
-        raise invalid("page", "is no number of a page")
-    found = [
-        BalanceLine(one.account, one.asset, one.amount)
-        for one in balances
-        if kind_of(one.account) == kind
-        and one.account not in SINGLE
-        and search.lower() in one.account.lower()
-        and asset in {"", one.asset}
+        raise validation_error("page", "must be the number of a page")
+    lines = [
+        BalanceLine(ledger_balance.account, ledger_balance.asset, ledger_balance.amount)
+        for ledger_balance in balances
+        if parse_kind(ledger_balance.account) == kind
+        and ledger_balance.account not in SINGLE_ACCOUNTS
+        and search.lower() in ledger_balance.account.lower()
+        and asset in {"", ledger_balance.asset}
     ]
     number = int(page[:9])
     start = (number - 1) * ACCOUNTS_SHOWN
-    given = {"kind": kind, "account": search, "asset": asset}
-    return AccountList(
+    filters = {"kind": kind, "account": search, "asset": asset}
+    return LedgerAccountList(
         kind=kind,
         search=search,
         asset=asset,
-        found=len(found),
-        lines=found[start : start + ACCOUNTS_SHOWN],
-        before=_link(**given, page=str(number - 1)) if number > 1 else "",
-        after=_link(**given, page=str(number + 1)) if start + ACCOUNTS_SHOWN < len(found) else "",
+        found=len(lines),
+        lines=lines[start : start + ACCOUNTS_SHOWN],
+        before=_build_link(**filters, page=str(number - 1)) if number > 1 else "",
+        after=_build_link(**filters, page=str(number + 1))
+        if start + ACCOUNTS_SHOWN < len(lines)
+        else "",
     )
 
 
-def _link(**query: str) -> str:
+def _build_link(**query: str) -> str:
     return f"{PATH}?{urlencode({name: value for name, value in query.items() if value})}"
 
 
-async def book(visit: Visit) -> PlainAnswer:
-    """Books the difference of a wallet as the operator's own doing."""
-    form = visit.form
+async def book_difference(console_request: ConsoleRequest) -> PlainResponse:
+    """Book the difference of a wallet as the operator's own deposit."""
+    form = console_request.form
     request = ledger_pb2.BookDifferenceRequest(
         account=form.text("account"), asset=form.text("asset"), note=form.text("note")
     )
-    await visit.ask("OperatorService.BookDifference", request)
-    return visit.see(PATH)
+    await console_request.call("OperatorService.BookDifference", request)
+    return console_request.redirect_to(PATH)

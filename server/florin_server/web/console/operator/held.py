@@ -1,12 +1,12 @@
-"""Money of blocked payers, and the operator's verdict on it."""
+"""Held money of blocked payers, and the operator's verdict on it."""
 
 from __future__ import annotations
 
 from florin.v1 import held_pb2
-from florin_gateway.plain import PlainAnswer
+from florin_gateway.plain import PlainResponse
 
-from florin_server.web.console.fields import chosen
-from florin_server.web.console.site import Visit
+from florin_server.web.console.fields import parse_choice
+from florin_server.web.console.site import ConsoleRequest
 
 PATH = "/console/held"
 _VERDICTS = {
@@ -16,24 +16,24 @@ _VERDICTS = {
 }
 
 
-async def show(visit: Visit) -> PlainAnswer:
-    """What is held; what was decided, if that is asked for."""
-    everything = visit.query.get("all") == "1"
+async def show(console_request: ConsoleRequest) -> PlainResponse:
+    """List held money; on request, decided cases too."""
+    everything = console_request.query.get("all") == "1"
     request = held_pb2.ListHeldPaymentsRequest(all=everything)
-    found = await visit.ask("OperatorService.ListHeldPayments", request)
-    return visit.page(
-        "operator/held", "Held money", held=found.held_payments, everything=everything
+    result = await console_request.call("OperatorService.ListHeldPayments", request)
+    return console_request.render_page(
+        "operator/held", "Held money", held=result.held_payments, everything=everything
     )
 
 
-async def resolve(visit: Visit) -> PlainAnswer:
-    """Gives the verdict."""
-    form = visit.form
+async def resolve(console_request: ConsoleRequest) -> PlainResponse:
+    """Apply the operator's verdict."""
+    form = console_request.form
     request = held_pb2.ResolveHeldPaymentRequest(
         held_id=form.text("held"),
-        verdict=chosen(form.text("verdict"), _VERDICTS, "verdict"),
+        verdict=parse_choice(form.text("verdict"), _VERDICTS, "verdict"),
         note=form.text("note"),
         even_if_blocked=form.text("even_if_blocked") == "1",
     )
-    await visit.ask("OperatorService.ResolveHeldPayment", request)
-    return visit.see(PATH)
+    await console_request.call("OperatorService.ResolveHeldPayment", request)
+    return console_request.redirect_to(PATH)

@@ -1,80 +1,84 @@
-"""Payments of any partner: the table, and one payment with everything that is known of it."""
+"""Payments of any partner: the table, and one payment with its full trace."""
 
 from __future__ import annotations
 
 from urllib.parse import quote
 
 from florin.v1 import ledger_pb2, listing_pb2, partner_pb2, trace_pb2
-from florin_gateway.plain import PlainAnswer
+from florin_gateway.plain import PlainResponse
 
 from florin_server.web.console.listing import (
     FILE_ROWS_MAX,
-    PAGE,
+    PAGE_ROWS,
     ROWS_MAX,
-    Asked,
-    choices,
-    live_rows,
-    table,
+    PaymentFilters,
+    build_csv,
+    list_filter_choices,
+    list_row_states,
 )
-from florin_server.web.console.site import Visit
+from florin_server.web.console.site import ConsoleRequest
 
 PATH = "/console/payments"
-ONE = "/console/payments/{payment_id}"
+PAYMENT_PATH = "/console/payments/{payment_id}"
 _LIST = "OperatorService.ListPartnerPayments"
 
 
-async def show(visit: Visit) -> PlainAnswer:
-    """A page of the table, of the first partner unless another one is asked for."""
-    asked = Asked.of(visit)
-    partners = await visit.ask("OperatorService.ListPartners", partner_pb2.ListPartnersRequest())
-    if not asked.form.text("partner") and partners.partners:
-        # the oldest: the one that most installations have
-        asked = asked.of_partner(partners.partners[-1].id)
-    request = _request(asked, PAGE)
-    found = listing_pb2.ListPaymentsResponse()
+async def show(console_request: ConsoleRequest) -> PlainResponse:
+    """Show a page of the table, of the first partner unless the query names one."""
+    filters = PaymentFilters.from_request(console_request)
+    partners = await console_request.call(
+        "OperatorService.ListPartners", partner_pb2.ListPartnersRequest()
+    )
+    if not filters.form.text("partner") and partners.partners:
+        # the oldest: most installations have one partner only
+        filters = filters.with_partner(partners.partners[-1].id)
+    request = _build_request(filters, PAGE_ROWS)
+    response = listing_pb2.ListPaymentsResponse()
     if request.partner_id:
-        found = await visit.ask(_LIST, request)
-    return visit.page(
+        response = await console_request.call(_LIST, request)
+    return console_request.render_page(
         "payments",
         "Payments",
-        asked=asked,
-        found=found,
+        asked=filters,
+        found=response,
         merchants=(),
         partners=partners.partners,
-        choices=choices(visit, live=request.live),
+        choices=list_filter_choices(console_request, live=request.live),
         path=PATH,
     )
 
 
-async def rows(visit: Visit) -> PlainAnswer:
-    """Where the payments of the page stand now, for its script."""
-    found = await visit.ask(_LIST, _request(Asked.of(visit), PAGE))
-    return PlainAnswer.json(live_rows(visit.site.show, found.data))
+async def show_row_states(console_request: ConsoleRequest) -> PlainResponse:
+    """Return the current status of the page's payments, for its script."""
+    result = await console_request.call(
+        _LIST, _build_request(PaymentFilters.from_request(console_request), PAGE_ROWS)
+    )
+    return PlainResponse.from_json(list_row_states(console_request.console.formatter, result.data))
 
 
-async def file(visit: Visit) -> PlainAnswer:
-    """The same list as a file, page by page of the API."""
-    request = _request(Asked.of(visit), ROWS_MAX)
+async def download_csv(console_request: ConsoleRequest) -> PlainResponse:
+    """Return the list as a CSV file."""
+    request = _build_request(PaymentFilters.from_request(console_request), ROWS_MAX)
     request.filter.ClearField("cursor")
-    found: list[listing_pb2.PaymentRow] = []
+    payment_rows: list[listing_pb2.PaymentRow] = []
     while True:
-        page = await visit.ask(_LIST, request)
-        found += page.data
-        if not page.next_cursor or len(found) >= FILE_ROWS_MAX:
-            return table(visit.site.show, found[:FILE_ROWS_MAX])
+        page = await console_request.call(_LIST, request)
+        payment_rows += page.data
+        if not page.next_cursor or len(payment_rows) >= FILE_ROWS_MAX:
+            return build_csv(console_request.console.formatter, payment_rows[:FILE_ROWS_MAX])
         request.filter.cursor = page.next_cursor
 
 
-async def one(visit: Visit) -> PlainAnswer:
-    """A payment with its timeline, its transaction and what was booked."""
-    payment_id = visit.path("payment_id")
+async def show_payment(console_request: ConsoleRequest) -> PlainResponse:
+    """Show a payment with its timeline, transaction and book entries."""
+    payment_id = console_request.get_path_variable("payment_id")
     request = trace_pb2.TracePaymentRequest(payment_id=payment_id)
-    traced = await visit.ask("OperatorService.TracePayment", request)
-    asked = ledger_pb2.ListEntriesRequest(payment_id=traced.payment.payment_id)
-    booked = await visit.ask("OperatorService.ListEntries", asked)
-    return visit.page(
+    traced = await console_request.call("OperatorService.TracePayment", request)
+    list_entries_request = ledger_pb2.ListEntriesRequest(payment_id=traced.payment.payment_id)
+    booked = await console_request.call("OperatorService.ListEntries", list_entries_request)
+    return console_request.render_page(
         "operator/payment",
-        f"Payment {visit.site.show.short(traced.payment.payment_id)}",
+        f"Payment {console_request.console.formatter.short(traced.payment.payment_id)}",
         payment=traced.payment,
         partner=traced.partner_id,
         events=traced.events,
@@ -83,14 +87,18 @@ async def one(visit: Visit) -> PlainAnswer:
     )
 
 
-async def find(visit: Visit) -> PlainAnswer:
-    """Looks for a payment by its id or link."""
-    return visit.see(ONE.format(payment_id=quote(visit.query.get("id", "").strip(), "") or "none"))
+async def find_payment(console_request: ConsoleRequest) -> PlainResponse:
+    """Redirect to the page of a payment by its id or link."""
+    return console_request.redirect_to(
+        PAYMENT_PATH.format(
+            payment_id=quote(console_request.query.get("id", "").strip(), "") or "none"
+        )
+    )
 
 
-def _request(asked: Asked, limit: int) -> listing_pb2.ListPartnerPaymentsRequest:
+def _build_request(filters: PaymentFilters, limit: int) -> listing_pb2.ListPartnerPaymentsRequest:
     return listing_pb2.ListPartnerPaymentsRequest(
-        partner_id=asked.form.text("partner"),
-        live=asked.form.text("live") == "1",
-        filter=asked.request(limit),
+        partner_id=filters.form.text("partner"),
+        live=filters.form.text("live") == "1",
+        filter=filters.to_request(limit),
     )

@@ -1,13 +1,13 @@
-"""What leaves the treasuries: listed, begun, called off, resolved."""
+"""Payouts: list, create, refuse and resolve them."""
 
 from __future__ import annotations
 
 from florin.v1 import payout_pb2
-from florin_gateway.plain import PlainAnswer
+from florin_gateway.plain import PlainResponse
 
-from florin_server.domain.errors import invalid
-from florin_server.web.console.fields import chosen, minor
-from florin_server.web.console.site import Visit
+from florin_server.domain.errors import validation_error
+from florin_server.web.console.fields import parse_choice, parse_minor_units
+from florin_server.web.console.site import ConsoleRequest
 
 PATH = "/console/payouts"
 _OUTCOMES = {
@@ -16,51 +16,53 @@ _OUTCOMES = {
 }
 
 
-async def show(visit: Visit) -> PlainAnswer:
-    """The payouts; done ones if they are asked for."""
-    everything = visit.query.get("all") == "1"
+async def show(console_request: ConsoleRequest) -> PlainResponse:
+    """List the open payouts; on request, all of them."""
+    everything = console_request.query.get("all") == "1"
     request = payout_pb2.ListPayoutsRequest(all=everything)
-    found = await visit.ask("OperatorService.ListPayouts", request)
+    result = await console_request.call("OperatorService.ListPayouts", request)
     assets = [
-        asset for live in (True, False) for _, asset in visit.site.app.assets(live=live).values()
+        asset
+        for live in (True, False)
+        for _, asset in console_request.console.app.list_assets(live=live).values()
     ]
-    return visit.page(
+    return console_request.render_page(
         "operator/payouts",
         "Payouts",
-        payouts=found.payouts,
+        payouts=result.payouts,
         everything=everything,
         assets={asset.id: f"{asset.symbol} on {asset.network_name}" for asset in assets},
     )
 
 
-async def create(visit: Visit) -> PlainAnswer:
-    """Pays a merchant what it is owed, or a part of it."""
-    form = visit.form
-    asset = visit.site.app.asset(form.text("asset"))
+async def create(console_request: ConsoleRequest) -> PlainResponse:
+    """Create a payout of all or part of the amount that a merchant is owed."""
+    form = console_request.form
+    asset = console_request.console.app.find_asset(form.text("asset"))
     if asset is None:
-        raise invalid("asset", "is unknown")
+        raise validation_error("asset", "is unknown")
     amount = form.text("amount")
     request = payout_pb2.CreatePayoutRequest(
         merchant_id=form.text("merchant"),
         asset=asset.id,
-        amount=minor(amount, asset.decimals, "amount") if amount else "",
+        amount=parse_minor_units(amount, asset.decimals, "amount") if amount else "",
     )
-    await visit.ask("OperatorService.CreatePayout", request)
-    return visit.see(PATH)
+    await console_request.call("OperatorService.CreatePayout", request)
+    return console_request.redirect_to(PATH)
 
 
-async def refuse(visit: Visit) -> PlainAnswer:
-    """Calls one off that is not on its way."""
-    request = payout_pb2.RefusePayoutRequest(payout_id=visit.form.text("payout"))
-    await visit.ask("OperatorService.RefusePayout", request)
-    return visit.see(PATH)
+async def refuse(console_request: ConsoleRequest) -> PlainResponse:
+    """Refuse a payout that was not sent."""
+    request = payout_pb2.RefusePayoutRequest(payout_id=console_request.form.text("payout"))
+    await console_request.call("OperatorService.RefusePayout", request)
+    return console_request.redirect_to(PATH)
 
 
-async def resolve(visit: Visit) -> PlainAnswer:
-    """Tells what became of one that its transaction does not prove."""
+async def resolve(console_request: ConsoleRequest) -> PlainResponse:
+    """Set the outcome of a payout that its transaction does not prove."""
     request = payout_pb2.ResolvePayoutRequest(
-        payout_id=visit.form.text("payout"),
-        outcome=chosen(visit.form.text("outcome"), _OUTCOMES, "outcome"),
+        payout_id=console_request.form.text("payout"),
+        outcome=parse_choice(console_request.form.text("outcome"), _OUTCOMES, "outcome"),
     )
-    await visit.ask("OperatorService.ResolvePayout", request)
-    return visit.see(PATH)
+    await console_request.call("OperatorService.ResolvePayout", request)
+    return console_request.redirect_to(PATH)

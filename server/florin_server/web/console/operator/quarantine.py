@@ -1,34 +1,36 @@
-"""Items that were set aside: what failed, and what the operator does about it."""
+"""Quarantined items: the error, and the operator's decision."""
 
 from __future__ import annotations
 
 from florin.v1 import quarantine_pb2
-from florin_gateway.plain import PlainAnswer
+from florin_gateway.plain import PlainResponse
 
-from florin_server.web.console.site import Visit
+from florin_server.web.console.site import ConsoleRequest
 
 PATH = "/console/quarantine"
 
 
-async def show(visit: Visit) -> PlainAnswer:
-    """Show what waits for the operator; all items if that is asked for."""
-    everything = visit.query.get("all") == "1"
+async def show(console_request: ConsoleRequest) -> PlainResponse:
+    """List the items that wait for the operator; on request, all items."""
+    everything = console_request.query.get("all") == "1"
     request = quarantine_pb2.ListQuarantinedItemsRequest(all=everything)
-    found = await visit.ask("OperatorService.ListQuarantinedItems", request)
-    return visit.page("operator/quarantine", "Quarantine", items=found.items, everything=everything)
-
-
-async def retry(visit: Visit) -> PlainAnswer:
-    """Give an item back to its worker."""
-    request = quarantine_pb2.RetryQuarantinedItemRequest(item_id=visit.form.text("item"))
-    await visit.ask("OperatorService.RetryQuarantinedItem", request)
-    return visit.see(PATH)
-
-
-async def resolve(visit: Visit) -> PlainAnswer:
-    """Leave an item out for good."""
-    request = quarantine_pb2.ResolveQuarantinedItemRequest(
-        item_id=visit.form.text("item"), note=visit.form.text("note")
+    result = await console_request.call("OperatorService.ListQuarantinedItems", request)
+    return console_request.render_page(
+        "operator/quarantine", "Quarantine", items=result.items, everything=everything
     )
-    await visit.ask("OperatorService.ResolveQuarantinedItem", request)
-    return visit.see(PATH)
+
+
+async def retry(console_request: ConsoleRequest) -> PlainResponse:
+    """Return an item to its worker."""
+    request = quarantine_pb2.RetryQuarantinedItemRequest(item_id=console_request.form.text("item"))
+    await console_request.call("OperatorService.RetryQuarantinedItem", request)
+    return console_request.redirect_to(PATH)
+
+
+async def resolve(console_request: ConsoleRequest) -> PlainResponse:
+    """Resolve an item, so that no worker processes it."""
+    request = quarantine_pb2.ResolveQuarantinedItemRequest(
+        item_id=console_request.form.text("item"), note=console_request.form.text("note")
+    )
+    await console_request.call("OperatorService.ResolveQuarantinedItem", request)
+    return console_request.redirect_to(PATH)

@@ -1,62 +1,77 @@
-"""The operator's first page: alarms with what to do, chains with their nodes, and who sends."""
+"""The operator's first page: alarms, chains with their nodes, and executors."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from florin.v1 import condition_pb2, ledger_pb2, system_pb2
-from florin_gateway.plain import PlainAnswer
+from florin_gateway.plain import PlainResponse
 
 from florin_server.domain.ledger.accounts import wallet
 from florin_server.web.console.operator.books import all_balances
-from florin_server.web.console.site import ROOT, Visit
+from florin_server.web.console.site import ROOT, ConsoleRequest
 
 _OK = condition_pb2.CONDITION_STATE_OK
 
 
-async def show(visit: Visit) -> PlainAnswer:
-    """How the installation is doing."""
-    system = await visit.ask("OperatorService.GetSystemStatus", system_pb2.GetSystemStatusRequest())
-    senders = await visit.ask("OperatorService.ListExecutors", system_pb2.ListExecutorsRequest())
-    # accounts of buyers and merchants, which may be many, are not on this page
-    wallets = await all_balances(visit, ledger_pb2.ACCOUNT_KIND_WALLET)
+async def show(console_request: ConsoleRequest) -> PlainResponse:
+    """Show the status of the installation."""
+    system = await console_request.call(
+        "OperatorService.GetSystemStatus", system_pb2.GetSystemStatusRequest()
+    )
+    senders = await console_request.call(
+        "OperatorService.ListExecutors", system_pb2.ListExecutorsRequest()
+    )
+    # this page leaves out accounts of buyers and merchants: there can be many
+    wallets = await all_balances(console_request, ledger_pb2.ACCOUNT_KIND_WALLET)
     alarms = [
-        *(("", one) for one in _wrong(system.conditions)),
-        *((chain.chain_id, one) for chain in system.chains for one in _wrong(chain.conditions)),
+        *(("", condition) for condition in _list_alarms(system.conditions)),
+        *(
+            (chain.chain_id, condition)
+            for chain in system.chains
+            for condition in _list_alarms(chain.conditions)
+        ),
     ]
-    alarms.sort(key=lambda one: -one[1].state)
-    return visit.page(
+    alarms.sort(key=lambda item: -item[1].state)
+    return console_request.render_page(
         "operator/status",
         "Status",
         system=system,
         alarms=alarms,
         executors=senders.executors,
-        coins={one.id: _coin(wallets, one.id) for one in senders.executors},
-        burn=await all_balances(visit, ledger_pb2.ACCOUNT_KIND_EXPENSE),
+        coins={
+            executor.id: _list_account_balances(wallets, executor.id)
+            for executor in senders.executors
+        },
+        burn=await all_balances(console_request, ledger_pb2.ACCOUNT_KIND_EXPENSE),
     )
 
 
-async def pause(visit: Visit) -> PlainAnswer:
-    """Has an executor send nothing new."""
-    request = system_pb2.PauseExecutorRequest(executor_id=visit.form.text("executor"))
-    await visit.ask("OperatorService.PauseExecutor", request)
-    return visit.see(ROOT)
+async def pause(console_request: ConsoleRequest) -> PlainResponse:
+    """Pause an executor: it sends nothing new."""
+    request = system_pb2.PauseExecutorRequest(executor_id=console_request.form.text("executor"))
+    await console_request.call("OperatorService.PauseExecutor", request)
+    return console_request.redirect_to(ROOT)
 
 
-async def resume(visit: Visit) -> PlainAnswer:
-    """Lets it send again."""
-    request = system_pb2.ResumeExecutorRequest(executor_id=visit.form.text("executor"))
-    await visit.ask("OperatorService.ResumeExecutor", request)
-    return visit.see(ROOT)
+async def resume(console_request: ConsoleRequest) -> PlainResponse:
+    """Resume an executor."""
+    request = system_pb2.ResumeExecutorRequest(executor_id=console_request.form.text("executor"))
+    await console_request.call("OperatorService.ResumeExecutor", request)
+    return console_request.redirect_to(ROOT)
 
 
-def _wrong(conditions: Iterable[condition_pb2.Condition]) -> list[condition_pb2.Condition]:
-    return [one for one in conditions if one.state != _OK]
+def _list_alarms(conditions: Iterable[condition_pb2.Condition]) -> list[condition_pb2.Condition]:
+    return [condition for condition in conditions if condition.state != _OK]
 
 
-def _coin(
+def _list_account_balances(
     balances: Iterable[ledger_pb2.LedgerBalance], account: str
 ) -> list[ledger_pb2.LedgerBalance]:
-    """What a wallet of ours holds by the books, coin and tokens."""
-    wanted = wallet(account).lower()
-    return [one for one in balances if one.account.lower() == wanted]
+    """Return the book balances of a wallet, its coin and tokens."""
+    wallet_account = wallet(account).lower()
+    return [
+        ledger_balance
+        for ledger_balance in balances
+        if ledger_balance.account.lower() == wallet_account
+    ]

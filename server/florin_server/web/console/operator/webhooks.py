@@ -1,42 +1,42 @@
-"""Endpoints of all partners: which are paused, and what became of each attempt."""
+"""Webhook endpoints of all partners, and their delivery attempts."""
 
 from __future__ import annotations
 
 from florin.v1 import webhook_admin_pb2, webhook_pb2
-from florin_gateway.plain import PlainAnswer
+from florin_gateway.plain import PlainResponse
 
-from florin_server.web.console.site import Visit
+from florin_server.web.console.site import ConsoleRequest
 
 PATH = "/console/webhooks"
-ONE = "/console/webhooks/{endpoint_id}"
+ENDPOINT_PATH = "/console/webhooks/{endpoint_id}"
 
 
-async def show(visit: Visit) -> PlainAnswer:
-    """All of them, or those that are paused."""
-    paused = visit.query.get("paused") == "1"
+async def show(console_request: ConsoleRequest) -> PlainResponse:
+    """List the endpoints; on request, only the paused ones."""
+    paused = console_request.query.get("paused") == "1"
     request = webhook_admin_pb2.ListPartnerEndpointsRequest(
-        paused=paused, cursor=visit.query.get("cursor", "")
+        paused=paused, cursor=console_request.query.get("cursor", "")
     )
-    found = await visit.ask("OperatorService.ListWebhookEndpoints", request)
-    return visit.page("operator/webhooks", "Webhooks", found=found, paused=paused)
+    result = await console_request.call("OperatorService.ListWebhookEndpoints", request)
+    return console_request.render_page("operator/webhooks", "Webhooks", found=result, paused=paused)
 
 
-async def one(visit: Visit) -> PlainAnswer:
-    """What became of each attempt to tell one of something."""
-    endpoint_id = visit.path("endpoint_id")
+async def show_attempts(console_request: ConsoleRequest) -> PlainResponse:
+    """Show the delivery attempts of an endpoint."""
+    endpoint_id = console_request.get_path_variable("endpoint_id")
     request = webhook_pb2.ListWebhookAttemptsRequest(id=endpoint_id)
-    past = await visit.ask("OperatorService.ListWebhookAttempts", request)
-    return visit.page(
+    past = await console_request.call("OperatorService.ListWebhookAttempts", request)
+    return console_request.render_page(
         "operator/webhook",
         f"Endpoint {endpoint_id}",
         attempts=past.attempts,
     )
 
 
-async def pause(visit: Visit) -> PlainAnswer:
-    """Has one told nothing, or everything that waits."""
-    endpoint_id = visit.path("endpoint_id")
-    paused = visit.form.text("paused") == "1"
+async def pause(console_request: ConsoleRequest) -> PlainResponse:
+    """Pause or resume the deliveries of an endpoint."""
+    endpoint_id = console_request.get_path_variable("endpoint_id")
+    paused = console_request.form.text("paused") == "1"
     request = webhook_pb2.UpdateWebhookEndpointRequest(id=endpoint_id, paused=paused)
-    await visit.ask("OperatorService.UpdateWebhookEndpoint", request)
-    return visit.see(PATH)
+    await console_request.call("OperatorService.UpdateWebhookEndpoint", request)
+    return console_request.redirect_to(PATH)

@@ -1,4 +1,4 @@
-// Shows the newest stable document; the bar on top switches between versions.
+// Show the newest stable document; the top bar switches between versions.
 fetch("/versions")
   .then((answer) => answer.json())
   .then(({ stable, preview }) => {
@@ -10,7 +10,7 @@ fetch("/versions")
       presets: [SwaggerUIBundle.presets.apis, SwaggerUIStandalonePreset],
       layout: "StandaloneLayout",
       deepLinking: true,
-      // its answer would come from elsewhere
+      // the validator is a service of another site
       validatorUrl: null,
     });
   });

@@ -1,16 +1,16 @@
 /**
- * The form for data about a buyer: tells the wallet how it ended, clears the address of what is
- * personal, and hands the form in such that nothing written is lost when a connection fails.
+ * The form for buyer data: reports the result to the wallet, removes personal data from the
+ * address, and submits the form so that no entry is lost when the connection fails.
  *
- * It listens to nobody: there is no message that a frame or another window could send it.
+ * It accepts no messages from frames or other windows.
  */
 
-// what a page is opened again by; data that a wallet put into the address is none of it
+// the parameters that open a page again; data that a wallet put into the address is removed
 const KEPT = ["pid", "t", "lang", "theme", "themeVariables"];
 const WAIT_MS = 30_000;
 
 /**
- * Every way in which wallets listen, each of which may be missing or fail.
+ * The channels of wallets, each of which can be missing or fail.
  * @typedef {{
  *   ReactNativeWebView?: {postMessage: (text: string) => void},
  *   AndroidWallet?: {onDataCollectionComplete: (text: string) => void},
@@ -33,15 +33,15 @@ function tell(text) {
     try {
       way();
     } catch {
-      // whoever listens there cannot keep the others from hearing it
+      // a failing channel does not stop the others
     }
   }
 }
 
-/** What the wallet was told; the same is told once. */
+/** The last message to the wallet; an equal one is not sent again. */
 let told = "";
 
-/** After a page was loaded, or put in place of another. */
+/** Runs after a page was loaded, or replaced another. */
 function settle() {
   const text = document.body.dataset["message"] ?? "";
   if (text && text !== told) {
@@ -65,7 +65,7 @@ function clearAddress() {
 }
 
 /**
- * Puts a page of the same host in place of this one.
+ * Replaces this page by another one of the same host.
  * @param {Document} page
  */
 function show(page) {
@@ -79,7 +79,7 @@ function show(page) {
   settle();
 }
 
-/** True while an answer is awaited: what is pressed meanwhile is pressed once. */
+/** True while waiting for an answer, so that a button works once. */
 let waiting = false;
 
 /** @param {boolean} now */
@@ -118,7 +118,7 @@ function handIn(form, pressed) {
   request.setRequestHeader("accept", "text/html");
   request.setRequestHeader("content-type", "application/x-www-form-urlencoded");
   request.onload = () => {
-    // what is no page of ours comes from in between; and whoever asks too often tries again later
+    // a page of another origin comes from a proxy; above the rate limit the buyer tries again later
     const page = request.response;
     const answered = request.status < 429 && page instanceof Document;
     if (answered && page.documentElement.lang && page.querySelector("main")) {
@@ -139,7 +139,7 @@ function handIn(form, pressed) {
 }
 
 document.addEventListener("submit", (event) => {
-  // a browser that does not say which button was pressed sends the form itself
+  // a browser that does not report the pressed button submits the form itself
   if (event.target instanceof HTMLFormElement && "submitter" in event) {
     event.preventDefault();
     if (!waiting) {

@@ -1,4 +1,4 @@
-// The documented API for wallets, as this page asks it: with the page's own public app id.
+// Calls of the documented API for wallets, with the page's own public app id.
 
 import { told } from "./checkout.js";
 
@@ -8,8 +8,8 @@ import { told } from "./checkout.js";
  * @typedef {{id: string, account: string, amount: Amount & {unit: string}, etaS: number, actions: Action[], collectData: {url: string} | null}} Option
  */
 
-/** A refusal: `code` is a documented one, or "unreachable"; `reason` says more about some. */
-export class Refusal extends Error {
+/** An error of the API: `code` is documented or "unreachable"; `reason` adds a detail. */
+export class ApiError extends Error {
   /** @param {string} code @param {string} [reason] */
   constructor(code, reason = "") {
     super(code);
@@ -18,7 +18,7 @@ export class Refusal extends Error {
   }
 }
 
-// this tab is a client of its own
+// each tab is a client of its own
 const client = crypto.randomUUID();
 
 /**
@@ -38,18 +38,18 @@ async function post(verb, body) {
     });
     told_ = await answer.json();
   } catch {
-    throw new Refusal("unreachable");
+    throw new ApiError("unreachable");
   }
   if (answer.ok) return told_;
-  throw new Refusal(answer.status >= 500 ? "unreachable" : String(told_.code), String(told_.details?.reason ?? ""));
+  throw new ApiError(answer.status >= 500 ? "unreachable" : String(told_.code), String(told_.details?.reason ?? ""));
 }
 
-/** What accounts (CAIP-10) can pay with. @param {string[]} accounts @returns {Promise<Option[]>} */
+/** Returns the options of accounts (CAIP-10). @param {string[]} accounts @returns {Promise<Option[]>} */
 export async function options(accounts) {
   return (await post("options", { accounts })).options;
 }
 
-/** The actions of an option, its builds resolved. @param {Option} option @returns {Promise<Action[]>} */
+/** Returns the actions of an option, with its builds resolved. @param {Option} option @returns {Promise<Action[]>} */
 export async function actions(option) {
   const resolved = [];
   for (const action of option.actions) {
@@ -63,7 +63,7 @@ export async function actions(option) {
   return resolved;
 }
 
-/** Hands in what a wallet answered; the same again is only a question.
+/** Submits a wallet's answers; repeating the call only returns the status.
  * @param {Option} option @param {string[]} outputs
  * @returns {Promise<import("./checkout.js").State>} */
 export function confirm(option, outputs) {

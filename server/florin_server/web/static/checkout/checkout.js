@@ -1,22 +1,22 @@
-// The payment as it goes on: its state by a stream, or by questions where there is none, and the
-// time that is left. What else the page can do is loaded when it is wanted.
+// The live checkout page: the payment's status by a stream or by polling, and the time left. Other
+// scripts are loaded on demand.
 
 /**
  * @typedef {{id: string, name: string, coin: string, coinName: string, node: string, explorer: string}} Chain
- * @typedef {{id: string, status: string, isFinal: boolean, expiresAt: number, now: number, pollInMs: number, appId: string, merchant: string, waits: boolean, language: string, chains: Chain[]}} Told
+ * @typedef {{id: string, status: string, isFinal: boolean, expiresAt: number, now: number, pollInMs: number, appId: string, merchant: string, waits: boolean, language: string, chains: Chain[]}} PageData
  * @typedef {{status: string, isFinal: boolean, pollInMs?: number, expiresAt: number, confirmations?: {seen: number, needed: number}}} State
  */
 
 /** @param {string} id */
 const data = (id) => JSON.parse(document.getElementById(id)?.textContent ?? "{}");
 
-/** @type {Told} */
+/** @type {PageData} */
 export const told = data("told");
 /** @type {Record<string, string>} */
 const words = data("words");
 
 /**
- * A text with what it is about; names are kept apart from the direction of what is around them.
+ * Returns a text with its values; the direction of a value does not affect its surroundings.
  * @param {string} key
  * @param {Record<string, string | number>} [values]
  */
@@ -24,10 +24,16 @@ export function say(key, values = {}) {
   return (words[key] ?? key).replace(/\{(\w+)\}/g, (_, name) => `\u2068${values[name] ?? ""}\u2069`);
 }
 
+/** Returns a duration in the language of the page, such as "15 seconds". @param {number} seconds */
+export function duration(seconds) {
+  const unit = /** @type {const} */ ({ style: "unit", unit: "second", unitDisplay: "long" });
+  return new Intl.NumberFormat(told.language, unit).format(seconds);
+}
+
 /** @param {string} id */
 const find = (id) => document.getElementById(id);
 
-/** Tells something in passing; an empty text takes it back. @param {string} text */
+/** Shows a note; an empty text removes it. @param {string} text */
 export function note(text) {
   const place = find("note");
   if (place !== null && place.textContent !== text) place.textContent = text;
@@ -35,16 +41,16 @@ export function note(text) {
 
 const SENT = `florin.sent.${told.id}`;
 
-/** Notes for later pages that a wallet of this browser signed or sent something. */
+/** Remembers for later pages that a wallet of this browser signed or sent something. */
 export function noteSent() {
   try {
     sessionStorage.setItem(SENT, "1");
   } catch {
-    // without a memory the server still knows what it was handed
+    // without storage, the server still knows what was submitted
   }
 }
 
-/** True if a wallet of this browser signed or sent something for this payment. */
+/** Returns true if a wallet of this browser signed or sent something for this payment. */
 export function hasSent() {
   try {
     return sessionStorage.getItem(SENT) !== null;
@@ -82,14 +88,14 @@ export function apply(state) {
   if (state.isFinal) void end();
 }
 
-/** The last state has a page of its own, with the receipt or what to do next. */
+/** Loads the page of the final state, with the receipt or the next step. */
 async function end() {
   over = true;
   clearInterval(ticking);
   clearTimeout(next);
   stream?.close();
   try {
-    // a browser that is offline would put its own page here
+    // an offline browser would show its own error page
     if (!(await fetch(location.href, { method: "HEAD", cache: "no-store" })).ok) throw new Error();
     location.reload();
   } catch {
@@ -105,11 +111,11 @@ function connected(now) {
   lost = !now;
 }
 
-/** Asks for the state after a while, and again as long as nothing else tells it.
+/** Polls the status after a delay, and again until a stream reports it.
  * @param {number} [ms] */
 function ask(ms = told.pollInMs) {
   clearTimeout(next);
-  // those who lost a service at the same moment do not come back at the same moment
+  // spread the polls of buyers who lost the service at the same moment
   next = setTimeout(look, Math.max(ms, 1000) * (1 + Math.random() / 4));
 }
 
@@ -128,7 +134,7 @@ async function look() {
   } catch {
     connected(false);
   }
-  // a stream tells the end, but not how many blocks there are
+  // a stream reports the final status, but no confirmations
   if (!over && (stream === undefined || status === "processing")) ask(wait);
 }
 
@@ -216,13 +222,13 @@ if (over) {
   paying();
   ticking = setInterval(tick, 1000);
   tick();
-  // a stream that is cut counts as lost after seconds only; the browser knows at once
+  // a cut stream is noticed after seconds; the browser's offline event comes at once
   addEventListener("offline", () => connected(false));
   addEventListener("online", () => void look());
   listen();
   if (status === "processing") ask();
   addEventListener("online", () => void look());
   addEventListener("offline", () => connected(false));
-  // what a browser kept of a page may be old
+  // a page from the browser's cache can be out of date
   addEventListener("pageshow", (event) => event.persisted && void look());
 }

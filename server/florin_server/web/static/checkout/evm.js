@@ -10,8 +10,8 @@ import { told } from "./checkout.js";
  * @typedef {{name: string, icon: string, accounts(): Promise<string[]>, ready(option: Option): Promise<void>, run(action: Action): Promise<string>, facts(option: Option): Promise<Facts>, watch(listener: () => void): () => void}} Wallet
  */
 
-/** Why a wallet cannot go on, by the key of its text. */
-export class Trouble extends Error {
+/** An error of a wallet, with the key of its text. */
+export class WalletError extends Error {
   /** @param {string} key @param {Record<string, string>} [values] */
   constructor(key, values = {}) {
     super(key);
@@ -25,19 +25,19 @@ const ACCOUNTS_MAX = 5;
 const DECLINED = ["4001", "ACTION_REJECTED", "5000"];
 // EIP-3326
 const UNKNOWN_CHAIN = ["4902"];
-// codes that say nothing, so that the text decides
+// generic codes, for which the text decides
 const VAGUE = ["", "-32603", "-32000"];
 const DECLINED_TEXT =
   /\buser\b.{0,40}\b(rejected|denied|declined|cancell?ed|refused|disapproved)\b|\b(rejected|denied|declined|cancell?ed|refused)\b.{0,20}\bby (the )?user\b|^(the )?(request|signature|transaction|message)( request)? (was )?(rejected|declined|cancell?ed|denied)\.?$/i;
 const UNKNOWN_CHAIN_TEXT = /unrecogni[sz]ed chain|wallet_addEthereumChain/i;
-// wallets wrap errors of other programs, and few of them more than once
+// wallets wrap errors of other programs, rarely more than once
 const WRAPPERS_MAX = 4;
 // some wallets answer a switch before they have switched
 const SWITCH_MS = 10_000;
 const SWITCH_LOOK_MS = 250;
 const BALANCE_OF = "0x70a08231";
 
-/** Tells of each wallet once. @param {(wallet: Wallet) => void} found */
+/** Reports each wallet once. @param {(wallet: Wallet) => void} found */
 export function discover(found) {
   const known = new Set();
   addEventListener("eip6963:announceProvider", (event) => {
@@ -47,7 +47,7 @@ export function discover(found) {
     found(wallet(String(info?.name ?? ""), String(info?.icon ?? ""), provider));
   });
   dispatchEvent(new Event("eip6963:requestProvider"));
-  // of wallets that do not announce themselves there is one at most
+  // at most one wallet does not announce itself
   const { ethereum } = /** @type {Window & {ethereum?: Provider}} */ (window);
   if (known.size === 0 && typeof ethereum?.request === "function") found(wallet("", "", ethereum));
 }
@@ -58,15 +58,15 @@ const texts = (value) => (Array.isArray(value) ? value.filter((one) => typeof on
 /** @param {unknown} value */
 const hex = (value) => (typeof value === "string" && /^0x[0-9a-f]{1,64}$/i.test(value) ? BigInt(value) : undefined);
 
-/** The id of a chain: hex as EIP-1193 says, or a number, as several wallets answer.
+/** Returns the id of a chain: hex by EIP-1193, or a number, as some wallets answer.
  * @param {unknown} value */
 function chainNumber(value) {
   if (typeof value === "bigint" || (typeof value === "number" && Number.isSafeInteger(value))) return BigInt(value);
   return typeof value === "string" && /^[0-9]{1,20}$/.test(value) ? BigInt(value) : hex(value);
 }
 
-/** Returns whether an error, or one that it wraps, has one of the codes; or the text, where its
- * code says nothing. @param {unknown} error @param {string[]} codes @param {RegExp} text */
+/** Returns true if an error, or one that it wraps, has one of the codes, or the text if its code is
+ * generic. @param {unknown} error @param {string[]} codes @param {RegExp} text */
 function says(error, codes, text) {
   /** @type {any} */
   let part = error;
@@ -79,15 +79,15 @@ function says(error, codes, text) {
   return false;
 }
 
-/** True if an error means that the wallet's owner declined. @param {unknown} error */
+/** Returns true if an error means that the buyer declined. @param {unknown} error */
 export const isDeclined = (error) => says(error, DECLINED, DECLINED_TEXT);
 
 /** @param {unknown} error */
-function troubleOf(error) {
-  if (error instanceof Trouble) return error;
+function toWalletError(error) {
+  if (error instanceof WalletError) return error;
   const { message } = /** @type {{message?: string}} */ (error ?? {});
-  if (isDeclined(error)) return new Trouble("declined");
-  return new Trouble("wallet_failed", { reason: String(message ?? error).slice(0, 200) });
+  if (isDeclined(error)) return new WalletError("declined");
+  return new WalletError("wallet_failed", { reason: String(message ?? error).slice(0, 200) });
 }
 
 /** @param {string} name @param {string} icon @param {Provider} provider @returns {Wallet} */
@@ -97,7 +97,7 @@ function wallet(name, icon, provider) {
     try {
       return await provider.request(params ? { method, params } : { method });
     } catch (error) {
-      throw troubleOf(error);
+      throw toWalletError(error);
     }
   };
   const chainNow = async () => `eip155:${chainNumber(await ask("eth_chainId")) ?? 0n}`;
@@ -121,7 +121,7 @@ function wallet(name, icon, provider) {
     }
   }
 
-  /** Has the wallet change to a chain, and learn of it first if need be.
+  /** Switches the wallet to a chain, and adds the chain first if needed.
    * @param {string} chain @param {string} number */
   async function change(chain, number) {
     const told_ = told.chains.find((one) => one.id === chain);
@@ -129,12 +129,12 @@ function wallet(name, icon, provider) {
     const chainId = `0x${BigInt(number).toString(16)}`;
     const toChain = { method: "wallet_switchEthereumChain", params: [{ chainId }] };
     const refused = (/** @type {unknown} */ error) =>
-      new Trouble(isDeclined(error) ? "declined" : "switch_network", { network });
+      new WalletError(isDeclined(error) ? "declined" : "switch_network", { network });
     try {
       await provider.request(toChain);
     } catch (error) {
       if (!says(error, UNKNOWN_CHAIN, UNKNOWN_CHAIN_TEXT)) throw refused(error);
-      if (!told_?.node || !told_.coin) throw new Trouble("add_network", { network, number });
+      if (!told_?.node || !told_.coin) throw new WalletError("add_network", { network, number });
       const added = {
         chainId,
         chainName: network,
@@ -144,13 +144,13 @@ function wallet(name, icon, provider) {
       };
       try {
         await provider.request({ method: "wallet_addEthereumChain", params: [added] });
-        // to add it and to change to it are two questions for some wallets
+        // for some wallets, adding a chain does not switch to it
         if ((await chainNow()) !== chain) await provider.request(toChain);
       } catch (failed) {
         throw refused(failed);
       }
     }
-    if (!(await arrived(chain))) throw new Trouble("switch_network", { network });
+    if (!(await arrived(chain))) throw new WalletError("switch_network", { network });
   }
 
   return {
@@ -166,16 +166,16 @@ function wallet(name, icon, provider) {
       const chain = `${namespace}:${number}`;
       if ((await chainNow()) !== chain) await change(chain, number ?? "0");
       const now = texts(await ask("eth_accounts")).map((one) => one.toLowerCase());
-      if (!now.includes((address ?? "").toLowerCase())) throw new Trouble("account_changed");
+      if (!now.includes((address ?? "").toLowerCase())) throw new WalletError("account_changed");
     },
     async run(action) {
       const output = await ask(action.data.method, JSON.parse(action.data.params));
-      if (typeof output !== "string") throw new Trouble("wallet_failed", { reason: typeof output });
+      if (typeof output !== "string") throw new WalletError("wallet_failed", { reason: typeof output });
       return output;
     },
     async facts(option) {
       const chain = option.account.split(":").slice(0, 2).join(":");
-      // a wallet tells of the chain that it is on, and of no other
+      // a wallet reads only the chain that it is on
       if ((await chainNow()) !== chain) return {};
       const owner = option.account.split(":")[2] ?? "";
       const [, kind, place] = option.amount.unit.match(/\/([a-z0-9]+):([^:/]+)$/i) ?? [];

@@ -1,6 +1,6 @@
-// What happens when a payment is over: apps that show this page are told, and buyers go back.
+// The end of a payment: notifies apps that show this page, and returns buyers to the shop.
 
-import { hasSent, say, told } from "./checkout.js";
+import { duration, hasSent, say, told } from "./checkout.js";
 
 const SECONDS = 3;
 const KEY = `florin.stay.${told.id}`;
@@ -15,17 +15,17 @@ function tellApp() {
   try {
     /** @type {InApp} */ (window).ReactNativeWebView?.postMessage(JSON.stringify(message));
   } catch {
-    // an app that cannot be told has the page in front of it
+    // an app that accepts no message still shows the page
   }
 }
 
-/** Whoever stayed, or was sent on before, is not sent on by looking at the receipt again. */
+/** Returns true if the buyer stayed or was redirected before: a second visit does not redirect. */
 function stays() {
   try {
     if (sessionStorage.getItem(KEY) !== null) return true;
     sessionStorage.setItem(KEY, "1");
   } catch {
-    // without a memory the buyer may say again that it stays
+    // without storage, the buyer can choose again to stay
   }
   return false;
 }
@@ -36,12 +36,12 @@ function leave() {
   const count = document.getElementById("count");
   const stay = document.getElementById("stay");
   if (place === null || count === null || stay === null || !(link instanceof HTMLAnchorElement)) return;
-  // where the buyer's money may still be on its way, what the page says about it stays in sight
+  // while the buyer's money can still be on its way, the page about it stays open
   if (told.status !== "succeeded" && (told.waits || hasSent())) return;
   if (stays()) return;
   let left = SECONDS;
   const show = () => {
-    count.textContent = say("redirect", { merchant: told.merchant, seconds: left });
+    count.textContent = say("redirect", { merchant: told.merchant, time: duration(left) });
   };
   const counting = setInterval(() => {
     left -= 1;

@@ -1,8 +1,8 @@
-// Wallets of Solana in this browser, by the Wallet Standard. Transactions are bytes here: they are
-// handed to the wallet, and what it signed is handed in, unread.
+// Wallets of Solana in this browser, by the Wallet Standard. Transactions are opaque bytes: they go
+// to the wallet, and its signed bytes go to the server.
 
 import { told } from "./checkout.js";
-import { Trouble } from "./evm.js";
+import { WalletError } from "./evm.js";
 
 /**
  * @typedef {{address: string, chains: readonly string[]}} Account
@@ -14,14 +14,14 @@ import { Trouble } from "./evm.js";
  */
 
 const SIGN = "solana:signTransaction";
-// as wallets name the clusters whose genesis these are
+// names of clusters in wallets, by their genesis
 const CLUSTERS = new Map([
   ["solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp", "solana:mainnet"],
   ["solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1", "solana:devnet"],
   ["solana:4uhcVJyU9pJkvQyS88uRDiswHXSCkY3z", "solana:testnet"],
 ]);
 
-/** Tells of each wallet once. @param {(wallet: Wallet) => void} found */
+/** Reports each wallet once. @param {(wallet: Wallet) => void} found */
 export function discover(found) {
   if (!told.chains.some((chain) => chain.id.startsWith("solana:"))) return;
   const known = new Set();
@@ -44,10 +44,10 @@ export function discover(found) {
 }
 
 /** @param {unknown} error */
-function troubleOf(error) {
+function toWalletError(error) {
   const { code, message, name } = /** @type {{code?: number, message?: string, name?: string}} */ (error ?? {});
-  if (code === 4001 || /reject|declin|denied/i.test(`${name} ${message}`)) return new Trouble("declined");
-  return new Trouble("wallet_failed", { reason: String(message ?? error).slice(0, 200) });
+  if (code === 4001 || /reject|declin|denied/i.test(`${name} ${message}`)) return new WalletError("declined");
+  return new WalletError("wallet_failed", { reason: String(message ?? error).slice(0, 200) });
 }
 
 /** @param {Standard} standard @returns {Wallet} */
@@ -62,7 +62,7 @@ function wallet(standard) {
       try {
         await connect?.connect();
       } catch (error) {
-        throw troubleOf(error);
+        throw toWalletError(error);
       }
       const chains = told.chains.filter((chain) => chain.id.startsWith("solana:"));
       return standard.accounts
@@ -72,7 +72,7 @@ function wallet(standard) {
     async ready(option) {
       const address = option.account.split(":")[2];
       chosen = standard.accounts.find((account) => account.address === address);
-      if (chosen === undefined) throw new Trouble("account_changed");
+      if (chosen === undefined) throw new WalletError("account_changed");
     },
     async run(action) {
       const sign = /** @type {Sign} */ (standard.features[SIGN]);
@@ -84,7 +84,7 @@ function wallet(standard) {
         if (!(signed?.signedTransaction instanceof Uint8Array)) throw new Error("no transaction");
         return btoa(String.fromCharCode(...signed.signedTransaction));
       } catch (error) {
-        throw troubleOf(error);
+        throw toWalletError(error);
       }
     },
     facts: () => Promise.resolve({}),

@@ -1,8 +1,8 @@
-// Paying with a wallet of this browser: choose it, choose what to pay with, answer in it, hand that
-// in. Whatever goes wrong leads to a step from which the buyer can go on.
+// Paying with a wallet of this browser: choose the wallet and an option, approve in the wallet, and
+// submit the result. Every error leads to a step from which the buyer can continue.
 
 import * as api from "./api.js";
-import { apply, noteSent, say, told } from "./checkout.js";
+import { apply, duration, noteSent, say, told } from "./checkout.js";
 import * as evm from "./evm.js";
 import * as solana from "./solana.js";
 
@@ -15,10 +15,10 @@ const place = /** @type {HTMLElement} */ (document.getElementById("wallets"));
 const step = /** @type {HTMLElement} */ (document.getElementById("step"));
 /** @type {Wallet[]} */
 const found = [];
-// the first and the longest time between two questions whether the form was sent
+// the first and the longest delay between two checks whether the form was sent
 const DETAILS_MS = 3000;
 const DETAILS_MS_MAX = 15_000;
-// the sentences for refusals; what the server says is for programs
+// the texts of errors; the server's own messages are for programs
 const REFUSALS = new Map([
   ["ic_required", "details_missing"],
   ["payment_not_found", "gone"],
@@ -33,7 +33,7 @@ const REFUSALS = new Map([
 /** @type {(() => void) | undefined} */
 let unwatch;
 let working = false;
-// counts what was shown: who waits knows by it that the buyer went elsewhere
+// counts the steps shown: a waiting function stops when the buyer moved on
 let steps = 0;
 
 /** @param {string} tag @param {string} text @param {string} [style] */
@@ -65,7 +65,7 @@ function show(text, ...parts) {
   place.replaceChildren(...(parts.length > 0 ? [list] : []));
 }
 
-/** Amounts to the last digit that is not zero. @param {bigint} value @param {number} decimals */
+/** Returns an amount to its last digit that is not zero. @param {bigint} value @param {number} decimals */
 function number(value, decimals) {
   const digits = value.toString().padStart(decimals + 1, "0");
   const whole = BigInt(digits.slice(0, digits.length - decimals));
@@ -87,25 +87,25 @@ const onSolana = (option) => option.account.startsWith("solana:");
 
 /** @param {unknown} error @param {boolean} [sent] @param {Option} [option] what the wallet signed for */
 function reason(error, sent = false, option) {
-  if (error instanceof evm.Trouble) return say(error.key, error.values);
-  if (error instanceof api.Refusal) {
-    // a transaction lapsed there, whatever became of the price
+  if (error instanceof evm.WalletError) return say(error.key, error.values);
+  if (error instanceof api.ApiError) {
+    // on Solana the transaction expired; the price may be unchanged
     if (error.code === "quote_expired" && option !== undefined && onSolana(option)) return say("lapsed");
-    // what a wallet has sent by itself is not undone by a refusal
+    // an error does not undo a transaction that the wallet sent
     if (sent && error.code !== "unreachable") return say("sent_unclear");
     return say(REFUSALS.get(error.reason) ?? REFUSALS.get(error.code) ?? "refused");
   }
   return say("wallet_failed", { reason: String(error).slice(0, 200) });
 }
 
-/** Lists the wallets; those that come later are added. */
+/** Lists the wallets; wallets found later are added. */
 function choose() {
   working = false;
   unwatch?.();
   if (found.length === 0) return show(say("none"));
   return show(say("pick"), ...found.map((wallet) => {
     const pressed = button(wallet.name || say("unnamed"), () => void connect(wallet));
-    // pictures are what the page's policy lets wallets show: their own bytes
+    // the page's policy allows only inline pictures of wallets
     if (/^data:image\/(png|svg\+xml|webp|jpeg|gif)[;,]/.test(wallet.icon)) {
       const icon = document.createElement("img");
       icon.src = wallet.icon;
@@ -117,21 +117,21 @@ function choose() {
   }));
 }
 
-/** @param {Wallet} wallet @param {string} [before] why this is done again */
+/** @param {Wallet} wallet @param {string} [before] why the step is repeated */
 async function connect(wallet, before = "") {
   working = true;
   show(before || say("answer", { wallet: wallet.name || say("unnamed") }));
   try {
     const accounts = await wallet.accounts();
-    if (accounts.length === 0) throw new evm.Trouble("no_accounts");
+    if (accounts.length === 0) throw new evm.WalletError("no_accounts");
     unwatch?.();
-    // the account may change while its options are looked at, not while it is signing
+    // the account can change while the buyer views options, not while the wallet signs
     unwatch = wallet.watch(() => {
       if (!working) void connect(wallet, say("account_changed"));
     });
     if (!before) show(say("loading"));
     const options = await api.options(accounts);
-    if (options.length === 0) throw new evm.Trouble("no_options");
+    if (options.length === 0) throw new evm.WalletError("no_options");
     const facts = await Promise.all(options.map((option) => wallet.facts(option).catch(() => ({}))));
     working = false;
     offer(wallet, options, facts, before);
@@ -158,12 +158,12 @@ function offer(wallet, options, facts, before) {
   }), other());
 }
 
-/** What an option costs besides its amount. @param {Option} option @param {import("./evm.js").Facts} facts */
+/** Returns lines about the fee, balance and duration of an option. @param {Option} option @param {import("./evm.js").Facts} facts */
 function costs(option, facts) {
   const lines = [];
   if (facts.balance !== undefined) lines.push(say("balance", { amount: amount(option, facts.balance) }));
   const methods = option.actions.map((action) => action.data.method);
-  // what a build on an EVM chain resolves into is a transaction of the wallet's own
+  // on EVM chains a build resolves to a transaction that the wallet sends
   const built = option.account.startsWith("eip155:") && option.actions.some((action) => action.type === "build");
   const sends = built || methods.includes("eth_sendTransaction");
   if (facts.fee !== undefined) {
@@ -173,7 +173,7 @@ function costs(option, facts) {
     lines.push(say(sends ? "fee" : "no_fee"));
   }
   if (methods.length > 1) lines.push(say("approve"));
-  lines.push(say("eta", { seconds: option.etaS }));
+  lines.push(say("eta", { time: duration(option.etaS) }));
   return lines;
 }
 
@@ -185,7 +185,7 @@ async function pay(wallet, option) {
   await carryOut(wallet, option);
 }
 
-/** Shows the way to the form, and goes on by itself once the form was sent.
+/** Shows the link to the form, and continues automatically once the form was sent.
  * @param {Wallet} wallet @param {Option} option @param {string} url */
 function details(wallet, option, url) {
   const form = /** @type {HTMLAnchorElement} */ (element("a", say("details_open"), "button main-action"));
@@ -200,7 +200,7 @@ function details(wallet, option, url) {
   let asking = false;
   let wait = DETAILS_MS;
 
-  /** Asks whether the form was sent. @param {boolean} pressed */
+  /** Checks whether the form was sent. @param {boolean} pressed */
   async function look(pressed) {
     if (asking || steps !== mine) return;
     asking = true;
@@ -229,7 +229,7 @@ function details(wallet, option, url) {
 
   async function waiting() {
     if (steps !== mine) return;
-    // nobody looks at a hidden page, and a wallet is not to ask behind another tab
+    // on a hidden page a wallet must not prompt the buyer
     if (!document.hidden) await look(false);
     wait = Math.min(wait * 1.25, DETAILS_MS_MAX);
     setTimeout(waiting, wait);
@@ -259,8 +259,8 @@ async function carryOut(wallet, option) {
     }
   } catch (error) {
     working = false;
-    // a wallet that fails while it sends may have sent
-    if (sends && !(error instanceof evm.Trouble)) noteSent();
+    // a wallet that fails while sending may have sent the transaction
+    if (sends && !(error instanceof evm.WalletError)) noteSent();
     const approved = sent ? ` ${say("approved")}` : "";
     show(reason(error) + approved, button(say("again"), () => void connect(wallet), "main-action"), other());
     return;
@@ -279,7 +279,7 @@ async function handIn(wallet, option, outputs, sent) {
     apply(state);
   } catch (error) {
     working = false;
-    const lost = error instanceof api.Refusal && error.code === "unreachable";
+    const lost = error instanceof api.ApiError && error.code === "unreachable";
     const again = lost || sent
       ? button(say("again"), () => void handIn(wallet, option, outputs, sent), "main-action")
       : button(say("again"), () => void connect(wallet), "main-action");
@@ -287,7 +287,7 @@ async function handIn(wallet, option, outputs, sent) {
   }
 }
 
-/** Looks for wallets, and goes on with the buyer's choice. */
+/** Finds the wallets, and lets the buyer choose. */
 export function begin() {
   const add = (/** @type {Wallet} */ wallet) => {
     found.push(wallet);

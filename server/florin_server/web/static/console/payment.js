@@ -1,4 +1,4 @@
-// Follows one payment: its state as it changes, and a link to everything else that changed.
+// Follows one payment: updates its status, and shows a link to the other changes.
 export {};
 
 /** @typedef {{status: string, look: string, isFinal: boolean}} State */

@@ -1,10 +1,10 @@
-// Keeps the statuses of an open table as they are, and says when there are new payments.
+// Updates the statuses in an open table, and reports new payments.
 export {};
 
 /** @typedef {{id: string, status: string, look: string}} Row */
 
 const EVERY_MS = 5000;
-// of long lists a look takes long: no open page has the service busy for more than a fiftieth
+// long lists take longer: an open page keeps the service busy for at most a fiftieth of the time
 const REST = 50;
 const table = document.getElementById("payments");
 const news = document.getElementById("news");
@@ -24,10 +24,10 @@ function show(rows) {
     } else if (cell.textContent !== row.status) {
       cell.textContent = row.status;
       cell.className = `badge ${row.look}`;
-      say(`A payment is now: ${row.status}.`);
+      say(`A payment changed to: ${row.status}.`);
     }
   }
-  if (unknown) say("There are new payments: load the page again.");
+  if (unknown) say("There are new payments. Reload the page.");
 }
 
 /** @param {string} address */
@@ -36,12 +36,12 @@ async function look(address) {
   try {
     const answer = await fetch(address, {credentials: "same-origin", cache: "no-store"});
     if (answer.status === 401) {
-      say("Your session has ended: load the page again to sign in.");
+      say("Your session has ended. Reload the page to sign in.");
       return false;
     }
     if (answer.ok) show(await answer.json());
   } catch {
-    say("The service does not answer. What you see may be old.");
+    say("Florin does not respond. This page may be out of date.");
   }
   return true;
 }

@@ -1,0 +1,164 @@
+"""Counts of names and phrases that a reader has to guess at, with what to write instead.
+
+The counts of today are kept in `tests/data/words.toml`. They may only shrink:
+`python -m tests.support.words` writes smaller ones, and refuses larger ones.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tests.support.documents import ROOT
+
+BASELINE = ROOT / "tests/data/words.toml"
+PACKAGES = ("server/florin_server", "gateway/florin_gateway", "client/florin_client")
+CODE = {"package": (*PACKAGES, "tools", "examples"), "tests": ("tests", "notebooks")}
+
+# names that say nothing of what they hold, and what to take instead
+NAMES = {
+    "one": "the noun of its type: payment, payout, endpoint, row",
+    "found": "the noun of its type, or result",
+    "told": "message, report, detail",
+    "given": "value, options, overrides",
+    "asked": "request, query",
+    "known": "existing",
+    "wanted": "options, query, expected",
+    "said": "text, headers",
+    "made": "created",
+    "kept": "stored",
+    "others": "remaining, peers",
+}
+# how a docstring of something public does not begin
+DOCSTRINGS = {
+    "question": (r"(What|Who|Whose|Whom|How|Which|Where|Whether|When|Why)\b", "begin with a verb"),
+    "the same": (r"The same\b", "say what it does"),
+}
+# phrases of documents, with what to write instead
+PHRASES = {
+    r"\b(is|are|was|were) told\b": "is reported to, is notified of",
+    r"\b(who|what)ever\b": "any caller, anyone who, everything that",
+    r"\bsomebody\b": "someone, a caller, another user",
+    r"\bnobody\b": "no one, no caller",
+    r"\bby itself\b": "automatically",
+    r"\bbecomes of\b": "happens to",
+    r"\blets? \w+ know\b": "notifies",
+    r"\bthere is none\b": "it does not exist",
+    r"\bgoes on\b": "continues",
+}
+
+
+def python_files(area: str) -> Iterator[Path]:
+    """Yield the files of an area of CODE that people wrote."""
+    for folder in CODE[area]:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            if not {"gen", "node_modules"} & set(path.parts):
+                yield path
+
+
+def names_in(tree: ast.AST) -> Iterator[str]:
+    """Yield every name that code binds, reads or passes."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) | ast.arg(arg=name) | ast.Attribute(attr=name):
+                yield name
+            case ast.keyword(arg=str(name)):
+                yield name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name
+
+
+def docstrings_in(tree: ast.AST) -> Iterator[str]:
+    """Yield the docstrings of classes and functions."""
+    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for node in ast.walk(tree):
+        if isinstance(node, kinds) and (text := ast.get_docstring(node)):
+            yield text
+
+
+def public_classes() -> dict[str, Counter[str]]:
+    """Return how often each package has a public class of a name."""
+    counts: dict[str, Counter[str]] = {}
+    for package in PACKAGES:
+        counts[package] = Counter()
+        for path in sorted((ROOT / package).rglob("*.py")):
+            tree = ast.parse(path.read_text())
+            names = (node.name for node in tree.body if isinstance(node, ast.ClassDef))
+            counts[package].update(name for name in names if not name.startswith("_"))
+    return counts
+
+
+def prose_files() -> Iterator[Path]:
+    """Yield the documents that people read."""
+    yield from sorted((ROOT / "docs").rglob("*.md"))
+    yield from sorted(ROOT.glob("*.md"))
+
+
+def count_words() -> dict[str, dict[str, int]]:
+    """Return the counts of today: names and docstrings by area, and phrases of documents."""
+    counts: dict[str, dict[str, int]] = {}
+    for area in CODE:
+        names: Counter[str] = Counter()
+        starts: Counter[str] = Counter()
+        for path in python_files(area):
+            tree = ast.parse(path.read_text())
+            names.update(name for name in names_in(tree) if name in NAMES)
+            for text in docstrings_in(tree):
+                starts.update(key for key, (form, _) in DOCSTRINGS.items() if re.match(form, text))
+        counts[f"names of {area}"] = {name: names[name] for name in NAMES}
+        counts[f"docstrings of {area}"] = {key: starts[key] for key in DOCSTRINGS}
+    text = "\n".join(path.read_text() for path in prose_files())
+    counts["documents"] = {form: len(re.findall(form, text, re.IGNORECASE)) for form in PHRASES}
+    return counts
+
+
+def read_baseline() -> dict[str, dict[str, int]]:
+    """Return the counts that are allowed."""
+    return tomllib.loads(BASELINE.read_text())
+
+
+def advice(section: str, word: str) -> str:
+    """Return what to write instead of a word of a section."""
+    if section.startswith("names"):
+        return NAMES[word]
+    return PHRASES[word] if section == "documents" else DOCSTRINGS[word][1]
+
+
+def grown(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Return a sentence for each count that is larger than it was."""
+    allowed = read_baseline() if BASELINE.exists() else counts
+    return [
+        f"{section}: {word} occurs {count} times, {allowed[section][word]} are allowed; "
+        f"write {advice(section, word)}"
+        for section, words in counts.items()
+        for word, count in words.items()
+        if count > allowed[section][word]
+    ]
+
+
+def write_baseline(counts: Mapping[str, Mapping[str, int]]) -> None:
+    """Write the counts of today."""
+    lines = ["# Counts of words to be replaced; `python -m tests.support.words` lowers them."]
+    for section, words in counts.items():
+        lines += ["", f'["{section}"]']
+        lines += [f"'{word}' = {count}" for word, count in words.items()]
+    BASELINE.write_text("\n".join(lines) + "\n")
+
+
+def main() -> int:
+    """Lower the baseline to the counts of today, or say what grew."""
+    counts = count_words()
+    problems = grown(counts)
+    print("\n".join(problems), file=sys.stderr)
+    if not problems:
+        write_baseline(counts)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,34 @@
+"""Names and prose use the terms of the field; what is left of others only shrinks."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests.support import words
+
+
+def test_no_word_to_be_replaced_occurs_more_often_than_before():
+    assert words.grown(words.count_words()) == []
+
+
+def test_public_class_names_are_unique_in_each_package():
+    for package, counts in words.public_classes().items():
+        assert {name: n for name, n in counts.items() if n > 1} == {}, package
+
+
+@pytest.mark.parametrize(
+    "code", ["told = 1", "def f(told): ...", "x.told", "f(told=1)", "def told(): ..."]
+)
+def test_every_use_of_a_name_counts(code):
+    assert list(words.names_in(ast.parse(code))).count("told") == 1
+
+
+def test_higher_word_count_is_reported_with_its_replacement(monkeypatch):
+    monkeypatch.setattr(words, "read_baseline", lambda: {"names of tests": {"told": 3}})
+    assert words.grown({"names of tests": {"told": 3}}) == []
+    (problem,) = words.grown({"names of tests": {"told": 4}})
+    assert problem == (
+        "names of tests: told occurs 4 times, 3 are allowed; write message, report, detail"
+    )
