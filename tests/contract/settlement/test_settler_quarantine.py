@@ -52,22 +52,24 @@ async def dead(shop: SettlementHarness, monkeypatch):
     return lost
 
 
-async def test_dead_transaction_that_is_set_aside_keeps_no_other_from_a_higher_fee(
-    shop, monkeypatch
-):
+async def test_quarantined_transaction_keeps_no_other_from_a_higher_fee(shop, monkeypatch):
     lost = await dead(shop, monkeypatch)
     payment = await shop.create_processing_payment(WALLET)
     await shop.lab.pause()
     await shop.turn()
     await shop.base_fee(40 * GWEI)
-    await shop.mine(4)
+
+    async def is_raised() -> bool:
+        return any(tx.bumps for tx in await shop.transactions())
+
+    await shop.mine_until(is_raised)
     left, raised = await shop.transactions()
     assert (left.id, left.bumps) == (lost.id, ())
     assert len(raised.bumps) == 1
     assert (await shop.run_to_end(payment)).status == "succeeded"
 
 
-async def test_dead_transaction_that_is_set_aside_takes_no_room_of_its_key(shop, monkeypatch):
+async def test_quarantined_transaction_takes_no_slot_of_its_key(shop, monkeypatch):
     await dead(shop, monkeypatch)
     monkeypatch.setattr(type(shop.lab.rail), "open_max", 1)
     payment = await shop.create_processing_payment(WALLET)

@@ -75,9 +75,6 @@ SKIPPED: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             "test_a_payment_costs_three_transactions_at_most",
             "test_a_restart_keeps_the_counts",
         ),
-        "settlement/test_settler_quarantine.py": (
-            "test_dead_transaction_that_is_set_aside_keeps_no_other_from_a_higher_fee",
-        ),
         "settlement/test_settler_strangers.py": (
             "test_where_a_chain_is_read_to_is_not_written_down_for_every_block",
         ),
