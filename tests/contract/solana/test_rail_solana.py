@@ -334,6 +334,8 @@ async def test_money_that_is_gone_when_it_lands_is_a_failure_for_good(lab, buyer
     reason = await lab.rail.observer.find_unpayable_reason(item, [issued])
     assert reason is not None
     assert "Custom" in reason
+    # its fee was paid: while a node does not return it, it is not over
+    assert not await lab.rail.observer.cannot_be_mined(make_chain_tx(tx, item), [issued])
 
 
 async def test_unsent_payment_is_dead_once_its_blockhash_lapsed_at_final_depth(lab, buyer):

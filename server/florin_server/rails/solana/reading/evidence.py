@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from solders.message import MessageV0
 from solders.pubkey import Pubkey
@@ -87,6 +87,13 @@ class SettlementTransaction:
     option: PaymentOption
     submission: PayerSignedMessage
     hash: str
+
+
+class EndReason(NamedTuple):
+    """Why a transaction will never pay; `has_landed` if a block has it, so that its fee is due."""
+
+    text: str
+    has_landed: bool
 
 
 class SolanaEvidenceReader:
@@ -193,7 +200,7 @@ class SolanaEvidenceReader:
         message: MessageV0,
         resolved_builds: Sequence[ResolvedBuild],
         since: int = 0,
-    ) -> str | None:
+    ) -> EndReason | None:
         """Return why a transaction will never pay, judged at final depth; None while it can.
 
         Either it failed for good, or its blockhash expired and no block has it. An issued
@@ -209,7 +216,7 @@ class SolanaEvidenceReader:
 
     async def find_end_reason_by_height(
         self, tx_hash: str, last_valid: int | None, since: int
-    ) -> str | None:
+    ) -> EndReason | None:
         """Return why a transaction with a blockhash valid up to a height will never pay; or None.
 
         The height is None if it is unknown. The transaction cannot have landed before the slot
@@ -229,11 +236,11 @@ class SolanaEvidenceReader:
             return None
         if not self._gaps.is_absence_proven(tx_hash, since, first):
             return None
-        return "The transaction lapsed before it landed"
+        return EndReason("The transaction lapsed before it landed", has_landed=False)
 
     async def _find_end_reason_by_nonce(
         self, tx_hash: str, issued_message: IssuedMessage, nonce: str
-    ) -> str | None:
+    ) -> EndReason | None:
         """Return why a transaction will never pay that expires when its nonce is advanced."""
         (answer,) = await self._node.batch(
             [build_accounts_call([spl.parse_pubkey(nonce)], FINALIZED)]
@@ -252,7 +259,7 @@ class SolanaEvidenceReader:
             return None
         if not self._gaps.is_absence_proven(tx_hash, issued_message.head, first):
             return None
-        return "The transaction's nonce was used up before it landed"
+        return EndReason("The transaction's nonce was used up before it landed", has_landed=False)
 
     async def find_changes(
         self, tx_hash: str, message: MessageV0, *, is_coin: bool
@@ -321,10 +328,11 @@ def parse_record(answer: Any, chain: str) -> TransactionRecord:
     )
 
 
-def _find_failure(status: SignatureStatus) -> str | None:
+def _find_failure(status: SignatureStatus) -> EndReason | None:
     """Return why a transaction in a block will never pay; None while it may have paid."""
-    failed = status.is_final and status.error is not None
-    return f"The transaction failed on chain: {status.error}" if failed else None
+    if not status.is_final or status.error is None:
+        return None
+    return EndReason(f"The transaction failed on chain: {status.error}", has_landed=True)
 
 
 def is_moved(

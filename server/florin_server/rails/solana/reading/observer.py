@@ -11,7 +11,11 @@ from florin_server.domain.payments.payment import ResolvedBuild
 from florin_server.domain.settlement.chain_txs import ChainTx, SettlementItem
 from florin_server.rails.connection.connection import ChainConnection
 from florin_server.rails.connection.jsonrpc import ChainRpc
-from florin_server.rails.solana.reading.evidence import SettlementTransaction, SolanaEvidenceReader
+from florin_server.rails.solana.reading.evidence import (
+    EndReason,
+    SettlementTransaction,
+    SolanaEvidenceReader,
+)
 from florin_server.rails.solana.reading.gaps import HistoryGaps
 from florin_server.rails.solana.reading.holdings import read_holdings
 from florin_server.rails.solana.reading.node import SolanaNode
@@ -90,31 +94,28 @@ class SolanaObserver:
         message = VersionedTransaction.from_bytes(tx.raw).message
         if not isinstance(message, MessageV0):
             return False
-        end = await self._find_end_reason(tx.hash, message, resolved_builds, tx.since_block or 0)
-        return end is not None
+
+        async def find_lapse(rpc: ChainRpc) -> EndReason | None:
+            reason = await self.create_evidence(rpc).find_end_reason(
+                tx.hash, message, resolved_builds, tx.since_block or 0
+            )
+            # one that failed on chain was mined: it ends with its fee, once a node returns it
+            return None if reason is not None and reason.has_landed else reason
+
+        return await self._connection.quorum.read_unanimous(find_lapse) is not None
 
     async def find_unpayable_reason(
         self, item: SettlementItem, resolved_builds: Sequence[ResolvedBuild]
     ) -> str | None:
         """Return why the item will never be paid, judged at final depth; None while it can."""
-        settlement_transaction = self._get_settlement_transaction(item)
-        return await self._find_end_reason(
-            settlement_transaction.hash, settlement_transaction.submission.message, resolved_builds
+        transaction = self._get_settlement_transaction(item)
+        reason = await self._connection.quorum.read_unanimous(
+            lambda rpc: self.create_evidence(rpc).find_end_reason(
+                transaction.hash, transaction.submission.message, resolved_builds
+            )
         )
+        return None if reason is None else reason.text
 
     def create_evidence(self, rpc: ChainRpc) -> SolanaEvidenceReader:
         """Return the evidence of one node, or of the preferred node."""
         return SolanaEvidenceReader(SolanaNode(rpc), self._chain, self._gaps)
-
-    async def _find_end_reason(
-        self,
-        tx_hash: str,
-        message: MessageV0,
-        resolved_builds: Sequence[ResolvedBuild],
-        since: int = 0,
-    ) -> str | None:
-        return await self._connection.quorum.read_unanimous(
-            lambda rpc: self.create_evidence(rpc).find_end_reason(
-                tx_hash, message, resolved_builds, since
-            )
-        )

@@ -195,10 +195,10 @@ class SolanaPayouts:
 
     async def cannot_be_mined(self, tx: ChainTx, lapses_at: int | None) -> bool:
         """Return True if its blockhash expired and no block includes it."""
-        return (
-            await self._evidence.find_end_reason_by_height(tx.hash, lapses_at, tx.since_block or 0)
-            is not None
+        reason = await self._evidence.find_end_reason_by_height(
+            tx.hash, lapses_at, tx.since_block or 0
         )
+        return reason is not None and not reason.has_landed
 
     def _compute_shortfall(
         self, token: _PayoutToken, source: AccountView | None, required: int
