@@ -101,6 +101,7 @@ mutate: $(DEV)
 verify: $(DEV)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/codespell *.md client deploy docs examples gateway notebooks protos server tests tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python protos/generate.py --check
