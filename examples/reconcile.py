@@ -30,42 +30,42 @@ class Order(NamedTuple):
     shipped: bool
 
 
-def differences(orders: list[Order], payments: Mapping[str, PaymentRow]) -> Iterator[str]:
+def compare(orders: list[Order], payments: Mapping[str, PaymentRow]) -> Iterator[str]:
     """Yield the differences, each in one sentence."""
-    of_payment = {one.payment: one for one in orders if one.payment}
-    for payment_id, order in of_payment.items():
+    orders_by_payment = {order.payment: order for order in orders if order.payment}
+    for payment_id, shop_order in orders_by_payment.items():
         if payment_id not in payments:
-            yield f"{order.id}: payment {payment_id} does not exist"
+            yield f"{shop_order.id}: payment {payment_id} does not exist"
     for payment_id, row in payments.items():
         succeeded = row.status == PAYMENT_STATUS_SUCCEEDED
-        found = of_payment.get(payment_id)
-        if found is None:
+        order = orders_by_payment.get(payment_id)
+        if order is None:
             if succeeded:
                 yield f"{row.reference_id}: {payment_id} is paid, but belongs to no order"
             continue
-        asked = (row.reference_id, row.fiat_amount.unit, row.fiat_amount.value)
-        if asked != (found.id, "iso4217/USD", str(found.cents)):
-            yield f"{found.id}: {payment_id} is for {asked}, not for {found.cents} cents"
-        if found.shipped and not succeeded:
-            yield f"{found.id}: shipped, but {payment_id} is {PaymentStatus.Name(row.status)}"
-        if succeeded and not found.shipped:
-            yield f"{found.id}: paid by {payment_id}, but not shipped"
+        terms = (row.reference_id, row.fiat_amount.unit, row.fiat_amount.value)
+        if terms != (order.id, "iso4217/USD", str(order.cents)):
+            yield f"{order.id}: {payment_id} is for {terms}, not for {order.cents} cents"
+        if order.shipped and not succeeded:
+            yield f"{order.id}: shipped, but {payment_id} is {PaymentStatus.Name(row.status)}"
+        if succeeded and not order.shipped:
+            yield f"{order.id}: paid by {payment_id}, but not shipped"
         # a partial refund, e.g. for a broken cup, is no difference
-        if found.shipped and row.refunds and refunded(row) == int(row.token_amount.value):
-            yield f"{found.id}: shipped, but {payment_id} is refunded"
+        if order.shipped and row.refunds and sum_refunds(row) == int(row.token_amount.value):
+            yield f"{order.id}: shipped, but {payment_id} is refunded"
         if succeeded and row.settlement.settled:
-            paid, kept = int(row.token_amount.value), int(row.fees.total.value or 0)
-            if int(row.settlement.amount.value) != paid - kept:
-                yield f"{found.id}: of {paid} less {kept} arrived {row.settlement.amount.value}"
+            paid, fee = int(row.token_amount.value), int(row.fees.total.value or 0)
+            if int(row.settlement.amount.value) != paid - fee:
+                yield f"{order.id}: of {paid} less {fee} arrived {row.settlement.amount.value}"
 
 
-def refunded(row: PaymentRow) -> int:
+def sum_refunds(row: PaymentRow) -> int:
     """Return the refunded amount of a payment, in minor units of the paid token."""
-    active = [one for one in row.refunds if one.status != REFUND_STATUS_FAILED]
-    return sum(int(one.amount.value) for one in active)
+    active = [refund for refund in row.refunds if refund.status != REFUND_STATUS_FAILED]
+    return sum(int(refund.amount.value) for refund in active)
 
 
-def orders_of(file: str) -> list[Order]:
+def read_orders(file: str) -> list[Order]:
     """Return the orders in a file of the shop; raise sqlite3.Error if it is not such a file."""
     uri = f"{Path(file).absolute().as_uri()}?mode=ro"
     rows = sqlite3.connect(uri, uri=True).execute("SELECT id, cents, payment, shipped FROM orders")
@@ -77,7 +77,7 @@ def main(file: str) -> int:
     before = time.time() - int(os.environ.get("GRACE_SECONDS", "600"))
     try:
         # orders first: payments and orders that change meanwhile are too recent to compare
-        orders = orders_of(file)
+        orders = read_orders(file)
         with Client(
             os.environ["FLORIN_GRPC_TARGET"],
             plaintext=True,  # for a Florin on this machine; omit it elsewhere, to use TLS
@@ -88,14 +88,15 @@ def main(file: str) -> int:
     except (FlorinError, sqlite3.Error) as error:
         print(f"Not compared: {error}", file=sys.stderr)
         return 2
-    fresh = {one.payment_id for one in rows if one.last_updated_at.seconds > before}
-    payments = {one.payment_id: one for one in rows if one.payment_id not in fresh}
-    found = list(differences([one for one in orders if one.payment not in fresh], payments))
-    print(*found, sep="\n", end="\n" if found else "")
-    paid = [one for one in payments.values() if one.status == PAYMENT_STATUS_SUCCEEDED]
-    held = sum(not one.settlement.settled for one in paid)
+    fresh = {row.payment_id for row in rows if row.last_updated_at.seconds > before}
+    payments = {row.payment_id: row for row in rows if row.payment_id not in fresh}
+    comparable_orders = [order for order in orders if order.payment not in fresh]
+    differences = list(compare(comparable_orders, payments))
+    print(*differences, sep="\n", end="\n" if differences else "")
+    paid = [row for row in payments.values() if row.status == PAYMENT_STATUS_SUCCEEDED]
+    held = sum(not row.settlement.settled for row in paid)
     print(f"{len(orders)} orders, {len(paid)} paid, of which {held} are still owed by the operator")
-    return 1 if found else 0
+    return 1 if differences else 0
 
 
 if __name__ == "__main__":

@@ -25,22 +25,22 @@ SPARE_S = 30
 
 def sell(florin: Merchant, cents: int, patience_s: int) -> PaymentDetail:
     """Run one sale; return the payment once it is final."""
-    made = florin.create_payment(
+    payment = florin.create_payment(
         amount=("iso4217/USD", cents),
         expires_at=int(time.time()) + patience_s + SPARE_S,
         idempotency_key=secrets.token_hex(16),
     )
-    segno.make(made.gateway_url).terminal(compact=True)
-    print(made.gateway_url, flush=True)
+    segno.make(payment.gateway_url).terminal(compact=True)
+    print(payment.gateway_url, flush=True)
     try:
-        for update in florin.watch_payment(made.payment_id, timeout=patience_s):
+        for update in florin.watch_payment(payment.payment_id, timeout=patience_s):
             print(PaymentStatus.Name(update.payment.status), flush=True)
     except (DeadlineError, KeyboardInterrupt):
-        call_off(florin, made.payment_id)
-    return florin.get_payment(made.payment_id)
+        cancel_sale(florin, payment.payment_id)
+    return florin.get_payment(payment.payment_id)
 
 
-def call_off(florin: Merchant, payment_id: str) -> None:
+def cancel_sale(florin: Merchant, payment_id: str) -> None:
     """Cancel a sale that took too long.
 
     If a wallet has already paid, wait for the chain's outcome.
@@ -52,7 +52,7 @@ def call_off(florin: Merchant, payment_id: str) -> None:
         florin.wait_final(payment_id)
 
 
-def cents_of(text: str) -> int:
+def parse_cents(text: str) -> int:
     """Return a typed amount in cents; raise ValueError for an invalid amount."""
     try:
         cents = Decimal(text).scaleb(2)
@@ -66,7 +66,7 @@ def cents_of(text: str) -> int:
 def main() -> int:
     """Run one sale; return the exit status."""
     try:
-        cents = cents_of(sys.argv[1])
+        cents = parse_cents(sys.argv[1])
         with Client(
             os.environ["FLORIN_GRPC_TARGET"],
             plaintext=True,  # for a Florin on this machine; omit it elsewhere, to use TLS

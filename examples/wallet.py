@@ -35,18 +35,18 @@ def main(link: str) -> bool:
     ) as client:
         gateway = client.gateway
         payment = gateway.get_payment(link)
-        asked = payment.amount
-        symbol, decimals = asked.display.asset_symbol, asked.display.decimals
-        price = shown(asked.value, symbol, decimals)
-        print(visible(f"{payment.merchant.name} asks for {price}"))
+        amount = payment.amount
+        symbol, decimals = amount.display.asset_symbol, amount.display.decimals
+        price = format_amount(amount.value, symbol, decimals)
+        print(escape(f"{payment.merchant.name} asks for {price}"))
         if payment.is_final:
             raise WalletError(f"the payment is already {PaymentStatus.Name(payment.status)}")
 
         # options: what the accounts of this wallet can pay with
         account = wallet.account(chain)
         offered = gateway.get_payment_options(payment.payment_id, accounts=[account])
-        own = [one for one in offered.options if one.account == account]
-        options = [one for one in own if asset_of(one) in TOKENS]
+        own_options = [option for option in offered.options if option.account == account]
+        options = [option for option in own_options if get_asset(option) in TOKENS]
         if not options:
             raise WalletError(f"{account} has no token that pays for it")
         option = options[0]
@@ -56,10 +56,10 @@ def main(link: str) -> bool:
         # plan: refused unless the actions take exactly the amount of the option, and nothing else
         actions = gateway.executable_actions(payment.payment_id, option)
         plan = plan_payment(option, actions)
-        symbol, decimals = TOKENS[asset_of(option)]
-        for line in plan.describe(lambda value: shown(value, symbol, decimals)):
-            print(visible(line))
-        price = shown(plan.terms.amount, symbol, decimals)
+        symbol, decimals = TOKENS[get_asset(option)]
+        for line in plan.describe(lambda value: format_amount(value, symbol, decimals)):
+            print(escape(line))
+        price = format_amount(plan.terms.amount, symbol, decimals)
         if input(f"Pay {price} from {account}? [y/N] ").strip().lower() != "y":
             raise WalletError("nothing was signed")
 
@@ -71,21 +71,21 @@ def main(link: str) -> bool:
         status = payment.status
         for update in gateway.watch_payment(payment.payment_id, timeout=600):
             status = update.payment.status
-            print(PaymentStatus.Name(status), visible(update.payment.info.tx_id))
+            print(PaymentStatus.Name(status), escape(update.payment.info.tx_id))
         return status == PAYMENT_STATUS_SUCCEEDED
 
 
-def asset_of(option: PaymentOption) -> str:
+def get_asset(option: PaymentOption) -> str:
     """Return the asset of an option in lower case: token addresses come in either case."""
     return option.amount.unit.removeprefix("caip19/").lower()
 
 
-def shown(value: str | int, symbol: str, decimals: int) -> str:
+def format_amount(value: str | int, symbol: str, decimals: int) -> str:
     """Format an amount for people, exactly."""
     return f"{Decimal(f'{value}E-{decimals}'):f} {symbol}"
 
 
-def visible(text: str) -> str:
+def escape(text: str) -> str:
     """Replace unprintable characters by `?`: foreign text must not control the terminal."""
     return "".join(char if char.isprintable() else "?" for char in text)
 
@@ -94,4 +94,4 @@ if __name__ == "__main__":
     try:
         sys.exit(0 if main(sys.argv[1]) else 1)
     except (WalletError, FlorinError, EOFError) as error:
-        sys.exit(visible(f"Not paid: {error}"))
+        sys.exit(escape(f"Not paid: {error}"))

@@ -120,8 +120,8 @@ print("transaction", final.info.tx_id)
 # ## The totals reconcile
 
 # %%
-known = iter(["requires_action", "processing", "succeeded"])
-assert all(state in known for state in seen), "in this order, each at most once"
+expected_states = iter(["requires_action", "processing", "succeeded"])
+assert all(state in expected_states for state in seen), "in this order, each at most once"
 assert seen[-1] == "succeeded"
 assert before[0] - after[0] == after[1] - before[1] == int(option.amount.value)
 receipt = await lab.chain("eth_getTransactionReceipt", final.info.tx_id)

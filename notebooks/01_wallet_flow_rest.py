@@ -104,12 +104,12 @@ print(offered)
 
 # %%
 options = offered.body["options"]
-for one in options:
-    display, kinds = one["amount"]["display"], [action["type"] for action in one["actions"]]
-    price = units(one["amount"]["value"], display["decimals"])
+for option in options:
+    display, kinds = option["amount"]["display"], [action["type"] for action in option["actions"]]
+    price = units(option["amount"]["value"], display["decimals"])
     print(price, display["assetSymbol"], "on", display["networkName"], "by", *kinds)
 
-option = next(one for one in options if one["actions"][0]["type"] == "build")
+option = next(option for option in options if option["actions"][0]["type"] == "build")
 
 # %% [markdown]
 # ## The wallet fetches the chosen option
@@ -118,8 +118,8 @@ option = next(one for one in options if one["actions"][0]["type"] == "build")
 # unchanged.
 
 # %%
-asked = {"optionId": option["id"], "data": option["actions"][0]["data"]["data"]}
-fetched = await lab.rest("wallet", "POST", f"{side}/fetch", asked)
+fetch_request = {"optionId": option["id"], "data": option["actions"][0]["data"]["data"]}
+fetched = await lab.rest("wallet", "POST", f"{side}/fetch", fetch_request)
 actions = fetched.body["actions"]
 print(fetched)
 
@@ -186,8 +186,8 @@ print(repeated.status, repeated.body["status"], repeated.body["info"]["txId"])
 # One status per response. A poll returns the newest status; a late poll misses those in between.
 
 # %%
-told = dict(zip(("merchant", "wallet"), await waiting, strict=True))
-for who, answers in told.items():
+answers_by_caller = dict(zip(("merchant", "wallet"), await waiting, strict=True))
+for who, answers in answers_by_caller.items():
     print(f"{who:9}", *[answer["status"] for answer in answers], sep="  ")
 
 # %% [markdown]
@@ -219,11 +219,11 @@ assert changes == sorted(changes, key=lambda change: change["version"])
 assert [steps[change["version"]] for change in changes] == [change["status"] for change in changes]
 assert unchanged.body["status"] == "requires_action"
 assert held_s >= 0.5
-finals = [confirmed.body, repeated.body, *(answers[-1] for answers in told.values())]
+finals = [confirmed.body, repeated.body, *(answers[-1] for answers in answers_by_caller.values())]
 assert all(final["status"] == "succeeded" for final in finals)
 paid = detail.body["settlement"]["successful"]
 assert {final["info"]["txId"] for final in finals} == {paid["txId"]}
 assert paid["amount"]["value"] == option["amount"]["value"]
-found = await lab.chain("getSignatureStatuses", [paid["txId"]], solana=True)
-assert found["value"][0]["confirmationStatus"] == "finalized"
+signature_statuses = await lab.chain("getSignatureStatuses", [paid["txId"]], solana=True)
+assert signature_statuses["value"][0]["confirmationStatus"] == "finalized"
 await lab.close()

@@ -57,8 +57,10 @@ def line(update):
 
 async def order(number):
     reference = f"notebook-02-{number}"
-    made = await lab.merchant.create_payment(amount=("iso4217/USD", PRICE), reference_id=reference)
-    return made.payment_id
+    payment = await lab.merchant.create_payment(
+        amount=("iso4217/USD", PRICE), reference_id=reference
+    )
+    return payment.payment_id
 
 
 # %% [markdown]
@@ -140,11 +142,11 @@ client = AsyncClient(
 # delivered.
 
 # %%
-payment_id, told = await order(2), []
+payment_id, updates = await order(2), []
 async for update in client.merchant.watch_payment(payment_id, timeout=60):
-    told.append(line(update))
-    print(*told[-1], f"on connection {len(lines)}")
-    if len(told) == 1:
+    updates.append(line(update))
+    print(*updates[-1], f"on connection {len(lines)}")
+    if len(updates) == 1:
         cut()
         await lab.pay(payment_id, wallet)
 
@@ -178,7 +180,7 @@ print(PaymentStatus.Name(patient.status), patient.info.tx_id)
 
 # %%
 held = await lab.balance(wallet.evm.address)
-asked = await client.merchant.create_refund(payment_id)
+created_refund = await client.merchant.create_refund(payment_id)
 states = []
 async for update in client.merchant.watch_refund(payment_id, timeout=60):
     states.append(RefundStatus.Name(update.refund.status))
@@ -201,14 +203,14 @@ print("the buyer got", units(returned, decimals), refund.amount.display.asset_sy
 
 # %%
 steps = ["requires_action", "processing", "succeeded"]
-assert all(steps[version] == status for version, status in caught_up + told)
+assert all(steps[version] == status for version, status in caught_up + updates)
 assert caught_up[0][0] > noted
-assert told == sorted(set(told))
-assert caught_up[-1] == told[-1] == (2, "succeeded")
+assert updates == sorted(set(updates))
+assert caught_up[-1] == updates[-1] == (2, "succeeded")
 assert len(lines) > 1
 assert gave_up
 assert final.status == patient.status == PaymentStatus.PAYMENT_STATUS_SUCCEEDED
-assert (states[-1], refund.refund_id) == ("REFUND_STATUS_SUCCEEDED", asked.refund_id)
+assert (states[-1], refund.refund_id) == ("REFUND_STATUS_SUCCEEDED", created_refund.refund_id)
 receipt = await lab.chain("eth_getTransactionReceipt", refund.tx_id)
 assert (receipt["status"], returned) == ("0x1", int(refund.amount.value))
 await client.close()

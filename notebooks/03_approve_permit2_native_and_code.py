@@ -55,7 +55,7 @@ async def offer(unit, value, wallet, kind="erc20"):
     created = await lab.merchant.create_payment(amount=(unit, value), reference_id="notebook-03")
     accounts = wallet.accounts(chain_id)
     offered = await lab.gateway.get_payment_options(created.payment_id, accounts=accounts)
-    option = next(one for one in offered.options if kind in one.amount.unit)
+    option = next(option for option in offered.options if kind in option.amount.unit)
     actions = await lab.gateway.executable_actions(created.payment_id, option)
     return created.payment_id, option, actions
 
@@ -236,12 +236,12 @@ for way, (_, methods, _, by_wallet) in ways.items():
 
 # %%
 sign, send = "eth_signTypedData_v4", "eth_sendTransaction"
-asked = {way: (methods, by_wallet) for way, (_, methods, _, by_wallet) in ways.items()}
-assert asked["EIP-3009"] == asked["code that signs"] == ([sign], False)
-assert asked["Permit2 with approval"] == ([send, sign], False)
-assert asked["Permit2 approved before"] == ([sign], False)
-assert asked["coin"] == ([send], True)
-assert asked["code that cannot sign"] == ([send, send], True)
+calls_by_way = {way: (methods, by_wallet) for way, (_, methods, _, by_wallet) in ways.items()}
+assert calls_by_way["EIP-3009"] == calls_by_way["code that signs"] == ([sign], False)
+assert calls_by_way["Permit2 with approval"] == ([send, sign], False)
+assert calls_by_way["Permit2 approved before"] == ([sign], False)
+assert calls_by_way["coin"] == ([send], True)
+assert calls_by_way["code that cannot sign"] == ([send, send], True)
 for final, _, outputs, by_wallet in ways.values():
     assert final.status == PAYMENT_STATUS_SUCCEEDED
     assert (await mined(final.info.tx_id))["status"] == "0x1"

@@ -49,9 +49,12 @@ chain_id = lab.env["FLORIN_SOLANA_CHAIN"]
 # %%
 async def tokens(owner, mint):
     where = [owner, {"mint": mint}, {"encoding": "jsonParsed"}]
-    found = await lab.chain("getTokenAccountsByOwner", *where, solana=True)
-    held = [one["account"]["data"]["parsed"]["info"]["tokenAmount"] for one in found["value"]]
-    return sum(int(one["amount"]) for one in held)
+    response = await lab.chain("getTokenAccountsByOwner", *where, solana=True)
+    held = [
+        token_account["account"]["data"]["parsed"]["info"]["tokenAmount"]
+        for token_account in response["value"]
+    ]
+    return sum(int(balance["amount"]) for balance in held)
 
 
 async def lamports(owner):
@@ -73,13 +76,13 @@ created = await lab.merchant.create_payment(
 payment_id = created.payment_id
 accounts = wallet.accounts(chain_id)
 offered = await lab.gateway.get_payment_options(payment_id, accounts=accounts)
-for one in offered.options:
-    display = one.amount.display
-    print(units(one.amount.value, display.decimals), display.asset_name, one.actions[0])
+for option in offered.options:
+    display = option.amount.display
+    print(units(option.amount.value, display.decimals), display.asset_name, option.actions[0])
 
 # %%
 asset = lab.env["FLORIN_SOLANA_ASSET"]
-option = next(one for one in offered.options if one.amount.unit == f"caip19/{asset}")
+option = next(option for option in offered.options if option.amount.unit == f"caip19/{asset}")
 mint, price = asset.rpartition(":")[2], int(option.amount.value)
 merchant = lab.env["FLORIN_SOLANA_DESTINATION"].rpartition(":")[2]
 before = {who: await tokens(who, mint) for who in (buyer, merchant)}

@@ -43,8 +43,8 @@ from lab import start
 # notebook always starts its own Florin with the settings below.
 
 # %%
-asked = {"enabled": True, "from_amount": {"USD": FROM}, "retention_days": KEPT_DAYS}
-lab = await start(own=True, capture=asked)
+capture_settings = {"enabled": True, "from_amount": {"USD": FROM}, "retention_days": KEPT_DAYS}
+lab = await start(own=True, capture=capture_settings)
 chain_id = lab.env["FLORIN_EVM_CHAIN"]
 
 # %% [markdown]
@@ -56,17 +56,21 @@ chain_id = lab.env["FLORIN_EVM_CHAIN"]
 
 # %%
 async def offer(wallet, minor=FROM):
-    made = await lab.merchant.create_payment(amount=("iso4217/USD", minor))
+    payment = await lab.merchant.create_payment(amount=("iso4217/USD", minor))
     account = wallet.account(chain_id)
-    offered = await lab.gateway.get_payment_options(made.payment_id, accounts=[account])
-    return made.payment_id, offered.options[0]
+    offered = await lab.gateway.get_payment_options(payment.payment_id, accounts=[account])
+    return payment.payment_id, offered.options[0]
 
 
 ada = lab.wallet()
 below = await offer(ada, FROM - 1)
 payment_id, option = await offer(ada)
-for name, one in (("below", below[1]), ("from there on", option)):
-    print(f"{name:14}", one.actions[0].WhichOneof("kind"), one.HasField("collect_data"))
+for name, offered_option in (("below", below[1]), ("from there on", option)):
+    print(
+        f"{name:14}",
+        offered_option.actions[0].WhichOneof("kind"),
+        offered_option.HasField("collect_data"),
+    )
 
 # %% [markdown]
 # ## The requested data
@@ -80,13 +84,13 @@ schema = json.loads(option.collect_data.schema_json)
 rules = {name: dict(rule) for name, rule in schema["properties"].items()}
 pd.DataFrame(
     {
-        "field": one.id,
-        "name": one.name,
-        "required": one.required,
-        "type": rules[one.id].pop("type"),
-        "rules": ", ".join(f"{name} {rule}" for name, rule in rules[one.id].items()),
+        "field": field.id,
+        "name": field.name,
+        "required": field.required,
+        "type": rules[field.id].pop("type"),
+        "rules": ", ".join(f"{name} {rule}" for name, rule in rules[field.id].items()),
     }
-    for one in option.collect_data.fields
+    for field in option.collect_data.fields
 )
 
 # %% [markdown]
@@ -109,7 +113,7 @@ assert refusal.details["url"] == option.collect_data.url
 # other.
 
 # %%
-told = {
+ada_data = {
     "fullName": "Ada Example",
     "dob": "1987-06-05",
     "pobCountry": "DE",
@@ -125,7 +129,7 @@ async def pay(wallet, payment_id, option, data=None):
     return (await lab.merchant.wait_final(payment_id, timeout=60)).status
 
 
-inline = await pay(ada, payment_id, option, told)
+inline = await pay(ada, payment_id, option, ada_data)
 print("succeeded:", inline == PAYMENT_STATUS_SUCCEEDED)
 
 # %% [markdown]
@@ -137,7 +141,7 @@ print("succeeded:", inline == PAYMENT_STATUS_SUCCEEDED)
 bob = lab.wallet()
 form_payment, form_option = await offer(bob)
 try:
-    wrong = {**told, "dob": "5 June", "pobCountry": "Germany", "tosConfirmed": False}
+    wrong = {**ada_data, "dob": "5 June", "pobCountry": "Germany", "tosConfirmed": False}
     await lab.gateway.executable_actions(form_payment, form_option, collected_data=wrong)
 except InvalidRequestError as error:
     faults = {issue.field: issue.message for issue in error.issues}
@@ -150,16 +154,16 @@ faults
 # these values and can change them; terms cannot be confirmed in advance.
 
 # %%
-known = {"fullName": "Bob Example", "dob": "1990-12-31", "tosConfirmed": True}
-prefill = base64.urlsafe_b64encode(json.dumps(known).encode()).decode()
+prefill_values = {"fullName": "Bob Example", "dob": "1990-12-31", "tosConfirmed": True}
+prefill = base64.urlsafe_b64encode(json.dumps(prefill_values).encode()).decode()
 address = form_option.collect_data.url.removeprefix(lab.env["FLORIN_BASE_URL"])
 page = await lab.rest("nobody", "GET", f"{address}&{urlencode({'prefill': prefill})}")
 inputs = re.findall(r"<(?:input|select)[^>]*>", page.body)
 begun = {}
 for tag in inputs:
-    found = dict(re.findall(r'(\w+)="([^"]*)"', tag))
-    ticked = " checked" in tag if found.get("type") == "checkbox" else None
-    begun[found.get("name")] = found.get("value", "") if ticked is None else ticked
+    attributes = dict(re.findall(r'(\w+)="([^"]*)"', tag))
+    ticked = " checked" in tag if attributes.get("type") == "checkbox" else None
+    begun[attributes.get("name")] = attributes.get("value", "") if ticked is None else ticked
 pd.Series(begun, name="value").drop("token").to_frame()
 
 # %% [markdown]
@@ -170,10 +174,10 @@ pd.Series(begun, name="value").drop("token").to_frame()
 
 # %%
 (token,) = parse_qs(urlsplit(address).query)["t"]
-bobs = {**told, "fullName": known["fullName"], "dob": known["dob"]}
-handed_in = await lab.rest("nobody", "POST", "/collect/", {"token": token, "data": bobs})
-other = {**bobs, "fullName": "Somebody Else"}
-again = await lab.rest("nobody", "POST", "/collect/", {"token": token, "data": other})
+bob_data = {**ada_data, "fullName": prefill_values["fullName"], "dob": prefill_values["dob"]}
+handed_in = await lab.rest("nobody", "POST", "/collect/", {"token": token, "data": bob_data})
+other_data = {**bob_data, "fullName": "Somebody Else"}
+again = await lab.rest("nobody", "POST", "/collect/", {"token": token, "data": other_data})
 by_form = await pay(bob, form_payment, form_option)
 print("submitted:", handed_in.status, handed_in.body)
 print("other data with the same form:", again.status, again.body["code"])
@@ -210,14 +214,16 @@ async def export(wallet):
     return await lab.operator(ExportCustomerRequest(account=wallet.account(chain_id)))
 
 
-kept = {"Ada": await export(ada), "Bob": await export(bob)}
-rows = [(name, len(one.payments), *one.collected_data) for name, one in kept.items()]
+exports = {"Ada": await export(ada), "Bob": await export(bob)}
+rows = [
+    (name, len(customer.payments), *customer.collected_data) for name, customer in exports.items()
+]
 table = pd.DataFrame(
     {
         "who": name,
         "payments": payments,
         "source": CustomerDataSource.Name(data.source).rpartition("_")[2].lower(),
-        "told": json.loads(data.data_json)["fullName"],
+        "full name": json.loads(data.data_json)["fullName"],
         "proven": data.proven,
         "days": (data.kept_until.ToDatetime() - data.collected_at.ToDatetime()).days,
     }
@@ -232,7 +238,11 @@ table
 # database contains the buyers' words.
 
 # %%
-words = [word.encode() for one in (told, bobs) for word in (one["fullName"], one["pobAddress"])]
+words = [
+    word.encode()
+    for buyer_data in (ada_data, bob_data)
+    for word in (buyer_data["fullName"], buyer_data["pobAddress"])
+]
 files = sorted(Path(lab.env["FLORIN_HOME"]).glob("florin.db*"))
 in_clear = {file.name: any(word in file.read_bytes() for word in words) for file in files}
 in_clear
@@ -268,7 +278,7 @@ assert set(faults) == {
     "collected_data_json.pobCountry",
     "collected_data_json.tosConfirmed",
 }
-assert (begun["fullName"], begun["dob"]) == (known["fullName"], known["dob"])
+assert (begun["fullName"], begun["dob"]) == (prefill_values["fullName"], prefill_values["dob"])
 assert begun["tosConfirmed"] is False
 assert (handed_in.status, again.status) == (200, 401)
 assert inline == by_form == PAYMENT_STATUS_SUCCEEDED
@@ -279,5 +289,5 @@ assert set(table["days"]) == {KEPT_DAYS}
 assert not any(in_clear.values())
 assert left == {"Ada": 1, "Bob": 0}
 # payments that moved money stay, without any personal data
-assert [one.payer for one in later.payments].count(True) == erased.payments_kept == 1
+assert [payment.payer for payment in later.payments].count(True) == erased.payments_kept == 1
 await lab.close()

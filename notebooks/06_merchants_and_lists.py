@@ -80,8 +80,10 @@ print(conflict.code, conflict.http_status, dict(conflict.details))
 # %%
 asset, chain_id = lab.env["FLORIN_EVM_ASSET"], lab.env["FLORIN_EVM_CHAIN"]
 first, second = (Account.create().address for _ in range(2))
-made = await lab.admin.create_crypto_settlements(tea, destinations={asset: f"{chain_id}:{first}"})
-(place,) = made.settlements
+response = await lab.admin.create_crypto_settlements(
+    tea, destinations={asset: f"{chain_id}:{first}"}
+)
+(place,) = response.settlements
 pd.Series({"id": place.id, "asset": place.asset, "destination": place.destination}).to_frame("")
 
 # %% [markdown]
@@ -93,7 +95,7 @@ pd.Series({"id": place.id, "asset": place.asset, "destination": place.destinatio
 
 # %%
 shown, buyer = {"merchant_id": tea}, lab.wallet()
-wanted, accounts = ("iso4217/USD", 1250), buyer.accounts(chain_id)
+amount, accounts = ("iso4217/USD", 1250), buyer.accounts(chain_id)
 
 
 async def offered(payment_id):
@@ -107,11 +109,11 @@ async def pay(payment_id, option):
 
 
 # %%
-older = await lab.merchant.create_payment(amount=wanted, **shown)
+older = await lab.merchant.create_payment(amount=amount, **shown)
 offer = await offered(older.payment_id)
 await lab.admin.update_crypto_settlement(tea, place.id, destination=f"{chain_id}:{second}")
 await pay(older.payment_id, offer)
-newer = await lab.merchant.create_payment(amount=wanted, **shown)
+newer = await lab.merchant.create_payment(amount=amount, **shown)
 next_offer = await offered(newer.payment_id)
 await pay(newer.payment_id, next_offer)
 
@@ -129,13 +131,13 @@ for name, held in zip(("old destination", "new destination"), got, strict=True):
 # %%
 versions = (await lab.rest("nobody", "GET", "/versions")).body
 answers = {}
-for said in ("", versions["stable"][-1], "2020-01-01", "tomorrow"):
-    headers = {"Pay-Version": said} if said else {}
-    answers[said or "(none)"] = await lab.rest("merchant", "GET", "/v1/merchants", None, headers)
+for version in ("", versions["stable"][-1], "2020-01-01", "tomorrow"):
+    headers = {"Pay-Version": version} if version else {}
+    answers[version or "(none)"] = await lab.rest("merchant", "GET", "/v1/merchants", None, headers)
 print(versions)
 pd.DataFrame(
-    {"Pay-Version": said, "status": one.status, "code": one.body.get("code", "")}
-    for said, one in answers.items()
+    {"Pay-Version": version, "status": answer.status, "code": answer.body.get("code", "")}
+    for version, answer in answers.items()
 )
 
 # %% [markdown]
@@ -174,15 +176,15 @@ while cursor is not None:
     seen += rows
     cursor = page.body["nextCursor"]
     cursor = cursor and f"&cursor={cursor}"
-    late = await lab.merchant.create_payment(amount=wanted, reference_id="meanwhile", **shown)
+    late = await lab.merchant.create_payment(amount=amount, reference_id="meanwhile", **shown)
 
 # %% [markdown]
 # A cursor is valid only for its own filter and order; with others it is refused, so that it never
 # returns wrong rows.
 
 # %%
-one = await lab.rest("merchant", "GET", path, None, {"Merchant-Id": tea})
-turned = f"{path}&sortDir=asc&cursor={one.body['nextCursor']}"
+first_page = await lab.rest("merchant", "GET", path, None, {"Merchant-Id": tea})
+turned = f"{path}&sortDir=asc&cursor={first_page.body['nextCursor']}"
 misused = await lab.rest("merchant", "GET", turned, None, {"Merchant-Id": tea})
 print(misused.status, misused.body["code"], misused.body["issues"])
 
@@ -223,7 +225,7 @@ table
 
 # %%
 await lab.admin.delete_merchant(tea)
-hidden = [one.id async for one in lab.admin.list_merchants()]
+listed_ids = [merchant.id async for merchant in lab.admin.list_merchants()]
 refused = await lab.rest(
     "merchant",
     "POST",
@@ -231,7 +233,7 @@ refused = await lab.rest(
     {"amount": {"unit": "iso4217/USD", "value": "1250"}},
     {"Merchant-Id": tea},
 )
-print("listed:", tea in hidden, "| a new payment:", refused.status, refused.body["code"])
+print("listed:", tea in listed_ids, "| a new payment:", refused.status, refused.body["code"])
 everything = [row async for row in lab.merchant.list_payments(merchant_ids=[tea])]
 
 # %% [markdown]
@@ -242,7 +244,7 @@ assert len({call.body["merchant"]["id"] for call in calls} | {tea}) == 1
 assert [call.headers.get("Idempotent-Replayed") for call in calls] == [None, "true"]
 assert (conflict.code, conflict.details["reason"]) == ("idempotency_conflict", "different_body")
 assert got == [int(offer.amount.value), int(next_offer.amount.value)]
-codes = [one.body.get("code") for one in answers.values()]
+codes = [answer.body.get("code") for answer in answers.values()]
 assert codes == [None, None, "unknown_api_version", "invalid_api_version"]
 # newest first, each once, and no payment that was created while the pages were read
 assert seen == [*reversed(ids), newer.payment_id, older.payment_id]
@@ -250,7 +252,7 @@ assert misused.body["code"] == "invalid_params"
 assert table["amount"].is_monotonic_increasing
 assert len(table) == stats.total_transactions == ORDERS - len(range(0, ORDERS, 3))
 assert table["amount"].sum() == units(revenue.value, 2)
-assert tea not in hidden
+assert tea not in listed_ids
 assert refused.status == 404
 pages_read = -(-len(seen) // PAGE)
 assert len(everything) == len(seen) + pages_read

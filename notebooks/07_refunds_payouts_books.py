@@ -80,19 +80,21 @@ asset, chain_id = lab.env["FLORIN_EVM_ASSET"], lab.env["FLORIN_EVM_CHAIN"]
 
 # %%
 async def balances():
-    found, request = {}, ListBalancesRequest()
+    amounts, request = {}, ListBalancesRequest()
     while True:
         page = await lab.operator(request)
-        found |= {(one.account, one.asset): int(one.amount) for one in page.balances}
+        amounts |= {
+            (balance.account, balance.asset): int(balance.amount) for balance in page.balances
+        }
         if not page.next_cursor:
-            return found
+            return amounts
         request.cursor = page.next_cursor
 
 
 async def settled():
     for _ in range(600):
         check = await lab.operator(CheckLedgerRequest())
-        if {one.verdict for one in check.wallets} == {BALANCE_VERDICT_EXACT}:
+        if {wallet.verdict for wallet in check.wallets} == {BALANCE_VERDICT_EXACT}:
             break
         await asyncio.sleep(0.1)
     return check
@@ -114,8 +116,8 @@ async def changes(before):
 
 # %%
 ada = lab.wallet()
-wanted = ("iso4217/USD", 1250)
-paid = await lab.merchant.create_payment(amount=wanted)
+amount = ("iso4217/USD", 1250)
+paid = await lab.merchant.create_payment(amount=amount)
 await settled()
 books = await balances()
 await lab.pay(paid.payment_id, ada, asset="erc20:")
@@ -130,7 +132,7 @@ table
 
 # %%
 held = await lab.balance(ada.evm.address)
-asked = await lab.merchant.create_refund(paid.payment_id)
+await lab.merchant.create_refund(paid.payment_id)
 refund = await lab.merchant.wait_refund_final(paid.payment_id, timeout=60)
 came_back = await lab.balance(ada.evm.address) - held
 print(RefundStatus.Name(refund.status), refund.tx_id)
@@ -145,7 +147,7 @@ table
 # reason and transaction; `refunded` has their sum and the rest.
 
 # %%
-broken = await lab.merchant.create_payment(amount=wanted)
+broken = await lab.merchant.create_payment(amount=amount)
 await lab.pay(broken.payment_id, ada, asset="erc20:")
 books, _ = await changes(books)
 for cents, reason in ((500, "a broken cup"), (75, "too late")):
@@ -156,12 +158,12 @@ for cents, reason in ((500, "a broken cup"), (75, "too late")):
 in_parts = await lab.merchant.get_payment(broken.payment_id)
 pd.DataFrame(
     {
-        "reason": one.reason,
-        "status": RefundStatus.Name(one.status).removeprefix("REFUND_STATUS_").lower(),
-        "cents": int(one.payment_amount.value),
-        "minor units": int(one.amount.value),
+        "reason": refund.reason,
+        "status": RefundStatus.Name(refund.status).removeprefix("REFUND_STATUS_").lower(),
+        "cents": int(refund.payment_amount.value),
+        "minor units": int(refund.amount.value),
     }
-    for one in in_parts.refunds
+    for refund in in_parts.refunds
 )
 
 # %%
@@ -178,9 +180,9 @@ table
 
 
 # %%
-async def told_to_send(payment_id, wallet):
+async def fetch_coin_actions(payment_id, wallet):
     offered = await lab.gateway.get_payment_options(payment_id, accounts=wallet.accounts(chain_id))
-    (option,) = [one for one in offered.options if "slip44" in one.amount.unit]
+    (option,) = [option for option in offered.options if "slip44" in option.amount.unit]
     return await lab.gateway.executable_actions(payment_id, option), option
 
 
@@ -189,8 +191,8 @@ async def coin_of(wallet):
 
 
 bob = lab.wallet()
-late = await lab.merchant.create_payment(amount=wanted)
-actions, option = await told_to_send(late.payment_id, bob)
+late = await lab.merchant.create_payment(amount=amount)
+actions, option = await fetch_coin_actions(late.payment_id, bob)
 await lab.merchant.cancel_payment(late.payment_id)
 over = await lab.merchant.wait_final(late.payment_id, timeout=60)
 await asyncio.to_thread(bob.execute, actions, option=option)
@@ -206,8 +208,8 @@ print(PaymentStatus.Name(over.status), "and then", option.amount.value, "wei wer
 # %%
 async def returned(payment_id):
     for _ in range(600):
-        found = (await lab.operator(ListPayoutsRequest(all=True))).payouts
-        done = [one for one in found if one.payment_id == payment_id]
+        payouts = (await lab.operator(ListPayoutsRequest(all=True))).payouts
+        done = [payout for payout in payouts if payout.payment_id == payment_id]
         if done and done[0].status == PAYOUT_STATUS_DONE:
             return done[0]
         await asyncio.sleep(0.1)
@@ -228,16 +230,16 @@ print("logged:", *logged, sep="\n  ")
 
 # %%
 first, second = lab.wallet(), lab.wallet()
-double = await lab.merchant.create_payment(amount=wanted)
-one, option = await told_to_send(double.payment_id, first)
+double = await lab.merchant.create_payment(amount=amount)
+first_actions, option = await fetch_coin_actions(double.payment_id, first)
 price = int(option.amount.value)
-two, other = await told_to_send(double.payment_id, second)
+second_actions, second_option = await fetch_coin_actions(double.payment_id, second)
 before = [await coin_of(first), await coin_of(second)]
-await asyncio.to_thread(first.execute, one, option=option)
+await asyncio.to_thread(first.execute, first_actions, option=option)
 await lab.merchant.wait_final(double.payment_id, timeout=60)
-await asyncio.to_thread(second.execute, two, option=other)
+await asyncio.to_thread(second.execute, second_actions, option=second_option)
 twice = await returned(double.payment_id)
-lost = [then - await coin_of(one) for then, one in zip(before, (first, second), strict=True)]
+lost = [then - await coin_of(buyer) for then, buyer in zip(before, (first, second), strict=True)]
 for name, wei in zip(("first", "second"), lost, strict=True):
     print(f"{name:7} paid {wei:>18} wei in total; the price was {price}")
 
@@ -248,16 +250,16 @@ for name, wei in zip(("first", "second"), lost, strict=True):
 # destination, the operator pays it out (`florin payouts create`).
 
 # %%
-made = await lab.admin.create_merchant(
+response = await lab.admin.create_merchant(
     merchant_name="Tea House", merchant_email="owner@tea-house.example"
 )
-tea, account = made.merchant.id, lab.wallet()
-order = await lab.merchant.create_payment(amount=wanted, merchant_id=tea)
+tea, account = response.merchant.id, lab.wallet()
+order = await lab.merchant.create_payment(amount=amount, merchant_id=tea)
 await settled()
 books = await balances()
 carol = lab.wallet()
 offered = await lab.gateway.get_payment_options(order.payment_id, accounts=carol.accounts(chain_id))
-(option,) = [one for one in offered.options if asset in one.amount.unit]
+(option,) = [option for option in offered.options if asset in option.amount.unit]
 outputs = carol.execute(option.actions, option=option)
 await lab.gateway.confirm_payment(order.payment_id, option_id=option.id, outputs=outputs)
 await lab.gateway.wait_final(order.payment_id, timeout=60)
@@ -269,8 +271,8 @@ owed = -books[f"merchant:{tea}", asset]
 await lab.admin.create_crypto_settlements(tea, destinations={asset: account.account(chain_id)})
 payout = await lab.operator(CreatePayoutRequest(merchant_id=tea, asset=asset))
 for _ in range(600):
-    found = (await lab.operator(ListPayoutsRequest(all=True))).payouts
-    (payout,) = [one for one in found if one.payout_id == payout.payout_id]
+    payouts = (await lab.operator(ListPayoutsRequest(all=True))).payouts
+    (payout,) = [row for row in payouts if row.payout_id == payout.payout_id]
     if payout.status == PAYOUT_STATUS_DONE:
         break
     await asyncio.sleep(0.1)
@@ -301,13 +303,13 @@ pd.DataFrame(
 check = await settled()
 wallets = pd.DataFrame(
     {
-        "wallet": one.account,
-        "asset": one.asset.rpartition("/")[2],
-        "booked": one.booked,
-        "held": one.held,
-        "verdict": BalanceVerdict.Name(one.verdict).removeprefix("BALANCE_VERDICT_").lower(),
+        "wallet": wallet.account,
+        "asset": wallet.asset.rpartition("/")[2],
+        "booked": wallet.booked,
+        "held": wallet.held,
+        "verdict": BalanceVerdict.Name(wallet.verdict).removeprefix("BALANCE_VERDICT_").lower(),
     }
-    for one in check.wallets
+    for wallet in check.wallets
 )
 wallets
 
@@ -323,8 +325,8 @@ sums = pd.Series(books).groupby(level=1).sum()
 assert (sums == 0).all()
 assert came_back == int(refund.amount.value)
 # the parts and the rest equal the paid amount
-parts = [int(one.amount.value) for one in in_parts.refunds]
-assert [int(one.payment_amount.value) for one in in_parts.refunds] == [500, 75]
+parts = [int(refund.amount.value) for refund in in_parts.refunds]
+assert [int(refund.payment_amount.value) for refund in in_parts.refunds] == [500, 75]
 assert sum(parts) == int(in_parts.refunded.amount.value)
 left = int(in_parts.refunded.refundable.value)
 assert sum(parts) + left == int(in_parts.info.option_amount.value)

@@ -165,8 +165,10 @@ async def operator_refused(request):
         await lab.operator(request)
     except OperatorError as error:
         call = error.__cause__
-        told = error_of(call.code(), call.details(), call.trailing_metadata())
-        raised.setdefault(told.code, (told.http_status, told.message, type(request).__name__))
+        refusal = error_of(call.code(), call.details(), call.trailing_metadata())
+        raised.setdefault(
+            refusal.code, (refusal.http_status, refusal.message, type(request).__name__)
+        )
 
 
 active = partner_pb2.PARTNER_STATUS_ACTIVE
@@ -245,15 +247,15 @@ codes
 # must be confirmed first, and moves no money.
 
 # %%
-asked = {}
+outcomes = {}
 for name in ("succeeded", "failed", "expired", "cancelled", "stall"):
     status = await lab.merchant.get_payment_status(await new(f"florin_test:{name}"))
-    asked[name] = name_of(status.status)
+    outcomes[name] = name_of(status.status)
 declined = await lab.pay(await new("florin_test:declined"), buyer)
-asked["declined"] = name_of(declined.status)
+outcomes["declined"] = name_of(declined.status)
 none = await lab.gateway.get_payment_options(await new("florin_test:no_options"), **accounts)
-asked["no_options"] = f"{len(none.options)} options"
-pd.Series(asked, name="response").to_frame()
+outcomes["no_options"] = f"{len(none.options)} options"
+pd.Series(outcomes, name="response").to_frame()
 
 # %% [markdown]
 # ## Faults of the chains
@@ -276,9 +278,12 @@ async def merchant_holds(solana):
     owner = lab.env["FLORIN_SOLANA_DESTINATION"].rpartition(":")[2]
     mint = {"mint": lab.env["FLORIN_SOLANA_ASSET"].rpartition(":")[2]}
     encoded = {"encoding": "jsonParsed", "commitment": "finalized"}
-    found = await lab.chain("getTokenAccountsByOwner", owner, mint, encoded, solana=True)
-    held = [one["account"]["data"]["parsed"]["info"]["tokenAmount"] for one in found["value"]]
-    return sum(int(one["amount"]) for one in held)
+    response = await lab.chain("getTokenAccountsByOwner", owner, mint, encoded, solana=True)
+    held = [
+        token_account["account"]["data"]["parsed"]["info"]["tokenAmount"]
+        for token_account in response["value"]
+    ]
+    return sum(int(balance["amount"]) for balance in held)
 
 
 async def ended(payment_id, looks=150):
@@ -313,10 +318,10 @@ async def attempt(payment_id, solana, fault=None):
 async def under(fault, lasts=False, solana=False):
     """Pay with a fault armed; `lasts` if it must be cleared before the payment can end."""
     began, payment_id, held = time.monotonic(), await new(), await merchant_holds(solana)
-    told, price = await attempt(payment_id, solana, fault)
-    if told == "quote_expired":
+    response, price = await attempt(payment_id, solana, fault)
+    if response == "quote_expired":
         again, price = await attempt(payment_id, solana)
-        told = f"{told}, then {again}"
+        response = f"{response}, then {again}"
     waits = lasts and await ended(payment_id, looks=5) == PAYMENT_STATUS_PROCESSING
     if lasts:
         await lab.chain("florin_fault", {"kind": "clear"}, solana=solana)
@@ -324,7 +329,12 @@ async def under(fault, lasts=False, solana=False):
     await lab.chain("florin_fault", {"kind": "clear"}, solana=solana)
     moved = (await merchant_holds(solana) - held) / price
     what = " ".join(str(value) for value in fault.values())
-    row = {"chain": "Solana" if solana else "EVM", "fault": what, "confirm": told, "waits": waits}
+    row = {
+        "chain": "Solana" if solana else "EVM",
+        "fault": what,
+        "confirm": response,
+        "waits": waits,
+    }
     return {**row, "end": end, "moved": moved, "s": round(time.monotonic() - began, 1)}
 
 
@@ -395,17 +405,19 @@ pd.DataFrame(of_solana)
 
 # %%
 faults = pd.DataFrame(rows)
-armed = [await lab.chain("florin_fault", {"kind": "list"}, solana=one) for one in (False, True)]
+armed = [
+    await lab.chain("florin_fault", {"kind": "list"}, solana=solana) for solana in (False, True)
+]
 print(len(faults), "faults, slowest", faults["s"].max(), "s;", armed)
 assert set(codes.loc[~codes["raised"], "code"]) == set(why_not)
-assert asked["stall"] == "processing"
-assert asked["declined"] == "failed"
-assert all(asked[name] == name for name in ("succeeded", "failed", "expired", "cancelled"))
-assert asked["no_options"] == "0 options"
-told_http = {code: http for code, (http, *_) in raised.items()}
+assert outcomes["stall"] == "processing"
+assert outcomes["declined"] == "failed"
+assert all(outcomes[name] == name for name in ("succeeded", "failed", "expired", "cancelled"))
+assert outcomes["no_options"] == "0 options"
+http_statuses = {code: http for code, (http, *_) in raised.items()}
 # 503 instead of 500: the same call can succeed later
-assert told_http.pop("internal_error") == 503
-assert all(ERROR_SPECS[ErrorCode(code)].http_status == http for code, http in told_http.items())
+assert http_statuses.pop("internal_error") == 503
+assert all(ERROR_SPECS[ErrorCode(code)].http_status == http for code, http in http_statuses.items())
 assert repeated.status == 200
 # with every fault, the payment succeeded, and the money moved once
 assert faults["confirm"].str.endswith("processing").all()

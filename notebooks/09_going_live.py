@@ -118,8 +118,8 @@ words = ["chain", "add", "--rpc-url", node, "--chain", name, "--name", "Far Away
 words += ["--token", f"{DEVNET.token.address}:USD", "--new-relayer", "--new-treasury"]
 words += ["--confirmations", str(CONFIRMATIONS), "--poll-ms", "100", "--yes"]
 added = await florin(*words)
-told = dict(line.split(": ", 1) for line in added[2].splitlines() if ": " in line)
-relayer, treasury = told["Relayer"].lower(), told["Treasury"].lower()
+fields = dict(line.split(": ", 1) for line in added[2].splitlines() if ": " in line)
+relayer, treasury = fields["Relayer"].lower(), fields["Treasury"].lower()
 
 # %% [markdown]
 # ## The contract
@@ -166,8 +166,8 @@ print("gRPC at", where["grpc"], "| demo.env:", demo)
 # %%
 async with open_operator(StateFolder(home), lambda: Settings(home=home), running_only=True) as desk:
     partner = await desk.call("CreatePartner", CreatePartnerRequest(name="Tea & Co"))
-    asked = {"kind": API_KEY_KIND_PARTNER, "partner_id": partner.id, "live": True}
-    key = (await desk.call("CreateApiKey", CreateApiKeyRequest(**asked))).secret
+    key_options = {"kind": API_KEY_KIND_PARTNER, "partner_id": partner.id, "live": True}
+    key = (await desk.call("CreateApiKey", CreateApiKeyRequest(**key_options))).secret
     who = {"merchant_id": "tea-house", "name": "Tea House", "email": "owner@tea-house.example"}
     request = ImportMerchantRequest(partner_id=partner.id, live=True, **who)
     merchant = (await desk.call("ImportMerchant", request)).merchant.id
@@ -225,19 +225,19 @@ pd.Series({who: units(held[who], display.decimals) for who in held}, name="token
 async with open_operator(StateFolder(home), lambda: Settings(home=home), running_only=True) as desk:
     for _ in range(100):
         check = await desk.call("CheckLedger", CheckLedgerRequest())
-        if {one.verdict for one in check.wallets} == {BALANCE_VERDICT_EXACT}:
+        if {wallet.verdict for wallet in check.wallets} == {BALANCE_VERDICT_EXACT}:
             break
         await asyncio.sleep(0.1)
 books = pd.DataFrame(
     {
         "wallet": {relayer: "relayer", treasury: "treasury"}.get(account, account),
-        "asset": one.asset.rpartition("/")[2].partition(":")[0],
-        "booked": one.booked,
-        "held": one.held,
-        "verdict": BalanceVerdict.Name(one.verdict).removeprefix("BALANCE_VERDICT_").lower(),
+        "asset": wallet.asset.rpartition("/")[2].partition(":")[0],
+        "booked": wallet.booked,
+        "held": wallet.held,
+        "verdict": BalanceVerdict.Name(wallet.verdict).removeprefix("BALANCE_VERDICT_").lower(),
     }
-    for one in check.wallets
-    for account in [one.account.rpartition(":")[2]]
+    for wallet in check.wallets
+    for account in [wallet.account.rpartition(":")[2]]
 )
 books
 

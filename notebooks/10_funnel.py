@@ -111,14 +111,14 @@ def by(keys: pd.Series) -> dict[str, tuple[int, int]]:
 
 
 largest = payments.merchant_id.value_counts().index[:MERCHANTS]
-ranks = {one: f"{n}. …{one[-6:]}" for n, one in enumerate(largest, 1)}
+ranks = {merchant_id: f"{n}. …{merchant_id[-6:]}" for n, merchant_id in enumerate(largest, 1)}
 merchants = payments.merchant_id.map(ranks).fillna("others")
 on = axes("Buyers who leave, by merchant", "share of payments that left", "largest first, id")
 draw_shares(on, by(merchants))
 
 
 # %%
-def told(name: str, counts: dict[str, tuple[int, int]]) -> None:
+def print_comparison(name: str, counts: dict[str, tuple[int, int]]) -> None:
     """Print whether the highest and the lowest share differ by more than chance."""
     shares = sorted((a / n, n, key) for key, (a, n) in counts.items() if n >= ENOUGH)
     if len(shares) < 2:
@@ -132,7 +132,7 @@ def told(name: str, counts: dict[str, tuple[int, int]]) -> None:
     print(f"(n = {m:,}), {sigmas:.1f} standard errors apart: {verdict}.")
 
 
-told("merchant", by(merchants))
+print_comparison("merchant", by(merchants))
 
 # %% [markdown]
 # The highest and the lowest of several shares are far apart even if all true shares are equal. So
@@ -148,7 +148,7 @@ first = options.sort_values("offered_at").groupby("payment_id").chain_id.first()
 chains = by(first.str.split(":").str[0])
 on = axes("Buyers who leave after seeing options, by chain", "share of payments that left", "chain")
 draw_shares(on, chains)
-told("chain", chains)
+print_comparison("chain", chains)
 
 # %% [markdown]
 # The sentence below the chart states whether the chains differ.
@@ -165,7 +165,7 @@ requested = pd.to_numeric(payments.requested)
 amounts = by(pd.cut(requested, BOUNDS, right=False, labels=NAMES))
 on = axes("Buyers who leave, by amount", "share of payments that left", "requested whole units")
 draw_shares(on, amounts)
-told("amount", amounts)
+print_comparison("amount", amounts)
 
 # %% [markdown]
 # The sentence states how far the extremes are apart; shares of few payments have wide bounds.
@@ -191,7 +191,7 @@ print(f"The busiest hour of the week has {busy.to_numpy().max():,} payments.")
 parts = by((hours // 4 * 4).map(lambda hour: f"{hour:02} to {hour + 4:02}"))
 on = axes("Buyers who leave, by time of day", "share of payments that left", "hours (UTC)")
 draw_shares(on, parts)
-told("time of day", parts)
+print_comparison("time of day", parts)
 
 # %% [markdown]
 # ## Time to options and to the confirm

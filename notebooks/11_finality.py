@@ -71,16 +71,16 @@ def times(data) -> pd.DataFrame:
     final = events[events.cause == "effect_final"].set_index("payment_id")["at"].rename("final")
     sent = sent.merge(data["transactions"], on="tx_id").groupby("payment_id").signed_at.min()
     chosen = options[options.chosen].set_index("payment_id")[["chain_id", "method", "eta"]]
-    found = data["payments"].set_index("payment_id")[["status", "tx_hash"]].join([chosen, final])
-    found = found.join(data["confirmations"].set_index("payment_id").confirmed_at).join(sent)
-    found = found[(found.status == "succeeded") & found.final.notna()]
-    found["sent"] = found.signed_at.fillna(found.confirmed_at)
-    found["total"] = (found.final - found.confirmed_at).dt.total_seconds().round(3)
-    found["own"] = (found.final - found.sent).dt.total_seconds().round(3)
+    payments = data["payments"].set_index("payment_id")[["status", "tx_hash"]].join([chosen, final])
+    payments = payments.join(data["confirmations"].set_index("payment_id").confirmed_at).join(sent)
+    payments = payments[(payments.status == "succeeded") & payments.final.notna()]
+    payments["sent"] = payments.signed_at.fillna(payments.confirmed_at)
+    payments["total"] = (payments.final - payments.confirmed_at).dt.total_seconds().round(3)
+    payments["own"] = (payments.final - payments.sent).dt.total_seconds().round(3)
     # estimates follow earlier payments: compare all with the first estimate of their kind
-    found = found.sort_values("confirmed_at")
-    found["eta"] = found.groupby(["chain_id", "method"]).eta.transform("first")
-    return found
+    payments = payments.sort_values("confirmed_at")
+    payments["eta"] = payments.groupby(["chain_id", "method"]).eta.transform("first")
+    return payments
 
 
 paid = times(data)
@@ -103,18 +103,20 @@ for promise in sorted(paid.eta.unique()):
 
 
 # %%
-def told(seconds) -> str:
+def format_quantiles(seconds) -> str:
     """Format quantiles with their bounds."""
-    each = []
+    quantiles = []
     for share in SHARES:
         at, low, high = band_quantile(seconds, share)
-        each.append(f"p{100 * share:.0f} {at:.1f} ({max(0, low):.1f} to {high:.1f}) s")
-    return ", ".join(each).replace("inf", "∞")
+        quantiles.append(f"p{100 * share:.0f} {at:.1f} ({max(0, low):.1f} to {high:.1f}) s")
+    return ", ".join(quantiles).replace("inf", "∞")
 
 
 for chain, some in by_chain.items():
-    kept = (some.total <= some.eta).sum()
-    print(f"{chain}: {kept:,} of {len(some):,} kept their estimate; {told(some.total)}")
+    in_time = (some.total <= some.eta).sum()
+    print(
+        f"{chain}: {in_time:,} of {len(some):,} kept their estimate; {format_quantiles(some.total)}"
+    )
 
 # %% [markdown]
 # ## Is a chain slow?
@@ -145,7 +147,9 @@ mined = {}
 async with resting(data.home) as chains:
     for chain in chains.values():
         hashes = paid.tx_hash[paid.chain_id == chain.id]
-        mined |= {one.hash: one.at for one in await chain.transactions((), hashes)}
+        mined |= {
+            transaction.hash: transaction.at for transaction in await chain.transactions((), hashes)
+        }
 paid["mined"] = paid.tx_hash.map(mined)
 unread = sorted(set(paid.chain_id[paid.mined.isna()]))
 print(f"Payments on chains that cannot be read: {paid.mined.isna().sum():,} {unread or ''}")
@@ -168,8 +172,8 @@ stacked(chart, phases.index, {phase: phases[phase] for phase in PHASES})
 # %%
 for method, some in paid.groupby("method"):
     longest = phases.loc[method].idxmax() if method in phases.index else "unknown"
-    promises = ", ".join(f"{one} s" for one in sorted(some.eta.unique()))
-    print(f"{method} (n = {len(some):,}): {told(some.total)}")
+    promises = ", ".join(f"{eta} s" for eta in sorted(some.eta.unique()))
+    print(f"{method} (n = {len(some):,}): {format_quantiles(some.total)}")
     print(f"  longest phase: {longest}; estimate: {promises}")
 
 # %% [markdown]
@@ -204,7 +208,7 @@ deep = deep[deep.chain_id.str.startswith("eip155:")]
 if HERE:
     medians = {depth: band_quantile(some.own, 0.5) for depth, some in deep.groupby("depth")}
     chart = axes("The price of depth", "Depth, blocks", "Sent to final, s", f"{len(deep)} payments")
-    low, high = ([abs(at - one[n]) for at, *one in medians.values()] for n in (0, 1))
+    low, high = ([abs(at - bounds[n]) for at, *bounds in medians.values()] for n in (0, 1))
     middle = [at for at, *_ in medians.values()]
     chart.errorbar(list(medians), middle, [low, high], fmt="o-", capsize=4, label="median")
     # without the block of an approval, as the time is from sent to final
@@ -215,9 +219,9 @@ if HERE:
 
 # %%
 for depth, some in deep.groupby("depth"):
-    kept = (some.own <= some.eta.min()).sum()
-    print(f"{depth} blocks, estimate {some.eta.min()} s: {told(some.own)}")
-    print(f"  {kept} of {len(some)} within the estimate once sent")
+    in_time = (some.own <= some.eta.min()).sum()
+    print(f"{depth} blocks, estimate {some.eta.min()} s: {format_quantiles(some.own)}")
+    print(f"  {in_time} of {len(some)} within the estimate once sent")
 
 # %% [markdown]
 # ## The totals reconcile

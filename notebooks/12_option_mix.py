@@ -71,8 +71,8 @@ seen = options.groupby("label").payment_id.nunique()
 chosen = options[options.chosen].groupby("label").payment_id.nunique()
 mix = pd.DataFrame({"offered": seen, "chosen": chosen}).fillna(0).astype(int)
 mix = mix.sort_values("chosen", ascending=False)
-asked, bound = options.payment_id.nunique(), options[options.chosen].payment_id.nunique()
-print(f"{asked:,} payments had options, {bound:,} chose an option")
+payment_count, bound = options.payment_id.nunique(), options[options.chosen].payment_id.nunique()
+print(f"{payment_count:,} payments had options, {bound:,} chose an option")
 mix
 
 # %% [markdown]
@@ -89,7 +89,9 @@ draw_shares(chart, {label: (row.chosen, row.offered) for label, row in mix.iterr
 first = mix.index[0]
 print(f"Most buyers chose {first}: {mix.chosen.iloc[0]:,} of {bound:,} who chose an option.")
 several = options.groupby("payment_id").label.nunique().reindex(options.payment_id.unique())
-print(f"{(several > 1).sum():,} of {asked:,} had more than one kind of option to choose from.")
+print(
+    f"{(several > 1).sum():,} of {payment_count:,} had more than one kind of option to choose from."
+)
 
 # %% [markdown]
 # ## Costs
@@ -134,8 +136,11 @@ for asset, some in costs.groupby("asset"):
     aside = units(some.gas[some["size"] == 0].sum() + some.rent[some["size"] == 0].sum(), scale)
     print(f"{asset}: gas {gas:f}, rent {rent:f}; of it overhead {aside.normalize():f}")
 paid = data["payments"][data["payments"].status == "succeeded"].payment_id
-kept = options[options.chosen & options.payment_id.isin(paid)]
-print(f"Fees were charged on {(kept.fee_minor != 0).sum():,} of {len(kept):,} payments.")
+paid_options = options[options.chosen & options.payment_id.isin(paid)]
+print(
+    f"Fees were charged on {(paid_options.fee_minor != 0).sum():,} of {len(paid_options):,}",
+    "payments.",
+)
 
 # %% [markdown]
 # ## Payments that wait together
@@ -151,16 +156,16 @@ free = {f"{name}_per_minute": 0 for name in NAMES}
 lab = await start(beside=True, fee_basis_points=FEE_BASIS_POINTS, limits=free)
 chain_id = lab.env["FLORIN_EVM_CHAIN"]
 executors = (await lab.operator(ListExecutorsRequest())).executors
-senders = [one.id for one in executors if one.id.startswith(chain_id)]
+senders = [executor.id for executor in executors if executor.id.startswith(chain_id)]
 
 
 async def signed(currency):
     """Return a payment whose buyer has signed, and approved if needed, but not confirmed."""
-    made = await lab.merchant.create_payment(amount=(f"iso4217/{currency}", 1250))
+    payment = await lab.merchant.create_payment(amount=(f"iso4217/{currency}", 1250))
     wallet = lab.wallet()
     accounts = wallet.accounts(chain_id)
-    offered = await lab.gateway.get_payment_options(made.payment_id, accounts=accounts)
-    option = next(one for one in offered.options if "/erc20:" in one.amount.unit)
+    offered = await lab.gateway.get_payment_options(payment.payment_id, accounts=accounts)
+    option = next(option for option in offered.options if "/erc20:" in option.amount.unit)
     outputs = await asyncio.to_thread(wallet.execute, option.actions, option=option)
     # an unmined approval would keep its payment out of the shared transaction
     for approval in outputs[:-1]:
@@ -168,23 +173,23 @@ async def signed(currency):
             if await lab.chain("eth_getTransactionReceipt", approval):
                 break
             await asyncio.sleep(0.1)
-    return made.payment_id, option.id, outputs
+    return payment.payment_id, option.id, outputs
 
 
 # %%
 async def together(size, currency):
     """Confirm several payments while the relayer is paused; return their final statuses."""
     waiting = await asyncio.gather(*(signed(currency) for _ in range(size)))
-    for one in senders:
-        await lab.operator(PauseExecutorRequest(executor_id=one))
+    for sender in senders:
+        await lab.operator(PauseExecutorRequest(executor_id=sender))
     calls = [
         lab.gateway.confirm_payment(payment_id, option_id=option_id, outputs=outputs)
         for payment_id, option_id, outputs in waiting
     ]
     await asyncio.gather(*calls)
-    for one in senders:
-        await lab.operator(ResumeExecutorRequest(executor_id=one))
-    return [await lab.merchant.wait_final(one, timeout=60) for one, *_ in waiting]
+    for sender in senders:
+        await lab.operator(ResumeExecutorRequest(executor_id=sender))
+    return [await lab.merchant.wait_final(payment_id, timeout=60) for payment_id, *_ in waiting]
 
 
 # %% [markdown]
@@ -196,9 +201,9 @@ ends = []
 for currency in ("USD", "EUR"):
     await together(1, currency)
     for size in SIZES:
-        ends += [one.info.tx_id for one in await together(size, currency)]
+        ends += [status.info.tx_id for status in await together(size, currency)]
 batches = load(*TABLES, home=lab.env["FLORIN_HOME"])
-receipts = {one: await lab.chain("eth_getTransactionReceipt", one) for one in set(ends)}
+receipts = {tx_hash: await lab.chain("eth_getTransactionReceipt", tx_hash) for tx_hash in set(ends)}
 await lab.close()
 print(f"{len(ends):,} payments waited, and were sent in {len(receipts):,} transactions")
 
@@ -208,7 +213,7 @@ runs = runs[runs.tx_hash.isin(receipts)]
 bound_to = batches["options"][batches["options"].chosen].set_index("payment_id").method
 runs["method"] = runs.payment_id.map(bound_to)
 runs = runs.groupby("tx_hash").agg(size=("n", "count"), method=("method", "first"))
-runs["gas"] = [int(receipts[one]["gasUsed"], 16) for one in runs.index]
+runs["gas"] = [int(receipts[tx_hash]["gasUsed"], 16) for tx_hash in runs.index]
 gas_booked = batches["ledger"].query("debit == 'expense:gas'").set_index("tx_hash").amount_minor
 runs["wei"] = gas_booked.groupby(level=0).sum()
 runs["each"] = runs.gas / runs["size"]
@@ -259,11 +264,19 @@ quotes = quotes[quotes.unit == "iso4217/USD"]
 dollars = (quotes.requested / quotes.price).astype(float).median()
 runs["cost"] = (runs.wei / runs["size"]).astype(float) / 1e18 * dollars
 runs["break_even"] = runs.cost / (FEE_BASIS_POINTS / 10_000)
-known = runs.dropna(subset=["cost"])
-for row in known.itertuples():
-    told = f"{row.cost:.4f} dollars of gas each, a fee of {FEE_BASIS_POINTS / 100:g} % covers it"
-    print(f"{row.method:8} {row.size:>3} together: {told} from {row.break_even:,.2f} dollars on")
-print(f"A coin is {dollars:,.2f} dollars here." if len(known) else "No quote has the coin's price.")
+priced_runs = runs.dropna(subset=["cost"])
+for row in priced_runs.itertuples():
+    cost_text = (
+        f"{row.cost:.4f} dollars of gas each, a fee of {FEE_BASIS_POINTS / 100:g} % covers it"
+    )
+    print(
+        f"{row.method:8} {row.size:>3} together: {cost_text} from {row.break_even:,.2f} dollars on"
+    )
+print(
+    f"A coin is {dollars:,.2f} dollars here."
+    if len(priced_runs)
+    else "No quote has the coin's price."
+)
 
 # %% [markdown]
 # ## The totals reconcile
@@ -275,8 +288,8 @@ posted = spent[spent.asset.isin(costs.asset)].minor.sum()
 assert costs.gas.sum() + costs.rent.sum() == posted
 assert runs["size"].sum() == len(ends) == 2 * sum(SIZES)
 # the costs in the ledger are those of the chain
-for one, row in runs.iterrows():
-    assert row.wei == row.gas * int(receipts[one]["effectiveGasPrice"], 16)
+for tx_hash, row in runs.iterrows():
+    assert row.wei == row.gas * int(receipts[tx_hash]["effectiveGasPrice"], 16)
 # and the operator charged its fee on each payment, rounded up
 fees = batches["options"][batches["options"].chosen]
 for row in fees.itertuples():

@@ -64,7 +64,7 @@ print(data.source)
 # | lapsed | event `unspendable`, at any other time | operator | check relayers' fees and funds |
 
 # %%
-payments, events, options = (data[one] for one in tables[:3])
+payments, events, options = (data[name] for name in tables[:3])
 simulated = set(events.payment_id[events.cause.str.startswith("simulate_")])
 still_open = payments.status.isin(["requires_action", "processing"])
 left_out = set(payments.payment_id[still_open]) | simulated
@@ -100,35 +100,40 @@ print(f"{accepted.sum():,} were confirmed; {ended.stuck.sum():,} of these were s
 
 
 # %%
-def outages(of: pd.DataFrame) -> list[dict]:
+def list_outages(of: pd.DataFrame) -> list[dict]:
     """List the outages of one chain, from its confirmed payments in order."""
-    usual, found = pd.to_timedelta(of.wait[~of.stuck].quantile(0.95), unit="s"), []
+    usual, outages = pd.to_timedelta(of.wait[~of.stuck].quantile(0.95), unit="s"), []
     proofs = of.ended_at[of.cause == "effect_final"].sort_values()
     for _, some in of.groupby((of.stuck != of.stuck.shift()).cumsum()):
         if some.stuck.all() and len(some) >= RUN:
             began, ending = some.confirmed_at.iloc[0], some.confirmed_at.iloc[-1]
             before, after = proofs[proofs <= began], proofs[proofs > began]
             until = after.min() if len(after) else pd.NaT
-            told = {"stopped after": before.max(), "stopped by": began + usual}
-            told |= {"back after": min(ending, until) if len(after) else ending, "back by": until}
-            found.append(told | {"stuck": len(some), "failed": int(some.lost.sum())})
-    return found
+            outage = {"stopped after": before.max(), "stopped by": began + usual}
+            outage |= {"back after": min(ending, until) if len(after) else ending, "back by": until}
+            outages.append(outage | {"stuck": len(some), "failed": int(some.lost.sum())})
+    return outages
 
 
 # %%
 waited = ended[accepted].assign(confirmed_at=confirmed).sort_values("confirmed_at")
 windows = [
-    {"chain_id": chain_id, **told}
+    {"chain_id": chain_id, **outage}
     for chain_id, of in waited.groupby("chain_id")
-    for told in outages(of)
+    for outage in list_outages(of)
 ]
-for one in windows:
+for window in windows:
     at = {
-        name: f"{told:%a %H:%M:%S}" for name, told in one.items() if isinstance(told, pd.Timestamp)
+        name: f"{timestamp:%a %H:%M:%S}"
+        for name, timestamp in window.items()
+        if isinstance(timestamp, pd.Timestamp)
     }
-    print(f"{one['chain_id']} stopped between {at.get('stopped after', 'the start')} and")
+    print(f"{window['chain_id']} stopped between {at.get('stopped after', 'the start')} and")
     print(f"  {at['stopped by']}, and was back between {at['back after']} and")
-    print(f"  {at.get('back by', 'now')}: {one['stuck']} payments stuck, {one['failed']} failed.")
+    print(
+        f"  {at.get('back by', 'now')}: {window['stuck']} payments stuck,",
+        f"{window['failed']} failed.",
+    )
 print(f"{len(windows)} outages found")
 
 # %% [markdown]
@@ -141,8 +146,10 @@ chart = axes("Time that the chain took", "Confirmed, hour (UTC)", "Wait, s", dat
 for n, (name, of) in enumerate(waited.groupby("chain")):
     look = {"marker": "os^D"[n % 4], "color": COLOURS[n % 7], "alpha": 0.6, "s": 22}
     chart.scatter(of.confirmed_at, of.wait.clip(lower=0.5), label=name, **look)
-for one in windows:
-    chart.axvspan(one["stopped by"], one["back after"], color="#333333", alpha=0.12, linewidth=0)
+for window in windows:
+    chart.axvspan(
+        window["stopped by"], window["back after"], color="#333333", alpha=0.12, linewidth=0
+    )
 chart.axhline(STUCK_S, color="#333333", linewidth=1, linestyle=(0, (4, 3)))
 chart.set_yscale("log")
 chart.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
@@ -165,9 +172,11 @@ for name, of in waited.groupby("chain"):
 
 # %%
 silent = pd.Series(False, index=ended.index)
-for one in windows:
-    until = one["back by"] if pd.notna(one["back by"]) else ended.ended_at.max()
-    silent |= (ended.chain_id == one["chain_id"]) & confirmed.between(one["stopped after"], until)
+for window in windows:
+    until = window["back by"] if pd.notna(window["back by"]) else ended.ended_at.max()
+    silent |= (ended.chain_id == window["chain_id"]) & confirmed.between(
+        window["stopped after"], until
+    )
 at_once = set(options.method[options.chosen & (options.fetches == 0)])
 had = options[(options.fetches > 0) | options.method.isin(at_once)].payment_id
 fetched, offered = ended.index.isin(had), ended.index.isin(options.payment_id)
@@ -241,7 +250,7 @@ def by(key: str) -> dict[str, tuple[int, int]]:
     return {str(k): (int(some.sum()), len(some)) for k, some in sure.groupby(key).failed}
 
 
-shares = {f"{key} {k}": told for key in ("chain", "method") for k, told in by(key).items()}
+shares = {f"{key} {k}": share for key in ("chain", "method") for k, share in by(key).items()}
 draw_shares(axes("Lost after the confirm", "Share of confirmed payments", "", data.source), shares)
 
 # %% [markdown]
@@ -267,11 +276,11 @@ for key in ("wallet", "payer"):
 
 # %%
 costs = {}
-for one in windows:
-    here = ended[ended.chain_id == one["chain_id"]]
-    until = one["back by"] if pd.notna(one["back by"]) else ended.ended_at.max()
-    during = here.created_at.between(one["stopped by"], until)
-    name = f"{here.chain.iloc[0]} {one['stopped by']:%d %b %H:%M}"
+for window in windows:
+    here = ended[ended.chain_id == window["chain_id"]]
+    until = window["back by"] if pd.notna(window["back by"]) else ended.ended_at.max()
+    during = here.created_at.between(window["stopped by"], until)
+    name = f"{here.chain.iloc[0]} {window['stopped by']:%d %b %H:%M}"
     costs[f"{name}, in the outage"] = int(here.lost[during].sum()), int(during.sum())
     costs[f"{name}, otherwise"] = int(here.lost[~during].sum()), int((~during).sum())
 if costs:
@@ -321,7 +330,7 @@ assert (lost.why != "other").all(), lost[lost.why == "other"].cause.unique()
 assert (ended.why[~ended.lost] == "").all()
 for key in ("chain", "method", "wallet", "payer"):
     assert sum(total for _, total in by(key).values()) == accepted.sum()
-assert all(one["stopped after"] <= one["back after"] for one in windows)
+assert all(window["stopped after"] <= window["back after"] for window in windows)
 assert ended.why[lapsed & ~declined].str.startswith("lapsed").all()
-assert ended.stuck.sum() >= sum(one["stuck"] for one in windows)
+assert ended.stuck.sum() >= sum(window["stuck"] for window in windows)
 assert sum(total for _, total in late.values()) == len(calm)

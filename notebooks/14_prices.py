@@ -61,10 +61,10 @@ print(data.source)
 # it. A pair is a currency and an asset. One basis point is a hundredth of a percent.
 
 # %%
-asked = data["payments"][["payment_id", "unit", "requested", "paid_minor"]]
-quotes = data["options"].merge(asked, on="payment_id").dropna(subset=["price", "requested"])
+amounts = data["payments"][["payment_id", "unit", "requested", "paid_minor"]]
+quotes = data["options"].merge(amounts, on="payment_id").dropna(subset=["price", "requested"])
 quotes["rate"] = [
-    wanted / price for wanted, price in zip(quotes.requested, quotes.price, strict=True)
+    requested / price for requested, price in zip(quotes.requested, quotes.price, strict=True)
 ]
 sold = quotes.asset.str.rpartition(":")[2].str[-4:]
 kind = quotes.asset.str.extract(r"/(\w+):")[0].replace("slip44", "coin")
@@ -175,19 +175,19 @@ bought = pd.merge_asof(
     tolerance=pd.Timedelta("1h"),
 )
 bought["slippage"] = bought.paid_minor - bought.price_minor
-told = bought.dropna(subset=["next_rate"]).copy()
-told["move"] = (told.next_rate / told.rate - 1).astype(float)
-told["after"] = (told.next_at - told.offered_at).dt.total_seconds()
+market_moves = bought.dropna(subset=["next_rate"]).copy()
+market_moves["move"] = (market_moves.next_rate / market_moves.rate - 1).astype(float)
+market_moves["after"] = (market_moves.next_at - market_moves.offered_at).dt.total_seconds()
 
 # %%
 chart = axes(
     "Moves of the market", "Quote to next quote, minutes", "Move, basis points", data.source
 )
-for n, (pair, some) in enumerate(told[told.pair.isin(moving)].groupby("pair")):
+for n, (pair, some) in enumerate(market_moves[market_moves.pair.isin(moving)].groupby("pair")):
     look = {"marker": "osD^vXP"[n % 7], "color": COLOURS[n % 7]}
     chart.plot(some.after / 60, 10_000 * some.move, linestyle="none", label=pair, **look)
     chart.legend(loc="best")
-minutes = np.linspace(0, max(1, told.after[told.pair.isin(moving)].max() / 60), 100)
+minutes = np.linspace(0, max(1, market_moves.after[market_moves.pair.isin(moving)].max() / 60), 100)
 wide = 1.96 * usual.median() * np.sqrt(minutes / 1_440) * 10_000
 for side in (-1, 1) if len(usual) else ():
     chart.plot(minutes, side * wide, color="#333333", linewidth=1, linestyle="--")
@@ -195,15 +195,18 @@ for side in (-1, 1) if len(usual) else ():
 # %%
 other = (bought.slippage != 0).sum()
 print(f"Slippage: {other:,} of {len(bought):,} paid another price than quoted.")
-told["gain"] = told.move * told.requested.astype(float)
-for (pair, unit), some in told[told.pair.isin(moving)].groupby(["pair", "unit"]):
+market_moves["gain"] = market_moves.move * market_moves.requested.astype(float)
+for (pair, unit), some in market_moves[market_moves.pair.isin(moving)].groupby(["pair", "unit"]):
     gain, half = some.gain.sum(), 1.96 * some.gain.std() * np.sqrt(len(some))
     print(
         f"{pair}: {len(some):,} moves, gain {gain:+,.2f} of {some.requested.sum():,.2f}",
         f"{unit.removeprefix('iso4217/')} (95 %: {gain - half:+,.2f} to {gain + half:+,.2f})",
     )
-moved = told.move.abs() >= 1e-6
-print(f"{moved.sum():,} of {len(told):,} confirmed quotes saw a move of a hundredth of a point.")
+moved = market_moves.move.abs() >= 1e-6
+print(
+    f"{moved.sum():,} of {len(market_moves):,} confirmed quotes saw a move",
+    "of a hundredth of a point.",
+)
 
 # %% [markdown]
 # ## Age of a quote at its confirm
@@ -258,8 +261,8 @@ print(f"the shortest remaining time is {bought.left.min():.1f} s.")
 paid = data["payments"].dropna(subset=["paid_minor"])
 assert len(quotes) == pairs.quotes.sum()
 assert set(bought.payment_id) <= set(paid.payment_id)
-assert len(bought) == len(told) + bought.next_rate.isna().sum()
-assert (told.after > 0).all()
+assert len(bought) == len(market_moves) + bought.next_rate.isna().sum()
+assert (market_moves.after > 0).all()
 assert (steps.offered_at >= steps.since).all()
 assert (bought.slippage == 0).all(), bought[bought.slippage != 0].payment_id
 assert (bought.age >= 0).all()

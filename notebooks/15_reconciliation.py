@@ -80,9 +80,11 @@ OURS = {name.removeprefix("wallet:") for name in booked.account if name.startswi
 transactions, holdings = [], {}
 async with resting(data.home) as chains:
     for chain in chains.values():
-        here = {one for one in OURS if one.startswith(f"{chain.id}:")}
+        here = {wallet for wallet in OURS if wallet.startswith(f"{chain.id}:")}
         named = ledger[ledger.asset.str.startswith(f"{chain.id}/")].tx_hash.dropna().unique()
-        transactions += [(chain, one) for one in await chain.transactions(here, named)]
+        transactions += [
+            (chain, transaction) for transaction in await chain.transactions(here, named)
+        ]
         for account, asset in balances.index:
             if (wallet := account.removeprefix("wallet:")) in here:
                 holdings[account, asset] = await chain.holds(wallet, asset)
@@ -120,13 +122,13 @@ print(f"{len(in_books):,} lines; {claims.sum():,} sides of postings are claims, 
 
 # %%
 on_chain, hashes = Counter(), set(ledger.tx_hash.dropna())
-for chain, one in transactions:
-    name = one.hash if one.hash in hashes else ""
-    moved = one.moved.copy()
-    if one.payer in OURS:
-        moved[one.payer, chain.coin] -= one.fee
-        on_chain[name, "expense:gas", chain.coin] += one.fee
-        on_chain[name, "expense:rent", chain.coin] += one.rent
+for chain, transaction in transactions:
+    name = transaction.hash if transaction.hash in hashes else ""
+    moved = transaction.moved.copy()
+    if transaction.payer in OURS:
+        moved[transaction.payer, chain.coin] -= transaction.fee
+        on_chain[name, "expense:gas", chain.coin] += transaction.fee
+        on_chain[name, "expense:rent", chain.coin] += transaction.rent
     for (account, asset), minor in moved.items():
         if account in OURS:
             on_chain[name, f"wallet:{account}", asset] += minor
@@ -169,9 +171,11 @@ per_journal = signed.groupby(stem).sum()
 
 def differing(table, prefix, key, amount):
     done = table[(table.status == "succeeded") & ~table.tx_hash.str.startswith("test:", na=False)]
-    found = (prefix + done[key]).map(per_journal)
-    print(f"{(found == done[amount]).sum():,} of {len(done):,} {prefix[:-1]} journals match")
-    return done[found != done[amount]]
+    journal_amounts = (prefix + done[key]).map(per_journal)
+    print(
+        f"{(journal_amounts == done[amount]).sum():,} of {len(done):,} {prefix[:-1]} journals match"
+    )
+    return done[journal_amounts != done[amount]]
 
 
 wrong_payments = differing(payments, "settle:", "payment_id", "paid_minor")
@@ -185,19 +189,19 @@ wrong_refunds = differing(refunds, "refund:", "refund_id", "amount_minor")
 
 # %%
 first = ledger.groupby("journal").agg(kind=("kind", "first"), at=("booked_at", "first"))
-told = lines.assign(journal=lines.journals.str.partition(", ")[0]).join(first, on="journal")
-matches = told.booked == told.chain
-told["part"] = told.kind.fillna("not booked").where(matches, "does not match")
-told["day"] = told["at"].dt.strftime("%a %d %b").fillna("unknown")
-order = told.sort_values("at").day.unique()
-counts = told.groupby(["day", "part"]).size().unstack(fill_value=0).reindex(order)
+dated_lines = lines.assign(journal=lines.journals.str.partition(", ")[0]).join(first, on="journal")
+matches = dated_lines.booked == dated_lines.chain
+dated_lines["part"] = dated_lines.kind.fillna("not booked").where(matches, "does not match")
+dated_lines["day"] = dated_lines["at"].dt.strftime("%a %d %b").fillna("unknown")
+order = dated_lines.sort_values("at").day.unique()
+counts = dated_lines.groupby(["day", "part"]).size().unstack(fill_value=0).reindex(order)
 chart = axes("Ledger lines by day", "Day, UTC", "Lines", data.source)
 stacked(chart, counts.index, {part: counts[part] for part in sorted(counts, key=len)})
 chart.tick_params(axis="x", rotation=30)
 
 # %%
-most, fees = told.part.value_counts(), ledger[ledger.debit == "expense:gas"]
-print(f"Most lines are of {most.index[0]} journals: {most.iloc[0]:,} of {len(told):,}.")
+most, fees = dated_lines.part.value_counts(), ledger[ledger.debit == "expense:gas"]
+print(f"Most lines are of {most.index[0]} journals: {most.iloc[0]:,} of {len(dated_lines):,}.")
 for asset, spent in fees.groupby("asset").amount.sum().items():
     print(f"Fees of Florin's transactions: {spent.normalize():f} of {asset}")
 
@@ -211,4 +215,4 @@ assert (totals == 0).all(), totals
 assert not unread, f"not read: {unread}"
 assert (wallets.difference == 0).all(), wallets[wallets.difference != 0]
 assert len(wallets) == len(holdings) > 0
-assert len(told) == len(lines) == most.sum() > 0
+assert len(dated_lines) == len(lines) == most.sum() > 0

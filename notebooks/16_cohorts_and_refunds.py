@@ -83,7 +83,7 @@ title = f"Buyers who paid again, by the {WORD} of their first payment"
 chart = axes(title, f"{WORD.title()}s since the first payment", "Cohort", data.source)
 rows = [f"{cohort} (n = {size})" for cohort, size in sizes.items()]
 later = shares.columns[1:]
-draw_grid(chart, shares[later], rows, [str(one) for one in later], "Share of the cohort")
+draw_grid(chart, shares[later], rows, [str(step) for step in later], "Share of the cohort")
 
 # %%
 after = shares[later].mul(sizes, axis=0).sum() / shares[later].notna().mul(sizes, axis=0).sum()
@@ -116,7 +116,10 @@ print(f"{(opened == paid.period.min()).sum()} of all sold something in the first
 
 # %%
 orders = paid.groupby(["merchant_id", "payer"]).size()
-repeat = {one: (int((orders[one] > 1).sum()), len(orders[one])) for one in sales.index}
+repeat = {
+    merchant_id: (int((orders[merchant_id] > 1).sum()), len(orders[merchant_id]))
+    for merchant_id in sales.index
+}
 everywhere = paid.groupby("payer").size()
 repeat["at any merchant"] = (int((everywhere > 1).sum()), len(everywhere))
 draw_shares(axes("Buyers who paid more than once", "Share of buyers", "", data.source), repeat)
@@ -142,7 +145,10 @@ if len(hours):
 # %%
 final = refunds[refunds.status == "succeeded"]
 back = done.assign(back=done.payment_id.isin(final.payment_id)).groupby("merchant_id").back
-refunded = {one: (int(back.get_group(one).sum()), back.get_group(one).size) for one in sales.index}
+refunded = {
+    merchant_id: (int(back.get_group(merchant_id).sum()), back.get_group(merchant_id).size)
+    for merchant_id in sales.index
+}
 refunded["all"] = (len(final), len(done))
 draw_shares(axes("Refunded payments", "Share of payments", "", data.source), refunded)
 
@@ -185,8 +191,8 @@ if len(waited):
 # %%
 assert sizes.sum() == buyers == paid.payer.nunique()
 assert sales.to_numpy().sum() == len(paid)
-assert sum(total for one, (_, total) in refunded.items() if one != "all") == len(done)
-assert sum(count for one, (count, _) in refunded.items() if one != "all") == len(final)
+assert sum(total for name, (_, total) in refunded.items() if name != "all") == len(done)
+assert sum(count for name, (count, _) in refunded.items() if name != "all") == len(final)
 assert final.payment_id.is_unique
 assert (asked_after.amount_minor <= asked_after.paid_minor).all()
 assert (took >= 0).all()

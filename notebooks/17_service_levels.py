@@ -121,11 +121,11 @@ print(f"{len(payments):,} payments, {len(calls):,} calls, {len(good):,} payments
 # %%
 calls["ms"] = 1000 * calls.s
 for (level, call), some in calls.groupby(["level", "call"], sort=False):
-    told = "; ".join(
+    quantiles = "; ".join(
         "p{:.0f} {:.0f} ({:.0f} to {:.0f})".format(100 * share, *quantile(some.ms, share))
         for share in (0.5, 0.95)
     )
-    print(f"{level:>3} at once  {call:8} {told}")
+    print(f"{level:>3} at once  {call:8} {quantiles}")
 
 # %% [markdown]
 # Look at how far the curves move to the right with more buyers: that is time spent waiting for
@@ -199,7 +199,7 @@ print(
 # A confirmed payment is not yet paid: the cell follows each payment until it is final.
 
 # %%
-final = [await lab.merchant.wait_final(one, timeout=60) for one in good.payment_id]
+final = [await lab.merchant.wait_final(payment_id, timeout=60) for payment_id in good.payment_id]
 states = pd.Series([status.info.tx_id for status in final]).replace("", None)
 print(f"{states.notna().sum()} of {len(final)} are paid, in {states.nunique()} transactions.")
 

@@ -92,8 +92,8 @@ def drawn():
     counts = ", ".join(f"{count} {status}" for status, count in sorted(now.items()))
     lines = [f"{len(seen)} payments: {counts or 'none yet'}"]
     for payment_id, states in seen.items():
-        told = " → ".join(f"{status} {at:.1f}" for at, _, status in states)
-        lines.append(f"…{payment_id[-6:]}  {told}")
+        history = " → ".join(f"{status} {at:.1f}" for at, _, status in states)
+        lines.append(f"…{payment_id[-6:]}  {history}")
     return "\n".join(lines)
 
 
@@ -124,7 +124,7 @@ looking = asyncio.create_task(keep_looking())
 ours = await asyncio.gather(*(buyer(n) for n in range(PAYMENTS)))
 looking.cancel()
 await look()
-await asyncio.wait_for(asyncio.gather(*(following[one] for one in ours)), 30)
+await asyncio.wait_for(asyncio.gather(*(following[payment_id] for payment_id in ours)), 30)
 print(f"{sum(map(len, seen.values()))} changes of {len(seen)} payments were received")
 
 # %% [markdown]
@@ -145,18 +145,18 @@ for row, payment_id in enumerate(ours):
     end = "o" if states[-1][2] == "succeeded" else "x"
     chart.plot(states[-1][0], row, end, color="black", label=states[-1][2])
 named = dict(zip(*reversed(chart.get_legend_handles_labels()), strict=True))
-chart.set_yticks(range(len(ours)), [f"…{one[-6:]}" for one in ours])
+chart.set_yticks(range(len(ours)), [f"…{payment_id[-6:]}" for payment_id in ours])
 chart.invert_yaxis()
 chart.legend(named.values(), named.keys(), loc="upper left", bbox_to_anchor=(1.0, 1.0))
 chart.margins(0.05)
 
 # %%
-ended = Counter(seen[one][-1][2] for one in ours)
+ended = Counter(seen[payment_id][-1][2] for payment_id in ours)
 print(", ".join(f"{count} {status}" for status, count in ended.items()))
 waits = [
-    (until - at, one)
-    for one in ours
-    for (at, _, status), (until, *_) in pairwise(seen[one])
+    (until - at, payment_id)
+    for payment_id in ours
+    for (at, _, status), (until, *_) in pairwise(seen[payment_id])
     if status == "processing"
 ]
 if waits:
@@ -168,15 +168,15 @@ if waits:
 # The last statuses of the streams equal the server's current statuses.
 
 # %%
-answers = [await lab.merchant.get_payment_status(one) for one in ours]
-for one in set(following) - set(ours):
-    following[one].cancel()
+answers = [await lab.merchant.get_payment_status(payment_id) for payment_id in ours]
+for payment_id in set(following) - set(ours):
+    following[payment_id].cancel()
 await lab.close()
-last = [seen[one][-1][2] for one in ours]
-assert [f"PAYMENT_STATUS_{one.upper()}" for one in last] == [
+last = [seen[payment_id][-1][2] for payment_id in ours]
+assert [f"PAYMENT_STATUS_{status.upper()}" for status in last] == [
     PaymentStatus.Name(answer.status) for answer in answers
 ]
 assert ended == {"succeeded": PAYMENTS - 1, "cancelled": 1}
-for one in ours:
-    versions = [version for _, version, _ in seen[one]]
+for payment_id in ours:
+    versions = [version for _, version, _ in seen[payment_id]]
     assert versions == sorted(set(versions))

@@ -66,12 +66,14 @@ class Chain(ABC):
         """Return the minor units of an asset that an account holds now."""
 
     async def _all(self, method: str, calls: list[tuple[Any, ...]]) -> list[Any]:
-        found = []
+        results = []
         for n in range(0, len(calls), _BATCH):
-            found += await self._node.call_batch([(method, one) for one in calls[n : n + _BATCH]])
+            results += await self._node.call_batch(
+                [(method, params) for params in calls[n : n + _BATCH]]
+            )
             # let the notebook's own loop run meanwhile
             await asyncio.sleep(0)
-        return found
+        return results
 
 
 class EvmChain(Chain):
@@ -82,16 +84,17 @@ class EvmChain(Chain):
         ours, named = set(wallets), set(more)
         head = int(await self._node.call("eth_blockNumber"), 16)
         blocks = await self._all("eth_getBlockByNumber", [(hex(n), True) for n in range(head + 1)])
-        sent = [(one, block) for block in blocks for one in block["transactions"]]
-        receipts = await self._all("eth_getTransactionReceipt", [(one["hash"],) for one, _ in sent])
-        told = [
-            self._told(one, block, receipt)
-            for (one, block), receipt in zip(sent, receipts, strict=True)
+        sent = [(raw, block) for block in blocks for raw in block["transactions"]]
+        receipts = await self._all("eth_getTransactionReceipt", [(raw["hash"],) for raw, _ in sent])
+        transactions = [
+            self._read_transaction(raw, block, receipt)
+            for (raw, block), receipt in zip(sent, receipts, strict=True)
         ]
         return [
-            one
-            for one in told
-            if one.hash in named or ours & {one.payer, *(account for account, _ in one.moved)}
+            transaction
+            for transaction in transactions
+            if transaction.hash in named
+            or ours & {transaction.payer, *(account for account, _ in transaction.moved)}
         ]
 
     async def holds(self, account: str, asset: str) -> int:
@@ -102,30 +105,32 @@ class EvmChain(Chain):
         call = {"to": asset.rpartition(":")[2], "data": "0x70a08231" + address[2:].rjust(64, "0")}
         return int(await self._node.call("eth_call", call, "latest"), 16)
 
-    def _told(self, sent: Any, block: Any, receipt: Any) -> Transaction:
-        payer = f"{self.id}:{sent['from'].lower()}"
+    def _read_transaction(self, raw: Any, block: Any, receipt: Any) -> Transaction:
+        payer = f"{self.id}:{raw['from'].lower()}"
         at = pd.Timestamp(int(block["timestamp"], 16), unit="s", tz="UTC")
-        told = Transaction(sent["hash"], at, payer, compute_gas_cost(receipt))
+        transaction = Transaction(raw["hash"], at, payer, compute_gas_cost(receipt))
         if receipt["status"] != "0x1":
-            return told
+            return transaction
         coins = [event for event in list_payment_events(receipt) if event["token"] == ZERO_ADDRESS]
         for event in coins:
             self._give(
-                told, self.coin, event["payer"], event["dest"], event["value"] - event["fee"]
+                transaction, self.coin, event["payer"], event["dest"], event["value"] - event["fee"]
             )
-            self._give(told, self.coin, event["payer"], event["fee_to"], event["fee"])
-        if not coins and sent["to"]:
-            self._give(told, self.coin, sent["from"], sent["to"], int(sent["value"], 16))
+            self._give(transaction, self.coin, event["payer"], event["fee_to"], event["fee"])
+        if not coins and raw["to"]:
+            self._give(transaction, self.coin, raw["from"], raw["to"], int(raw["value"], 16))
         for log in receipt["logs"]:
             if log["topics"][0] == _TRANSFER and len(log["topics"]) == 3:
                 giver, receiver = ("0x" + topic[-40:] for topic in log["topics"][1:])
                 token = f"{self.id}/erc20:{log['address'].lower()}"
-                self._give(told, token, giver, receiver, int(log["data"], 16))
-        return told
+                self._give(transaction, token, giver, receiver, int(log["data"], 16))
+        return transaction
 
-    def _give(self, told: Transaction, asset: str, giver: str, receiver: str, amount: int) -> None:
-        told.moved[f"{self.id}:{giver.lower()}", asset] -= amount
-        told.moved[f"{self.id}:{receiver.lower()}", asset] += amount
+    def _give(
+        self, transaction: Transaction, asset: str, giver: str, receiver: str, amount: int
+    ) -> None:
+        transaction.moved[f"{self.id}:{giver.lower()}", asset] -= amount
+        transaction.moved[f"{self.id}:{receiver.lower()}", asset] += amount
 
 
 class SolanaChain(Chain):
@@ -136,53 +141,67 @@ class SolanaChain(Chain):
         hashes = dict.fromkeys(more)
         for wallet in wallets:
             owner = wallet.rpartition(":")[2]
-            for address in (owner, *[one["pubkey"] for one in await self._accounts(owner)]):
+            for address in (
+                owner,
+                *[token_account["pubkey"] for token_account in await self._accounts(owner)],
+            ):
                 hashes |= dict.fromkeys(await self._signatures(address))
         how = {"maxSupportedTransactionVersion": 0, "commitment": "finalized"}
-        landed = await self._all("getTransaction", [(one, how) for one in hashes])
-        return [self._told(one, found) for one, found in zip(hashes, landed, strict=True) if found]
+        landed = await self._all("getTransaction", [(signature, how) for signature in hashes])
+        return [
+            self._read_transaction(signature, raw)
+            for signature, raw in zip(hashes, landed, strict=True)
+            if raw
+        ]
 
     async def holds(self, account: str, asset: str) -> int:
         """Read the balance from the newest slot."""
         owner = account.rpartition(":")[2]
         if asset == self.coin:
             return int((await self._node.call("getBalance", owner))["value"])
-        told = [one["account"]["data"]["parsed"]["info"] for one in await self._accounts(owner)]
+        holdings = [
+            token_account["account"]["data"]["parsed"]["info"]
+            for token_account in await self._accounts(owner)
+        ]
         mint = asset.rpartition(":")[2]
-        return sum(int(one["tokenAmount"]["amount"]) for one in told if one["mint"] == mint)
+        return sum(
+            int(holding["tokenAmount"]["amount"]) for holding in holdings if holding["mint"] == mint
+        )
 
     async def _accounts(self, owner: str) -> list[Any]:
         programs = (
             "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA",
             "TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb",
         )
-        calls = [(owner, {"programId": one}, {"encoding": "jsonParsed"}) for one in programs]
+        calls = [
+            (owner, {"programId": program}, {"encoding": "jsonParsed"}) for program in programs
+        ]
         pages = await self._all("getTokenAccountsByOwner", calls)
-        return [one for page in pages for one in page["value"]]
+        return [token_account for page in pages for token_account in page["value"]]
 
     async def _signatures(self, address: str) -> list[str]:
-        found: list[str] = []
+        signatures: list[str] = []
         while True:
-            before = {"before": found[-1]} if found else {}
+            before = {"before": signatures[-1]} if signatures else {}
             page = await self._node.call("getSignaturesForAddress", address, before)
             if not page:
-                return found
-            found += [one["signature"] for one in page]
+                return signatures
+            signatures += [row["signature"] for row in page]
 
-    def _told(self, signature: str, landed: Any) -> Transaction:
-        meta, keys = landed["meta"], landed["transaction"]["message"]["accountKeys"]
-        at = pd.Timestamp(landed["blockTime"], unit="s", tz="UTC")
-        told = Transaction(signature, at, f"{self.id}:{keys[0]}", meta["fee"])
+    def _read_transaction(self, signature: str, raw: Any) -> Transaction:
+        meta, keys = raw["meta"], raw["transaction"]["message"]["accountKeys"]
+        at = pd.Timestamp(raw["blockTime"], unit="s", tz="UTC")
+        transaction = Transaction(signature, at, f"{self.id}:{keys[0]}", meta["fee"])
         for key, before, after in zip(keys, meta["preBalances"], meta["postBalances"], strict=True):
-            told.moved[f"{self.id}:{key}", self.coin] += after - before
+            transaction.moved[f"{self.id}:{key}", self.coin] += after - before
             if not (before and after):
-                told.rent += after - before
-        told.moved[told.payer, self.coin] += told.fee
+                transaction.rent += after - before
+        transaction.moved[transaction.payer, self.coin] += transaction.fee
         for sign, when in ((-1, "preTokenBalances"), (1, "postTokenBalances")):
-            for one in meta[when]:
-                place = f"{self.id}:{one['owner']}", f"{self.id}/token:{one['mint']}"
-                told.moved[place] += sign * int(one["uiTokenAmount"]["amount"])
-        return told
+            for balance in meta[when]:
+                place = f"{self.id}:{balance['owner']}", f"{self.id}/token:{balance['mint']}"
+                transaction.moved[place] += sign * int(balance["uiTokenAmount"]["amount"])
+        return transaction
 
 
 def _copy(folder: Path, to: Path) -> None:
@@ -205,18 +224,18 @@ async def resting(folder: Path | None) -> AsyncIterator[Mapping[str, Chain]]:
     async with AsyncExitStack() as stack:
         copy = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         _copy(folder, copy)
-        env, found = home.read_demo_env(), {}
+        env, chains = home.read_demo_env(), {}
         if (copy / "evm.db").exists():
             chain_id = env["FLORIN_EVM_CHAIN"]
             number = int(chain_id.partition(":")[2])
             evm = await EvmDevChain.open(copy / "evm.db", EvmDevSettings(chain_id=number))
             stack.push_async_callback(evm.close)
-            found[chain_id] = EvmChain(chain_id, "slip44:60", SandboxNode(evm.handle))
+            chains[chain_id] = EvmChain(chain_id, "slip44:60", SandboxNode(evm.handle))
         if (copy / "solana.db").exists():
             chain_id = env["FLORIN_SOLANA_CHAIN"]
             # no new blocks come, so existing blocks are final
             resting_there = SolanaDevSettings(confirmed_slots=0, finalized_slots=0)
             solana = await SolanaDevChain.open(copy / "solana.db", resting_there)
             stack.push_async_callback(solana.close)
-            found[chain_id] = SolanaChain(chain_id, "slip44:501", SandboxNode(solana.handle))
-        yield found
+            chains[chain_id] = SolanaChain(chain_id, "slip44:501", SandboxNode(solana.handle))
+        yield chains

@@ -81,11 +81,11 @@ def ecdf(values: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64], f
     The width is that of the whole band, by Dvoretzky, Kiefer and Wolfowitz, with the constant of
     Massart (1990). Raise ValueError without values.
     """
-    found = np.sort(np.asarray(values, dtype=float))
-    if not found.size:
+    sample = np.sort(np.asarray(values, dtype=float))
+    if not sample.size:
         raise ValueError("there is nothing to draw")
-    shares = np.arange(1, found.size + 1) / found.size
-    return found, shares, math.sqrt(math.log(2 / 0.05) / (2 * found.size))
+    shares = np.arange(1, sample.size + 1) / sample.size
+    return sample, shares, math.sqrt(math.log(2 / 0.05) / (2 * sample.size))
 
 
 def quantile(values: ArrayLike, share: float) -> tuple[float, float, float]:
@@ -94,11 +94,11 @@ def quantile(values: ArrayLike, share: float) -> tuple[float, float, float]:
     The bounds are values of the sample, by ranks of the binomial distribution (normal
     approximation); they are the ends of the sample if it is too small.
     """
-    found, _, _ = ecdf(values)
-    half = _Z95 * math.sqrt(found.size * share * (1 - share))
-    low = max(0, math.floor(found.size * share - half) - 1)
-    high = min(found.size - 1, math.ceil(found.size * share + half))
-    return float(np.quantile(found, share)), float(found[low]), float(found[high])
+    sample, _, _ = ecdf(values)
+    half = _Z95 * math.sqrt(sample.size * share * (1 - share))
+    low = max(0, math.floor(sample.size * share - half) - 1)
+    high = min(sample.size - 1, math.ceil(sample.size * share + half))
+    return float(np.quantile(sample, share)), float(sample[low]), float(sample[high])
 
 
 def band_quantile(values: ArrayLike, share: float) -> tuple[float, float, float]:
@@ -106,12 +106,12 @@ def band_quantile(values: ArrayLike, share: float) -> tuple[float, float, float]
 
     The bounds are values of the sample, or infinite if it is too small to bound that share.
     """
-    found, _, half = ecdf(values)
-    low, high = (math.ceil(found.size * at) - 1 for at in (share - half, share + half))
+    sample, _, half = ecdf(values)
+    low, high = (math.ceil(sample.size * at) - 1 for at in (share - half, share + half))
     return (
-        float(np.quantile(found, share, method="inverted_cdf")),
-        float(found[low]) if low >= 0 else -math.inf,
-        float(found[high]) if high < found.size else math.inf,
+        float(np.quantile(sample, share, method="inverted_cdf")),
+        float(sample[low]) if low >= 0 else -math.inf,
+        float(sample[high]) if high < sample.size else math.inf,
     )
 
 
@@ -133,15 +133,15 @@ def draw_ecdf(on: Axes, samples: Mapping[str, ArrayLike]) -> None:
 def draw_shares(on: Axes, counts: Mapping[str, tuple[int, int]]) -> None:
     """Draw a bar for each share, from (count, total), with its 95 % bounds, the first on top."""
     names = list(counts)[::-1]
-    shares = [counts[one][0] / counts[one][1] if counts[one][1] else 0.0 for one in names]
-    bounds = [wilson(*counts[one]) for one in names]
+    shares = [counts[name][0] / counts[name][1] if counts[name][1] else 0.0 for name in names]
+    bounds = [wilson(*counts[name]) for name in names]
     errors = [
         [max(0.0, share - low) for share, (low, _) in zip(shares, bounds, strict=True)],
         [max(0.0, high - share) for share, (_, high) in zip(shares, bounds, strict=True)],
     ]
     on.barh(names, shares, color=COLOURS[0], xerr=errors, ecolor="#333333", capsize=3)
-    for place, one in enumerate(names):
-        count, total = counts[one]
+    for place, name in enumerate(names):
+        count, total = counts[name]
         on.annotate(
             f"{count:,} of {total:,}",
             (bounds[place][1], place),
@@ -161,12 +161,12 @@ def draw_funnel(on: Axes, steps: Mapping[str, int]) -> None:
     on.barh(names[::-1], counts[::-1], color=COLOURS[0])
     for place, count in enumerate(counts):
         of_first = count / counts[0] if counts[0] else 0.0
-        told = f"{count:,}  ({of_first:.0%}"
+        label = f"{count:,}  ({of_first:.0%}"
         if place:
             before = counts[place - 1]
-            told += f"; {count / before if before else 0.0:.0%} of the previous step"
+            label += f"; {count / before if before else 0.0:.0%} of the previous step"
         on.annotate(
-            f"{told})",
+            f"{label})",
             (count, len(counts) - 1 - place),
             xytext=(6, 0),
             textcoords="offset points",
@@ -212,7 +212,7 @@ def mark(on: Axes, at: float, words: str, *, vertical: bool = True) -> None:
 def stacked(on: Axes, x: Iterable[object], parts: Mapping[str, Sequence[float]]) -> None:
     """Draw stacked bars of parts, distinguished by color, hatching and a legend."""
     hatches = ("", "//", "..", "xx", "\\\\", "++", "oo")
-    places = [str(one) for one in x]
+    places = [str(place) for place in x]
     below = np.zeros(len(places))
     for n, (name, values) in enumerate(parts.items()):
         heights = np.asarray(values, dtype=float)

@@ -88,8 +88,8 @@ def simulated(seed: int, payments: int, days: int, **knobs: Any) -> Path:
         chosen = choices.SimulationConfig(seed=seed, payments=payments, days=days, **knobs)
     except (choices.InvalidSimulationConfig, TypeError) as error:
         raise LabError(f"this cannot be simulated: {error}") from error
-    told = json.dumps([VERSION, _code(), str(FIRST_DAY), asdict(chosen)], sort_keys=True)
-    folder = _cache() / hashlib.sha256(told.encode()).hexdigest()[:16]
+    cache_key = json.dumps([VERSION, _code(), str(FIRST_DAY), asdict(chosen)], sort_keys=True)
+    folder = _cache() / hashlib.sha256(cache_key.encode()).hexdigest()[:16]
     with _locked(folder):
         if not (folder / "done").exists():
             shutil.rmtree(folder / "home", ignore_errors=True)
@@ -99,8 +99,8 @@ def simulated(seed: int, payments: int, days: int, **knobs: Any) -> Path:
             def work() -> None:
                 # a notebook's own loop runs in this thread already
                 settings = Settings(home=folder / "home")
-                told = simulate(settings, chosen, lambda now: show(now.done), first_day=FIRST_DAY)
-                problems.extend(told.problems)
+                report = simulate(settings, chosen, lambda now: show(now.done), first_day=FIRST_DAY)
+                problems.extend(report.problems)
 
             _in_thread(work)
             if problems:
@@ -116,9 +116,9 @@ def _code() -> str:
     import florin_server
 
     root = Path(florin_server.__file__).parent
-    files = ((str(one.relative_to(root)), one.stat()) for one in sorted(root.rglob("*.py")))
-    told = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in files]
-    return hashlib.sha256(repr(told).encode()).hexdigest()
+    files = ((str(path.relative_to(root)), path.stat()) for path in sorted(root.rglob("*.py")))
+    fingerprints = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in files]
+    return hashlib.sha256(repr(fingerprints).encode()).hexdigest()
 
 
 def _progress(total: int) -> Callable[[int], None]:
@@ -213,6 +213,6 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def _forget() -> None:
     """Delete the days that were not used for the longest time."""
-    done = sorted(_cache().glob("*/done"), key=lambda one: one.stat().st_mtime)
-    for one in done[:-_KEPT]:
-        shutil.rmtree(one.parent, ignore_errors=True)
+    done = sorted(_cache().glob("*/done"), key=lambda path: path.stat().st_mtime)
+    for path in done[:-_KEPT]:
+        shutil.rmtree(path.parent, ignore_errors=True)

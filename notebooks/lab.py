@@ -88,8 +88,8 @@ class Lab:
         sent = {**self.headers(who), **(headers or {})}
         async with self._session.request(method, url, json=body, headers=sent) as answer:
             text = await answer.text()
-            told = json.loads(text) if answer.content_type == "application/json" else text
-            return Answer(answer.status, answer.headers, told)
+            content = json.loads(text) if answer.content_type == "application/json" else text
+            return Answer(answer.status, answer.headers, content)
 
     async def events(self, who: str, path: str) -> AsyncIterator[tuple[str, Any]]:
         """Yield the events of a REST stream, each with its name and content."""
@@ -120,7 +120,7 @@ class Lab:
         """
         account = wallet.account(chain or self.env["FLORIN_EVM_CHAIN"])
         offered = await self.gateway.get_payment_options(payment_id, accounts=[account])
-        options = [one for one in offered.options if asset in one.amount.unit]
+        options = [option for option in offered.options if asset in option.amount.unit]
         if not options:
             raise LabError(f"{account} has no option to pay {payment_id}")
         actions = await self.gateway.executable_actions(payment_id, options[0])

@@ -38,17 +38,17 @@ def named() -> Env | None:
 
     Return None if FLORIN_TARGET is unset. Raise LabError if it is not a gRPC address.
     """
-    told = os.environ.get("FLORIN_TARGET") or os.environ.get("FLORIN_GRPC_TARGET")
-    return Env({**os.environ, "FLORIN_GRPC_TARGET": address(told)}) if told else None
+    target = os.environ.get("FLORIN_TARGET") or os.environ.get("FLORIN_GRPC_TARGET")
+    return Env({**os.environ, "FLORIN_GRPC_TARGET": address(target)}) if target else None
 
 
-def address(told: str) -> str:
+def address(target: str) -> str:
     """Return a host:port; raise LabError for anything else."""
-    if _ADDRESS.fullmatch(told):
-        return told
-    what = "a folder, which analyses read" if os.path.isdir(told) else "not a host:port"  # noqa: PTH112
+    if _ADDRESS.fullmatch(target):
+        return target
+    what = "a folder, which analyses read" if os.path.isdir(target) else "not a host:port"  # noqa: PTH112
     raise LabError(
-        f"FLORIN_TARGET is {told}, {what}: set it to the gRPC address of a Florin, as in "
+        f"FLORIN_TARGET is {target}, {what}: set it to the gRPC address of a Florin, as in "
         "FLORIN_GRPC_TARGET of demo.env"
     )
 
@@ -60,9 +60,9 @@ def is_here(target: str) -> bool:
 
 def refuse() -> None:
     """Raise LabError if FLORIN_TARGET is set, for notebooks that start their own Florin."""
-    if told := os.environ.get("FLORIN_TARGET"):
+    if target := os.environ.get("FLORIN_TARGET"):
         raise LabError(
-            f"this notebook starts a Florin with its own settings, and cannot use {told}: "
+            f"this notebook starts a Florin with its own settings, and cannot use {target}: "
             "unset FLORIN_TARGET"
         )
 

@@ -77,8 +77,8 @@ def pytest_asyncio_loop_factories():
 
 
 def pytest_generate_tests(metafunc):
-    told_on_both = metafunc.definition.get_closest_marker("both_chains") is not None
-    if told_on_both and "evm" in metafunc.fixturenames:
+    is_on_both_chains = metafunc.definition.get_closest_marker("both_chains") is not None
+    if is_on_both_chains and "evm" in metafunc.fixturenames:
         metafunc.parametrize("evm", ["embedded", "anvil"], indirect=True, scope="module")
 
 

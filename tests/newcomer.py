@@ -37,16 +37,16 @@ FIRST = "00_start_here.ipynb"
 class Steps:
     """The steps done, with their seconds."""
 
-    told: list[tuple[str, float]] = field(default_factory=list)
+    durations: list[tuple[str, float]] = field(default_factory=list)
     since: float = field(default_factory=time.monotonic)
 
     def done(self, name: str) -> None:
         now = time.monotonic()
-        self.told.append((name, now - self.since))
+        self.durations.append((name, now - self.since))
         self.since = now
 
     def __str__(self) -> str:
-        rows = [*self.told, ("altogether", sum(seconds for _, seconds in self.told))]
+        rows = [*self.durations, ("altogether", sum(seconds for _, seconds in self.durations))]
         return "\n".join(f"{seconds:7.1f} s  {name}" for name, seconds in rows)
 
 
@@ -68,7 +68,7 @@ async def followed(folder: Path, *, fresh: bool) -> Steps:
         if fresh:
             # the target's first line is the last step of the set-up
             set_up = (walk.folder / ".venv" / ".run").stat().st_mtime - time.time()
-            steps.told.append(("make demo: set up", time.monotonic() + set_up - steps.since))
+            steps.durations.append(("make demo: set up", time.monotonic() + set_up - steps.since))
             steps.since = time.monotonic() + set_up
         steps.done("make demo: to the payment that succeeded")
         out = await walk.shell.run(blocks[PAYMENT].text)

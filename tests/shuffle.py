@@ -87,7 +87,7 @@ def _name(case: ET.Element) -> str:
     return f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}"
 
 
-def told(this_run: Run) -> str:
+def format_run(this_run: Run) -> str:
     """Format a run on one line."""
     verdict = "ok" if this_run.good else f"{len(this_run.failed)} failed (exit {this_run.status})"
     counts = f"{this_run.tests:,} tests, {this_run.skipped} skipped"
@@ -108,7 +108,7 @@ def main(args: Sequence[str]) -> int:
     runs = []
     for seed in range(chosen.seed, chosen.seed + chosen.runs):
         runs.append(run(seed, which))
-        print(told(runs[-1]), *runs[-1].failed, sep="\n    ", flush=True)
+        print(format_run(runs[-1]), *runs[-1].failed, sep="\n    ", flush=True)
     bad = [item for item in runs if not item.good]
     print(f"\n{len(runs) - len(bad)} of {len(runs)} runs without a failure")
     for each_run in bad:

@@ -37,7 +37,7 @@ class ServiceMethod(Generic[P, R]):
         build, run, transport = self._build, self._run, service._transport  # noqa: SLF001
 
         @wraps(build)
-        def made(*args: P.args, **kwargs: P.kwargs) -> R:
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
             return run(transport, build(*args, **kwargs))
 
-        return made
+        return call

@@ -19,8 +19,8 @@ class Span(Protocol):
     def traceparent(self) -> str:
         """Return the traceparent for a callee (W3C Trace Context); empty if nothing is recorded."""
 
-    def end(self, name: str = "", /, **told: AttributeValue) -> None:
-        """End the span; `told` are its attributes, `name` is a better name if there is one."""
+    def end(self, name: str = "", /, **attributes: AttributeValue) -> None:
+        """End the span with its attributes; `name` is a better name if there is one."""
 
 
 class Tracer(Protocol):
@@ -38,12 +38,12 @@ class Tracer(Protocol):
         """
 
     def record_step(
-        self, subject: str, name: str, began_us: int, ended_us: int, **told: AttributeValue
+        self, subject: str, name: str, began_us: int, ended_us: int, **attributes: AttributeValue
     ) -> None:
         """Record a step of a payment or payout, by its id."""
 
     def record_root(
-        self, subject: str, name: str, began_us: int, ended_us: int, **told: AttributeValue
+        self, subject: str, name: str, began_us: int, ended_us: int, **attributes: AttributeValue
     ) -> None:
         """Record the whole of which all its steps are parts, when it has ended."""
 
@@ -54,7 +54,7 @@ class _NullSpan:
     __slots__ = ()
     traceparent = ""
 
-    def end(self, _name: str = "", /, **_told: AttributeValue) -> None:
+    def end(self, _name: str = "", /, **_attributes: AttributeValue) -> None:
         """Do nothing: no span is open."""
 
 
@@ -70,10 +70,10 @@ class _NullTracer:
     def start_request(self, _name: str, _parent: str = "", *, trusted: bool = False) -> Span:  # noqa: ARG002
         return NULL_SPAN
 
-    def record_step(self, *_told: object, **_more: AttributeValue) -> None:
+    def record_step(self, *_step: object, **_attributes: AttributeValue) -> None:
         pass
 
-    def record_root(self, *_told: object, **_more: AttributeValue) -> None:
+    def record_root(self, *_step: object, **_attributes: AttributeValue) -> None:
         pass
 
 

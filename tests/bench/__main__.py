@@ -9,7 +9,7 @@ import sys
 from tests.bench.size import SHORT
 
 
-def _asked() -> argparse.Namespace:
+def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench",
         description="Measures one subject after the other and prints each as it ends. A run of all "
@@ -26,13 +26,13 @@ def _asked() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    asked = _asked()
-    if asked.short:
+    options = _parse_options()
+    if options.short:
         os.environ[SHORT] = "1"
     # the size of a run is fixed when the subjects are imported
     from tests.bench.run import SUBJECTS, main
 
-    if asked.list:
+    if options.list:
         print(*SUBJECTS, sep="\n")
         sys.exit(0)
-    sys.exit(main(asked.subjects, kept=not asked.short))
+    sys.exit(main(options.subjects, is_saved=not options.short))

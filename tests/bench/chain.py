@@ -84,11 +84,11 @@ async def _submit(chain: EvmDevChain, sent: list[bytes]) -> list[str]:
     """Submit in order, because each transaction has the nonce after its predecessor's."""
     limit = asyncio.Semaphore(CONCURRENCY)
 
-    async def one(payload: bytes) -> Any:
+    async def submit(payload: bytes) -> Any:
         async with limit:
             return json.loads(await chain.handle(payload))
 
-    answers = await asyncio.gather(*(one(payload) for payload in sent))
+    answers = await asyncio.gather(*(submit(payload) for payload in sent))
     return [answer["result"] for answer in answers]
 
 

@@ -141,7 +141,7 @@ class Pages:
         loop = asyncio.get_running_loop()
         await loop.create_connection(lambda: _Stream(payment, self), *self._http)
 
-    def told(self, payment: str, *, last: bool) -> None:
+    def record_state(self, payment: str, *, last: bool) -> None:
         """Record that a state arrived."""
         if last:
             self.heard[payment] = time.perf_counter()
@@ -174,7 +174,7 @@ class _Stream(asyncio.Protocol):
         # a state arrives in one piece, on one line
         for line in data.split(b"\n"):
             if line.startswith(b"data:"):
-                self._pages.told(self._payment, last=b'"isFinal":true' in line)
+                self._pages.record_state(self._payment, last=b'"isFinal":true' in line)
 
 
 async def _cancelled(hold: Hold) -> dict[str, float]:

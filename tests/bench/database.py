@@ -59,38 +59,45 @@ def measure(_pool: ProcessPoolExecutor) -> list[Figure]:
     try:
         asyncio.run(_tables(server.database))
         used_s = partial(server_cpu_s, server.pid)
-        found, alone = [], []
+        rounds, commit_rates = [], []
         for _ in range(ROUNDS):
-            found.append(asyncio.run(_round(server.database, used_s)))
-            alone.append(committed(server.database.dsn, PGBENCH_S))
+            rounds.append(asyncio.run(_round(server.database, used_s)))
+            commit_rates.append(committed(server.database.dsn, PGBENCH_S))
     finally:
         server.end()
-    figures = [one for what in ("create", "status", "cancel") for one in _told(what, found)]
+    figures = [
+        figure for what in ("create", "status", "cancel") for figure in _make_figures(what, rounds)
+    ]
     note = (
         f"the rows of a create, a transaction each, by pgbench over {CONCURRENCY} connections; "
         "every commit on the disk"
     )
-    ratios = [f["create", "store"].rate / one for f, one in zip(found, alone, strict=True)]
+    ratios = [
+        paces["create", "store"].rate / commits
+        for paces, commits in zip(rounds, commit_rates, strict=True)
+    ]
     return [
         *figures,
-        median_of("pg_commits_per_s", alone, "/s", note),
+        median_of("pg_commits_per_s", commit_rates, "/s", note),
         median_of("pg_create_vs_pgbench", ratios, "×", "by wall clock", peer="pgbench"),
     ]
 
 
-def _told(what: str, found: list[dict[tuple[str, str], Pace]]) -> list[Figure]:
-    ours = [one[what, "store"] for one in found]
-    cpu_us, server_us = (median(one[i] for one in ours) for i in (1, 2))
+def _make_figures(what: str, rounds: list[dict[tuple[str, str], Pace]]) -> list[Figure]:
+    ours = [paces[what, "store"] for paces in rounds]
+    cpu_us, server_us = (median(pace[i] for pace in ours) for i in (1, 2))
     note = f"{CONCURRENCY} at once; the server {server_us:.0f} µs CPU each"
-    rates = [one.rate for one in ours]
+    rates = [pace.rate for pace in ours]
     ratios = []
     for peer in ("asyncpg", "session"):
-        theirs = [one[what, peer] for one in found]
+        theirs = [paces[what, peer] for paces in rounds]
         by_rate = [a.rate / b.rate for a, b in zip(ours, theirs, strict=True)]
         by_cpu = median(b.cpu_us / a.cpu_us for a, b in zip(ours, theirs, strict=True))
-        told = f"by wall clock; by CPU {by_cpu:.2f}"
-        ratios.append(median_of(f"pg_{what}_vs_{peer}", by_rate, "×", told, peer=_PEERS[peer]))
-    own = [one.server_us for one in ours]
+        ratio_note = f"by wall clock; by CPU {by_cpu:.2f}"
+        ratios.append(
+            median_of(f"pg_{what}_vs_{peer}", by_rate, "×", ratio_note, peer=_PEERS[peer])
+        )
+    own = [pace.server_us for pace in ours]
     return [
         median_of(f"pg_{what}_per_s", rates, "/s", note, cpu_us=cpu_us),
         median_of(f"pg_{what}_server_us", own, "µs", "CPU of PostgreSQL's own processes"),
@@ -120,11 +127,11 @@ def _fields(pid: int) -> list[str]:
 
 def committed(dsn: str, seconds: int) -> float:
     """Return the transactions a second that pgbench commits, each with the rows of a create."""
-    one = a_payment()
-    told = payments.to_event_row(one, "created")
+    payment = a_payment()
+    event_row = payments.to_event_row(payment, "created")
     rows = [
-        _literally(statement.postgres.sql, statement.postgres.encode_params(row), one.id)
-        for statement, row in ((payments._INSERT, one), (payments._EVENT, told))  # noqa: SLF001
+        _literally(statement.postgres.sql, statement.postgres.encode_params(row), payment.id)
+        for statement, row in ((payments._INSERT, payment), (payments._EVENT, event_row))  # noqa: SLF001
     ]
     with tempfile.TemporaryDirectory(prefix="florin-bench-") as folder:
         script = Path(folder) / "create.sql"
@@ -147,15 +154,15 @@ def committed(dsn: str, seconds: int) -> float:
 def _literally(sql: str, values: Sequence[Any], name: str) -> str:
     """Return a statement with its values inlined, and another ID on each run."""
 
-    def value(found: re.Match[str]) -> str:
-        one = values[int(found[1]) - 1]
-        if one == name:
+    def format_value(match: re.Match[str]) -> str:
+        value = values[int(match[1]) - 1]
+        if value == name:
             return "('pay_' || :n::text)"
-        if one is None or isinstance(one, bool | int | Decimal):
-            return "NULL" if one is None else str(one)
-        return f"'\\x{one.hex()}'" if isinstance(one, bytes) else f"'{one}'"
+        if value is None or isinstance(value, bool | int | Decimal):
+            return "NULL" if value is None else str(value)
+        return f"'\\x{value.hex()}'" if isinstance(value, bytes) else f"'{value}'"
 
-    return re.sub(r"\$(\d+)", value, sql) + ";"
+    return re.sub(r"\$(\d+)", format_value, sql) + ";"
 
 
 async def _tables(database: DatabaseConfig) -> None:
@@ -168,34 +175,36 @@ async def _round(
     paces: dict[tuple[str, str], Pace] = {}
     for name, begin in (("store", _store), ("asyncpg", _asyncpg), ("session", _session)):
         works, end = await begin(database)
-        made = [a_payment() for _ in range(COUNT)]
+        new_payments = [a_payment() for _ in range(COUNT)]
         for what, work in zip(("create", "status", "cancel"), works, strict=True):
-            paces[what, name] = await _pace(work, made, used_s)
+            paces[what, name] = await _pace(work, new_payments, used_s)
         await end()
     return paces
 
 
-async def _pace(work: Work, made: list[Payment], used_s: Callable[[], float]) -> Pace:
-    upcoming = iter(made)
+async def _pace(work: Work, new_payments: list[Payment], used_s: Callable[[], float]) -> Pace:
+    upcoming = iter(new_payments)
 
     async def worker() -> None:
-        for one in upcoming:
-            await work(one)
+        for payment in upcoming:
+            await work(payment)
 
     server_s, cpu, began = used_s(), time.process_time(), time.perf_counter()
     await asyncio.gather(*(worker() for _ in range(CONCURRENCY)))
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
-    each = 1e6 / len(made)
-    return Pace(len(made) / seconds, cpu * each, (used_s() - server_s) * each)
+    us_per_payment = 1e6 / len(new_payments)
+    return Pace(
+        len(new_payments) / seconds, cpu * us_per_payment, (used_s() - server_s) * us_per_payment
+    )
 
 
 async def _store(database: DatabaseConfig) -> Any:
     store = await open_store(database)
     by, at = CancellationReason.BY_MERCHANT, itertools.count(time.time_ns() // 1000)
     return (
-        lambda one: store.write(payments.create(one)),
-        lambda one: store.reader.find_payment(one.id),
-        lambda one: store.write(payments.cancel(one.id, by, next(at))),
+        lambda payment: store.write(payments.create(payment)),
+        lambda payment: store.reader.find_payment(payment.id),
+        lambda payment: store.write(payments.cancel(payment.id, by, next(at))),
     ), store.close
 
 
@@ -213,22 +222,22 @@ async def _asyncpg(database: DatabaseConfig) -> Any:
     insert, event = payments._INSERT.postgres, payments._EVENT.postgres  # noqa: SLF001
     get, change = payments._FIND_MANY.postgres, payments._CANCEL.postgres  # noqa: SLF001
 
-    async def create(one: Payment) -> None:
-        told = payments.to_event_row(one, "created")
+    async def create(payment: Payment) -> None:
+        event_row = payments.to_event_row(payment, "created")
         async with pool.acquire() as raw, raw.transaction():
-            await raw.execute(insert.sql, *insert.encode_params(one))
-            await raw.execute(event.sql, *event.encode_params(told))
+            await raw.execute(insert.sql, *insert.encode_params(payment))
+            await raw.execute(event.sql, *event.encode_params(event_row))
 
-    async def status(one: Payment) -> None:
+    async def status(payment: Payment) -> None:
         async with pool.acquire() as raw:
-            await raw.fetch(get.sql, *get.encode_params({"ids": [one.id]}))
+            await raw.fetch(get.sql, *get.encode_params({"ids": [payment.id]}))
 
-    async def cancel(one: Payment) -> None:
+    async def cancel(payment: Payment) -> None:
         by, now_us = CancellationReason.BY_MERCHANT, time.time_ns() // 1000
-        asked = {"payment_id": one.id, "now_s": now_us // 1_000_000, "now_us": now_us}
+        params = {"payment_id": payment.id, "now_s": now_us // 1_000_000, "now_us": now_us}
         async with pool.acquire() as raw, raw.transaction():
             rows = await raw.fetch(
-                change.sql, *change.encode_params(asked | {"cancelled_reason": by})
+                change.sql, *change.encode_params(params | {"cancelled_reason": by})
             )
             changed = Payment(*change.decode_rows([tuple(row) for row in rows])[0])
             await raw.execute(
@@ -250,23 +259,23 @@ async def _session(database: DatabaseConfig) -> Any:
     )
     names = Statement(select(PaymentRow.__table__)).clause.exported_columns.keys()  # type: ignore[attr-defined]
 
-    async def create(one: Payment) -> None:
+    async def create(payment: Payment) -> None:
         async with AsyncSession(engine) as session:
-            session.add(PaymentRow(**{name: getattr(one, name) for name in names}))
-            session.add(PaymentEventRow(**payments.to_event_row(one, "created")))
+            session.add(PaymentRow(**{name: getattr(payment, name) for name in names}))
+            session.add(PaymentEventRow(**payments.to_event_row(payment, "created")))
             await session.commit()
 
-    async def status(one: Payment) -> None:
+    async def status(payment: Payment) -> None:
         async with AsyncSession(engine) as session:
-            await session.get(PaymentRow, one.id)
+            await session.get(PaymentRow, payment.id)
 
-    async def cancel(one: Payment) -> None:
+    async def cancel(payment: Payment) -> None:
         async with AsyncSession(engine) as session:
-            found = await session.get(PaymentRow, one.id, with_for_update=True)
-            assert found is not None
-            found.status, found.version = type(found.status)("cancelled"), found.version + 1
-            told = {"payment_id": found.id, "version": found.version, "status": found.status}
-            session.add(PaymentEventRow(**told, at_us=1, cause="cancel", detail=None))
+            row = await session.get(PaymentRow, payment.id, with_for_update=True)
+            assert row is not None
+            row.status, row.version = type(row.status)("cancelled"), row.version + 1
+            columns = {"payment_id": row.id, "version": row.version, "status": row.status}
+            session.add(PaymentEventRow(**columns, at_us=1, cause="cancel", detail=None))
             await session.commit()
 
     return (create, status, cancel), engine.dispose

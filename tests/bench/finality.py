@@ -102,7 +102,7 @@ class _Blocks:
         self._chain = chain
         self._asking: set[asyncio.Task[None]] = set()
         self._noted = asyncio.Event()
-        self.made: dict[int, tuple[float, int]] = {}
+        self.block_times: dict[int, tuple[float, int]] = {}
         chain.add_listener(self._heard)
 
     def _heard(self) -> None:
@@ -112,7 +112,7 @@ class _Blocks:
 
     async def _note(self, at: float) -> None:
         block = await _ask(self._chain, "eth_getBlockByNumber", "latest", False)
-        self.made.setdefault(int(block["number"], 16), (at, int(block["timestamp"], 16)))
+        self.block_times.setdefault(int(block["number"], 16), (at, int(block["timestamp"], 16)))
         self._noted.set()
 
     async def final_at(self, number: int) -> float:
@@ -129,7 +129,7 @@ class _Blocks:
                 self._noted.clear()
                 times = [
                     at
-                    for at, time_s in self.made.values()
+                    for at, time_s in self.block_times.values()
                     if at - made_at >= after_s and time_s - made_s >= FINAL_AFTER_S
                 ]
                 if times:
@@ -138,10 +138,10 @@ class _Blocks:
 
     async def _noted_block(self, number: int) -> tuple[float, int]:
         async with asyncio.timeout(load.PATIENCE_S):
-            while number not in self.made:
+            while number not in self.block_times:
                 self._noted.clear()
                 await self._noted.wait()
-        return self.made[number]
+        return self.block_times[number]
 
 
 async def _wait_until_offered(

@@ -39,7 +39,7 @@ async def _followed(block_s: float) -> list[Figure]:
     await blocks.start()
     await rail.nodes.wait_for_block()
     await blocks.poll(is_idle=True)
-    node.asked.clear()
+    node.call_counts.clear()
     node.own_s = 0.0
     looks, first = 0, blocks.head
     started, cpu_s = time.monotonic(), time.process_time()
@@ -48,13 +48,13 @@ async def _followed(block_s: float) -> list[Figure]:
         await blocks.poll(is_idle=True)
         looks += 1
     took, cpu_s = time.monotonic() - started, time.process_time() - cpu_s - node.own_s
-    calls, seen = node.asked.total(), blocks.head - first
+    calls, seen = node.call_counts.total(), blocks.head - first
     await rail.close()
     if not seen:
         raise RuntimeError("no block was seen")
     title = f"idle_{block_s:g}s"
     note = f"{seen} blocks of {_TRANSACTIONS} transactions in {looks} looks: " + ", ".join(
-        f"{count} {method}" for method, count in node.asked.most_common()
+        f"{count} {method}" for method, count in node.call_counts.most_common()
     )
     return [
         Figure(f"{title}_calls_a_look", calls / looks, "", note, at_most=2),
@@ -67,7 +67,7 @@ class Simulated:
     """A node with a block every `block_s` seconds, and none of Florin's transactions."""
 
     def __init__(self, block_s: float) -> None:
-        self.asked: Counter[str] = Counter()
+        self.call_counts: Counter[str] = Counter()
         self.own_s = 0.0  # its own CPU time
         self._block_s = block_s
         self._since = time.monotonic()
@@ -88,7 +88,7 @@ class Simulated:
         """Do nothing: there is nothing to close."""
 
     def _answered(self, question: dict[str, Any]) -> bytes:
-        self.asked[question["method"]] += 1
+        self.call_counts[question["method"]] += 1
         result = json.dumps(self._result(question["method"], question["params"]))
         return b'{"jsonrpc":"2.0","id":%d,"result":%s}' % (question["id"], result.encode())
 

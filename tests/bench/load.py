@@ -119,7 +119,7 @@ class _Rest:
     def __init__(self, job: RestJob) -> None:
         self._job = job
         self._result = Result()
-        self._asked: dict[HttpConnection, float] = {}
+        self._sent_at: dict[HttpConnection, float] = {}
         repeated = chain.from_iterable(repeat(job.requests)) if job.seconds else job.requests
         self._requests = iter(repeated)
         self._until = float("inf")
@@ -148,13 +148,13 @@ class _Rest:
         now = time.perf_counter()
         content = next(self._requests, None) if now < self._until else None
         if content is not None:
-            self._asked[connection] = now
+            self._sent_at[connection] = now
             connection.ask(content)
-        elif not self._asked and not self._done.done():
+        elif not self._sent_at and not self._done.done():
             self._done.set_result(None)
 
     def _answered(self, connection: HttpConnection, status: bytes, body: bytes) -> None:
-        result, request = self._result, self._asked.pop(connection, None)
+        result, request = self._result, self._sent_at.pop(connection, None)
         if request is None:
             return
         if status[:1] == b"2" and self._job.expect in body:
@@ -201,7 +201,7 @@ class _Grpc:
         now = time.perf_counter()
         if now < self._until:
             self._open += 1
-            connection.asked[connection.call(self._framed)] = now
+            connection.sent_at[connection.call(self._framed)] = now
         elif not self._open and not self._done.done():
             self._done.set_result(None)
 
@@ -221,7 +221,7 @@ class _Calls(GrpcConnection):
     def __init__(self, owner: _Grpc) -> None:
         super().__init__(*owner.connection())
         self._owner = owner
-        self.asked: dict[int, float] = {}
+        self.sent_at: dict[int, float] = {}
         self._with_answer: set[int] = set()
 
     def on_data(self, stream: int) -> None:
@@ -230,4 +230,4 @@ class _Calls(GrpcConnection):
     def on_end(self, stream: int) -> None:
         answered = stream in self._with_answer
         self._with_answer.discard(stream)
-        self._owner.ended(self, self.asked.pop(stream), answered=answered)
+        self._owner.ended(self, self.sent_at.pop(stream), answered=answered)

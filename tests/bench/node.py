@@ -195,20 +195,18 @@ async def _serve(started: Connection, path: Path, upstream: str | None, chain_id
 
     async def post(request: web.Request) -> web.Response:
         payload = await request.read()
-        requested_request = orjson.loads(payload)
-        for call in (
-            requested_request if isinstance(requested_request, list) else [requested_request]
-        ):
+        calls = orjson.loads(payload)
+        for call in calls if isinstance(calls, list) else [calls]:
             counts[call["method"]] += 1
         counts["requests"] += 1
         return web.Response(body=await handle(payload), content_type="application/json")
 
-    async def told(_: web.Request) -> web.Response:
+    async def get_counts(_: web.Request) -> web.Response:
         return web.json_response(counts)
 
     application = web.Application(client_max_size=_BODY_MAX)
     application.router.add_post("/", post)
-    application.router.add_get("/counts", told)
+    application.router.add_get("/counts", get_counts)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -53,13 +53,13 @@ class Sized:
 
     demand: Demand
     first: Sequence[tuple[str, float]]
-    given: Installation
+    installation: Installation
     day: Day
 
     @property
     def databases(self) -> int:
         """Return how many PostgreSQL servers share the cores, each with a separate installation."""
-        return math.ceil(self.given.database_cores / DATABASE_CORES)
+        return math.ceil(self.installation.database_cores / DATABASE_CORES)
 
 
 def costs_of(reported_report: Report | None) -> tuple[Costs, Mapping[str, str]]:
@@ -124,15 +124,15 @@ def needed(plans: Sequence[Sized]) -> list[str]:
     """The lines of a table: what is full first, and what was added."""
     cores = ("Service cores", "PostgreSQL cores", "Nodes", "Chains", "Keys per chain")
     lines = _head("Payments/s", "Busiest minute", "Load with one of each", *cores)
-    for each_plan in plans:
-        installation = each_plan.given
-        full = [(name, load) for name, load in each_plan.first if load > FULL][:3]
+    for sized_plan in plans:
+        installation = sized_plan.installation
+        full = [(name, load) for name, load in sized_plan.first if load > FULL][:3]
         first = ", ".join(f"{name} ({load:,.1f})" for name, load in full) or "none"
         database = f"{installation.database_cores:,}"
-        if each_plan.databases > 1:
-            database += f" in {each_plan.databases}"
+        if sized_plan.databases > 1:
+            database += f" in {sized_plan.databases}"
         lines.append(
-            f"| {each_plan.demand.rate:,.0f} | {each_plan.demand.peak:,.0f}/s | {first} | "
+            f"| {sized_plan.demand.rate:,.0f} | {sized_plan.demand.peak:,.0f}/s | {first} | "
             f"{installation.service_cores:,} | {database} | {installation.nodes:,} | "
             f"{installation.chains:,} | "
             f"{installation.keys:,} |"

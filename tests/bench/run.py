@@ -97,32 +97,30 @@ if is_available():
     }
 
 
-def main(expected: Sequence[str], *, kept: bool = True) -> int:
+def main(subjects: Sequence[str], *, is_saved: bool = True) -> int:
     """Measure one subject after another, and report each when it ends; return 1 if one failed.
 
-    If `kept`, a run of all subjects is saved to files, with partial results if it ends early.
+    If `is_saved`, a run of all subjects is saved to files, with partial results if it ends early.
     Failed subjects are saved with their reason.
     """
-    if unknown := sorted({*expected} - {*SUBJECTS}):
+    if unknown := sorted({*subjects} - {*SUBJECTS}):
         print(f"no subject: {', '.join(unknown)}; there are {', '.join(SUBJECTS)}")
         return 2
-    reported_report = report.Report(machine.facts())
-    saved = kept and not expected
+    run_report = report.Report(machine.facts())
+    is_saved = is_saved and not subjects
     started = time.monotonic()
-    for name in expected or SUBJECTS:
+    for name in subjects or SUBJECTS:
         print(f"{time.monotonic() - started:5.0f} s  {name} …", flush=True)
-        reported_report.subjects[name] = item = _measured(SUBJECTS[name])
-        if not item.failed:
-            report.show(name, item.figures)
-        if saved:
-            reported_report.save(RESULT)
-    figures = [
-        figure for subject in reported_report.subjects.values() for figure in subject.figures
-    ]
+        run_report.subjects[name] = measured = _measured(SUBJECTS[name])
+        if not measured.failed:
+            report.show(name, measured.figures)
+        if is_saved:
+            run_report.save(RESULT)
+    figures = [figure for subject in run_report.subjects.values() for figure in subject.figures]
     print(f"{len(figures)} figures in {time.monotonic() - started:.0f} s", end="")
-    print(f"; also in {RESULT} and {RESULT.with_suffix('.md')}" if saved else "")
+    print(f"; also in {RESULT} and {RESULT.with_suffix('.md')}" if is_saved else "")
     missed = [figure.name for figure in figures if figure.met is False]
-    failed = [name for name, subject in reported_report.subjects.items() if subject.failed]
+    failed = [name for name, subject in run_report.subjects.items() if subject.failed]
     for text, names in (("targets missed", missed), ("subjects failed", failed)):
         if names:
             print(f"{text}: {', '.join(names)}")

@@ -32,7 +32,7 @@ PATIENCE_S = 600
 
 def measure(pool: ProcessPoolExecutor) -> list[Figure]:
     run = _simulated("--payments", str(PAYMENTS))
-    result, peak_mb = run.told, run.peak_mb
+    result, peak_mb = run.result, run.peak_mb
     rate = PAYMENTS / result["tookS"]
     bare = pool.submit(push, BARE).result(2 * load.PATIENCE_S)
     paid = result["report"]["funnel"]["succeeded"]
@@ -51,7 +51,7 @@ def measure(pool: ProcessPoolExecutor) -> list[Figure]:
 class _Run:
     """A simulation's result and costs."""
 
-    told: dict[str, Any] = field(default_factory=dict)
+    result: dict[str, Any] = field(default_factory=dict)
     peak_mb: float = 0.0
     # processor seconds, by the number of finished payments
     spent_s: dict[int, float] = field(default_factory=dict)
@@ -77,7 +77,7 @@ def _simulated(*options: str, patience_s: float = PATIENCE_S) -> _Run:
                     run.spent_s[done] = spent.user + spent.system
             if process.wait(patience_s):
                 raise RuntimeError(f"the simulation failed: {last}")
-    run.told = json.loads(last)
+    run.result = json.loads(last)
     return run
 
 
@@ -94,7 +94,7 @@ def main() -> int:
     for tenth in range(1, 11):
         done = max(spent_ for spent_ in run.spent_s if spent_ <= namespace.payments * tenth // 10)
         print(f"{done:8,} payments  {run.spent_s[done]:8.1f} s of processor time")
-    print(f"{run.told['tookS']:.0f} s, {run.peak_mb:.0f} MB at most; all of it was judged")
+    print(f"{run.result['tookS']:.0f} s, {run.peak_mb:.0f} MB at most; all of it was judged")
     return 0
 
 

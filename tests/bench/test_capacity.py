@@ -90,7 +90,7 @@ def test_an_outage_holds_up_its_own_chain_alone():
 
 
 @pytest.mark.parametrize(
-    ("fault", "told"),
+    ("fault", "message"),
     [
         (lambda taken: taken[1:], "arrived"),
         (lambda taken: [*taken, (0, 1)] if taken else taken, "arrived"),
@@ -98,10 +98,10 @@ def test_an_outage_holds_up_its_own_chain_alone():
     ],
     ids=["lost", "made up", "older than it is"],
 )
-def test_model_that_loses_count_raises(monkeypatch, fault, told):
+def test_model_that_loses_count_raises(monkeypatch, fault, message):
     take = Queue.take
     monkeypatch.setattr(Queue, "take", lambda self, *, works=True: fault(take(self, works=works)))
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         day(COSTS, Installation(chain=CHAIN), HOUR)
 
 
@@ -130,16 +130,16 @@ def test_work_that_is_not_done_cannot_be_saved_up():
 
 @pytest.mark.parametrize("rate", [10, 100])
 def test_no_resource_of_a_planned_installation_is_too_full(rate):
-    item = plan.sized(COSTS, rate, CHAIN)
-    loads = item.given.loads(COSTS, item.demand.peak)
+    sized_plan = plan.sized(COSTS, rate, CHAIN)
+    loads = sized_plan.installation.loads(COSTS, sized_plan.demand.peak)
     assert max(loads.values()) <= plan.FULL
     # with one unit less of an added resource, a load would exceed it
     for name, field in plan._FIELDS.items():  # noqa: SLF001
-        count = getattr(item.given, field)
+        count = getattr(sized_plan.installation, field)
         if count > 1 and name != KEY:
-            less = replace(item.given, **{field: count - 1})
-            assert less.loads(COSTS, item.demand.peak)[name] > plan.FULL
-    assert item.day.left < item.demand.peak * 60
+            less = replace(sized_plan.installation, **{field: count - 1})
+            assert less.loads(COSTS, sized_plan.demand.peak)[name] > plan.FULL
+    assert sized_plan.day.left < sized_plan.demand.peak * 60
 
 
 def test_costs_come_from_the_figures_of_a_run():

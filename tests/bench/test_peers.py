@@ -38,12 +38,12 @@ def test_facilitator_rate_and_cpu_match_its_figures(facilitator):
 
 
 @pytest.mark.parametrize(
-    ("facilitator", "told"),
+    ("facilitator", "message"),
     [("refuses", "invalid_signature"), ("ends", "ended with 3"), ("is silent", "ended with -9")],
     indirect=["facilitator"],
 )
-def test_a_facilitator_that_does_not_do_it_has_no_pace(facilitator, told):
-    with pytest.raises(RuntimeError, match=told):
+def test_a_facilitator_that_does_not_do_it_has_no_pace(facilitator, message):
+    with pytest.raises(RuntimeError, match=message):
         facilitator.does("settle", [{}], 1)
 
 

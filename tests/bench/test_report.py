@@ -14,7 +14,7 @@ RATIO = Figure("a_vs_b", 1.5, "×", "by CPU | wall", at_least=2, peer="b")
 
 
 @pytest.fixture
-def told():
+def bench_report():
     bare = Figure("c", 0, "", "")
     subjects = {
         "a": Measured(3.0, (RATE, RATIO, bare)),
@@ -23,13 +23,13 @@ def told():
     return Report({"cores": "2"}, subjects)
 
 
-def test_saved_report_loads_unchanged(told, tmp_path):
-    told.save(tmp_path / "bench.json")
-    assert report.load(tmp_path / "bench.json") == told
+def test_saved_report_loads_unchanged(bench_report, tmp_path):
+    bench_report.save(tmp_path / "bench.json")
+    assert report.load(tmp_path / "bench.json") == bench_report
 
 
-def test_figure_is_reported_with_range_cpu_time_target_and_peer(told, tmp_path):
-    told.save(tmp_path / "bench.json")
+def test_figure_is_reported_with_range_cpu_time_target_and_peer(bench_report, tmp_path):
+    bench_report.save(tmp_path / "bench.json")
     content = json.loads((tmp_path / "bench.json").read_text())
     rate, ratio, _ = content["subjects"]["a"]["figures"]
     assert (rate["value"], rate["min"], rate["max"], rate["cpu_us"]) == (101, 90, 110, 212.2)
@@ -40,8 +40,8 @@ def test_figure_is_reported_with_range_cpu_time_target_and_peer(told, tmp_path):
     assert "- cores: 2" in text
 
 
-def test_a_file_is_there_whole_or_as_it_was(told, tmp_path, monkeypatch):
-    told.save(tmp_path / "bench.json")
+def test_a_file_is_there_whole_or_as_it_was(bench_report, tmp_path, monkeypatch):
+    bench_report.save(tmp_path / "bench.json")
     before = (tmp_path / "bench.json").read_text()
     monkeypatch.setattr(report.os, "fsync", _full)
     with pytest.raises(OSError, match="disk is full"):

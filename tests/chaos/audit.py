@@ -17,15 +17,15 @@ from tests.chaos.plan import CONFIRMATIONS
 from tests.chaos.stage import MERCHANT, SOLANA_MERCHANT, Stage
 from tests.chaos.story import Story
 from tests.chaos.stranger import THIEF
-from tests.chaos.till import LOOK_S, Till
+from tests.chaos.till import POLL_S, Till
 from tests.support.installation import OperatorStub
 
-# looks at the books and the chains until nothing is pending
-_LOOKS = 200
+# reads of the books and the chains until nothing is pending
+_POLLS_MAX = 200
 _GIFTS = {10**10, 10**12, 10**21}
 
 
-def ground_of(stage: Stage, till: Till) -> AuditTarget:
+def build_target(stage: Stage, till: Till) -> AuditTarget:
     """Return what to audit: everything, from the first block on."""
     return AuditTarget(
         database=stage.home.database_path,
@@ -44,14 +44,16 @@ class Audit(Auditor):
 
     def __init__(self, stage: Stage, till: Till, stories: Sequence[Story]) -> None:
         ids = (story.payment_id for story in stories if story.payment_id)
-        super().__init__(ground_of(stage, till), {text: till.told.get(text, ()) for text in ids})
+        super().__init__(
+            build_target(stage, till), {text: till.statuses.get(text, ()) for text in ids}
+        )
         self._stage = stage
         self._stories = stories
         self.rows = self.facts.payments
         self.bill: dict[str, Any] = {}
         self.alarms: dict[str, list[str]] = {}
 
-    async def judge(self, since: int, before: dict[str, int], now_us: int) -> None:
+    async def check(self, since: int, before: dict[str, int], now_us: int) -> None:
         """Compare everything; `before` has the buyers' balances after block `since`."""
         self.expect("stored payments", len(self.rows), len(self.buyer_statuses))
         self.check_payments()
@@ -71,52 +73,50 @@ class Audit(Auditor):
         await self.check_nonces()
         await self.check_evm_balances(chain)
         await self.check_solana()
-        await self._buyers(chain, before)
-        await self._wallets()
+        await self._check_buyers(chain, before)
+        await self._check_wallets()
         bounds = Bounds(self._stage, self.facts, self._stories, now_us)
-        bounds.judge(chain, self.opened_balances)
-        self.problems += bounds.bad
-        self.bill, self.alarms = bounds.told, bounds.alarms()
+        bounds.check(chain, self.opened_balances)
+        self.problems += bounds.problems
+        self.bill, self.alarms = bounds.bill, bounds.list_alarms()
 
-    async def _buyers(self, chain: Chain, before: dict[str, int]) -> None:
+    async def _check_buyers(self, chain: Chain, before: dict[str, int]) -> None:
         """Check that buyers spent what they paid, and that no one else gained."""
         for asset in (USD, EUR, ETHER):
             self.expect(f"the thief's {asset}", await self.target.read_balance(THIEF, asset), 0)
-        for key, had in before.items():
+        for key, balance_before in before.items():
             asset, _, payer = key.partition(" ")
             if not asset.startswith(EVM) and asset not in MINTS:
                 continue
-            left = had + self._change(asset, payer)
+            left = balance_before + self._compute_change(asset, payer)
             if asset == ETHER:
-                left += chain.given[payer] - chain.gas_since[payer]
+                left += chain.coin_from_stranger[payer] - chain.gas_since[payer]
             if asset == USD:
                 left -= chain.saved[payer]
             self.expect(f"{payer}'s {asset}", await self.target.read_balance(payer, asset), left)
 
-    def _change(self, asset: str, account: str) -> int:
+    def _compute_change(self, asset: str, account: str) -> int:
         """Return how much payments and refunds changed an account's balance of an asset."""
         change = self.sum_received(asset, account) - self.sum_spent(asset, account)
         if account.lower() in {treasury.lower() for treasury in self.target.treasuries}:
             return change - self.sum_refunded(asset)
         return change + self.sum_refunded(asset, account)
 
-    async def _wallets(self) -> None:
+    async def _check_wallets(self) -> None:
         """Check that each wallet has its booked balance, plus the faucets' gifts of the run."""
         verdict = ledger_pb2.BalanceVerdict
         # books that had to wait for pending payments start after the run
         unfinished = {verdict.BALANCE_VERDICT_UNDER_WAY, verdict.BALANCE_VERDICT_NOT_BEGUN}
-        for _ in range(_LOOKS):
-            target = self._stage.told("shop")["operator"]
+        for _ in range(_POLLS_MAX):
+            target = self._stage.read_facts("shop")["operator"]
             async with grpc.aio.insecure_channel(target) as channel:
                 operator = OperatorStub(
                     channel, self._stage.home.get_or_create_secrets().operator_token
                 )
                 result = await operator.call("CheckLedger", ledger_pb2.CheckLedgerRequest())
-            if not result.unread and not unfinished & {
-                each_wallet.verdict for each_wallet in result.wallets
-            }:
+            if not result.unread and not unfinished & {wallet.verdict for wallet in result.wallets}:
                 break
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
         self.problems += [*result.problems, *(f"not read: {item}" for item in result.unread)]
         for wallet in result.wallets:
             more = int(wallet.held) - int(wallet.booked)

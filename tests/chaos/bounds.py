@@ -32,7 +32,7 @@ _HOUR_S, _DAY_S, _DAY_US = 3600, 86_400, 86_400_000_000
 # calldata of a payment that creates its account, rounded up
 _BYTES = 3_000
 # the most gas of a single payment in its own transaction
-ONE_MAX = compute_transaction_gas(
+PAYMENT_GAS_MAX = compute_transaction_gas(
     compute_payment_share(WALLET_GAS, _BYTES) + compute_creation_share(_BYTES), 2 * _BYTES
 )
 # the least gas of a payment that moves money
@@ -56,34 +56,34 @@ _USED = f"""
 
 
 class Bounds:
-    """The bill of one run; `bad` lists what exceeds a bound."""
+    """The checks of one run's costs, which `bill` has; `problems` lists what exceeds a bound."""
 
     def __init__(
         self, stage: Stage, facts: StoredFacts, stories: Sequence[Story], now_us: int
     ) -> None:
-        self.bad: list[str] = []
-        self.told: dict[str, Any] = {}
+        self.problems: list[str] = []
+        self.bill: dict[str, Any] = {}
         self._stage = stage
         self._facts = facts
         self._stories = {story.payment_id: story for story in stories if story.payment_id}
         self._now_us = now_us
         self._began_s = 0
 
-    def judge(self, chain: Chain, opened: Mapping[str, int]) -> None:
-        """Compare what was spent; `opened` are the token accounts that the relayer opened."""
+    def check(self, chain: Chain, opened: Mapping[str, int]) -> None:
+        """Compare costs with bounds; `opened` are the token accounts that the relayer opened."""
         self._began_s = chain.began
-        self._gas(chain)
-        self._rent(opened)
-        self._kept(chain)
-        self._late_foes()
+        self._check_gas(chain)
+        self._check_rent(opened)
+        self._check_memory(chain)
+        self._check_late_attackers()
 
-    def _most(self, what: str, result: int, most: int) -> None:
-        if result > most:
-            self.bad.append(f"{what}: {result}, and {most} at most")
+    def _check_at_most(self, label: str, value: int, limit: int) -> None:
+        if value > limit:
+            self.problems.append(f"{label}: {value}, and {limit} at most")
 
     # ---- gas
 
-    def _gas(self, chain: Chain) -> None:
+    def _check_gas(self, chain: Chain) -> None:
         lost: Counter[Mood] = Counter()
         payers: Counter[str] = Counter()
         failures: Counter[str] = Counter()
@@ -92,21 +92,23 @@ class Bounds:
             failed = {ref: most for ref, most in sent.items.items() if ref not in sent.paid}
             full_total += sent.gas
             paid += len(sent.paid)
-            for ref, gas in _lost(sent, failed).items():
+            for ref, gas in _compute_lost_gas(sent, failed).items():
                 offered = self._facts.offered_payments[ref]
                 lost[self._stories[offered.id].order.mood] += gas
                 payers[offered.payer] += gas
                 failures[offered.id] += sent.worked or len(sent.items) == 1
         hours = self._now_us // (_HOUR_S * 1_000_000) - chain.began // _HOUR_S + 1
-        share = ONE_MAX * len(self._stage.relayers())
+        share = PAYMENT_GAS_MAX * len(self._stage.relayers())
         by_code = sum(gas for mood, gas in lost.items() if mood in _CODED)
-        self._most("gas lost to accounts with code", by_code, hours * (FAILED_GAS.chain + share))
+        self._check_at_most(
+            "gas lost to accounts with code", by_code, hours * (FAILED_GAS.chain + share)
+        )
         for payer, gas in payers.items():
-            self._most(f"gas lost to {payer}", gas, hours * (FAILED_GAS.payer + share))
+            self._check_at_most(f"gas lost to {payer}", gas, hours * (FAILED_GAS.payer + share))
         for payment_id, count in failures.items():
-            self._most(f"transactions that did not pay {payment_id}", count, FAILURES_MAX)
+            self._check_at_most(f"transactions that did not pay {payment_id}", count, FAILURES_MAX)
         total = sum(lost.values())
-        self.told |= {
+        self.bill |= {
             "paid": paid,
             "failed": len(failures),
             "gas_a_paid_payment": (full_total - total) // max(1, paid),
@@ -120,36 +122,36 @@ class Bounds:
 
     # ---- rent
 
-    def _rent(self, opened: Mapping[str, int]) -> None:
+    def _check_rent(self, opened: Mapping[str, int]) -> None:
         for place, count in opened.items():
-            self._most(f"times that {place} was opened", count, 1)
+            self._check_at_most(f"times that {place} was opened", count, 1)
         days = self._now_us // _DAY_US - self._began_s // _DAY_S + 1
         # the treasury's accounts are additional
         most = days * OPENED["accounts_a_day"] + len(ASSETS)
-        self._most("token accounts that were opened", len(opened), most)
+        self._check_at_most("token accounts that were opened", len(opened), most)
         query = "SELECT day, merchant_id, count(*) FROM opened_account GROUP BY 1, 2"
         for day, merchant_id, count in self._stage.select(query):
             if merchant_id is not None:
                 most = OPENED["accounts_a_merchant_day"]
-                self._most(f"accounts for {merchant_id} on day {day}", count, most)
-        self.told["accounts_opened"] = sum(opened.values())
+                self._check_at_most(f"accounts for {merchant_id} on day {day}", count, most)
+        self.bill["accounts_opened"] = sum(opened.values())
 
     # ---- memory
 
-    def _kept(self, chain: Chain) -> None:
+    def _check_memory(self, chain: Chain) -> None:
         query = "SELECT payment_id, count(*) FROM payment_option GROUP BY 1"
         counts = dict(self._stage.select(query))
         for payment_id, count in counts.items():
-            self._most(f"options of {payment_id}", count, OPTIONS["options_per_payment"])
-        self.told["options"] = max(counts.values(), default=0)
+            self._check_at_most(f"options of {payment_id}", count, OPTIONS["options_per_payment"])
+        self.bill["options"] = max(counts.values(), default=0)
         # unrelated events are not remembered
         own = sum(len(events) for events in chain.payment_events.values())
-        self.told["remembered"] = self._stage.told("memory")
-        self._most("settlement events that are remembered", self.told["remembered"], own)
+        self.bill["remembered"] = self._stage.read_facts("memory")
+        self._check_at_most("settlement events that are remembered", self.bill["remembered"], own)
 
     # ---- alarms
 
-    def alarms(self) -> dict[str, list[str]]:
+    def list_alarms(self) -> dict[str, list[str]]:
         """Return which alarms attackers may cause, and which they must cause."""
         late = [
             _LATE.format(payment_id)
@@ -176,7 +178,7 @@ class Bounds:
             "must": [*late, *given_up, *sorted(set(exhausted))],
         }
 
-    def _late_foes(self) -> None:
+    def _check_late_attackers(self) -> None:
         """Check that only attackers' money comes late or twice.
 
         Money of blocked payers must be held.
@@ -184,14 +186,14 @@ class Bounds:
         for payment_id, state in self._facts.held_states.items():
             mood = self._stories[payment_id].order.mood
             if mood is not Mood.BLOCKED or state == "held":
-                self.bad.append(f"{payment_id}, {mood}, is {state}")
+                self.problems.append(f"{payment_id}, {mood}, is {state}")
         for refund in self._facts.returned_payouts:
             mood = self._stories[refund.payment_id].order.mood
             if mood not in FOES:
-                self.bad.append(f"{refund.payment_id}, {mood}, was paid late, or twice")
+                self.problems.append(f"{refund.payment_id}, {mood}, was paid late, or twice")
 
 
-def _lost(sent: Sent, failed: Mapping[str, int]) -> dict[str, int]:
+def _compute_lost_gas(sent: Sent, failed: Mapping[str, int]) -> dict[str, int]:
     """Return the gas each unpaid item can have used, but no more than all of them used."""
     if not failed:
         return {}

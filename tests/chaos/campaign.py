@@ -104,7 +104,7 @@ class Run:
                 os._exit(0)
         return child
 
-    def result(self) -> dict[str, Any]:
+    def read_result(self) -> dict[str, Any]:
         """Return the result of `run` in the other process; `bad` is empty on success."""
         path = self._root / "result.json"
         if not path.exists():
@@ -113,19 +113,19 @@ class Run:
 
     def run(self) -> dict[str, Any]:
         began = time.monotonic()
-        QuickClock.begin(self._stage.clock)
+        QuickClock.create(self._stage.clock)
         self._stage.home.open().get_or_create_secrets()
         try:
             if not self._stage.embedded:
-                self._chains = self._started("chains", self._chains_work)
-            self._serve()
+                self._chains = self._start("chains", self._chains_work)
+            self._start_service()
             driver = fork(
                 lambda: storm.drive(self._stage, self.plan),
                 self._root / "driver-error",
                 self._root / "driver.log",
             )
-            self._until_ended(driver)
-            verdict = self._verdict()
+            self._wait_for_driver(driver)
+            verdict = self._build_verdict()
         finally:
             for child in (self._service, self._chains):
                 if child:
@@ -134,39 +134,39 @@ class Run:
         return {**verdict, "deaths": self.deaths, "seconds": round(time.monotonic() - began, 1)}
 
     def _chains_work(self, ready: Callable[[], None]) -> Coroutine[Any, Any, None]:
-        return stages.chains(self._stage, self.plan.seed, self.plan.nodes, ready)
+        return stages.run_chains(self._stage, self.plan.seed, self.plan.nodes, ready)
 
     def _service_work(
         self, kill: Kill | None
     ) -> Callable[[Callable[[], None]], Coroutine[Any, Any, None]]:
         return lambda ready: stages.serve(self._stage, kill, ready)
 
-    def _started(
+    def _start(
         self, name: str, work: Callable[[Callable[[], None]], Coroutine[Any, Any, None]]
     ) -> int:
         """Return a process that is ready or already dead."""
-        up, ready = os.pipe()
+        ready_reader, ready = os.pipe()
         child = fork(
-            lambda: work(lambda: void(os.write(ready, b"."))),
+            lambda: work(lambda: discard(os.write(ready, b"."))),
             self._root / f"{name}-error",
             self._root / f"{name}.log",
         )
         os.close(ready)
-        os.read(up, 1)
-        os.close(up)
+        os.read(ready_reader, 1)
+        os.close(ready_reader)
         return child
 
-    def _serve(self) -> None:
+    def _start_service(self) -> None:
         """Start the service with its next kill planned."""
         while True:
             kill = self._kills.pop(0) if self._kills else None
-            self._service = self._started("service", self._service_work(kill))
+            self._service = self._start("service", self._service_work(kill))
             if os.waitpid(self._service, os.WNOHANG) == (0, 0):
                 return
             # it died during its start
             self.deaths += 1
 
-    def _until_ended(self, driver: int) -> None:
+    def _wait_for_driver(self, driver: int) -> None:
         """Return after the driver ends; restart the service after each kill."""
         while True:
             child, status = os.waitpid(-1, 0)
@@ -183,9 +183,9 @@ class Run:
                 (self._root / "driver-error").write_text(f"{name} ended by itself: {status}")
                 return
             self.deaths += 1
-            self._serve()
+            self._start_service()
 
-    def _verdict(self) -> dict[str, Any]:
+    def _build_verdict(self) -> dict[str, Any]:
         bad = [path.read_text() for path in sorted(self._root.glob("*-error"))]
         if self._service:
             os.kill(self._service, signal.SIGTERM)
@@ -195,20 +195,20 @@ class Run:
                 bad.append(f"the service did not stop in peace: {status}")
         path = self._root / "verdict.json"
         verdict = json.loads(path.read_text()) if path.exists() else {"bad": []}
-        result = verdict.pop("alarms", {"may": [], "must": []})
-        bad += verdict["bad"] + alarms(self._stage.log, result["may"])
+        patterns = verdict.pop("alarms", {"may": [], "must": []})
+        bad += verdict["bad"] + find_alarms(self._stage.log, patterns["may"])
         # each death can lose one alarm
-        missing = unraised(self._stage.log, result["must"])
+        missing = find_unraised(self._stage.log, patterns["must"])
         if len(missing) > self.deaths:
             bad.append(f"alarms that were not raised: {missing}")
-        return {**verdict, "bad": bad, "alarms": len(result["must"])}
+        return {**verdict, "bad": bad, "alarms": len(patterns["must"])}
 
 
-def void(_: Any) -> None:
+def discard(_: Any) -> None:
     """Discard a value."""
 
 
-def alarms(log: Path, may: Sequence[str] = ()) -> list[str]:
+def find_alarms(log: Path, may: Sequence[str] = ()) -> list[str]:
     """Return the log lines that must never occur; `may` has patterns of allowed lines."""
     if not log.exists():
         return []
@@ -221,10 +221,10 @@ def alarms(log: Path, may: Sequence[str] = ()) -> list[str]:
     ]
 
 
-def unraised(log: Path, must: Sequence[str]) -> list[str]:
+def find_unraised(log: Path, must: Sequence[str]) -> list[str]:
     """Return the patterns of alarms that the service should have raised but did not."""
-    sent_text = log.read_text(errors="replace") if log.exists() else ""
-    return [text for text in must if not re.search(text, sent_text)]
+    log_text = log.read_text(errors="replace") if log.exists() else ""
+    return [text for text in must if not re.search(text, log_text)]
 
 
 def main() -> int:
@@ -255,7 +255,7 @@ def main() -> int:
         for seed in seeds
     ]
     results = campaign(runs, namespace.jobs)
-    show(results)
+    print_table(results)
     return 1 if any(result["bad"] for result in results.values()) else 0
 
 
@@ -264,17 +264,17 @@ def campaign(runs: Sequence[Run], jobs: int = 1) -> dict[str, dict[str, Any]]:
     waiting, running, results = list(runs), dict[int, Run](), {}
     while waiting or running:
         while waiting and len(running) < jobs:
-            this_run = waiting.pop(0)
-            running[this_run.fork()] = this_run
+            run = waiting.pop(0)
+            running[run.fork()] = run
         child, _ = os.waitpid(-1, 0)
-        this_run = running.pop(child)
-        results[this_run.name] = this_run.result()
-        shown = {**results[this_run.name], "bad": results[this_run.name]["bad"][:SHOWN]}
-        print(f"{this_run.plan.told()}\n  {json.dumps(shown)}", flush=True)
+        run = running.pop(child)
+        results[run.name] = run.read_result()
+        shown = {**results[run.name], "bad": results[run.name]["bad"][:SHOWN]}
+        print(f"{run.plan.describe()}\n  {json.dumps(shown)}", flush=True)
     return results
 
 
-def show(results: dict[str, dict[str, Any]]) -> None:
+def print_table(results: dict[str, dict[str, Any]]) -> None:
     """Print a table with a line per seed."""
     table = Table(title="Chaos", title_justify="left")
     for name in (
@@ -298,10 +298,10 @@ def show(results: dict[str, dict[str, Any]]) -> None:
             ", ".join(f"{name} {n}" for name, n in sorted(result.get("ended", {}).items())),
             result.get("honest", ""),
             str(len(result.get("lapsed", ()))),
-            _of(result, "gas_a_paid_payment", "gas_a_failed_payment"),
-            _of(result, "lost_to_code", "bound"),
-            _of(result, "failures"),
-            _of(result, "accounts_opened"),
+            _format_bill(result, "gas_a_paid_payment", "gas_a_failed_payment"),
+            _format_bill(result, "lost_to_code", "bound"),
+            _format_bill(result, "failures"),
+            _format_bill(result, "accounts_opened"),
             str(sum(result.get("effects", {}).values())),
             str(result["deaths"]),
             str(result["seconds"]),
@@ -310,7 +310,7 @@ def show(results: dict[str, dict[str, Any]]) -> None:
     Console(highlight=False, width=200).print(table)
 
 
-def _of(result: dict[str, Any], *names: str) -> str:
+def _format_bill(result: dict[str, Any], *names: str) -> str:
     """Format parts of a bill."""
     return ", ".join(f"{result.get('bill', {}).get(name, 0):,}" for name in names)
 

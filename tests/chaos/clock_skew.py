@@ -20,7 +20,13 @@ from typing import Any
 import aiohttp
 import uvloop
 
-from tests.chaos.customers import Customer, Told, customers, while_they_pay, wrong
+from tests.chaos.customers import (
+    Acknowledgements,
+    Customer,
+    create_customers,
+    find_differences,
+    wait_while_paying,
+)
 from tests.support import postgres
 from tests.support.api import RestApi
 from tests.support.command import ROOT, RunningCommand
@@ -43,7 +49,7 @@ _PATIENCE_S = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class HeldLease:
     """A lease of a process: name, holder and epoch; it ends in `left_s`."""
 
     name: str
@@ -56,57 +62,66 @@ class Taken:
 class Campaign:
     """Observations of two serving machines; `bad` lists the violations."""
 
-    at: ProcessInstallation
-    other: ProcessInstallation
+    installation: ProcessInstallation
+    skewed_installation: ProcessInstallation
     stories: int
     blind: bool = False
-    told: Told = field(default_factory=Told)
+    acknowledged: Acknowledgements = field(default_factory=Acknowledgements)
     bad: list[str] = field(default_factory=list)
     longest_s: float = 0.0
     open_ids: list[str] = field(default_factory=list)
-    numbers: int = 0
+    group_count: int = 0
 
     async def run(self, session: aiohttp.ClientSession, ahead_s: int) -> None:
         """Run both machines once, the wrong one first."""
         program = [sys.executable, "-m", "tests.support.skewed"]
-        more = {"PYTHONPATH": str(ROOT), AHEAD_VARIABLE: str(ahead_s)}
+        env = {"PYTHONPATH": str(ROOT), AHEAD_VARIABLE: str(ahead_s)}
         if self.blind:
-            more[BLIND_VARIABLE] = "1"
-        skewed = await asyncio.to_thread(self.other.start_lasting, "serve", program=program, **more)
+            env[BLIND_VARIABLE] = "1"
+        skewed = await asyncio.to_thread(
+            self.skewed_installation.start_lasting, "serve", program=program, **env
+        )
         with skewed:
-            before = await wait_until(self._all_taken, patience_s=_PATIENCE_S)
-            with await asyncio.to_thread(self.at.start_lasting, "serve"):
-                await self._load(session, skewed, before)
+            before = await wait_until(self._find_all_held, patience_s=_PATIENCE_S)
+            with await asyncio.to_thread(self.installation.start_lasting, "serve"):
+                await self._run_under_load(session, skewed, before)
 
-    async def _load(
-        self, session: aiohttp.ClientSession, skewed: RunningCommand, before: Sequence[Taken]
+    async def _run_under_load(
+        self, session: aiohttp.ClientSession, skewed: RunningCommand, before: Sequence[HeldLease]
     ) -> None:
-        right, wrong_one = self.at.rest(session), self.other.rest(session)
-        for api in (right, wrong_one):
+        right_api, skewed_api = (
+            self.installation.rest(session),
+            self.skewed_installation.rest(session),
+        )
+        for api in (right_api, skewed_api):
             key = f"open-{len(self.open_ids)}"
             created = await api.create({**ORDER, "referenceId": key}, key)
-            self.told.created[key] = created["paymentId"]
+            self.acknowledged.created[key] = created["paymentId"]
             self.open_ids.append(created["paymentId"])
         stays, leaves = asyncio.Event(), asyncio.Event()
-        here, there = [await self._people(api) for api in (right, wrong_one)]
-        runs = [asyncio.create_task(customer.run(stays)) for customer in here]
-        leaving = [asyncio.create_task(customer.run(leaves)) for customer in there]
+        right_customers, skewed_customers = [
+            await self._create_customers(api) for api in (right_api, skewed_api)
+        ]
+        runs = [asyncio.create_task(customer.run(stays)) for customer in right_customers]
+        leaving = [asyncio.create_task(customer.run(leaves)) for customer in skewed_customers]
         try:
-            await self._stories([*here, *there], [*runs, *leaving])
-            after = await self._leases()
-            if {(item.name, item.epoch) for item in after} != {(o.name, o.epoch) for o in before}:
+            await self._wait_for_stories([*right_customers, *skewed_customers], [*runs, *leaving])
+            after = await self._read_leases()
+            if {(lease.name, lease.epoch) for lease in after} != {
+                (lease.name, lease.epoch) for lease in before
+            }:
                 self.bad.append(f"leases of a process that renews them went: {before}, {after}")
             leaves.set()
             await asyncio.gather(*leaving)
             skewed.process.kill()
             await asyncio.to_thread(skewed.wait_ended)
-            dead = {item.holder for item in before}
+            dead = {lease.holder for lease in before}
 
-            async def taken_over() -> bool:
-                return all(item.holder not in {"", *dead} for item in await self._leases())
+            async def are_taken_over() -> bool:
+                return all(lease.holder not in {"", *dead} for lease in await self._read_leases())
 
-            await wait_until(taken_over, patience_s=_PATIENCE_S)
-            await self._stories(here, runs)
+            await wait_until(are_taken_over, patience_s=_PATIENCE_S)
+            await self._wait_for_stories(right_customers, runs)
             stays.set()
             await asyncio.gather(*runs)
         finally:
@@ -114,58 +129,69 @@ class Campaign:
                 task.cancel()
             await asyncio.gather(*runs, *leaving, return_exceptions=True)
 
-    async def _people(self, api: RestApi) -> list[Customer]:
-        self.numbers += 1
-        people = await customers(self.at, api, self.told, self.numbers, 2)
-        return [customer.numbered(10 * self.numbers + n) for n, customer in enumerate(people)]
+    async def _create_customers(self, api: RestApi) -> list[Customer]:
+        self.group_count += 1
+        people = await create_customers(
+            self.installation, api, self.acknowledged, self.group_count, 2
+        )
+        return [
+            customer.with_number(10 * self.group_count + n) for n, customer in enumerate(people)
+        ]
 
-    async def _stories(self, people: list[Customer], runs: list[asyncio.Task[None]]) -> None:
+    async def _wait_for_stories(
+        self, people: list[Customer], runs: list[asyncio.Task[None]]
+    ) -> None:
         """Return when more payments have ended, through both machines."""
         expected = [customer.stories + self.stories for customer in people]
-        await while_they_pay(
+        await wait_while_paying(
             runs,
             lambda: all(
                 customer.stories >= n for customer, n in zip(people, expected, strict=True)
             ),
         )
 
-    async def _all_taken(self) -> list[Taken]:
-        results = await self._leases()
-        is_all = len(results) == _LEASES_COUNT and all(item.holder for item in results)
+    async def _find_all_held(self) -> list[HeldLease]:
+        results = await self._read_leases()
+        is_all = len(results) == _LEASES_COUNT and all(lease.holder for lease in results)
         return results if is_all else []
 
-    async def _leases(self) -> list[Taken]:
+    async def _read_leases(self) -> list[HeldLease]:
         """Read all leases; by the database's clock none can end later than leases last."""
-        rows = await postgres.list_rows(self.at.env["FLORIN_STORE"], _LEASES)
-        results = [Taken(name, holder, epoch, float(left)) for name, holder, epoch, left in rows]
-        for item in results:
-            self.longest_s = max(self.longest_s, item.left_s)
-            if item.left_s > BLOCKED_S:
-                self.bad.append(f"{item.name} of {item.holder} ends in {item.left_s:.0f} s")
-        return sorted(results, key=lambda this_item: this_item.name)
+        rows = await postgres.list_rows(self.installation.env["FLORIN_STORE"], _LEASES)
+        results = [
+            HeldLease(name, holder, epoch, float(left)) for name, holder, epoch, left in rows
+        ]
+        for lease in results:
+            self.longest_s = max(self.longest_s, lease.left_s)
+            if lease.left_s > BLOCKED_S:
+                self.bad.append(f"{lease.name} of {lease.holder} ends in {lease.left_s:.0f} s")
+        return sorted(results, key=lambda lease: lease.name)
 
 
 async def campaign(
     folder: Path, stories: int, clocks_s: Sequence[int], *, blind: bool = False
 ) -> dict[str, Any]:
     """Return counts of what happened; `bad` lists the violations."""
-    async with open_installation(folder) as at:
+    async with open_installation(folder) as installation:
         home = folder / "elsewhere" / "home"
-        await asyncio.to_thread(shutil.copytree, at.home, home)
-        run = Campaign(at, replace(at, home=home), stories, blind)
+        await asyncio.to_thread(shutil.copytree, installation.home, home)
+        run = Campaign(installation, replace(installation, home=home), stories, blind)
         connector = aiohttp.TCPConnector(limit=0, force_close=True)
         async with aiohttp.ClientSession(connector=connector) as session:
             for ahead_s in clocks_s:
                 await run.run(session, ahead_s)
             # the rest is finished first
-            with await asyncio.to_thread(at.start_lasting, "serve"):
-                bad = [*run.bad, *await wrong(at, session, run.told)]
-        expired = await postgres.list_rows(at.env["FLORIN_STORE"], _EXPIRED)
-        bad += [f"{item} expired early" for (item,) in expired]
+            with await asyncio.to_thread(installation.start_lasting, "serve"):
+                bad = [*run.bad, *await find_differences(installation, session, run.acknowledged)]
+        expired = await postgres.list_rows(installation.env["FLORIN_STORE"], _EXPIRED)
+        bad += [f"{payment_id} expired early" for (payment_id,) in expired]
         for open_id in run.open_ids:
-            if (status := await at.status(open_id)) != "requires_action":
+            if (status := await installation.status(open_id)) != "requires_action":
                 bad.append(f"{open_id}, which nobody paid, is {status}")
-    counts = {"confirmed": len(run.told.confirmed), "refunds": len(run.told.refunds)}
+    counts = {
+        "confirmed": len(run.acknowledged.confirmed),
+        "refunds": len(run.acknowledged.refunds),
+    }
     return {**counts, "longest_s": round(run.longest_s, 1), "bad": bad}
 
 

@@ -35,7 +35,7 @@ class Load:
         self.refused = 0
         self.ready = asyncio.Event()
 
-    async def client(self) -> None:
+    async def run_client(self) -> None:
         while True:
             key = f"key-{next(self._numbers)}"
             while key not in self.acknowledged:
@@ -61,7 +61,7 @@ async def campaign(server: postgres.OwnServer, restarts: int, ends: int) -> tupl
     """Return the load, and the longest time from an outage to the next payment."""
     store = await open_store(server.database)
     load, longest = Load(store), 0.0
-    clients = [asyncio.create_task(load.client()) for _ in range(CLIENTS)]
+    clients = [asyncio.create_task(load.run_client()) for _ in range(CLIENTS)]
     outages = [False] * ends + [True] * restarts
     try:
         for number, outage in enumerate(outages):
@@ -84,13 +84,13 @@ async def campaign(server: postgres.OwnServer, restarts: int, ends: int) -> tupl
         for client in clients:
             client.cancel()
         await asyncio.gather(*clients, return_exceptions=True)
-    wrong = await store.scan(history.check())
+    problems = await store.scan(history.check())
     ids = list(load.acknowledged.values())
-    found_payments = await store.scan(payments.find_many(ids))
+    stored_payments = await store.scan(payments.find_many(ids))
     stored = await postgres.list_rows(server.database.dsn, "SELECT count(*) FROM payment")
     await store.close()
-    assert wrong == []
-    assert set(found_payments) == set(ids)
+    assert problems == []
+    assert set(stored_payments) == set(ids)
     assert len(set(ids)) == len(ids)
     # the calls pending at the end can be stored too
     assert len(ids) <= stored[0][0] <= len(ids) + CLIENTS

@@ -39,7 +39,7 @@ class Payer:
     side_door: str = DEVNET.settler
     poor: bool = False
 
-    def wire(self, inner: bytes) -> bytes:
+    def wrap(self, inner: bytes) -> bytes:
         """Return a signature as the account's wallet does."""
         if self.kind != "unborn" or self.smart is None:
             return inner
@@ -57,13 +57,13 @@ class Case:
     inner: bytes = field(repr=False)
 
     @property
-    def good(self) -> bytes:
-        return self.payer.wire(self.inner)
+    def signature(self) -> bytes:
+        return self.payer.wrap(self.inner)
 
-    def outputs(self, data: bytes) -> list[str]:
-        return self.around(json.dumps("0x" + data.hex()))
+    def encode_outputs(self, data: bytes) -> list[str]:
+        return self.build_outputs(json.dumps("0x" + data.hex()))
 
-    def around(self, last: str) -> list[str]:
+    def build_outputs(self, last: str) -> list[str]:
         """Return outputs that end with a text."""
         return [*(HASH for _ in self.option.actions[:-1]), last]
 
@@ -73,15 +73,15 @@ def sign(owner: LocalAccount, document: dict[str, Any]) -> bytes:
     return bytes(owner.sign_message(signable).signature)
 
 
-def twins(inner: bytes) -> list[bytes]:
+def list_equal_signatures(inner: bytes) -> list[bytes]:
     """Return 65-byte encodings of the same signature: s in either half, v from 27 on."""
     r, s, v = inner[:32], int.from_bytes(inner[32:64], "big"), inner[64]
     return [inner, r + (CURVE_ORDER - s).to_bytes(32, "big") + bytes([55 - v])]
 
 
-def spellings(inner: bytes) -> list[bytes]:
+def list_encodings(inner: bytes) -> list[bytes]:
     """Return all valid encodings of a key's signature."""
-    counted = twins(inner)
+    counted = list_equal_signatures(inner)
     parities = [item[:64] + bytes([item[64] - 27]) for item in counted]
     s = int.from_bytes(inner[32:64], "big") | (inner[64] - 27) << 255
     return [*counted, *parities, inner[:32] + s.to_bytes(32, "big")]
@@ -90,15 +90,15 @@ def spellings(inner: bytes) -> list[bytes]:
 # ---- mutations of an answer
 
 
-def flipped(case: Case, cases: Sequence[Case], rng: random.Random) -> list[str]:
-    return case.outputs(spoiled(case.good, rng))
+def flip_bytes(case: Case, cases: Sequence[Case], rng: random.Random) -> list[str]:
+    return case.encode_outputs(corrupt(case.signature, rng))
 
 
-def flipped_inside(case: Case, cases: Sequence[Case], rng: random.Random) -> list[str]:
-    return case.outputs(case.payer.wire(spoiled(case.inner, rng)))
+def flip_inner_bytes(case: Case, cases: Sequence[Case], rng: random.Random) -> list[str]:
+    return case.encode_outputs(case.payer.wrap(corrupt(case.inner, rng)))
 
 
-def spoiled(data: bytes, rng: random.Random) -> bytes:
+def corrupt(data: bytes, rng: random.Random) -> bytes:
     raw = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 5))):
         at = rng.randrange(len(raw)) if raw else 0
@@ -122,11 +122,11 @@ def spoiled(data: bytes, rng: random.Random) -> bytes:
     return bytes(raw)
 
 
-def respelled(case: Case, cases: Sequence[Case], rng: random.Random) -> list[str]:
+def reencode(case: Case, cases: Sequence[Case], rng: random.Random) -> list[str]:
     """Encode the same signature in any of its forms."""
     inner = rng.choice(
         (
-            *spellings(case.inner),
+            *list_encodings(case.inner),
             case.inner[:32]
             + (int.from_bytes(case.inner[32:64], "big") + CURVE_ORDER).to_bytes(33, "big")[-32:]
             + case.inner[64:],
@@ -137,17 +137,17 @@ def respelled(case: Case, cases: Sequence[Case], rng: random.Random) -> list[str
             case.inner[:64] + bytes(31) + case.inner[64:],
         )
     )
-    data = rng.choice((inner, case.payer.wire(inner)))
-    return case.around(json.dumps("0x" + recased(data.hex(), rng)))
+    data = rng.choice((inner, case.payer.wrap(inner)))
+    return case.build_outputs(json.dumps("0x" + change_case(data.hex(), rng)))
 
 
-def recased(text: str, rng: random.Random) -> str:
+def change_case(text: str, rng: random.Random) -> str:
     return rng.choice((text, text.upper(), text.title(), text.swapcase()))
 
 
-def misspelled(case: Case, cases: Sequence[Case], rng: random.Random) -> list[str]:
+def break_hex(case: Case, cases: Sequence[Case], rng: random.Random) -> list[str]:
     """Encode the correct bytes in texts that are not the agreed hex."""
-    text = case.good.hex()
+    text = case.signature.hex()
     at = rng.randrange(len(text))
     wide = "".join(chr(ord(digit) + 0xFEE0) for digit in text)
     spelled = rng.choice(
@@ -175,29 +175,29 @@ def misspelled(case: Case, cases: Sequence[Case], rng: random.Random) -> list[st
     )
     # half of a surrogate pair needs an escape, in any JSON
     escaped = "\ud800" in spelled or rng.random() < 0.5
-    return case.around(json.dumps(spelled, ensure_ascii=escaped))
+    return case.build_outputs(json.dumps(spelled, ensure_ascii=escaped))
 
 
-def swapped(case: Case, cases: Sequence[Case], rng: random.Random) -> list[str]:
+def swap_answer(case: Case, cases: Sequence[Case], rng: random.Random) -> list[str]:
     """Answer another option, or add another account's wrapper."""
     other = rng.choice(cases)
-    inner = rng.choice((other.good, other.inner, other.payer.wire(case.inner)))
-    return case.outputs(rng.choice((inner, case.payer.wire(inner))))
+    inner = rng.choice((other.signature, other.inner, other.payer.wrap(case.inner)))
+    return case.encode_outputs(rng.choice((inner, case.payer.wrap(inner))))
 
 
-def retyped(case: Case, cases: Sequence[Case], rng: random.Random) -> list[str]:
+def sign_other_values(case: Case, cases: Sequence[Case], rng: random.Random) -> list[str]:
     """Sign something else with the payer's key."""
     document = json.loads(json.dumps(case.document))
     part = rng.choice((document["message"], document["message"], document["domain"]))
     if isinstance(part.get("permitted"), dict) and rng.random() < 0.5:
         part = part["permitted"]
     name = rng.choice([name for name, value in part.items() if isinstance(value, str)])
-    part[name] = instead(name, part[name], rng.choice(cases), rng)
+    part[name] = replace_value(name, part[name], rng.choice(cases), rng)
     owner = case.payer.owner
-    return case.outputs(case.payer.wire(sign(owner, document)))
+    return case.encode_outputs(case.payer.wrap(sign(owner, document)))
 
 
-def instead(name: str, value: str, other: Case, rng: random.Random) -> str:
+def replace_value(name: str, value: str, other: Case, rng: random.Random) -> str:
     """Return another value of the same type."""
     if name in {"name", "version"}:
         return rng.choice(("", "1", value + " ", value.lower() + "x"))
@@ -210,11 +210,11 @@ def instead(name: str, value: str, other: Case, rng: random.Random) -> str:
     return f"0x{changed:064x}" if len(value) == 66 else hex(changed)
 
 
-def rewrapped(case: Case, cases: Sequence[Case], rng: random.Random) -> list[str]:
+def rewrap(case: Case, cases: Sequence[Case], rng: random.Random) -> list[str]:
     """Wrap signatures (ERC-6492) in all ways, including correct ones."""
     own = case.payer.smart or make_contract_account(case.payer.owner)
     other = rng.choice(cases).payer.smart or make_contract_account(case.payer.owner, salt=9)
-    factory, data, inner = own.factory, own.data, rng.choice(twins(case.inner))
+    factory, data, inner = own.factory, own.data, rng.choice(list_equal_signatures(case.inner))
     # usually one part is wrong
     wrong = {rng.randrange(4) for _ in range(rng.choice((1, 1, 2, 3)))}
     if 0 in wrong:
@@ -223,16 +223,16 @@ def rewrapped(case: Case, cases: Sequence[Case], rng: random.Random) -> list[str
     if 1 in wrong:
         longer = own.data + bytes(rng.randrange(64))
         filled = b"\xff" * rng.choice((3_072, 3_073))
-        data = rng.choice((other.data, b"", longer, own.data[:-1], spoiled(data, rng), filled))
+        data = rng.choice((other.data, b"", longer, own.data[:-1], corrupt(data, rng), filled))
     if 2 in wrong:
-        inner = rng.choice((spoiled(case.inner, rng), b"", case.good))
+        inner = rng.choice((corrupt(case.inner, rng), b"", case.signature))
     total = bytes.fromhex(wrap_signature(factory, data, inner)[2:])
     if 3 in wrong:
-        total = unpacked(total, rng)
-    return case.outputs(total)
+        total = break_wrapper(total, rng)
+    return case.encode_outputs(total)
 
 
-def unpacked(total: bytes, rng: random.Random) -> bytes:
+def break_wrapper(total: bytes, rng: random.Random) -> bytes:
     """Return a wrapper with inconsistent words."""
     body, magic = total[:-32], total[-32:]
     match rng.randrange(5):
@@ -241,7 +241,7 @@ def unpacked(total: bytes, rng: random.Random) -> bytes:
             word = rng.choice((2**256 - 1, 2**255, 2**64, 2**32, len(total), 96, 0, 31, 1))
             return total[:at] + word.to_bytes(32, "big") + total[at + 32 :]
         case 1:
-            return spoiled(body, rng) + magic
+            return corrupt(body, rng) + magic
         case 2:
             return body + bytes(rng.choice((1, 31, 32, 64))) + magic
         case 3:
@@ -250,9 +250,9 @@ def unpacked(total: bytes, rng: random.Random) -> bytes:
             return body[: rng.randrange(len(body))] + magic
 
 
-def shaped(case: Case, cases: Sequence[Case], rng: random.Random) -> list[str]:
+def reshape_json(case: Case, cases: Sequence[Case], rng: random.Random) -> list[str]:
     """Put the correct text into JSON of another shape."""
-    text = "0x" + case.good.hex()
+    text = "0x" + case.signature.hex()
     deep = rng.choice((1, 100, 2000))
     last = rng.choice(
         (
@@ -276,14 +276,14 @@ def shaped(case: Case, cases: Sequence[Case], rng: random.Random) -> list[str]:
             '"\x00"',
             "NaN",
             "1e999999",
-            json.dumps(rng.choice(cases).outputs(case.good)),
+            json.dumps(rng.choice(cases).encode_outputs(case.signature)),
         )
     )
     good = json.dumps(text)
     return rng.choice(
         (
-            case.around(last),
-            case.around(last),
+            case.build_outputs(last),
+            case.build_outputs(last),
             [],
             [good, good],
             [HASH, good],
@@ -294,15 +294,15 @@ def shaped(case: Case, cases: Sequence[Case], rng: random.Random) -> list[str]:
     )
 
 
-Way = Callable[[Case, Sequence[Case], random.Random], list[str]]
+Mutation = Callable[[Case, Sequence[Case], random.Random], list[str]]
 
-WAYS: Sequence[Way] = (
-    flipped,
-    flipped_inside,
-    respelled,
-    misspelled,
-    swapped,
-    retyped,
-    rewrapped,
-    shaped,
+MUTATIONS: Sequence[Mutation] = (
+    flip_bytes,
+    flip_inner_bytes,
+    reencode,
+    break_hex,
+    swap_answer,
+    sign_other_values,
+    rewrap,
+    reshape_json,
 )

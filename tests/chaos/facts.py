@@ -15,7 +15,7 @@ from florin_server.simulation.audit.blocks import (
 from florin_server.simulation.audit.ground import TOKENS, USD
 
 from tests.chaos.story import SAVINGS
-from tests.chaos.stranger import ADDRESS, pays_of
+from tests.chaos.stranger import ADDRESS, decode_settlement
 
 _TRANSFER = abi.encode_topic("Transfer(address,address,uint256)")
 
@@ -45,7 +45,7 @@ class Chain(AuditedEvmChain):
     began: int = 0  # Unix seconds of the first block that was read
     gas_since: Counter[str] = field(default_factory=Counter)  # since buyers' balances were read
     saved: Counter[str] = field(default_factory=Counter)  # what buyers moved away themselves
-    given: Counter[str] = field(default_factory=Counter)  # coin from the stranger
+    coin_from_stranger: Counter[str] = field(default_factory=Counter)  # by its receiver
     settlements: list[Sent] = field(default_factory=list)  # of relayers
 
     def start_block(self, number: int, time: int) -> None:
@@ -58,14 +58,14 @@ class Chain(AuditedEvmChain):
         super().add_transaction(number, sent, receipt, time)
         sender = sent["from"].lower()
         if sender in self.relayers:
-            self._settlement(sent, receipt)
+            self._record_settlement(sent, receipt)
         if number > self.since:
             self.gas_since[sender] += compute_gas_cost(receipt)
-            self._moved(receipt)
+            self._record_transfers(receipt)
             if sender == ADDRESS and receipt["status"] == "0x1":
-                self.given[sent["to"].lower()] += int(sent["value"], 16)
+                self.coin_from_stranger[sent["to"].lower()] += int(sent["value"], 16)
 
-    def _moved(self, receipt: dict[str, Any]) -> None:
+    def _record_transfers(self, receipt: dict[str, Any]) -> None:
         for log in receipt["logs"]:
             if log["topics"][0] != _TRANSFER or log["address"].lower() != TOKENS[USD].lower():
                 continue
@@ -74,8 +74,8 @@ class Chain(AuditedEvmChain):
                 self.saved[giver] += int(log["data"], 16)
                 self.saved[taker] -= int(log["data"], 16)
 
-    def _settlement(self, sent: dict[str, Any], receipt: dict[str, Any]) -> None:
-        lists = pays_of(bytes.fromhex(sent["input"][2:]))
+    def _record_settlement(self, sent: dict[str, Any], receipt: dict[str, Any]) -> None:
+        lists = decode_settlement(bytes.fromhex(sent["input"][2:]))
         if lists is None:
             return
         self.settlements.append(

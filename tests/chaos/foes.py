@@ -23,8 +23,8 @@ from solders.keypair import Keypair
 from tests.chaos.meddler import Meddler
 from tests.chaos.plan import Mood, Way
 from tests.chaos.quick import QuickClock
-from tests.chaos.stage import EVM, USD, Stage, crook
-from tests.chaos.till import LOOK_S, ChainRefused
+from tests.chaos.stage import EVM, USD, Stage, get_crook_wallet
+from tests.chaos.till import POLL_S, ChainRefused
 from tests.support.api import ApiCallError
 from tests.support.solana import ASSETS
 from tests.support.wallet import get_params, get_typed_data
@@ -45,8 +45,8 @@ _VERDICTS = (
     held_pb2.HELD_PAYMENT_VERDICT_RETURN,
     held_pb2.HELD_PAYMENT_VERDICT_KEEP,
 )
-# looks for the return of late money; after that the audit decides
-_LOOKS = 600
+# reads until late money is returned; after that the audit decides
+_POLLS_MAX = 600
 
 
 class Foes:
@@ -60,139 +60,143 @@ class Foes:
         self._purses = teller.purses
         self._funders = [Keypair() for _ in range(256)]
         self._meddler = Meddler(stage, teller)
-        self._ways: dict[Mood, Callable[[Story], Awaitable[None]]] = {
-            Mood.BURNER: self._signs,
-            Mood.TURNCOAT: self._turns,
-            Mood.MOVER: self._moves,
-            Mood.LATE: self._pays_late,
-            Mood.DOUBLE: self._pays_twice,
-            Mood.CREATOR: self._creates,
-            Mood.CLOSER: self._closes,
-            Mood.BLOCKED: self._pays_blocked,
+        self._attacks: dict[Mood, Callable[[Story], Awaitable[None]]] = {
+            Mood.BURNER: self._confirm_signature,
+            Mood.TURNCOAT: self._add_code_later,
+            Mood.MOVER: self._move_money,
+            Mood.LATE: self._pay_late,
+            Mood.DOUBLE: self._pay_twice,
+            Mood.CREATOR: self._pay_from_new_account,
+            Mood.CLOSER: self._close_account,
+            Mood.BLOCKED: self._pay_while_blocked,
             Mood.MEDDLER: self._meddler.meddle,
         }
 
     async def act(self, story: Story) -> None:
         """Attack; ignore refusals."""
-        await self._ways[story.order.mood](story)
+        await self._attacks[story.order.mood](story)
 
     # ---- accounts that burn gas
 
-    async def _signs(self, story: Story) -> None:
+    async def _confirm_signature(self, story: Story) -> None:
         """Confirm a signature if one is requested."""
-        option = await self._teller.option(story)
+        option = await self._teller.wait_option(story)
         if option is None or option["actions"][0]["type"] == "build":
             # no signatures of such accounts are accepted for the rest of the hour
             return
         actions = option["actions"]
-        purse = self._purses.of(story.order)
+        purse = self._purses.get_purse(story.order)
         outputs = [purse.execute(action) for action in actions]
-        await self._hand_in(story, option, outputs)
+        await self._confirm(story, option, outputs)
 
-    async def _hand_in(self, story: Story, option: dict[str, Any], outputs: list[str]) -> None:
+    async def _confirm(self, story: Story, option: dict[str, Any], outputs: list[str]) -> None:
         caller = self._till.caller
-        await self._till.patiently(
+        await self._till.call_patiently(
             lambda: caller(story.order.n).confirm(story.payment_id, option["id"], outputs)
         )
 
-    async def _turns(self, story: Story) -> None:
-        purse, codes = self._purses.of(story.order), self._purses.codes
-        handed = asyncio.create_task(self._signs(story))
-        await asyncio.sleep(LOOK_S)
-        async with purse.busy:
-            await purse.take_code(self._till.evm, codes.burning(story.order))
-        await handed
+    async def _add_code_later(self, story: Story) -> None:
+        purse, codes = self._purses.get_purse(story.order), self._purses.codes
+        confirming = asyncio.create_task(self._confirm_signature(story))
+        await asyncio.sleep(POLL_S)
+        async with purse.lock:
+            await purse.take_code(self._till.evm, codes.get_burning_code(story.order))
+        await confirming
 
     # ---- money that is not where it was
 
-    async def _moves(self, story: Story) -> None:
+    async def _move_money(self, story: Story) -> None:
         story.helpers.append(asyncio.create_task(self._keep_moving(story)))
-        await self._signs(story)
+        await self._confirm_signature(story)
 
     async def _keep_moving(self, story: Story) -> None:
-        purse, vault = self._purses.of(story.order), self._purses.vault(story.order)
+        purse, vault = self._purses.get_purse(story.order), self._purses.vault(story.order)
         pauses = (_MOVED_S[story.order.variant % 2], _MOVED_S[1])
         while not story.status:
             for giver, taker, pause_s in (
                 (purse, vault, pauses[0]),
                 (vault, purse, pauses[1]),
             ):
-                async with giver.busy:
-                    await self._give(giver, taker.address)
+                async with giver.lock:
+                    await self._transfer_all(giver, taker.address)
                 await asyncio.sleep(pause_s)
 
-    async def _give(self, giver: Any, to: str) -> None:
+    async def _transfer_all(self, giver: Any, to: str) -> None:
         token, chain = DEVNET.token.address, self._till.evm
         held = await chain.balance(giver.address, token)
         words = bytes.fromhex(to[2:]).rjust(_WORD, b"\0") + held.to_bytes(_WORD, "big")
-        await giver.push(chain, gas=100_000, to=bytes.fromhex(token[2:]), data=_TRANSFER + words)
+        await giver.send_call(
+            chain, gas=100_000, to=bytes.fromhex(token[2:]), data=_TRANSFER + words
+        )
 
     # ---- money that comes too late, or twice
 
-    async def _pays_late(self, story: Story) -> None:
+    async def _pay_late(self, story: Story) -> None:
         """Postpone the deadline and pay, after the price has expired if the payment has a price."""
-        order, till, purse = story.order, self._till, self._purses.of(story.order)
-        option = await self._teller.option(story)
+        order, till, purse = story.order, self._till, self._purses.get_purse(story.order)
+        option = await self._teller.wait_option(story)
         if option is None:
             return
-        actions = await self._teller.actions(story, option)
-        async with purse.busy:
+        actions = await self._teller.fetch_actions(story, option)
+        async with purse.lock:
             await purse.perform(till.evm, actions[:-1])
             (call,) = get_params(actions[-1])
             data = bytes.fromhex(call["data"][2:])
             end = int.from_bytes(data[_END_AT : _END_AT + _WORD], "big")
             if order.way is Way.COIN and order.variant % 2:
-                await self._passed(end)
-            put_off = data[:_END_AT] + _FOREVER.to_bytes(_WORD, "big") + data[_END_AT + _WORD :]
-            await purse.push(
+                await self._wait_passed(end)
+            postponed = data[:_END_AT] + _FOREVER.to_bytes(_WORD, "big") + data[_END_AT + _WORD :]
+            await purse.send_call(
                 till.evm,
                 gas=300_000,
                 to=bytes.fromhex(call["to"][2:]),
                 value=int(call.get("value", "0x0"), 16),
-                data=put_off,
+                data=postponed,
             )
-        await self._returned(story)
+        await self._wait_returned(story)
         headers = self._teller.headers(order)
         path = f"/v1/payments/{story.payment_id}/cancel"
-        await till.patiently(lambda: till.api.call("POST", path, headers))
+        await till.call_patiently(lambda: till.api.call("POST", path, headers))
 
-    async def _passed(self, end_s: int) -> None:
+    async def _wait_passed(self, end_s: int) -> None:
         """Return when the service's clock has passed the time; others advance that clock."""
         while True:
             if self._clock.now_us() > end_s * 1_000_000:
                 return
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
 
-    async def _returned(self, story: Story) -> None:
+    async def _wait_returned(self, story: Story) -> None:
         """Wait a limited time until the money is on its way back."""
         query = f"SELECT 1 FROM payout WHERE payment_id = '{story.payment_id}' AND kind = 'return'"
-        for _ in range(_LOOKS):
+        for _ in range(_POLLS_MAX):
             if self._stage.select(query):
                 return
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
 
-    async def _pays_twice(self, story: Story) -> None:
+    async def _pay_twice(self, story: Story) -> None:
         """Pay by signature, submitted by the buyer or a stranger, and by a separate transaction."""
-        purse = self._purses.of(story.order)
-        option = await self._teller.option(story)
+        purse = self._purses.get_purse(story.order)
+        option = await self._teller.wait_option(story)
         if option is None:
             return
         outputs = [purse.execute(action) for action in option["actions"]]
-        pay = self._route(story, option, purse.address.lower(), bytes.fromhex(outputs[-1][2:]))
+        pay = self._build_pay_arguments(
+            story, option, purse.address.lower(), bytes.fromhex(outputs[-1][2:])
+        )
         match story.order.variant % 3:
             case 0:
                 await self._settle(pay)
                 paid = await self._pay(purse, pay)
             case 1:
-                await self._hand_in(story, option, outputs)
+                await self._confirm(story, option, outputs)
                 paid = await self._pay(purse, pay)
             case _:
                 paid = await self._pay(purse, pay)
-                await self._hand_in(story, option, outputs)
+                await self._confirm(story, option, outputs)
         if paid:
-            await self._returned(story)
+            await self._wait_returned(story)
 
-    def _route(
+    def _build_pay_arguments(
         self, story: Story, option: dict[str, Any], payer: str, signature: bytes
     ) -> PayArguments:
         """Return what is public once one of a route's payments is in a block."""
@@ -217,16 +221,18 @@ class Foes:
 
     async def _settle(self, pay: PayArguments) -> None:
         helper = self._purses.helper
-        async with helper.busy:
+        async with helper.lock:
             to = bytes.fromhex(DEVNET.settler[2:])
-            await helper.push(self._till.evm, gas=600_000, to=to, data=settler.encode_settle([pay]))
+            await helper.send_call(
+                self._till.evm, gas=600_000, to=to, data=settler.encode_settle([pay])
+            )
 
     async def _pay(self, purse: Any, pay: PayArguments) -> bool:
         """Pay once more with a direct transaction; return whether it is in a block."""
-        async with purse.busy:
+        async with purse.lock:
             words = bytes.fromhex(DEVNET.settler[2:]).rjust(_WORD, b"\0")
             words += pay.value.to_bytes(_WORD, "big")
-            await purse.push(
+            await purse.send_call(
                 self._till.evm,
                 gas=100_000,
                 to=bytes.fromhex(pay.token[2:]),
@@ -234,25 +240,25 @@ class Foes:
             )
             to = bytes.fromhex(DEVNET.settler[2:])
             call = settler.encode_pay(pay)
-            paid: bool = await purse.push(self._till.evm, gas=400_000, to=to, data=call)
+            paid: bool = await purse.send_call(self._till.evm, gas=400_000, to=to, data=call)
         return paid
 
     # ---- money of those who are not served
 
-    async def _pays_blocked(self, story: Story) -> None:
+    async def _pay_while_blocked(self, story: Story) -> None:
         """Fetch the call, get onto a blocklist, and send it; the operator resolves the money."""
-        order, till, purse = story.order, self._till, self._purses.of(story.order)
-        option = await self._teller.option(story)
+        order, till, purse = story.order, self._till, self._purses.get_purse(story.order)
+        option = await self._teller.wait_option(story)
         if option is None:
             return
-        (action,) = await self._teller.actions(story, option)
+        (action,) = await self._teller.fetch_actions(story, option)
         screened = screening_pb2.ImportScreeningListRequest(
             name=f"storm-{order.n}", digest=f"{order.n:064x}", last=True, addresses=[purse.address]
         )
-        await till.operate("ImportScreeningList", screened)
+        await till.call_operator("ImportScreeningList", screened)
         (call,) = get_params(action)
-        async with purse.busy:
-            await purse.push(
+        async with purse.lock:
+            await purse.send_call(
                 till.evm,
                 gas=300_000,
                 to=bytes.fromhex(call["to"][2:]),
@@ -260,30 +266,30 @@ class Foes:
                 data=call["data"],
             )
         query = f"SELECT id FROM held_money WHERE payment_id = '{story.payment_id}'"
-        for _ in range(_LOOKS):
+        for _ in range(_POLLS_MAX):
             if results := self._stage.select(query):
-                await self._judge(results[0][0], _VERDICTS[order.variant % len(_VERDICTS)])
+                await self._resolve_held(results[0][0], _VERDICTS[order.variant % len(_VERDICTS)])
                 return
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
 
-    async def _judge(self, held_id: str, verdict: Any) -> None:
+    async def _resolve_held(self, held_id: str, verdict: Any) -> None:
         request = held_pb2.ResolveHeldPaymentRequest(
             held_id=held_id, verdict=verdict, note="in a storm", even_if_blocked=True
         )
-        await self._till.operate("ResolveHeldPayment", request)
+        await self._till.call_operator("ResolveHeldPayment", request)
 
     # ---- what relayers pay for others
 
-    async def _creates(self, story: Story) -> None:
+    async def _pay_from_new_account(self, story: Story) -> None:
         """Have the account created with the payment; each payment has a new account."""
-        option = await self._teller.option(story)
+        option = await self._teller.wait_option(story)
         if option is None or option["actions"][0]["type"] == "build":
             return
-        smart = self._purses.of(story.order).smart
+        smart = self._purses.get_purse(story.order).smart
         output = smart.wrap(get_typed_data(option["actions"][-1]))
-        await self._hand_in(story, option, [output])
+        await self._confirm(story, option, [output])
 
-    async def _registers(self, story: Story) -> None:
+    async def _register_reserved_accounts(self, story: Story) -> None:
         """Try to be paid at the relayer's or the operator's account, which returns would feed."""
         till, (evm, solana) = self._till, self._stage.treasuries()
         own = [(USD, f"{EVM}:{text}") for text in (evm, *self._stage.relayers(), DEVNET.settler)]
@@ -297,36 +303,36 @@ class Foes:
             body = {"settlements": [{"asset": asset, "destination": destination}]}
             try:
                 keyed = {**headers, "Idempotency-Key": f"{story.order.n} {destination}"}
-                await till.patiently(partial(till.api.call, "POST", path, keyed, body))
+                await till.call_patiently(partial(till.api.call, "POST", path, keyed, body))
             except ApiCallError as refusal:
                 if refusal.issues:
                     continue
                 till.bad.append(f"{destination} is refused for nothing: {refusal}")
             till.bad.append(f"a merchant is paid at {destination}")
 
-    async def _closes(self, story: Story) -> None:
+    async def _close_account(self, story: Story) -> None:
         """Act as the merchant too: have the relayer open an account, and close it afterwards."""
         till, order, node = self._till, story.order, self._till.solana
-        owner = crook(order.n % 3)
+        owner = get_crook_wallet(order.n % 3)
         token = SOLANA_DEVNET.tokens[0]
         place = str(
             spl.derive_associated_address(
                 owner.pubkey(), spl.parse_pubkey(token.address), spl.parse_pubkey(token.program)
             )
         )
-        await self._registers(story)
-        option = await self._teller.option(story, patience=20)
+        await self._register_reserved_accounts(story)
+        option = await self._teller.wait_option(story, patience=20)
         if option is None:
-            await till.patiently(lambda: till.caller(order.n).cancel(story.payment_id))
+            await till.call_patiently(lambda: till.caller(order.n).cancel(story.payment_id))
             return
-        actions = await self._teller.actions(story, option)
-        outputs = [self._purses.of(order).execute(action) for action in actions]
-        await self._hand_in(story, option, outputs)
-        for _ in range(_LOOKS):
-            state = await till.patiently(lambda: till.caller(order.n).status(story.payment_id))
+        actions = await self._teller.fetch_actions(story, option)
+        outputs = [self._purses.get_purse(order).execute(action) for action in actions]
+        await self._confirm(story, option, outputs)
+        for _ in range(_POLLS_MAX):
+            state = await till.call_patiently(lambda: till.caller(order.n).status(story.payment_id))
             if state["isFinal"]:
                 break
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
         if (await node.ask("getAccountInfo", place))["value"] is not None:
             try:
                 await node.close_out(owner, place, self._funders[order.n % 256])

@@ -34,7 +34,7 @@ class Hole:
 
     plant: Callable[[], None]
     foe: Mood
-    found: str
+    report_pattern: str
 
 
 def _without_budgets() -> None:
@@ -110,9 +110,9 @@ HOLES = {
 }
 
 
-def found(hole: str, bad: list[str]) -> bool:
+def is_detected(hole: str, bad: list[str]) -> bool:
     """Return whether a run's audit found the planted bug."""
-    return any(re.search(HOLES[hole].found, text) for text in bad)
+    return any(re.search(HOLES[hole].report_pattern, text) for text in bad)
 
 
 def main() -> int:
@@ -122,8 +122,12 @@ def main() -> int:
     for name in sys.argv[1:] or HOLES:
         run = Run(Path("build/chaos") / f"hole-{name}", SEED, PAYMENTS, embedded=False, hole=name)
         bad = campaign([run])[run.name]["bad"]
-        missed += not found(name, bad)
-        print(name, "was found" if found(name, bad) else f"was MISSED: {bad[:SHOWN]}", flush=True)
+        missed += not is_detected(name, bad)
+        print(
+            name,
+            "was found" if is_detected(name, bad) else f"was MISSED: {bad[:SHOWN]}",
+            flush=True,
+        )
     return 1 if missed else 0
 
 

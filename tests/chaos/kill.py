@@ -93,15 +93,15 @@ def plant(bug: str) -> None:
 
         async def finish(self, findings, ends):
             await inner(self, [replace(finding, postings=()) for finding in findings], ends)
-            for found_finding in findings:
-                key, now_us = f"late:{found_finding.payment_id}", self._app.clock.now_us()
+            for finding in findings:
+                key, now_us = f"late:{finding.payment_id}", self._app.clock.now_us()
                 await self._app.store.write(
                     ledger.post(
                         key,
                         "settle",
-                        found_finding.payment_id,
+                        finding.payment_id,
                         None,
-                        found_finding.postings,
+                        finding.postings,
                         now_us,
                     )
                 )
@@ -148,8 +148,8 @@ async def check(service, env, chain: ChainClient, payment_id: str, folder: Path)
     before, after = (int((folder / name).read_text()) for name in ("before", "after"))
     assert before - after == PRICE, f"the buyer paid {before - after}"
     merchant = env["FLORIN_MERCHANT_DESTINATION"]
-    got = await chain.balance(merchant.rpartition(":")[2])
-    assert got == PRICE, f"the merchant got {got}"
+    merchant_balance = await chain.balance(merchant.rpartition(":")[2])
+    assert merchant_balance == PRICE, f"the merchant got {merchant_balance}"
     store = service.app.store
     assert await store.read(ledger.check()) == []
     booked = await store.read(ledger.get_balance(f"external:{merchant}", env["FLORIN_EVM_ASSET"]))
@@ -179,31 +179,31 @@ def fork(folder: Path, deadly: int | None, bug: str) -> tuple[str, int]:
         finally:
             os._exit(status)
     os.close(writer)
-    taken = os.read(reader, 20)
+    step_count = os.read(reader, 20)
     os.close(reader)
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         return "killed", deadly or 0
-    return ("done", int(taken)) if status == 0 else ("failed", 0)
+    return ("done", int(step_count)) if status == 0 else ("failed", 0)
 
 
 def campaign(root: Path, bug: str, seed: int = 7) -> dict[str, object]:
     """Die once at every step, up to twice more in recovery, and check each end."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     root.mkdir(parents=True, exist_ok=True)
-    outcome, steps = fork(fresh(root), None, "")
+    outcome, steps = fork(create_folder(root), None, "")
     if outcome != "done":
         raise SystemExit((root / "run" / "error").read_text())
     kills = 0
     # planted bugs show late in a payment's life
     for deadly in reversed(range(1, steps + 1)):
-        folder = fresh(root)
+        folder = create_folder(root)
         outcome, _ = fork(folder, deadly, bug)
-        for _ in range(chance.randrange(3)):
+        for _ in range(rng.randrange(3)):
             if outcome != "killed":
                 break
             kills += 1
-            outcome, _ = fork(folder, chance.randrange(1, steps), bug)
+            outcome, _ = fork(folder, rng.randrange(1, steps), bug)
         if outcome == "killed":
             kills += 1
             outcome, _ = fork(folder, None, bug)
@@ -212,7 +212,7 @@ def campaign(root: Path, bug: str, seed: int = 7) -> dict[str, object]:
     return {"steps": steps, "kills": kills, "bad": ""}
 
 
-def fresh(root: Path) -> Path:
+def create_folder(root: Path) -> Path:
     """Create an empty folder for one run."""
     folder = root / "run"
     shutil.rmtree(folder, ignore_errors=True)

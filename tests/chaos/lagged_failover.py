@@ -43,7 +43,7 @@ class Round:
     desk: ServiceHarness
     operator: OperatorStub
     shop: PayoutMerchant
-    chance: random.Random
+    rng: random.Random
     paid: dict[str, str] = field(default_factory=dict)  # payments by the buyer's address
     wallets: list[EvmTestWallet] = field(default_factory=list)
 
@@ -54,7 +54,7 @@ class Round:
             self.paid[wallet.address] = await self.shop.create_paid_payment(wallet, USD)
             self.wallets.append(wallet)
 
-    async def transfers(self, wallet: EvmTestWallet) -> list[int]:
+    async def list_transfers(self, wallet: EvmTestWallet) -> list[int]:
         """Return the amounts that the treasury sent to a buyer."""
         treasury = self.desk.service.app.rails[CHAIN].treasury.rpartition(":")[2]
         topics = [TRANSFER_TOPIC, *(_word(text) for text in (treasury, wallet.address))]
@@ -66,9 +66,9 @@ class Round:
     async def refund(self, wallet: EvmTestWallet) -> None:
         await self.shop.ask(self.paid[wallet.address])
 
-    async def refunded(self, wallets: list[EvmTestWallet]) -> None:
+    async def wait_refunded(self, wallets: list[EvmTestWallet]) -> None:
         for wallet in wallets:
-            await wait_until(lambda item=wallet: self.transfers(item), [PRICE])
+            await wait_until(lambda item=wallet: self.list_transfers(item), [PRICE])
 
     async def resume(self) -> None:
         """As the operator, cancel payouts that the chain shows as paid, and resume the treasury."""
@@ -77,7 +77,9 @@ class Round:
         listed = await self.operator.call("ListPayouts", payout_pb2.ListPayoutsRequest(all=True))
         for payout in listed.payouts:
             wallet = next(w for w in self.wallets if self.paid[w.address] == payout.payment_id)
-            if payout.status == payout_pb2.PAYOUT_STATUS_WAITING and await self.transfers(wallet):
+            if payout.status == payout_pb2.PAYOUT_STATUS_WAITING and await self.list_transfers(
+                wallet
+            ):
                 request = payout_pb2.RefusePayoutRequest(payout_id=payout.payout_id)
                 with suppress(ApiCallError):
                     # a payout found on the chain meanwhile is no longer waiting
@@ -93,94 +95,92 @@ async def fail_over(folder: Path, seed: int) -> str:
         chosen: dict[str, Any] = {**SETTINGS, "store": SecretStr(server.database.dsn)}
         async with open_service(folder, **chosen) as desk, open_operator(desk.service) as operator:
             shop = PayoutMerchant(desk, await desk.tenant())
-            return await _one(Round(desk, operator, shop, random.Random(seed)), server)
+            return await _run_round(Round(desk, operator, shop, random.Random(seed)), server)
     finally:
         await asyncio.to_thread(server.end)
 
 
-async def _one(this_round: Round, server: postgres.ReplicatedServer) -> str:
-    await this_round.sell()
-    known_wallet, adopted, lost, flying, *later = this_round.chance.sample(
-        this_round.wallets, BUYERS
-    )
-    app = this_round.desk.service.app
+async def _run_round(failover: Round, server: postgres.ReplicatedServer) -> str:
+    await failover.sell()
+    refunded_wallet, adopted, lost, pending, *later = failover.rng.sample(failover.wallets, BUYERS)
+    app = failover.desk.service.app
     sender = f"{CHAIN}:{app.rails[CHAIN].payouts.sender}"
     # paid before the cut; requested before and paid after it; requested after it; not in a block
     # yet
-    await this_round.refund(known_wallet)
-    await this_round.refunded([known_wallet])
+    await failover.refund(refunded_wallet)
+    await failover.wait_refunded([refunded_wallet])
     pause = system_pb2.PauseExecutorRequest(executor_id=sender)
-    await this_round.operator.call("PauseExecutor", pause)
-    await this_round.refund(adopted)
+    await failover.operator.call("PauseExecutor", pause)
+    await failover.refund(adopted)
     await server.wait_for_standby()
     await server.cut()
     request = system_pb2.ResumeExecutorRequest(executor_id=sender)
-    await this_round.operator.call("ResumeExecutor", request)
-    await this_round.refund(lost)
-    await this_round.refunded([adopted, lost])
-    await this_round.desk.chain.ask("florin_fault", {"kind": "mining", "paused": True})
-    await this_round.refund(flying)
-    offer = await this_round.desk.offer(tenant=this_round.shop.tenant)
-    confirming = asyncio.create_task(this_round.desk.confirm(offer))
-    await asyncio.sleep(this_round.chance.uniform(0, 0.2))
+    await failover.operator.call("ResumeExecutor", request)
+    await failover.refund(lost)
+    await failover.wait_refunded([adopted, lost])
+    await failover.desk.chain.ask("florin_fault", {"kind": "mining", "paused": True})
+    await failover.refund(pending)
+    offer = await failover.desk.offer(tenant=failover.shop.tenant)
+    confirming = asyncio.create_task(failover.desk.confirm(offer))
+    await asyncio.sleep(failover.rng.uniform(0, 0.2))
     await asyncio.to_thread(server.fail_over)
     await asyncio.gather(confirming, return_exceptions=True)
-    await this_round.desk.chain.ask("florin_fault", {"kind": "mining", "paused": False})
-    await this_round.desk.chain.mine()
-    reason: str = await wait_until(lambda: _behind(this_round), patience_s=60)
+    await failover.desk.chain.ask("florin_fault", {"kind": "mining", "paused": False})
+    await failover.desk.chain.mine()
+    reason: str = await wait_until(lambda: _find_pause_reason(failover), patience_s=60)
     # merchants repeat requests that got no answer, and others make their first request
-    before = [await this_round.transfers(wallet) for wallet in this_round.wallets]
-    for wallet in (lost, flying, *later):
-        await wait_until(lambda w=wallet: _asked(this_round, w))
-    this_round.desk.clock.advance(61)
-    await this_round.desk.chain.mine()
+    before = [await failover.list_transfers(wallet) for wallet in failover.wallets]
+    for wallet in (lost, pending, *later):
+        await wait_until(lambda w=wallet: _is_refund_requested(failover, w))
+    failover.desk.clock.advance(61)
+    await failover.desk.chain.mine()
     # the pending payout may land, and nothing else is sent
-    after = [await this_round.transfers(wallet) for wallet in this_round.wallets]
+    after = [await failover.list_transfers(wallet) for wallet in failover.wallets]
     changed = [
-        w for w, *pair in zip(this_round.wallets, before, after, strict=True) if pair[0] != pair[1]
+        w for w, *pair in zip(failover.wallets, before, after, strict=True) if pair[0] != pair[1]
     ]
-    assert changed in ([], [flying]), "something was paid out"
-    await this_round.resume()
+    assert changed in ([], [pending]), "something was paid out"
+    await failover.resume()
     for wallet in later:
         await wait_until(
-            lambda w=wallet: this_round.transfers(w),
+            lambda w=wallet: failover.list_transfers(w),
             [PRICE],
-            meanwhile=lambda: _pass_resumed(this_round),
+            meanwhile=lambda: _pass_resumed(failover),
             patience_s=60,
         )
-    await _pass(this_round)
-    for wallet in this_round.wallets:
-        assert await this_round.transfers(wallet) in ([PRICE], []), "a buyer was paid twice"
+    await _pass_time(failover)
+    for wallet in failover.wallets:
+        assert await failover.list_transfers(wallet) in ([PRICE], []), "a buyer was paid twice"
     return reason
 
 
-async def _behind(this_round: Round) -> str:
+async def _find_pause_reason(failover: Round) -> str:
     """Return why payouts are paused, or an empty text while the new server is unreachable."""
     try:
-        return await this_round.desk.service.app.store.read(installation.get_behind_reason())
+        return await failover.desk.service.app.store.read(installation.get_behind_reason())
     except StoreUnavailable:
         return ""
 
 
-async def _asked(this_round: Round, wallet: EvmTestWallet) -> bool:
+async def _is_refund_requested(failover: Round, wallet: EvmTestWallet) -> bool:
     """Request the refund; return whether it is stored, even if it was before."""
     try:
-        await this_round.refund(wallet)
+        await failover.refund(wallet)
     except ApiCallError as error:
         return error.code == "already_refunded"
     return True
 
 
-async def _pass(this_round: Round) -> None:
-    this_round.desk.clock.advance(10)
-    await this_round.desk.chain.mine()
+async def _pass_time(failover: Round) -> None:
+    failover.desk.clock.advance(10)
+    await failover.desk.chain.mine()
 
 
-async def _pass_resumed(this_round: Round) -> None:
+async def _pass_resumed(failover: Round) -> None:
     """Let time pass; the operator resumes what was paused since, such as by the relayer's gap."""
     with suppress(ApiCallError):
-        await this_round.resume()
-    await _pass(this_round)
+        await failover.resume()
+    await _pass_time(failover)
 
 
 def _word(address: str) -> str:

@@ -18,7 +18,7 @@ from florin_server.rails.evm import settler
 from florin_server.rails.evm.settler import PayArguments
 
 from tests.chaos.stage import Stage
-from tests.chaos.till import LOOK_S
+from tests.chaos.till import POLL_S
 from tests.support.api import ApiCallError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _TARGETS, _CALLS, _STREAMS, _EVENTS = 4, 30, 25, 30
 _ACCOUNTS = 12
 _HELD_S = 0.5
-_MADE_UP = "0x" + "66" * 32
+_FAKE_HASH = "0x" + "66" * 32
 _LOST = (aiohttp.ClientError, ConnectionError, TimeoutError)
 
 
@@ -42,30 +42,30 @@ class Meddler:
 
     async def meddle(self, story: Story) -> None:
         """Crowd several payments at once."""
-        chance = random.Random(f"meddler {story.order.n}")
-        stories = self._teller.begun
-        targets = chance.sample(stories, min(_TARGETS, len(stories)))
+        rng = random.Random(f"meddler {story.order.n}")
+        stories = self._teller.harmless_stories
+        targets = rng.sample(stories, min(_TARGETS, len(stories)))
         await asyncio.gather(
-            *(self._ask(chance, story, target) for target in targets),
-            *(self._hold(story, target) for target in targets),
+            *(self._request_options(rng, story, target) for target in targets),
+            *(self._open_streams(story, target) for target in targets),
             *(self._confirm(story, target) for target in targets),
-            self._copy(story),
+            self._emit_copied_events(story),
         )
 
     def _caller(self, story: Story, client: object) -> Any:
         return self._till.caller(story.order.n, f"client {client}")
 
-    async def _ask(self, chance: random.Random, story: Story, target: Story) -> None:
+    async def _request_options(self, rng: random.Random, story: Story, target: Story) -> None:
         """Request options for many accounts, each time as another client."""
         rich = [purse.account for purse in self._teller.purses.evm.values()]
         for n in range(_CALLS):
-            accounts = chance.sample(rich, min(_ACCOUNTS, len(rich)))
+            accounts = rng.sample(rich, min(_ACCOUNTS, len(rich)))
             try:
                 await self._caller(story, n).options(target.payment_id, accounts)
             except (ApiCallError, *_LOST):
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(POLL_S)
 
-    async def _hold(self, story: Story, target: Story) -> None:
+    async def _open_streams(self, story: Story, target: Story) -> None:
         """Open streams, each from a separate device."""
 
         async def hold(n: int) -> None:
@@ -80,49 +80,47 @@ class Meddler:
 
     async def _confirm(self, story: Story, target: Story) -> None:
         """Confirm outputs that the buyer did not sign or send."""
-        option_id, outputs = target.fetched[0], self._wrong(story, target)
+        option_id, outputs = target.fetched[0], self._find_invalid_outputs(story, target)
         for n in range(_CALLS if outputs else 0):
             try:
                 await self._caller(story, n).confirm(target.payment_id, option_id, outputs)
             except (ApiCallError, *_LOST):
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(POLL_S)
 
-    def _wrong(self, story: Story, target: Story) -> list[str]:
+    def _find_invalid_outputs(self, story: Story, target: Story) -> list[str]:
         """Return invalid outputs of the right kind, or none if there are none."""
-        if target.order.way.on_solana:
+        if target.order.way.is_on_solana:
             return next(
                 (
-                    each_story.outputs
-                    for each_story in self._teller.begun
-                    if each_story.outputs
-                    and each_story is not target
-                    and each_story.order.way is target.order.way
+                    other.outputs
+                    for other in self._teller.harmless_stories
+                    if other.outputs and other is not target and other.order.way is target.order.way
                 ),
                 [],
             )
-        signature = self._teller.purses.of(story.order).scrawl()
-        by_method = {"eth_sendTransaction": _MADE_UP, "eth_signTypedData_v4": signature}
+        signature = self._teller.purses.get_purse(story.order).sign_arbitrary()
+        by_method = {"eth_sendTransaction": _FAKE_HASH, "eth_signTypedData_v4": signature}
         return [by_method[method] for method in target.fetched[1]]
 
-    async def _copy(self, story: Story) -> None:
+    async def _emit_copied_events(self, story: Story) -> None:
         """Emit settlement events with others' references, for worthless money."""
         results = self._stage.select(
             "SELECT o.terms, o.payer FROM payment_option o JOIN payment p ON p.id = o.payment_id"
             " WHERE o.chain_id LIKE 'eip155:%' AND p.status IN ('requires_action', 'processing')"
             f" LIMIT {_EVENTS}"
         )
-        own = self._teller.purses.of(story.order)
-        pays = [self._copied(json.loads(text), payer) for text, payer in results]
+        own = self._teller.purses.get_purse(story.order)
+        pays = [self._copy_payment(json.loads(text), payer) for text, payer in results]
         if pays:
-            async with own.busy:
-                await own.push(
+            async with own.lock:
+                await own.send_call(
                     self._till.evm,
                     gas=200_000 * len(pays) + 100_000,
                     to=bytes.fromhex(DEVNET.settler[2:]),
                     data=settler.encode_settle(pays),
                 )
 
-    def _copied(self, terms: dict[str, Any], payer: str) -> PayArguments:
+    def _copy_payment(self, terms: dict[str, Any], payer: str) -> PayArguments:
         return PayArguments(
             token=self._teller.purses.codes.junk,
             payer=payer.rpartition(":")[2].lower(),

@@ -38,7 +38,10 @@ _REFUSALS = (
 
 
 class Node:
-    """A proxy that forwards calls to a chain. `counts` has the failures so far."""
+    """A proxy that forwards calls to a chain.
+
+    Its weather is the probability of each failure per call; `counts` has the failures so far.
+    """
 
     def __init__(
         self,
@@ -47,7 +50,7 @@ class Node:
         stranger: Stranger | None = None,
     ) -> None:
         self._handle = handle
-        self._chance = random.Random(seed)
+        self._rng = random.Random(seed)
         self._stranger = stranger
         self._weather: dict[str, float] = {}
         self.counts: Counter[str] = Counter()
@@ -56,112 +59,108 @@ class Node:
         """Start to answer; return the address."""
         application = web.Application(client_max_size=2**23)
         application.router.add_post("/", self._post)
-        application.router.add_put("/weather", self._change)
-        application.router.add_put("/burners", self._employ)
-        application.router.add_get("/counts", self._told)
+        application.router.add_put("/weather", self._set_weather)
+        application.router.add_put("/burners", self._set_burners)
+        application.router.add_get("/counts", self._report_counts)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         self._runner = runner
         return f"http://127.0.0.1:{runner.addresses[0][1]}"
 
-    async def _change(self, request: web.Request) -> web.Response:
+    async def _set_weather(self, request: web.Request) -> web.Response:
         self._weather = await request.json()
         return web.Response()
 
-    async def _employ(self, request: web.Request) -> web.Response:
+    async def _set_burners(self, request: web.Request) -> web.Response:
         if self._stranger is not None:
             self._stranger.burners = frozenset(await request.json())
         return web.Response()
 
-    async def _told(self, _request: web.Request) -> web.Response:
+    async def _report_counts(self, _request: web.Request) -> web.Response:
         return web.json_response(self.counts)
 
     async def _post(self, request: web.Request) -> web.Response:
         payload = await request.read()
-        if self._hits("silent"):
-            return self._silence(request)
-        if self._hits("slow"):
-            await asyncio.sleep(self._chance.uniform(0.01, 0.3))
-        requested_request = orjson.loads(payload)
-        answers = await self._answers(
-            requested_request if isinstance(requested_request, list) else [requested_request]
-        )
-        body = orjson.dumps(answers if isinstance(requested_request, list) else answers[0])
-        if self._hits("garbage", 0.3):
-            body = self._chance.choice((body[: len(body) // 2], b"<html>busy</html>", b""))
+        if self._is_hit("silent"):
+            return self._fail_connection(request)
+        if self._is_hit("slow"):
+            await asyncio.sleep(self._rng.uniform(0.01, 0.3))
+        content = orjson.loads(payload)
+        answers = await self._answer_calls(content if isinstance(content, list) else [content])
+        body = orjson.dumps(answers if isinstance(content, list) else answers[0])
+        if self._is_hit("garbage", 0.3):
+            body = self._rng.choice((body[: len(body) // 2], b"<html>busy</html>", b""))
         return web.Response(body=body, content_type="application/json")
 
-    def _silence(self, request: web.Request) -> web.Response:
-        how = self._chance.randrange(3)
+    def _fail_connection(self, request: web.Request) -> web.Response:
+        how = self._rng.randrange(3)
         if how == 0 and request.transport is not None:
             request.transport.abort()
         return web.Response(status=503 if how == 1 else 502, text="nobody is here")
 
-    async def _answers(self, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    async def _answer_calls(self, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
         values: dict[int, dict[str, Any]] = {}
         late, blank = set(), set()
         for at, call in enumerate(calls):
             if call["method"] in _SENDS:
-                answer = await self._sent(call)
+                answer = await self._answer_send(call)
                 if answer == "late":
                     late.add(at)
                     continue
             else:
-                answer = self._spoiled(call)
-                if answer is None and call["method"] == _STATUSES and self._hits("null"):
+                answer = self._fail_call(call)
+                if answer is None and call["method"] == _STATUSES and self._is_hit("null"):
                     blank.add(call["id"])
             if answer is not None:
                 values[at] = {"jsonrpc": "2.0", "id": call["id"], **answer}
         left = [call for at, call in enumerate(calls) if at not in values]
-        true = (
+        forwarded = (
             {item["id"]: item for item in orjson.loads(await self._handle(orjson.dumps(left)))}
             if (left)
             else {}
         )
         for at in late:
-            true[calls[at]["id"]] = {
+            forwarded[calls[at]["id"]] = {
                 "jsonrpc": "2.0",
                 "id": calls[at]["id"],
                 **refusal(-32000, "it got lost on the way back"),
             }
-        for number in blank & true.keys():
-            result = true[number].get("result", {"value": []})
+        for number in blank & forwarded.keys():
+            result = forwarded[number].get("result", {"value": []})
             result["value"] = [None] * len(result["value"])
-        return [values.get(at) or true[call["id"]] for at, call in enumerate(calls)]
+        return [values.get(at) or forwarded[call["id"]] for at, call in enumerate(calls)]
 
-    async def _sent(self, call: dict[str, Any]) -> Any:
+    async def _answer_send(self, call: dict[str, Any]) -> Any:
         """Decide a transaction's fate; None if it is forwarded as usual."""
         if self._stranger is not None:
             raw = bytes.fromhex(call["params"][0][2:])
-            await self._stranger.burn(raw)
-            if self._hits("stranger"):
-                await self._stranger.take(raw)
-        if self._hits("drop"):
+            await self._stranger.signal_burners(raw)
+            if self._is_hit("stranger"):
+                await self._stranger.front_run(raw)
+        if self._is_hit("drop"):
             return {"result": _hash(call)}
-        if self._hits("fail"):
-            return refusal(*self._chance.choice(_REFUSALS))
-        return "late" if self._hits("late") else self._spoiled(call)
+        if self._is_hit("fail"):
+            return refusal(*self._rng.choice(_REFUSALS))
+        return "late" if self._is_hit("late") else self._fail_call(call)
 
-    def _spoiled(self, call: dict[str, Any]) -> dict[str, Any] | None:
-        if call["method"] in _NULLABLE and self._hits("null"):
+    def _fail_call(self, call: dict[str, Any]) -> dict[str, Any] | None:
+        if call["method"] in _NULLABLE and self._is_hit("null"):
             return {"result": None}
-        if self._hits("refuse"):
-            return refusal(*self._chance.choice(_REFUSALS))
-        if self._hits("garbage"):
-            kind = self._chance.randrange(3)
+        if self._is_hit("refuse"):
+            return refusal(*self._rng.choice(_REFUSALS))
+        if self._is_hit("garbage"):
+            kind = self._rng.randrange(3)
             if kind == 0:
                 return {}
             return (
-                {"id": -1, "result": "0x1"}
-                if kind == 1
-                else {"result": self._chance.choice(_NOISE)}
+                {"id": -1, "result": "0x1"} if kind == 1 else {"result": self._rng.choice(_NOISE)}
             )
         return None
 
-    def _hits(self, effect: str, share: float = 1.0) -> bool:
+    def _is_hit(self, effect: str, share: float = 1.0) -> bool:
         p = self._weather.get(effect, 0.0) * share
-        if p == 0 or self._chance.random() >= p:
+        if p == 0 or self._rng.random() >= p:
             return False
         self.counts[effect] += 1
         return True

@@ -21,7 +21,7 @@ JUMP_EVERY_S = 10.0
 # longer than a blockhash is valid
 LAPSED_SLOTS = 160
 # durable steps of a payment, approximately
-STEPS_A_PAYMENT = 8
+STEPS_PER_PAYMENT = 8
 # share of all orders
 SHARE_OF_FOES = 0.2
 
@@ -41,17 +41,17 @@ class Way(StrEnum):
     TOKEN_2022 = "token-2022"
 
     @property
-    def on_solana(self) -> bool:
+    def is_on_solana(self) -> bool:
         return self in {Way.TOKEN, Way.TOKEN_2022}
 
     @property
-    def sends(self) -> bool:
+    def is_sent_by_wallet(self) -> bool:
         """Return whether the wallet sends the payment itself."""
         return self in {Way.DIRECT, Way.COIN}
 
 
 class Mood(StrEnum):
-    """The behavior of a buyer."""
+    """The behavior of a buyer: an honest, a careless or an attacking one."""
 
     HONEST = "honest"
     SILENT = "silent"  # sends the payment itself and never confirms
@@ -133,7 +133,7 @@ class Gust:
 
     at_s: float
     chain: str
-    what: str
+    kind: str
     for_s: float = 0.0
     nodes: tuple[int, ...] = ()  # which of the chain's nodes
     weather: dict[str, float] = field(default_factory=dict)
@@ -144,11 +144,14 @@ class Gust:
 
 @dataclass(frozen=True)
 class Kill:
-    """A SIGKILL after `steps` durable steps (all, or the named ones), at once or after a delay."""
+    """A SIGKILL after `steps` durable steps, at once or after a delay.
+
+    With a `step_name`, only the steps of that name count.
+    """
 
     steps: int
     after_s: float
-    named: str = ""
+    step_name: str = ""
 
 
 @dataclass(frozen=True)
@@ -166,21 +169,21 @@ class Plan:
         """Return the number of attackers."""
         return sum(order.mood in FOES for order in self.orders)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return a line for each kind."""
         ways = Counter(str(order.way) for order in self.orders)
         moods = Counter(str(order.mood) for order in self.orders)
         moods["refunded"] = sum(order.refunded for order in self.orders)
-        gusts = Counter(f"{gust.chain} {gust.what}" for gust in self.gusts)
+        gusts = Counter(f"{gust.chain} {gust.kind}" for gust in self.gusts)
         kills = ", ".join(
-            f"{kill.steps} {kill.named or 'steps'}+{kill.after_s:.2f}s" for kill in self.kills
+            f"{kill.steps} {kill.step_name or 'steps'}+{kill.after_s:.2f}s" for kill in self.kills
         )
         return (
             f"seed {self.seed}: {len(self.orders)} payments in {self.lasts_s:.0f} s, "
             f"nodes of each chain: {self.nodes}, keys: {self.keys}\n"
-            f"  ways  {_counted(ways)}\n  moods {_counted(moods)}\n"
+            f"  ways  {_format_counts(ways)}\n  moods {_format_counts(moods)}\n"
             f"  attackers {self.foes} of {len(self.orders)}\n"
-            f"  gusts {_counted(gusts)}\n  kills {kills}"
+            f"  gusts {_format_counts(gusts)}\n  kills {kills}"
         )
 
 
@@ -189,28 +192,30 @@ def plan(seed: int, payments: int, *, embedded: bool = False, foe: Mood | None =
 
     With `foe`, all attackers are of that kind.
     """
-    chance = random.Random(f"chaos {seed} {embedded}")
+    rng = random.Random(f"chaos {seed} {embedded}")
     lasts_s = max(LEAST_S, payments * PACE_S)
-    nodes = 1 if embedded else chance.randint(1, NODES_MAX)
-    keys = 1 if embedded else chance.randint(1, KEYS_MAX)
-    foes = _foes(seed, payments, embedded=embedded, only=foe)
+    nodes = 1 if embedded else rng.randint(1, NODES_MAX)
+    keys = 1 if embedded else rng.randint(1, KEYS_MAX)
+    foes = _choose_foes(seed, payments, embedded=embedded, only=foe)
     orders = tuple(
-        _order(chance, n, payments, lasts_s, embedded, foes.get(n)) for n in range(payments)
+        _make_order(rng, n, payments, lasts_s, embedded, foes.get(n)) for n in range(payments)
     )
     gusts = [
-        *_chain_gusts(chance, lasts_s),
-        *_node_gusts(chance, lasts_s, "evm", nodes, list(_WEATHER)),
-        *_node_gusts(
-            chance, lasts_s, "solana", nodes, [text for text in _WEATHER if text != "strangers"]
+        *_plan_chain_gusts(rng, lasts_s),
+        *_plan_node_gusts(rng, lasts_s, "evm", nodes, list(_WEATHER)),
+        *_plan_node_gusts(
+            rng, lasts_s, "solana", nodes, [text for text in _WEATHER if text != "strangers"]
         ),
-        *_pauses(chance, lasts_s),
-        *_jumps(random.Random(f"jumps {seed} {embedded}"), lasts_s),
+        *_plan_pauses(rng, lasts_s),
+        *_plan_jumps(random.Random(f"jumps {seed} {embedded}"), lasts_s),
     ]
     gusts.sort(key=lambda gust: gust.at_s)
-    return Plan(seed, orders, tuple(gusts), _kills(chance, payments, lasts_s), lasts_s, nodes, keys)
+    return Plan(
+        seed, orders, tuple(gusts), _plan_kills(rng, payments, lasts_s), lasts_s, nodes, keys
+    )
 
 
-def _foes(seed: int, payments: int, *, embedded: bool, only: Mood | None) -> dict[int, Mood]:
+def _choose_foes(seed: int, payments: int, *, embedded: bool, only: Mood | None) -> dict[int, Mood]:
     """Return the attackers by number: all kinds take turns, from one seed to the next."""
     # an open faucet prevents bankruptcy
     kinds = [mood for mood in _FOES if not (embedded and mood is Mood.MOVER)]
@@ -220,8 +225,8 @@ def _foes(seed: int, payments: int, *, embedded: bool, only: Mood | None) -> dic
     return {n: kinds[(seed * count + turn) % len(kinds)] for turn, n in enumerate(places)}
 
 
-def _order(
-    chance: random.Random,
+def _make_order(
+    rng: random.Random,
     n: int,
     payments: int,
     lasts_s: float,
@@ -230,104 +235,102 @@ def _order(
 ) -> Order:
     ways = list(_WAYS)
     # even the shortest campaign contains every method
-    way = ways[n] if n < len(ways) else chance.choices(ways, list(_WAYS.values()))[0]
+    way = ways[n] if n < len(ways) else rng.choices(ways, list(_WAYS.values()))[0]
     moods = {Mood.HONEST: 84, Mood.GONE: 3, Mood.CANCELS: 3}
-    if way.sends:
+    if way.is_sent_by_wallet:
         moods |= {Mood.SILENT: 10, Mood.HOLLOW: 6}
     if way is Way.COIN:
         moods |= {Mood.UNFETCHED: 25}
     if way is Way.EIP3009 and not embedded:
         moods |= {Mood.BROKE: 8}
-    mood = Mood.HONEST if n < len(ways) else chance.choices(list(moods), list(moods.values()))[0]
+    mood = Mood.HONEST if n < len(ways) else rng.choices(list(moods), list(moods.values()))[0]
     if foe is not None:
-        mood, way = foe, chance.choice(_FOES.get(foe, (Way.COIN,)))
+        mood, way = foe, rng.choice(_FOES.get(foe, (Way.COIN,)))
     shared = way not in {Way.PERMIT2, Way.DIRECT} and mood is not Mood.BROKE
     # a buyer who moves its money has several payments that can fail
     alone = mood in FOES - {Mood.MOVER, Mood.CLOSER}
     first = MOVERS if mood is Mood.MOVER else 0
     return Order(
         n=n,
-        at_s=lasts_s * n / payments + chance.uniform(0, PACE_S),
+        at_s=lasts_s * n / payments + rng.uniform(0, PACE_S),
         way=way,
-        cents=1 if mood is Mood.CLOSER else chance.randint(100, 5000),
+        cents=1 if mood is Mood.CLOSER else rng.randint(100, 5000),
         mood=mood,
-        buyer=first + chance.randrange(max(2, payments // 12))
-        if shared and not alone
-        else 1000 + n,
+        buyer=first + rng.randrange(max(2, payments // 12)) if shared and not alone else 1000 + n,
         # blocked payers' money is held in full, or only the fee
-        settled=chance.random() < 0.75 and mood is not Mood.BLOCKED,
-        thinks_s=chance.choice((0, 0, chance.uniform(0, 0.5))),
-        refunded=chance.random() < 0.2 and mood not in FOES,
-        variant=chance.randrange(6),
+        settled=rng.random() < 0.75 and mood is not Mood.BLOCKED,
+        thinks_s=rng.choice((0, 0, rng.uniform(0, 0.5))),
+        refunded=rng.random() < 0.2 and mood not in FOES,
+        variant=rng.randrange(6),
     )
 
 
-def _chain_gusts(chance: random.Random, lasts_s: float) -> list[Gust]:
-    gusts, at_s = [], chance.uniform(0.2, 0.8)
+def _plan_chain_gusts(rng: random.Random, lasts_s: float) -> list[Gust]:
+    gusts, at_s = [], rng.uniform(0.2, 0.8)
     while at_s < lasts_s:
-        what = chance.choices(("reorg", "fees", "stop"), (5, 1, 1))[0]
-        if what == "reorg":
-            depth = chance.randint(1, REORG_MAX)
-            drops = chance.choice((0, 0, 0.5))
-            delay = chance.randint(0, depth)
-            gusts.append(Gust(at_s, "evm", what, depth=depth, drops=drops, delay=delay))
+        kind = rng.choices(("reorg", "fees", "stop"), (5, 1, 1))[0]
+        if kind == "reorg":
+            depth = rng.randint(1, REORG_MAX)
+            drops = rng.choice((0, 0, 0.5))
+            delay = rng.randint(0, depth)
+            gusts.append(Gust(at_s, "evm", kind, depth=depth, drops=drops, delay=delay))
         else:
-            gusts.append(Gust(at_s, "evm", what, for_s=chance.uniform(0.3, 1.5)))
-        at_s += gusts[-1].for_s + chance.uniform(0.2, 1.6)
+            gusts.append(Gust(at_s, "evm", kind, for_s=rng.uniform(0.3, 1.5)))
+        at_s += gusts[-1].for_s + rng.uniform(0.2, 1.6)
     return gusts
 
 
-def _node_gusts(
-    chance: random.Random, lasts_s: float, chain: str, nodes: int, kinds: list[str]
+def _plan_node_gusts(
+    rng: random.Random, lasts_s: float, chain: str, nodes: int, kinds: list[str]
 ) -> list[Gust]:
-    gusts, at_s = [], chance.uniform(0, 0.4)
+    gusts, at_s = [], rng.uniform(0, 0.4)
     while at_s < lasts_s:
-        chosen = chance.sample(kinds, chance.choice((1, 1, 2)))
+        chosen = rng.sample(kinds, rng.choice((1, 1, 2)))
         weather = {name: p for kind in chosen for name, p in _WEATHER[kind].items()}
-        for_s = chance.uniform(0.2, 0.8 if "silence" in chosen else 1.5)
-        befallen = tuple(chance.sample(range(nodes), chance.randint(1, nodes)))
-        gusts.append(Gust(at_s, chain, "+".join(sorted(chosen)), for_s, befallen, weather))
-        at_s += for_s + chance.uniform(0.1, 0.6)
+        for_s = rng.uniform(0.2, 0.8 if "silence" in chosen else 1.5)
+        affected = tuple(rng.sample(range(nodes), rng.randint(1, nodes)))
+        gusts.append(Gust(at_s, chain, "+".join(sorted(chosen)), for_s, affected, weather))
+        at_s += for_s + rng.uniform(0.1, 0.6)
     return gusts
 
 
-def _pauses(chance: random.Random, lasts_s: float) -> list[Gust]:
-    gusts, at_s = [], chance.uniform(0.5, 2)
+def _plan_pauses(rng: random.Random, lasts_s: float) -> list[Gust]:
+    gusts, at_s = [], rng.uniform(0.5, 2)
     while at_s < lasts_s:
-        gusts.append(Gust(at_s, "solana", "pause", chance.uniform(0.1, 1.0)))
-        at_s += gusts[-1].for_s + chance.uniform(1, 4)
+        gusts.append(Gust(at_s, "solana", "pause", rng.uniform(0.1, 1.0)))
+        at_s += gusts[-1].for_s + rng.uniform(1, 4)
     return gusts
 
 
-def _jumps(chance: random.Random, lasts_s: float) -> list[Gust]:
+def _plan_jumps(rng: random.Random, lasts_s: float) -> list[Gust]:
     """Let slots pass in which nothing lands, so that earlier signatures lapse."""
-    gusts, at_s = [], chance.expovariate(1 / JUMP_EVERY_S)
+    gusts, at_s = [], rng.expovariate(1 / JUMP_EVERY_S)
     while at_s < lasts_s:
         gusts.append(Gust(at_s, "solana", "slots", depth=LAPSED_SLOTS))
-        at_s += chance.expovariate(1 / JUMP_EVERY_S)
+        at_s += rng.expovariate(1 / JUMP_EVERY_S)
     return gusts
 
 
-def _kills(chance: random.Random, payments: int, lasts_s: float) -> tuple[Kill, ...]:
+def _plan_kills(rng: random.Random, payments: int, lasts_s: float) -> tuple[Kill, ...]:
     kills = []
     count = max(1, round(lasts_s / KILL_EVERY_S))
-    steps = max(30, payments * STEPS_A_PAYMENT // (count + 1))
+    steps = max(30, payments * STEPS_PER_PAYMENT // (count + 1))
     for _ in range(count):
-        if chance.random() < 0.4:
+        if rng.random() < 0.4:
             # the moment at which the chain knows more than the service
-            sent = chance.randint(1, max(2, payments // (6 * (count + 1))))
+            sent = rng.randint(1, max(2, payments // (6 * (count + 1))))
             kills.append(Kill(sent, 0, "after broadcast"))
         else:
-            kills.append(Kill(chance.randint(steps // 2, steps), _later(chance)))
-        if chance.random() < 0.3:
+            kills.append(Kill(rng.randint(steps // 2, steps), _choose_delay(rng)))
+        if rng.random() < 0.3:
             # once more during recovery
-            kills.append(Kill(chance.randint(1, 30), _later(chance)))
+            kills.append(Kill(rng.randint(1, 30), _choose_delay(rng)))
     return tuple(kills)
 
 
-def _later(chance: random.Random) -> float:
-    return chance.choice((0, 0, chance.uniform(0, 0.1)))
+def _choose_delay(rng: random.Random) -> float:
+    return rng.choice((0, 0, rng.uniform(0, 0.1)))
 
 
-def _counted(counts: Counter[str]) -> str:
+def _format_counts(counts: Counter[str]) -> str:
     return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))

@@ -31,14 +31,20 @@ from florin_server.workers.settlement import missed_blocks
 from florin_server.workers.webhooks import deliver
 from solders.keypair import Keypair
 
-from tests.chaos.poison_chain import Troubles
+from tests.chaos.poison_chain import ChainFaults
 from tests.chaos.poison_round import Deliveries, Round
 from tests.support.answering import ReceivedRequest, make_stub_response, serve_stub
 from tests.support.books import SETTINGS
 from tests.support.desk import PaymentOffer, ServiceHarness, open_service
 from tests.support.late_money import DOLLARS, submit_authorization
-from tests.support.payout_shop import DOLLAR, GBP, PRICE, USD, wait_faucet_booked
-from tests.support.payout_shop import PayoutMerchant as Till
+from tests.support.payout_shop import (
+    DOLLAR,
+    GBP,
+    PRICE,
+    USD,
+    PayoutMerchant,
+    wait_faucet_booked,
+)
 from tests.support.poison import FaultInjector
 from tests.support.receiver import OK, WebhookReceiver
 from tests.support.solana import ASSETS, INSTANT_SOLANA, SolanaNodeClient, SolanaTestWallet
@@ -71,7 +77,7 @@ _UNKNOWN_TX = "0x" + "ab" * 32
 
 
 @dataclass
-class Coin:
+class CoinPayment:
     """A payment in coin, and its wallet's actions."""
 
     payment_id: str
@@ -81,7 +87,7 @@ class Coin:
 
 
 @dataclass
-class Sold:
+class Sale:
     """A succeeded payment and its payer."""
 
     payment_id: str
@@ -115,19 +121,19 @@ class Campaign:
     deliveries: Deliveries
     workers: BackgroundTasks
     lost: set[str]  # endpoints whose secrets cannot be read
-    sold: list[Sold] = field(default_factory=list)  # in the previous round, to be refunded
-    sold_on_solana: list[Sold] = field(default_factory=list)
+    sold: list[Sale] = field(default_factory=list)  # in the previous round, to be refunded
+    sold_on_solana: list[Sale] = field(default_factory=list)
 
     async def round(self, arm: Callable[[Round], None] | None = None) -> int:
         """Run one round; return how many items were quarantined."""
-        this = Round(self.desk)
-        story = Story(self, this)
+        current = Round(self.desk)
+        story = Story(self, current)
         await story.prepare()
-        self.injector.watched = this.poisoned if arm is None else ()
+        self.injector.watched = current.poisoned if arm is None else ()
         if arm is not None:
-            arm(this)
+            arm(current)
         self.workers = BackgroundTasks(self.desk.service.app, self.workers._worker_set)  # noqa: SLF001
-        await story.tell()
+        await story.run()
         self.injector.disarm()
         items = await quarantine.list_items(self.desk.service.app, include_closed=False)
         await story.end()
@@ -145,54 +151,54 @@ class Campaign:
 class Story:
     """One round: the preparation while no worker runs, and the events after that."""
 
-    def __init__(self, campaign: Campaign, this: Round) -> None:
+    def __init__(self, campaign: Campaign, current: Round) -> None:
         self._campaign = campaign
-        self._this = this
+        self._current = current
         self._desk, self._shop = campaign.desk, campaign.shop
         self._app = campaign.desk.service.app
         self._headers = campaign.shop.tenant.headers
-        self._chain = Troubles(campaign.desk, campaign.node, this)
+        self._chain = ChainFaults(campaign.desk, campaign.node, current)
         self._signed: list[PaymentOffer] = []
         self._carried: list[PaymentOffer] = []
         self._coins: list[SolanaOffer] = []
-        self._late: list[Coin] = []
-        self._held: list[Coin] = []
-        self._slow: list[Coin] = []  # their wallets name another transaction than they send
+        self._late: list[CoinPayment] = []
+        self._held: list[CoinPayment] = []
+        self._slow: list[CoinPayment] = []  # their wallets name another transaction than they send
         self._watchers: list[asyncio.Task[None]] = []
         self._poor = EvmTestWallet()  # has enough for one of its two payments
         self._endpoint = ""
 
     async def prepare(self) -> None:
-        """Create the items of a round; workers stop now, and start again with `tell`."""
-        this = self._this
+        """Create the items of a round; workers stop now, and start again with `run`."""
+        current = self._current
         # it takes a durable nonce and leaves it, so that the nonce must be advanced
         abandoned = await make_offer(self._desk.rest, SolanaTestWallet(), 0, self._headers)
-        this.add_payment("abandoned on Solana", abandoned.payment_id, ends_late=True)
+        current.add_payment("abandoned on Solana", abandoned.payment_id, ends_late=True)
         kinds = (QuarantinedItemKind.DURABLE_NONCE, QuarantinedItemKind.TRANSACTION)
-        this.add("durable nonces", [], self._are_nonces_free, kinds, ends_late=True)
-        self._signed = [await self._offer() for _ in range(3)]
-        self._carried = [await self._offer() for _ in range(2)]
-        await self._chain.leave(self._poor, PRICE)
+        current.add("durable nonces", [], self._are_nonces_free, kinds, ends_late=True)
+        self._signed = [await self._make_offer() for _ in range(3)]
+        self._carried = [await self._make_offer() for _ in range(2)]
+        await self._chain.leave_balance(self._poor, PRICE)
         shared = [await self._desk.offer(self._poor, tenant=self._shop.tenant) for _ in range(2)]
         self._coins = [
             await make_offer(self._desk.rest, SolanaTestWallet(), 0, self._headers)
             for _ in range(2)
         ]
-        expiring = [await self._created(USD) for _ in range(2)]
+        expiring = [await self._create_payment(USD) for _ in range(2)]
         for n, payment_id in enumerate(expiring):
-            this.add_payment(f"expiring {n}", payment_id, poison=n == 0, ends_late=True)
-        self._late = [await self._coin() for _ in range(2)]
-        self._held = [await self._coin() for _ in range(2)]
-        self._slow = [await self._coin()]
+            current.add_payment(f"expiring {n}", payment_id, poison=n == 0, ends_late=True)
+        self._late = [await self._create_coin_payment() for _ in range(2)]
+        self._held = [await self._create_coin_payment() for _ in range(2)]
+        self._slow = [await self._create_coin_payment()]
         created = await self._shop.endpoint(_LOST)
         self._endpoint = created["endpoint"]["id"]
         self._campaign.lost.add(self._endpoint)
         for n, offer in enumerate([*self._signed, *shared]):
-            this.add_payment(f"signed {n}", offer.payment_id, poison=n == 0)
+            current.add_payment(f"signed {n}", offer.payment_id, poison=n == 0)
         for n, coin in enumerate(self._coins):
-            this.add_payment(f"on Solana {n}", coin.payment_id, poison=n == 0)
+            current.add_payment(f"on Solana {n}", coin.payment_id, poison=n == 0)
         await self._campaign.workers.stop()
-        await self._chain.stop()
+        await self._chain.stop_mining()
         for late in self._late:
             # a dead process claimed the deliveries that are due now
             path = f"/v1/payments/{late.payment_id}/cancel"
@@ -203,20 +209,20 @@ class Story:
             await self._desk.confirm(offer)
         for slow in self._slow:
             await self._desk.rest.confirm(slow.payment_id, slow.option_id, [_UNKNOWN_TX])
-            this.add_payment("slow", slow.payment_id, QuarantinedItemKind.EVENT)
-        blocked = [each_coin.wallet.address for each_coin in self._held]
-        await self._block(*blocked, *(sold.account for sold in self._campaign.sold[-1:]))
+            current.add_payment("slow", slow.payment_id, QuarantinedItemKind.EVENT)
+        blocked = [coin.wallet.address for coin in self._held]
+        await self._block_addresses(*blocked, *(sold.account for sold in self._campaign.sold[-1:]))
 
-    async def tell(self) -> None:
+    async def run(self) -> None:
         """Act while a fault is armed; return once everything that can finish has finished."""
-        this = self._this
+        current = self._current
         self._campaign.back_end.refuses = True
-        self._watch(self._signed[0].payment_id)
-        await self._ask_payouts()
+        self._watch_payment(self._signed[0].payment_id)
+        await self._request_payouts()
         await queue_accounts(
             self._desk, self._shop.tenant, receiver := str(Keypair().pubkey()), ASSETS[0]
         )
-        this.add(
+        current.add(
             "token account",
             [f"{SOLANA}:{receiver}"],
             lambda: has_account(self._campaign.node, get_token_account(receiver)),
@@ -229,84 +235,87 @@ class Story:
             *(c.confirm() for c in self._coins),
         )
         fronted = self._signed[-1]
-        await self._chain.fail(
+        await self._chain.raise_fees(
             lambda: submit_authorization(
                 self._desk, self._campaign.stranger, fronted.wallet, fronted
             )
         )
-        await self._revert()
+        await self._revert_payment()
         await wait_faucet_booked(self._desk, self._poor)
-        await self._send()
-        await this.finish()
-        if this.leaves_poisoned:
+        await self._send_directly()
+        await current.finish()
+        if current.leaves_poisoned:
             # nothing waits for the poisoned items, but they must reach their fault
             for _ in range(_TURNS):
-                await this.pass_time()
+                await current.pass_time()
         self._desk.clock.advance(_LATE_S)
-        this.late = True
-        await self._block()
-        await this.finish()
+        current.late = True
+        await self._block_addresses()
+        await current.finish()
         await self._reorganize()
 
     async def end(self) -> None:
         """Finish all quarantined items and all deliveries."""
         campaign = self._campaign
         await self._chain.recover()
-        await self._this.finish(last=True)
-        await wait_until(self._is_settled, meanwhile=self._this.pass_time)
+        await self._current.finish(last=True)
+        await wait_until(self._is_settled, meanwhile=self._current.pass_time)
         paths = (_HOOKS, _FLAKY)
         result = [*self._signed, *self._coins, *self._late, *self._carried]
 
-        async def untold() -> list[str]:
+        async def list_undelivered() -> list[str]:
             has = campaign.deliveries.has
             return [o.payment_id for o in result for p in paths if not has(p, o.payment_id)]
 
-        await wait_until(untold, [], meanwhile=self._this.pass_time)
+        await wait_until(list_undelivered, [], meanwhile=self._current.pass_time)
         await self._shop.call("DELETE", f"/{self._endpoint}")
         for task in self._watchers:
             task.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)
-        campaign.sold = await self._sold(self._signed)
-        campaign.sold_on_solana = await self._sold(self._coins[:1])
+        campaign.sold = await self._list_sales(self._signed)
+        campaign.sold_on_solana = await self._list_sales(self._coins[:1])
 
     # ---- parts of it
 
-    async def _ask_payouts(self) -> None:
+    async def _request_payouts(self) -> None:
         """Request refunds on both chains, and the payout of a merchant's balance."""
-        this, campaign = self._this, self._campaign
+        current, campaign = self._current, self._campaign
         for n, sold in enumerate([*campaign.sold_on_solana, *campaign.sold]):
             request = await self._shop.refund(sold.payment_id)
             refund_id = request["refundId"]
             # the last receiver is blocked until the payments have expired
             is_blocked = sold in campaign.sold[-1:]
-            this.add_payout(f"refund {n}", refund_id, poison=n < 2, ends_late=is_blocked)
+            current.add_payout(f"refund {n}", refund_id, poison=n < 2, ends_late=is_blocked)
             if is_blocked:
-                self._follow(refund_id)
+                self._watch_payout(refund_id)
         if campaign.sold:
             await self._pay_merchant("merchant payout")
 
     async def _pay_merchant(self, label: str) -> str:
         """Pay out part of a merchant's balance; return the payout."""
-        till, merchant_id = Till(self._desk, self._shop.tenant), self._shop.tenant.merchant.id
-        await till.set_destination(f"erc20:{DOLLAR}", _NOWHERE)
+        payout_merchant, merchant_id = (
+            PayoutMerchant(self._desk, self._shop.tenant),
+            self._shop.tenant.merchant.id,
+        )
+        await payout_merchant.set_destination(f"erc20:{DOLLAR}", _NOWHERE)
         owed = await merchant_payouts.create(self._app, merchant_id, DOLLARS, 1_000_000)
         # later payments go to the treasury again
         for destination in await self._app.store.read(destinations.list_destinations(merchant_id)):
             await self._app.store.write(destinations.delete(merchant_id, destination.id))
-        self._this.add_payout(label, owed.id)
+        self._current.add_payout(label, owed.id)
         return owed.id
 
-    async def _send(self) -> None:
+    async def _send_directly(self) -> None:
         """Send money that bypasses Florin: in time, late, and from blocked payers."""
-        this, stranger = self._this, self._campaign.stranger
+        current, stranger = self._current, self._campaign.stranger
         for n, offer in enumerate(self._carried):
             await submit_authorization(self._desk, stranger, offer.wallet, offer)
-            this.add_payment(f"carried {n}", offer.payment_id, QuarantinedItemKind.EVENT)
+            current.add_payment(f"carried {n}", offer.payment_id, QuarantinedItemKind.EVENT)
         for slow in self._slow:
             await slow.wallet.perform(self._desk.chain, slow.actions)
         for n, coin in enumerate(self._late):
             await coin.wallet.perform(self._desk.chain, coin.actions)
-            this.add_return(f"late {n}", coin.payment_id, poison=n == 0)
+            current.add_return(f"late {n}", coin.payment_id, poison=n == 0)
         verdict = (HeldMoneyState.RELEASED, HeldMoneyState.RETURNED)
         for n, (coin, state) in enumerate(zip(self._held, verdict, strict=True)):
             await coin.wallet.perform(self._desk.chain, coin.actions)
@@ -341,30 +350,30 @@ class Story:
             QuarantinedItemKind.PAYOUT,
             QuarantinedItemKind.TRANSACTION,
         }
-        self._this.add(label, [payment_id], is_done, kinds, poison=poison)
+        self._current.add(label, [payment_id], is_done, kinds, poison=poison)
 
-    async def _revert(self) -> None:
+    async def _revert_payment(self) -> None:
         """Make a payment's transaction fail."""
-        offer = await self._offer()
-        self._this.add_payment("reverted", offer.payment_id)
+        offer = await self._make_offer()
+        self._current.add_payment("reverted", offer.payment_id)
         await self._chain.revert_next(lambda: self._desk.confirm(offer))
 
     async def _reorganize(self) -> None:
         """Undo a payment and a payout, which are repeated; then let the chain be idle."""
-        this = self._this
-        offer = await self._offer()
-        this.add_payment("undone", offer.payment_id)
+        current = self._current
+        offer = await self._make_offer()
+        current.add_payment("undone", offer.payment_id)
         await self._desk.confirm(offer)
         # screening lists are read again
         self._desk.clock.advance(_MINUTE_S)
         payout_id = await self._pay_merchant("undone payout") if self._campaign.sold else ""
-        await this.finish()
+        await current.finish()
         payment = await self._app.store.reader.find_payment(offer.payment_id)
         payout = await self._app.store.read(payouts.find(payout_id))
         results = [item.tx_id for item in (payment, payout) if item is not None and item.tx_id]
         if results:
             await self._chain.undo(results)
-        await this.attempt(self._is_settled)
+        await current.attempt(self._is_settled)
         await self._chain.idle()
 
     async def _is_settled(self) -> bool:
@@ -382,36 +391,36 @@ class Story:
     async def _are_nonces_free(self) -> bool:
         return len(list_free_nonces(self._desk)) == _SOLANA.durable_nonces
 
-    async def _sold(self, offers: Sequence[PaymentOffer | SolanaOffer]) -> list[Sold]:
+    async def _list_sales(self, offers: Sequence[PaymentOffer | SolanaOffer]) -> list[Sale]:
         """Return the succeeded payments; quarantined ones can have lapsed meanwhile."""
         results = [
             (offer, await self._app.store.reader.find_payment(offer.payment_id)) for offer in offers
         ]
         return [
-            Sold(item.payment_id, item.wallet.address)
+            Sale(item.payment_id, item.wallet.address)
             for item, payment in results
             if payment is not None and payment.status is PaymentStatus.SUCCEEDED
         ]
 
-    async def _offer(self) -> PaymentOffer:
+    async def _make_offer(self) -> PaymentOffer:
         return await self._desk.offer(EvmTestWallet(), tenant=self._shop.tenant)
 
-    async def _created(self, amount: dict[str, str]) -> str:
+    async def _create_payment(self, amount: dict[str, str]) -> str:
         created = await self._desk.rest.call(
             "POST", "/v1/payments", self._headers, {"amount": amount}
         )
         return str(created["paymentId"])
 
-    async def _coin(self) -> Coin:
+    async def _create_coin_payment(self) -> CoinPayment:
         wallet, rest = EvmTestWallet(), self._desk.rest
         await self._desk.chain.fund(wallet.address)
-        payment_id = await self._created(GBP)
+        payment_id = await self._create_payment(GBP)
         (option,) = (await rest.options(payment_id, [wallet.account]))["options"]
         data = option["actions"][0]["data"]["data"]
         actions = (await rest.fetch(payment_id, option["id"], data))["actions"]
-        return Coin(payment_id, option["id"], wallet, actions)
+        return CoinPayment(payment_id, option["id"], wallet, actions)
 
-    async def _block(self, *addresses: str) -> None:
+    async def _block_addresses(self, *addresses: str) -> None:
         """Enforce a screening list of exactly these addresses."""
         now_us = self._app.clock.now_us()
         listed = ScreeningList("sdn", "ab" * 32, None, now_us, len(addresses))
@@ -419,14 +428,14 @@ class Story:
         await self._app.store.write(blocklists.replace(listed, [item for item in results if item]))
         await self._app.screening.publish_change()
 
-    def _watch(self, payment_id: str) -> None:
+    def _watch_payment(self, payment_id: str) -> None:
         async def watch() -> None:
             async for _ in self._desk.rest.watch(payment_id):
                 pass
 
         self._watchers.append(asyncio.create_task(watch()))
 
-    def _follow(self, payout_id: str) -> None:
+    def _watch_payout(self, payout_id: str) -> None:
         async def follow() -> None:
             async for _ in watch_payout(self._app, payout_id):
                 pass
@@ -485,11 +494,11 @@ def _crowd_fees(desk: ServiceHarness) -> None:
 
 def _lose_secrets(monkeypatch: Any, lost: set[str]) -> None:
     """Store endpoint secrets that no key can decrypt."""
-    opened_keys = deliver.decrypt_keys
+    decrypt_keys = deliver.decrypt_keys
 
-    def opened_or_lost(core: Any, endpoint_id: str, stored: Any) -> Any:
+    def decrypt_unless_lost(core: Any, endpoint_id: str, stored: Any) -> Any:
         if endpoint_id in lost:
             raise DecryptionError
-        return opened_keys(core, endpoint_id, stored)
+        return decrypt_keys(core, endpoint_id, stored)
 
-    monkeypatch.setattr(deliver, "decrypt_keys", opened_or_lost)
+    monkeypatch.setattr(deliver, "decrypt_keys", decrypt_unless_lost)

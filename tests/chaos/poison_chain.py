@@ -20,24 +20,24 @@ from tests.support.wallet import EvmTestWallet
 
 _GWEI = 10**9
 _CHEAP, _DEAR = _GWEI, 40 * _GWEI
-_MISSED = 4  # blocks that come while no worker runs
+_MISSED_BLOCKS = 4  # blocks that come while no worker runs
 _RECONCILE_S = 11  # the pause after which workers compare all open items with the chain
 _TURNS = 3
 _NOBODY = "0x" + "99" * 20
 
 
-class Troubles:
+class ChainFaults:
     """Missed blocks, gaps, rising fees, a reorganization; on Solana, unlanded transactions."""
 
-    def __init__(self, desk: ServiceHarness, node: SolanaNodeClient, this: Round) -> None:
-        self._desk, self._node, self._this = desk, node, this
+    def __init__(self, desk: ServiceHarness, node: SolanaNodeClient, current: Round) -> None:
+        self._desk, self._node, self._current = desk, node, current
         self._chain, self._app = desk.chain, desk.service.app
         secrets = desk.service.secrets
         self._keys = [EvmSigner(secrets.relayer_key), EvmSigner(secrets.treasury_key)]
         self._secrets = [secrets.relayer_key, secrets.treasury_key]
-        self._rivals: list[str] = []
+        self._foreign_hashes: list[str] = []
 
-    async def leave(self, wallet: EvmTestWallet, value: int) -> None:
+    async def leave_balance(self, wallet: EvmTestWallet, value: int) -> None:
         """Leave a wallet at most `value` dollar units."""
         await wait_faucet_booked(self._desk, wallet)
         rest = await self._chain.balance(wallet.address, DOLLAR) - value
@@ -50,32 +50,32 @@ class Troubles:
             self._chain, gas=200_000, to=bytes.fromhex(DOLLAR[2:]), value=0, data="0x" + data.hex()
         )
 
-    async def stop(self) -> None:
+    async def stop_mining(self) -> None:
         """Seal unseen blocks, then none; others use our keys in transactions that are not mined."""
-        await self._chain.mine(_MISSED)
+        await self._chain.mine(_MISSED_BLOCKS)
         await self._fault(kind="mining", paused=True)
         await self._node.fault("landing", paused=True)
-        self._rivals = [
-            await self._rival(key.address, secret)
+        self._foreign_hashes = [
+            await self._use_next_nonce(key.address, secret)
             for key, secret in zip(self._keys, self._secrets, strict=True)
         ]
 
-    async def fail(self, front: Callable[[], Awaitable[object]]) -> None:
+    async def raise_fees(self, front_run: Callable[[], Awaitable[object]]) -> None:
         """Drop others' transactions of our keys, then raise the gas price above our offers.
 
-        Call `front` while they wait. Solana's transactions wait for the same time.
+        Call `front_run` while they wait. Solana's transactions wait for the same time.
         """
-        await self._this.attempt(self._all_waiting)
+        await self._current.attempt(self._all_waiting)
         # everything that waits is compared with the chains
         self._desk.clock.advance(_RECONCILE_S)
         for _ in range(_TURNS):
-            await self._this.turn()
+            await self._current.turn()
         await self._node.fault("clear")
-        await self._fault(kind="evict", transactions=self._rivals)
+        await self._fault(kind="evict", transactions=self._foreign_hashes)
         await self._fault(kind="baseFee", wei=hex(_DEAR))
         await self._fault(kind="mining", paused=False)
-        await front()
-        await self._this.attempt(self._is_through)
+        await front_run()
+        await self._current.attempt(self._are_all_sealed)
         await self.recover()
 
     async def recover(self) -> None:
@@ -84,11 +84,11 @@ class Troubles:
         await self._fault(kind="clear")
         await self._fault(kind="baseFee", wei=hex(_CHEAP))
 
-    async def revert_next(self, sent: Callable[[], Awaitable[object]]) -> None:
-        """Make the next sealed transaction fail, after `sent` causes one."""
+    async def revert_next(self, send: Callable[[], Awaitable[object]]) -> None:
+        """Make the next sealed transaction fail, after `send` causes one."""
         await self._fault(kind="revert", times=1)
-        await sent()
-        await self._this.attempt(self._has_reverted)
+        await send()
+        await self._current.attempt(self._has_reverted)
         await self.recover()
 
     async def _has_reverted(self) -> bool:
@@ -97,10 +97,10 @@ class Troubles:
 
     async def idle(self) -> None:
         """Let blocks come while nothing is pending."""
-        await self._chain.mine(_MISSED)
+        await self._chain.mine(_MISSED_BLOCKS)
         self._desk.clock.advance(_RECONCILE_S)
         for _ in range(_TURNS):
-            await self._this.turn()
+            await self._current.turn()
             await self._chain.mine()
 
     async def undo(self, hashes: list[str]) -> None:
@@ -111,16 +111,16 @@ class Troubles:
         await self._fault(kind="reorg", depth=depth, drop=hashes)
 
     async def _all_waiting(self) -> bool:
-        return all([await self._waiting(rail, key) for rail, key in self._all_keys()])
+        return all([await self._count_waiting(rail, key) for rail, key in self._all_keys()])
 
-    async def _is_through(self) -> bool:
+    async def _are_all_sealed(self) -> bool:
         """Seal an expensive block; return whether nothing waits any more."""
-        results = [await self._waiting(rail, key) for rail, key in self._all_keys()]
+        results = [await self._count_waiting(rail, key) for rail, key in self._all_keys()]
         await self._fault(kind="baseFee", wei=hex(_DEAR))
         await self._chain.mine()
         return not any(results)
 
-    async def _waiting(self, rail: Rail, key: str) -> int:
+    async def _count_waiting(self, rail: Rail, key: str) -> int:
         return len(await self._app.store.read(chain_txs.list_open(rail.chain_id, key)))
 
     def _all_keys(self) -> Iterator[tuple[Rail, str]]:
@@ -129,7 +129,7 @@ class Troubles:
             for key in (*rail.senders, *([rail.payouts.sender] if rail.payouts else ())):
                 yield rail, key
 
-    async def _rival(self, address: str, secret: bytes) -> str:
+    async def _use_next_nonce(self, address: str, secret: bytes) -> str:
         """Use the next nonce of one of our keys; return the transaction."""
         nonce = int(await self._chain.ask("eth_getTransactionCount", address, "latest"), 16)
         fields = {

@@ -39,11 +39,11 @@ class Item:
     is_poisoned: bool = False
     ends_late: bool = False
 
-    def waits(self, aside: Collection[QuarantinedItem]) -> bool:
+    def waits(self, quarantined: Collection[QuarantinedItem]) -> bool:
         """Return whether it waits with a quarantined item."""
         return any(
             item.kind in self.waits_with or any(name in item.subject for name in self.names)
-            for item in aside
+            for item in quarantined
         )
 
 
@@ -131,16 +131,19 @@ class Round:
         """
 
         async def open_items() -> list[str]:
-            aside = await quarantine.list_items(self.app, include_closed=False)
-            for each_item in aside if last else ():
+            quarantined = await quarantine.list_items(self.app, include_closed=False)
+            for item in quarantined if last else ():
                 # its step failed before the fault ended, and was recorded after it
-                await quarantine.retry(self.app, each_item.id)
+                await quarantine.retry(self.app, item.id)
             waiting = [
                 item
                 for item in self.items
                 if item not in self._done
                 and (self.late or not item.ends_late)
-                and (last or not (item.waits(aside) or (self.leaves_poisoned and item.is_poisoned)))
+                and (
+                    last
+                    or not (item.waits(quarantined) or (self.leaves_poisoned and item.is_poisoned))
+                )
             ]
             items = [item for item in waiting if not await item.is_done()]
             self._done.update(set(waiting) - set(items))
@@ -167,13 +170,14 @@ class Round:
         self.desk.clock.advance(seconds)
         await self.turn()
 
-    async def attempt(self, look: Callable[[], Awaitable[bool]], looks: int = 15) -> bool:
-        """Let time pass until `look` is true; return False if a fault prevents that for too long.
+    async def attempt(self, condition: Callable[[], Awaitable[bool]], attempts: int = 15) -> bool:
+        """Let time pass until `condition` is true, for a limited number of attempts.
 
-        False is no failure: the items themselves show whether anything is stuck.
+        Return False if a fault prevents it. That is no failure: the items themselves show whether
+        anything is stuck.
         """
-        for _ in range(looks):
-            if await look():
+        for _ in range(attempts):
+            if await condition():
                 return True
             await self.pass_time()
         return False
@@ -181,13 +185,13 @@ class Round:
     async def turn(self) -> None:
         """Return once every worker of a chain has taken a turn."""
         workers = [*self.app.settlers.values(), *self.app.payout_workers.values()]
-        turns = [each_worker.health().turn_count for each_worker in workers]
+        turns = [worker.health().turn_count for worker in workers]
         for worker in workers:
             worker.wake()
         await wait_until(
             lambda: all(
-                each_worker.health().turn_count > before
-                for each_worker, before in zip(workers, turns, strict=True)
+                worker.health().turn_count > before
+                for worker, before in zip(workers, turns, strict=True)
             )
         )
 

@@ -19,76 +19,90 @@ from typing import Any
 import aiohttp
 import uvloop
 
-from tests.chaos.customers import Customer, Told, customers, while_they_pay, wrong
+from tests.chaos.customers import (
+    Acknowledgements,
+    Customer,
+    create_customers,
+    find_differences,
+    wait_while_paying,
+)
 from tests.support.command import ROOT
 from tests.support.processes import is_alive, kill_process, list_children, open_installation
 from tests.support.until import wait_until
 
 # kills hit all kinds of moments, but not faster than processes start
-_STORIES_A_KILL = 3
+_STORIES_PER_KILL = 3
 
 
 # as if the service had acted otherwise; the comparison must notice each
-LIES: dict[str, Callable[[Told], Any]] = {
-    "a payment is lost": lambda result: result.created.update(lost="pay_lost"),
-    "a payment is made twice": lambda result: result.created.popitem(),
-    "a confirmation is lost": lambda result: result.confirmed.update(
-        dict.fromkeys(result.cancelled, "0x" + "00" * 20)
+LIES: dict[str, Callable[[Acknowledgements], Any]] = {
+    "a payment is lost": lambda acknowledged: acknowledged.created.update(lost="pay_lost"),
+    "a payment is made twice": lambda acknowledged: acknowledged.created.popitem(),
+    "a confirmation is lost": lambda acknowledged: acknowledged.confirmed.update(
+        dict.fromkeys(acknowledged.cancelled, "0x" + "00" * 20)
     ),
-    "a cancelled payment is paid": lambda result: result.cancelled.update(result.confirmed),
-    "a buyer pays twice": lambda result: result.confirmed.popitem(),
-    "a refund is lost": lambda result: result.refunds.update(pay_1="rfnd_1"),
-    "a refund is made twice": lambda result: result.refunds.popitem(),
-    "a stream goes back": lambda result: next(iter(result.versions.values())).append(0),
-    "a stream misses the end": lambda result: result.final.popitem(),
+    "a cancelled payment is paid": lambda acknowledged: acknowledged.cancelled.update(
+        acknowledged.confirmed
+    ),
+    "a buyer pays twice": lambda acknowledged: acknowledged.confirmed.popitem(),
+    "a refund is lost": lambda acknowledged: acknowledged.refunds.update(pay_1="rfnd_1"),
+    "a refund is made twice": lambda acknowledged: acknowledged.refunds.popitem(),
+    "a stream goes back": lambda acknowledged: next(iter(acknowledged.versions.values())).append(0),
+    "a stream misses the end": lambda acknowledged: acknowledged.final.popitem(),
 }
 
 
 async def campaign(folder: Path, kills: int, seed: int = 7) -> dict[str, Any]:
     """Return counts of what happened; `bad` lists violations, `unnoticed` the undetected lies."""
-    chance, result, ends = random.Random(seed), Told(), asyncio.Event()
-    async with open_installation(folder) as at:
+    rng, acknowledged, ends = random.Random(seed), Acknowledgements(), asyncio.Event()
+    async with open_installation(folder) as installation:
         program = [sys.executable, "-m", "tests.support.hurried"]
-        more = {"PYTHONPATH": str(ROOT)}
-        served = await asyncio.to_thread(
-            at.start_lasting, "serve", "--workers", "2", program=program, **more
+        env = {"PYTHONPATH": str(ROOT)}
+        command = await asyncio.to_thread(
+            installation.start_lasting, "serve", "--workers", "2", program=program, **env
         )
-        with served:
+        with command:
             connector = aiohttp.TCPConnector(limit=0, force_close=True)
             async with aiohttp.ClientSession(connector=connector) as session:
-                people = await customers(at, at.rest(session), result, seed)
+                people = await create_customers(
+                    installation, installation.rest(session), acknowledged, seed
+                )
                 runs = [asyncio.create_task(customer.run(ends)) for customer in people]
                 for _ in range(kills):
-                    await _stories(people, runs)
+                    await _wait_for_stories(people, runs)
                     # this includes a process that has only just started
                     pids = await wait_until(
-                        lambda: list_children(served.process.pid), patience_s=60
+                        lambda: list_children(command.process.pid), patience_s=60
                     )
-                    kill_process(killed := chance.choice(pids))
+                    kill_process(killed := rng.choice(pids))
                     await wait_until(lambda pid=killed: not is_alive(pid), patience_s=60)
                 ends.set()
                 await asyncio.gather(*runs)
-                bad = await wrong(at, session, result)
+                bad = await find_differences(installation, session, acknowledged)
                 unnoticed = [
                     name
                     for name, lie in LIES.items()
-                    if not await wrong(at, session, _told_otherwise(result, lie))
+                    if not await find_differences(
+                        installation, session, _apply_lie(acknowledged, lie)
+                    )
                 ]
     stories = sum(customer.stories for customer in people)
-    counts = {"kills": kills, "stories": stories, "disturbed": dict(result.disturbed)}
+    counts = {"kills": kills, "stories": stories, "disturbed": dict(acknowledged.disturbed)}
     return {**counts, "bad": bad, "unnoticed": unnoticed}
 
 
-def _told_otherwise(result: Told, lie: Callable[[Told], Any]) -> Told:
-    other = deepcopy(result)
-    lie(other)
-    return other
+def _apply_lie(
+    acknowledged: Acknowledgements, lie: Callable[[Acknowledgements], Any]
+) -> Acknowledgements:
+    changed = deepcopy(acknowledged)
+    lie(changed)
+    return changed
 
 
-async def _stories(people: list[Customer], runs: list[asyncio.Task[None]]) -> None:
+async def _wait_for_stories(people: list[Customer], runs: list[asyncio.Task[None]]) -> None:
     """Return when a few more payments have ended; raise what a customer met."""
-    expected = sum(customer.stories for customer in people) + _STORIES_A_KILL
-    await while_they_pay(runs, lambda: sum(customer.stories for customer in people) >= expected)
+    expected = sum(customer.stories for customer in people) + _STORIES_PER_KILL
+    await wait_while_paying(runs, lambda: sum(customer.stories for customer in people) >= expected)
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from solders.keypair import Keypair
 
 from tests.chaos.plan import Mood, Order, Way
 from tests.chaos.stage import FACTORY, Stage
-from tests.chaos.till import LOOK_S, ChainRefused, Till
+from tests.chaos.till import POLL_S, ChainRefused, Till
 from tests.support.chain import ChainClient
 from tests.support.hostile import ANY_TOKEN, BURNS_IN_ODD_BLOCKS, SWITCHED
 from tests.support.smart import ContractAccount, make_account_by_factory, make_contract_account
@@ -21,8 +21,8 @@ from tests.support.solana import SolanaTestWallet
 from tests.support.wallet import NON_SIGNING_ADDRESS, EvmTestWallet
 
 _FAUCET_MAX = 80
-# looks for a receipt before a transaction is sent again
-_LOOKS = 40
+# reads of a receipt before a transaction is sent again
+_POLLS_MAX = 40
 
 
 _HELPER = Way.EIP3009, 10**6
@@ -34,11 +34,11 @@ class Purse(EvmTestWallet):
 
     def __init__(self, secret: bytes) -> None:
         super().__init__(key=secret)
-        self.busy = asyncio.Lock()
+        self.lock = asyncio.Lock()
         self._sent: dict[int, str] = {}  # by nonce
         self._hashes: dict[str, int] = {}  # the nonces of transactions
 
-    async def push(self, chain: ChainClient, **fields: Any) -> bool:
+    async def send_call(self, chain: ChainClient, **fields: Any) -> bool:
         """Send a call and wait until it is in a block; return False if it came to nothing."""
         try:
             receipt = await self.transact(chain, **fields)
@@ -47,20 +47,20 @@ class Purse(EvmTestWallet):
             return False
         return bool(receipt["status"] == "0x1")
 
-    def scrawl(self) -> str:
+    def sign_arbitrary(self) -> str:
         """Sign an arbitrary message."""
         return "0x" + bytes(self._account.unsafe_sign_hash(b"\x66" * 32).signature).hex()
 
-    async def tend(self, chain: ChainClient, tx_hash: str) -> None:
+    async def resend_lost(self, chain: ChainClient, tx_hash: str) -> None:
         """Resend a transaction and the ones before it if its block was replaced."""
         if tx_hash not in self._hashes:
             return
         if await chain.ask("eth_getTransactionReceipt", tx_hash) is None:
-            await self._push_all(chain, self._hashes[tx_hash])
+            await self._send_all(chain, self._hashes[tx_hash])
 
-    async def _push_all(self, chain: ChainClient, nonce: int) -> None:
+    async def _send_all(self, chain: ChainClient, nonce: int) -> None:
         for raw in (self._sent[number] for number in sorted(self._sent) if number <= nonce):
-            await self._push(chain, raw)
+            await self._send_raw(chain, raw)
 
     async def gas_for(self, chain: ChainClient, call: dict[str, Any]) -> int:
         """Return the gas estimate plus half, as wallets do.
@@ -83,14 +83,14 @@ class Purse(EvmTestWallet):
         self._hashes["0x" + signed.hash.hex()] = nonce
         while True:
             # an earlier transaction may have disappeared with its block
-            await self._push_all(chain, nonce)
-            for _ in range(_LOOKS):
+            await self._send_all(chain, nonce)
+            for _ in range(_POLLS_MAX):
                 receipt = await chain.ask("eth_getTransactionReceipt", "0x" + signed.hash.hex())
                 if receipt is not None:
                     return receipt
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(POLL_S)
 
-    async def _push(self, chain: ChainClient, raw: str) -> None:
+    async def _send_raw(self, chain: ChainClient, raw: str) -> None:
         try:
             await chain.ask("eth_sendRawTransaction", raw)
         except ChainRefused as refusal:
@@ -105,7 +105,7 @@ class SmartPurse:
         self.smart = smart
         self.address = smart.address
         self.account = f"eip155:{DEVNET.chain_id}:{smart.address}"
-        self.busy = asyncio.Lock()
+        self.lock = asyncio.Lock()
 
 
 @dataclass
@@ -120,7 +120,7 @@ class Codes:
     junk: str = ""
     watched: bool = True
 
-    def burning(self, order: Order) -> str:
+    def get_burning_code(self, order: Order) -> str:
         """Return the code of an account that burns gas."""
         return self.switched if self.watched and order.variant % 3 else self.odd
 
@@ -132,7 +132,7 @@ class SolanaPurse(SolanaTestWallet):
 
 
 class Purses:
-    """All buyers of a plan, with money."""
+    """The wallets of all buyers of a plan, filled by the faucets."""
 
     def __init__(self, seed: int, orders: tuple[Order, ...], *, embedded: bool) -> None:
         self._seed = seed
@@ -144,34 +144,34 @@ class Purses:
         for order in orders:
             key = (order.way, order.buyer)
             if order.mood is Mood.CREATOR:
-                self.evm[key] = SmartPurse(self._smart(order))
-            elif order.way.on_solana:
+                self.evm[key] = SmartPurse(self._make_smart_account(order))
+            elif order.way.is_on_solana:
                 self.solana.setdefault(key, SolanaPurse(self._secret(key)))
             else:
                 self.evm.setdefault(key, Purse(self._secret(key)))
             if order.mood is Mood.MOVER:
-                self.evm.setdefault(vault := _vault(key), Purse(self._secret(vault)))
+                self.evm.setdefault(vault := _get_vault_key(key), Purse(self._secret(vault)))
         self.helper = self.evm[_HELPER] = Purse(self._secret(_HELPER))
 
     def vault(self, order: Order) -> Purse:
         """Return the wallet to which a buyer moves its money."""
-        purse: Purse = self.evm[_vault((order.way, order.buyer))]
+        purse: Purse = self.evm[_get_vault_key((order.way, order.buyer))]
         return purse
 
-    def _smart(self, order: Order) -> ContractAccount:
+    def _make_smart_account(self, order: Order) -> ContractAccount:
         owner = Account.from_key(self._secret((order.way, order.buyer)))
         if self._embedded or order.variant % 2:
             return make_contract_account(owner, order.n)
         return make_account_by_factory(FACTORY, owner, BURNS_IN_ODD_BLOCKS, order.n)
 
-    def of(self, order: Order) -> Any:
+    def get_purse(self, order: Order) -> Any:
         key = (order.way, order.buyer)
-        return self.solana[key] if order.way.on_solana else self.evm[key]
+        return self.solana[key] if order.way.is_on_solana else self.evm[key]
 
     def _secret(self, key: tuple[Way, int]) -> bytes:
         return hashlib.sha256(f"chaos {self._seed} {key[0]} {key[1]}".encode()).digest()
 
-    async def fill(self, till: Till, stage: Stage) -> None:
+    async def fund(self, till: Till, stage: Stage) -> None:
         """Fill all wallets from the faucets, and the relayers of foreign chains."""
         accounts = [purse.address for purse in self.evm.values()]
         for start in range(0, len(accounts), _FAUCET_MAX):
@@ -209,18 +209,20 @@ class Purses:
         burners = [order for order in self._orders if order.mood in {Mood.BURNER, Mood.TURNCOAT}]
         await asyncio.gather(
             *(
-                self.of(order).delegate(evm, self.codes.burning(order))
+                self.get_purse(order).delegate(evm, self.codes.get_burning_code(order))
                 for order in burners
                 if order.mood is Mood.BURNER
             )
         )
         if not self._embedded:
-            await till.employ([self.of(order).address.lower() for order in burners])
+            await till.set_burners([self.get_purse(order).address.lower() for order in burners])
         # accounts with code that cannot sign
-        mute = [purse for (way, _), purse in self.evm.items() if way is Way.DIRECT]
-        await asyncio.gather(*(purse.delegate(till.evm, NON_SIGNING_ADDRESS) for purse in mute))
+        non_signers = [purse for (way, _), purse in self.evm.items() if way is Way.DIRECT]
+        await asyncio.gather(
+            *(purse.delegate(till.evm, NON_SIGNING_ADDRESS) for purse in non_signers)
+        )
 
 
-def _vault(key: tuple[Way, int]) -> tuple[Way, int]:
+def _get_vault_key(key: tuple[Way, int]) -> tuple[Way, int]:
     way, buyer = key
     return way, _VAULTS + buyer

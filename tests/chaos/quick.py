@@ -14,14 +14,14 @@ _FORMAT = struct.Struct("<qqq")  # its start here and on the machine, and its ad
 
 
 class QuickClock:
-    """A clock that implements the clock protocol; `put_on` advances it for all processes."""
+    """A clock that implements the clock protocol; `advance` advances it for all processes."""
 
     def __init__(self, path: Path) -> None:
         with path.open("r+b") as file:
             self._shared = mmap.mmap(file.fileno(), _FORMAT.size)
 
     @classmethod
-    def begin(cls, path: Path) -> QuickClock:
+    def create(cls, path: Path) -> QuickClock:
         path.write_bytes(_FORMAT.pack(time.time_ns() // 1000, time.monotonic_ns(), 0))
         return cls(path)
 
@@ -38,6 +38,7 @@ class QuickClock:
         """Return after that much time, advances included."""
         await asyncio.sleep(seconds / SPEED)
 
-    def put_on(self, seconds: int) -> None:
+    def advance(self, seconds: int) -> None:
+        """Let time jump ahead for all processes."""
         began_us, began_ns, ahead_us = _FORMAT.unpack_from(self._shared)
         _FORMAT.pack_into(self._shared, 0, began_us, began_ns, ahead_us + seconds * 1_000_000)

@@ -41,39 +41,41 @@ from tests.support.loaded import load_all
 from tests.support.service import make_settings
 
 CLIENTS = 2
-CALLS_A_KEY = 3
+CALLS_PER_KEY = 3
 # calls between two progress reports of a client
-CALLS_A_MARK = 10
+CALLS_PER_MARK = 10
 
 
 def plant() -> None:
     """Plant a bug: the key is claimed after the effect, in a separate transaction."""
 
     @operation
-    def known(claim: idempotency.IdempotencyClaim) -> Op[StoredResponse | None]:
+    def find_response(claim: idempotency.IdempotencyClaim) -> Op[StoredResponse | None]:
         rows = yield idempotency._FIND(scope_=claim.scope, key_=claim.key)  # noqa: SLF001
         return StoredResponse(rows[0][1]) if rows and rows[0][0] == claim.fingerprint else None
 
     @operation
-    def nothing() -> Op[None]:
+    def do_nothing() -> Op[None]:
         yield from ()
 
-    async def once(app: Any, caller: Any, work: Any, answer: Callable[[Any], bytes]) -> Any:
+    async def claim_after_effect(
+        app: Any, caller: Any, work: Any, answer: Callable[[Any], bytes]
+    ) -> Any:
         key = caller.idempotency_key
         if key is None:
             return await app.store.write(work)
         claim = idempotency.IdempotencyClaim(
             key.scope, key.key, key.fingerprint, app.clock.now_us(), None
         )
-        if (replay := await app.store.read(known(claim))) is not None:
+        if (replay := await app.store.read(find_response(claim))) is not None:
             return replay
         result = await app.store.write(work)
-        await app.store.write(idempotency.run_once(claim, nothing(), lambda _: answer(result)))
+        await app.store.write(idempotency.run_once(claim, do_nothing(), lambda _: answer(result)))
         return result
 
     for module in (create, merchants, refund, destinations, simulate):
         assert module.run_once is idempotent.run_once
-        module.run_once = once
+        module.run_once = claim_after_effect
 
 
 async def serve(home: Path, address: Path, ready: int) -> None:
@@ -97,11 +99,11 @@ async def race(address: Path, seed: int, calls: int, marks: int, path: Path) -> 
     def progress() -> None:
         nonlocal done
         done += 1
-        if done % CALLS_A_MARK == 0:
+        if done % CALLS_PER_MARK == 0:
             os.write(marks, b".")
 
-    await client.run(calls, CALLS_A_KEY, progress)
-    await asyncio.to_thread(path.write_text, json.dumps(client.told()))
+    await client.run(calls, CALLS_PER_KEY, progress)
+    await asyncio.to_thread(path.write_text, json.dumps(client.build_report()))
 
 
 def fork(work: Callable[[], Coroutine[Any, Any, None]], error: Path) -> int:
@@ -129,22 +131,22 @@ def campaign(root: Path, calls: int, *, planted: bool = False, seed: int = 7) ->
     started = time.monotonic()
 
     def server() -> int:
-        up, ready = os.pipe()
+        ready_reader, ready = os.pipe()
         child = fork(lambda: serve(home, address, ready), root / "server-error")
         os.close(ready)
-        os.read(up, 1)
-        os.close(up)
+        os.read(ready_reader, 1)
+        os.close(ready_reader)
         return child
 
     running = server()
     reader, marks = os.pipe()
     clients = []
     for number in range(CLIENTS):
-        reported_path = root / f"client-{number}.json"
-        work = _racing(address, seed + number, calls, marks, reported_path)
+        path = root / f"client-{number}.json"
+        work = _make_race(address, seed + number, calls, marks, path)
         clients.append(fork(work, root / f"client-{number}-error"))
     os.close(marks)
-    left = CLIENTS * calls // CALLS_A_MARK // 2
+    left = CLIENTS * calls // CALLS_PER_MARK // 2
     while left > 0 and (seen := os.read(reader, left)):
         left -= len(seen)
     os.kill(running, signal.SIGKILL)
@@ -157,37 +159,37 @@ def campaign(root: Path, calls: int, *, planted: bool = False, seed: int = 7) ->
     if any(ends):
         return {"bad": ["".join(path.read_text() for path in root.glob("*-error"))]}
     seconds = time.monotonic() - started
-    reported_path = [json.loads((root / f"client-{n}.json").read_text()) for n in range(CLIENTS)]
-    return {**judge(reported_path, home / "florin.db"), "seconds": round(seconds, 1)}
+    reports = [json.loads((root / f"client-{n}.json").read_text()) for n in range(CLIENTS)]
+    return {**compare_answers(reports, home / "florin.db"), "seconds": round(seconds, 1)}
 
 
-def _racing(address: Path, seed: int, calls: int, marks: int, path: Path) -> Any:
+def _make_race(address: Path, seed: int, calls: int, marks: int, path: Path) -> Any:
     return lambda: race(address, seed, calls, marks, path)
 
 
-def judge(result: list[dict[str, Any]], database: Path) -> dict[str, Any]:
+def compare_answers(reports: list[dict[str, Any]], database: Path) -> dict[str, Any]:
     """Compare the clients' answers with each other and with the store."""
     bad: list[str] = []
     by_key: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for client in result:
+    for client in reports:
         for answer in client["answers"]:
             by_key[answer["key"]].append(answer)
     for key, answers in by_key.items():
-        bad += [f"{key}: {fault}" for fault in faults(answers)]
-    bad += stored(by_key, database)
-    everything = [answer for answers in by_key.values() for answer in answers]
+        bad += [f"{key}: {fault}" for fault in find_faults(answers)]
+    bad += find_store_faults(by_key, database)
+    all_answers = [answer for answers in by_key.values() for answer in answers]
     return {
         "keys": len(by_key),
-        "answers": len(everything),
-        "replayed": sum(answer["replayed"] for answer in everything),
-        "statuses": dict(Counter(str(answer["status"]) for answer in everything)),
-        "given_up": sum(client["given_up"] for client in result),
-        "unanswered": sum(client["unanswered"] for client in result),
+        "answers": len(all_answers),
+        "replayed": sum(answer["replayed"] for answer in all_answers),
+        "statuses": dict(Counter(str(answer["status"]) for answer in all_answers)),
+        "given_up": sum(client["given_up"] for client in reports),
+        "unanswered": sum(client["unanswered"] for client in reports),
         "bad": bad[:20],
     }
 
 
-def faults(answers: list[dict[str, Any]]) -> list[str]:
+def find_faults(answers: list[dict[str, Any]]) -> list[str]:
     """Return what is wrong with the answers under one key."""
     good = [answer for answer in answers if answer["status"] < 300]
     results = []
@@ -216,7 +218,7 @@ def faults(answers: list[dict[str, Any]]) -> list[str]:
     return results
 
 
-def stored(by_key: dict[str, list[dict[str, Any]]], database: Path) -> list[str]:
+def find_store_faults(by_key: dict[str, list[dict[str, Any]]], database: Path) -> list[str]:
     """Return what is stored twice, or differs from an answer."""
     created: dict[str, set[str]] = {"payment": set(), "merchant": set(), "refund": set()}
     for answers in by_key.values():
@@ -228,9 +230,9 @@ def stored(by_key: dict[str, list[dict[str, Any]]], database: Path) -> list[str]
         for table, ids in created.items():
             own = " WHERE reference_id LIKE 'key-%'" if table == "payment" else ""
             own = " WHERE name LIKE 'key-%'" if table == "merchant" else own
-            stored_stored = {item for (item,) in connection.execute(f"SELECT id FROM {table}{own}")}
-            if stored_stored != ids:
-                extra, lost = len(stored_stored - ids), len(ids - stored_stored)
+            stored_ids = {item for (item,) in connection.execute(f"SELECT id FROM {table}{own}")}
+            if stored_ids != ids:
+                extra, lost = len(stored_ids - ids), len(ids - stored_ids)
                 results.append(
                     f"{table}: {extra} that nobody was told of, {lost} that are not there"
                 )

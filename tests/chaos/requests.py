@@ -70,9 +70,9 @@ def merchant(name: str, email: str) -> Request:
 
 
 def settle(merchant_id: str, digit: int) -> Request:
-    expected = {"asset": ASSET, "destination": f"eip155:8453:0x{digit:040x}"}
+    settlement = {"asset": ASSET, "destination": f"eip155:8453:0x{digit:040x}"}
     message = account_pb2.CreateCryptoSettlementsRequest(
-        merchant_id=merchant_id, settlements=[expected]
+        merchant_id=merchant_id, settlements=[settlement]
     )
     rpc = (
         f"/{ADMIN}/CreateCryptoSettlements",
@@ -80,60 +80,60 @@ def settle(merchant_id: str, digit: int) -> Request:
         account_pb2.CreateCryptoSettlementsResponse,
     )
     path = f"/v1/merchants/{merchant_id}/settlements/crypto"
-    return Request((path, {"settlements": [expected]}), rpc)
+    return Request((path, {"settlements": [settlement]}), rpc)
 
 
-async def _payment(ask: Ask, key: str, version: int = 0) -> str:
+async def _create_payment(ask: Ask, key: str, version: int = 0) -> str:
     created = await ask(create(f"{key}/{version}", 500 + version), f"{key}/{version}")
     payment_id: str = created["paymentId"]
     return payment_id
 
 
-async def _creation(_ask: Ask, key: str, version: int) -> Request:
+async def _build_creation(_ask: Ask, key: str, version: int) -> Request:
     return create(key, 1000 + version)
 
 
-async def _creation_after_refusals(_ask: Ask, key: str, version: int) -> Request:
+async def _build_creation_after_refusals(_ask: Ask, key: str, version: int) -> Request:
     """Only one version can succeed, so nothing else can conflict with it."""
     return create(key, 1000, expires_at=1 if version else None)
 
 
-async def _cancellation(ask: Ask, key: str, version: int) -> Request:
-    return cancel(await _payment(ask, key, version))
+async def _build_cancellation(ask: Ask, key: str, version: int) -> Request:
+    return cancel(await _create_payment(ask, key, version))
 
 
-async def _simulation(ask: Ask, key: str, version: int) -> Request:
-    return simulate(await _payment(ask, key), "failed" if version else "succeeded")
+async def _build_simulation(ask: Ask, key: str, version: int) -> Request:
+    return simulate(await _create_payment(ask, key), "failed" if version else "succeeded")
 
 
-async def _refund(ask: Ask, key: str, version: int) -> Request:
-    payment_id = await _payment(ask, key, version)
+async def _build_refund(ask: Ask, key: str, version: int) -> Request:
+    payment_id = await _create_payment(ask, key, version)
     await ask(simulate(payment_id, "succeeded"), f"{key}/{version}/paid")
     return refund(payment_id)
 
 
-async def _merchant(_ask: Ask, key: str, version: int) -> Request:
+async def _build_merchant(_ask: Ask, key: str, version: int) -> Request:
     return merchant(key, f"{version}@race.example")
 
 
-async def _settlement(ask: Ask, key: str, version: int) -> Request:
+async def _build_settlement(ask: Ask, key: str, version: int) -> Request:
     created = await ask(merchant(f"{key}/m", "m@race.example"), f"{key}/m")
     return settle(created["merchant"]["id"], 1 + version)
 
 
-# clients repeat creations most, so `_creation` is listed twice on purpose
+# clients repeat creations most, so `_build_creation` is listed twice on purpose
 KINDS: tuple[Callable[[Ask, str, int], Awaitable[Request]], ...] = (
-    _creation,
-    _creation,
-    _creation_after_refusals,
-    _cancellation,
-    _simulation,
-    _refund,
-    _merchant,
-    _settlement,
+    _build_creation,
+    _build_creation,
+    _build_creation_after_refusals,
+    _build_cancellation,
+    _build_simulation,
+    _build_refund,
+    _build_merchant,
+    _build_settlement,
 )
 
 
-async def request(ask: Ask, key: int, version: int) -> Request:
+async def build_request(ask: Ask, key: int, version: int) -> Request:
     """Return one version of a key's request."""
     return await KINDS[key % len(KINDS)](ask, f"key-{key}", version)

@@ -34,11 +34,11 @@ from florin_server.store.tables.payouts import OWED_PREDICATE
 from tests.chaos.customers import (
     PRICE,
     SERVED_S,
-    Told,
-    customers,
-    treasury_differs,
-    while_they_pay,
-    wrong,
+    Acknowledgements,
+    create_customers,
+    find_differences,
+    find_treasury_difference,
+    wait_while_paying,
 )
 from tests.support import postgres
 from tests.support.api import RestApi
@@ -49,17 +49,17 @@ from tests.support.until import wait_until
 
 # requested before the backup, and paid after it
 REFUNDS = 2
-_PAYS_OUT = f"{CHAIN}:{TREASURY.address}"
+_TREASURY_ACCOUNT = f"{CHAIN}:{TREASURY.address}"
 _ASSET = f"{CHAIN}/erc20:{DEVNET.token.address}"
 _STATES = "SELECT id, status FROM payment"
 _OWED = f"SELECT count(*) FROM payout WHERE {OWED_PREDICATE}"
 _REFUNDED = "SELECT count(*) FROM refund WHERE status = 'succeeded'"
 
 
-class _Copied(NamedTuple):
+class _BackupContents(NamedTuple):
     """The customers' answers before the backup, and the payments whose options are in it."""
 
-    told: Told
+    acknowledged: Acknowledgements
     offered: set[str]
 
 
@@ -67,109 +67,127 @@ async def campaign(folder: Path, seed: int = 7, *, unmarked: bool = False) -> di
     """Return counts of what happened; `bad` lists the violations."""
     file, path = folder / "backup.db", folder / "one"
     await asyncio.to_thread(path.mkdir)
-    async with open_installation(path) as at, aiohttp.ClientSession() as session:
-        result, before = await _under_load(at, session, file, seed)
+    async with open_installation(path) as installation, aiohttp.ClientSession() as session:
+        acknowledged, before = await _back_up_under_load(installation, session, file, seed)
         with closing(sqlite3.connect(file)) as raw, raw:
             # the pause only made sure that something is owed
             raw.execute("DELETE FROM executor_pause")
             if unmarked:
                 raw.execute("DELETE FROM installation WHERE name = 'copied_at_us'")
             offered = {item for (item,) in raw.execute("SELECT payment_id FROM payment_option")}
-        async with _elsewhere(at, folder / "other", file) as there:
-            bad = await _goes_on(there, session, result, _Copied(before, offered))
-    counts = {"before": len(before.created), "payments": len(result.created)}
-    return {**counts, "refunds": len(result.refunds), "bad": bad}
+        async with _restore_elsewhere(installation, folder / "other", file) as restored:
+            bad = await _check_copy(
+                restored, session, acknowledged, _BackupContents(before, offered)
+            )
+    counts = {"before": len(before.created), "payments": len(acknowledged.created)}
+    return {**counts, "refunds": len(acknowledged.refunds), "bad": bad}
 
 
-async def _under_load(
-    at: ProcessInstallation, session: aiohttp.ClientSession, file: Path, seed: int
-) -> tuple[Told, Told]:
+async def _back_up_under_load(
+    installation: ProcessInstallation, session: aiohttp.ClientSession, file: Path, seed: int
+) -> tuple[Acknowledgements, Acknowledgements]:
     """Return the customers' answers at the end, and those before the backup."""
-    result, ends = Told(), asyncio.Event()
-    with await asyncio.to_thread(at.start_lasting, "serve", "--workers", "2"):
-        people = await customers(at, at.rest(session), result, seed)
+    acknowledged, ends = Acknowledgements(), asyncio.Event()
+    with await asyncio.to_thread(installation.start_lasting, "serve", "--workers", "2"):
+        people = await create_customers(
+            installation, installation.rest(session), acknowledged, seed
+        )
         runs = [asyncio.create_task(customer.run(ends)) for customer in people]
         # payouts owed by then are sent afterwards
-        await _asked(at, "executors", "pause", _PAYS_OUT)
-        await while_they_pay(runs, lambda: len(result.refunds) >= REFUNDS)
-        before = deepcopy(result)
-        await _asked(at, "store", "backup", str(file))
-        await _asked(at, "executors", "resume", _PAYS_OUT)
-        new, more = len(result.created) + 2 * len(people), len(result.refunds) + 1
-        await while_they_pay(
-            runs, lambda: len(result.created) >= new and len(result.refunds) >= more
+        await _run_command(installation, "executors", "pause", _TREASURY_ACCOUNT)
+        await wait_while_paying(runs, lambda: len(acknowledged.refunds) >= REFUNDS)
+        before = deepcopy(acknowledged)
+        await _run_command(installation, "store", "backup", str(file))
+        await _run_command(installation, "executors", "resume", _TREASURY_ACCOUNT)
+        payment_target, refund_target = (
+            len(acknowledged.created) + 2 * len(people),
+            len(acknowledged.refunds) + 1,
+        )
+        await wait_while_paying(
+            runs,
+            lambda: (
+                len(acknowledged.created) >= payment_target
+                and len(acknowledged.refunds) >= refund_target
+            ),
         )
         ends.set()
         await asyncio.gather(*runs)
-        if bad := await wrong(at, session, result):
+        if bad := await find_differences(installation, session, acknowledged):
             raise AssertionError(f"before anything was restored: {bad}")
-    return result, before
+    return acknowledged, before
 
 
 @asynccontextmanager
-async def _elsewhere(
-    at: ProcessInstallation, folder: Path, file: Path
+async def _restore_elsewhere(
+    installation: ProcessInstallation, folder: Path, file: Path
 ) -> AsyncIterator[ProcessInstallation]:
     """Restore the backup to a separate database, with the original's state folder."""
-    await asyncio.to_thread(shutil.copytree, at.home, folder / "home")
+    await asyncio.to_thread(shutil.copytree, installation.home, folder / "home")
     database = postgres.get_database(folder)
-    env = {**at.env, "FLORIN_STORE": database.dsn}
-    there = replace(at, home=folder / "home", env=env)
-    await _asked(there, "store", "restore", str(file))
+    env = {**installation.env, "FLORIN_STORE": database.dsn}
+    restored = replace(installation, home=folder / "home", env=env)
+    await _run_command(restored, "store", "restore", str(file))
     store = await open_store(database)
     try:
-        yield replace(there, store=store)
+        yield replace(restored, store=store)
     finally:
         await store.close()
         await postgres.drop_database(folder)
 
 
-async def _asked(at: ProcessInstallation, *command: str, status: int = 0) -> Any:
+async def _run_command(installation: ProcessInstallation, *command: str, status: int = 0) -> Any:
     """Run a command; return its JSON."""
-    done = await asyncio.to_thread(run_florin, *command, "--json", home=at.home, **at.env)
+    done = await asyncio.to_thread(
+        run_florin, *command, "--json", home=installation.home, **installation.env
+    )
     if done.status != status:
         raise AssertionError(f"florin {shlex.join(command)} ended with {done}")
     return json.loads(done.out)
 
 
-async def _count(at: ProcessInstallation, query: str) -> int:
-    ((count,),) = await postgres.list_rows(at.env["FLORIN_STORE"], query)
+async def _count(installation: ProcessInstallation, query: str) -> int:
+    ((count,),) = await postgres.list_rows(installation.env["FLORIN_STORE"], query)
     return int(count)
 
 
-async def _goes_on(
-    there: ProcessInstallation, session: aiohttp.ClientSession, result: Told, copied: _Copied
+async def _check_copy(
+    restored: ProcessInstallation,
+    session: aiohttp.ClientSession,
+    acknowledged: Acknowledgements,
+    backup: _BackupContents,
 ) -> list[str]:
     """Return a copy's faults, before and after the operator has resolved what it cannot know."""
     bad = list[str]()
-    with await asyncio.to_thread(there.start_lasting, "serve"):
-        bad += await _lost(there, result, copied)
-        told_by_doctor = json.dumps(await _asked(there, "doctor", status=1))
-        if not any(name in told_by_doctor for name in ("store_restored", "store_behind")):
-            bad.append(f"the doctor does not tell what the store lacks: {told_by_doctor}")
+    with await asyncio.to_thread(restored.start_lasting, "serve"):
+        bad += await _find_lost(restored, acknowledged, backup)
+        doctor_report = json.dumps(await _run_command(restored, "doctor", status=1))
+        if not any(name in doctor_report for name in ("store_restored", "store_behind")):
+            bad.append(f"the doctor does not tell what the store lacks: {doctor_report}")
         # the operator sees the paid ones on the chain; what Florin found there needs no one
-        for payout in (await _asked(there, "payouts", "list"))["payouts"]:
+        for payout in (await _run_command(restored, "payouts", "list"))["payouts"]:
             with suppress(AssertionError):
-                await _asked(there, "payouts", "refuse", payout["payoutId"])
-        await wait_until(lambda: _count(there, _OWED), 0, patience_s=SERVED_S)
-        await _asked(there, "executors", "resume", _PAYS_OUT)
-        bad += await _differs(there, result, copied)
-        bad += await _works(there, there.rest(session))
+                await _run_command(restored, "payouts", "refuse", payout["payoutId"])
+        await wait_until(lambda: _count(restored, _OWED), 0, patience_s=SERVED_S)
+        await _run_command(restored, "executors", "resume", _TREASURY_ACCOUNT)
+        bad += await _find_ledger_differences(restored, acknowledged, backup)
+        bad += await _pay_and_refund(restored, restored.rest(session))
         # that payment was paid and refunded
-        bad += await treasury_differs(there, session, result)
-    bad += [*await there.store.scan(history.check()), *await there.store.read(ledger.check())]
+        bad += await find_treasury_difference(restored, session, acknowledged)
+    bad += [*await restored.store.scan(history.check()), *await restored.store.read(ledger.check())]
     return bad
 
 
-async def _lost(there: ProcessInstallation, result: Told, copied: _Copied) -> list[str]:
+async def _find_lost(
+    restored: ProcessInstallation, acknowledged: Acknowledgements, backup: _BackupContents
+) -> list[str]:
     """Return payments that are missing in the copy, or ended differently."""
-    expected = {text: result.final[text] for text in copied.told.final}
+    expected = {text: acknowledged.final[text] for text in backup.acknowledged.final}
     # the chain decides about the others, if they were offered
-    expected |= dict.fromkeys(copied.offered & result.confirmed.keys(), "succeeded")
+    expected |= dict.fromkeys(backup.offered & acknowledged.confirmed.keys(), "succeeded")
     stored: dict[str, str] = {}
 
-    async def otherwise() -> list[str]:
-        stored.update(await postgres.list_rows(there.env["FLORIN_STORE"], _STATES))
+    async def find_mismatches() -> list[str]:
+        stored.update(await postgres.list_rows(restored.env["FLORIN_STORE"], _STATES))
         return [
             f"{text} ended as {end}, and is {stored.get(text)}"
             for text, end in expected.items()
@@ -177,36 +195,40 @@ async def _lost(there: ProcessInstallation, result: Told, copied: _Copied) -> li
         ]
 
     with suppress(AssertionError):
-        await wait_until(otherwise, [], patience_s=SERVED_S)
-    lost = [f"{text} is lost" for text in copied.told.created.values() if text not in stored]
-    return [*lost, *await otherwise()]
+        await wait_until(find_mismatches, [], patience_s=SERVED_S)
+    lost = [
+        f"{text} is lost" for text in backup.acknowledged.created.values() if text not in stored
+    ]
+    return [*lost, *await find_mismatches()]
 
 
-async def _differs(there: ProcessInstallation, reported_result: Told, copied: _Copied) -> list[str]:
+async def _find_ledger_differences(
+    restored: ProcessInstallation, acknowledged: Acknowledgements, backup: _BackupContents
+) -> list[str]:
     """Return how far books and chain differ beyond what was settled and paid since the copy."""
-    unknown = len(reported_result.confirmed.keys() - copied.offered)
-    since = unknown - (len(reported_result.refunds) - await _count(there, _REFUNDED))
+    unknown = len(acknowledged.confirmed.keys() - backup.offered)
+    since = unknown - (len(acknowledged.refunds) - await _count(restored, _REFUNDED))
     # the gas spent since is missing in any case
-    result = await _asked(there, "ledger", "check", status=1)
-    account = _PAYS_OUT.lower()
-    apart = [
+    report = await _run_command(restored, "ledger", "check", status=1)
+    account = _TREASURY_ACCOUNT.lower()
+    differences = [
         int(wallet["held"]) - int(wallet["booked"])
-        for wallet in result["wallets"]
+        for wallet in report["wallets"]
         if (wallet["account"].lower(), wallet["asset"].lower()) == (account, _ASSET.lower())
     ]
-    if apart != [PRICE * since]:
-        return [f"books and chain are {apart} apart, and should be {PRICE * since}"]
-    return [f"the books are not whole: {item}" for item in result.get("problems", ())]
+    if differences != [PRICE * since]:
+        return [f"books and chain are {differences} apart, and should be {PRICE * since}"]
+    return [f"the books are not whole: {item}" for item in report.get("problems", ())]
 
 
-async def _works(there: ProcessInstallation, api: RestApi) -> list[str]:
+async def _pay_and_refund(restored: ProcessInstallation, api: RestApi) -> list[str]:
     """Make a payment and refund it, as on any other Florin."""
-    paid = await there.pay(api)
-    if (end := await there.final(api, paid)) != "succeeded":
+    paid = await restored.pay(api)
+    if (end := await restored.final(api, paid)) != "succeeded":
         return [f"a new payment is {end}"]
-    expected = await _count(there, _REFUNDED) + 1
+    expected = await _count(restored, _REFUNDED) + 1
     await api.refund(paid, "back")
-    await wait_until(lambda: _count(there, _REFUNDED), expected, patience_s=SERVED_S)
+    await wait_until(lambda: _count(restored, _REFUNDED), expected, patience_s=SERVED_S)
     return []
 
 

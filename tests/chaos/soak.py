@@ -21,11 +21,11 @@ import aiohttp
 import uvloop
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.chaos.customers import CUSTOMERS, Told, customers, wrong
+from tests.chaos.customers import CUSTOMERS, Acknowledgements, create_customers, find_differences
 from tests.support.processes import ProcessInstallation, open_installation
 
 # total number of metric reads
-LOOKS = 60
+SAMPLES = 60
 # the bound for the last third, from the value in the second; pending work moves it
 BOUNDS: Mapping[str, Callable[[float], float]] = {
     "process_resident_memory_bytes": lambda before: 1.1 * before,
@@ -45,25 +45,29 @@ async def soak(
 
     `bad` lists differences from the customers' answers, `grown` the gauges that grew.
     """
-    result, ends = Told(), asyncio.Event()
-    async with open_installation(folder) as at:
-        served = await asyncio.to_thread(
-            at.start_lasting, "serve", "--workers", "2", FLORIN_METRICS_PORT="0"
+    acknowledged, ends = Acknowledgements(), asyncio.Event()
+    async with open_installation(folder) as installation:
+        command = await asyncio.to_thread(
+            installation.start_lasting, "serve", "--workers", "2", FLORIN_METRICS_PORT="0"
         )
-        with served:
-            urls = _METRICS.findall(served.out)
+        with command:
+            urls = _METRICS.findall(command.out)
             async with aiohttp.ClientSession() as session:
-                api = at.rest(session)
-                people = await customers(at, api, result, seed, count)
+                api = installation.rest(session)
+                people = await create_customers(installation, api, acknowledged, seed, count)
                 runs = [asyncio.create_task(customer.run(ends)) for customer in people]
-                runs.append(asyncio.create_task(_reads(at, session, api.base, result, seed, ends)))
-                samples = await _samples(session, urls, seconds, runs)
+                runs.append(
+                    asyncio.create_task(
+                        _read_pages(installation, session, api.base, acknowledged, seed, ends)
+                    )
+                )
+                samples = await _collect_samples(session, urls, seconds, runs)
                 ends.set()
                 await asyncio.gather(*runs)
-                bad = await wrong(at, session, result)
+                bad = await find_differences(installation, session, acknowledged)
     stories = sum(customer.stories for customer in people)
-    disturbed = dict(result.disturbed)
-    levels = [_levels(sample) for sample in samples.values()]
+    disturbed = dict(acknowledged.disturbed)
+    levels = [_compute_levels(sample) for sample in samples.values()]
     grown = [
         f"{name} of process {number}: {second:,.0f}, then {last:,.0f}"
         for number, gauges in enumerate(levels)
@@ -74,7 +78,7 @@ async def soak(
     return {**counts, "bad": bad, "grown": grown}
 
 
-async def _samples(
+async def _collect_samples(
     session: aiohttp.ClientSession,
     urls: Sequence[str],
     seconds: float,
@@ -82,9 +86,9 @@ async def _samples(
 ) -> dict[str, list[Sample]]:
     """Read the metrics of each process at even intervals; raise what a customer met."""
     results: dict[str, list[Sample]] = {url: [] for url in urls}
-    for _ in range(LOOKS):
+    for _ in range(SAMPLES):
         done, _ = await asyncio.wait(
-            runs, timeout=seconds / LOOKS, return_when=asyncio.FIRST_COMPLETED
+            runs, timeout=seconds / SAMPLES, return_when=asyncio.FIRST_COMPLETED
         )
         for task in done:
             task.result()
@@ -97,7 +101,7 @@ async def _samples(
     return results
 
 
-def _levels(samples: Sequence[Sample]) -> dict[str, tuple[float, float]]:
+def _compute_levels(samples: Sequence[Sample]) -> dict[str, tuple[float, float]]:
     """Return the medians of the second and of the last third."""
     third = len(samples) // 3
     parts = samples[third : 2 * third], samples[-third:]
@@ -105,26 +109,26 @@ def _levels(samples: Sequence[Sample]) -> dict[str, tuple[float, float]]:
     return {name: (second[name], last[name]) for name in BOUNDS}
 
 
-async def _reads(
-    at: ProcessInstallation,
+async def _read_pages(
+    installation: ProcessInstallation,
     session: aiohttp.ClientSession,
     base: str,
-    result: Told,
+    acknowledged: Acknowledgements,
     seed: int,
     ends: asyncio.Event,
 ) -> None:
     """Read lists, payments and their pages, one after the other."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     headers = {
-        "Api-Key": at.accounts["FLORIN_PARTNER_KEY"],
-        "Merchant-Id": at.accounts["FLORIN_MERCHANT_ID"],
+        "Api-Key": installation.accounts["FLORIN_PARTNER_KEY"],
+        "Merchant-Id": installation.accounts["FLORIN_MERCHANT_ID"],
     }
     while not ends.is_set():
         paths = ["/v1/merchants/payments", "/v1/payments"]
-        if result.created:
-            payment_id = chance.choice(list(result.created.values()))
+        if acknowledged.created:
+            payment_id = rng.choice(list(acknowledged.created.values()))
             paths += [f"/v1/payments/{payment_id}", f"/{payment_id}"]
-        async with session.get(base + chance.choice(paths), headers=headers) as answer:
+        async with session.get(base + rng.choice(paths), headers=headers) as answer:
             assert answer.status == 200, await answer.text()
             await answer.read()
         await asyncio.sleep(_PAUSE_S)

@@ -51,16 +51,16 @@ from tests.support.evm_lab import make_asset, make_euro_asset
 from tests.support.service import NO_LIMITS
 from tests.support.smart import UNIVERSAL
 from tests.support.solana import ASSETS
-from tests.support.solana_lab import make_asset as mint
+from tests.support.solana_lab import make_asset as make_solana_asset
 
 # where merchants and the operator are paid
 MERCHANT, TREASURY = "0x" + "5a" * 20, EvmSigner(b"\x7f" * 32)
 SOLANA_MERCHANT = SolanaSigner(b"\x5a" * 32).address
 SOLANA_TREASURY = SolanaSigner(b"\x7f" * 32)
 # the merchant without destinations is paid through the treasury
-KEPT_MERCHANT = "mrch_without_destinations"
+TREASURY_MERCHANT = "mrch_without_destinations"
 # machine seconds between two reads of the service's memory
-WEIGH_S = 0.1
+MEMORY_READ_S = 0.1
 # slots are longer than real ones: a busy machine needs time before a blockhash lapses
 BLOCK_S, SLOT_S, FINALIZED_SLOTS, POLL_MS = 1.0, 1.0, 4, 50
 FEES = {"fee_fixed": 7, "fee_basis_points": 100}
@@ -84,7 +84,7 @@ LIMITS = NO_LIMITS.model_copy(
 OPTIONS = {"options_per_caller": 20, "options_per_payment": 100}
 
 
-def crook(n: int) -> Keypair:
+def get_crook_wallet(n: int) -> Keypair:
     """Return the wallet to which a crook's merchant is settled."""
     return Keypair.from_seed(bytes([0x5C, n]) * 16)
 
@@ -117,13 +117,13 @@ class Stage:
         ) as database:
             return database.execute(query).fetchall()
 
-    def tell(self, name: str, facts: Any) -> None:
+    def write_facts(self, name: str, facts: Any) -> None:
         """Replace the facts under a name."""
         path = self.root / f"{name}.json"
         path.with_suffix(".new").write_text(json.dumps(facts))
         path.with_suffix(".new").rename(path)
 
-    def told(self, name: str) -> Any:
+    def read_facts(self, name: str) -> Any:
         return json.loads((self.root / f"{name}.json").read_text())
 
     def settings(self) -> Settings:
@@ -151,7 +151,7 @@ class Stage:
                     slot_s=SLOT_S, finalized_slots=FINALIZED_SLOTS, **OPENED
                 ),
             )
-        urls = self.told("chains")
+        urls = self.read_facts("chains")
         evm = EvmChainSettings(
             chain_id=DEVNET.chain_id,
             name="Foreign",
@@ -171,7 +171,7 @@ class Stage:
             rpc_url=tuple(urls["solana_nodes"]),
             poll_ms=POLL_MS,
             treasury=SOLANA_TREASURY.address,
-            assets=(mint(0), mint(1)),
+            assets=(make_solana_asset(0), make_solana_asset(1)),
             **OPENED,
         )
         return Settings(
@@ -186,11 +186,14 @@ class Stage:
         """Return the addresses of the service's keys on the EVM chain."""
         return tuple(
             signer.address
-            for signer in (EvmSigner(self.home.get_or_create_secrets().relayer_key), *self.more)
+            for signer in (
+                EvmSigner(self.home.get_or_create_secrets().relayer_key),
+                *self.extra_keys,
+            )
         )
 
     @property
-    def more(self) -> tuple[EvmSigner, ...]:
+    def extra_keys(self) -> tuple[EvmSigner, ...]:
         """Return the keys besides the first."""
         return tuple(EvmSigner(bytes([n]) * 32) for n in range(2, self.keys + 1))
 
@@ -213,7 +216,7 @@ class Stage:
 # ---- the chains
 
 
-async def chains(stage: Stage, seed: int, count: int, ready: Callable[[], None]) -> None:
+async def run_chains(stage: Stage, seed: int, count: int, ready: Callable[[], None]) -> None:
     """Run both chains, each with nodes in front of it, until the process is killed."""
     clock = QuickClock(stage.clock)
     evm = await EvmDevChain.open(
@@ -238,7 +241,7 @@ async def chains(stage: Stage, seed: int, count: int, ready: Callable[[], None])
             urls[name].append(await node.serve())
     for name, chain in (("evm", evm), ("solana", solana)):
         urls[name] = f"http://127.0.0.1:{await chain.serve_http()}"
-    stage.tell("chains", urls)
+    stage.write_facts("chains", urls)
     ready()
     await asyncio.Event().wait()
 
@@ -255,7 +258,7 @@ class Steps:
         self.count = 0
 
     def __call__(self, name: str) -> None:
-        if self._kill is None or not self.counting or self._kill.named not in {"", name}:
+        if self._kill is None or not self.counting or self._kill.step_name not in {"", name}:
             return
         self.count += 1
         if self.count != self._kill.steps:
@@ -270,10 +273,10 @@ class Steps:
 def watch_broadcasts(steps: Steps) -> None:
     """Make both sides of every broadcast a step too."""
     for relay in (EvmRelay, SolanaRelay):
-        _watch(relay, relay.broadcast, steps)
+        _watch_relay(relay, relay.broadcast, steps)
 
 
-def _watch(relay: Any, inner: Callable[..., Awaitable[None]], steps: Steps) -> None:
+def _watch_relay(relay: Any, inner: Callable[..., Awaitable[None]], steps: Steps) -> None:
     async def broadcast(self: Any, raw: bytes) -> None:
         steps("before broadcast")
         await inner(self, raw)
@@ -289,8 +292,8 @@ async def serve(stage: Stage, kill: Kill | None, ready: Callable[[], None]) -> N
         level=logging.WARNING,
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
-    give_keys(stage)
-    hurry_nodes()
+    install_keys(stage)
+    shorten_node_pauses()
     if stage.hole:
         HOLES[stage.hole].plant()
     # before the shop has opened there is nothing to lose
@@ -307,39 +310,39 @@ async def serve(stage: Stage, kill: Kill | None, ready: Callable[[], None]) -> N
         asyncio.create_task(ended.wait()),
         asyncio.create_task(service.workers.wait_for_failure()),
     ]
-    weighing = asyncio.create_task(weigh(stage, service))
+    recording = asyncio.create_task(record_memory(stage, service))
     ready()
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     if not ended.is_set():
         await tasks[1]
     tasks[1].cancel()
-    weighing.cancel()
+    recording.cancel()
     await service.stop()
 
 
-def hurry_nodes() -> None:
+def shorten_node_pauses() -> None:
     """Shorten the pauses of failed nodes to the run's clock."""
     for name in ("PROBE_S", "BACKOFF_S", "BACKOFF_MAX_S", "SHORT_S", "RETRY_MAX_S"):
         setattr(health, name, getattr(health, name) / SPEED)
 
 
-def give_keys(stage: Stage) -> None:
+def install_keys(stage: Stage) -> None:
     """Give the service keys without a keystore."""
     inner = ChainKeyring.get_relayers
-    ChainKeyring.get_relayers = lambda self, chain: (*inner(self, chain), *stage.more)
+    ChainKeyring.get_relayers = lambda self, chain: (*inner(self, chain), *stage.extra_keys)
     ChainKeyring.find_treasury = lambda *_: TREASURY
     ChainKeyring.find_solana_treasury = lambda *_: SOLANA_TREASURY
 
 
-async def weigh(stage: Stage, service: FlorinService) -> None:
+async def record_memory(stage: Stage, service: FlorinService) -> None:
     """Record the most settlement events remembered, in this life or an earlier one."""
-    most = stage.told("memory") if (stage.root / "memory.json").exists() else 0
+    highest = stage.read_facts("memory") if (stage.root / "memory.json").exists() else 0
     while True:
-        now = sum(worker.health().remembered_events for worker in service.app.settlers.values())
-        if now > most:
-            most = now
-            stage.tell("memory", most)
-        await asyncio.sleep(WEIGH_S)
+        count = sum(worker.health().remembered_events for worker in service.app.settlers.values())
+        if count > highest:
+            highest = count
+            stage.write_facts("memory", highest)
+        await asyncio.sleep(MEMORY_READ_S)
 
 
 async def open_shop(stage: Stage, service: FlorinService) -> None:
@@ -357,20 +360,20 @@ async def open_shop(stage: Stage, service: FlorinService) -> None:
             "FLORIN_APP_ID": accounts.wallet.app_id,
             "FLORIN_CLIENT_ID": "chaos",
         }
-        stage.tell("credentials", credentials)
-        await app.store.write(_accounts(accounts))
+        stage.write_facts("credentials", credentials)
+        await app.store.write(_store_accounts(accounts))
     if stage.embedded:
         urls = {"evm": service.evm_rpc_url, "solana": service.solana_rpc_url}
-        stage.tell("chains", urls)
-    stage.tell("shop", {"url": service.http_url, "operator": service.grpc.operator_target})
+        stage.write_facts("chains", urls)
+    stage.write_facts("shop", {"url": service.http_url, "operator": service.grpc.operator_target})
 
 
 @operation
-def _accounts(accounts: demo.DemoAccounts) -> Op[None]:
+def _store_accounts(accounts: demo.DemoAccounts) -> Op[None]:
     yield from demo.put(accounts)
-    yield from merchants.put_merchant(replace(accounts.merchant, id=KEPT_MERCHANT))
+    yield from merchants.put_merchant(replace(accounts.merchant, id=TREASURY_MERCHANT))
     for n, merchant_id in enumerate(CROOKS):
         yield from merchants.put_merchant(replace(accounts.merchant, id=merchant_id))
-        account = f"{SOLANA_DEVNET.chain_id}:{crook(n).pubkey()}"
-        place = Destination(f"crypto_{merchant_id}", merchant_id, ASSETS[0], account)
-        yield from destinations.put_destination(place)
+        account = f"{SOLANA_DEVNET.chain_id}:{get_crook_wallet(n).pubkey()}"
+        destination = Destination(f"crypto_{merchant_id}", merchant_id, ASSETS[0], account)
+        yield from destinations.put_destination(destination)

@@ -52,7 +52,7 @@ ROOM = new_options.OptionQuota(per_origin=20, per_payment=4)
 _ROUND_S = 60
 
 
-def _made(number: int, kind: str, **changes: Any) -> Any:
+def _make_payment(number: int, kind: str, **changes: Any) -> Any:
     return store_kit.make_payment(id=f"pay_{kind}{number:026}", **changes)
 
 
@@ -60,14 +60,14 @@ class Signals(NamedTuple):
     """Signals between processes, which make them race however busy the machine is.
 
     `begin` is a barrier, the others are semaphores. The signing process releases `signing`; the
-    process that takes over waits for it in every other round. `known` is released after a key was
-    used, `revoked` after it was revoked.
+    process that takes over waits for it in every other round. `key_used` is released after a key
+    was used, `key_revoked` after it was revoked.
     """
 
     begin: Any
     signing: Any
-    known: Any
-    revoked: Any
+    key_used: Any
+    key_revoked: Any
 
 
 class Round:
@@ -77,10 +77,10 @@ class Round:
         self.number = number
         self._signals = signals
         self.key = store_kit.make_claim(f"key-{number}")
-        self.ends = _made(number, "e", reference_id="")
-        self.lapses = _made(number, "l", expires_at=NOW_US // 1_000_000 + 1)
-        self.paid = _made(number, "p")
-        self.many = _made(number, "m")
+        self.ends = _make_payment(number, "e", reference_id="")
+        self.lapses = _make_payment(number, "l", expires_at=NOW_US // 1_000_000 + 1)
+        self.paid = _make_payment(number, "p")
+        self.many = _make_payment(number, "m")
         self.nonce = f"nonce-{number}"
         self.payout = Payout(
             f"pout_{number}", PayoutKind.RETURN, "m", None, False, CHAIN, store_kit.ASSET, 5, PAYER,
@@ -104,36 +104,36 @@ class Round:
         await store.write(leases.acquire(self.lease, "first", NOW_US, 1, steal=False))
         await store.write(keys.put_key(self.api_key))
 
-    def races(self, store: Store, who: str) -> dict[str, Any]:
+    def build_actions(self, store: Store, who: str) -> dict[str, Any]:
         """Return the actions of one process by name; each returns its result."""
         return {
             "create": self._create(store, who),
-            "cancel": self._won(store, payments.cancel(self.ends.id, _BY, NOW_US)),
-            "confirm": self._won(store, self._accept(self.ends)),
-            "expire": self._won(store, payments.expire([self.lapses.id], LATER_US)),
-            "confirm late": self._won(store, self._accept(self.lapses)),
-            "options": self._options(store, who),
-            "nonce": self._nonce(store, who),
+            "cancel": self._write(store, payments.cancel(self.ends.id, _BY, NOW_US)),
+            "confirm": self._write(store, self._accept(self.ends)),
+            "expire": self._write(store, payments.expire([self.lapses.id], LATER_US)),
+            "confirm late": self._write(store, self._accept(self.lapses)),
+            "options": self._add_options(store, who),
+            "nonce": self._assign_nonce(store, who),
         }
 
-    def part(self, store: Store, who: int) -> Any:
+    def refund_part(self, store: Store, who: int) -> Any:
         """Refund more than half of one payment, in each process."""
-        return self._won(store, _refund(self.paid, f"{who}0"))
+        return self._write(store, _refund(self.paid, f"{who}0"))
 
-    def fence(self, store: Store, who: int) -> Any:
+    def race_for_lease(self, store: Store, who: int) -> Any:
         """Take over a lease once in a round, while its owner signs."""
-        return self._take_over(store) if who else self._append(store)
+        return self._take_over(store) if who else self._sign_as_first_owner(store)
 
-    def revocation(self, store: Store, who: int) -> Any:
+    def race_for_key(self, store: Store, who: int) -> Any:
         """Revoke a key once in a round, while the other process uses it."""
         return self._create_twice(store) if who else self._revoke(store)
 
-    def apart(self) -> dict[str, Any]:
+    def get_separate_actions(self) -> dict[str, Any]:
         """Return the actions that both do at one moment, with nothing else in parallel."""
-        return {"refund": self.part, "fence": self.fence, "key": self.revocation}
+        return {"refund": self.refund_part, "fence": self.race_for_lease, "key": self.race_for_key}
 
     async def _create(self, store: Store, who: str) -> str | None:
-        created = _made(self.number, f"c{who}")
+        created = _make_payment(self.number, f"c{who}")
         body = created.id.encode()
         result = await store.write(
             idempotency.run_once(self.key, payments.create(created), lambda _: body)
@@ -145,14 +145,14 @@ class Round:
         return payments.accept(bound, option, 7, (None, None), NOW_US)
 
     @staticmethod
-    async def _won(store: Store, op: Operation[Any]) -> bool:
+    async def _write(store: Store, op: Operation[Any]) -> bool:
         return bool(await store.write(op))
 
-    async def _options(self, store: Store, who: str) -> int:
+    async def _add_options(self, store: Store, who: str) -> int:
         new = [store_kit.make_option(self.many, id=f"opt_{who}_{n}") for n in range(3)]
         return len(await store.write(new_options.add(self.many.id, who, new, ROOM)))
 
-    async def _nonce(self, store: Store, who: str) -> bool:
+    async def _assign_nonce(self, store: Store, who: str) -> bool:
         spare = FreeNonce(self.nonce, "value", 1)
         new = store_kit.make_resolved_build(self.ends, option_id=f"opt_{who}")
         try:
@@ -161,7 +161,7 @@ class Round:
             return False
         return True
 
-    async def _append(self, store: Store) -> str | None:
+    async def _sign_as_first_owner(self, store: Store) -> str | None:
         """Sign as the first owner of the lease, unaware of any other."""
         tx = store_kit.make_chain_tx(
             sender=self.lease, nonce=1, payout_ids=(self.payout.id,), payment_ids=()
@@ -185,23 +185,23 @@ class Round:
         return None
 
     async def _revoke(self, store: Store) -> bool:
-        await asyncio.to_thread(self._signals.known.acquire, timeout=_ROUND_S)
+        await asyncio.to_thread(self._signals.key_used.acquire, timeout=_ROUND_S)
         revoked = await store.write(keys.revoke_key(self.api_key.key_id, NOW_US))
-        self._signals.revoked.release()
+        self._signals.key_revoked.release()
         return revoked is not None
 
     async def _create_twice(self, store: Store) -> list[bool]:
         """Create before the key is revoked, and again after the revocation was confirmed."""
         first = await self._create_with_key(store, "k")
-        self._signals.known.release()
-        await asyncio.to_thread(self._signals.revoked.acquire, timeout=_ROUND_S)
+        self._signals.key_used.release()
+        await asyncio.to_thread(self._signals.key_revoked.acquire, timeout=_ROUND_S)
         return [first, await self._create_with_key(store, "r")]
 
     async def _create_with_key(self, store: Store, kind: str) -> bool:
         used = CredentialStatus(key_id=self.api_key.key_id)
         try:
             await store.write(
-                standing.run_if_active(used, payments.create(_made(self.number, kind)))
+                standing.run_if_active(used, payments.create(_make_payment(self.number, kind)))
             )
         except ApiError:
             return False
@@ -289,10 +289,10 @@ def _claim_outside() -> None:
     async def create(self: Round, store: Store, who: str) -> str | None:
         if await store.read(idempotency.find_fingerprint(self.key.scope, self.key.key, NOW_US)):
             return None
-        created = _made(self.number, f"c{who}")
+        created = _make_payment(self.number, f"c{who}")
         await store.write(payments.create(created))
         await store.write(idempotency.forget_lapsed(NOW_US, 1000))
-        await store.write(idempotency.run_once(self.key, payments.create(_made(self.number, f"d{who}")), lambda _: b""))  # fmt: skip  # noqa: E501
+        await store.write(idempotency.run_once(self.key, payments.create(_make_payment(self.number, f"d{who}")), lambda _: b""))  # fmt: skip  # noqa: E501
         return created.id
 
     Round._create = create  # type: ignore[method-assign]  # noqa: SLF001
@@ -326,24 +326,24 @@ def _race(
     if hole:
         HOLES[hole]()
 
-    async def together() -> None:
+    async def wait_at_barrier() -> None:
         await asyncio.to_thread(signals.begin.wait, _ROUND_S)
 
     async def main() -> None:
         store = await open_store(database)
         with path.open("w") as file:
             for number in range(first, first + rounds):
-                here = Round(number, signals)
+                current = Round(number, signals)
                 works = {
                     (name, call): work
                     for call in range(CALLS)
-                    for name, work in here.races(store, f"{who}{call}").items()
+                    for name, work in current.build_actions(store, f"{who}{call}").items()
                 }
-                await together()
+                await wait_at_barrier()
                 results = await asyncio.gather(*works.values(), return_exceptions=True)
                 # alone: an action that shares a transaction with others can be retried with them
-                for name, race in here.apart().items():
-                    await together()
+                for name, race in current.get_separate_actions().items():
+                    await wait_at_barrier()
                     works[name, 0] = race(store, who)
                     results += await asyncio.gather(works[name, 0], return_exceptions=True)
                 for (name, _), result in zip(works, results, strict=True):
@@ -366,42 +366,42 @@ async def _prepare(database: Any, begin: int, rounds: int) -> None:
 _ALONE = ("fence", "key")
 
 
-def judge(result: list[tuple[int, int, str, Any]]) -> list[str]:
+def find_violations(answers: list[tuple[int, int, str, Any]]) -> list[str]:
     """Return what the callers' answers prove impossible."""
-    wrong = []
+    violations = []
     rounds: dict[int, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
-    for number, who, name, what in result:
+    for number, who, name, what in answers:
         rounds[number][f"{name} {who}" if name in _ALONE else name].append(what)
     for number, results in sorted(rounds.items()):
         if errors := [item for name in results.values() for item in name if _is_error(item)]:
-            wrong.append(f"round {number}: {errors[0]}")
+            violations.append(f"round {number}: {errors[0]}")
             continue
         alone = (("create",), ("refund",), ("nonce",))
         for names in (*alone, ("cancel", "confirm"), ("expire", "confirm late")):
-            won = sum(bool(item) for name in names for item in results[name])
-            if won != 1:
-                wrong.append(f"round {number}: {won} of {' and '.join(names)} won")
+            winner_count = sum(bool(item) for name in names for item in results[name])
+            if winner_count != 1:
+                violations.append(f"round {number}: {winner_count} of {' and '.join(names)} won")
         if max(results["options"]) > ROOM.per_payment:
-            wrong.append(f"round {number}: {max(results['options'])} options were stored")
+            violations.append(f"round {number}: {max(results['options'])} options were stored")
         (signed,), (seen,) = results["fence 0"], results["fence 1"]
         if signed and seen is not None and signed not in seen:
-            wrong.append(f"round {number}: {signed} was signed after the lease was taken over")
+            violations.append(f"round {number}: {signed} was signed after the lease was taken over")
         if (results["key 0"], results["key 1"]) != ([True], [[True, False]]):
-            wrong.append(f"round {number}: with a key that was revoked, {results['key 1']}")
-    return wrong
+            violations.append(f"round {number}: with a key that was revoked, {results['key 1']}")
+    return violations
 
 
 def _is_error(result: Any) -> bool:
     return isinstance(result, str) and "(" in result
 
 
-async def _whole(database: Any) -> list[str]:
+async def _check_store(database: Any) -> list[str]:
     store = await open_store(database)
     try:
-        wrong = await store.scan(history.check()) + await store.scan(ledger.check())
+        violations = await store.scan(history.check()) + await store.scan(ledger.check())
     finally:
         await store.close()
-    return wrong
+    return violations
 
 
 def campaign(folder: Path, engine: str, rounds: int, *, hole: str = "", batch: int = 50):
@@ -412,7 +412,7 @@ def campaign(folder: Path, engine: str, rounds: int, *, hole: str = "", batch: i
         count = min(batch, rounds + 1 - begin)
         asyncio.run(_prepare(database, begin, count))
         signals = Signals(context.Barrier(PROCESSES), *(context.Semaphore(0) for _ in range(3)))
-        files = [folder / f"told-{begin}-{who}" for who in range(PROCESSES)]
+        files = [folder / f"answers-{begin}-{who}" for who in range(PROCESSES)]
         racers = [
             context.Process(target=_race, args=(database, begin, count, who, signals, file, hole))
             for who, file in enumerate(files)
@@ -421,14 +421,14 @@ def campaign(folder: Path, engine: str, rounds: int, *, hole: str = "", batch: i
             fork_process.start()
         for fork_process in racers:
             fork_process.join()
-        result = [json.loads(line) for file in files for line in file.read_text().splitlines()]
-        wrong = judge(result) + asyncio.run(_whole(database))
-        if any(racer.exitcode for racer in racers) or len(result) != PROCESSES * count * (
+        answers = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+        violations = find_violations(answers) + asyncio.run(_check_store(database))
+        if any(racer.exitcode for racer in racers) or len(answers) != PROCESSES * count * (
             7 * CALLS + 1 + len(_ALONE)
         ):
-            wrong.append("a process did not end its rounds")
-        if wrong:
-            return wrong
+            violations.append("a process did not end its rounds")
+        if violations:
+            return violations
     return []
 
 
@@ -437,9 +437,9 @@ def main() -> None:
     engine = postgres.SERIALIZABLE if "serializable" in more else postgres.POSTGRES
     hole = next((text for text in more if text in HOLES), "")
     with tempfile.TemporaryDirectory() as folder:
-        wrong = campaign(Path(folder), engine, int(rounds), hole=hole)
-    print("\n".join(wrong) or f"{rounds} rounds, nothing wrong")
-    sys.exit(bool(wrong))
+        violations = campaign(Path(folder), engine, int(rounds), hole=hole)
+    print("\n".join(violations) or f"{rounds} rounds, nothing wrong")
+    sys.exit(bool(violations))
 
 
 if __name__ == "__main__":

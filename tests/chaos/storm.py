@@ -14,13 +14,13 @@ from florin_server.devnet.evm import DEVNET
 from florin_server.simulation.audit.ground import ETHER, EUR, USD
 from florin_server.store.settlement.chain_txs import FAILURES_MAX
 
-from tests.chaos.audit import Audit, ground_of
+from tests.chaos.audit import Audit, build_target
 from tests.chaos.plan import CONFIRMATIONS, PAYS, USUAL, Gust, Mood, Order, Plan, Way
 from tests.chaos.purse import Purses
 from tests.chaos.quick import QuickClock
 from tests.chaos.stage import Stage
 from tests.chaos.story import Story, Teller
-from tests.chaos.till import CALL_S, INJECTED, LOOK_S, ChainRefused, Till
+from tests.chaos.till import CALL_S, INJECTED, POLL_S, ChainRefused, Till
 from tests.support.solana import ASSETS
 
 GWEI = 10**9
@@ -38,7 +38,7 @@ _BUSY = f"""
 # until every authorization has lapsed, plus what the chains need to notice
 LAPSE_S = 1400
 # a run that takes longer is stuck
-PATIENCE_S, PATIENCE_A_PAYMENT_S = 120, 0.3
+PATIENCE_S, PATIENCE_PER_PAYMENT_S = 120, 0.3
 PROBES = 1000
 
 
@@ -49,7 +49,7 @@ class Storm:
         self._stage = stage
         self._plan = plan
         self._till = till
-        self._chance = random.Random(f"storm {plan.seed}")
+        self._rng = random.Random(f"storm {plan.seed}")
         self._clock = QuickClock(stage.clock)
         self._probes = tuple(
             Order(PROBES + n, 0, way, 150, Mood.HONEST, 2000 + n, settled=True, thinks_s=0)
@@ -63,26 +63,26 @@ class Storm:
 
     async def run(self) -> dict[str, Any]:
         plan, till = self._plan, self._till
-        await self._purses.fill(till, self._stage)
+        await self._purses.fund(till, self._stage)
         # the buyers' balances must be as final as a block beyond any reorganization
         await till.evm.ask("evm_mine", {"blocks": CONFIRMATIONS})
         since = int(await till.evm.ask("eth_blockNumber"), 16)
-        before = await self._holdings()
+        before = await self._read_balances()
         began = time.monotonic()
         tasks = [asyncio.create_task(self._buy(order), name=str(order)) for order in plan.orders]
-        gusts = [asyncio.create_task(self._blow(gust)) for gust in plan.gusts]
+        gusts = [asyncio.create_task(self._apply_gust(gust)) for gust in plan.gusts]
         await self._in_time(asyncio.gather(*gusts), "the storm")
-        await self._calm()
+        await self._clear_faults()
         calm_at = time.monotonic()
-        bought = await self._in_time(self._settled(tasks), "the payments")
+        bought = await self._in_time(self._wait_for_stories(tasks), "the payments")
         done_at = time.monotonic()
         probes = await self._in_time(
-            asyncio.gather(*(self._teller.tell(order) for order in self._probes)), "the probes"
+            asyncio.gather(*(self._teller.run_order(order) for order in self._probes)), "the probes"
         )
-        await self._in_time(self._closed(), "the transactions")
+        await self._in_time(self._wait_until_idle(), "the transactions")
         stories = [item for result in (*bought, *probes) for item in result]
         audit = Audit(self._stage, till, stories)
-        await audit.judge(since, before, self._clock.now_us())
+        await audit.check(since, before, self._clock.now_us())
         audit.problems += [
             f"no reason not to be paid: {story}"
             for story in stories
@@ -95,7 +95,7 @@ class Storm:
         return {
             "bad": [*till.bad, *audit.problems],
             "ended": dict(Counter(story.status for story in stories)),
-            "honest": _honest([result[-1] for result in (*bought, *probes)]),
+            "honest": _count_honest([result[-1] for result in (*bought, *probes)]),
             "lapsed": sorted(story.payment_id for story in stories if story.lapsed),
             "bill": audit.bill,
             "alarms": audit.alarms,
@@ -120,7 +120,7 @@ class Storm:
         }
 
     async def _in_time(self, work: Awaitable[Any], what: str) -> Any:
-        limit = PATIENCE_S + PATIENCE_A_PAYMENT_S * len(self._plan.orders)
+        limit = PATIENCE_S + PATIENCE_PER_PAYMENT_S * len(self._plan.orders)
         try:
             async with asyncio.timeout(limit):
                 return await work
@@ -128,50 +128,55 @@ class Storm:
             left = [task.get_name() for task in asyncio.all_tasks() if "Order" in task.get_name()]
             raise RuntimeError(f"{what} did not end in {limit:.0f} s: {left}") from None
 
-    async def _holdings(self) -> dict[str, int]:
+    async def _read_balances(self) -> dict[str, int]:
         """Return the balances of every buyer and the treasury, by asset and address."""
         before, treasuries = {}, self._stage.treasuries()
-        ground = ground_of(self._stage, self._till)
+        target = build_target(self._stage, self._till)
         for address in (treasuries[0], *(item.address for item in self._purses.evm.values())):
             for asset in (USD, EUR, ETHER):
-                before[f"{asset} {address.lower()}"] = await ground.read_balance(address, asset)
+                before[f"{asset} {address.lower()}"] = await target.read_balance(address, asset)
         for address in (
             treasuries[1],
             *(solana_purse.address for solana_purse in self._purses.solana.values()),
         ):
             for asset in ASSETS:
-                before[f"{asset} {address}"] = await ground.read_balance(address, asset)
+                before[f"{asset} {address}"] = await target.read_balance(address, asset)
         return before
 
     async def _buy(self, order: Order) -> list[Story]:
         await asyncio.sleep(order.at_s)
-        stories = await self._teller.tell(order)
+        stories = await self._teller.run_order(order)
         self._ended_at = time.monotonic()
         return stories
 
-    async def _settled(self, tasks: list[asyncio.Task[list[Story]]]) -> list[list[Story]]:
+    async def _wait_for_stories(self, tasks: list[asyncio.Task[list[Story]]]) -> list[list[Story]]:
         """Return every story; payments that can only end by lapsing get the time for it."""
-        self._ended_at, put_on = time.monotonic(), False
+        self._ended_at, is_advanced = time.monotonic(), False
         while not all(task.done() for task in tasks):
-            await asyncio.wait(tasks, timeout=LOOK_S, return_when=asyncio.FIRST_EXCEPTION)
+            await asyncio.wait(tasks, timeout=POLL_S, return_when=asyncio.FIRST_EXCEPTION)
             quiet = time.monotonic() - self._ended_at > QUIET_S
-            if quiet and not put_on and not self._busy() and not self._teller.buying():
-                self._clock.put_on(LAPSE_S)
-                put_on = True
-            if put_on:
+            if (
+                quiet
+                and not is_advanced
+                and not self._has_due_work()
+                and not self._teller.has_unpaid_buyer()
+            ):
+                self._clock.advance(LAPSE_S)
+                is_advanced = True
+            if is_advanced:
                 # an idle chain would take its time
                 await self._till.evm.ask("evm_mine")
         return [task.result() for task in tasks]
 
-    def _busy(self) -> bool:
+    def _has_due_work(self) -> bool:
         """Return whether the service has work that it could do now."""
         due_us = self._clock.now_us() - GRACE_S * 1_000_000
         return self._stage.select(_BUSY.format(due_us)) != [(0,)]
 
-    async def _closed(self) -> None:
-        while self._busy():
+    async def _wait_until_idle(self) -> None:
+        while self._has_due_work():
             await self._till.evm.ask("evm_mine")
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
 
     async def _counts(self) -> Counter[str]:
         counts = Counter(self._effects)
@@ -181,17 +186,17 @@ class Storm:
 
     # ---- faults
 
-    async def _blow(self, gust: Gust) -> None:
+    async def _apply_gust(self, gust: Gust) -> None:
         await asyncio.sleep(gust.at_s)
         if gust.weather:
-            await self._weather(gust)
+            await self._apply_weather(gust)
             return
-        self._effects[gust.what] += 1
-        if gust.what == "reorg":
+        self._effects[gust.kind] += 1
+        if gust.kind == "reorg":
             await self._reorg(gust)
-        elif gust.what == "slots":
+        elif gust.kind == "slots":
             await self._fault("solana", "slots", slots=gust.depth)
-        elif gust.what == "fees":
+        elif gust.kind == "fees":
             await self._fault("evm", "baseFee", wei=hex(FEES_TIMES * GWEI))
             await asyncio.sleep(gust.for_s)
             await self._fault("evm", "baseFee", wei=hex(GWEI))
@@ -217,27 +222,27 @@ class Storm:
                 sent["hash"]
                 for sent in (block or {"transactions": []})["transactions"]
                 # no component could be blamed for a lost gift
-                if sent["from"] != DEVNET.faucet and self._chance.random() < gust.drops
+                if sent["from"] != DEVNET.faucet and self._rng.random() < gust.drops
             ]
         self._effects["dropped"] += len(drop)
         await self._fault("evm", "reorg", depth=gust.depth, drop=drop, delay=gust.delay)
 
-    async def _weather(self, gust: Gust) -> None:
+    async def _apply_weather(self, gust: Gust) -> None:
         if self._stage.embedded:
             await self._plan_answers(gust)
             return
         usual = USUAL[gust.chain]
         for n in gust.nodes:
-            await self._till.weather(gust.chain, n, {**usual, **gust.weather})
+            await self._till.set_weather(gust.chain, n, {**usual, **gust.weather})
         await asyncio.sleep(gust.for_s)
         for n in gust.nodes:
-            await self._till.weather(gust.chain, n, usual)
+            await self._till.set_weather(gust.chain, n, usual)
 
     async def _plan_answers(self, gust: Gust) -> None:
         """Make the next calls of some methods fail on an embedded chain."""
-        for effect, method in self._answers(gust):
+        for effect, method in self._list_answer_faults(gust):
             self._effects[effect] += 1
-            times = self._chance.randint(2, 12)
+            times = self._rng.randint(2, 12)
             more = {"delayMs": 2000} if effect == "delay" else {"message": INJECTED}
             try:
                 await self._fault(
@@ -246,7 +251,7 @@ class Storm:
             except ChainRefused as refusal:
                 raise RuntimeError(f"{gust}: {refusal}") from refusal
 
-    def _answers(self, gust: Gust) -> list[tuple[str, str]]:
+    def _list_answer_faults(self, gust: Gust) -> list[tuple[str, str]]:
         evm = gust.chain == "evm"
         send = "eth_sendRawTransaction" if evm else "sendTransaction"
         reads = (
@@ -272,16 +277,16 @@ class Storm:
                     results += [("error", text) for text in (*reads, *requests)]
         return results
 
-    async def _calm(self) -> None:
+    async def _clear_faults(self) -> None:
         for chain in ("evm", "solana"):
             if not self._stage.embedded:
                 for n in range(self._plan.nodes):
-                    await self._till.weather(chain, n, {})
+                    await self._till.set_weather(chain, n, {})
             await self._fault(chain, "clear")
         await self._fault("evm", "baseFee", wei=hex(GWEI))
 
 
-def _honest(last: list[Story]) -> str:
+def _count_honest(last: list[Story]) -> str:
     """Return the share of honest orders that were paid, by the last payment of each."""
     honest = [story for story in last if story.order.mood in PAYS]
     return f"{sum(story.status == 'succeeded' for story in honest)}/{len(honest)}"
@@ -297,4 +302,4 @@ async def drive(stage: Stage, plan: Plan) -> None:
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
         storm = Storm(stage, plan, Till(stage, session))
-        stage.tell("verdict", await storm.run())
+        stage.write_facts("verdict", await storm.run())

@@ -17,7 +17,7 @@ from tests.chaos.plan import FOES, PAYS, Mood, Order, Way
 from tests.chaos.purse import Purse, Purses
 from tests.chaos.quick import QuickClock
 from tests.chaos.stage import CROOKS, ETHER, EUR, USD, Stage
-from tests.chaos.till import LOOK_S, ChainRefused, Till
+from tests.chaos.till import POLL_S, ChainRefused, Till
 from tests.support.api import ApiCallError
 from tests.support.solana import ASSETS
 
@@ -31,11 +31,11 @@ _ASSETS = {
     Way.TOKEN: ASSETS[0],
     Way.TOKEN_2022: ASSETS[1],
 }
-_MADE_UP = "0x" + "11" * 32
+_FAKE_HASH = "0x" + "11" * 32
 _MOVE = "a9059cbb"  # transfer(address,uint256)
-REFUND_LOOK_S = 0.2
+REFUND_POLL_S = 0.2
 # machine seconds between a wallet's looks at its transactions
-TEND_S = 0.5
+RESEND_S = 0.5
 # service seconds for which a payment stays payable long after its price has expired
 LATE_S = 7200
 # attempts of a wallet to confirm after refusals
@@ -47,7 +47,7 @@ _ANY = {"maxSupportedTransactionVersion": 0}
 
 @dataclass
 class Story:
-    """The result of one payment of an order. Times are seconds of the machine."""
+    """The course of one payment of an order. Times are seconds of the machine."""
 
     order: Order
     payment_id: str = ""
@@ -67,7 +67,7 @@ class Story:
 
 
 class Teller:
-    """A runner for the stories of one run."""
+    """The buyers of one run: it creates each order's payments and acts as their wallets do."""
 
     def __init__(self, stage: Stage, seed: int, till: Till, purses: Purses) -> None:
         self._seed = seed
@@ -75,31 +75,31 @@ class Teller:
         self._clock = QuickClock(stage.clock)
         self.till = till
         self.purses = purses
-        self.begun: list[Story] = []  # payments of harmless buyers
-        self._told_of: list[Story] = []
+        self.harmless_stories: list[Story] = []  # payments of harmless buyers
+        self._stories: list[Story] = []
         self._foes = Foes(stage, self, self._clock)
 
-    async def tell(self, order: Order) -> list[Story]:
+    async def run_order(self, order: Order) -> list[Story]:
         """Run all payments of an order: after a lapsed signature the merchant creates another."""
         stories: list[Story] = []
         for turn in range(_PAYMENTS):
-            stories.append(await self._told(order, f"{self._seed}-{order.n}-{turn}"))
+            stories.append(await self._run_payment(order, f"{self._seed}-{order.n}-{turn}"))
             if not stories[-1].lapsed:
                 break
         return stories
 
-    def buying(self) -> bool:
+    def has_unpaid_buyer(self) -> bool:
         """Return whether an honest buyer has not paid yet, whose time must not run out."""
-        existing = "SELECT id FROM payment WHERE status = 'requires_action'"
-        unpaid = {"", *(item for (item,) in self._stage.select(existing))}
+        query = "SELECT id FROM payment WHERE status = 'requires_action'"
+        unpaid = {"", *(item for (item,) in self._stage.select(query))}
         return any(
             story.order.mood in PAYS and not story.over and story.payment_id in unpaid
-            for story in self._told_of
+            for story in self._stories
         )
 
-    async def _told(self, order: Order, key: str) -> Story:
+    async def _run_payment(self, order: Order, key: str) -> Story:
         till, story = self.till, Story(order)
-        self._told_of.append(story)
+        self._stories.append(story)
         if order.mood is Mood.MEDDLER:
             await self._foes.act(story)
             story.status, story.ended_at = "meddled", monotonic()
@@ -111,22 +111,24 @@ class Teller:
             body["expiresAt"] = self._clock.now_us() // 1_000_000 + LATE_S
         headers = self.headers(order)
         keyed = {**headers, "Idempotency-Key": f"chaos-{key}"}
-        created = await till.patiently(lambda: till.api.call("POST", "/v1/payments", keyed, body))
+        created = await till.call_patiently(
+            lambda: till.api.call("POST", "/v1/payments", keyed, body)
+        )
         story.payment_id = created["paymentId"]
         try:
             await self._pay(story)
         except ApiCallError as refusal:
             story.refused = str(refusal)
-        story.status = await self._final(story)
+        story.status = await self._wait_final(story)
         story.ended_at = monotonic()
         await asyncio.gather(*story.helpers)
         if order.refunded and story.status == "succeeded":
             await self._refund(story, headers, f"refund-{key}")
-        story.lapsed = await self._lapsed(story)
+        story.lapsed = await self._has_lapsed(story)
         story.over = True
         return story
 
-    async def _lapsed(self, story: Story) -> bool:
+    async def _has_lapsed(self, story: Story) -> bool:
         """Return whether an honest buyer's payment failed, and the chain proves why.
 
         On Solana a transaction has a minute to land, under any faults: no one else can send what
@@ -134,32 +136,34 @@ class Teller:
         """
         if story.status == "succeeded" or story.order.mood not in PAYS or not story.outputs:
             return False
-        if not story.order.way.on_solana:
-            return story.sent is not None and await self._came_late(story.sent["id"], story.outputs)
+        if not story.order.way.is_on_solana:
+            return story.sent is not None and await self._is_past_deadline(
+                story.sent["id"], story.outputs
+            )
         transaction = VersionedTransaction.from_bytes(base64.b64decode(story.outputs[-1]))
         request, node = {"commitment": "finalized"}, self.till.solana
-        good = await node.ask(
+        validity = await node.ask(
             "isBlockhashValid", str(transaction.message.recent_blockhash), request
         )
         signature = str(transaction.signatures[0])
         landed = await node.ask("getTransaction", signature, {**request, **_ANY})
-        return landed is None and not good["value"]
+        return landed is None and not validity["value"]
 
-    async def _came_late(self, option_id: str, outputs: list[str]) -> bool:
+    async def _is_past_deadline(self, option_id: str, outputs: list[str]) -> bool:
         """Return whether the block of the refusal, or else the newest, is past the deadline."""
-        existing = f"SELECT expires_at FROM payment_option WHERE id = '{option_id}'"
-        ((ends,),) = self._stage.select(existing)
+        query = f"SELECT expires_at FROM payment_option WHERE id = '{option_id}'"
+        ((expires_at,),) = self._stage.select(query)
         receipt = await self.till.evm.ask("eth_getTransactionReceipt", outputs[-1])
-        if ends is None or (receipt is not None and int(receipt["status"], 16)):
+        if expires_at is None or (receipt is not None and int(receipt["status"], 16)):
             return False
         number = "latest" if receipt is None else receipt["blockNumber"]
         block = await self.till.evm.ask("eth_getBlockByNumber", number, False)
-        return int(block["timestamp"], 16) > ends
+        return int(block["timestamp"], 16) > expires_at
 
     async def _refund(self, story: Story, headers: dict[str, str], key: str) -> None:
         """Request a refund, and wait for it."""
         till, path = self.till, f"/v1/payments/{story.payment_id}"
-        detail = await till.patiently(lambda: till.api.call("GET", path, headers))
+        detail = await till.call_patiently(lambda: till.api.call("GET", path, headers))
         bodies: list[dict[str, Any]] = [{"paymentId": story.payment_id}]
         if story.order.variant % 2:
             # two parts of the paid amount
@@ -171,34 +175,34 @@ class Teller:
             ]
         for number, body in enumerate(bodies):
             keyed = {**headers, "Idempotency-Key": f"{key}-{number}"}
-            await till.patiently(
+            await till.call_patiently(
                 lambda keyed=keyed, body=body: till.api.call("POST", "/v1/refunds", keyed, body)
             )
         while True:
-            detail = await till.patiently(lambda: till.api.call("GET", path, headers))
+            detail = await till.call_patiently(lambda: till.api.call("GET", path, headers))
             if all("completedAt" in refund for refund in detail["refunds"]):
                 story.refund = detail["refund"]["status"]
                 return
-            await asyncio.sleep(REFUND_LOOK_S)
+            await asyncio.sleep(REFUND_POLL_S)
 
     def headers(self, order: Order) -> dict[str, str]:
         """Return the headers of an order's merchant."""
         till = self.till
         if order.mood is Mood.CLOSER:
             return till.merchant(CROOKS[order.n % len(CROOKS)])
-        return till.api.merchant if order.settled else till.kept
+        return till.api.merchant if order.settled else till.treasury_merchant
 
-    async def _final(self, story: Story) -> str:
+    async def _wait_final(self, story: Story) -> str:
         """Return how the payment ends; the wallet resends what a reorganization removes."""
         order, till = story.order, self.till
-        final = asyncio.create_task(till.final(story.payment_id, order.n))
+        final = asyncio.create_task(till.wait_final(story.payment_id, order.n))
         while not final.done():
-            await asyncio.wait([final], timeout=TEND_S)
-            if order.mood in PAYS and not order.way.on_solana:
-                purse = self.purses.of(order)
-                async with purse.busy:
+            await asyncio.wait([final], timeout=RESEND_S)
+            if order.mood in PAYS and not order.way.is_on_solana:
+                purse = self.purses.get_purse(order)
+                async with purse.lock:
                     for tx_hash in story.outputs:
-                        await purse.tend(till.evm, tx_hash)
+                        await purse.resend_lost(till.evm, tx_hash)
         return final.result()
 
     async def _pay(self, story: Story) -> None:
@@ -206,86 +210,86 @@ class Teller:
         if order.mood in FOES:
             await self._foes.act(story)
             return
-        self.begun.append(story)
+        self.harmless_stories.append(story)
         if order.mood is Mood.GONE:
             return
         for left in reversed(range(_TRIES)):
             # money is never sent twice
-            option = story.sent or await self.option(story)
+            option = story.sent or await self.wait_option(story)
             if option is None:
                 return
             if order.mood is Mood.CANCELS:
-                await till.patiently(lambda: till.caller(order.n).cancel(story.payment_id))
+                await till.call_patiently(lambda: till.caller(order.n).cancel(story.payment_id))
                 return
             if order.mood is Mood.UNFETCHED:
                 await self._send_at_once(story, option)
                 return
-            outputs = await self._outputs(story, option)
+            outputs = await self._create_outputs(story, option)
             await asyncio.sleep(order.thinks_s)
             if order.mood is Mood.SILENT:
                 return
-            mover = asyncio.create_task(self._move(story))
-            again = await self._confirm(story, option, outputs, last=left == 0)
+            mover = asyncio.create_task(self._move_money(story))
+            must_retry = await self._confirm(story, option, outputs, last=left == 0)
             await mover
-            if not again:
+            if not must_retry:
                 return
 
     async def _send_at_once(self, story: Story, option: dict[str, Any]) -> None:
         """Send the call of the option without fetching or confirming."""
         result = json.loads(bytes.fromhex(option["actions"][0]["data"]["data"]))
-        purse = self.purses.of(story.order)
-        async with purse.busy:
-            story.outputs = await self._performed(purse, [{"type": "walletRpc", "data": result}])
+        purse = self.purses.get_purse(story.order)
+        async with purse.lock:
+            story.outputs = await self._perform(purse, [{"type": "walletRpc", "data": result}])
 
-    async def option(self, story: Story, patience: int = 10**9) -> Any:
+    async def wait_option(self, story: Story, patience: int = 10**9) -> Any:
         """Return the order's payment option once the service offers it.
 
         Return None after `patience` looks, or if the chain showed the payment before its wallet
         confirmed.
         """
-        till, purse, order = self.till, self.purses.of(story.order), story.order
+        till, purse, order = self.till, self.purses.get_purse(story.order), story.order
         expected = f"caip19/{_ASSETS[order.way]}"
         for _ in range(patience):
-            result = await till.patiently(
+            result = await till.call_patiently(
                 lambda: till.caller(order.n).options(story.payment_id, [purse.account])
             )
             for option in result["options"]:
                 if option["amount"]["unit"] == expected:
                     return option
-            state = await till.patiently(lambda: till.caller(order.n).status(story.payment_id))
+            state = await till.call_patiently(lambda: till.caller(order.n).status(story.payment_id))
             if state["status"] != "requires_action":
                 return None
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
         return None
 
-    async def actions(self, story: Story, option: dict[str, Any]) -> list[dict[str, Any]]:
+    async def fetch_actions(self, story: Story, option: dict[str, Any]) -> list[dict[str, Any]]:
         """Return the wallet's actions, fetched if necessary."""
         till, actions = self.till, option["actions"]
         if actions[0]["type"] != "build":
             return actions
         data = actions[0]["data"]["data"]
-        fetched = await till.patiently(
+        fetched = await till.call_patiently(
             lambda: till.caller(story.order.n).fetch(story.payment_id, option["id"], data)
         )
         return fetched["actions"]
 
-    async def _outputs(self, story: Story, option: dict[str, Any]) -> list[str]:
-        order, purse = story.order, self.purses.of(story.order)
+    async def _create_outputs(self, story: Story, option: dict[str, Any]) -> list[str]:
+        order, purse = story.order, self.purses.get_purse(story.order)
         if story.sent is not None:
             return story.outputs
-        actions = await self.actions(story, option)
+        actions = await self.fetch_actions(story, option)
         if order.mood is Mood.HOLLOW:
-            return [_MADE_UP] * len(actions)
-        if order.way.on_solana:
+            return [_FAKE_HASH] * len(actions)
+        if order.way.is_on_solana:
             story.outputs = [purse.execute(action) for action in actions]
         else:
-            async with purse.busy:
-                story.outputs = await self._performed(purse, actions)
-            story.sent = option if order.way.sends else None
+            async with purse.lock:
+                story.outputs = await self._perform(purse, actions)
+            story.sent = option if order.way.is_sent_by_wallet else None
         story.fetched = option["id"], [action["data"]["method"] for action in actions]
         return story.outputs
 
-    async def _performed(self, purse: Purse, actions: list[dict[str, Any]]) -> list[str]:
+    async def _perform(self, purse: Purse, actions: list[dict[str, Any]]) -> list[str]:
         """Return the outputs of a wallet whose user retries refused steps.
 
         A reorganization can remove an approval before the payment that needs it.
@@ -296,7 +300,7 @@ class Teller:
             except ChainRefused:
                 if not left:
                     raise
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(POLL_S)
         raise AssertionError
 
     async def _confirm(
@@ -306,29 +310,29 @@ class Teller:
         till, n = self.till, story.order.n
         story.confirmed_at = monotonic()
         try:
-            await till.patiently(
+            await till.call_patiently(
                 lambda: till.caller(n).confirm(story.payment_id, option["id"], outputs)
             )
         except ApiCallError as refusal:
-            state = await till.patiently(lambda: till.caller(n).status(story.payment_id))
+            state = await till.call_patiently(lambda: till.caller(n).status(story.payment_id))
             if state["status"] != "requires_action":
                 # bound by the chain, or by a confirm whose answer was lost
                 return False
             story.refused = str(refusal)
             if last:
                 raise
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
             return True
         story.refused = ""
         return False
 
-    async def _move(self, story: Story) -> None:
+    async def _move_money(self, story: Story) -> None:
         """Move the money away while the payment is pending."""
         order, till = story.order, self.till
         if order.mood is not Mood.BROKE or story.moved:
             return
-        purse = self.purses.of(order)
-        async with purse.busy:
+        purse = self.purses.get_purse(order)
+        async with purse.lock:
             held = await till.evm.balance(purse.address, DEVNET.token.address)
             data = bytes.fromhex(_MOVE + SAVINGS[2:].rjust(64, "0") + f"{held:064x}")
             token = bytes.fromhex(DEVNET.token.address[2:])

@@ -36,7 +36,7 @@ class Stranger:
 
     def __init__(self, rpc: JsonRpcClient, seed: str) -> None:
         self._rpc = rpc
-        self._chance = random.Random(seed)
+        self._rng = random.Random(seed)
         self._signer = EvmSigner(KEY)
         self._busy = asyncio.Lock()
         # accounts that burn while they are signaled
@@ -47,15 +47,15 @@ class Stranger:
     def address(self) -> str:
         return self._signer.address
 
-    async def take(self, raw: bytes) -> None:
+    async def front_run(self, raw: bytes) -> None:
         """Submit some of a transaction's payments before the transaction."""
-        lists = pays_of(rlp.decode(raw[1:])[7])
+        lists = decode_settlement(rlp.decode(raw[1:])[7])
         if lists is None:
             return
-        arguments = [[pay for pay in pays if self._chance.random() < 0.6] for pays in lists]
+        arguments = [[pay for pay in pays if self._rng.random() < 0.6] for pays in lists]
         if not any(arguments):
             return
-        if self._chance.random() < 0.25:
+        if self._rng.random() < 0.25:
             # an account that accepts any signature can be robbed by anyone, with Florin or without
             arguments = [
                 [replace(pay, dest=THIEF) for pay in pays if pay.payer not in self.burners]
@@ -64,9 +64,9 @@ class Stranger:
         gas = 400_000 * sum(map(len, arguments)) + 100_000
         await self._send(DEVNET.settler, settler.encode_settle(*arguments), gas)
 
-    async def burn(self, raw: bytes) -> None:
+    async def signal_burners(self, raw: bytes) -> None:
         """Signal the transaction's burning accounts to burn, and to behave again later."""
-        lists = pays_of(rlp.decode(raw[1:])[7])
+        lists = decode_settlement(rlp.decode(raw[1:])[7])
         if lists is None:
             return
         burning = [
@@ -78,11 +78,11 @@ class Stranger:
         for payer in burning:
             await self._send(payer, b"", 80_000, value=1)
         if burning:
-            task = asyncio.create_task(self._calm(burning))
+            task = asyncio.create_task(self._calm_later(burning))
             self._calming.add(task)
             task.add_done_callback(self._calming.discard)
 
-    async def _calm(self, payers: list[str]) -> None:
+    async def _calm_later(self, payers: list[str]) -> None:
         await asyncio.sleep(_BURN_S)
         for payer in payers:
             await self._send(payer, b"", 80_000)
@@ -106,14 +106,14 @@ class Stranger:
                 return
 
 
-def pays_of(data: bytes) -> tuple[list[PayArguments], list[PayArguments]] | None:
+def decode_settlement(data: bytes) -> tuple[list[PayArguments], list[PayArguments]] | None:
     """Return the items of a settlement, or None for another call."""
     called, arguments = data[:4], data[4:]
     if called == OPEN:
         # accounts are created first, and the settlement comes last
         at = int.from_bytes(arguments[64:96], "big")
         size = int.from_bytes(arguments[at : at + 32], "big")
-        return pays_of(arguments[at + 32 : at + 32 + size])
+        return decode_settlement(arguments[at + 32 : at + 32 + size])
     if called == settler.SETTLE_3009:
         return _pays(eth_abi.decode([_PAYS], arguments)[0]), []
     if called == settler.SETTLE_PERMIT2:

@@ -36,7 +36,16 @@ from florin_server.rails.evm.sending import submission
 from florin_server.rails.offered import OptionOffer
 from florin_server.rails.types import PayableAsset, Split
 
-from tests.chaos.evm_mutants import KINDS, WAYS, Case, Payer, Way, sign, spellings, twins
+from tests.chaos.evm_mutants import (
+    KINDS,
+    MUTATIONS,
+    Case,
+    Mutation,
+    Payer,
+    list_encodings,
+    list_equal_signatures,
+    sign,
+)
 from tests.support.evm_lab import (
     EURO,
     FEES,
@@ -57,7 +66,7 @@ from tests.support.evm_lab import (
 from tests.support.smart import MAGIC, make_approval, make_contract_account, wrap_signature
 
 FEE = 40_000
-TOGETHER = 64  # verified together, as in a busy service
+BATCH_SIZE = 64  # verified together, as in a busy service
 SETTLED_MAX = 4  # per case and mutation; the others are only simulated
 DATA_MAX = 3_072
 # forwards its call to the allowed factory
@@ -70,18 +79,18 @@ async def _accept(*_: Any) -> None:
     """Accept everything."""
 
 
-def _open_all(*given: Any) -> submission.SubmissionItem:
-    submission_item = _item(*given)
-    wrapped_signature = erc6492.unwrap(given[3])
+def _open_all(*args: Any) -> submission.SubmissionItem:
+    submission_item = _build_item(*args)
+    wrapped_signature = erc6492.unwrap(args[3])
     if wrapped_signature is None:
         return submission_item
     return replace(
         submission_item,
-        creation=AccountCreation(given[2], wrapped_signature.factory, wrapped_signature.data),
+        creation=AccountCreation(args[2], wrapped_signature.factory, wrapped_signature.data),
     )
 
 
-def _loose(value: bytes) -> erc6492.WrappedSignature | None:
+def _unwrap_loosely(value: bytes) -> erc6492.WrappedSignature | None:
     try:
         factory, data, inner = decode(["address", "bytes", "bytes"], value[:-32])
     except (DecodingError, OverflowError):
@@ -89,12 +98,15 @@ def _loose(value: bytes) -> erc6492.WrappedSignature | None:
     return erc6492.WrappedSignature(factory, data, inner) if value[-32:].hex() == MAGIC else None
 
 
-_item = submission.build_item
+_build_item = submission.build_item
 # each plants one bug, to prove that the campaign finds it
 BUGS: dict[str, Sequence[tuple[object, str, Any]]] = {
     "accept-all": ((verify.SignatureVerifier, "verify", _accept),),
     "any-factory": ((verify, "build_item", _open_all), (submission, "build_item", _open_all)),
-    "loose-wrapper": ((erc6492, "unwrap", _loose), (submission, "unwrap", _loose)),
+    "loose-wrapper": (
+        (erc6492, "unwrap", _unwrap_loosely),
+        (submission, "unwrap", _unwrap_loosely),
+    ),
     "believe-tokens": ((verify.SignatureVerifier, "_require_settling", _accept),),
     "loose-hex": (
         (results, "_HEX", re.compile(r"0[xX][0-9a-fA-F\s_]*")),
@@ -112,31 +124,31 @@ class World:
     foreign: list[Case] = field(default_factory=list)  # of another chain: answers only
 
 
-async def world() -> World:
+async def create_world() -> World:
     lab = await open_lab(assets=(make_asset(), make_euro_asset()))
     chain = {"opener": DEVNET.opener, "factories": (DEVNET.wallet_factory,)}
     chosen = make_chain_settings(**chain, assets=(make_asset(), make_euro_asset()), faucet=True)
     lab.rail = EvmRail(chosen, RELAYER, lab.node)
     await lab.rail.start()
     cases, foreign = [], []
-    for payer in [each_payer for number in (1, 2) for each_payer in await payers(lab, 10 * number)]:
+    for payer in [payer for number in (1, 2) for payer in await create_payers(lab, 10 * number)]:
         prices = {} if payer.poor else {TOKEN: PRICE, EURO: PRICE}
         assert len(await lab.payable([to_account(payer.address)], prices)) == len(prices)
         for number in (1, 2):
             for token in (TOKEN, EURO):
-                cases.append(case_of(lab, payer, token, number))
+                cases.append(make_case(lab, payer, token, number))
                 elsewhere = chosen.model_copy(update={"chain_id": 8453})
-                foreign.append(case_of(lab, payer, token, number, elsewhere))
+                foreign.append(make_case(lab, payer, token, number, elsewhere))
     return World(lab, cases, foreign)
 
 
-async def payers(lab: EvmChainHarness, number: int) -> list[Payer]:
+async def create_payers(lab: EvmChainHarness, number: int) -> list[Payer]:
     """Create one payer of each kind, with an allowance for Permit2."""
     allowance = make_approval(DEVNET.euro.address, PERMIT2, 100 * PRICE)
     key, owner, delegate, unborn = (make_buyer(number + n) for n in range(4))
     accounts = {
-        each_local_account: make_contract_account(each_local_account, calls=[allowance])
-        for each_local_account in (owner, delegate, unborn)
+        local_account: make_contract_account(local_account, calls=[allowance])
+        for local_account in (owner, delegate, unborn)
     }
     for local_account in (owner, delegate):
         await lab.send(
@@ -168,12 +180,14 @@ async def payers(lab: EvmChainHarness, number: int) -> list[Payer]:
     ]
 
 
-def case_of(lab: EvmChainHarness, payer: Payer, token: str, number: int, chain: Any = None) -> Case:
+def make_case(
+    lab: EvmChainHarness, payer: Payer, token: str, number: int, chain: Any = None
+) -> Case:
     payment = make_payment(number)
     account = to_account(payer.address)
     split = Split(to_account(MERCHANT), to_account(FEES), FEE, settled=True)
-    taken = lab.rail.assets[token]
-    offered = OptionOffer(payment, account, account, taken, PRICE, split, now_us=0)
+    asset = lab.rail.assets[token]
+    offered = OptionOffer(payment, account, account, asset, PRICE, split, now_us=0)
     option = terms.build_option(chain or lab.rail.chain, offered, PayableAsset(account, token))
     _signer, text = json.loads(option.actions[-1].params_json)
     document = json.loads(text)
@@ -183,7 +197,7 @@ def case_of(lab: EvmChainHarness, payer: Payer, token: str, number: int, chain: 
 # ---- agreed encodings
 
 
-def agreed(case: Case, outputs: Sequence[str]) -> bool | None:
+def is_agreed(case: Case, outputs: Sequence[str]) -> bool | None:
     """Return whether an answer equals the correct one; None if that depends on a factory."""
     if len(outputs) != len(case.option.actions) or case.payer.poor:
         return False
@@ -197,32 +211,35 @@ def agreed(case: Case, outputs: Sequence[str]) -> bool | None:
     if len(data) > verify.SIGNATURE_BYTES_MAX:
         return False
     if kind != "unborn" and data in (
-        twins(case.inner) if kind == "contract" else spellings(case.inner)
+        list_equal_signatures(case.inner) if kind == "contract" else list_encodings(case.inner)
     ):
         return True
     if kind == "key" or data[-32:].hex() != MAGIC:
         return False
     try:
-        factory, begun, inner = decode(["address", "bytes", "bytes"], data[:-32])
+        factory, creation_data, inner = decode(["address", "bytes", "bytes"], data[:-32])
     except (DecodingError, OverflowError):
         return False
-    if wrap_signature(factory, begun, inner) != "0x" + data.hex() or len(begun) > DATA_MAX:
+    if (
+        wrap_signature(factory, creation_data, inner) != "0x" + data.hex()
+        or len(creation_data) > DATA_MAX
+    ):
         return False
-    if inner not in twins(case.inner):
+    if inner not in list_equal_signatures(case.inner):
         return False
     if kind == "unborn":
         own = case.payer.smart
         assert own is not None
         if factory != own.factory:
             return False
-        return True if begun == own.data else None
+        return True if creation_data == own.data else None
     return True
 
 
-# ---- the judge
+# ---- verdicts
 
 
-async def looked_at(place: World, case: Case, outputs: list[str]) -> str:
+async def check_outputs(world: World, case: Case, outputs: list[str]) -> str:
     """Return the verdict of confirm: "taken", or the reason of the refusal."""
     kinds = [results.get_output_kind(action.method) for action in case.option.actions]  # type: ignore[union-attr]
     results.compute_digest(case.option.id, outputs)
@@ -230,7 +247,7 @@ async def looked_at(place: World, case: Case, outputs: list[str]) -> str:
     if form.verdict is not results.OutputVerdict.OK:
         return str(form.verdict)
     try:
-        await place.lab.rail.verifier.verify(case.option, (), outputs)
+        await world.lab.rail.verifier.verify(case.option, (), outputs)
     except ApiError as refusal:
         reason = str(refusal.details.get("reason", ""))
         if refusal.code is not ErrorCode.INVALID_PARAMS or reason not in REASONS:
@@ -239,12 +256,12 @@ async def looked_at(place: World, case: Case, outputs: list[str]) -> str:
     return "taken"
 
 
-async def settles(place: World, case: Case, outputs: list[str], *, really: bool) -> bool:
+async def settles(world: World, case: Case, outputs: list[str], *, execute: bool) -> bool:
     """Return whether it pays merchant and operator exactly; undo the settlement."""
-    lab, item = place.lab, make_settlement_item(case.payment, case.option, *outputs)
+    lab, item = world.lab, make_settlement_item(case.payment, case.option, *outputs)
     if await lab.rail.relay.simulate([item]) != [True]:
         return False
-    if not really:
+    if not execute:
         return True
     token = case.option.asset.rpartition(":")[2]
     people = (case.payer.address, MERCHANT, FEES)
@@ -262,46 +279,53 @@ async def settles(place: World, case: Case, outputs: list[str], *, really: bool)
 
 
 async def campaign(
-    count: int, seed: int = 0, ways: Sequence[Way] = WAYS, kinds: Sequence[str] = KINDS
+    count: int,
+    seed: int = 0,
+    mutations: Sequence[Mutation] = MUTATIONS,
+    kinds: Sequence[str] = KINDS,
 ) -> dict[str, Any]:
     """Try `count` mutants of some accounts' answers; equal seeds give equal mutants."""
-    rng, place, started = random.Random(seed), await world(), time.monotonic()
+    rng, world, started = random.Random(seed), await create_world(), time.monotonic()
     outcomes: Counter[str] = Counter()
     wrong: list[str] = []
     settled: Counter[tuple[str, str]] = Counter()
-    for case in [each_case for each_case in place.cases if not each_case.payer.poor]:
-        assert await looked_at(place, case, case.outputs(case.good)) == "taken", case.payer
-        assert await settles(place, case, case.outputs(case.good), really=True), case.payer
-    cases = [each_case for each_case in place.cases if each_case.payer.kind in kinds]
-    answers = [*place.cases, *place.foreign]
+    for case in [case for case in world.cases if not case.payer.poor]:
+        assert await check_outputs(world, case, case.encode_outputs(case.signature)) == "taken", (
+            case.payer
+        )
+        assert await settles(world, case, case.encode_outputs(case.signature), execute=True), (
+            case.payer
+        )
+    cases = [case for case in world.cases if case.payer.kind in kinds]
+    answers = [*world.cases, *world.foreign]
     done = 0
     while done < count:
         mutants = []
-        for _ in range(min(TOGETHER, count - done)):
-            case, way = rng.choice(cases), rng.choice(ways)
-            mutants.append((case, way.__name__, way(case, answers, rng)))
+        for _ in range(min(BATCH_SIZE, count - done)):
+            case, mutation = rng.choice(cases), rng.choice(mutations)
+            mutants.append((case, mutation.__name__, mutation(case, answers, rng)))
         done += len(mutants)
         verdicts = await asyncio.gather(
-            *(looked_at(place, case, outputs) for case, _, outputs in mutants),
+            *(check_outputs(world, case, outputs) for case, _, outputs in mutants),
             return_exceptions=True,
         )
-        for (case, way, outputs), verdict in zip(mutants, verdicts, strict=True):
-            existing = f"{case.payer.kind} {case.option.method} {way} {outputs}"
+        for (case, mutation, outputs), verdict in zip(mutants, verdicts, strict=True):
+            label = f"{case.payer.kind} {case.option.method} {mutation} {outputs}"
             if isinstance(verdict, BaseException):
-                wrong.append(f"{existing}: {type(verdict).__name__} {verdict}")
+                wrong.append(f"{label}: {type(verdict).__name__} {verdict}")
                 continue
             outcomes[f"{case.payer.kind}: {verdict}"] += 1
-            right = agreed(case, outputs)
-            if (verdict == "taken") != (right is not False) and right is not None:
-                wrong.append(f"{existing}: {verdict}")
+            expected = is_agreed(case, outputs)
+            if (verdict == "taken") != (expected is not False) and expected is not None:
+                wrong.append(f"{label}: {verdict}")
             elif verdict == "taken":
-                key = (case.option.id, way)
+                key = (case.option.id, mutation)
                 settled[key] += 1
-                really = settled[key] <= SETTLED_MAX
-                if not await settles(place, case, outputs, really=really):
-                    wrong.append(f"{existing}: taken, and does not settle")
-    await place.lab.rail.close()
-    await place.lab.chain.close()
+                execute = settled[key] <= SETTLED_MAX
+                if not await settles(world, case, outputs, execute=execute):
+                    wrong.append(f"{label}: taken, and does not settle")
+    await world.lab.rail.close()
+    await world.lab.chain.close()
     return {
         "mutants": count,
         "per_second": round(count / (time.monotonic() - started)),

@@ -89,10 +89,10 @@ class World:
         return terms.SolanaOptionTerms.from_option(self.option).is_coin
 
     @property
-    def pristine(self) -> bytes:
+    def signed_transaction(self) -> bytes:
         return sign(VersionedTransaction.populate(self.message, [Signature.default()] * 2))
 
-    def amounts(self, accounts: dict[Pubkey, Account]) -> dict[str, int]:
+    def read_amounts(self, accounts: dict[Pubkey, Account]) -> dict[str, int]:
         """Return tokens by owner, and all coin."""
         results = {}
         for name, place in self.places.items():
@@ -105,23 +105,23 @@ class World:
         return results
 
     @property
-    def promised(self) -> dict[str, int]:
+    def expected_changes(self) -> dict[str, int]:
         """Return the expected changes by account, except what the relayer pays."""
-        unchanged = dict.fromkeys(self.amounts({}), 0)
+        unchanged = dict.fromkeys(self.read_amounts({}), 0)
         del unchanged["relayer's coin"]
         kind = "'s coin" if self.is_coin else ""
         moved = {"buyer": -VALUE, "merchant": VALUE - FEE, "treasury": FEE}
         return {**unchanged, **{f"{name}{kind}": amount for name, amount in moved.items()}}
 
 
-def world(*, coin: bool = False, durable: bool = False) -> World:
+def create_world(*, coin: bool = False, durable: bool = False) -> World:
     token, chain = make_asset(), make_chain_settings(faucet=False, coin=SolanaCoinSettings())
     mint = spl.parse_pubkey(token.mint)
     svm = LiteSVM().with_blockhash_check(False).with_sigverify(True).with_transaction_history(0)
     memo = svm.get_account(spl.MEMO)
     assert memo is not None
     # the real program is not available: a program that checks and changes nothing replaces it
-    svm.add_program(spl.LIGHTHOUSE, elf_of(svm, memo))
+    svm.add_program(spl.LIGHTHOUSE, get_elf(svm, memo))
     rent = svm.minimum_balance_for_rent_exemption(spl.MINT_BYTES)
     mint_data = b"\x01\0\0\0" + bytes(THIEF.pubkey()) + HELD.to_bytes(8, "little") + b"\x06\x01"
     svm.set_account(mint, Account(rent, mint_data + bytes(36), spl.TOKEN))
@@ -151,11 +151,11 @@ def world(*, coin: bool = False, durable: bool = False) -> World:
     chosen = (
         build_coin_asset(chain, SolanaCoinSettings()) if coin else build_token_asset(chain, token)
     )
-    option, issued, message = offer(chain, make_payment(), owners["buyer"], chosen, nonce)
+    option, issued, message = make_offer(chain, make_payment(), owners["buyer"], chosen, nonce)
     return World(svm, option, issued, message, owners, places, nonce)
 
 
-def elf_of(svm: LiteSVM, program: Account) -> bytes:
+def get_elf(svm: LiteSVM, program: Account) -> bytes:
     """Return a program's code, wherever its loader stores it."""
     data = bytes(program.data)
     if data[:4] == b"\x7fELF":
@@ -166,12 +166,12 @@ def elf_of(svm: LiteSVM, program: Account) -> bytes:
     return code[code.index(b"\x7fELF") :]
 
 
-def offer(
-    chain: SolanaChainSettings, payment: Payment, buyer: Pubkey, taken: Asset, nonce: Pubkey | None
+def make_offer(
+    chain: SolanaChainSettings, payment: Payment, buyer: Pubkey, asset: Asset, nonce: Pubkey | None
 ) -> tuple[PaymentOption, ResolvedBuild, MessageV0]:
     payer = f"{chain.caip2}:{buyer}"
-    program = taken.address if taken.peg is None else str(spl.TOKEN)
-    offered = OptionOffer(payment, payer, payer, taken, VALUE, make_split(FEE), now_us=0)
+    program = asset.address if asset.peg is None else str(spl.TOKEN)
+    offered = OptionOffer(payment, payer, payer, asset, VALUE, make_split(FEE), now_us=0)
     option = terms.build_option(chain, offered, program)
     own = terms.SolanaOptionTerms.from_option(option).build_instructions(
         chain, RELAYER.pubkey, str(buyer)
@@ -196,16 +196,16 @@ def sign(transaction: VersionedTransaction) -> bytes:
     content = to_bytes_versioned(message)
     signatures = list(transaction.signatures)
     for key in (BUYER, THIEF):
-        for place, pubkey in enumerate(message.account_keys[: len(signatures)]):
+        for index, pubkey in enumerate(message.account_keys[: len(signatures)]):
             if pubkey == key.pubkey():
-                signatures[place] = key.sign_message(content)
+                signatures[index] = key.sign_message(content)
     return bytes(VersionedTransaction.populate(message, signatures))
 
 
-def mutant(world: World, rng: random.Random) -> bytes:
+def make_mutant(world: World, rng: random.Random) -> bytes:
     if rng.random() < 0.5:
-        return edited(world, rng)
-    raw = spoiled(bytearray(world.pristine), rng)
+        return edit_instructions(world, rng)
+    raw = corrupt(bytearray(world.signed_transaction), rng)
     if rng.random() < 0.7:
         try:
             raw = sign(VersionedTransaction.from_bytes(raw))
@@ -216,7 +216,7 @@ def mutant(world: World, rng: random.Random) -> bytes:
     return raw
 
 
-def spoiled(raw: bytearray, rng: random.Random) -> bytes:
+def corrupt(raw: bytearray, rng: random.Random) -> bytes:
     for _ in range(rng.choice((1, 1, 1, 2, 5))):
         at = rng.randrange(len(raw))
         match rng.randrange(6):
@@ -242,7 +242,7 @@ def spoiled(raw: bytearray, rng: random.Random) -> bytes:
     return bytes(raw)
 
 
-def edited(world: World, rng: random.Random) -> bytes:
+def edit_instructions(world: World, rng: random.Random) -> bytes:
     """Change instructions with knowledge of their meaning."""
     own = list_instructions(world.message)
     priced = 1 if world.nonce is None else 2
@@ -250,9 +250,9 @@ def edited(world: World, rng: random.Random) -> bytes:
         at = rng.randrange(len(own) + 1)
         match rng.randrange(8):
             case 0:
-                own.insert(at, extra(world, rng))
+                own.insert(at, make_theft(world, rng))
             case 1:
-                own.insert(at, guard(world, rng))
+                own.insert(at, make_guard(world, rng))
             case 2:
                 own[priced % len(own)] = set_compute_unit_price(
                     rng.choice((0, 1, 10**5, 5 * 10**6, 10**9, 2**63))
@@ -265,17 +265,17 @@ def edited(world: World, rng: random.Random) -> bytes:
                 own.insert(at, own[at % len(own)])
             case 6:
                 instruction = own[at % len(own)]
-                data = spoiled(bytearray(bytes(instruction.data) or b"\0"), rng)
+                data = corrupt(bytearray(bytes(instruction.data) or b"\0"), rng)
                 own[at % len(own)] = Instruction(instruction.program_id, data, instruction.accounts)
             case _:
-                own[at % len(own)] = redirected(world, own[at % len(own)], rng)
+                own[at % len(own)] = redirect_account(world, own[at % len(own)], rng)
     try:
         return sign(rebuild_transaction(world.message, own))
     except ValueError:
-        return world.pristine[:-1]
+        return world.signed_transaction[:-1]
 
 
-def extra(world: World, rng: random.Random) -> Instruction:
+def make_theft(world: World, rng: random.Random) -> Instruction:
     """Return an instruction that steals."""
     mint, places = spl.parse_pubkey(make_asset().mint), world.places
     giver = rng.choice((RELAYER.pubkey, BUYER.pubkey()))
@@ -296,13 +296,13 @@ def extra(world: World, rng: random.Random) -> Instruction:
                 amount=rng.randrange(1, HELD),
             ),
             spl.create_memo("another note"),
-            *thefts(world.nonce or THIEF.pubkey(), rng),
+            *list_nonce_thefts(world.nonce or THIEF.pubkey(), rng),
             set_compute_unit_limit(1_400_000),
         )
     )
 
 
-def thefts(nonce: Pubkey, rng: random.Random) -> tuple[Instruction, ...]:
+def list_nonce_thefts(nonce: Pubkey, rng: random.Random) -> tuple[Instruction, ...]:
     """Return what a nonce's authority could do: use it again, take its coin, give it away."""
     instruction = spl.advance_nonce(nonce, RELAYER.pubkey)
     out = [AccountMeta(THIEF.pubkey(), is_signer=False, is_writable=True)]
@@ -323,7 +323,7 @@ def thefts(nonce: Pubkey, rng: random.Random) -> tuple[Instruction, ...]:
     )
 
 
-def guard(world: World, rng: random.Random) -> Instruction:
+def make_guard(world: World, rng: random.Random) -> Instruction:
     keys = rng.sample(list(world.message.account_keys), rng.randrange(3))
     accounts = [AccountMeta(key, rng.random() < 0.2, rng.random() < 0.2) for key in keys]
     # two in three are assertions; the others write to memory or call other programs
@@ -332,7 +332,7 @@ def guard(world: World, rng: random.Random) -> Instruction:
     return Instruction(spl.LIGHTHOUSE, data, accounts)
 
 
-def redirected(world: World, instruction: Instruction, rng: random.Random) -> Instruction:
+def redirect_account(world: World, instruction: Instruction, rng: random.Random) -> Instruction:
     if not instruction.accounts:
         return instruction
     accounts = list(instruction.accounts)
@@ -342,10 +342,10 @@ def redirected(world: World, instruction: Instruction, rng: random.Random) -> In
     return Instruction(instruction.program_id, bytes(instruction.data), accounts)
 
 
-# ---- the judge
+# ---- verdicts
 
 
-def judged(world: World, submission: checking.PayerSignedMessage) -> str:
+def execute_mutant(world: World, submission: checking.PayerSignedMessage) -> str:
     """Execute an accepted transaction; return its result, or "wrong" if it breaks the promise."""
     sent = RELAYER.co_sign(submission.message, submission.signature)
     outcome = world.svm.simulate_transaction(VersionedTransaction.from_bytes(sent.raw))
@@ -357,7 +357,7 @@ def judged(world: World, submission: checking.PayerSignedMessage) -> str:
     if isinstance(outcome, FailedTransactionMetadata):
         # nothing moves except the fee
         return "fails"
-    before, after = world.amounts({}), world.amounts(dict(outcome.post_accounts()))
+    before, after = world.read_amounts({}), world.read_amounts(dict(outcome.post_accounts()))
     rent = world.svm.minimum_balance_for_rent_exemption(spl.ACCOUNT_BYTES)
     changes = {name: after[name] - before[name] for name in after}
     cost = -changes.pop("relayer's coin")
@@ -366,7 +366,7 @@ def judged(world: World, submission: checking.PayerSignedMessage) -> str:
     except struct.error:
         return "wrong: a compute budget that cannot be read"
     opened = 0 if world.is_coin else 2
-    if changes != world.promised or cost > fee + opened * rent or fee > FEE_MAX:
+    if changes != world.expected_changes or cost > fee + opened * rent or fee > FEE_MAX:
         return f"wrong: {changes}, {cost}"
     return "pays"
 
@@ -375,21 +375,21 @@ def campaign(mutants: int, seed: int = 0) -> dict[str, object]:
     """Try mutants of payments in a token, in coin, and of both with a nonce, in turn."""
     rng = random.Random(seed)
     worlds = {
-        "token": world(),
-        "coin": world(coin=True),
-        "token, nonce": world(durable=True),
-        "coin, nonce": world(coin=True, durable=True),
+        "token": create_world(),
+        "coin": create_world(coin=True),
+        "token, nonce": create_world(durable=True),
+        "coin, nonce": create_world(coin=True, durable=True),
     }
     counts: dict[str, Counter[str]] = {name: Counter() for name in worlds}
     wrong: list[str] = []
-    for place in worlds.values():
-        assert judged(place, taken(place, place.pristine)) == "pays"
+    for world in worlds.values():
+        assert execute_mutant(world, check_mutant(world, world.signed_transaction)) == "pays"
     for number in range(mutants):
         name = tuple(worlds)[number % len(worlds)]
-        place, outcomes = worlds[name], counts[name]
-        raw = mutant(place, rng)
+        world, outcomes = worlds[name], counts[name]
+        raw = make_mutant(world, rng)
         try:
-            submission = taken(place, raw)
+            submission = check_mutant(world, raw)
         except ApiError as refusal:
             reason = refusal.details.get("reason", "")
             outcomes[reason] += 1
@@ -401,7 +401,7 @@ def campaign(mutants: int, seed: int = 0) -> dict[str, object]:
         except BaseException as fault:  # noqa: BLE001  (a library's panic is no Exception)
             wrong.append(f"{base64.b64encode(raw).decode()}: {type(fault).__name__} {fault}")
             continue
-        outcome = judged(place, submission)
+        outcome = execute_mutant(world, submission)
         outcomes[outcome.partition(":")[0]] += 1
         if outcome.startswith("wrong"):
             wrong.append(f"{base64.b64encode(raw).decode()}: {outcome}")
@@ -409,7 +409,7 @@ def campaign(mutants: int, seed: int = 0) -> dict[str, object]:
     return {"mutants": mutants, "outcomes": result, "wrong": wrong}
 
 
-def taken(world: World, raw: bytes) -> checking.PayerSignedMessage:
+def check_mutant(world: World, raw: bytes) -> checking.PayerSignedMessage:
     output = json.dumps(base64.b64encode(raw).decode())
     return checking.check_submission(world.option, [world.issued], [output], make_chain_settings())
 

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.chaos.campaign import alarms, unraised
-from tests.chaos.holes import HOLES, PAYMENTS, SEED, found
+from tests.chaos.campaign import find_alarms, find_unraised
+from tests.chaos.holes import HOLES, PAYMENTS, SEED, is_detected
 from tests.chaos.plan import FOES, SHARE_OF_FOES, Mood, Way, plan
 
 pytestmark = pytest.mark.long
@@ -80,7 +80,7 @@ def test_every_payment_is_paid_once_or_provably_dead_under_faults(runs, name):
 def test_planted_bug_is_detected(runs, hole):
     result, code = result_of(runs[hole])
     assert code == 1
-    assert found(hole, result["bad"]), result["bad"]
+    assert is_detected(hole, result["bad"]), result["bad"]
 
 
 def test_a_seed_says_all_that_will_go_wrong():
@@ -93,7 +93,7 @@ def test_a_seed_says_all_that_will_go_wrong():
 
 def test_fifth_of_orders_are_attacks():
     assert plan(7, 300).foes == 300 * SHARE_OF_FOES
-    assert "attackers 60 of 300" in plan(7, 300).told()
+    assert "attackers 60 of 300" in plan(7, 300).describe()
     alone = {order.mood for order in plan(7, 300, foe=Mood.LATE).orders}
     assert alone & FOES == {Mood.LATE}
 
@@ -108,12 +108,14 @@ def test_the_short_storms_have_attackers_of_every_kind():
 def test_a_fault_of_the_service_in_its_log_is_noticed(tmp_path):
     log = tmp_path / "log"
     log.write_text("1 WARNING settling waits\n2 ERROR asyncio Task exception was never retrieved\n")
-    assert len(alarms(log)) == 1
+    assert len(find_alarms(log)) == 1
 
 
 def test_only_alarms_that_attackers_raise_are_expected(tmp_path):
     log = tmp_path / "log"
     log.write_text("1 ERROR payment pay_1 was paid late, or twice\n2 ERROR payment pay_2 is lost\n")
-    (other,) = alarms(log, ["payment pay_1 was paid late"])
+    (other,) = find_alarms(log, ["payment pay_1 was paid late"])
     assert "pay_2" in other
-    assert unraised(log, ["pay_1 was paid late", "pay_3 was paid late"]) == ["pay_3 was paid late"]
+    assert find_unraised(log, ["pay_1 was paid late", "pay_3 was paid late"]) == [
+        "pay_3 was paid late"
+    ]

@@ -63,10 +63,10 @@ class Plan:
     def kind(self) -> str:
         return "for an item" if self.names_items else "once" if self.times == 1 else "in a row"
 
-    def arm(self, injector: FaultInjector, this: Round) -> None:
+    def arm(self, injector: FaultInjector, current: Round) -> None:
         """Arm the faults for a round that starts."""
-        this.leaves_poisoned = self.names_items
-        names = this.poisoned if self.names_items else ()
+        current.leaves_poisoned = self.names_items
+        names = current.poisoned if self.names_items else ()
         faults = {point: InjectedFault(point, self.times, names) for point in self.points}
         for point in self.points:
             if point in AFTER:
@@ -74,7 +74,7 @@ class Plan:
         injector.arm(*faults.values())
 
 
-def together(points: Iterable[str]) -> list[tuple[str, ...]]:
+def group_points(points: Iterable[str]) -> list[tuple[str, ...]]:
     """Return groups that contain each point once, with at most one point per worker in each."""
     by_worker: dict[str, list[str]] = {}
     for point in sorted(points):
@@ -83,12 +83,12 @@ def together(points: Iterable[str]) -> list[tuple[str, ...]]:
     return [tuple(point for point in group if point is not None) for group in groups]
 
 
-def plans_of(points: Collection[str], naming: Collection[str]) -> list[list[Plan]]:
+def make_plans(points: Collection[str], naming: Collection[str]) -> list[list[Plan]]:
     """Return the rounds in which each point fails, by kind of failure."""
     return [
-        [Plan(group) for group in together(points)],
-        [Plan(group, names_items=True) for group in together(set(points) & set(naming))],
-        [Plan(group, IN_A_ROW) for group in together(set(points) - set(naming))],
+        [Plan(group) for group in group_points(points)],
+        [Plan(group, names_items=True) for group in group_points(set(points) & set(naming))],
+        [Plan(group, IN_A_ROW) for group in group_points(set(points) - set(naming))],
     ]
 
 
@@ -110,7 +110,7 @@ async def try_plan(running: Campaign, plan: Plan) -> Outcome:
     """Run one round with its faults."""
     injector = running.injector
     try:
-        count = await running.round(lambda this: plan.arm(injector, this))
+        count = await running.round(lambda current: plan.arm(injector, current))
     except Exception as error:  # noqa: BLE001  (the other plans still run)
         injector.disarm()
         return Outcome(plan, injector.hits, 0, f"{type(error).__name__}: {error}")
@@ -138,7 +138,7 @@ async def try_plans(running: Campaign, plans: deque[Plan], tries: Counter[Plan])
     return outcomes
 
 
-def tried(outcomes: Iterable[Outcome]) -> set[tuple[str, str]]:
+def list_armed(outcomes: Iterable[Outcome]) -> set[tuple[str, str]]:
     """Return the points that were armed, by kind of failure."""
     return {(outcome.plan.kind, point) for outcome in outcomes for point in outcome.plan.points}
 
@@ -150,10 +150,10 @@ def never_hit(outcomes: Collection[Outcome]) -> set[tuple[str, str]]:
     """
     hit = {(outcome.plan.kind, point) for outcome in outcomes for point in outcome.hits}
     hit |= {("for an item", point) for kind, point in hit if kind == "in a row"}
-    return tried(outcomes) - hit
+    return list_armed(outcomes) - hit
 
 
-def asked(points: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+def drop_workers(points: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
     """Return the calls at these points, by any worker.
 
     A worker that polls at its own times makes some of its calls in some rounds only.
@@ -166,7 +166,7 @@ async def run_first(
 ) -> list[Outcome]:
     """Fail in new homes, at points that only they reach: once, and several times in a row."""
     outcomes = []
-    for n, group in enumerate(together(points)):
+    for n, group in enumerate(group_points(points)):
         for times in (1, IN_A_ROW):
             injector.arm(*(InjectedFault(point, times) for point in group))
             count, failure = 0, ""
@@ -194,7 +194,7 @@ async def run(home: Path, monkeypatch: Any, *, every: int) -> list[Outcome]:
         steady = {point for point, count in injector.points.items() if count > before.get(point, 0)}
         first = injector.points.keys() - steady
         check_nothing_is_left_out(running, injector)
-        kinds = plans_of({*steady, *AFTER}, injector.naming)
+        kinds = make_plans({*steady, *AFTER}, injector.naming)
         plans = deque(plan for plans in kinds for plan in plans[every // 2 :: every])
         tries: Counter[Plan] = Counter()
         outcomes = await try_plans(running, plans, tries)
@@ -231,7 +231,7 @@ async def test_any_worker_call_may_fail(tmp_path, monkeypatch):
     outcomes = await run(tmp_path / "home", monkeypatch, every=SHORT)
     assert failures(outcomes) == []
     # with so few rounds, no other round covers what a worker did not reach
-    assert len(never_hit(outcomes)) <= len(tried(outcomes)) // 10
+    assert len(never_hit(outcomes)) <= len(list_armed(outcomes)) // 10
 
 
 @pytest.mark.slow
@@ -244,10 +244,10 @@ async def test_every_point_of_every_worker_may_fail(tmp_path, monkeypatch, capsy
             for point in outcome.plan.points:
                 print(f"{outcome.hits.get(point, 0):7} hits  {point}")
         print(
-            f"{len(outcomes)} rounds, {sum(not each_outcome.hits for each_outcome in outcomes)} "
+            f"{len(outcomes)} rounds, {sum(not outcome.hits for outcome in outcomes)} "
             f"without a fault"
         )
     assert failures(outcomes) == []
     missed = never_hit(outcomes)
-    assert asked(missed) - asked(tried(outcomes) - missed) == set()
-    assert sum(each_outcome.count for each_outcome in outcomes) > len(outcomes)
+    assert drop_workers(missed) - drop_workers(list_armed(outcomes) - missed) == set()
+    assert sum(outcome.count for outcome in outcomes) > len(outcomes)

@@ -10,11 +10,11 @@ pytestmark = pytest.mark.long
 
 # what each planted bug lets through, and for which accounts
 HOLES = {
-    "accept-all": (evm_mutants.flipped, "key"),
-    "any-factory": (evm_mutants.rewrapped, "unborn"),
-    "believe-tokens": (evm_mutants.respelled, "key"),
-    "loose-hex": (evm_mutants.misspelled, "contract"),
-    "loose-wrapper": (evm_mutants.rewrapped, "unborn"),
+    "accept-all": (evm_mutants.flip_bytes, "key"),
+    "any-factory": (evm_mutants.rewrap, "unborn"),
+    "believe-tokens": (evm_mutants.reencode, "key"),
+    "loose-hex": (evm_mutants.break_hex, "contract"),
+    "loose-wrapper": (evm_mutants.rewrap, "unborn"),
 }
 
 
@@ -33,6 +33,6 @@ async def test_nothing_that_was_tampered_with_pays_otherwise():
 
 @pytest.mark.parametrize("bug", sorted(tamper_evm.BUGS))
 async def test_planted_bug_is_detected(bug, monkeypatch):
-    way, kind = HOLES[bug]
+    mutation, kind = HOLES[bug]
     tamper_evm.plant(bug, monkeypatch.setattr)
-    assert (await tamper_evm.campaign(100, 1, [way], [kind]))["wrong"] != []
+    assert (await tamper_evm.campaign(100, 1, [mutation], [kind]))["wrong"] != []

@@ -9,7 +9,7 @@ from solders.instruction import AccountMeta, Instruction
 from tests.chaos import tamper_solana
 from tests.support.solana import list_instructions, rebuild_transaction
 
-WORLD = tamper_solana.world
+WORLD = tamper_solana.create_world
 
 
 def test_nothing_that_was_tampered_with_pays_otherwise():
@@ -28,17 +28,17 @@ def test_the_guards_that_wallets_add_pay(wallet, coin, durable):
 
     No instruction can come before the use of a nonce.
     """
-    place = tamper_solana.world(coin=coin, durable=durable)
-    buyer = place.message.account_keys[1]
+    world = tamper_solana.create_world(coin=coin, durable=durable)
+    buyer = world.message.account_keys[1]
     reads = [AccountMeta(buyer, is_signer=True, is_writable=False)]
     guard = Instruction(spl.LIGHTHOUSE, b"\x04note", reads)
-    own = list_instructions(place.message)
+    own = list_instructions(world.message)
     first = 1 if durable else 0
     before = [*own[:first], guard] if wallet == "Solflare" else own[:first]
     guarded = [*before, *own[first:], guard]
-    raw = tamper_solana.sign(rebuild_transaction(place.message, guarded))
-    assert raw != place.pristine
-    assert tamper_solana.judged(place, tamper_solana.taken(place, raw)) == "pays"
+    raw = tamper_solana.sign(rebuild_transaction(world.message, guarded))
+    assert raw != world.signed_transaction
+    assert tamper_solana.execute_mutant(world, tamper_solana.check_mutant(world, raw)) == "pays"
 
 
 def test_campaign_detects_a_check_without_comparison(monkeypatch):
@@ -51,5 +51,5 @@ def test_the_campaign_sees_coin_that_goes_elsewhere(monkeypatch):
         return len(ours.instructions) == len(got.instructions)
 
     monkeypatch.setattr(tamper_solana.checking, "is_acceptable", same_but_for_coin)
-    monkeypatch.setattr(tamper_solana, "world", lambda **_: WORLD(coin=True))
+    monkeypatch.setattr(tamper_solana, "create_world", lambda **_: WORLD(coin=True))
     assert tamper_solana.campaign(600, seed=2)["wrong"] != []

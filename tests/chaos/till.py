@@ -1,4 +1,4 @@
-"""Access to a service that comes and goes, and to its chains."""
+"""Access to a service that is killed and restarted, and to its chains."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import grpc
 from florin.v1 import operator_pb2_grpc
 from google.protobuf.message import Message
 
-from tests.chaos.stage import KEPT_MERCHANT, Stage
+from tests.chaos.stage import TREASURY_MERCHANT, Stage
 from tests.support.api import ApiCallError, RestApi
 from tests.support.chain import ChainClient
 from tests.support.solana import SolanaNodeClient
 
-LOOK_S = 0.05
+POLL_S = 0.05
 # timeout of a call to a node that is slow on purpose
 CALL_S = 30
 # the error of an embedded chain's planned failures, which all callers see
@@ -29,18 +29,21 @@ _LOST = (aiohttp.ClientError, ConnectionError, TimeoutError)
 
 
 class Till:
-    """Calls that are repeated until they are answered.
+    """The buyers' access to service and chains: calls are repeated until they are answered.
 
-    `bad` lists answers that must never occur.
+    `statuses` has the states of each payment that its stream reported. `bad` lists answers that
+    must never occur.
     """
 
     def __init__(self, stage: Stage, session: aiohttp.ClientSession) -> None:
         self._stage = stage
         self._session = session
-        self.api = RestApi(session, stage.told("shop")["url"], stage.told("credentials"))
-        self.kept = self.merchant(KEPT_MERCHANT)
+        self.api = RestApi(
+            session, stage.read_facts("shop")["url"], stage.read_facts("credentials")
+        )
+        self.treasury_merchant = self.merchant(TREASURY_MERCHANT)
         self.bad: list[str] = []
-        self.told: dict[str, list[str]] = {}
+        self.statuses: dict[str, list[str]] = {}
         self.lost = 0
 
     def merchant(self, merchant_id: str) -> dict[str, str]:
@@ -49,12 +52,12 @@ class Till:
 
     def caller(self, n: int, client: str = "chaos") -> RestApi:
         """Return the service's API for a remote wallet: each number has its own address."""
-        api = RestApi(self._session, self.api.base, self._stage.told("credentials"))
+        api = RestApi(self._session, self.api.base, self._stage.read_facts("credentials"))
         address = f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}"
         api.wallet |= {"Client-Id": client, "X-Forwarded-For": address}
         return api
 
-    async def patiently(self, call: Callable[[], Awaitable[Any]]) -> Any:
+    async def call_patiently(self, call: Callable[[], Awaitable[Any]]) -> Any:
         """Return the answer to a call; raise its refusal if the reason is permanent."""
         while True:
             try:
@@ -66,10 +69,10 @@ class Till:
                     raise
             except _LOST:
                 self.lost += 1
-                self.api.base = self._stage.told("shop")["url"]
-            await asyncio.sleep(LOOK_S)
+                self.api.base = self._stage.read_facts("shop")["url"]
+            await asyncio.sleep(POLL_S)
 
-    async def operate(self, method: str, request: Message) -> Any:
+    async def call_operator(self, method: str, request: Message) -> Any:
         """Make an operator call until it is answered; return None if it is refused."""
         while True:
             metadata = (
@@ -78,7 +81,9 @@ class Till:
                     f"Bearer {self._stage.home.get_or_create_secrets().operator_token}",
                 ),
             )
-            async with grpc.aio.insecure_channel(self._stage.told("shop")["operator"]) as channel:
+            async with grpc.aio.insecure_channel(
+                self._stage.read_facts("shop")["operator"]
+            ) as channel:
                 call = getattr(operator_pb2_grpc.OperatorServiceStub(channel), method)
                 try:
                     return await call(request, metadata=metadata, timeout=CALL_S)
@@ -87,11 +92,11 @@ class Till:
                         return None
                     if error.code() is grpc.StatusCode.INVALID_ARGUMENT:
                         raise
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
 
-    async def final(self, payment_id: str, n: int) -> str:
+    async def wait_final(self, payment_id: str, n: int) -> str:
         """Return the state in which a payment ends, through all restarts; `n` is the caller."""
-        result = self.told.setdefault(payment_id, [])
+        result = self.statuses.setdefault(payment_id, [])
 
         async def watch() -> str:
             async for state in self.caller(n).watch(payment_id):
@@ -101,7 +106,7 @@ class Till:
                     return state["status"]
             raise ConnectionError("the stream ended before the payment")
 
-        return await self.patiently(watch)
+        return await self.call_patiently(watch)
 
     @property
     def evm(self) -> ChainClient:
@@ -112,21 +117,21 @@ class Till:
     def solana(self) -> SolanaNodeClient:
         return PatientSolana(self._session, self._stage)
 
-    async def weather(self, chain: str, n: int, weather: dict[str, float]) -> None:
+    async def set_weather(self, chain: str, n: int, weather: dict[str, float]) -> None:
         """Set the faults of one of a chain's nodes."""
-        url = self._stage.told("chains")[f"{chain}_nodes"][n]
+        url = self._stage.read_facts("chains")[f"{chain}_nodes"][n]
         async with self._session.put(f"{url}/weather", json=weather) as answer:
             answer.raise_for_status()
 
-    async def employ(self, burners: list[str]) -> None:
+    async def set_burners(self, burners: list[str]) -> None:
         """Tell the stranger which accounts burn gas on a signal."""
-        url = self._stage.told("chains")["evm_nodes"][0]
+        url = self._stage.read_facts("chains")["evm_nodes"][0]
         async with self._session.put(f"{url}/burners", json=burners) as answer:
             answer.raise_for_status()
 
     async def counts(self) -> Counter[str]:
         """Return the nodes' failures so far."""
-        result, counts = self._stage.told("chains"), Counter[str]()
+        result, counts = self._stage.read_facts("chains"), Counter[str]()
         for url in (*result["evm_nodes"], *result["solana_nodes"]):
             async with self._session.get(f"{url}/counts") as answer:
                 counts.update(await answer.json())
@@ -140,7 +145,7 @@ class PatientChain(ChainClient):
         self._session, self._stage = session, stage
 
     async def ask(self, method: str, *params: Any) -> Any:
-        return await _asked(self._session, self._stage, "evm", method, params)
+        return await _call_chain(self._session, self._stage, "evm", method, params)
 
 
 class PatientSolana(SolanaNodeClient):
@@ -150,26 +155,26 @@ class PatientSolana(SolanaNodeClient):
         self._session, self._stage = session, stage
 
     async def ask(self, method: str, *params: Any) -> Any:
-        return await _asked(self._session, self._stage, "solana", method, params)
+        return await _call_chain(self._session, self._stage, "solana", method, params)
 
 
 class ChainRefused(Exception):
     """A refusal by the chain itself."""
 
 
-async def _asked(
+async def _call_chain(
     session: aiohttp.ClientSession, stage: Stage, chain: str, method: str, params: Any
 ) -> Any:
-    question = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
+    request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
     while True:
         try:
-            async with session.post(stage.told("chains")[chain], json=question) as answer:
+            async with session.post(stage.read_facts("chains")[chain], json=request) as answer:
                 content = await answer.json()
         except _LOST:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
             continue
         if content.get("error", {}).get("message") == INJECTED:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
             continue
         if "error" in content:
             raise ChainRefused(f"{method}: {content['error']}")

@@ -42,31 +42,31 @@ _AGAIN, _ATTEMPTS = {409, 503}, 10
 _OK = make_stub_response(204)
 
 
-class Clocked:
+class RecordingServer:
     """A server that accepts events, and records when each first came."""
 
     def __init__(self) -> None:
-        self.at: dict[str, float] = {}
+        self.times: dict[str, float] = {}
 
     async def __call__(self, request: ReceivedRequest, out: asyncio.StreamWriter) -> None:
-        self.at.setdefault(json.loads(request.body)["data"]["payment_id"], time.monotonic())
+        self.times.setdefault(json.loads(request.body)["data"]["payment_id"], time.monotonic())
         await _OK(request, out)
 
 
-class Hanging:
-    """A server that does not answer, or answers as `say` does, and records its calls."""
+class HangingServer:
+    """A server that does not answer, or answers as `handler` does, and records its calls."""
 
-    def __init__(self, say: StubHandler) -> None:
-        self.say = say
-        self.at: list[float] = []
+    def __init__(self, handler: StubHandler) -> None:
+        self.handler = handler
+        self.times: list[float] = []
 
     async def __call__(self, request: ReceivedRequest, out: asyncio.StreamWriter) -> None:
-        self.at.append(time.monotonic())
-        await self.say(request, out)
+        self.times.append(time.monotonic())
+        await self.handler(request, out)
 
-    def most(self, within_s: float) -> int:
+    def get_max_calls(self, within_s: float) -> int:
         """Return the most calls within any period of this length."""
-        return max(sum(at - within_s < other <= at for other in self.at) for at in self.at)
+        return max(sum(at - within_s < other <= at for other in self.times) for at in self.times)
 
 
 async def crowd(
@@ -84,12 +84,12 @@ async def crowd(
     is how many attempts waited for them at once, `again` how many payments needed more than one
     call.
     """
-    came = Clocked()
+    recording = RecordingServer()
     async with AsyncExitStack() as stack:
         open_ = stack.enter_async_context
-        well = [await open_(serve_stub(came)) for _ in range(_SERVERS)]
-        hanging = Hanging(at_first or hang)
-        hung = [await open_(serve_stub(hanging)) for _ in range(_SERVERS)]
+        responsive = [await open_(serve_stub(recording)) for _ in range(_SERVERS)]
+        hanging = HangingServer(at_first or hang)
+        silent = [await open_(serve_stub(hanging)) for _ in range(_SERVERS)]
         webhooks = {"networks": ["127.0.0.0/8"], **settings}
         service = await open_(run_service(folder / "home", webhooks=webhooks))
         session = await open_(aiohttp.ClientSession())
@@ -100,18 +100,20 @@ async def crowd(
         assert merchant is not None
         shops = []
         for n in range(count):
-            servers = hung if n % 10 == 0 else well
+            servers = silent if n % 10 == 0 else responsive
             url = f"http://127.0.0.1:{servers[n % 100 // 10].port}/{n}"
             shops.append(await _shop(app, merchant, n, url))
         if at_first is not None:
-            await _greeted(api, hanging, shops[::10])
-        begun, again = await _pay(api, shops * rounds, per_second)
-        expected = [pay for n, pay in enumerate(begun) if n % count % 10]
-        await wait_until(lambda: len(came.at) >= len(expected), patience_s=120)
+            await _greet(api, hanging, shops[::10])
+        started_at, again = await _pay(api, shops * rounds, per_second)
+        expected = [pay for n, pay in enumerate(started_at) if n % count % 10]
+        await wait_until(lambda: len(recording.times) >= len(expected), patience_s=120)
         # attempts within that time have not timed out yet
-        most = hanging.most(app.settings.webhooks.timeout_s / 2)
-        came.at = {text: at for text, at in came.at.items() if text in begun}
-    waited = sorted(came.at[payment_id] - begun[payment_id] for payment_id in came.at)
+        most = hanging.get_max_calls(app.settings.webhooks.timeout_s / 2)
+        recording.times = {text: at for text, at in recording.times.items() if text in started_at}
+    waited = sorted(
+        recording.times[payment_id] - started_at[payment_id] for payment_id in recording.times
+    )
     return {
         "events": len(waited),
         "p50": round(waited[len(waited) // 2], 3),
@@ -130,33 +132,33 @@ async def _shop(app: object, like: Merchant, number: int, url: str) -> str:
     return merchant.id
 
 
-async def _greeted(api: RestApi, hanging: Hanging, shops: list[str]) -> None:
+async def _greet(api: RestApi, hanging: HangingServer, shops: list[str]) -> None:
     """Deliver one payment to each endpoint that will hang; it answers that one."""
     await _pay(api, shops, 1000, "greeted")
-    await wait_until(lambda: len(hanging.at) >= len(shops), patience_s=120)
-    hanging.say = hang
-    hanging.at.clear()
+    await wait_until(lambda: len(hanging.times) >= len(shops), patience_s=120)
+    hanging.handler = hang
+    hanging.times.clear()
 
 
 async def _pay(
     api: RestApi, shops: list[str], per_second: float, name: str = "crowd"
 ) -> tuple[dict[str, float], int]:
     """Make one payment per shop; return the start time of each, in order, and `again`."""
-    begun: dict[str, float] = {}
+    started_at: dict[str, float] = {}
     again = 0
     start = time.monotonic()
     for n, merchant_id in enumerate(shops):
         await asyncio.sleep(max(0.0, start + n / per_second - time.monotonic()))
         at = time.monotonic()
         headers = {**api.merchant, "Merchant-Id": merchant_id, "Idempotency-Key": f"{name}-{n}"}
-        created, attempts = await _made(api, headers)
+        created, attempts = await _create_payment(api, headers)
         again += attempts > 1
-        begun[created["paymentId"]] = at
-    assert len(begun) == len(shops), "one key made two payments, or two keys one"
-    return begun, again
+        started_at[created["paymentId"]] = at
+    assert len(started_at) == len(shops), "one key made two payments, or two keys one"
+    return started_at, again
 
 
-async def _made(api: RestApi, headers: dict[str, str]) -> tuple[Json, int]:
+async def _create_payment(api: RestApi, headers: dict[str, str]) -> tuple[Json, int]:
     """Create a payment; return it and the number of attempts."""
     for attempt in range(1, _ATTEMPTS):
         try:

@@ -50,9 +50,9 @@ _EVENTS = (
 class BackEnd:
     """A back end that accepts events, sometimes claims a failure, and verifies every message."""
 
-    chance: random.Random
+    rng: random.Random
     secrets: dict[str, str] = field(default_factory=dict)
-    came: dict[str, dict[str, list[int]]] = field(
+    received: dict[str, dict[str, list[int]]] = field(
         default_factory=lambda: {path: {} for path in PATHS}
     )
     count: int = 0
@@ -66,14 +66,14 @@ class BackEnd:
         assert bool(data["refunds"]) is is_refund
         place = data["payment_state_version"]
         assert request.headers["webhook-id"] == f"evt_{data['payment_id'][4:]}_{place}"
-        self.came[path].setdefault(data["payment_id"], []).append(place)
+        self.received[path].setdefault(data["payment_id"], []).append(place)
         self.count += 1
-        await (_FAILS if self.chance.random() < 0.03 else _OK)(request, out)
+        await (_FAILS if self.rng.random() < 0.03 else _OK)(request, out)
 
 
 async def campaign(folder: Path, kills: int, seed: int = 1) -> dict[str, object]:
     """Kill `kills` times; return the number of events, and the violations."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     back_end = BackEnd(random.Random(seed + 1))
     home = folder / "home"
     async with serve_stub(back_end) as server, aiohttp.ClientSession() as session:
@@ -81,9 +81,9 @@ async def campaign(folder: Path, kills: int, seed: int = 1) -> dict[str, object]
             up = await asyncio.to_thread(RunningCommand, "up", home=home, **SETTINGS)
             api = RestApi(session, up.env["FLORIN_BASE_URL"], up.env)
             if not kill:
-                await _endpoints(api, server.port, up.env["FLORIN_MERCHANT_ID"], back_end)
-            shops = [asyncio.create_task(_shop(api, f"{kill}-{n}", chance)) for n in range(_SHOPS)]
-            target = back_end.count + chance.randrange(1, 60)
+                await _create_endpoints(api, server.port, up.env["FLORIN_MERCHANT_ID"], back_end)
+            shops = [asyncio.create_task(_run_shop(api, f"{kill}-{n}", rng)) for n in range(_SHOPS)]
+            target = back_end.count + rng.randrange(1, 60)
             await wait_until(lambda target=target: back_end.count >= target, patience_s=60)
             up.send_signal(signal.SIGKILL)
             await asyncio.to_thread(up.wait_ended)
@@ -94,10 +94,14 @@ async def campaign(folder: Path, kills: int, seed: int = 1) -> dict[str, object]
         with up:
             await wait_until(lambda: postgres.select(home, _WAITING)[0][0] == 0, patience_s=120)
             events = postgres.select(home, _EVENTS)
-    return {"events": len(events), "came": back_end.count, "bad": _bad(events, back_end)}
+    return {
+        "events": len(events),
+        "came": back_end.count,
+        "bad": _find_violations(events, back_end),
+    }
 
 
-async def _endpoints(api: RestApi, port: int, merchant_id: str, back_end: BackEnd) -> None:
+async def _create_endpoints(api: RestApi, port: int, merchant_id: str, back_end: BackEnd) -> None:
     key = {"Api-Key": api.merchant["Api-Key"]}
     for path, more in zip(PATHS, ({}, {"merchantId": merchant_id}), strict=True):
         body = {"url": f"http://127.0.0.1:{port}{path}", "events": ["*"], **more}
@@ -105,35 +109,35 @@ async def _endpoints(api: RestApi, port: int, merchant_id: str, back_end: BackEn
         back_end.secrets[path] = created["secret"]
 
 
-async def _shop(api: RestApi, name: str, chance: random.Random) -> None:
+async def _run_shop(api: RestApi, name: str, rng: random.Random) -> None:
     """Make payments and finish them until the service is gone."""
     number = 0
     with suppress(aiohttp.ClientError, OSError, TimeoutError, ApiCallError):
         while True:
             number += 1
             created = await api.create({**ORDER, "referenceId": f"{name}-{number}"})
-            if chance.random() < 0.5:
+            if rng.random() < 0.5:
                 await api.simulate(created["paymentId"], "stall")
-            outcome = chance.choice(OUTCOMES)
+            outcome = rng.choice(OUTCOMES)
             await api.simulate(created["paymentId"], outcome)
             if outcome == "succeeded":
                 body = {"paymentId": created["paymentId"]}
                 await api.call("POST", "/v1/refunds", api.merchant, body)
 
 
-def _bad(events: list[tuple[str, int]], back_end: BackEnd) -> list[str]:
+def _find_violations(events: list[tuple[str, int]], back_end: BackEnd) -> list[str]:
     """Return events that were lost, invented, or delivered in the wrong order."""
-    happened: dict[str, list[int]] = {}
+    stored: dict[str, list[int]] = {}
     for payment_id, version in events:
-        happened.setdefault(payment_id, []).append(version)
+        stored.setdefault(payment_id, []).append(version)
     results = []
-    for path, came in back_end.came.items():
-        for payment_id in happened.keys() | came.keys():
-            result = came.get(payment_id, [])
-            if sorted(set(result)) != happened.get(payment_id, []):
-                results.append(f"{path} {payment_id}: {result} of {happened.get(payment_id)}")
-            if result != sorted(result):
-                results.append(f"{path} {payment_id}: in the order {result}")
+    for path, received in back_end.received.items():
+        for payment_id in stored.keys() | received.keys():
+            versions = received.get(payment_id, [])
+            if sorted(set(versions)) != stored.get(payment_id, []):
+                results.append(f"{path} {payment_id}: {versions} of {stored.get(payment_id)}")
+            if versions != sorted(versions):
+                results.append(f"{path} {payment_id}: in the order {versions}")
     return results
 
 

@@ -169,16 +169,16 @@ async def test_each_buyer_has_its_own_pages_and_none_by_a_lie(desk, front):
     async with browser(front, BUYER) as buyer, browser(front, OTHER) as other:
         payment_id = await created(desk, buyer)
 
-        async def told(session: aiohttp.ClientSession, number: int) -> int:
+        async def fetch_status(session: aiohttp.ClientSession, number: int) -> int:
             async with session.get(f"/{payment_id}", headers=CIMultiDict(forged(number))) as page:
                 return page.status
 
-        assert [await told(buyer, number) for number in range(5)] == [200] * 3 + [429] * 2
-        assert [await told(other, number) for number in range(5)] == [200] * 3 + [429] * 2
+        assert [await fetch_status(buyer, number) for number in range(5)] == [200] * 3 + [429] * 2
+        assert [await fetch_status(other, number) for number in range(5)] == [200] * 3 + [429] * 2
 
 
 async def test_grpc_callers_behind_a_proxy_are_distinguished(desk, front):
-    async def told(port: int, number: int) -> str:
+    async def fetch_error_code(port: int, number: int) -> str:
         lie = [(name.lower(), value) for name, value in forged(number)]
         async with channel(front, port) as direct:
             with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -189,9 +189,9 @@ async def test_grpc_callers_behind_a_proxy_are_distinguished(desk, front):
         return to_api_call_error(caught.value).code
 
     async with TcpRelay(front.port, BUYER) as buyer, TcpRelay(front.port, OTHER) as other:
-        codes = [await told(buyer.port, number) for number in range(5)]
+        codes = [await fetch_error_code(buyer.port, number) for number in range(5)]
         assert codes == ["invalid_app_id"] * 3 + ["rate_limited"] * 2
-        assert await told(other.port, 0) == "invalid_app_id"
+        assert await fetch_error_code(other.port, 0) == "invalid_app_id"
     # REST and gRPC know them by the same address
     async with browser(front, BUYER) as session:
         guess = {"App-Id": "app_guess", "Client-Id": "c"}

@@ -64,7 +64,7 @@ class Case:
     fetched: bool = False
     outputs: list[str] = field(default_factory=list)
     raws: list[bytes] = field(default_factory=list)
-    asked: dict[str, int] = field(default_factory=dict)
+    call_counts: dict[str, int] = field(default_factory=dict)
 
 
 class LyingServer(gateway_pb2_grpc.GatewayServiceServicer):
@@ -167,8 +167,8 @@ def _answer(case: Case, method: str, params: list[Any]) -> Json:
         case.raws.append(bytes.fromhex(params[0][2:]))
     answer = case.node.get(method)
     if method == "eth_getTransactionCount" and isinstance(answer, list):
-        count = case.asked.get(method, 0)
-        case.asked[method] = count + 1
+        count = case.call_counts.get(method, 0)
+        case.call_counts[method] = count + 1
         answer = answer[min(count, len(answer) - 1)] if answer else None
     if method == "eth_getTransactionReceipt" and answer is None:
         # a wallet waits for minutes until it is mined

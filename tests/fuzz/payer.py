@@ -74,12 +74,13 @@ class Payer:
     target: str
     node: str
     files: WalletFiles
-    said: str = ""
+    error_output: str = ""
 
     def attempt(self, case: Case, **changes: Any) -> tuple[Any, list[Json]]:
         """Run the command on a case; return its exit status, and the steps that it showed.
 
-        `changes` are other options than --yes and a fitting --max. `self.said` is its other output.
+        `changes` are other options than --yes and a fitting --max. The command's other output is
+        in `self.error_output`.
         """
         self.liar.case = case
         honest = make_honest_option(case.kind, ACCOUNTS, 0)
@@ -101,7 +102,7 @@ class Payer:
             return end.code, [json.loads(line) for line in out.getvalue().splitlines()]
         finally:
             use_json(as_json=False)
-            self.said = err.getvalue()
+            self.error_output = err.getvalue()
         raise Violation("the command did not end")
 
 

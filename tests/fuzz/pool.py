@@ -44,10 +44,10 @@ class Pool:
     def learn(self, operation: str, body: Any) -> None:
         """Keep ids of created objects."""
         match operation, body:
-            case "MerchantService_CreatePayment", {"paymentId": str(made)}:
-                self._keep(self.payments, made)
-            case "AdminService_CreateMerchant", {"merchant": {"id": str(made)}}:
-                self._keep(self.merchants, made)
+            case "MerchantService_CreatePayment", {"paymentId": str(created_id)}:
+                self._keep(self.payments, created_id)
+            case "AdminService_CreateMerchant", {"merchant": {"id": str(created_id)}}:
+                self._keep(self.merchants, created_id)
             case _, {"nextCursor": str(cursor)} | {"next_cursor": str(cursor)}:
                 self._keep(self.cursors, cursor)
 

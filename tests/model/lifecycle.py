@@ -77,7 +77,7 @@ class Life:
     info: dict[str, Any] | None = None
     offers: dict[str, str] = field(default_factory=dict)
     # the version that all readers have returned
-    told_version: int = -1
+    read_version: int = -1
     story: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
@@ -187,7 +187,7 @@ class Life:
 
     # the API's answers
 
-    def told(self) -> dict[str, Any]:
+    def build_status(self) -> dict[str, Any]:
         """Return the expected Status, except `info`."""
         answer: dict[str, Any] = {"status": self.status, "isFinal": self.is_final}
         if not self.is_final:

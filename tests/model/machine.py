@@ -150,7 +150,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     def _good(self, life: Life, buyer: int) -> Submission:
         who = self.stage.buyers[buyer]
-        option = self.player.told[life.offers[who.account]]
+        option = self.player.options_by_id[life.offers[who.account]]
         return Submission(option["id"], (who.execute(option),), payer=who.payer)
 
     @rule(api=APIS, life=payments, alive=st.booleans(), by=st.sampled_from(["user", "merchant"]))

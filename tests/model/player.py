@@ -46,7 +46,7 @@ class Player(Readers):
         stage.clock.move(-stage.now_us % SECOND_US, wake=True)
         self.lives: list[Life] = []
         self.keys: dict[str, Key] = {}
-        self.told: dict[str, Json] = {}  # options by id
+        self.options_by_id: dict[str, Json] = {}
         self._streams: dict[str, _Stream] = {}
         self._numbers = itertools.count()
         self._waiting: set[str] = set()
@@ -98,7 +98,7 @@ class Player(Readers):
         value, reference = body["amount"]["value"], body["referenceId"]
         life = Life(result["paymentId"], value, reference, expires_at, now_us)
         self.note(life, f"{api} create {body} key {key}")
-        members = {"expiresAt": life.expires_at, "paymentId": life.id, **life.told()}
+        members = {"expiresAt": life.expires_at, "paymentId": life.id, **life.build_status()}
         self.same(life, "created", {name: result.get(name) for name in members}, members)
         self.lives.append(life)
         if key is not None:
@@ -171,7 +171,7 @@ class Player(Readers):
             (option,) = result["options"]
             self.same(life, "the option's account", option["account"], buyer.account)
             existing = life.offers.setdefault(buyer.account, option["id"])
-            self.same(life, "the option", option, self.told.setdefault(existing, option))
+            self.same(life, "the option", option, self.options_by_id.setdefault(existing, option))
         else:
             self.same(life, "options", result["options"], [])
         await self.look(api, life)
@@ -184,7 +184,7 @@ class Player(Readers):
         if expected is None and (data or option_id not in life.offers.values()):
             expected = UNKNOWN
         if expected is None:
-            expected = {"actions": self.told[option_id]["actions"]}
+            expected = {"actions": self.options_by_id[option_id]["actions"]}
         self.same(life, "fetch", result, expected)
         await self.look(api, life)
 
@@ -249,12 +249,12 @@ class Player(Readers):
 
     async def _look_around(self, api: str) -> None:
         """Check all payments that can still change, and the ended ones: all, or one in turn."""
-        over = [life for life in self.lives if life.is_final and life.told_version == life.version]
+        over = [life for life in self.lives if life.is_final and life.read_version == life.version]
         if over and not self.stage.thorough:
             over = [over[self._turn % len(over)]]
         going_on = [life for life in self.lives if not life.is_final]
         changed = [
-            life for life in self.lives if life.is_final and life.told_version < life.version
+            life for life in self.lives if life.is_final and life.read_version < life.version
         ]
         for life in (*going_on, *changed, *over):
             await self.look(api, life)

@@ -188,7 +188,7 @@ class FakeRail:
         quiet = not any(block.events for block in self._sealed_blocks[since + 1 :])
         return HeadUpdate(await self.get_head(), newest.parent_hash, quiet)
 
-    def is_deep(self, paid: SettlementEvent, head: int) -> bool:
+    def is_deep(self, event: SettlementEvent, head: int) -> bool:
         return True
 
     async def is_replaced(self, number: int, block_hash: str) -> bool:

@@ -75,7 +75,7 @@ class Readers:
         self._turn += 1
         first = self._turn % len(looks)
         looks = looks[first:] + looks[:first]
-        if life.version == life.told_version and not self.stage.thorough:
+        if life.version == life.read_version and not self.stage.thorough:
             looks = looks[:2]
         if api == "rest":
             # the calls are answered in this process, so sequential waits cost nothing
@@ -83,7 +83,7 @@ class Readers:
                 await look()
         else:
             await asyncio.gather(*(look() for look in looks))
-        life.told_version = life.version
+        life.read_version = life.version
 
     async def _status(self, life: Life, what: str, call: Awaitable[Json]) -> None:
         self.status(life, what, await self.ask(call))
@@ -91,10 +91,10 @@ class Readers:
     def status(self, life: Life, what: str, result: Any) -> None:
         """Compare a Status; learn the effect from the first that has it."""
         if isinstance(result, tuple):
-            self.differ(life, what, result, life.told())
+            self.differ(life, what, result, life.build_status())
         if life.status == "succeeded" and life.info is None:
             life.info = self._effect(life, result["info"])
-        self.same(life, what, result, {**life.told(), "info": life.info})
+        self.same(life, what, result, {**life.build_status(), "info": life.info})
 
     def _effect(self, life: Life, info: Any) -> Json:
         if not info or not info["txId"]:
@@ -205,7 +205,7 @@ class Readers:
         """Check that the next event of a stream has the present state."""
         result = await self._next(life, stream)
         if result is None:
-            self.differ(life, "a stream", "its end", life.told())
+            self.differ(life, "a stream", "its end", life.build_status())
         self.same(life, "the version of an event", result.pop("version"), life.version)
         self.status(life, "an event", result)
 
@@ -214,4 +214,4 @@ class Readers:
             async with asyncio.timeout(self.stage.patience_s):
                 return await anext(stream, None)
         except TimeoutError:
-            self.differ(life, "a stream", "nothing", life.told())
+            self.differ(life, "a stream", "nothing", life.build_status())

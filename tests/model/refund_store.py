@@ -29,7 +29,7 @@ from florin_server.domain.payments.payment import (
     RefundStatus,
 )
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
-from florin_server.domain.payouts.refund_amounts import RequestedRefund
+from florin_server.domain.payouts.refund_amounts import RefundAmount
 from florin_server.domain.settlement.chain_txs import LedgerPosting
 from florin_server.flows.app import App, Caller, IdempotencyKey
 from florin_server.flows.payouts import refund as refund_flow
@@ -253,7 +253,7 @@ class Machine:
         payment_id, unit, value, reason = body
         scoped = key and IdempotencyKey(f"scope {payment_id}", key, repr(body).encode())
         caller = Caller(False, "key", "par_1", _MERCHANT, idempotency_key=scoped or None)
-        amount = None if unit is None else RequestedRefund(unit, value)
+        amount = None if unit is None else RefundAmount(unit, value)
         request = RefundRequest(payment_id, amount, reason)
         answer: Any
         new: Any = None

@@ -40,7 +40,7 @@ async def deed(
     life = await player.create(api, player.order(1250, ttl_s))
     assert life is not None
     await player.options(api, life, buyer)
-    option = player.told[life.offers[buyer.account]]
+    option = player.options_by_id[life.offers[buyer.account]]
     sent = Submission(option["id"], (buyer.execute(option),), payer=buyer.payer)
     stage.clock.move(life.expires_at * SECOND_US + from_us - stage.now_us, wake=wake)
     request = {

@@ -29,7 +29,7 @@ def cache(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-async def told(**planted: Any) -> str:
+async def run_failures_notebook(**planted: Any) -> str:
     changes = {name.upper(): value for name, value in planted.items()}
     return get_printed(await run_notebook(NOTEBOOK, **changes))
 
@@ -44,7 +44,7 @@ def seconds(text: str) -> int:
 @pytest.mark.parametrize(("chain", "kind"), [("evm", "eip155"), ("solana", "solana")])
 async def test_an_outage_is_seen_and_placed(desk, chain, kind):
     planted = {"payments": 160, "outage_chain": chain, "outage_minutes": 90, "reorgs": 0.0}
-    text = await told(**planted)
+    text = await run_failures_notebook(**planted)
     begin = datetime.combine(FIRST_DAY, datetime.min.time(), UTC)
     knobs = SimulationConfig(seed=7, days=1, **planted)
     (outage,) = generate_plan(knobs, int(begin.timestamp() * 1_000_000)).outages
@@ -61,7 +61,7 @@ async def test_an_outage_is_seen_and_placed(desk, chain, kind):
 
 
 async def test_without_an_outage_none_is_claimed_and_replaced_blocks_lose_nothing(desk):
-    text = await told(payments=160, outage_minutes=0, reorgs=0.3)
+    text = await run_failures_notebook(payments=160, outage_minutes=0, reorgs=0.3)
     assert FOUND.findall(text) == []
     assert "0 outages found" in text
     assert "0 outages; 0 payments lapsed, 0 in them" in text

@@ -52,17 +52,17 @@ PAID = "paid 0.0336165 of 0xfe3b557e8fb62b89f4916b721be55ceb828dbd73 by pay_00VX
 
 
 @pytest.fixture
-def made(tmp_path) -> Path:
+def gallery_folder(tmp_path) -> Path:
     write_page("99_made", notebook(PAID, chart(3, 40)), tmp_path)
     return tmp_path
 
 
-def test_a_page_has_words_texts_and_charts_and_no_ids(made):
-    page = (made / "99_made.md").read_text()
+def test_a_page_has_words_texts_and_charts_and_no_ids(gallery_folder):
+    page = (gallery_folder / "99_made.md").read_text()
     assert page.startswith("<!-- Made by `make gallery`; do not edit. -->\n\n# How many?\n")
     assert "paid 0.0336165 of 0x… by pay_…" in page
     assert "![Payments](99_made_1.png)" in page
-    assert (made / "99_made_1.png").read_bytes().startswith(b"\x89PNG")
+    assert (gallery_folder / "99_made_1.png").read_bytes().startswith(b"\x89PNG")
     text, drawn = list_outputs(notebook(PAID, chart(3, 40)))
     assert text["under"] == drawn["under"] == "By merchant"
     (axes,) = drawn["chart"]["axes"]
@@ -71,9 +71,9 @@ def test_a_page_has_words_texts_and_charts_and_no_ids(made):
     assert axes["bars"] == [[-0.4, 0.6], [0, 0], [0.4, 1.4], [3, 40]]
 
 
-def test_ids_and_gas_dependent_values_may_differ(made):
+def test_ids_and_gas_dependent_values_may_differ(gallery_folder):
     other = PAID.replace("fe3b557e8f", "0000000000").replace("0.0336165", "0.0336168")
-    assert describe_changes("99_made", notebook(other, chart(3, 40)), made) == ""
+    assert describe_changes("99_made", notebook(other, chart(3, 40)), gallery_folder) == ""
 
 
 @pytest.mark.parametrize(
@@ -89,15 +89,17 @@ def test_ids_and_gas_dependent_values_may_differ(made):
         (notebook(PAID, chart(3, 40), "See."), "changed text: See. ## By merchant…"),
     ],
 )
-def test_gallery_change_is_described_with_its_remedy(made, now, line):
-    changed = describe_changes("99_made", now, made)
+def test_gallery_change_is_described_with_its_remedy(gallery_folder, now, line):
+    changed = describe_changes("99_made", now, gallery_folder)
     assert changed.startswith("99_made differs from docs/gallery/99_made.md:\n")
     assert line in changed
     assert "run `make gallery`, review `git diff docs/gallery`" in changed
 
 
-def test_missing_gallery_output_is_a_change_and_many_changes_are_counted(tmp_path, made):
-    assert "outputs: 2 instead of 0" in describe_changes("98", notebook(PAID, chart(1, 2)), made)
+def test_missing_gallery_output_is_a_change_and_many_changes_are_counted(tmp_path, gallery_folder):
+    assert "outputs: 2 instead of 0" in describe_changes(
+        "98", notebook(PAID, chart(1, 2)), gallery_folder
+    )
     many = "\n".join(f"{n} payments" for n in range(1, 30))
     write_page("97", notebook(many, chart(1, 2)), tmp_path)
     assert "and 21 more" in describe_changes(

@@ -158,7 +158,7 @@ def test_every_notebook_was_tried():
 # ---- faults of a target, reported at once
 
 
-async def told(monkeypatch: pytest.MonkeyPatch, **env: str) -> str:
+async def read_start_error(monkeypatch: pytest.MonkeyPatch, **env: str) -> str:
     """Return the text of a walk-through's start."""
     for name, value in env.items():
         monkeypatch.setenv(name, value)
@@ -176,7 +176,7 @@ async def told(monkeypatch: pytest.MonkeyPatch, **env: str) -> str:
     ],
 )
 async def test_a_target_that_is_no_address_is_refused(named, what, desk, monkeypatch):
-    sentence = await told(monkeypatch, FLORIN_TARGET=named)
+    sentence = await read_start_error(monkeypatch, FLORIN_TARGET=named)
     assert sentence.startswith(f"FLORIN_TARGET is {named}, {what}")
     assert sentence.endswith(
         "set it to the gRPC address of a Florin, as in FLORIN_GRPC_TARGET of demo.env"
@@ -186,7 +186,7 @@ async def test_a_target_that_is_no_address_is_refused(named, what, desk, monkeyp
 async def test_unreachable_target_and_rest_address_are_reported(target, monkeypatch):
     rest = target["FLORIN_BASE_URL"].removeprefix("http://")
     for wrong in ("127.0.0.1:1", rest):
-        sentence = await told(monkeypatch, FLORIN_TARGET=wrong)
+        sentence = await read_start_error(monkeypatch, FLORIN_TARGET=wrong)
         assert sentence.startswith(
             f"{wrong} does not respond over gRPC: check that Florin runs, and "
         )
@@ -198,7 +198,7 @@ async def test_a_server_without_the_call_is_too_old(target, monkeypatch):
     await older.start()
     try:
         where = f"127.0.0.1:{port}"
-        sentence = await told(monkeypatch, FLORIN_TARGET=where)
+        sentence = await read_start_error(monkeypatch, FLORIN_TARGET=where)
         with pytest.raises(
             LabError, match=f"^{where} lists no payments: it is not Florin, or too old"
         ):
@@ -212,20 +212,20 @@ async def test_wrong_credentials_are_reported(target, monkeypatch):
     where = target["FLORIN_TARGET"]
     for name in CREDENTIALS:
         monkeypatch.delenv(name)
-    assert await told(monkeypatch) == (
+    assert await read_start_error(monkeypatch) == (
         f"set {' and '.join(CREDENTIALS)}, the credentials of a merchant at {where}"
     )
     good = {name: target[name] for name in CREDENTIALS}
-    sentence = await told(monkeypatch, **{**good, "FLORIN_PARTNER_KEY": "fl_test_none"})
+    sentence = await read_start_error(monkeypatch, **{**good, "FLORIN_PARTNER_KEY": "fl_test_none"})
     assert sentence.startswith(f"{where} refuses the credentials: FLORIN_PARTNER_KEY must")
-    sentence = await told(monkeypatch, **{**good, "FLORIN_MERCHANT_ID": "mrch_none"})
+    sentence = await read_start_error(monkeypatch, **{**good, "FLORIN_MERCHANT_ID": "mrch_none"})
     assert sentence.startswith(f"{where} has no such merchant: FLORIN_MERCHANT_ID must belong to")
-    sentence = await told(monkeypatch, **{**good, "FLORIN_PARTNER_KEY": "clé"})
+    sentence = await read_start_error(monkeypatch, **{**good, "FLORIN_PARTNER_KEY": "clé"})
     assert sentence.startswith("the credentials in the environment are invalid: api-key")
 
 
 async def test_a_live_key_is_for_reading_only(target, monkeypatch):
-    assert await told(monkeypatch, FLORIN_PARTNER_KEY="fl_live_" + "1" * 43) == (
+    assert await read_start_error(monkeypatch, FLORIN_PARTNER_KEY="fl_live_" + "1" * 43) == (
         "this notebook creates payments, and FLORIN_PARTNER_KEY is a live key: set a test key"
     )
 

@@ -250,13 +250,13 @@ async def test_buyers_may_stay_and_are_not_sent_on_again(desk, person):
 
 
 @pytest.mark.parametrize(
-    ("outcome", "told"),
+    ("outcome", "message"),
     [
         ("succeeded", '{"type":"PAY_SUCCESS","success":true}'),
         ("expired", '{"type":"PAY_FAILURE","success":false,"error":"expired"}'),
     ],
 )
-async def test_embedding_app_receives_the_outcome_once(desk, person, outcome, told):
+async def test_embedding_app_receives_the_outcome_once(desk, person, outcome, message):
     path = await reach_state(desk, outcome)
     page = await person.tab()
     received: list[str] = []
@@ -267,7 +267,7 @@ async def test_embedding_app_receives_the_outcome_once(desk, person, outcome, to
     await page.expose_function("heard", hear)
     await page.add_init_script("window.ReactNativeWebView = {postMessage: (text) => heard(text)}")
     await page.goto(desk.rest.base + path, wait_until="networkidle")
-    assert received == [told]
+    assert received == [message]
 
 
 async def test_the_keyboard_alone_is_enough(desk, person):

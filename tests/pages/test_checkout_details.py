@@ -32,7 +32,7 @@ async def person(browser):
         yield person
 
 
-async def asked(
+async def open_details_prompt(
     desk: ServiceHarness, person: BrowserVisitor, purse: InjectedEvmWallet, look: str = ""
 ) -> tuple[str, Page]:
     """Return a payment whose buyer chose an option, and its page that asks for details."""
@@ -49,13 +49,13 @@ async def asked(
 
 async def test_checkout_continues_automatically_once_the_form_is_sent(desk, person):
     purse = InjectedEvmWallet(desk.chain)
-    payment_id, page = await asked(desk, person, purse)
+    payment_id, page = await open_details_prompt(desk, person, purse)
     # the link to the form is the only highlighted button
     assert await page.locator("#wallets .main-action").all_inner_texts() == ["Enter your details"]
     done = page.get_by_role("button", name="I have entered my details")
     await done.click()
     await expect(page.locator("#step")).to_contain_text("have not arrived yet")
-    assert purse.asked.count("eth_signTypedData_v4") == 0
+    assert purse.methods.count("eth_signTypedData_v4") == 0
     async with page.context.expect_page() as opening:
         await page.get_by_role("link", name="Enter your details").click()
     await expect(page.locator("#step")).to_contain_text("Waiting for your details")
@@ -69,17 +69,17 @@ async def test_checkout_continues_automatically_once_the_form_is_sent(desk, pers
     await expect(form.get_by_role("heading", name="Thank you")).to_be_visible()
     await form.close()
     # no button is pressed here any more
-    await wait_until(lambda: "eth_signTypedData_v4" in purse.asked)
+    await wait_until(lambda: "eth_signTypedData_v4" in purse.methods)
     assert (await desk.wait_ended(payment_id))["status"] == "succeeded"
     await expect(page.get_by_role("heading", name="Paid", exact=True)).to_be_visible()
-    assert purse.asked.count("eth_signTypedData_v4") == 1
+    assert purse.methods.count("eth_signTypedData_v4") == 1
 
 
 @pytest.mark.parametrize("language", ["en", "de", "es", "fr", "ja", "ar"])
 async def test_no_sentence_of_the_api_reaches_a_buyer(desk, person, language):
     """The page once said `IC data required but not found`, in every language."""
     purse = InjectedEvmWallet(desk.chain)
-    _, page = await asked(desk, person, purse, f"?lang={language}")
+    _, page = await open_details_prompt(desk, person, purse, f"?lang={language}")
     raw = re.compile("IC data|required|params_validation|Validation")
     step = page.locator("#step")
     before = await step.inner_text()
@@ -104,7 +104,7 @@ async def test_no_sentence_of_the_api_reaches_a_buyer(desk, person, language):
 
 async def test_page_stops_polling_for_a_deselected_wallet(desk, person):
     purse = InjectedEvmWallet(desk.chain)
-    _, page = await asked(desk, person, purse)
+    _, page = await open_details_prompt(desk, person, purse)
     await page.clock.install()
     questions: list[str] = []
     page.on("request", lambda request: questions.append(request.url))

@@ -162,7 +162,7 @@ async def test_it_is_live_only_for_payments_that_may_change():
     for status in PaymentStatus:
         page = shown(status=status)
         assert ("Check the status again" in page) is not status.is_final
-        assert json_of(page, "told")["isFinal"] is status.is_final
+        assert json_of(page, "page-data")["isFinal"] is status.is_final
 
 
 def json_of(page: str, name: str) -> dict[str, Any]:
@@ -226,7 +226,7 @@ async def test_a_merchants_name_is_text_and_nothing_else(desk):
     assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &#34;Söhne&#34;" in page
     assert scripts(page) == 3
     assert "<img" not in page
-    assert json_of(page, "told")["merchant"] == HOSTILE_TEXT
+    assert json_of(page, "page-data")["merchant"] == HOSTILE_TEXT
 
 
 async def test_content_security_policy_allows_only_own_resources(desk):

@@ -90,7 +90,7 @@ async def paid(desk, page: Page, payment_id: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("amount", "told", "asked"),
+    ("amount", "expected_texts", "expected_methods"),
     [
         (USD, ["12.50 tUSD", "No network fee for you"], ["eth_signTypedData_v4"]),
         (EUR, ["9.90 tEUR", "asks twice"], ["eth_sendTransaction", "eth_signTypedData_v4"]),
@@ -98,19 +98,21 @@ async def paid(desk, page: Page, payment_id: str) -> None:
     ],
     ids=["eip3009", "permit2", "coin"],
 )
-async def test_a_wallet_pays_with_each_kind_of_option(desk, person, amount, told, asked):
+async def test_a_wallet_pays_with_each_kind_of_option(
+    desk, person, amount, expected_texts, expected_methods
+):
     purse = InjectedEvmWallet(desk.chain)
     payment_id, page = await offered(desk, person, purse, amount)
     (choice,) = await page.locator(".choice").all_inner_texts()
-    for text in (*told, "You have", "Florin Devnet"):
+    for text in (*expected_texts, "You have", "Florin Devnet"):
         assert text in choice.replace("\u2068", "").replace("\u2069", "")
     assert await list_violations(page) == []
-    purse.asked.clear()
+    purse.methods.clear()
     await pay(page).click()
     await paid(desk, page, payment_id)
     assert [
-        each_text for each_text in purse.asked if "sign" in each_text or "send" in each_text
-    ] == asked
+        method for method in purse.methods if "sign" in method or "send" in method
+    ] == expected_methods
     detail = await desk.rest.detail(payment_id)
     assert detail["buyer"]["accountCaip10"].lower() == purse.wallet.account.lower()
     # the chain may report a coin payment before the page does
@@ -164,8 +166,8 @@ async def test_account_with_an_uncheckable_signature_is_offered_transactions(des
     assert "network fee" in await page.locator(".choice").inner_text()
     await pay(page).click()
     await expect(page.locator("#step")).to_contain_text("You declined in your wallet")
-    assert "eth_sendTransaction" in purse.asked
-    assert "eth_signTypedData_v4" not in purse.asked
+    assert "eth_sendTransaction" in purse.methods
+    assert "eth_signTypedData_v4" not in purse.methods
 
 
 async def test_an_account_whose_code_does_not_accept_a_signature_pays_nothing(desk, person):
@@ -192,8 +194,8 @@ async def test_rejected_transaction_is_not_requested_again_automatically(desk, p
     await page.evaluate("() => window.purseChanged()")
     await expect(pay(page)).to_be_visible()
     await page.clock.run_for(60_000)
-    assert purse.asked.count("eth_sendTransaction") == 1
-    assert "eth_signTypedData_v4" not in purse.asked
+    assert purse.methods.count("eth_sendTransaction") == 1
+    assert "eth_signTypedData_v4" not in purse.methods
     assert (await desk.rest.status(payment_id))["status"] == "requires_action"
 
 
@@ -246,7 +248,7 @@ async def test_wallet_on_another_chain_is_prompted_to_switch(desk, person):
     purse.refuses["wallet_switchEthereumChain"] = (4200, "Unsupported method")
     await pay(page).click()
     await expect(page.locator("#step")).to_contain_text("uses a different network")
-    assert "eth_signTypedData_v4" not in purse.asked
+    assert "eth_signTypedData_v4" not in purse.methods
     purse.refuses.clear()
     await page.get_by_role("button", name="Try again").click()
     await pay(page).click()
@@ -286,8 +288,8 @@ async def test_unknown_chain_without_public_node_is_explained_to_the_buyer(desk,
     await pay(page).click()
     await expect(page.locator("#step")).to_contain_text("this page cannot add it for you")
     await expect(page.locator("#step")).to_contain_text("31337")
-    assert "wallet_addEthereumChain" not in purse.asked
-    assert "eth_signTypedData_v4" not in purse.asked
+    assert "wallet_addEthereumChain" not in purse.methods
+    assert "eth_signTypedData_v4" not in purse.methods
     assert (await desk.rest.status(payment_id))["status"] == "requires_action"
 
 
@@ -305,7 +307,7 @@ async def test_chain_id_in_any_form_is_read(desk, person, form):
     payment_id, page = await offered(desk, person, purse)
     await pay(page).click()
     await paid(desk, page, payment_id)
-    assert "wallet_switchEthereumChain" not in purse.asked
+    assert "wallet_switchEthereumChain" not in purse.methods
 
 
 async def test_switch_that_takes_a_while_is_waited_for(desk, person):
@@ -313,7 +315,7 @@ async def test_switch_that_takes_a_while_is_waited_for(desk, person):
     payment_id, page = await offered(desk, person, purse)
     await pay(page).click()
     await paid(desk, page, payment_id)
-    assert purse.asked.count("wallet_switchEthereumChain") == 1
+    assert purse.methods.count("wallet_switchEthereumChain") == 1
 
 
 async def test_switch_that_never_happens_is_not_waited_for_without_end(desk, person):
@@ -324,7 +326,7 @@ async def test_switch_that_never_happens_is_not_waited_for_without_end(desk, per
     for _ in range(60):
         await page.clock.run_for(250)
     await expect(page.locator("#step")).to_contain_text("uses a different network")
-    assert "eth_signTypedData_v4" not in purse.asked
+    assert "eth_signTypedData_v4" not in purse.methods
 
 
 DECLINED = {
@@ -360,7 +362,7 @@ async def test_a_wallet_that_has_another_account_by_now_signs_nothing(desk, pers
     purse.wallet = EvmTestWallet()
     await pay(page).click()
     await expect(page.locator("#step")).to_contain_text("uses a different account")
-    assert "eth_signTypedData_v4" not in purse.asked
+    assert "eth_signTypedData_v4" not in purse.methods
     await page.get_by_role("button", name="Try again").click()
     await pay(page).click()
     await paid(desk, page, payment_id)
@@ -416,7 +418,7 @@ async def test_signature_is_reused_after_a_lost_connection(desk, person):
     await page.unroute("**/confirm")
     await page.get_by_role("button", name="Try again").click()
     await paid(desk, page, payment_id)
-    assert purse.asked.count("eth_signTypedData_v4") == 1
+    assert purse.methods.count("eth_signTypedData_v4") == 1
 
 
 async def test_without_a_wallet_there_are_other_ways(desk, person):

@@ -352,7 +352,7 @@ async def test_rows_report_the_current_payment_status(desk, person):
     payment_id = await paid(desk, tenant)
     await person.sign_in(tenant.secret)
     result = json.loads((await person.get("/console/payments/rows?")).text)
-    assert result == [{"id": payment_id, "status": "succeeded", "look": "good"}]
+    assert result == [{"id": payment_id, "status": "succeeded", "badgeClass": "good"}]
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,8 @@ async def test_each_session_has_a_host_of_its_own_that_its_cookie_is_for(desk, p
     assert person.host != other.host
     at = {"own": person.host, "other": other.host, "entry": ENTRY, "near": "127.0.0.1"}
     result = {
-        name: (await person.ask("GET", "/console", host(person, each_item))).status
-        for name, each_item in at.items()
+        name: (await person.ask("GET", "/console", host(person, host_name))).status
+        for name, host_name in at.items()
     }
     assert result == {"own": 200, "other": 303, "entry": 303, "near": 303}
     form = await person.hidden("/console", "/console/logout")
@@ -79,13 +79,13 @@ async def test_a_ticket_is_good_once(desk, person, bare):
     assert (again.location, thief.cookies_received) == ("/console/login?back=%2Fconsole", [])
 
 
-@pytest.mark.parametrize(("age_s", "given"), [(TICKET_S - 1, 1), (TICKET_S, 0), (-1, 0)])
-async def test_a_ticket_is_good_for_a_minute(desk, person, age_s, given):
+@pytest.mark.parametrize(("age_s", "cookie_count"), [(TICKET_S - 1, 1), (TICKET_S, 0), (-1, 0)])
+async def test_a_ticket_is_good_for_a_minute(desk, person, age_s, cookie_count):
     tenant = await desk.tenant()
     led = await person.submit_sign_in(tenant.secret)
     desk.clock.advance(age_s)
     await person.follow(led)
-    assert len(person.cookies_received) == given
+    assert len(person.cookies_received) == cookie_count
 
 
 async def test_a_ticket_is_for_its_host_and_is_no_cookie(desk, person, operator):

@@ -34,7 +34,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from tests.support.page_texts import HOSTILE_MARKUP, ParsedPage
 
 NOW_US = 1_800_000_000_000_000
-SHOW = Formatter(SimpleNamespace(find_asset=lambda _: None, clock=TestClock(NOW_US)))
+FORMATTER = Formatter(SimpleNamespace(find_asset=lambda _: None, clock=TestClock(NOW_US)))
 _SCALAR = {Field.CPPTYPE_BOOL: True, Field.CPPTYPE_DOUBLE: 1.5, Field.CPPTYPE_FLOAT: 1.5}
 
 
@@ -72,7 +72,12 @@ def merchants(word: str) -> dict[str, dict]:
     )
     own = filled(account_pb2.ListMerchantsResponse(), word)
     return {
-        "payments": {"found": listed, "merchants": own.merchants, "partners": (), **_lists(word)},
+        "payments": {
+            "response": listed,
+            "merchants": own.merchants,
+            "partners": (),
+            **_lists(word),
+        },
         "merchant/overview": {
             "charts": build_charts(listed.data, {}, NOW_US, 7),
             "totals": compute_totals(listed.data, NOW_US, 7),
@@ -93,19 +98,19 @@ def merchants(word: str) -> dict[str, dict]:
             "path": "/x",
         },
         "merchant/create": {
-            "given": values,
+            "values": values,
             "problem": word,
             "merchants": own.merchants,
             "units": {word: word},
         },
-        "merchant/merchants": {"found": own, "search": word},
+        "merchant/merchants": {"response": own, "search": word},
         "merchant/merchant": {
             "merchant": own.merchants[0],
             "settlements": filled(account_pb2.Settlements(), word),
             "assets": {word: word},
             "path": "/x",
         },
-        "wrong": {"message": word, "request_id": word},
+        "error": {"message": word, "request_id": word},
         **_webhooks(word),
     }
 
@@ -116,11 +121,11 @@ def _webhooks(word: str) -> dict[str, dict]:
     values = {"url": word, "merchant": word, "description": word}
     return {
         "merchant/webhooks": {
-            "found": filled(webhook_pb2.ListWebhookEndpointsResponse(), word),
+            "response": filled(webhook_pb2.ListWebhookEndpointsResponse(), word),
             "merchant": word,
             "merchants": filled(account_pb2.ListMerchantsResponse(), word).merchants,
             "types": (word,),
-            "given": values,
+            "values": values,
             "events": (word,),
             "problem": word,
         },
@@ -144,10 +149,10 @@ def _webhooks(word: str) -> dict[str, dict]:
 
 def _lists(word: str) -> dict:
     choices = {"statuses": ("failed",), "networks": [word], "tokens": [word]}
-    form = group_fields(
+    query = group_fields(
         [(name, word) for name in ("from", "reference", "merchant", "token", "cursor")]
     )
-    return {"asked": PaymentFilters(form), "choices": choices, "path": "/console/payments"}
+    return {"filters": PaymentFilters(query), "choices": choices, "path": "/console/payments"}
 
 
 def operators(word: str) -> dict[str, dict]:
@@ -158,7 +163,7 @@ def operators(word: str) -> dict[str, dict]:
     balances = filled(ledger_pb2.ListBalancesResponse(), word).balances
     partners = filled(partner_pb2.ListPartnersResponse(), word).partners
     return {
-        "payments": {"found": listed, "merchants": (), "partners": partners, **_lists(word)},
+        "payments": {"response": listed, "merchants": (), "partners": partners, **_lists(word)},
         "operator/status": {
             "system": system,
             "alarms": [(word, condition) for condition in system.conditions],
@@ -201,7 +206,7 @@ def operators(word: str) -> dict[str, dict]:
             "scopes": (word,),
         },
         "operator/webhooks": {
-            "found": filled(webhook_admin_pb2.ListPartnerEndpointsResponse(), word),
+            "response": filled(webhook_admin_pb2.ListPartnerEndpointsResponse(), word),
             "paused": True,
         },
         "operator/webhook": {
@@ -214,26 +219,26 @@ def operators(word: str) -> dict[str, dict]:
 PAGES = [("merchant", text) for text in merchants("x")] + [("operator", o) for o in operators("x")]
 
 
-def page(realm: str, template: str, word: str) -> ParsedPage:
-    values = (merchants if realm == "merchant" else operators)(word)[template]
+def page(console: str, template: str, word: str) -> ParsedPage:
+    values = (merchants if console == "merchant" else operators)(word)[template]
     common = {
-        "realm": SimpleNamespace(name=realm, links=(("/console", word),)),
+        "config": SimpleNamespace(name=console, links=(("/console", word),)),
         "session": SimpleNamespace(holder=word, live=True),
         "title": word,
-        "words": get_translations("en", "site"),
-        "show": SHOW,
+        "texts": get_translations("en", "site"),
+        "formatter": FORMATTER,
         "csrf": word,
         "form_id": lambda: word,
-        "at": word,
+        "request_path": word,
     }
     return ParsedPage(
         render.render_page(f"console/{template}.html", 200, (), **common, **values).body
     )
 
 
-@pytest.mark.parametrize(("realm", "template"), PAGES)
-def test_every_text_is_a_text_and_nothing_else(realm, template):
-    usual, hostile = page(realm, template, "Zephyr"), page(realm, template, HOSTILE_MARKUP)
+@pytest.mark.parametrize(("console", "template"), PAGES)
+def test_every_text_is_a_text_and_nothing_else(console, template):
+    usual, hostile = page(console, template, "Zephyr"), page(console, template, HOSTILE_MARKUP)
     assert hostile.tags == usual.tags
     assert sum("Zephyr" in text for text in usual.texts) > 3
 
@@ -241,12 +246,12 @@ def test_every_text_is_a_text_and_nothing_else(realm, template):
 def test_a_file_has_no_cell_that_computes():
     for begin in ("=", "+", "-", "@", "\t", "\r"):
         rows = filled(listing_pb2.ListPaymentsResponse(), f"{begin}1").data
-        for line in build_csv(SHOW, rows).body.decode().splitlines()[1:]:
+        for line in build_csv(FORMATTER, rows).body.decode().splitlines()[1:]:
             assert not any(text.lstrip('"').startswith(begin) for text in line.split(","))
 
 
 @pytest.mark.parametrize(
-    ("nanos", "told"), [(0, "2027-01-15T08:00:00.000Z"), (7_999_999, "2027-01-15T08:00:00.007Z")]
+    ("nanos", "text"), [(0, "2027-01-15T08:00:00.000Z"), (7_999_999, "2027-01-15T08:00:00.007Z")]
 )
-def test_times_for_programs_have_as_many_digits_each_time(nanos, told):
-    assert SHOW.iso(Timestamp(seconds=NOW_US // 1_000_000, nanos=nanos)) == told
+def test_times_for_programs_have_as_many_digits_each_time(nanos, text):
+    assert FORMATTER.iso(Timestamp(seconds=NOW_US // 1_000_000, nanos=nanos)) == text

@@ -27,7 +27,7 @@ async def desk(tmp_path_factory):
         yield desk
 
 
-async def made(person, url, **values):
+async def create_endpoint(person, url, **values):
     """Create an endpoint by its form; return its page and its secret."""
     page = await person.fill(PATH, PATH, url=url, **values)
     assert page.status == 200, page.text
@@ -45,7 +45,7 @@ async def test_an_endpoint_from_its_creation_to_its_end(desk, person):
     async with serve_stub(make_stub_response(500, HOSTILE.encode())) as server:
         url = f"http://127.0.0.1:{server.port}/in"
         values = {"merchant": tenant.merchant.id, "description": HOSTILE}
-        page, secret = await made(person, url, **values, event=["payment.created"])
+        page, secret = await create_endpoint(person, url, **values, event=["payment.created"])
         payment_id = await paid(desk, tenant)
         await wait_until(lambda: server.requests)
 
@@ -89,7 +89,7 @@ async def test_an_endpoint_from_its_creation_to_its_end(desk, person):
 async def test_repeated_rotate_form_creates_a_single_secret(desk, person):
     tenant = await desk.tenant()
     await person.sign_in(tenant.secret)
-    page, _ = await made(person, "https://shop.example/in")
+    page, _ = await create_endpoint(person, "https://shop.example/in")
     form = {**await person.hidden(page, f"{page}/rotate"), "overlap": "day"}
     first = await person.send(f"{page}/rotate", form)
     again = await person.send(f"{page}/rotate", form)
@@ -104,7 +104,7 @@ async def test_form_error_is_shown_beside_the_entered_values(desk, person):
     assert result.status == 400
     assert "must be an absolute https URL" in result.text
     assert 'value="kept"' in result.text
-    page, _ = await made(person, "https://shop.example/in")
+    page, _ = await create_endpoint(person, "https://shop.example/in")
     result = await person.fill(PATH, PATH, url="https://shop.example/in")
     assert (result.status, page.rpartition("/")[2] in result.text) == (409, True)
     for wrong in ({"since": "soon"}, {"since": ""}, {"since": "2020-01-01", "event": "payment.x"}):
@@ -117,8 +117,8 @@ async def test_foreign_endpoint_is_neither_visible_nor_changeable(desk, person, 
     owned = ConsoleUser(bare, desk.rest.base)
     await owned.sign_in(owner.secret)
     await person.sign_in(stranger.secret)
-    page, _ = await made(owned, "https://owner.example/in")
-    own, _ = await made(person, "https://stranger.example/in")
+    page, _ = await create_endpoint(owned, "https://owner.example/in")
+    own, _ = await create_endpoint(person, "https://stranger.example/in")
     assert "owner.example" not in (await person.get(PATH)).text
     filtered = await person.get(f"{PATH}?merchant={owner.merchant.id}")
     assert "owner.example" not in filtered.text
@@ -144,7 +144,7 @@ async def test_a_key_that_only_reads_makes_none(desk, person):
 async def test_the_operator_sees_those_that_are_paused_and_resumes_them(desk, operator, person):
     tenant = await desk.tenant()
     await person.sign_in(tenant.secret)
-    page, _ = await made(person, "https://shop.example/in")
+    page, _ = await create_endpoint(person, "https://shop.example/in")
     await operator.sign_in(desk.service.secrets.operator_token)
     item = page.rpartition("/")[2]
     assert item in (await operator.get(PATH)).text

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from tests.screenshots import shop
-from tests.screenshots.__main__ import kept
+from tests.screenshots.__main__ import load_picture
 from tests.screenshots.compare import difference
 from tests.screenshots.fonts import alike
 from tests.screenshots.taking import shot
@@ -49,7 +49,7 @@ async def stage(tmp_path_factory):
     ["checkout_options", "checkout_dark", "checkout_ar", "checkout_succeeded", "console_login"],
 )
 async def test_a_page_looks_as_its_picture_does(browser, stage, name):
-    assert difference(await shot(browser, stage, PICTURES[name]), kept(name)) == ""
+    assert difference(await shot(browser, stage, PICTURES[name]), load_picture(name)) == ""
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -66,4 +66,4 @@ async def test_lost_style_rule_is_detected(browser, stage, fault):
     async def spoil(page) -> None:
         await page.route(f"**/{file}", lose)
 
-    assert difference(await shot(browser, stage, picture, spoil), kept(picture.name)) != ""
+    assert difference(await shot(browser, stage, picture, spoil), load_picture(picture.name)) != ""

@@ -34,7 +34,7 @@ async def limited(tmp_path_factory):
         yield desk
 
 
-def told(stream: bytes) -> list[dict[str, Any]]:
+def parse_events(stream: bytes) -> list[dict[str, Any]]:
     """Return the events of a stream that has ended."""
     events = []
     for block in stream.decode().split("\n\n"):
@@ -170,7 +170,7 @@ async def test_event_stream_sends_every_change_until_the_last(desk):
         assert stream.headers["X-Accel-Buffering"] == "no"
         await wait_open_responses(desk.service, 1)
         await desk.rest.cancel(payment_id)
-        events = told(await asyncio.wait_for(stream.read(), 20))
+        events = parse_events(await asyncio.wait_for(stream.read(), 20))
     expires_at = events[0]["expiresAt"]
     assert events == [
         {
@@ -185,7 +185,7 @@ async def test_event_stream_sends_every_change_until_the_last(desk):
     # seen events are not repeated, and after the end no event follows
     for seen in ("0", ""):
         async with desk.session.get(url, headers={"Last-Event-ID": seen}) as stream:
-            assert told(await stream.read()) == events[1:]
+            assert parse_events(await stream.read()) == events[1:]
     async with desk.session.get(url, headers={"Last-Event-ID": "1"}) as stream:
         assert (stream.status, await stream.read()) == (204, b"")
     for wrong in ("-1", "x", "1" * 19):
@@ -199,7 +199,7 @@ async def test_a_stream_that_has_nothing_new_begins_all_the_same(desk):
     async with desk.session.get(url, headers={"Last-Event-ID": "0"}) as stream:
         assert stream.status == 200
         await desk.rest.cancel(payment_id)
-        assert [event["version"] for event in told(await stream.read())] == [1]
+        assert [event["version"] for event in parse_events(await stream.read())] == [1]
 
 
 async def test_pages_take_no_place_from_a_wallet_nor_from_each_other(limited):
@@ -245,7 +245,7 @@ async def test_a_service_that_stops_ends_the_streams_of_pages(tmp_path):
         stream = await desk.session.get(f"{desk.rest.base}/{payment_id}/events")
         await wait_open_responses(desk.service, 1)
         await desk.service.stop()
-        assert len(told(await asyncio.wait_for(stream.read(), 20))) == 1
+        assert len(parse_events(await asyncio.wait_for(stream.read(), 20))) == 1
 
 
 # files for phones

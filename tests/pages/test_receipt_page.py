@@ -33,7 +33,7 @@ async def paid(desk):
     return offer
 
 
-async def told(desk, payment_id) -> dict:
+async def fetch_receipt(desk, payment_id) -> dict:
     path = f"/v1/payments/{payment_id}/receipt"
     answer: dict = await desk.rest.call("GET", path, desk.rest.merchant)
     return answer
@@ -60,7 +60,7 @@ async def test_receipt_page_without_the_account_shows_only_checkout_data(desk, p
 
 
 async def test_receipt_page_with_the_account_shows_all_and_offers_the_download(desk, paid):
-    merchants = await told(desk, paid.payment_id)
+    merchants = await fetch_receipt(desk, paid.payment_id)
     account = paid.wallet.account.lower()
     assert merchants["pageUrl"] == f"{PAY_URL}/{paid.payment_id}/receipt?account={account}"
     tx_hash = (await desk.rest.status(paid.payment_id))["info"]["txId"]
@@ -88,7 +88,7 @@ async def test_receipt_page_with_the_account_shows_all_and_offers_the_download(d
 
 
 async def test_public_receipt_leaves_out_the_order_reference(desk, paid):
-    merchants = await told(desk, paid.payment_id)
+    merchants = await fetch_receipt(desk, paid.payment_id)
     file = await desk.ask("GET", f"/{paid.payment_id}/receipt.jws?account={paid.wallet.account}")
     total, public = decode_claims(merchants["receipt"]), decode_claims(file.text)
     assert total.pop("reference") == "order-1001"
@@ -116,7 +116,7 @@ async def test_a_payment_that_did_not_succeed_has_no_page(desk):
 
 
 async def test_names_of_strangers_are_text():
-    told_ = page.ReceiptSummary(
+    summary = page.ReceiptSummary(
         HOSTILE_TEXT,
         Decimal(1),
         HOSTILE_TEXT,
@@ -129,8 +129,8 @@ async def test_names_of_strangers_are_text():
         [("payer", HOSTILE_TEXT), ("paid", (Decimal(1), HOSTILE_TEXT))], HOSTILE_TEXT
     )
     for answer in (
-        page.render_receipt(told_, details, "ar"),
-        page.render_account_form(told_, HOSTILE_TEXT, "en"),
+        page.render_receipt(summary, details, "ar"),
+        page.render_account_form(summary, HOSTILE_TEXT, "en"),
     ):
         shown = answer.body.decode()
         assert "<script" not in shown

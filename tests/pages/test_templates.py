@@ -139,9 +139,9 @@ def test_no_template_turns_escaping_off(name):
 def test_missing_template_value_raises_an_error():
     with pytest.raises(UndefinedError, match="'key' is undefined"):
         render.render_page(
-            "notice.html", 404, (), words=get_translations("en", "error"), bare=False
+            "notice.html", 404, (), texts=get_translations("en", "error"), bare=False
         )
     with pytest.raises(UndefinedError, match="has no attribute .amount"):
         render.render_page(
-            "payments/checkout.html", 200, (), words=get_translations("en", "checkout"), told={}
+            "payments/checkout.html", 200, (), texts=get_translations("en", "checkout"), payment={}
         )

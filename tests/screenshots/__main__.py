@@ -58,7 +58,7 @@ def file_of(name: str) -> Path:
     return FOLDER / f"{name}.png"
 
 
-def kept(name: str) -> Image.Image:
+def load_picture(name: str) -> Image.Image:
     """Return the stored picture."""
     with Image.open(file_of(name)) as image:
         return image.convert("RGB")
@@ -68,7 +68,7 @@ def _difference(name: str, fresh: Image.Image) -> str:
     """Describe the difference to the stored picture, and write both to the build folder."""
     if not file_of(name).exists():
         return "it is new"
-    before = kept(name)
+    before = load_picture(name)
     if output := difference(fresh, before):
         DIFFERING.mkdir(parents=True, exist_ok=True)
         fresh.save(DIFFERING / f"{name}.png")

@@ -43,9 +43,9 @@
   for (const text of textsOf(document.body)) {
     const around = text.parentElement;
     if (around.matches("script, style") || done.get(text) === text.nodeValue) continue;
-    const told = around.matches(ids) ? alike("", text.nodeValue) : calm(text.nodeValue, named);
-    if (told !== text.nodeValue) text.nodeValue = told;
-    done.set(text, told);
+    const replacement = around.matches(ids) ? alike("", text.nodeValue) : calm(text.nodeValue, named);
+    if (replacement !== text.nodeValue) text.nodeValue = replacement;
+    done.set(text, replacement);
   }
   for (const field of document.querySelectorAll("input:not([type])")) {
     if (done.get(field) === field.value) continue;

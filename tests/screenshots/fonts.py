@@ -33,12 +33,12 @@ _OPTIONS = (
 async def alike(folder: Path) -> AsyncIterator[Browser]:
     """Yield a browser that renders equally everywhere; the folder gets Fontconfig's files."""
     file = folder / "fonts.conf"
-    file.write_text(_told(folder))
+    file.write_text(_build_configuration(folder))
     async with launch_browser(*_OPTIONS, variables={"FONTCONFIG_FILE": str(file)}) as browser:
         yield browser
 
 
-def _told(folder: Path) -> str:
+def _build_configuration(folder: Path) -> str:
     folders = (
         _package("matplotlib") / "mpl-data/fonts/ttf",
         _package("matplotlib_fontja") / "fonts",

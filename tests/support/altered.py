@@ -121,11 +121,11 @@ class ReceiptForger:
     def __init__(self, issuer: ReceiptSigner, draw: random.Random) -> None:
         self.issuer = issuer
         self.own = ReceiptSigner(b"\x66" * 32)
-        self.one, self.other = (issuer.receipt(make_receipt(n)) for n in (1, 2))
+        self.receipt, self.other_receipt = (issuer.receipt(make_receipt(n)) for n in (1, 2))
         self._draw = draw
         self.ways: tuple[Callable[[], str], ...] = (
             *(self.byte, self.byte, self.byte, self.bit, self.cut, self.grown, self.moved),
-            *(self.spelled, self.tail, self.swapped, self.said, self.said_by_own_key),
+            *(self.spelled, self.tail, self.swapped, self.claims, self.claims_by_own_key),
             *(self.header, self.unsigned, self.by_public_key, self.own_key_along, self.twice),
             *(self.signature, self.higher, self.wrapped),
         )
@@ -135,42 +135,42 @@ class ReceiptForger:
         while count:
             way = self.ways[count % len(self.ways)]
             created = way()
-            if created not in {self.one, self.other}:
+            if created not in {self.receipt, self.other_receipt}:
                 count -= 1
                 yield way.__name__, created
 
     def byte(self) -> str:
         """Replace one character."""
-        at = self._at(self.one)
+        at = self._at(self.receipt)
         any_ = self._draw.choice([*_ALPHABET, chr(self._draw.randrange(256))])
-        return self.one[:at] + any_ + self.one[at + 1 :]
+        return self.receipt[:at] + any_ + self.receipt[at + 1 :]
 
     def bit(self) -> str:
-        at = self._at(self.one)
-        flipped = chr(ord(self.one[at]) ^ 1 << self._draw.randrange(8))
-        return self.one[:at] + flipped + self.one[at + 1 :]
+        at = self._at(self.receipt)
+        flipped = chr(ord(self.receipt[at]) ^ 1 << self._draw.randrange(8))
+        return self.receipt[:at] + flipped + self.receipt[at + 1 :]
 
     def cut(self) -> str:
-        first, last = sorted((self._at(self.one), self._at(self.one)))
-        return self.one[:first] + self.one[last + 1 :]
+        first, last = sorted((self._at(self.receipt), self._at(self.receipt)))
+        return self.receipt[:first] + self.receipt[last + 1 :]
 
     def grown(self) -> str:
-        at = self._draw.randrange(len(self.one) + 1)
+        at = self._draw.randrange(len(self.receipt) + 1)
         items = "".join(
             self._draw.choices([*_ALPHABET, *" \t\n\r.=\0é"], k=self._draw.randint(1, 4))
         )
-        return self.one[:at] + items + self.one[at:]
+        return self.receipt[:at] + items + self.receipt[at:]
 
     def moved(self) -> str:
         """Swap two characters."""
-        content = list(self.one)
-        a, b = self._at(self.one), self._at(self.one)
+        content = list(self.receipt)
+        a, b = self._at(self.receipt), self._at(self.receipt)
         content[a], content[b] = content[b], content[a]
         return "".join(content)
 
     def spelled(self) -> str:
         """Encode the same bytes in another spelling of base64."""
-        parts = self.one.split(".")
+        parts = self.receipt.split(".")
         at = self._draw.randrange(3)
         trick = self._draw.randrange(4)
         if trick == 0:
@@ -186,7 +186,7 @@ class ReceiptForger:
 
     def tail(self) -> str:
         """Set unused bits at the end of a part."""
-        parts = self.one.split(".")
+        parts = self.receipt.split(".")
         at = self._draw.choice([i for i in range(3) if len(parts[i]) % 4])
         last = _ALPHABET.index(parts[at][-1])
         order = string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
@@ -197,22 +197,22 @@ class ReceiptForger:
 
     def swapped(self) -> str:
         """Combine parts of two receipts."""
-        pairs = zip(self.one.split("."), self.other.split("."), strict=True)
+        pairs = zip(self.receipt.split("."), self.other_receipt.split("."), strict=True)
         return ".".join(self._draw.choice(pair) for pair in pairs)
 
-    def said(self) -> str:
+    def claims(self) -> str:
         """Change the claims under the original signature."""
-        head, _, tail = self.one.split(".")
+        head, _, tail = self.receipt.split(".")
         return f"{head}.{encode_base64url(self._changed())}.{tail}"
 
-    def said_by_own_key(self) -> str:
+    def claims_by_own_key(self) -> str:
         """Change the claims and sign them with a stranger's key under the issuer's name."""
-        head = self.one.split(".")[0]
+        head = self.receipt.split(".")[0]
         return self.own.raw(decode_base64url(head), self._changed())
 
     def header(self) -> str:
         """Change the header under the original signature or a stranger's."""
-        result: dict[str, Any] = json.loads(decode_base64url(self.one.split(".")[0]))
+        result: dict[str, Any] = json.loads(decode_base64url(self.receipt.split(".")[0]))
         name = self._draw.choice(["alg", "kid", "typ", "crit", "b64", "jku", "x5u", "zip", "cty"])
         words = ("none", "EdDSA", "HS256", "Ed448", "ed25519", "ES256", self.own.id, "")
         remaining = (None, 1, ["b64"], False, {}, "https://evil.example/jwks.json")
@@ -223,7 +223,7 @@ class ReceiptForger:
         head = {"alg": self._draw.choice(["none", "None", "NONE", ""]), "kid": self.issuer.id}
         more = {"typ": signature.TYPE} if self._draw.random() < 0.5 else {}
         tail = self._draw.choice(
-            ["", encode_base64url(b""), encode_base64url(bytes(64)), self.one.split(".")[2]]
+            ["", encode_base64url(b""), encode_base64url(bytes(64)), self.receipt.split(".")[2]]
         )
         header = encode_base64url(json.dumps(head | more).encode())
         return f"{header}.{encode_base64url(self._changed())}.{tail}"
@@ -258,13 +258,13 @@ class ReceiptForger:
     def twice(self) -> str:
         """Repeat a member, which readers interpret in two ways."""
         name = self._draw.choice(["alg", "kid", "typ"])
-        output = decode_base64url(self.one.split(".")[0]).decode()
+        output = decode_base64url(self.receipt.split(".")[0]).decode()
         more = json.dumps({name: self._draw.choice(["none", self.own.id, "HS256"])})[1:-1]
         doubled = self._draw.choice([f"{{{more},{output[1:]}", f"{output[:-1]},{more}}}"])
         return self._headed(doubled.encode())
 
     def signature(self) -> str:
-        head, body, _ = self.one.split(".")
+        head, body, _ = self.receipt.split(".")
         created = self._draw.choice(
             [bytes(64), b"\x01" + bytes(63), self._draw.randbytes(64), self._draw.randbytes(63)]
         )
@@ -272,7 +272,7 @@ class ReceiptForger:
 
     def higher(self) -> str:
         """Add multiples of the group order to the number in the signature."""
-        head, body, tail = self.one.split(".")
+        head, body, tail = self.receipt.split(".")
         point, number = (
             decode_base64url(tail)[:32],
             int.from_bytes(decode_base64url(tail)[32:], "little"),
@@ -282,26 +282,38 @@ class ReceiptForger:
 
     def wrapped(self) -> str:
         """Convert to another form, or put something around it."""
-        head, body, tail = self.one.split(".")
+        head, body, tail = self.receipt.split(".")
         return self._draw.choice(
             [
                 json.dumps({"protected": head, "payload": body, "signature": tail}),
-                json.dumps({"receipt": self.one}),
-                *(f"{head}..{tail}", f".{body}.{tail}", f"{self.one}.", f"{head}.{body}", "", "."),
-                *(f"{self.one}.{self.other}", f" {self.one}", f"{self.one}\n", f"﻿{self.one}"),
-                self.one * 40,
+                json.dumps({"receipt": self.receipt}),
+                *(
+                    f"{head}..{tail}",
+                    f".{body}.{tail}",
+                    f"{self.receipt}.",
+                    f"{head}.{body}",
+                    "",
+                    ".",
+                ),
+                *(
+                    f"{self.receipt}.{self.other_receipt}",
+                    f" {self.receipt}",
+                    f"{self.receipt}\n",
+                    f"﻿{self.receipt}",
+                ),
+                self.receipt * 40,
             ]
         )
 
     def _headed(self, header: bytes) -> str:
-        _, body, tail = self.one.split(".")
+        _, body, tail = self.receipt.split(".")
         if self._draw.random() < 0.5:
             return f"{encode_base64url(header)}.{body}.{tail}"
         return self.own.raw(header, decode_base64url(body))
 
     def _changed(self) -> bytes:
         """Return the claims with one of them changed."""
-        result: dict[str, Any] = json.loads(decode_base64url(self.one.split(".")[1]))
+        result: dict[str, Any] = json.loads(decode_base64url(self.receipt.split(".")[1]))
         name = self._draw.choice(sorted(result))
         if isinstance(result[name], dict):
             inner = self._draw.choice(sorted(result[name]))

@@ -99,7 +99,7 @@ class InMemoryChain:
         most = len(self.views) if self.visible_head is None else self.visible_head + 1
         return self.views[number] if number < most else None
 
-    def is_deep(self, paid: SettlementEvent, head: int) -> bool:
+    def is_deep(self, event: SettlementEvent, head: int) -> bool:
         return self.deep
 
     async def confirm_facts(self, facts: Iterable[ChainFact]) -> dict[ChainFact, bool]:

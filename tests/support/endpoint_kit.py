@@ -20,36 +20,36 @@ class StubNode:
         self.answers = {"eth_getBalance": balance, "eth_sendRawTransaction": "0xhash"}
         self.head, self.chain = head, chain
         self.fault = None
-        self.asked = []
+        self.methods = []
         self.holding = None
         self.arrived = asyncio.Event()
 
     async def send(self, payload):
         request = json.loads(payload)
-        many = request if isinstance(request, list) else [request]
-        self.asked += [item["method"] for item in many]
+        calls = request if isinstance(request, list) else [request]
+        self.methods += [call["method"] for call in calls]
         self.arrived.set()
         if self.holding is not None:
             await self.holding.wait()
         if self.fault is not None:
             raise self.fault
-        result = [self.one(item) for item in many]
+        result = [self.answer_call(call) for call in calls]
         return json.dumps(result if isinstance(request, list) else result[0]).encode()
 
-    def one(self, request):
+    def answer_call(self, call):
         existing = {"eth_chainId": hex(self.chain), "eth_blockNumber": hex(self.head)}
-        answer = {**existing, **self.answers}[request["method"]]
+        answer = {**existing, **self.answers}[call["method"]]
         if isinstance(answer, RpcError):
             refusal = {"code": answer.code, "message": answer.message}
-            return {"id": request["id"], "error": refusal}
-        return {"id": request["id"], "result": answer}
+            return {"id": call["id"], "error": refusal}
+        return {"id": call["id"], "result": answer}
 
     async def close(self):
         pass
 
     def take(self):
         """Return the calls since the last time."""
-        taken, self.asked = self.asked, []
+        taken, self.methods = self.methods, []
         return taken
 
 

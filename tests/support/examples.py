@@ -58,10 +58,10 @@ class RunningExample:
             watchdog.cancel()
         raise AssertionError(f"it ended: {self.output} {self.process.communicate()}")
 
-    def stop(self, output: str = "") -> CommandResult:
+    def stop(self, input_text: str = "") -> CommandResult:
         """Send input to the example and return its result."""
         try:
-            out, err = self.process.communicate(output, PATIENCE_S)
+            out, err = self.process.communicate(input_text, PATIENCE_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise
@@ -77,8 +77,8 @@ class RunningExample:
 
 
 def run_example(
-    name: str, *words: str, env: dict[str, str], cwd: Path, told: str = ""
+    name: str, *words: str, env: dict[str, str], cwd: Path, input_text: str = ""
 ) -> CommandResult:
     """Run an example to its end."""
     with RunningExample(name, *words, env=env, cwd=cwd) as process:
-        return process.stop(told)
+        return process.stop(input_text)

@@ -111,7 +111,7 @@ class ExportStoreBuilder:
         received = PaymentProceeds(ASSET, PAYER, value, FEE, SHOP, TREASURY, True, False, False)
         outcome = replace(
             store_kit.make_success(payment, value),
-            tx_id=tx_hash,
+            tx_hash=tx_hash,
             settled_value=value - FEE,
             postings=postings.build_settlement_postings(received, payment.merchant_id),
         )

@@ -66,7 +66,7 @@ class InjectedEvmWallet:
     number: int = 31337
     name: str = NAME
     icon: str = _ICON
-    asked: list[str] = field(default_factory=list)
+    methods: list[str] = field(default_factory=list)
     refuses: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     # how it writes the chain's id
     chain_form: Callable[[int], Any] = hex
@@ -86,14 +86,14 @@ class InjectedEvmWallet:
 
     async def put_into(self, page: Page) -> None:
         """Make the page find it, from the next load on."""
-        await page.expose_function("askedOfPurse", self._asked)
+        await page.expose_function("askedOfPurse", self._handle_request)
         output = json.dumps({"name": self.name, "icon": self.icon})
         await page.add_init_script(_EVM % output)
 
-    async def _asked(self, text: str) -> str:
+    async def _handle_request(self, text: str) -> str:
         request = json.loads(text)
         method, params = request["method"], request.get("params", [])
-        self.asked.append(method)
+        self.methods.append(method)
         if method in self.refuses:
             return _format_error(*self.refuses[method])
         if method == "wallet_switchEthereumChain" and not self._knows(params[0]):
@@ -178,11 +178,11 @@ class InjectedSolanaWallet:
 
     async def put_into(self, page: Page) -> None:
         """Make the page find it, from the next load on."""
-        await page.expose_function("askedOfPurse", self._asked)
+        await page.expose_function("askedOfPurse", self._handle_request)
         output = json.dumps({"name": NAME, "icon": _ICON})
         await page.add_init_script(_SOLANA % (json.dumps(self.wallet.address), output))
 
-    async def _asked(self, text: str) -> str:
+    async def _handle_request(self, text: str) -> str:
         if self.refuses:
             return json.dumps({"error": self.refuses})
         if self.delay is not None:

@@ -159,13 +159,13 @@ def get_operation_name(op: Operation[Any]) -> str:
 
 def _wrap_store_method(injector: FaultInjector, method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
-    async def asked(self: Store, op: Operation[Any]) -> Any:
+    async def call_method(self: Store, op: Operation[Any]) -> Any:
         name = get_operation_name(op)
         if not name.startswith(_QUARANTINE_PREFIX):
             injector.record_pass(name, _get_arguments(op))
         return await method(self, op)
 
-    return asked
+    return call_method
 
 
 def _wrap_rail_method(

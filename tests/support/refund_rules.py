@@ -8,9 +8,9 @@ from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import Payment, PaymentStatus, Refund, RefundStatus
 from florin_server.domain.payouts import refund_amounts
 from florin_server.domain.payouts.refund_amounts import (
+    RefundAmount,
     RefundTotals,
     RefundValues,
-    RequestedRefund,
     split_refund,
     sum_refunds,
 )
@@ -63,7 +63,7 @@ def check_step(
     try:
         if existing and unit is None:
             raise totals.already_refunded_error()
-        requested = None if unit is None else RequestedRefund(unit, str(value))
+        requested = None if unit is None else RefundAmount(unit, str(value))
         result = refund_amounts.split_refund(subject, totals, requested)
     except ApiError as error:
         check_refusal(subject, (rest, currency_rest), unit, value, error)
@@ -105,7 +105,7 @@ def count_failed_refunds(subject: Payment, refunds: Sequence[Refund]) -> RefundT
 
 
 def round_up(
-    subject: Payment, totals: RefundTotals, requested: RequestedRefund | None
+    subject: Payment, totals: RefundTotals, requested: RefundAmount | None
 ) -> RefundValues:
     result = split_refund(subject, totals, requested)
     if requested is None or requested.unit != USD or result.value == totals.refundable:

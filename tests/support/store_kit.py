@@ -169,7 +169,7 @@ def make_success(of: Payment, amount: int = 50_000_000) -> PaymentOutcome:
     return PaymentOutcome(
         payment_id=of.id,
         status=PaymentStatus.SUCCEEDED,
-        tx_id="0xpaid",
+        tx_hash="0xpaid",
         option_unit=f"caip19/{ASSET}",
         option_value=amount,
         settled_value=amount,

@@ -22,7 +22,7 @@ def no_watch():
     yield from ()
 
 
-async def asked_for(store, of, refund_id="rfnd_1", value=5):
+async def request_refund(store, of, refund_id="rfnd_1", value=5):
     """Store a refund of a payment, and return the payout that pays it."""
     existing = await store.read(refunds.list_refunds(of.id))
     back = Refund(
@@ -61,7 +61,7 @@ async def claims(store, tx_hash, at_us, refund_id="rfnd_1"):
     await store.write(payouts.claim(now, tx_hash, None, None, at_us))
 
 
-async def told(store, now_us, *, every=False):
+async def deliver_events(store, now_us, *, every=False):
     """Deliver all waiting events, one after the other, and return them."""
     results = []
     while claimed := await claim_deliveries(store, now_us):

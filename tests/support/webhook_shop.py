@@ -54,8 +54,10 @@ class WebhookMerchant:
     async def wait_failed(self, endpoint_id: str, count: int = 1) -> Any:
         """Return the attempts once so many failed."""
 
-        async def found() -> Any:
-            result = [item for item in await self.attempts(endpoint_id) if not item["succeeded"]]
-            return result if len(result) >= count else None
+        async def find_failed() -> Any:
+            failed = [
+                attempt for attempt in await self.attempts(endpoint_id) if not attempt["succeeded"]
+            ]
+            return failed if len(failed) >= count else None
 
-        return await wait_until(found)
+        return await wait_until(find_failed)

@@ -15,18 +15,18 @@ import pytest
 left = []
 
 @pytest.fixture(scope="module")
-def made():
+def process_id():
     left.append("fixture")
     yield os.getpid()
     {torn_down}
 
-def test_one(made):
+def test_one(process_id):
     left.append("one")
     print("a word of test one")
     atexit.register(lambda: print(os.getpid(), file=open(__file__ + ".ended", "a")))
-    assert {one}
+    assert {text}
 
-def test_two(made):
+def test_two(process_id):
     assert left == {two}
 
 @pytest.mark.skip(reason="it is not for today")
@@ -39,7 +39,7 @@ def test_three():
 def ran(tmp_path):
     def run(*options: str, text: str = "True", two: str, torn_down: str = "pass"):
         return inner.run_pytest(
-            tmp_path, TESTS.format(one=text, two=two, torn_down=torn_down), *options
+            tmp_path, TESTS.format(text=text, two=two, torn_down=torn_down), *options
         )
 
     return run
@@ -70,7 +70,7 @@ def test_exit_handlers_run_at_the_end_of_each_test(ran, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "expected_output"),
     [
         ({"text": "False"}, "a word of test one"),
         ({"text": "os._exit(7)"}, "the test's process ended with 7"),
@@ -78,7 +78,7 @@ def test_exit_handlers_run_at_the_end_of_each_test(ran, tmp_path):
         ({"torn_down": "assert not left"}, "ERROR at teardown of test_one"),
     ],
 )
-def test_failure_in_a_child_process_is_reported(ran, changes, told):
+def test_failure_in_a_child_process_is_reported(ran, changes, expected_output):
     alone = ran(*ALONE, two='["fixture"]', **changes)
     assert alone.returncode == 1
-    assert told in alone.stdout
+    assert expected_output in alone.stdout

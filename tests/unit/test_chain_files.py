@@ -154,12 +154,12 @@ TABLES = st.dictionaries(TEXTS, SIMPLE, max_size=4)
 
 
 @settings(max_examples=200)
-@given(said=st.dictionaries(TEXTS, SIMPLE | TABLES | st.lists(TABLES, min_size=1), max_size=6))
-def test_anything_is_read_as_it_was_written(said):
-    written = chain_writer.format_file("evm", said)
-    assert tomllib.loads(written) == {"evm": said}
-    result = {name: item for name, item in said.items() if not isinstance(item, dict)}
-    assert tomllib.loads(chain_writer.update_file(written, result)) == {"evm": said}
+@given(table=st.dictionaries(TEXTS, SIMPLE | TABLES | st.lists(TABLES, min_size=1), max_size=6))
+def test_anything_is_read_as_it_was_written(table):
+    written = chain_writer.format_file("evm", table)
+    assert tomllib.loads(written) == {"evm": table}
+    result = {name: value for name, value in table.items() if not isinstance(value, dict)}
+    assert tomllib.loads(chain_writer.update_file(written, result)) == {"evm": table}
 
 
 def test_unknown_chain_kind_is_not_written():

@@ -22,7 +22,7 @@ def commands(command, *path):
 
 
 ALL = dict(commands(ROOT))
-LEAVES = {path: one for path, one in ALL.items() if not hasattr(one, "commands")}
+LEAVES = {path: command for path, command in ALL.items() if not hasattr(command, "commands")}
 
 
 def shown(path, columns=80):

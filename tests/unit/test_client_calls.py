@@ -149,7 +149,7 @@ def test_pages_are_requested_with_the_same_filters_until_the_last():
 
 
 @pytest.mark.parametrize(
-    ("given", "fault"),
+    ("options", "fault"),
     [
         ({}, "either an api_key"),
         ({"api_key": "a", "app_id": "b", "client_id": "c"}, "either an api_key"),
@@ -162,10 +162,10 @@ def test_pages_are_requested_with_the_same_filters_until_the_last():
         ({"api_key": "a", "plaintext": True, "root_certificates": b"x"}, "no certificates"),
     ],
 )
-def test_credentials_that_no_server_would_take_are_refused(given, fault):
+def test_credentials_that_no_server_would_take_are_refused(options, fault):
     for kind in (Client, AsyncClient):
         with pytest.raises(ValueError, match=fault):
-            kind("localhost:1", **given)
+            kind("localhost:1", **options)
 
 
 @pytest.mark.parametrize(

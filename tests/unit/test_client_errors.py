@@ -23,7 +23,7 @@ from florin_server.rpc.server.errors import to_grpc_status
 from grpc_status import rpc_status
 
 
-def told(refusal: Refusal, **more: str) -> FlorinError:
+def build_client_error(refusal: Refusal, **more: str) -> FlorinError:
     """Return a server's refusal as the client sees it after the wire."""
     status = rpc_status.to_status(to_grpc_status(refusal))
     return error_of(status.code, status.details, status.trailing_metadata, **more)
@@ -31,7 +31,7 @@ def told(refusal: Refusal, **more: str) -> FlorinError:
 
 @pytest.mark.parametrize("code", list(ErrorCode))
 def test_every_code_of_the_server_arrives(code):
-    error = told(Refusal(code))
+    error = build_client_error(Refusal(code))
     assert f"ERROR_CODE_{error.code.upper()}" in dict(errors_pb2.ErrorCode.items())
     assert (error.code, error.http_status) == (code, Refusal(code).http_status)
     assert type(error) is not FlorinError
@@ -39,7 +39,7 @@ def test_every_code_of_the_server_arrives(code):
 
 def test_error_carries_the_message_and_details_of_the_server():
     refusal = Refusal(ErrorCode.QUOTE_EXPIRED, details={"reason": "late", "maxAmount": "5"})
-    error = told(refusal, request_id="req_1", idempotency_key="k")
+    error = build_client_error(refusal, request_id="req_1", idempotency_key="k")
     assert isinstance(error, ConflictError)
     assert dict(error.details) == {"reason": "late", "maxAmount": "5"}
     assert (error.request_id, error.idempotency_key) == ("req_1", "k")
@@ -47,13 +47,13 @@ def test_error_carries_the_message_and_details_of_the_server():
 
 
 def test_members_that_break_their_bounds_are_named():
-    error = told(validation_error("amount.value", "is too long"))
+    error = build_client_error(validation_error("amount.value", "is too long"))
     assert isinstance(error, InvalidRequestError)
     assert error.issues == (Issue("amount.value", "is too long"),)
 
 
 def test_rate_limited_error_carries_retry_after():
-    error = told(Refusal(ErrorCode.RATE_LIMITED, retry_after_s=7))
+    error = build_client_error(Refusal(ErrorCode.RATE_LIMITED, retry_after_s=7))
     assert isinstance(error, RateLimitedError)
     assert error.retry_after_s == 7
 

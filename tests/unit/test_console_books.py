@@ -57,7 +57,7 @@ def test_every_account_is_listed_page_by_page():
     first = list_accounts(balances, form(kind="external", asset=USD))
     last = list_accounts(balances, form(kind="external", asset=USD, page="2"))
     result = ACCOUNTS_SHOWN + 1
-    assert (first.found, len(first.lines), len(last.lines)) == (result, ACCOUNTS_SHOWN, 1)
+    assert (first.total_count, len(first.lines), len(last.lines)) == (result, ACCOUNTS_SHOWN, 1)
     assert "page=2" in first.after
     assert (first.before, last.after) == ("", "")
     (line,) = list_accounts(balances, form(kind="external", account="0X000A")).lines

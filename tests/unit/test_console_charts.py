@@ -72,10 +72,10 @@ def test_volume_is_exact_and_each_currency_has_its_own_chart():
     shown = drawn(rows)
     chart = shown["volume-1"]
     assert (chart.title, chart.columns) == ("Volume in USD", ("Volume USD",))
-    assert chart.bars[-1].told == ("11,805,916,207,174,113,034.26\u00a0USD",)
-    assert chart.bars[-2].told == ("12.50\u00a0USD",)
+    assert chart.bars[-1].labels == ("11,805,916,207,174,113,034.26\u00a0USD",)
+    assert chart.bars[-2].labels == ("12.50\u00a0USD",)
     assert shown["volume-2"].title == "Volume in EUR"
-    assert shown["volume-2"].bars[-2].told == ("9.99\u00a0EUR",)
+    assert shown["volume-2"].bars[-2].labels == ("9.99\u00a0EUR",)
 
 
 def test_no_currency_is_dropped_and_none_is_added_to_another():
@@ -115,9 +115,9 @@ def test_same_ticker_on_two_networks_is_two_units():
 def test_success_rate_counts_only_ended_payments():
     rows = [row(2, "SUCCEEDED", 1), row(2, "EXPIRED", 1), row(2, "REQUIRES_ACTION", 1)]
     chart = drawn(rows)["success"]
-    assert chart.bars[-3].told == ("50.0 %", "1 of 2")
+    assert chart.bars[-3].labels == ("50.0 %", "1 of 2")
     assert (chart.bars[-3].height, chart.top) == (HEIGHT / 2, "100 %")
-    assert chart.bars[-1].told == ("", "0 of 0")
+    assert chart.bars[-1].labels == ("", "0 of 0")
 
 
 def test_time_to_finality_leaves_the_buyers_thinking_out():
@@ -137,16 +137,16 @@ def test_time_to_finality_leaves_the_buyers_thinking_out():
     }
     shown = drawn(rows, phases=phases)
     assert (shown["finality"].title, shown["pay"].title) == ("Time to finality", "Time to pay")
-    assert shown["finality"].bars[-1].told == ["50.0 s", "95.0 s"]
+    assert shown["finality"].bars[-1].labels == ["50.0 s", "95.0 s"]
     assert shown["finality"].bars[-1].mark == 0
-    assert shown["pay"].bars[-1].told == ["350.0 s", "395.0 s"]
+    assert shown["pay"].bars[-1].labels == ["350.0 s", "395.0 s"]
 
 
 def test_fees_chart_covers_a_single_token():
     token = money_pb2.AmountDisplay(asset_symbol="tUSD", decimals=6)
     fee = {"total": {"unit": "caip19/x", "value": "62500", "display": token}}
     chart = drawn([row(0, "SUCCEEDED", 1, fees=fee), row(0, "SUCCEEDED", 1, fees=fee)])["fees-1"]
-    assert chart.bars[-1].told == ("0.125000\u00a0tUSD",)
+    assert chart.bars[-1].labels == ("0.125000\u00a0tUSD",)
 
 
 def test_payments_older_than_the_range_are_left_out():

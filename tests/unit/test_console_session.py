@@ -26,7 +26,7 @@ def sessions(
     return SessionManager(name, key, clock or TestClock(1_800_000_000_000_000), randbytes)
 
 
-def asked(scheme: str = "http", **headers: str) -> PlainRequest:
+def build_request(scheme: str = "http", **headers: str) -> PlainRequest:
     headers.setdefault("host", HOST)
     result = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     return PlainRequest("GET", {}, (), result, b"", "ipv4:127.0.0.1:1", scheme, "/console")
@@ -34,43 +34,45 @@ def asked(scheme: str = "http", **headers: str) -> PlainRequest:
 
 def cookie_of(known_sessions: SessionManager, scheme: str = "http") -> str:
     _, result = known_sessions.build_session_cookie(
-        known_sessions.start("Key00001", HOST, live=True), asked(scheme)
+        known_sessions.start("Key00001", HOST, live=True), build_request(scheme)
     )
     return result.decode().partition(";")[0]
 
 
 def test_processes_with_the_same_secret_accept_the_same_sessions():
-    session = sessions().find(asked(cookie=cookie_of(sessions())))
+    session = sessions().find(build_request(cookie=cookie_of(sessions())))
     assert session is not None
     assert (session.holder, session.live) == ("Key00001", True)
 
 
 def test_session_is_valid_only_for_its_console_and_installation():
     cookie = cookie_of(sessions())
-    assert sessions(key=OTHER).find(asked(cookie=cookie)) is None
-    assert sessions("operator").find(asked(cookie=cookie)) is None
+    assert sessions(key=OTHER).find(build_request(cookie=cookie)) is None
+    assert sessions("operator").find(build_request(cookie=cookie)) is None
     renamed = cookie.replace("florin_console", "florin_operator")
-    assert sessions("operator").find(asked(cookie=renamed)) is None
+    assert sessions("operator").find(build_request(cookie=renamed)) is None
 
 
 def test_cookie_over_tls_is_restricted_to_its_host_and_to_tls():
     known_sessions = sessions()
     _, result = known_sessions.build_session_cookie(
-        known_sessions.start("Key00001", HOST, live=True), asked("https")
+        known_sessions.start("Key00001", HOST, live=True), build_request("https")
     )
     assert result.startswith(b"__Host-florin_console=")
     assert result.endswith(b"; Path=/; Max-Age=28800; HttpOnly; SameSite=Strict; Secure")
     secure, plain = cookie_of(known_sessions, "https"), cookie_of(known_sessions)
-    assert known_sessions.find(asked("https", cookie=secure)) is not None
+    assert known_sessions.find(build_request("https", cookie=secure)) is not None
     # an attacker on plain HTTP, or on a neighboring host, could have set these
-    assert known_sessions.find(asked("https", cookie=plain)) is None
+    assert known_sessions.find(build_request("https", cookie=plain)) is None
 
 
 def test_valid_cookie_among_several_counts():
     known_sessions = sessions()
     cookie = cookie_of(known_sessions)
-    assert known_sessions.find(asked(cookie=f"florin_console=x.y; a=b; {cookie}")) is not None
-    assert known_sessions.find(asked(cookie="florin_console=; florin_console=..")) is None
+    assert (
+        known_sessions.find(build_request(cookie=f"florin_console=x.y; a=b; {cookie}")) is not None
+    )
+    assert known_sessions.find(build_request(cookie="florin_console=; florin_console=..")) is None
 
 
 def test_a_form_is_done_once_and_again_if_nothing_was_done():
@@ -109,7 +111,7 @@ def test_form_token_is_valid_only_for_its_session():
     ],
 )
 def test_request_without_origin_headers_is_cross_site(headers, own):
-    assert is_same_origin(asked(**headers)) is own
+    assert is_same_origin(build_request(**headers)) is own
 
 
 @pytest.mark.parametrize("text", ["/console", "/console/payments?status=succeeded&from=2027-01-15"])

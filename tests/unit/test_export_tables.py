@@ -83,11 +83,13 @@ def test_a_table_has_its_columns_side_by_side_and_the_part_at_the_end():
 
 
 @pytest.mark.parametrize(
-    ("minor", "decimals", "told"),
+    ("minor", "decimals", "expected"),
     [(5, 0, "5"), (5, 1, "0.5"), (5, 2, "0.05"), (1250, 2, "12.50"), (0, 6, "0.000000")],
 )
-def test_minor_units_are_written_as_whole_ones(minor, decimals, told):
-    assert format_minor_units(minor, decimals) == format_minor_units(str(minor), decimals) == told
+def test_minor_units_are_written_as_whole_ones(minor, decimals, expected):
+    assert (
+        format_minor_units(minor, decimals) == format_minor_units(str(minor), decimals) == expected
+    )
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -121,9 +121,9 @@ async def test_final_payment_is_yielded_once():
     assert await versions(Shelf(PAID).hub) == [2]
 
 
-@pytest.mark.parametrize(("after", "told"), [(-1, [2]), (0, [2]), (1, [2]), (2, []), (9, [])])
-async def test_only_versions_above_the_requested_version_are_yielded(after, told):
-    assert await versions(Shelf(PAID).hub, after) == told
+@pytest.mark.parametrize(("after", "expected"), [(-1, [2]), (0, [2]), (1, [2]), (2, []), (9, [])])
+async def test_only_versions_above_the_requested_version_are_yielded(after, expected):
+    assert await versions(Shelf(PAID).hub, after) == expected
 
 
 async def test_an_unknown_payment_ends_at_once():

@@ -29,7 +29,7 @@ message Known {
 """
 
 
-def made(folder, rule: str, kind: str = "Request", **switches: bool) -> RouteBinding:
+def build_binding(folder, rule: str, kind: str = "Request", **switches: bool) -> RouteBinding:
     rpc = f"rpc Do({kind}) returns (Status) {{ option (google.api.http) = {{ {rule} }}; }}"
     (binding,) = compile_routes(
         [compile_service(folder, rpc, MORE)], PermissiveBackend(), JsonCodec(**switches)
@@ -39,17 +39,17 @@ def made(folder, rule: str, kind: str = "Request", **switches: bool) -> RouteBin
 
 @pytest.fixture(scope="module")
 def post(tmp_path_factory) -> RouteBinding:
-    return made(tmp_path_factory.mktemp("protos"), 'post: "/v1/x" body: "*"')
+    return build_binding(tmp_path_factory.mktemp("protos"), 'post: "/v1/x" body: "*"')
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory) -> RouteBinding:
-    return made(tmp_path_factory.mktemp("protos"), 'post: "/v1/x" body: "*"', "Known")
+def known_post(tmp_path_factory) -> RouteBinding:
+    return build_binding(tmp_path_factory.mktemp("protos"), 'post: "/v1/x" body: "*"', "Known")
 
 
 @pytest.fixture(scope="module")
 def get(tmp_path_factory) -> RouteBinding:
-    return made(tmp_path_factory.mktemp("protos"), 'get: "/v1/{colour}/{ratio}"')
+    return build_binding(tmp_path_factory.mktemp("protos"), 'get: "/v1/{colour}/{ratio}"')
 
 
 def ask(binding: RouteBinding, body: object = None, query: str = "", path: tuple[str, ...] = ()):
@@ -57,9 +57,9 @@ def ask(binding: RouteBinding, body: object = None, query: str = "", path: tuple
     return binding.parse_request(text, query.encode(), path, JsonProfile.CANONICAL)[0]
 
 
-def refused(binding: RouteBinding, *asked: object, **parts: object) -> RefusedError:
+def refused(binding: RouteBinding, *args: object, **parts: object) -> RefusedError:
     with pytest.raises(RefusedError) as caught:
-        ask(binding, *asked, **parts)
+        ask(binding, *args, **parts)
     assert caught.value.status == 400
     return caught.value
 
@@ -228,9 +228,9 @@ def test_a_number_that_is_none(post):
     assert math.isnan(ask(post, {"ratio": "NaN"}).ratio)
 
 
-def test_lists_maps_and_wrappers_follow_the_same_rules(known):
+def test_lists_maps_and_wrappers_follow_the_same_rules(known_post):
     request = ask(
-        known,
+        known_post,
         {
             "ratio": "Infinity",
             "number": str(2**62),
@@ -251,11 +251,11 @@ def test_lists_maps_and_wrappers_follow_the_same_rules(known):
         ({"byName": {"a": "RED"}}, "byName.a"),
         ({"requests": [{}, {"inner": "x"}]}, "requests[1].inner"),
     ):
-        assert refused(known, body).issues[0].field == path
+        assert refused(known_post, body).issues[0].field == path
 
 
 def test_unknown_members_and_parameters_can_be_ignored(tmp_path):
-    lenient = made(tmp_path, 'post: "/v1/x" body: "inner"', ignore_unknown=True)
+    lenient = build_binding(tmp_path, 'post: "/v1/x" body: "inner"', ignore_unknown=True)
     request = ask(lenient, {"text": "a", "nope": {"x": 1}}, "small=5&nope=1&inner.text=b")
     assert (request.inner.text, request.small) == ("a", 5)
     # and nothing else is accepted
@@ -265,7 +265,7 @@ def test_unknown_members_and_parameters_can_be_ignored(tmp_path):
 
 
 def test_any_field_may_be_the_body(tmp_path):
-    colours = made(tmp_path, 'post: "/v1/x" body: "colours"', "Known")
+    colours = build_binding(tmp_path, 'post: "/v1/x" body: "colours"', "Known")
     assert list(ask(colours, ["COLOUR_RED", 2]).colours) == [1, 2]
     assert refused(colours, "COLOUR_RED").code == "params_validation"
     assert refused(colours, ["x"]).code == "params_validation"
@@ -337,7 +337,7 @@ def test_a_query_that_breaks_them_is_refused(get, query):
 
 
 def test_no_comma_splits_a_canonical_parameter(tmp_path):
-    binding = made(tmp_path, 'get: "/v1/x"', "Known")
+    binding = build_binding(tmp_path, 'get: "/v1/x"', "Known")
     assert list(ask(binding, b"", "tags=a,b&tags=c").tags) == ["a,b", "c"]
     spec, _ = binding.parse_request(b"", b"tags=a,b&tags=c", (), JsonProfile.SPEC)
     assert list(spec.tags) == ["a", "b", "c"]
@@ -346,7 +346,7 @@ def test_no_comma_splits_a_canonical_parameter(tmp_path):
 
 def test_a_whole_body_leaves_nothing_to_the_query(tmp_path, post):
     assert refused(post, {}, "extra=q").code == "invalid_params"
-    lenient = made(tmp_path, 'post: "/v1/x" body: "*"', ignore_unknown=True)
+    lenient = build_binding(tmp_path, 'post: "/v1/x" body: "*"', ignore_unknown=True)
     assert not ask(lenient, {}, "extra=q").HasField("extra")
 
 
@@ -384,7 +384,7 @@ def test_the_other_profiles_know_neither_names_nor_numbers_of_enums(post, get):
 
 
 def test_an_answer_is_canonical_too(tmp_path):
-    binding = made(tmp_path, 'get: "/v1/x" response_body: "lines"')
+    binding = build_binding(tmp_path, 'get: "/v1/x" response_body: "lines"')
     answer = GetMessageClass(binding.method.output_type)
     encode = binding.encoders[JsonProfile.CANONICAL]
     assert encode(answer(lines=["a"])) == b'["a"]'

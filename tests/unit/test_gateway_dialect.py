@@ -62,13 +62,13 @@ def change(tmp_path_factory) -> RouteBinding:
     return lab(tmp_path_factory, 'patch: "/v1/{id}" body: "*"')
 
 
-def given(binding: RouteBinding, query: str = "", body: bytes = b""):
+def parse_request(binding: RouteBinding, query: str = "", body: bytes = b""):
     return read_request(binding, query, body, ("x",))
 
 
 def refusal(binding: RouteBinding, query: str = "", body: bytes = b"") -> RefusedError:
     with pytest.raises(RefusedError) as refused:
-        given(binding, query, body)
+        parse_request(binding, query, body)
     return refused.value
 
 
@@ -89,7 +89,7 @@ def refusal(binding: RouteBinding, query: str = "", body: bytes = b"") -> Refuse
     ],
 )
 def test_a_list_in_the_query_is_split_where_its_field_says_so(listing, query, field, values):
-    assert list(getattr(given(listing, query), field)) == values
+    assert list(getattr(parse_request(listing, query), field)) == values
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_list_query_accepts_comma_separated_values():
     [(b"{}", False, ""), (b'{"icon":null}', True, ""), (b'{"icon":"a"}', True, "a")],
 )
 def test_null_clears_a_clearable_field(change, body, present, text):
-    request = given(change, "", body)
+    request = parse_request(change, "", body)
     assert (request.HasField("icon"), request.icon) == (present, text)
 
 
@@ -147,7 +147,7 @@ def test_an_empty_text_does_not_clear(change, body, message):
 
 
 def test_a_query_cannot_clear(change):
-    assert given(change, "icon=q", b'{"icon":null}').icon == "q"
+    assert parse_request(change, "icon=q", b'{"icon":null}').icon == "q"
     assert refusal(change, "icon=").code == "invalid_params"
 
 

@@ -174,7 +174,7 @@ def binary(command: int, family: int, more: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("said", "client"),
+    ("preface", "client"),
     [
         (b"PROXY TCP4 203.0.113.9 10.0.0.1 5123 443\r\n", ("203.0.113.9", 5123)),
         (b"PROXY TCP6 2001:db8:9::1 2001:db8:1::1 5123 443\r\n", ("2001:db8:9::1", 5123)),
@@ -190,14 +190,14 @@ def binary(command: int, family: int, more: bytes) -> bytes:
         (binary(0x21, 0x31, b"\0" * 216), None),
     ],
 )
-def test_proxy_protocol_preface_names_the_client(said, client):
-    assert parse_preface(said + b"GET / HTTP/1.1\r\n") == ProxyPreface(len(said), client)
-    for size in range(len(said)):
-        assert parse_preface(said[:size]) is None
+def test_proxy_protocol_preface_names_the_client(preface, client):
+    assert parse_preface(preface + b"GET / HTTP/1.1\r\n") == ProxyPreface(len(preface), client)
+    for size in range(len(preface)):
+        assert parse_preface(preface[:size]) is None
 
 
 @pytest.mark.parametrize(
-    "said",
+    "preface",
     [
         b"GET / HTTP/1.1\r\n",
         b"proxy TCP4 203.0.113.9 10.0.0.1 5123 443\r\n",
@@ -219,9 +219,9 @@ def test_proxy_protocol_preface_names_the_client(said, client):
         SIGNED + b"\x21\x11" + (EXTENSION_BYTES_MAX + 1).to_bytes(2),
     ],
 )
-def test_another_beginning_is_refused(said):
+def test_another_beginning_is_refused(preface):
     with pytest.raises(ValueError, match=r"PROXY header|does not appear to be|codec"):
-        parse_preface(said)
+        parse_preface(preface)
 
 
 @given(st.binary(max_size=300))

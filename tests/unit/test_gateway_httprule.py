@@ -187,7 +187,7 @@ def test_the_most_literal_route_wins(templates, path, winner):
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("template", "other_template"),
     [
         ("/v1/{a}", "/v1/{b}"),
         ("/v1/{a}", "/v1/*"),
@@ -197,9 +197,9 @@ def test_the_most_literal_route_wins(templates, path, winner):
         ("/v1/{a}:go", "/v1/{b}:go"),
     ],
 )
-def test_two_routes_of_equal_shape_are_refused(one, other):
+def test_two_routes_of_equal_shape_are_refused(template, other_template):
     with pytest.raises(TemplateError):
-        router(one, other)
+        router(template, other_template)
 
 
 def test_methods_of_a_path_are_listed():

@@ -20,14 +20,14 @@ class Shelf:
     """An icon store that a test fills, and that counts its reads."""
 
     def __init__(self, status: IconStatus | None = None) -> None:
-        self.known, self.asked = status, 0
+        self.status, self.read_count = status, 0
 
     async def read(self, _operation):
-        self.asked += 1
-        return self.known
+        self.read_count += 1
+        return self.status
 
 
-def made(status: IconStatus | None = None, **options) -> tuple[IconCache, Shelf, TestClock]:
+def build_cache(status: IconStatus | None = None, **options) -> tuple[IconCache, Shelf, TestClock]:
     shelf, clock = Shelf(status), TestClock(NOW_US)
     return IconCache(shelf, clock, **options), shelf, clock
 
@@ -40,7 +40,7 @@ async def taken(expected_icons: IconCache, count: int) -> list[str]:
     return [await asyncio.wait_for(expected_icons.take_next(), 5) for _ in range(count)]
 
 
-async def nothing_wanted(expected_icons: IconCache) -> bool:
+async def is_queue_empty(expected_icons: IconCache) -> bool:
     waiting = asyncio.ensure_future(expected_icons.take_next())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -49,52 +49,52 @@ async def nothing_wanted(expected_icons: IconCache) -> bool:
 
 
 async def test_host_with_thousands_of_icons_delays_no_other_host():
-    expected_icons, _, _ = made()
+    expected_icons, _, _ = build_cache()
     for n in range(10_000):
         expected_icons.request(url(1, n), PARTNER)
     expected_icons.request(url(2), PARTNER)
     expected_icons.request(url(3), PARTNER)
     assert await taken(expected_icons, 4) == [url(1, 0), url(2), url(3), url(1, 1)]
     assert len(await taken(expected_icons, 14)) == 14
-    assert await nothing_wanted(expected_icons)
+    assert await is_queue_empty(expected_icons)
 
 
 async def test_requested_hosts_are_bounded_and_unique(monkeypatch):
     monkeypatch.setattr(icons, "_HOSTS_MAX", 3)
-    expected_icons, _, _ = made()
+    expected_icons, _, _ = build_cache()
     for host in (1, 1, 2, 3, 4, 1):
         expected_icons.request(url(host), PARTNER)
     assert await taken(expected_icons, 3) == [url(1), url(2), url(3)]
-    assert await nothing_wanted(expected_icons)
+    assert await is_queue_empty(expected_icons)
 
 
 async def test_partner_with_thousands_of_hosts_delays_no_other_partner():
-    expected_icons, _, _ = made()
+    expected_icons, _, _ = build_cache()
     for host in range(10_000):
         expected_icons.request(url(host), PARTNER)
     expected_icons.request(url(20_000), "par_2")
     assert await taken(expected_icons, 2) == [url(0), url(20_000)]
     # the first partner's remaining icons are bounded
     assert len(await taken(expected_icons, 31)) == 31
-    assert await nothing_wanted(expected_icons)
+    assert await is_queue_empty(expected_icons)
 
 
 async def test_queue_of_a_partner_is_bounded_over_all_its_hosts():
-    expected_icons, _, _ = made()
+    expected_icons, _, _ = build_cache()
     for host in range(30):
         for n in range(16):
             expected_icons.request(url(host, n), PARTNER)
     assert len(await taken(expected_icons, 64)) == 64
-    assert await nothing_wanted(expected_icons)
+    assert await is_queue_empty(expected_icons)
 
 
 async def test_stale_icon_is_shown_while_it_is_refetched():
-    expected_icons, shelf, clock = made(IconStatus("d1", None, NOW_US))
+    expected_icons, shelf, clock = build_cache(IconStatus("d1", None, NOW_US))
     assert await expected_icons.find_path(url(1), PARTNER) == "/icons/d1.png"
-    assert await nothing_wanted(expected_icons)
+    assert await is_queue_empty(expected_icons)
     # a repeated call does not read the store
     assert await expected_icons.find_path(url(1), PARTNER) == "/icons/d1.png"
-    assert shelf.asked == 1
+    assert shelf.read_count == 1
     clock.advance(FRESH_US // 1_000_000)
     assert await expected_icons.find_path(url(1), PARTNER) == "/icons/d1.png"
     assert await taken(expected_icons, 1) == [url(1)]
@@ -109,19 +109,19 @@ async def test_missing_icon_is_refetched_after_an_hour():
 
 
 async def test_disabled_icons_are_neither_shown_nor_fetched():
-    expected_icons, shelf, _ = made(IconStatus("d1", None, NOW_US), enabled=False)
+    expected_icons, shelf, _ = build_cache(IconStatus("d1", None, NOW_US), enabled=False)
     assert await expected_icons.find_path(url(1), PARTNER) is None
     expected_icons.request(url(1), PARTNER)
-    assert await nothing_wanted(expected_icons)
-    assert shelf.asked == 0
+    assert await is_queue_empty(expected_icons)
+    assert shelf.read_count == 0
 
 
 @pytest.mark.parametrize(
     "none", [None, "", "data:image/png;base64,AA", "http://a.b/", "https://[::1"]
 )
 async def test_missing_or_invalid_icon_url_causes_no_lookup(none):
-    expected_icons, shelf, _ = made()
+    expected_icons, shelf, _ = build_cache()
     assert await expected_icons.find_path(none, PARTNER) is None
     expected_icons.request(none or "", PARTNER)
-    assert await nothing_wanted(expected_icons)
-    assert shelf.asked == 0
+    assert await is_queue_empty(expected_icons)
+    assert shelf.read_count == 0

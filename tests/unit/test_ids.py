@@ -20,8 +20,8 @@ NOW_US = 1_784_000_000_123_456
 
 
 @given(st.integers(0, 62**9 - 1), st.integers(0, 62**9 - 1))
-def test_base_62_sorts_as_its_numbers(one, other):
-    assert (encode_base62(one, 9) < encode_base62(other, 9)) == (one < other)
+def test_base_62_sorts_as_its_numbers(number, other_number):
+    assert (encode_base62(number, 9) < encode_base62(other_number, 9)) == (number < other_number)
 
 
 @pytest.mark.parametrize("number", [-1, 62**3])

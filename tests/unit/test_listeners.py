@@ -16,7 +16,7 @@ from tests.support.until import wait_until
 HERE = "127.0.0.1"
 
 
-def kept(stack: ExitStack, port: int = 0) -> socket.socket:
+def reserve_socket(stack: ExitStack, port: int = 0) -> socket.socket:
     return stack.enter_context(reserve_port("gRPC", HERE, port, GRPC_PORT_SETTING))
 
 
@@ -37,7 +37,7 @@ def reaches(port: int) -> bool:
 
 def test_reserved_port_is_shared_by_listeners_of_the_service():
     with ExitStack() as stack:
-        port = kept(stack).getsockname()[1]
+        port = reserve_socket(stack).getsockname()[1]
         assert not reaches(port)
         first, second = listener(stack, port), listener(stack, port)
         assert reaches(port)
@@ -50,11 +50,11 @@ def test_reserved_port_is_shared_by_listeners_of_the_service():
 @pytest.mark.parametrize("listens", [False, True])
 def test_second_service_gets_port_in_use(listens):
     with ExitStack() as stack:
-        port = kept(stack).getsockname()[1]
+        port = reserve_socket(stack).getsockname()[1]
         if listens:
             listener(stack, port)
         with pytest.raises(OSError, match=f"gRPC cannot listen on {HERE}:{port}: "):
-            kept(stack, port)
+            reserve_socket(stack, port)
         with pytest.raises(OSError, match="in use"):
             stack.enter_context(socket.create_server((HERE, port)))
 
@@ -62,18 +62,18 @@ def test_second_service_gets_port_in_use(listens):
 def test_a_port_is_reserved_again_at_once():
     """After a restart, the system still remembers old connections."""
     with ExitStack() as stack:
-        first = kept(stack)
+        first = reserve_socket(stack)
         port = first.getsockname()[1]
         with listener(stack, port) as gone, socket.create_connection((HERE, port)):
             # the side that closes first has to remember the connection
             gone.accept()[0].close()
         first.close()
-        assert kept(stack, port).getsockname()[1] == port
+        assert reserve_socket(stack, port).getsockname()[1] == port
 
 
 async def test_stopped_listener_leaves_the_port_to_its_peers():
     with ExitStack() as stack:
-        port = kept(stack).getsockname()[1]
+        port = reserve_socket(stack).getsockname()[1]
         mine = listener(stack, port)
         with socket.create_connection((HERE, port)) as caller:
             accepted, _ = mine.accept()
@@ -91,7 +91,7 @@ async def test_stopped_listener_leaves_the_port_to_its_peers():
 async def test_connection_during_a_stop_is_accepted_by_a_peer(monkeypatch):
     loop, calls = asyncio.get_running_loop(), 20
     with ExitStack() as stack:
-        port = kept(stack).getsockname()[1]
+        port = reserve_socket(stack).getsockname()[1]
         leaves, stays = listener(stack, port), listener(stack, port)
         # in this test one process has both
         monkeypatch.setattr(listeners, "_list_listening", lambda: iter([leaves.dup()]))
@@ -134,7 +134,7 @@ async def test_stop_waits_for_pending_connections_to_be_accepted(monkeypatch):
     monkeypatch.setattr(listeners, "_HANDSHAKE_S", 0)
     monkeypatch.setattr(listeners, "_ACCEPT_TIMEOUT_S", 60)
     with ExitStack() as stack:
-        port = kept(stack).getsockname()[1]
+        port = reserve_socket(stack).getsockname()[1]
         mine = listener(stack, port)
         caller = stack.enter_context(socket.create_connection((HERE, port)))
         leaving = asyncio.create_task(stop_listening(port))

@@ -32,7 +32,7 @@ def line(message: str, *args: object, error: BaseException | None = None) -> log
     return logging.LogRecord("florin_server.x", logging.WARNING, "x.py", 1, message, args, trace)
 
 
-def said(record: logging.LogRecord, redact: Redactor | None = None) -> dict[str, str]:
+def read_json_line(record: logging.LogRecord, redact: Redactor | None = None) -> dict[str, str]:
     return json.loads(JsonLogFormatter(redact or Redactor()).format(record))
 
 
@@ -55,7 +55,7 @@ def test_log_line_carries_the_ids_of_its_message(context):
         generate_payment_id(1_800_000_000_000_000, randbytes),
         generate_short_id("pout_", randbytes),
     )
-    result = said(line("%s of %s is paid back by %s on %s", HASH, payment, payout, CHAIN))
+    result = read_json_line(line("%s of %s is paid back by %s on %s", HASH, payment, payout, CHAIN))
     assert result.pop("time").endswith("Z")
     assert result == {
         "level": "warning",
@@ -70,13 +70,13 @@ def test_log_line_carries_the_ids_of_its_message(context):
 
 
 def test_a_line_is_about_the_chain_in_whose_work_it_was_written(context):
-    assert said(line("a turn is over"))["chain"] == "eip155:1"
+    assert read_json_line(line("a turn is over"))["chain"] == "eip155:1"
     text = TextLogFormatter(Redactor()).format(line("a turn is over"))
     assert text.endswith("a turn is over [request_id=req_1 chain=eip155:1]")
 
 
 def test_only_a_whole_argument_is_an_id():
-    result = said(line("%s", f"a node says {HASH} of pay_123"))
+    result = read_json_line(line("%s", f"a node says {HASH} of pay_123"))
     assert result.keys() == {"time", "level", "logger", "message"}
 
 
@@ -142,9 +142,11 @@ def test_the_secrets_of_the_settings_are_hidden_wherever_they_turn_up(tmp_path, 
         installation_secrets.gateway_token,
     )
     for secret in planted:
-        assert secret not in said(line("<%s>", secret), redactor)["message"], secret
+        assert secret not in read_json_line(line("<%s>", secret), redactor)["message"], secret
     # a key looks like a hash, but is not logged as a hash
-    assert "tx_id" not in said(line("%s", "0x" + installation_secrets.relayer_key.hex()), redactor)
+    assert "tx_id" not in read_json_line(
+        line("%s", "0x" + installation_secrets.relayer_key.hex()), redactor
+    )
 
 
 def test_log_message_cannot_forge_a_second_line():
@@ -180,8 +182,8 @@ def test_request_id_of_a_caller_steers_nothing():
 def test_a_line_is_bounded_and_is_text():
     long = line("%s", "x" * 100_000, error=raised(ValueError("y" * 100_000)))
     assert len(JsonLogFormatter(Redactor()).format(long)) < 20_000
-    assert said(line("%s", "\ud800"))["message"] == "\\ud800"
-    assert said(line("%d of %s", "no number"))["message"] == "%d of %s"
+    assert read_json_line(line("%s", "\ud800"))["message"] == "\\ud800"
+    assert read_json_line(line("%d of %s", "no number"))["message"] == "%d of %s"
 
 
 def test_a_long_line_is_read_at_once():

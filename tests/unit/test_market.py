@@ -17,7 +17,9 @@ S = 1_000_000
 NOW = 1_800_000_000 * S
 
 
-def kept(source: str = "one", stale_s: int = 300, change_max_percent: int = 20) -> LastPrice:
+def build_last_price(
+    source: str = "one", stale_s: int = 300, change_max_percent: int = 20
+) -> LastPrice:
     return LastPrice(source, stale_s, change_max_percent)
 
 
@@ -38,7 +40,7 @@ class Teller:
 
 
 def test_a_price_holds_until_it_is_too_old():
-    last_price = kept()
+    last_price = build_last_price()
     assert last_price.find_rate(NOW) is None
     last_price.record_price("2500", NOW, NOW)
     assert last_price.find_rate(NOW + 300 * S) == PriceRate("2500", "one", NOW)
@@ -46,7 +48,7 @@ def test_a_price_holds_until_it_is_too_old():
 
 
 def test_price_from_before_the_clock_was_set_back_is_replaced_and_not_believed():
-    last_price, back = kept(), NOW - 7200 * S
+    last_price, back = build_last_price(), NOW - 7200 * S
     last_price.record_price("2500", NOW, NOW)
     assert last_price.find_rate(back) is None
     last_price.record_price("2600", back, back)
@@ -54,7 +56,7 @@ def test_price_from_before_the_clock_was_set_back_is_replaced_and_not_believed()
 
 
 def test_a_source_that_is_silent_keeps_its_price_for_the_time():
-    last_price = kept()
+    last_price = build_last_price()
     last_price.record_price("2500", NOW, NOW)
     last_price.record_failure("no answer")
     assert last_price.fault == "no answer"
@@ -70,7 +72,7 @@ def test_a_source_that_is_silent_keeps_its_price_for_the_time():
     ],
 )
 def test_a_price_from_another_time_changes_nothing(price, at_s, fault):
-    last_price = kept()
+    last_price = build_last_price()
     last_price.record_price("2500", NOW - 10 * S, NOW)
     last_price.record_price(price, NOW + at_s * S, NOW)
     assert fault in last_price.fault
@@ -79,7 +81,7 @@ def test_a_price_from_another_time_changes_nothing(price, at_s, fault):
 
 @pytest.mark.parametrize("jump", ["3000.01", "1999.99", "25", "250000"])
 def test_after_a_jump_neither_price_is_believed(jump):
-    last_price = kept()
+    last_price = build_last_price()
     last_price.record_price("2500", NOW, NOW)
     last_price.record_price(jump, NOW + S, NOW + S)
     assert last_price.find_rate(NOW + S) is None
@@ -92,7 +94,7 @@ def test_after_a_jump_neither_price_is_believed(jump):
 
 
 def test_lasting_jump_becomes_the_price_once_the_previous_price_is_stale():
-    last_price = kept()
+    last_price = build_last_price()
     last_price.record_price("2500", NOW, NOW)
     for second in range(0, 301, 50):
         last_price.record_price("1500", NOW + second * S, NOW + second * S)
@@ -107,7 +109,7 @@ def test_jump_threshold_is_exact(old, old_scale, new, new_scale):
         padded = f"{digits:0{scale + 1}}"
         return f"{padded[:-scale]}.{padded[-scale:]}" if scale else padded
 
-    last_price = kept()
+    last_price = build_last_price()
     last_price.record_price(text(old, old_scale), NOW, NOW)
     last_price.record_price(text(new, new_scale), NOW, NOW)
     before, after = Fraction(old, 10**old_scale), Fraction(new, 10**new_scale)
@@ -115,7 +117,7 @@ def test_jump_threshold_is_exact(old, old_scale, new, new_scale):
 
 
 async def test_the_first_source_that_knows_is_believed():
-    first, second = kept("first"), kept("second")
+    first, second = build_last_price("first"), build_last_price("second")
     tellers = [Teller(first, None), Teller(second, "2501")]
     ways = {(ETHER, "USD"): [first, second, "2400"]}
     market = MarketPrices(tellers, ways, FixedPrices({ETHER: {"USD": "1", "EUR": "2300"}}))
@@ -133,7 +135,7 @@ async def test_the_first_source_that_knows_is_believed():
 
 
 async def test_a_written_rate_does_not_stand_in_for_sources(caplog):
-    place = kept()
+    place = build_last_price()
     teller = Teller(place, None)
     fixed = FixedPrices({ETHER: {"USD": "2500"}})
     market = MarketPrices([teller], {(ETHER, "USD"): [place]}, fixed)

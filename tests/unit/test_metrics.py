@@ -106,14 +106,14 @@ def samples(registry: CollectorRegistry) -> dict[tuple[str, ...], float]:
     return results
 
 
-def told(known: InstallationSnapshot) -> dict[tuple[str, ...], float]:
+def collect_metrics(snapshot: InstallationSnapshot) -> dict[tuple[str, ...], float]:
     registry = CollectorRegistry()
-    registry.register(InstallationMetricsCollector(known))
+    registry.register(InstallationMetricsCollector(snapshot))
     return samples(registry)
 
 
 def test_every_figure_is_a_metric():
-    values = told(figures(chain(node("a.example")), paused_at_us=1))
+    values = collect_metrics(figures(chain(node("a.example")), paused_at_us=1))
     of_all = {key[0].removeprefix("florin_"): v for key, v in values.items() if len(key) == 1}
     assert of_all == {
         "store_up": 1,
@@ -174,8 +174,8 @@ def test_every_figure_is_a_metric():
 
 def test_metrics_from_the_store_are_omitted_while_it_is_down():
     snapshot = figures(chain(node("a.example")))
-    names = {key[0] for key in told(snapshot)}
-    values = told(replace(snapshot, is_store_up=False))
+    names = {key[0] for key in collect_metrics(snapshot)}
+    values = collect_metrics(replace(snapshot, is_store_up=False))
     left = {key[0] for key in values}
     assert values["florin_store_up",] == 0
     assert values["florin_tasks",] == 14
@@ -194,14 +194,14 @@ def process(**changes) -> ProcessSnapshot:
     return replace(snapshot, **changes)
 
 
-def told_of_process(snapshot: ProcessSnapshot) -> dict[tuple[str, ...], float]:
+def collect_process_metrics(snapshot: ProcessSnapshot) -> dict[tuple[str, ...], float]:
     registry = CollectorRegistry()
     registry.register(ProcessMetricsCollector(snapshot))
     return samples(registry)
 
 
 def test_every_figure_of_a_process_is_a_metric():
-    assert told_of_process(process()) == {
+    assert collect_process_metrics(process()) == {
         ("florin_store_connections_in_use", "read"): 2,
         ("florin_store_connections_in_use", "write"): 0,
         ("florin_store_connections_max", "read"): 4,
@@ -220,7 +220,7 @@ def test_every_figure_of_a_process_is_a_metric():
 
 
 def test_process_without_supervisor_certificate_pools_and_disk_omits_them():
-    results = told_of_process(process(facts=ProcessFacts(), pools={}, disk=None))
+    results = collect_process_metrics(process(facts=ProcessFacts(), pools={}, disk=None))
     assert {name for name, *_ in results} == {"florin_lease_held", "florin_node_calls_total"}
 
 
@@ -262,7 +262,7 @@ async def test_methods_of_nodes_are_counted_in_bounds_whether_they_are_answered_
 
 
 def test_problem_is_a_zero_gauge_and_not_a_label():
-    values = told(figures(chain(node("a.example", "x" * 100), problem='no "gas"\n')))
+    values = collect_metrics(figures(chain(node("a.example", "x" * 100), problem='no "gas"\n')))
     assert values["florin_chain_ok", BASE] == 0
     # an unmeasured figure is absent
     assert ("florin_chain_block_seconds", BASE) not in values
@@ -274,7 +274,7 @@ def test_problem_is_a_zero_gauge_and_not_a_label():
 
 
 def test_nodes_on_the_same_host_are_separate_series():
-    values = told(figures(chain(node("a.example"), node("a.example", "behind"))))
+    values = collect_metrics(figures(chain(node("a.example"), node("a.example", "behind"))))
     assert values["florin_node_ok", BASE, "a.example", "1"] == 1
     assert values["florin_node_ok", BASE, "a.example", "2"] == 0
 

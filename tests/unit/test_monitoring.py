@@ -74,7 +74,7 @@ def selectors(text: str) -> list[tuple[Any, tuple[Any, ...]]]:
     ]
 
 
-def told(text: str) -> set[str]:
+def list_selected_metrics(text: str) -> set[str]:
     return {item.name for item, _ in selectors(text)}
 
 
@@ -143,11 +143,13 @@ def test_every_runbook_names_the_database():
 def test_store_that_is_away_pages_by_a_metric_that_needs_no_store():
     (rule,) = [item for item in RULES if item["alert"] == "FlorinStoreIsAway"]
     assert rule["labels"]["severity"] == "page"
-    assert told(rule["expr"]).isdisjoint(f"florin_{text}" for text in STORE_METRICS)
+    assert list_selected_metrics(rule["expr"]).isdisjoint(
+        f"florin_{text}" for text in STORE_METRICS
+    )
 
 
 def test_every_metric_is_in_a_panel():
-    shown = {base(name) for _, text in PANELS for name in told(text)}
+    shown = {base(name) for _, text in PANELS for name in list_selected_metrics(text)}
     assert {family.name for family in list_families()} - shown == set()
 
 

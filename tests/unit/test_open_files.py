@@ -29,6 +29,6 @@ def test_higher_open_file_limit_is_not_lowered(monkeypatch):
     result: list[object] = []
     for now in (100_000, resource.RLIM_INFINITY):
         monkeypatch.setattr(resource, "getrlimit", lambda _, now=now: (now, now))
-        monkeypatch.setattr(resource, "setrlimit", lambda *asked: result.append(asked))
+        monkeypatch.setattr(resource, "setrlimit", lambda *args: result.append(args))
         raise_file_limit()
     assert result == []

@@ -43,7 +43,7 @@ def test_an_option_is_named_by_all_that_it_consists_of():
 
 
 def test_parts_of_an_option_id_have_a_fixed_order():
-    def told(**changes):
+    def build_parts(**changes):
         named = {
             "payment_id": "pay_1",
             "payer": "eip155:1:0x1",
@@ -59,11 +59,11 @@ def test_parts_of_an_option_id_have_a_fixed_order():
         return build_option_id_parts(**(named | changes))
 
     money, contracts = ("pay_1", "eip155:1:0x1", "eip155:1/erc20:0x2", "1250"), ("0x3", "0x4")
-    assert told() == (
+    assert build_parts() == (
         *money,
         *contracts,
         *("eip155:1:0x5", "eip155:1:0x6", "7", "True"),
         *("sign", "1800000000"),
     )
-    without_fee = told(fee_to=None, fee=0, settled=False, steps=())
+    without_fee = build_parts(fee_to=None, fee=0, settled=False, steps=())
     assert without_fee == (*money, *contracts, "eip155:1:0x5", "", "0", "False")

@@ -96,10 +96,10 @@ def test_catalog_has_each_message_of_english_in_the_same_order(tongue):
 def test_translation_has_the_placeholders_of_the_english_text(tongue):
     english = list_messages("en")
     for key, message in list_messages(tongue).items():
-        *others, general = map(list_placeholders, list_forms(message))
+        *special_forms, general = map(list_placeholders, list_forms(message))
         assert general == list_placeholders(list_forms(english[key])[-1]), key
         # "one day" needs no number
-        assert all(form <= general for form in others), key
+        assert all(form <= general for form in special_forms), key
 
 
 def list_templates() -> Iterator[tuple[str, str]]:
@@ -114,14 +114,14 @@ def list_template_keys() -> set[Key]:
     return {
         (context, key)
         for context, text in list_templates()
-        for key in re.findall(r'words\.(?:say|plain|count)\("([^"]+)"[,)]', text)
+        for key in re.findall(r'texts\.(?:say|plain|count)\("([^"]+)"[,)]', text)
     }
 
 
 def list_script_keys() -> set[Key]:
     """The messages that scripts name, as an argument or in the table of refusals."""
     scripts = "\n".join(file.read_text() for file in (STATIC / "checkout").glob("*.js"))
-    arguments = re.findall(r"\b(?:say|WalletError)\(([^;,{]*)", scripts)
+    arguments = re.findall(r"\b(?:translate|WalletError)\(([^;,{]*)", scripts)
     keys = {key for text in arguments for key in re.findall(r'"(\w+)"', text)}
     keys |= set(re.findall(r'\["\w+", "(\w+)"\]', scripts))
     # shown by the template too, so that its key has no prefix
@@ -134,7 +134,7 @@ def list_computed_keys() -> set[Key]:
     states = [*PaymentStatus, *RefundProgress]
     rows = re.findall(r'\("(\w+)", ', inspect.getsource(receipts._build_details))  # noqa: SLF001
     errors = {*notice._TEXTS.values(), "broken", "unreadable", "unknown"}  # noqa: SLF001
-    found = {
+    keys_by_context = {
         "capture": {
             *(f"fault.{fault}" for fault in faults),
             *(f"field.{name}" for name in capture.INPUTS),
@@ -153,7 +153,7 @@ def list_computed_keys() -> set[Key]:
             *(f"refund.{status}" for status in RefundStatus),
         },
     }
-    return {(context, key) for context, keys in found.items() for key in keys}
+    return {(context, key) for context, keys in keys_by_context.items() for key in keys}
 
 
 def test_each_message_is_used_and_each_used_message_exists():
@@ -170,8 +170,8 @@ def test_each_message_is_used_and_each_used_message_exists():
 
 
 def test_message_without_a_translation_raises():
-    said = language.get_translations("de", "capture")
+    translations = language.get_translations("de", "capture")
     with pytest.raises(KeyError):
-        said.say("no such key")
+        translations.say("no such key")
     with pytest.raises(KeyError):
-        said.count("no such key", 1)
+        translations.count("no such key", 1)

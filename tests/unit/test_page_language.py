@@ -16,7 +16,7 @@ from florin_server.web.language import (
 from markupsafe import Markup
 
 
-def asked(header: str = "", lang: str | None = None) -> str:
+def request_language(header: str = "", lang: str | None = None) -> str:
     query = [] if lang is None else [("lang", lang)]
     headers = [(b"accept-language", header.encode())] if header else []
     return negotiate_language(PlainRequest("GET", {}, query, headers, b"", "127.0.0.1", "https"))
@@ -40,12 +40,12 @@ def asked(header: str = "", lang: str | None = None) -> str:
     ],
 )
 def test_page_language_follows_the_browser_preference(header, expected):
-    assert asked(header) == expected
+    assert request_language(header) == expected
 
 
 def test_an_address_may_ask_for_a_language_that_there_is():
-    assert asked("de", lang="ja") == "ja"
-    assert asked("de", lang="../../etc") == "de"
+    assert request_language("de", lang="ja") == "ja"
+    assert request_language("de", lang="../../etc") == "de"
 
 
 def make_translations(tongue: str = "en", **texts: str | tuple[str, ...]) -> Translations:

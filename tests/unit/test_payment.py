@@ -76,7 +76,7 @@ def test_only_an_unconfirmed_payment_expires(status):
 
 
 @pytest.mark.parametrize(
-    ("text", "asked"),
+    ("text", "expected"),
     [
         *((f"florin_test:{trigger.value}", trigger) for trigger in SandboxTrigger),
         ("florin_test:stall:order-7", SandboxTrigger.STALL),
@@ -91,9 +91,9 @@ def test_only_an_unconfirmed_payment_expires(status):
         ("", None),
     ],
 )
-def test_a_reference_id_asks_for_an_outcome(text, asked):
-    assert find_trigger(text) is asked
-    assert replace(PAYMENT, reference_id=text).trigger is asked
+def test_a_reference_id_asks_for_an_outcome(text, expected):
+    assert find_trigger(text) is expected
+    assert replace(PAYMENT, reference_id=text).trigger is expected
     assert replace(PAYMENT, reference_id=text, live=True).trigger is None
 
 

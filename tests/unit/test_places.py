@@ -27,10 +27,10 @@ def taken(places, count, key="a"):
     return sum(places.take(key) for _ in range(count))
 
 
-def told(places, *, known=True):
+def publish_changes(places, *, is_known=True):
     """Publish the changes, and confirm that others received them."""
     changes = places.take_changes()
-    places.record_reported(changes, was_known=known)
+    places.record_reported(changes, was_known=is_known)
     return changes
 
 
@@ -52,7 +52,7 @@ def test_single_process_publishes_no_slots():
     alone.set_process_count(2)
     alone.release("a")
     assert taken(alone, 2) == 1
-    assert told(alone) == {"a": MOST}
+    assert publish_changes(alone) == {"a": MOST}
 
 
 def test_slots_are_published_once_they_reach_the_share(places, due):
@@ -60,7 +60,7 @@ def test_slots_are_published_once_they_reach_the_share(places, due):
     assert (places.list_shared_keys(), due) == ([], [])
     taken(places, 1)
     assert (places.list_shared_keys(), due) == (["a"], ["due"])
-    assert told(places) == {"a": SHARE}
+    assert publish_changes(places) == {"a": SHARE}
     # and again after as many more
     taken(places, SHARE - 1)
     assert due == ["due"]
@@ -70,25 +70,25 @@ def test_slots_are_published_once_they_reach_the_share(places, due):
     taken(places, SHARE - 1, "b")
     assert due == ["due"] * 2
     assert places.list_shared_keys() == ["a"]
-    assert told(places) == {"a": 2 * SHARE}
+    assert publish_changes(places) == {"a": 2 * SHARE}
 
 
 def test_published_slots_are_sent_once(places):
     taken(places, SHARE)
-    assert told(places) == {"a": SHARE}
-    assert told(places) == {}
+    assert publish_changes(places) == {"a": SHARE}
+    assert publish_changes(places) == {}
     taken(places, 1)
-    assert told(places) == {"a": SHARE + 1}
+    assert publish_changes(places) == {"a": SHARE + 1}
 
 
 def test_slots_below_the_share_are_withdrawn(places):
     taken(places, SHARE)
-    told(places)
+    publish_changes(places)
     places.release("a")
     assert places.take_changes() == {"a": 0}
     # no process received it, so it is published again
     assert places.take_changes() == {"a": 0}
-    assert told(places, known=False) == {"a": 0}
+    assert publish_changes(places, is_known=False) == {"a": 0}
     assert (places.take_changes(), places.list_shared_keys()) == ({}, [])
 
 
@@ -106,7 +106,7 @@ def test_slots_taken_during_a_publish_are_sent_again(places, due):
 def test_forgotten_process_publishes_all_slots_again(places):
     taken(places, SHARE)
     taken(places, SHARE, "b")
-    told(places)
+    publish_changes(places)
     places.record_reported({}, was_known=False)
     assert places.take_changes() == {"a": SHARE, "b": SHARE}
 
@@ -123,17 +123,17 @@ def test_share_shrinks_with_more_processes(places):
     places.release("b")
     places.set_process_count(10)
     assert places.list_shared_keys() == ["a", "b"]
-    assert told(places) == {"a": 3}
+    assert publish_changes(places) == {"a": 3}
 
 
 def test_published_keys_are_bounded(places):
     for number in range(400):
         taken(places, SHARE, f"key {number}")
     assert len(places.list_shared_keys()) == 250
-    assert len(told(places)) == 250
+    assert len(publish_changes(places)) == 250
     # a key with a row keeps it
     taken(places, 1, "key 0")
-    assert told(places) == {"key 0": SHARE + 1}
+    assert publish_changes(places) == {"key 0": SHARE + 1}
     places.set_process_count(4)
     assert len(places.list_shared_keys()) == 250
 

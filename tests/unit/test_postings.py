@@ -129,10 +129,10 @@ def test_held_money_that_is_released_is_the_merchants_but_for_the_fee():
     assert postings.build_release_postings(nothing, "m") == ()
 
 
-@pytest.mark.parametrize("one", [DIRECT, OWED, RELAYER])
-def test_nothing_is_not_booked(one):
+@pytest.mark.parametrize("proceeds", [DIRECT, OWED, RELAYER])
+def test_nothing_is_not_booked(proceeds):
     for fee, legs in ((0, 1), (100, 1), (99, 2)):
-        part = replace(one, fee=fee)
+        part = replace(proceeds, fee=fee)
         for booked in (
             postings.build_settlement_postings(part, "m"),
             postings.build_late_postings(part, "m"),

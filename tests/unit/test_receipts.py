@@ -30,8 +30,8 @@ def refusal(text: str) -> str:
     return str(caught.value.check)
 
 
-def published(*told) -> bytes:
-    return json.dumps({"keys": told}).encode()
+def published(*jwks) -> bytes:
+    return json.dumps({"keys": jwks}).encode()
 
 
 def test_signed_receipt_is_read_unchanged():

@@ -78,18 +78,18 @@ def test_every_variable_in_demo_env_is_described():
 
 def test_a_setting_without_a_reason_or_a_unit_is_refused():
     class Mute(BaseModel):
-        told: int = Field(default=1, description="why")
+        described: int = Field(default=1, description="why")
         mute: int = 1
 
     with pytest.raises(LookupError, match="Mute.mute has no description"):
         list(settings.list_described_fields(Mute))
-    with pytest.raises(LookupError, match="Mute.told"):
-        get_unit("Mute", "told")
-    assert get_unit("Mute", "told_ms") == "milliseconds"
+    with pytest.raises(LookupError, match="Mute.described"):
+        get_unit("Mute", "described")
+    assert get_unit("Mute", "described_ms") == "milliseconds"
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("", ""),
         ("a list", "A list."),
@@ -98,8 +98,8 @@ def test_a_setting_without_a_reason_or_a_unit_is_refused():
         ("A?", "A?"),
     ],
 )
-def test_sentences(text, told):
-    assert format_sentence(text) == told
+def test_sentences(text, expected):
+    assert format_sentence(text) == expected
 
 
 def test_a_bar_in_a_cell_does_not_end_it():

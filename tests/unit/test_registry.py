@@ -43,21 +43,21 @@ def named(rows):
     )
 
 
-@pytest.mark.parametrize("one", NETWORKS, ids=lambda item: item.name)
-def test_every_network_is_well_formed(one):
-    assert str(parse_chain(one.id)) == one.id
-    if one.coin is not None:
-        assert canonicalize_asset(one.coin_id) == one.coin_id
-        assert one.coin.decimals == (18 if one.id.startswith("eip155:") else 9)
-    assert one.pace.confirmations >= 1
-    assert 100 <= one.pace.poll_ms <= 15_000
-    assert one.pace.eta_s >= 1
-    assert one.tokens
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.name)
+def test_every_network_is_well_formed(network):
+    assert str(parse_chain(network.id)) == network.id
+    if network.coin is not None:
+        assert canonicalize_asset(network.coin_id) == network.coin_id
+        assert network.coin.decimals == (18 if network.id.startswith("eip155:") else 9)
+    assert network.pace.confirmations >= 1
+    assert 100 <= network.pace.poll_ms <= 15_000
+    assert network.pace.eta_s >= 1
+    assert network.tokens
 
 
-@pytest.mark.parametrize("one", NETWORKS, ids=lambda item: item.name)
-def test_only_live_networks_stall_by_default(one):
-    assert get_defaults(one)["stalled_after_s"] == (300 if one.live else 0)
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.name)
+def test_only_live_networks_stall_by_default(network):
+    assert get_defaults(network)["stalled_after_s"] == (300 if network.live else 0)
 
 
 def test_stall_time_defaults_to_300_seconds_and_is_configurable():
@@ -72,34 +72,34 @@ def test_stall_time_defaults_to_300_seconds_and_is_configurable():
             evm(stalled_after_s=wrong)
 
 
-@pytest.mark.parametrize("one", NETWORKS, ids=lambda item: item.name)
-def test_every_network_names_its_finality_rule(one):
-    assert one.pace.confirmations >= (2 if one.id.startswith("eip155:") else 1)
-    if one.id.startswith("eip155:"):
-        assert one.pace.final_after_s > 0
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.name)
+def test_every_network_names_its_finality_rule(network):
+    assert network.pace.confirmations >= (2 if network.id.startswith("eip155:") else 1)
+    if network.id.startswith("eip155:"):
+        assert network.pace.final_after_s > 0
         created_chain = EvmChainSettings(
-            chain_id=int(one.id[7:]), settler=SETTLER, treasury=TREASURY
+            chain_id=int(network.id[7:]), settler=SETTLER, treasury=TREASURY
         )
         assert (created_chain.final_after_s, created_chain.finality_tag) == (
-            one.pace.final_after_s,
-            one.pace.finality_tag,
+            network.pace.final_after_s,
+            network.pace.finality_tag,
         )
 
 
-@pytest.mark.parametrize("one", [*NETWORKS, *UNSUPPORTED], ids=lambda item: item.name)
-def test_every_network_names_its_source_and_the_day_of_its_check(one):
-    assert len(one.source) > 10
-    assert date(2026, 1, 1) <= date.fromisoformat(one.checked_on) <= date(2027, 12, 31)
+@pytest.mark.parametrize("network", [*NETWORKS, *UNSUPPORTED], ids=lambda network: network.name)
+def test_every_network_names_its_source_and_the_day_of_its_check(network):
+    assert len(network.source) > 10
+    assert date(2026, 1, 1) <= date.fromisoformat(network.checked_on) <= date(2027, 12, 31)
 
 
-@pytest.mark.parametrize("one", NETWORKS, ids=lambda item: item.name)
-def test_gas_is_paid_in_a_coin_or_in_a_registered_token_of_six_decimals(one):
-    assert (one.coin is None) == (one.fee_token is not None)
-    if one.fee_token is None:
-        assert one.gas_money is one.coin
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.name)
+def test_gas_is_paid_in_a_coin_or_in_a_registered_token_of_six_decimals(network):
+    assert (network.coin is None) == (network.fee_token is not None)
+    if network.fee_token is None:
+        assert network.gas_money is network.coin
     else:
-        assert one.fee_token == format_checksum_address(one.fee_token)
-        assert (one.gas_money.decimals, one.coin_id) == (6, None)
+        assert network.fee_token == format_checksum_address(network.fee_token)
+        assert (network.gas_money.decimals, network.coin_id) == (6, None)
 
 
 def test_limits_of_a_network_are_defaults_that_settings_allow():
@@ -235,7 +235,7 @@ def test_settings_that_cannot_be_meant_are_refused(changes, words):
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "expected"),
     [
         ({}, None),
         ({"symbol": "Dollars"}, None),
@@ -247,12 +247,12 @@ def test_settings_that_cannot_be_meant_are_refused(changes, words):
         ({"address": "0x" + "12" * 20, "symbol": "USDC.e"}, None),
     ],
 )
-def test_token_that_contradicts_the_registry_is_reported(changes, told):
+def test_token_that_contradicts_the_registry_is_reported(changes, expected):
     claim = {"symbol": "USDC", "address": USDC, "decimals": 6, "peg": "USD", **changes}
-    assert find_contradiction(BASE, TokenClaim(**claim)) == told
+    assert find_contradiction(BASE, TokenClaim(**claim)) == expected
     assert find_contradiction("eip155:424242", TokenClaim(**claim)) is None
     lower = {**claim, "address": claim["address"].lower()}
-    assert find_contradiction(BASE, TokenClaim(**lower)) == told
+    assert find_contradiction(BASE, TokenClaim(**lower)) == expected
 
 
 def test_coins_at_a_rate_are_worth_no_currency():

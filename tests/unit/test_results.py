@@ -92,7 +92,7 @@ APPROVE_AND_SIGN = [OutputKind.TX_HASH, OutputKind.SIGNATURE]
 
 
 @pytest.mark.parametrize(
-    ("outputs", "found"),
+    ("outputs", "expected_match"),
     [
         ([HASH, SIGNATURE], OutputMatch(OK)),
         ([SIGNATURE, HASH], OutputMatch(MISMATCH, 0)),
@@ -106,8 +106,8 @@ APPROVE_AND_SIGN = [OutputKind.TX_HASH, OutputKind.SIGNATURE]
         ([WORDS], OutputMatch(MISMATCH)),
     ],
 )
-def test_outputs_are_matched_by_number_and_then_by_place(outputs, found):
-    assert match_outputs(APPROVE_AND_SIGN, outputs) == found
+def test_outputs_are_matched_by_number_and_then_by_place(outputs, expected_match):
+    assert match_outputs(APPROVE_AND_SIGN, outputs) == expected_match
 
 
 @pytest.mark.parametrize(
@@ -161,9 +161,11 @@ def test_other_submissions_have_other_digests(option_id, outputs):
 
 
 @given(st.lists(st.text()), st.lists(st.text()))
-def test_digests_differ_unless_the_outputs_are_equal(one, other):
-    texts = [[json.dumps(text) for text in texts] for texts in (one, other)]
-    assert (compute_digest("o", texts[0]) == compute_digest("o", texts[1])) == (one == other)
+def test_digests_differ_unless_the_outputs_are_equal(outputs, other_outputs):
+    texts = [[json.dumps(text) for text in texts] for texts in (outputs, other_outputs)]
+    assert (compute_digest("o", texts[0]) == compute_digest("o", texts[1])) == (
+        outputs == other_outputs
+    )
 
 
 def test_a_digest_never_changes():

@@ -175,7 +175,7 @@ class Long(io.RawIOBase):
 
     def __init__(self, head: bytes, body: bytes, tail: bytes = b"", times: int = 500) -> None:
         self._rest, self._body, self._tail, self._times = head, body, tail, times
-        self.given = 0
+        self.read_size = 0
 
     def read(self, size: int = -1) -> bytes:
         while len(self._rest) < size and self._times:
@@ -184,7 +184,7 @@ class Long(io.RawIOBase):
         if len(self._rest) < size:
             self._rest, self._tail = self._rest + self._tail, b""
         piece, self._rest = self._rest[:size], self._rest[size:]
-        self.given += len(piece)
+        self.read_size += len(piece)
         return piece
 
 
@@ -201,7 +201,7 @@ def test_endless_element_is_refused_without_being_read_to_its_end(head, body):
     file = Long(head, body * 10_000)
     with pytest.raises(ValueError, match="without end|too long"):
         files.parse_screening_file(file)
-    assert file.given < 4 * 2**20
+    assert file.read_size < 4 * 2**20
 
 
 def test_a_file_without_end_is_not_read_for_ever(monkeypatch):
@@ -209,7 +209,7 @@ def test_a_file_without_end_is_not_read_for_ever(monkeypatch):
     file = Long(b"<Sanctions>", b"<a></a>" * 10_000)
     with pytest.raises(ValueError, match="more than 1048576 bytes"):
         files.parse_screening_file(file)
-    assert file.given < 2**21
+    assert file.read_size < 2**21
 
 
 def test_a_large_list_takes_little_memory():
@@ -222,7 +222,7 @@ def test_a_large_list_takes_little_memory():
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert file.given > 8_000_000
+    assert file.read_size > 8_000_000
     assert listed.addresses == {A.lower()}
     assert peak < 2**20
 

@@ -70,8 +70,11 @@ def test_single_calldata_is_that_of_a_general_encoder(pay):
 
 
 @given(st.lists(pays, max_size=3), pays)
-def test_item_size_is_its_share_of_the_calldata(items, one):
-    assert len(settler.encode_settle([*items, one])) - len(settler.encode_settle(items)) == one.size
+def test_item_size_is_its_share_of_the_calldata(payments, payment):
+    assert (
+        len(settler.encode_settle([*payments, payment])) - len(settler.encode_settle(payments))
+        == payment.size
+    )
 
 
 def paid_log(**changes):

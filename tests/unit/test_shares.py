@@ -150,10 +150,12 @@ def test_long_signatures_do_not_make_a_transaction_that_nodes_refuse():
     )
 
 
-@pytest.mark.parametrize(("told", "given"), [(3_072, 800), (0, 3_900), (1_500, 2_400)])
-def test_the_heaviest_payment_is_as_heavy_as_it_is_taken_for(told, given):
-    heavy = item(b"\xff" * given, by_key=False, opened_by=b"\xff" * told)
-    wrapped = erc6492.WrappedSignature(TOKEN, b"\xff" * told, b"\xff" * given)
+@pytest.mark.parametrize(
+    ("creation_size", "signature_size"), [(3_072, 800), (0, 3_900), (1_500, 2_400)]
+)
+def test_the_heaviest_payment_is_as_heavy_as_it_is_taken_for(creation_size, signature_size):
+    heavy = item(b"\xff" * signature_size, by_key=False, opened_by=b"\xff" * creation_size)
+    wrapped = erc6492.WrappedSignature(TOKEN, b"\xff" * creation_size, b"\xff" * signature_size)
     assert len(wrapped.encode()) <= verify.SIGNATURE_BYTES_MAX
     assert heavy.gas <= PAYMENT_GAS_HEAVIEST
     count = count_items_that_fit(CHAIN)

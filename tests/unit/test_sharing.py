@@ -25,22 +25,22 @@ def test_a_reload_takes_another_password_and_no_other_database(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"store": ""}, "PostgreSQL"),
         ({"demo": True}, "embedded chains"),
         ({"host": "0.0.0.0"}, "plain text"),
     ],
 )
-def test_a_reload_takes_nothing_that_a_start_refuses(tmp_path, changes, said):
+def test_a_reload_takes_nothing_that_a_start_refuses(tmp_path, changes, message):
     store = get_shared_store(chosen(tmp_path))
-    with pytest.raises(SetupError, match=said):
+    with pytest.raises(SetupError, match=message):
         require_same_shared(chosen(tmp_path, **changes), store)
 
 
 def test_an_order_arrives_as_it_was_sent():
     order = ChildConfig(
-        given={"http_port": 1, "metrics_port": None},
+        overrides={"http_port": 1, "metrics_port": None},
         settles=False,
         store="here",
         http=3,

@@ -36,7 +36,7 @@ class Fake:
         self.pid = pid
         self.lease_owner = f"owner-{pid}"
         self.deaf = deaf
-        self.told: list[str] = []
+        self.orders: list[str] = []
         self.word = asyncio.Event()
         loop = asyncio.get_running_loop()
         self.status: asyncio.Future[int] = loop.create_future()
@@ -64,17 +64,17 @@ class Fake:
             self.status.set_result(status)
 
     def drain(self) -> None:
-        self._told("make way")
+        self._receive("make way")
 
     def stop(self) -> None:
-        self._told("stop")
+        self._receive("stop")
 
     def kill(self) -> None:
-        self.told.append("kill")
+        self.orders.append("kill")
         self.die(-9)
 
-    def _told(self, what: str) -> None:
-        self.told.append(what)
+    def _receive(self, order: str) -> None:
+        self.orders.append(order)
         if not self.deaf:
             self.die(0)
 
@@ -102,7 +102,7 @@ class World:
 
     def __init__(self, count: int) -> None:
         self.clock = Clock(0)
-        self.made: list[Fake] = []
+        self.processes: list[Fake] = []
         self.numbers: list[int] = []
         self.dead: list[list[str]] = []
         self.plans: list[dict[str, bool]] = []
@@ -115,8 +115,8 @@ class World:
             raise OSError("no memory")
         self.numbers.append(number)
         self.dead.append(list(dead))
-        self.made.append(Fake(len(self.made), **plan))
-        return self.made[-1]
+        self.processes.append(Fake(len(self.processes), **plan))
+        return self.processes[-1]
 
     @asynccontextmanager
     async def running(self):
@@ -139,15 +139,15 @@ async def test_first_process_starts_alone_before_the_rest():
     world = World(3)
     world.plans = [{"answers": False}]
     task = asyncio.create_task(world.supervisor.run(world.phases.append))
-    await wait_until(lambda: len(world.made), 1)
+    await wait_until(lambda: len(world.processes), 1)
     assert world.phases == []
-    world.made[0].answer.set_result(True)
+    world.processes[0].answer.set_result(True)
     await wait_until(lambda: world.phases, [SupervisorPhase.UP])
     assert sorted(world.numbers) == [0, 1, 2]
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert [fake.told for fake in world.made] == [["stop"]] * 3
+    assert [fake.orders for fake in world.processes] == [["stop"]] * 3
     assert world.phases == [SupervisorPhase.UP, SupervisorPhase.STOPPING]
 
 
@@ -156,11 +156,11 @@ async def test_process_that_dies_before_it_answers_fails_the_start(plans):
     world = World(2)
     world.plans = plans
     task = asyncio.create_task(world.supervisor.run(world.phases.append))
-    await wait_until(lambda: len(world.made), len(plans))
-    world.made[-1].die(1)
+    await wait_until(lambda: len(world.processes), len(plans))
+    world.processes[-1].die(1)
     with pytest.raises(StartupFailed):
         await task
-    assert all(fake.status.done() for fake in world.made)
+    assert all(fake.status.done() for fake in world.processes)
     assert SupervisorPhase.UP not in world.phases
 
 
@@ -171,7 +171,7 @@ async def test_process_silent_during_startup_fails_the_start():
     await world.passes(100)
     with pytest.raises(StartupFailed):
         await task
-    assert world.made[0].told == ["stop"]
+    assert world.processes[0].orders == ["stop"]
 
 
 async def test_dead_process_is_restarted_with_increasing_delay(caplog):
@@ -181,11 +181,11 @@ async def test_dead_process_is_restarted_with_increasing_delay(caplog):
         for number, pause_s in enumerate(pauses):
             world.supervisor.list_children[0].die(-11)
             await world.passes(pause_s - 0.001)
-            assert len(world.made) == 2 + number
+            assert len(world.processes) == 2 + number
             await world.passes(0.001)
-            await wait_until(lambda n=number: len(world.made), 3 + number)
-            await wait_until(lambda: world.supervisor.list_children[0] is world.made[-1])
-        assert world.supervisor.list_children[1] is world.made[1]
+            await wait_until(lambda n=number: len(world.processes), 3 + number)
+            await wait_until(lambda: world.supervisor.list_children[0] is world.processes[-1])
+        assert world.supervisor.list_children[1] is world.processes[1]
         assert world.supervisor.restart_counts == [len(pauses), 0]
         # the next process gets the owners whose leases are free
         assert world.dead[2:] == [["owner-0"], *([f"owner-{n}"] for n in range(2, 8))]
@@ -195,17 +195,17 @@ async def test_dead_process_is_restarted_with_increasing_delay(caplog):
 async def test_failed_restart_is_retried_until_it_succeeds(caplog):
     async with World(1).running() as world:
         world.plans = [{"impossible": True}, {"answers": False}]
-        world.made[0].die(3)
+        world.processes[0].die(3)
         await world.passes(1)
         await world.passes(2)
-        await wait_until(lambda: len(world.made), 2)
-        world.made[1].die(1)
+        await wait_until(lambda: len(world.processes), 2)
+        world.processes[1].die(1)
         await wait_until(
             lambda: caplog.text.count("process 1 did not start; Florin tries again"), 2
         )
         await world.passes(4)
-        await wait_until(lambda: len(world.made), 3)
-        await wait_until(lambda: world.supervisor.list_children == world.made[2:])
+        await wait_until(lambda: len(world.processes), 3)
+        await wait_until(lambda: world.supervisor.list_children == world.processes[2:])
         # the owners of all processes that died since one last answered
         assert world.dead[-1] == ["owner-0", "owner-1"]
     assert "process 1 cannot be started: no memory" in caplog.text
@@ -213,7 +213,7 @@ async def test_failed_restart_is_retried_until_it_succeeds(caplog):
 
 async def test_hanging_process_is_killed_and_restarted(caplog):
     async with World(2).running() as world:
-        works, hangs = world.made
+        works, hangs = world.processes
         for _ in range(3):
             await wait_until(lambda: world.clock.listeners, 2)
             world.clock.advance(PATIENCE.heartbeat_timeout_s - 1)
@@ -226,11 +226,11 @@ async def test_hanging_process_is_killed_and_restarted(caplog):
         await wait_until(lambda: not works.word.is_set())
         await wait_until(lambda: world.clock.listeners, 2)
         world.clock.advance(1)
-        await wait_until(lambda: hangs.told, ["kill"])
-        assert works.told == []
+        await wait_until(lambda: hangs.orders, ["kill"])
+        assert works.orders == []
         await world.passes(1)
-        await wait_until(lambda: world.supervisor.list_children == [works, *world.made[2:]])
-        assert len(world.made) == 3
+        await wait_until(lambda: world.supervisor.list_children == [works, *world.processes[2:]])
+        assert len(world.processes) == 3
     assert "process 2 (1) did not respond for 1000 s and is killed" in caplog.text
 
 
@@ -263,19 +263,19 @@ async def test_a_process_that_is_stopped_hangs(caplog):
 
 async def test_reload_replaces_processes_in_sequence():
     async with World(2).running() as world:
-        old = list(world.made)
+        old = list(world.processes)
         world.plans = [{"answers": False}]
         world.supervisor.request_reload()
-        await wait_until(lambda: len(world.made), 3)
+        await wait_until(lambda: len(world.processes), 3)
         # until the new process answers, the old one keeps working
-        assert [item.told for item in old] == [[], []]
-        world.made[2].answer.set_result(True)
+        assert [item.orders for item in old] == [[], []]
+        world.processes[2].answer.set_result(True)
         await wait_until(
             lambda: world.phases,
             [SupervisorPhase.UP, SupervisorPhase.RELOADING, SupervisorPhase.RELOADED],
         )
-        assert [item.told for item in old] == [["make way"]] * 2
-        assert world.supervisor.list_children == world.made[2:]
+        assert [item.orders for item in old] == [["make way"]] * 2
+        assert world.supervisor.list_children == world.processes[2:]
         assert world.numbers == [0, 1, 0, 1]
         # the old processes released their leases, and are not restarted
         assert world.clock.pauses == 0
@@ -283,17 +283,17 @@ async def test_reload_replaces_processes_in_sequence():
 
 async def test_a_reload_that_fails_leaves_all_as_they_are(caplog):
     async with World(2).running() as world:
-        old = list(world.made)
+        old = list(world.processes)
         world.plans = [{"answers": False}]
         world.supervisor.request_reload()
-        await wait_until(lambda: len(world.made), 3)
-        world.made[2].die(2)
+        await wait_until(lambda: len(world.processes), 3)
+        world.processes[2].die(2)
         await wait_until(lambda: SupervisorPhase.RELOADED in world.phases)
         assert world.supervisor.list_children == old
-        assert [item.told for item in old] == [[], []]
+        assert [item.orders for item in old] == [[], []]
         # and the next process can succeed
         world.supervisor.request_reload()
-        await wait_until(lambda: world.supervisor.list_children == world.made[3:])
+        await wait_until(lambda: world.supervisor.list_children == world.processes[3:])
     assert "process 1 did not restart" in caplog.text
 
 
@@ -302,11 +302,11 @@ async def test_process_that_does_not_drain_is_stopped_and_then_killed(caplog):
     world.plans = [{"deaf": True}]
     async with world.running():
         world.supervisor.request_reload()
-        await wait_until(lambda: world.made[0].told, ["make way"])
+        await wait_until(lambda: world.processes[0].orders, ["make way"])
         await world.passes(20)
-        await wait_until(lambda: world.made[0].told, ["make way", "stop"])
+        await wait_until(lambda: world.processes[0].orders, ["make way", "stop"])
         await world.passes(10)
-        await wait_until(lambda: world.made[0].told, ["make way", "stop", "kill"])
+        await wait_until(lambda: world.processes[0].orders, ["make way", "stop", "kill"])
         await wait_until(lambda: SupervisorPhase.RELOADED in world.phases)
     assert "process (0) did not end in time and is killed" in caplog.text
 
@@ -315,25 +315,25 @@ async def test_process_that_dies_during_a_reload_is_replaced_once():
     async with World(1).running() as world:
         world.plans = [{"answers": False}]
         world.supervisor.request_reload()
-        await wait_until(lambda: len(world.made), 2)
-        world.made[0].die(-9)
-        await wait_until(world.made[0].status.done)
-        world.made[1].answer.set_result(True)
+        await wait_until(lambda: len(world.processes), 2)
+        world.processes[0].die(-9)
+        await wait_until(world.processes[0].status.done)
+        world.processes[1].answer.set_result(True)
         await wait_until(lambda: SupervisorPhase.RELOADED in world.phases)
-        assert world.supervisor.list_children == [world.made[1]]
-        assert len(world.made) == 2
+        assert world.supervisor.list_children == [world.processes[1]]
+        assert len(world.processes) == 2
 
 
 async def test_repeated_reload_requests_cause_a_single_further_reload():
     async with World(1).running() as world:
         world.plans = [{"answers": False}]
         world.supervisor.request_reload()
-        await wait_until(lambda: len(world.made), 2)
+        await wait_until(lambda: len(world.processes), 2)
         for _ in range(100):
             world.supervisor.request_reload()
-        world.made[1].answer.set_result(True)
+        world.processes[1].answer.set_result(True)
         await wait_until(lambda: world.phases.count(SupervisorPhase.RELOADED), 2)
-        assert len(world.made) == 3
+        assert len(world.processes) == 3
 
 
 def test_restart_delay_resets_after_a_minute_of_life():

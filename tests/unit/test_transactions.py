@@ -87,25 +87,25 @@ def test_nothing_is_signed_while_gas_costs_more_than_the_limit():
 @settings(max_examples=200, deadline=None)
 @given(
     old=st.tuples(st.integers(1, 600 * GWEI), st.integers(1, 60 * GWEI)),
-    asked=st.tuples(st.integers(1, 600 * GWEI), st.integers(1, 60 * GWEI)),
+    requested=st.tuples(st.integers(1, 600 * GWEI), st.integers(1, 60 * GWEI)),
 )
-def test_raised_fees_are_higher_by_enough_and_never_above_the_limits(old, asked):
-    old_fees, asked_fees = TransactionFees(*old), TransactionFees(*asked)
+def test_raised_fees_are_higher_by_enough_and_never_above_the_limits(old, requested):
+    old_fees, requested_fees = TransactionFees(*old), TransactionFees(*requested)
     try:
-        new = raise_fees(old_fees, asked_fees, CHAIN)
+        new = raise_fees(old_fees, requested_fees, CHAIN)
     except RailUnavailable:
         # only the limits stand in the way
         assert (
             old_fees.max_fee * 115 > CHAIN.fee_max * 100
             or old_fees.tip * 115 > CHAIN.tip_max * 100
-            or old_fees.tip * 115 > max(old_fees.max_fee * 115, asked_fees.max_fee * 100)
+            or old_fees.tip * 115 > max(old_fees.max_fee * 115, requested_fees.max_fee * 100)
         )
         return
     assert new.max_fee * 100 >= old_fees.max_fee * 115
     assert new.tip * 100 >= old_fees.tip * 115
     assert new.tip <= new.max_fee <= CHAIN.fee_max
     assert new.tip <= CHAIN.tip_max
-    assert new.max_fee >= min(asked_fees.max_fee, CHAIN.fee_max)
+    assert new.max_fee >= min(requested_fees.max_fee, CHAIN.fee_max)
 
 
 def test_a_transaction_that_is_raised_changes_its_fees_only():

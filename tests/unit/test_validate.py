@@ -31,11 +31,11 @@ def faults(message) -> dict[str, str]:
     try:
         RequestValidator(message.DESCRIPTOR)(message)
     except ApiError as error:
-        return told(error)
+        return read_issues(error)
     return {}
 
 
-def told(error: ApiError) -> dict[str, str]:
+def read_issues(error: ApiError) -> dict[str, str]:
     assert (error.http_status, error.code) == (400, "params_validation")
     first = error.issues[0]
     assert error.message == f"Validation error: {first.field}: {first.message}"

@@ -107,10 +107,10 @@ def test_a_preview_moves_to_the_stable_version_of_its_date_and_not_back(monkeypa
         ("2026-02-19", ErrorCode.UNKNOWN_API_VERSION),
     ],
 )
-@pytest.mark.parametrize("asked", [list_versions_up_to, check_published])
-def test_pin_to_an_unpublished_version_is_refused(version, code, asked):
+@pytest.mark.parametrize("check_version", [list_versions_up_to, check_published])
+def test_pin_to_an_unpublished_version_is_refused(version, code, check_version):
     with pytest.raises(ApiError) as caught:
-        asked(version)
+        check_version(version)
     assert caught.value.code is code
 
 

@@ -25,6 +25,11 @@ def test_every_use_of_a_name_counts(code):
     assert list(words.names_in(ast.parse(code))).count("told") == 1
 
 
+def test_name_of_another_package_does_not_count():
+    code = "from hypothesis import given\nfrom tests.support import told\ngiven, told"
+    assert list(words.names_in(ast.parse(code))) == ["told"]
+
+
 def test_higher_word_count_is_reported_with_its_replacement(monkeypatch):
     monkeypatch.setattr(words, "read_baseline", lambda: {"names of tests": {"told": 3}})
     assert words.grown({"names of tests": {"told": 3}}) == []

@@ -127,7 +127,7 @@ async def test_an_idempotency_key_that_changes_fills_no_table(shop, tenant):
     payments = [await created(shop, tenant) for _ in range(3)]
     async with at(shop, STRANGER) as stranger, at(shop, BUYER) as buyer:
 
-        async def told(caller: Caller, number: int) -> int:
+        async def get_status(caller: Caller, number: int) -> int:
             key = {"Idempotency-Key": f"key {number}"}
             payment_id = payments[number % 3]
             answer = await caller.side(payment_id, "/options", {"accounts": []}, **key)
@@ -135,12 +135,12 @@ async def test_an_idempotency_key_that_changes_fills_no_table(shop, tenant):
 
         caller = Caller(shop, stranger.session, stranger.base, "one client")
         before = shop.rows()["idempotency"]
-        assert [await told(caller, number) for number in range(62)] == [200] * 60 + [429] * 2
+        assert [await get_status(caller, number) for number in range(62)] == [200] * 60 + [429] * 2
         assert shop.rows()["idempotency"] == before + 60
         # stored keys take no new room, and other callers have their own
-        assert [await told(caller, number) for number in range(3)] == [200] * 3
-        assert await told(buyer, 61) == 200
-        assert await told(caller, 61) == 429
+        assert [await get_status(caller, number) for number in range(3)] == [200] * 3
+        assert await get_status(buyer, 61) == 200
+        assert await get_status(caller, 61) == 429
 
 
 async def test_refused_calls_use_no_idempotency_keys_of_other_callers(shop, tenant):
@@ -444,9 +444,9 @@ async def test_forged_client_address_is_ignored(shop, tenant):
         assert passed == 200
 
 
-@pytest.mark.parametrize("known", [True, False])
-async def test_remote_gateway_distinguishes_callers_only_with_the_token(shop, tenant, known):
-    token = shop.service.secrets.gateway_token if known else "another" * 8
+@pytest.mark.parametrize("has_token", [True, False])
+async def test_remote_gateway_distinguishes_callers_only_with_the_token(shop, tenant, has_token):
+    token = shop.service.secrets.gateway_token if has_token else "another" * 8
     async with AsyncExitStack() as stack:
         url = await gateway.start_remote_gateway(
             shop.env["FLORIN_GRPC_TARGET"], gateway.bind_socket("127.0.0.1", 0), stack,
@@ -459,9 +459,9 @@ async def test_remote_gateway_distinguishes_callers_only_with_the_token(shop, te
                 for _ in range(70)]  # fmt: skip
         assert result == [401] * 60 + [429] * 10
         answer = await buyer.ask("GET", "/v1/gateway/payment/pay_0", **headers)
-        assert answer.status == (401 if known else 429)
+        assert answer.status == (401 if has_token else 429)
         assert await stranger.passes(210) == 200
-        assert await buyer.passes(1) == known
+        assert await buyer.passes(1) == has_token
         # nor does it forward the claims of its own callers
         forged = {"Client-Address": "ipv4:192.0.2.1:1", "Gateway-Token": token}
         assert (await stranger.side("pay_0", "", **forged)).refusal == LIMITED

@@ -147,21 +147,21 @@ async def test_stream_of_an_ended_payment_returns_204(desk):
         assert result.text.count("event: status") == 1
 
 
-@pytest.mark.parametrize("given", ["a", "A-z_0.9", "x" * 64])
-async def test_a_request_id_comes_back(desk, payment_id, given):
+@pytest.mark.parametrize("request_id", ["a", "A-z_0.9", "x" * 64])
+async def test_a_request_id_comes_back(desk, payment_id, request_id):
     for path in (f"/v1/payments/{payment_id}", "/v1/payments/pay_0", "/v1/nowhere"):
-        answer = await desk.ask("GET", path, {**desk.rest.merchant, "Request-Id": given})
-        assert answer.headers["Request-Id"] == given
+        answer = await desk.ask("GET", path, {**desk.rest.merchant, "Request-Id": request_id})
+        assert answer.headers["Request-Id"] == request_id
         if answer.status >= 400:
-            assert answer.body["requestId"] == given
+            assert answer.body["requestId"] == request_id
 
 
-@pytest.mark.parametrize("given", ["", "x" * 65, "a b", "a/b", "a\tb", '"a"'])
-async def test_a_request_id_of_another_form_is_replaced(desk, payment_id, given):
-    headers = {**desk.rest.merchant, "Request-Id": given}
+@pytest.mark.parametrize("request_id", ["", "x" * 65, "a b", "a/b", "a\tb", '"a"'])
+async def test_a_request_id_of_another_form_is_replaced(desk, payment_id, request_id):
+    headers = {**desk.rest.merchant, "Request-Id": request_id}
     answer = await desk.ask("GET", f"/v1/payments/{payment_id}", headers)
     assert answer.status == 200
-    assert answer.headers["Request-Id"] != given
+    assert answer.headers["Request-Id"] != request_id
     other = await desk.ask("GET", f"/v1/payments/{payment_id}", headers)
     assert other.headers["Request-Id"] != answer.headers["Request-Id"]
 

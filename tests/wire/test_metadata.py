@@ -20,7 +20,7 @@ PARAMS, NOT_ASCII = (400, "invalid_params"), (400, "header_not_ascii")
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def told(desk: ServiceHarness, *sent: tuple[str, str | bytes]) -> tuple[int, str]:
+async def get_refusal(desk: ServiceHarness, *sent: tuple[str, str | bytes]) -> tuple[int, str]:
     """Return the refusal of a call with this metadata, besides a wallet's own."""
     stub = gateway_pb2_grpc.GatewayServiceStub(desk.channel)
     request = payment_pb2.GetPaymentStatusRequest(payment_id="pay_0")
@@ -41,14 +41,16 @@ def form(*sent: tuple[str, str | bytes]) -> tuple[int, str] | None:
 
 @pytest.mark.parametrize("name", sorted(metadata.KNOWN_KEYS))
 async def test_duplicate_reserved_metadata_key_is_refused(desk, name):
-    assert await told(desk, (name, "x"), (name, "x")) == PARAMS
+    assert await get_refusal(desk, (name, "x"), (name, "x")) == PARAMS
     # an empty one counts
     assert form((name, ""), (name, "x")) == PARAMS
 
 
 async def test_unknown_names_may_come_twice_and_hold_anything(desk):
-    assert await told(desk, ("x-other", "a"), ("x-other", "b")) == UNKNOWN
-    assert await told(desk, ("x-other-bin", b"\x00\xff\r\n"), ("x-other-bin", b"")) == UNKNOWN
+    assert await get_refusal(desk, ("x-other", "a"), ("x-other", "b")) == UNKNOWN
+    assert (
+        await get_refusal(desk, ("x-other-bin", b"\x00\xff\r\n"), ("x-other-bin", b"")) == UNKNOWN
+    )
 
 
 @pytest.mark.parametrize("name", sorted(metadata.KNOWN_KEYS - {"request-id"}))
@@ -73,7 +75,7 @@ async def test_an_id_of_the_callers_own_that_cannot_be_repeated_is_replaced(desk
 
 @pytest.mark.parametrize("name", ["api-key", "app-id", "pay-version", "idempotency-key"])
 async def test_binary_variant_of_a_reserved_key_is_ignored(desk, name):
-    assert await told(desk, (f"{name}-bin", b"x"), (f"{name}-bin", b"\x00")) == UNKNOWN
+    assert await get_refusal(desk, (f"{name}-bin", b"x"), (f"{name}-bin", b"\x00")) == UNKNOWN
 
 
 def status(code: str, domain: str = "florin", **facts: str) -> bytes:
@@ -96,11 +98,11 @@ def status(code: str, domain: str = "florin", **facts: str) -> bytes:
     ],
 )
 async def test_gateway_fault_is_returned_only_with_a_permitted_code(desk, fault, expected):
-    assert await told(desk, ("gateway-fault-bin", fault)) == expected
+    assert await get_refusal(desk, ("gateway-fault-bin", fault)) == expected
 
 
 async def test_metadata_beyond_eight_kibibytes_is_refused(desk):
-    assert await told(desk, ("x-other", "x" * 6_500)) == UNKNOWN
+    assert await get_refusal(desk, ("x-other", "x" * 6_500)) == UNKNOWN
     stub: Any = gateway_pb2_grpc.GatewayServiceStub(desk.channel)
     request = payment_pb2.GetPaymentStatusRequest(payment_id="pay_0")
     for size in (8_192, 12_000, 15_000):
@@ -111,4 +113,4 @@ async def test_metadata_beyond_eight_kibibytes_is_refused(desk):
                 )
             assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     # the channel stays usable
-    assert await told(desk) == UNKNOWN
+    assert await get_refusal(desk) == UNKNOWN

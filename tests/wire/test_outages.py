@@ -144,7 +144,9 @@ async def test_a_full_disk_refuses_until_there_is_room(desk):
     assert (await create(desk, tenant)).status == 201
 
 
-async def told(desk: ServiceHarness, call: PublicCall, headers: dict[str, str]) -> tuple[int, str]:
+async def get_refusal(
+    desk: ServiceHarness, call: PublicCall, headers: dict[str, str]
+) -> tuple[int, str]:
     """Return the refusal of a call before its request is read."""
     if call.verb:
         return await call.outcome(desk, ANY, headers)
@@ -169,7 +171,7 @@ async def test_whose_gateway_it_is_that_does_not_answer(desk, closed, call):
     service, _, name = call.name.partition(".")
     for profile in ({}, SPEC, DEPLOYED):
         relayed = profile is DEPLOYED and name in RELAYING[service]
-        answer = await told(desk, call, {**tenant.headers, **profile})
+        answer = await get_refusal(desk, call, {**tenant.headers, **profile})
         assert answer == (RELAYED if relayed else DOWN)
 
 

@@ -126,25 +126,28 @@ async def test_bad_keys_over_grpc_cost_their_own_sender(shop, payment_id):
     stub = gateway_pb2_grpc.GatewayServiceStub(shop.channel)
     request = payment_pb2.GetPaymentStatusRequest(payment_id=payment_id)
 
-    async def told(*entries: tuple[str, str]) -> str:
+    async def get_error_code(*entries: tuple[str, str]) -> str:
         guess = (("app-id", "app_guess"), ("client-id", "c"))
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await stub.GetPaymentStatus(request, metadata=(*guess, *entries))
         return to_api_call_error(caught.value).code
 
-    item, other = ("x-forwarded-for", "203.0.113.1"), ("x-forwarded-for", "203.0.113.2")
-    assert [await told(item) for _ in range(5)][2:] == ["invalid_app_id", *["rate_limited"] * 2]
-    assert await told(other) == "invalid_app_id"
+    first, second = ("x-forwarded-for", "203.0.113.1"), ("x-forwarded-for", "203.0.113.2")
+    assert [await get_error_code(first) for _ in range(5)][2:] == [
+        "invalid_app_id",
+        *["rate_limited"] * 2,
+    ]
+    assert await get_error_code(second) == "invalid_app_id"
     # two lists are combined, in their order
-    assert await told(other, item) == "rate_limited"
+    assert await get_error_code(second, first) == "rate_limited"
     # no other header gives the caller; an unreadable one counts as the front's own
-    alone = [await told(("forwarded", f"192.0.2.{n}")) for n in range(3)]
+    alone = [await get_error_code(("forwarded", f"192.0.2.{n}")) for n in range(3)]
     assert alone == ["invalid_app_id"] * 3
-    assert await told(("x-forwarded-for", "x" * 4000)) == "rate_limited"
+    assert await get_error_code(("x-forwarded-for", "x" * 4000)) == "rate_limited"
 
 
 async def test_only_a_trusted_proxy_may_set_the_forwarded_protocol(shop):
-    async def told(address: str, text: str) -> str:
+    async def get_server_url(address: str, text: str) -> str:
         sent = {"Host": "pay.example", "X-Forwarded-Proto": text}
         connector = aiohttp.TCPConnector(local_addr=(address, 0))
         async with (
@@ -154,9 +157,9 @@ async def test_only_a_trusted_proxy_may_set_the_forwarded_protocol(shop):
             (server,) = (await answer.json())["servers"]
             return str(server["url"])
 
-    assert await told(FRONT, "https") == "https://pay.example"
-    assert await told(FRONT, "javascript") == "http://pay.example"
-    assert await told(STRANGER, "https") == "http://pay.example"
+    assert await get_server_url(FRONT, "https") == "https://pay.example"
+    assert await get_server_url(FRONT, "javascript") == "http://pay.example"
+    assert await get_server_url(STRANGER, "https") == "http://pay.example"
 
 
 async def test_a_list_that_is_too_long_is_refused_before_it_is_read(shop, payment_id):
@@ -169,7 +172,7 @@ async def test_a_list_that_is_too_long_is_refused_before_it_is_read(shop, paymen
 async def test_proxy_protocol_sets_the_caller_address(shop, payment_id):
     async with open_raw_socket(shop.service, "local", proxy_header="proxy-protocol") as rest:
 
-        async def told(preface: bytes, source: str = FRONT, parts: int = 1) -> int | None:
+        async def get_status(preface: bytes, source: str = FRONT, parts: int = 1) -> int | None:
             where = {"local_addr": (source, 0)}
             reader, writer = await asyncio.open_connection(rest.host, rest.port, **where)
             page = f"GET /{payment_id} HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n"
@@ -189,12 +192,12 @@ async def test_proxy_protocol_sets_the_caller_address(shop, payment_id):
         def line(last: int) -> bytes:
             return b"PROXY TCP4 203.0.113.%d 10.0.0.1 5123 443\r\n" % last
 
-        assert [await told(line(1), parts=n) for n in (1, 2, 7, 30)] == [200] * 3 + [429]
-        assert await told(line(2)) == 200
+        assert [await get_status(line(1), parts=n) for n in (1, 2, 7, 30)] == [200] * 3 + [429]
+        assert await get_status(line(2)) == 200
         # the balancer's health check
-        assert await told(b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0") == 200
+        assert await get_status(b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0") == 200
         # a trusted proxy without the line, or an untrusted one with it, speaks no HTTP
-        assert await told(b"") is None
-        assert await told(b"PROXY TCP4 nobody\r\n") is None
-        assert await told(line(3), STRANGER) == 400
-        assert await told(b"", STRANGER) == 200
+        assert await get_status(b"") is None
+        assert await get_status(b"PROXY TCP4 nobody\r\n") is None
+        assert await get_status(line(3), STRANGER) == 400
+        assert await get_status(b"", STRANGER) == 200

@@ -27,12 +27,12 @@ class Lines:
     def __init__(self, desk: ServiceHarness, payment_id: str) -> None:
         self.key = headers(desk.rest.merchant)
         self.app = headers(desk.rest.wallet)
-        self.one = f"/v1/payments/{payment_id}".encode()
+        self.payment_path = f"/v1/payments/{payment_id}".encode()
         self.side = f"/v1/gateway/payment/{payment_id}".encode()
 
     def get(self, path: bytes = b"", more: bytes = b"", *, line: bytes = b"") -> bytes:
         """Return a merchant's valid read, changed by `more` or by another first line."""
-        line = line or b"GET %s HTTP/1.1" % (path or self.one)
+        line = line or b"GET %s HTTP/1.1" % (path or self.payment_path)
         return line + b"\r\n" + HOST + self.key + more + b"\r\n"
 
     def post(self, framing: bytes, *rest: bytes, path: bytes = b"/v1/payments") -> bytes:
@@ -188,7 +188,7 @@ LINES = {
 
 @pytest.mark.parametrize("name", HEADS)
 async def test_a_head_that_is_not_well_formed(desk, rest, say, name):
-    line = b"GET " + say.one + b" HTTP/1.1\r\n"
+    line = b"GET " + say.payment_path + b" HTTP/1.1\r\n"
     request = line + HEADS[name] + say.key + b"\r\n"
     await refused_for_good(desk, rest, 400, request + say.whole())
     side = b"GET " + say.side + b" HTTP/1.1\r\n" + HEADS[name] + say.app + b"\r\n"
@@ -288,7 +288,7 @@ def soft_refusals(say: Lines) -> dict[str, tuple[bytes, int, str]]:
         "the root of the API": (say.get(b"/v1"), 404, PARAMS),
         "the root": (say.get(b"/"), 404, PARAMS),
         "a star": (say.get(b"*"), 404, PARAMS),
-        "another method": (say.get(line=b"DELETE %s HTTP/1.1" % say.one), 405, PARAMS),
+        "another method": (say.get(line=b"DELETE %s HTTP/1.1" % say.payment_path), 405, PARAMS),
         "what the server supports": (say.get(line=b"OPTIONS * HTTP/1.1"), 404, PARAMS),
         "a browser's question": (
             say.get(line=b"OPTIONS /v1/payments HTTP/1.1", more=b"Origin: https://a.example\r\n"),
@@ -301,30 +301,34 @@ def soft_refusals(say: Lines) -> dict[str, tuple[bytes, int, str]]:
         ),
         "an encoding": (say.whole(more=b"Content-Encoding: gzip\r\n"), 415, PARAMS),
         "no encoding, in words": (say.whole(more=b"Content-Encoding: identity\r\n"), 415, PARAMS),
-        "a query that is not encoded": (say.get(say.one + b"?a=%zz"), 400, PARAMS),
-        "a query that is not UTF-8": (say.get(say.one + b"?a=%ff"), 400, PARAMS),
-        "a bad number": (say.get(say.one + b"/status?maxPollMs=x"), 400, PARAMS),
+        "a query that is not encoded": (say.get(say.payment_path + b"?a=%zz"), 400, PARAMS),
+        "a query that is not UTF-8": (say.get(say.payment_path + b"?a=%ff"), 400, PARAMS),
+        "a bad number": (say.get(say.payment_path + b"/status?maxPollMs=x"), 400, PARAMS),
         "no JSON": (say.whole(b"{"), 400, "params_validation"),
         "no body": (say.whole(b""), 400, "params_validation"),
         "no body at all": (say.post(b""), 400, "params_validation"),
         # paths in disguise
         "a malformed escape": (say.get(b"/v1/payments/%zz"), 400, PARAMS),
-        "an escape that is cut off": (say.get(say.one + b"%"), 400, PARAMS),
+        "an escape that is cut off": (say.get(say.payment_path + b"%"), 400, PARAMS),
         "a path that is not UTF-8": (say.get(b"/v1/payments/%ff"), 400, PARAMS),
-        "U+0000": (say.get(say.one + b"%00"), 400, PARAMS),
-        "an encoded slash": (say.get(say.one + b"%2Fstatus"), 404, "payment_not_found"),
-        "a slash encoded twice": (say.get(say.one + b"%252Fstatus"), 404, "payment_not_found"),
-        "an encoded question mark": (say.get(say.one + b"%3Fa"), 404, "payment_not_found"),
+        "U+0000": (say.get(say.payment_path + b"%00"), 400, PARAMS),
+        "an encoded slash": (say.get(say.payment_path + b"%2Fstatus"), 404, "payment_not_found"),
+        "a slash encoded twice": (
+            say.get(say.payment_path + b"%252Fstatus"),
+            404,
+            "payment_not_found",
+        ),
+        "an encoded question mark": (say.get(say.payment_path + b"%3Fa"), 404, "payment_not_found"),
         "dots": (say.get(b"/v1/payments/.."), 404, "payment_not_found"),
         "encoded dots": (say.get(b"/v1/payments/%2e%2e"), 404, "payment_not_found"),
         "dots encoded twice": (say.get(b"/v1/payments/%252e%252e"), 404, "payment_not_found"),
-        "a way back": (say.get(b"/v1/x/.." + say.one[3:]), 404, PARAMS),
-        "a dot": (say.get(b"/v1/." + say.one[3:]), 404, PARAMS),
-        "two slashes inside": (say.get(say.one.replace(b"s/", b"s//")), 404, PARAMS),
-        "three slashes before": (say.get(b"//" + say.one), 404, PARAMS),
-        "two slashes behind": (say.get(say.one + b"//"), 404, PARAMS),
+        "a way back": (say.get(b"/v1/x/.." + say.payment_path[3:]), 404, PARAMS),
+        "a dot": (say.get(b"/v1/." + say.payment_path[3:]), 404, PARAMS),
+        "two slashes inside": (say.get(say.payment_path.replace(b"s/", b"s//")), 404, PARAMS),
+        "three slashes before": (say.get(b"//" + say.payment_path), 404, PARAMS),
+        "two slashes behind": (say.get(say.payment_path + b"//"), 404, PARAMS),
         "another case": (say.get(b"/V1/payments/pay_0"), 404, PARAMS),
-        "a parameter of a segment": (say.get(say.one + b";a=b"), 404, "payment_not_found"),
+        "a parameter of a segment": (say.get(say.payment_path + b";a=b"), 404, "payment_not_found"),
     }
     return cases
 
@@ -356,13 +360,13 @@ async def test_two_pipelined_requests_are_answered_separately(desk, rest, say):
 async def test_odd_requests_that_mean_something(rest, say):
     closing = b"Connection: close\r\n"
     upgrade = b"Connection: Upgrade\r\nUpgrade: %s\r\n"
-    old = say.get(line=b"GET %s HTTP/1.0" % say.one)
+    old = say.get(line=b"GET %s HTTP/1.0" % say.payment_path)
     for name, request, status, expected in (
         ("blank lines before", b"\r\n\r\n" + say.get(), 200, True),
-        ("two slashes before", say.get(b"/" + say.one), 200, True),
-        ("a slash behind", say.get(say.one + b"/"), 200, True),
-        ("an escape", say.get(say.one.replace(b"payments", b"p%61yments")), 200, True),
-        ("a whole address", say.get(b"http://other.example" + say.one), 200, True),
+        ("two slashes before", say.get(b"/" + say.payment_path), 200, True),
+        ("a slash behind", say.get(say.payment_path + b"/"), 200, True),
+        ("an escape", say.get(say.payment_path.replace(b"payments", b"p%61yments")), 200, True),
+        ("a whole address", say.get(b"http://other.example" + say.payment_path), 200, True),
         ("an unknown header beyond ASCII", say.get(more=b"X-Name: \xc3\xbc\r\n"), 200, True),
         ("an unknown header twice", say.get(more=b"X: a\r\nX: b\r\n"), 200, True),
         ("an unknown underscore", say.get(more=b"X_Y: a\r\n"), 200, True),
@@ -382,7 +386,7 @@ async def test_head_and_options(rest, say):
     question = b"Origin: https://a.example\r\nAccess-Control-Request-Method: POST\r\n"
     for line, more, status, allowed, browsers in (
         (b"HEAD %s" % say.side, b"", 405, "GET, OPTIONS", True),
-        (b"HEAD %s" % say.one, b"", 405, "GET", False),
+        (b"HEAD %s" % say.payment_path, b"", 405, "GET", False),
         (b"HEAD /v1/nowhere", b"", 404, None, False),
         (b"HEAD /v1/gateway/nowhere", b"", 404, None, True),
         (b"HEAD /healthz", b"", 200, None, False),

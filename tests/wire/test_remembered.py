@@ -43,7 +43,7 @@ class Change:
     """A change in the store without a notification for this process."""
 
     make: Callable[[ServiceHarness, PartnerTenant], Any]
-    told: tuple[int, str]
+    refusal: tuple[int, str]
 
 
 CHANGES = {
@@ -69,7 +69,7 @@ async def test_remote_change_applies_within_five_seconds(desk, tenant, change):
     await desk.service.app.store.write(change.make(desk, tenant))
     desk.clock.advance(2)
     # at once, or with this process's next check for changes, where other processes are possible
-    await wait_until(lambda: knock(desk, tenant), change.told)
+    await wait_until(lambda: knock(desk, tenant), change.refusal)
 
 
 async def test_a_wallet_app_revoked_elsewhere_stops_within_five_seconds(desk):
@@ -82,10 +82,10 @@ async def test_a_wallet_app_revoked_elsewhere_stops_within_five_seconds(desk):
     await store.write(key_store.put_app(replace(app, revoked_at_us=1)))
     desk.clock.advance(5)
 
-    async def told() -> tuple[int, str]:
+    async def get_refusal() -> tuple[int, str]:
         return (await desk.ask("GET", path, headers)).refusal
 
-    await wait_until(told, (401, "invalid_app_id"))
+    await wait_until(get_refusal, (401, "invalid_app_id"))
 
 
 async def test_local_change_applies_at_once(desk, tenant):

@@ -35,7 +35,7 @@ class Change:
     """A change in the store without a notification for this process."""
 
     make: Callable[[ServiceHarness, PartnerTenant], Any]
-    told: tuple[int, str]
+    refusal: tuple[int, str]
     # of calls that require an active merchant
     active_only: bool = False
 
@@ -96,7 +96,7 @@ async def test_a_partner_that_may_no_more_moves_nothing(desk, tenant, call, chan
     await remembered(desk, tenant.headers)
     await desk.service.app.store.write(change.make(desk, tenant))
     sent = {**tenant.headers, "Idempotency-Key": f"{call.name}-{tenant.key_id}"}
-    assert await nothing_done(desk, call, request, sent) == change.told
+    assert await nothing_done(desk, call, request, sent) == change.refusal
 
 
 @pytest.mark.parametrize("call", BY_WALLETS, ids=str)

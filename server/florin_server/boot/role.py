@@ -22,11 +22,11 @@ WORKER_ROLE = ProcessRole(serves_callers=False)
 
 @dataclass(frozen=True, slots=True)
 class InheritedSockets:
-    """The sockets of a supervisor for a process; other processes share the gRPC ports.
+    """The listening sockets of a process from its supervisor; it binds the shared gRPC port itself.
 
-    The sockets listen. `lease_owner` is the name under which the process takes leases, and
-    `dead_owners` are names of those that have ended since. `restart_count` counts how often a
-    process in its place died and was restarted.
+    `lease_owner` is the name under which the process takes leases, and `dead_owners` are names of
+    those that have ended since. `restart_count` counts how often a process in its place died and
+    was restarted.
     """
 
     http: socket.socket

@@ -78,11 +78,11 @@ class _RecordedSpan:
         ids = f"{format_trace_id(span_context.trace_id)}-{format_span_id(span_context.span_id)}"
         self.traceparent = f"00-{ids}-01"
 
-    def end(self, name: str = "", /, **told: AttributeValue) -> None:
+    def end(self, name: str = "", /, **attributes: AttributeValue) -> None:
         """End the span."""
         if name:
             self.span.update_name(name)
-        self.span.set_attributes(told)
+        self.span.set_attributes(attributes)
         self.span.end()
 
 
@@ -147,7 +147,7 @@ class OtelTracer:
         return span
 
     def record_step(
-        self, subject: str, name: str, began_us: int, ended_us: int, **told: AttributeValue
+        self, subject: str, name: str, began_us: int, ended_us: int, **attributes: AttributeValue
     ) -> None:
         """Record a step of a payment or payout."""
         ids = _compute_ids(subject)
@@ -163,11 +163,11 @@ class OtelTracer:
             set_span_in_context(NonRecordingSpan(span_context)),
             links,
             (began_us, ended_us),
-            told,
+            attributes,
         )
 
     def record_root(
-        self, subject: str, name: str, began_us: int, ended_us: int, **told: AttributeValue
+        self, subject: str, name: str, began_us: int, ended_us: int, **attributes: AttributeValue
     ) -> None:
         """Record the whole of which its steps are parts."""
         ids = _compute_ids(subject)
@@ -177,7 +177,7 @@ class OtelTracer:
         self._ids.next_ids = ids
         try:
             self._record_span(
-                name, Context(), [], (began_us, ended_us), {"florin.id": subject, **told}
+                name, Context(), [], (began_us, ended_us), {"florin.id": subject, **attributes}
             )
         finally:
             self._ids.next_ids = None

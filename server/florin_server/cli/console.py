@@ -85,10 +85,12 @@ def is_interactive() -> bool:
     return not is_json_output() and sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def fail(summary: str, reason: object, status: int = ExitStatus.REFUSED, **told: Any) -> NoReturn:
-    """End the program with an error message; JSON output gets the further members too."""
+def fail(
+    summary: str, reason: object, status: int = ExitStatus.REFUSED, **details: Any
+) -> NoReturn:
+    """End the program with an error message; JSON output gets the details too."""
     if is_json_output():
-        error = {"message": f"{summary}: {reason}", "exit": int(status), **told}
+        error = {"message": f"{summary}: {reason}", "exit": int(status), **details}
         sys.stderr.write(_encode_json({"error": error}) + "\n")
     elif _IN_LOG.get():
         _log.error("%s: %s", summary, reason)

@@ -43,12 +43,14 @@ def call_operator_all(
     overrides: dict[str, Any], *calls: tuple[str, Message], running_only: bool = False
 ) -> list[Any]:
     """Return the answers to several calls, in order."""
-    begins = any(method in _CREATING_METHODS for method, _ in calls)
+    may_create = any(method in _CREATING_METHODS for method, _ in calls)
 
-    async def all_(service: Any) -> list[Any]:
+    async def make_calls(service: Any) -> list[Any]:
         return [await service.call(method, request) for method, request in calls]
 
-    return run_with_operator(overrides, all_, running_only=running_only, may_create=begins)
+    return run_with_operator(
+        overrides, make_calls, running_only=running_only, may_create=may_create
+    )
 
 
 def run_with_operator(
@@ -60,7 +62,7 @@ def run_with_operator(
 ) -> T:
     """Run dependent calls in sequence and return their result; end the program on an error."""
 
-    async def asked() -> T:
+    async def run_calls() -> T:
         async with open_operator(
             get_home(overrides),
             lambda: _settings(overrides),
@@ -70,7 +72,7 @@ def run_with_operator(
             return await make_calls(service)
 
     try:
-        return asyncio.run(asked())
+        return asyncio.run(run_calls())
     except OperatorError as error:
         fail_with_operator_error(error)
     except (SetupError, OSError) as error:
@@ -89,9 +91,9 @@ def fail_with_operator_error(error: OperatorError) -> NoReturn:
 
 def get_home(overrides: dict[str, Any]) -> StateFolder:
     """Return the state folder of a command; end the program if florin.toml is not valid."""
-    named = overrides.get("home", os.environ.get("FLORIN_HOME"))
+    home = overrides.get("home", os.environ.get("FLORIN_HOME"))
     try:
-        return StateFolder(settings_file.resolve_home(None if named is None else Path(named)))
+        return StateFolder(settings_file.resolve_home(None if home is None else Path(home)))
     except ValueError as error:
         fail("The settings are not valid", error, ExitStatus.USAGE_ERROR)
 
@@ -115,5 +117,5 @@ def format_mode(*, live: bool) -> str:
 
 def format_minute(message: Message, member: str) -> str:
     """Format a time of a message to the minute, in UTC; a dash if it is not set."""
-    at: Timestamp = getattr(message, member)
-    return f"{at.ToDatetime():%Y-%m-%dT%H:%MZ}" if message.HasField(member) else "-"
+    timestamp: Timestamp = getattr(message, member)
+    return f"{timestamp.ToDatetime():%Y-%m-%dT%H:%MZ}" if message.HasField(member) else "-"

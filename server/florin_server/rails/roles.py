@@ -300,7 +300,7 @@ class BlockReader(Protocol):
     async def restore_observed_heads(self, heads: Sequence[ObservedHead]) -> None:
         """Restore when an earlier process saw heads that are still part of the chain."""
 
-    def is_deep(self, paid: SettlementEvent, head: int) -> bool:
+    def is_deep(self, event: SettlementEvent, head: int) -> bool:
         """Return whether a payment's block, below a head, is final for its amount.
 
         Larger amounts can wait longer; the other conditions of finality are checked before.

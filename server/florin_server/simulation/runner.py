@@ -75,8 +75,8 @@ class SimulationRunner:
                 for outage in self._population.outages:
                     group.create_task(self._run_outage(outage))
                 await self._run_events(group, progress)
-        except* ScenarioStuck as found:
-            raise found.exceptions[0] from None
+        except* ScenarioStuck as failures:
+            raise failures.exceptions[0] from None
         await self._finish_blocks()
         self.scenarios.sort(key=lambda scenario: scenario.order.number)
         return self.scenarios

@@ -49,5 +49,5 @@ def _render_page(request: PlainRequest, status: int, key: str) -> PlainResponse:
 def _render_cached_page(language: str, status: int, key: str, *, bare: bool) -> PlainResponse:
     translations = get_translations(language, NOUN)
     return render_page(
-        "notice.html", status, _HEADERS, key=key, words=translations, here="", bare=bare
+        "notice.html", status, _HEADERS, key=key, texts=translations, here="", bare=bare
     )

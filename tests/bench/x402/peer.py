@@ -23,7 +23,7 @@ def _did(facilitator: Any, request: dict[str, Any]) -> dict[str, Any]:
     payloads = [PaymentPayload.model_validate(payload) for payload in request["payloads"]]
     settles = request["do"] == "settle"
 
-    def one(payload: PaymentPayload) -> str:
+    def settle_or_verify(payload: PaymentPayload) -> str:
         """Return the reason of a refusal, or nothing."""
         if settles:
             settled = facilitator.settle(payload, payload.accepted)
@@ -33,7 +33,7 @@ def _did(facilitator: Any, request: dict[str, Any]) -> dict[str, Any]:
 
     cpu_s, started = time.process_time(), time.perf_counter()
     with ThreadPoolExecutor(request["threads"]) as pool:
-        refused = [why for why in pool.map(one, payloads) if why]
+        refused = [why for why in pool.map(settle_or_verify, payloads) if why]
     seconds = time.perf_counter() - started
     return {"seconds": seconds, "cpu_s": time.process_time() - cpu_s, "refused": refused[:1]}
 

@@ -141,7 +141,7 @@ async def test_missing_credentials_are_reported_first(gate, rule, sent, code):
 
 
 @pytest.mark.parametrize(
-    ("rule", "more", "code", "wanted"),
+    ("rule", "more", "code", "expected_message"),
     [
         (READ, {}, ErrorCode.MISSING_AUTH_HEADERS, "send Api-Key and Merchant-Id"),
         (
@@ -156,12 +156,12 @@ async def test_missing_credentials_are_reported_first(gate, rule, sent, code):
     ],
 )
 async def test_authorization_header_is_answered_with_the_headers_to_send(
-    gate, rule, more, code, wanted
+    gate, rule, more, code, expected_message
 ):
     with pytest.raises(ApiError) as refused:
         await gate.caller(rule, authorization="Bearer sk_test_secret", **more)
     assert refused.value.code is code
-    assert wanted in refused.value.message
+    assert expected_message in refused.value.message
     assert "sk_test_secret" not in refused.value.message
     with pytest.raises(ApiError) as bare:
         await gate.caller(rule, **more)

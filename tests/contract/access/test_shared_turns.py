@@ -86,7 +86,7 @@ class Slow:
         return "done"
 
 
-async def told(*tasks, polling):
+async def wait_for_results(*tasks, polling):
     """Return the tasks' results; a process that polls does so at once."""
     while not all(task.done() for task in tasks):
         if polling.clock.sleeper_count:
@@ -120,7 +120,7 @@ async def test_only_the_first_of_two_different_requests_under_a_key_is_executed(
     other = asyncio.create_task(second.does(key(b"b")))
     await wait_until(lambda: second.clock.sleeper_count, 1)
     work.let.set()
-    assert await told(task, other, polling=second) == ["done", "different_body"]
+    assert await wait_for_results(task, other, polling=second) == ["done", "different_body"]
     await wait_until(lambda: second.guards.call_count, 0)
     assert await turns(first, tmp_path) == []
     # the key is bound for good, and the check needs no lease
@@ -138,7 +138,7 @@ async def test_equal_requests_under_a_key_run_in_sequence(servers, engine):
     assert not later.begun.is_set()
     later.let.set()
     work.let.set()
-    assert await told(task, other, polling=second) == ["done", "done"]
+    assert await wait_for_results(task, other, polling=second) == ["done", "done"]
 
 
 async def test_failed_work_releases_the_key(servers, engine, tmp_path):
@@ -249,7 +249,7 @@ async def test_the_turn_of_a_dead_process_is_taken_over_when_it_is_missed(server
     await wait_until(lambda: alive.clock.sleeper_count, 1)
     alive.clock.advance(0.1)
     await alive.app.limit_sync.exchange()
-    assert await told(waits, polling=alive) == ["done"]
+    assert await wait_for_results(waits, polling=alive) == ["done"]
     # the process that was only away finds the work done, by an equal request
     work.let.set()
     assert await lost == "done"

@@ -114,10 +114,10 @@ def test_a_home_whose_modes_cannot_be_mended_is_refused():
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-@pytest.mark.parametrize("made", [False, True])
-def test_missing_home_is_not_created_by_reading(tmp_path, made):
+@pytest.mark.parametrize("has_folder", [False, True])
+def test_missing_home_is_not_created_by_reading(tmp_path, has_folder):
     path = tmp_path / "state"
-    if made:
+    if has_folder:
         path.mkdir(0o700)
     home = StateFolder(path)
     assert home.find_addresses() is None
@@ -125,8 +125,8 @@ def test_missing_home_is_not_created_by_reading(tmp_path, made):
     assert home.list_exposed() == []
     with pytest.raises(SetupError, match="run `florin up`"):
         home.require_existing()
-    assert path.exists() is made
-    assert not made or list(path.iterdir()) == []
+    assert path.exists() is has_folder
+    assert not has_folder or list(path.iterdir()) == []
 
 
 def test_listener_addresses_are_published_while_running(tmp_path):

@@ -62,13 +62,13 @@ def solana(**changes):
 
 
 @pytest.fixture
-def kept(tmp_path):
+def secrets(tmp_path):
     return StateFolder(tmp_path / "home").open().get_or_create_secrets()
 
 
 @pytest.fixture
-def keys(tmp_path, kept):
-    return ChainKeyring(Settings(home=tmp_path / "home", keystore_password=PASSWORD), kept)
+def keys(tmp_path, secrets):
+    return ChainKeyring(Settings(home=tmp_path / "home", keystore_password=PASSWORD), secrets)
 
 
 def refusal(call, *arguments) -> str:
@@ -99,12 +99,12 @@ def test_solana_seed_is_stored_in_the_same_keystore_format(tmp_path, keys):
     assert signer.address == address
 
 
-def test_the_installations_own_key_signs_without_a_keystore(tmp_path, kept):
-    keys = ChainKeyring(Settings(home=tmp_path / "home"), kept)
-    own = Account.from_key(kept.relayer_key).address.lower()
+def test_the_installations_own_key_signs_without_a_keystore(tmp_path, secrets):
+    keys = ChainKeyring(Settings(home=tmp_path / "home"), secrets)
+    own = Account.from_key(secrets.relayer_key).address.lower()
     assert [each_signer.address for each_signer in keys.get_relayers(evm())] == [own]
     (signer,) = keys.get_solana_relayers(solana())
-    assert signer.address == SolanaSigner(kept.solana_relayer_seed).address
+    assert signer.address == SolanaSigner(secrets.solana_relayer_seed).address
     assert keys.find_treasury(evm()) is None
     assert keys.find_solana_treasury(solana()) is None
 
@@ -118,14 +118,14 @@ def test_several_relayers_and_the_treasury_are_read_in_order(tmp_path, keys):
     assert keys.find_treasury(chain).address == TREASURY
 
 
-def test_the_password_may_be_in_a_file(tmp_path, kept):
+def test_the_password_may_be_in_a_file(tmp_path, secrets):
     path = quick(tmp_path / "a.json")
     file = tmp_path / "password"
     file.write_text(PASSWORD + "\n")
-    keys = ChainKeyring(Settings(home=tmp_path / "home", keystore_password_file=file), kept)
+    keys = ChainKeyring(Settings(home=tmp_path / "home", keystore_password_file=file), secrets)
     assert keys.get_relayers(evm(relayer_keystores=(path,)))[0].address == ADDRESS
     file.write_text("")
-    keys = ChainKeyring(Settings(home=tmp_path / "home", keystore_password_file=file), kept)
+    keys = ChainKeyring(Settings(home=tmp_path / "home", keystore_password_file=file), secrets)
     assert "need a password" in refusal(keys.get_relayers, evm(relayer_keystores=(path,)))
 
 
@@ -134,12 +134,12 @@ def test_the_password_is_never_shown(tmp_path):
     assert PASSWORD not in repr(settings) + str(settings) + settings.model_dump_json()
 
 
-def test_a_keystore_that_cannot_be_used_is_named(tmp_path, kept, keys):
+def test_a_keystore_that_cannot_be_used_is_named(tmp_path, secrets, keys):
     path = quick(tmp_path / "a.json")
     chain = evm(relayer_keystores=(path,))
-    without = ChainKeyring(Settings(home=tmp_path / "home"), kept)
+    without = ChainKeyring(Settings(home=tmp_path / "home"), secrets)
     assert "FLORIN_KEYSTORE_PASSWORD" in refusal(without.get_relayers, chain)
-    wrong = ChainKeyring(Settings(home=tmp_path / "home", keystore_password="no"), kept)
+    wrong = ChainKeyring(Settings(home=tmp_path / "home", keystore_password="no"), secrets)
     assert refusal(wrong.get_relayers, chain).endswith("the password is wrong")
     stored = json.loads(path.read_text())
     del stored["crypto"]["cipherparams"]

@@ -38,7 +38,7 @@ class Failing:
 
     says: list[Any]
     sent: list[dict[str, str]] = field(default_factory=list)
-    asked: list[Any] = field(default_factory=list)
+    requests: list[Any] = field(default_factory=list)
 
     async def answer(self, request: Any, context: Any) -> Any:
         self.note(request, context)
@@ -53,7 +53,7 @@ class Failing:
             yield await self.say(text, context)
 
     def note(self, request: Any, context: Any) -> None:
-        self.asked.append(request)
+        self.requests.append(request)
         self.sent.append(dict(context.invocation_metadata()))
 
     async def say(self, text: Any, context: Any) -> Any:
@@ -79,21 +79,21 @@ class Lab:
     async def await_(self, seconds: float) -> None:
         self.waited.append(seconds)
 
-    async def ask(self, name: str, *args: Any, **given: Any) -> Any:
+    async def ask(self, name: str, *args: Any, **options: Any) -> Any:
         """Call a merchant method; return its response, or all items of a stream or list."""
         if self.kind == "sync":
-            return await asyncio.to_thread(self._ask, name, args, given)
+            return await asyncio.to_thread(self._ask, name, args, options)
         transport = AsyncTransport(self.setup, self.await_)
         try:
-            result = getattr(AsyncMerchant(transport), name)(*args, **given)
+            result = getattr(AsyncMerchant(transport), name)(*args, **options)
             return [item async for item in result] if hasattr(result, "__aiter__") else await result
         finally:
             await transport.close()
 
-    def _ask(self, name: str, args: Any, value: Any) -> Any:
+    def _ask(self, name: str, args: Any, options: Any) -> Any:
         transport = SyncTransport(self.setup, self.wait)
         try:
-            result = getattr(Merchant(transport), name)(*args, **value)
+            result = getattr(Merchant(transport), name)(*args, **options)
             return list(result) if hasattr(result, "__iter__") else result
         finally:
             transport.close()
@@ -131,14 +131,14 @@ async def lab(request) -> AsyncIterator[Callable[..., Lab]]:
     failing = Failing([])
     async with served(failing) as target:
 
-        def made(*says: Any, **more: Any) -> Lab:
+        def build_lab(*says: Any, **more: Any) -> Lab:
             failing.says = list(says)
             values = {"timeout_s": 30.0, "retries": Retries(), **more}
             return Lab(
                 failing, request.param, ClientConfig(target, {"api-key": "k"}, True, None, **values)
             )
 
-        yield made
+        yield build_lab
 
 
 async def test_create_payment_is_retried_with_the_same_idempotency_key(lab):
@@ -180,7 +180,7 @@ async def test_refusal_is_raised_without_a_retry(lab):
     with pytest.raises(Exception, match="Payment not found") as caught:
         await item.ask("get_payment", "pay_1")
     assert type(caught.value).__name__ == "NotFoundError"
-    assert (len(item.server.asked), item.waited) == (1, [])
+    assert (len(item.server.requests), item.waited) == (1, [])
 
 
 async def test_unavailable_server_error_carries_the_idempotency_key(lab):
@@ -188,7 +188,7 @@ async def test_unavailable_server_error_carries_the_idempotency_key(lab):
     with pytest.raises(UnavailableError) as caught:
         await item.ask("create_payment", **ORDER)
     assert caught.value.idempotency_key == item.server.sent[0]["idempotency-key"]
-    assert len(item.server.asked) == 1
+    assert len(item.server.requests) == 1
 
 
 async def test_no_answer_ends_with_the_timeout(lab):
@@ -203,14 +203,14 @@ async def test_stream_resumes_after_the_last_version_and_yields_each_change_once
     item = lab(state(0), state(1), DOWN, state(1), DOWN, state(2, final=True), StopIteration)
     result = await item.ask("watch_payment", "pay_1")
     assert [update.version for update in result] == [0, 1, 2]
-    requests = [(r.HasField("after_version"), r.after_version) for r in item.server.asked]
+    requests = [(r.HasField("after_version"), r.after_version) for r in item.server.requests]
     assert requests == [(False, 0), (True, 1), (True, 1)]
 
 
 async def test_a_stream_that_is_lost_after_the_final_state_is_over(lab):
     item = lab(state(0), state(1, final=True), DOWN)
     assert len(await item.ask("watch_payment", "pay_1")) == 2
-    assert (len(item.server.asked), item.waited) == (1, [])
+    assert (len(item.server.requests), item.waited) == (1, [])
 
 
 async def test_a_stream_that_ends_too_early_is_taken_up(lab):
@@ -247,7 +247,7 @@ async def test_a_list_is_read_page_by_page(lab):
     item = lab(page("a", "b", next_cursor="2"), DOWN, page("c"))
     rows = await item.ask("list_merchant_payments", limit=2)
     assert [row.payment_id for row in rows] == ["a", "b", "c"]
-    assert [request.cursor for request in item.server.asked] == ["", "2", "2"]
+    assert [request.cursor for request in item.server.requests] == ["", "2", "2"]
 
 
 @pytest.mark.parametrize("kind", ["sync", "aio"])

@@ -232,7 +232,7 @@ async def test_a_chain_with_our_number_and_another_first_block_is_another_chain(
     rpc = FailoverRpc({"node0.example": JsonRpcClient(node)}, family, now=StubClock())
     with pytest.raises(RailUnavailable, match="another chain with the id 31337"):
         await rpc.batch([QUESTION])
-    assert "eth_getBalance" not in node.asked
+    assert "eth_getBalance" not in node.methods
 
 
 async def test_endpoint_that_changes_its_chain_is_detected():
@@ -334,7 +334,7 @@ async def test_a_transaction_is_handed_to_every_endpoint():
     stage = await EndpointHarness(*nodes).ready()
     await stage.rpc.call("eth_sendRawTransaction", "0x00")
     # the first success is enough; the call does not wait for the others
-    await wait_until(lambda: [node.asked for node in nodes], [["eth_sendRawTransaction"]] * 3)
+    await wait_until(lambda: [node.methods for node in nodes], [["eth_sendRawTransaction"]] * 3)
 
 
 async def test_single_endpoint_that_accepts_a_transaction_is_enough():

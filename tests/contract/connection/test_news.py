@@ -307,7 +307,7 @@ async def test_we_are_not_sent_elsewhere(caplog):
 # the embedded chain's sockets
 
 
-async def told(socket):
+async def receive_message(socket):
     return await soon(socket.receive_json())
 
 
@@ -318,27 +318,30 @@ async def test_embedded_chain_announces_each_new_head_once():
         session.ws_connect(f"ws://127.0.0.1:{port}/") as socket,
     ):
         await socket.send_json({"id": 1, "method": "eth_subscribe", "params": ["newHeads"]})
-        name = (await told(socket))["result"]
+        name = (await receive_message(socket))["result"]
         await control.call("evm_mine")
-        first = (await told(socket))["params"]
+        first = (await receive_message(socket))["params"]
         assert first["subscription"] == name
         await control.call("evm_mine", {"blocks": 3})
-        heads = [first["result"], *[(await told(socket))["params"]["result"] for _ in range(3)]]
+        heads = [
+            first["result"],
+            *[(await receive_message(socket))["params"]["result"] for _ in range(3)],
+        ]
         assert [int(head["number"], 16) for head in heads] == [1, 2, 3, 4]
         for below, above in itertools.pairwise(heads):
             assert above["parentHash"] == below["hash"]
         # blocks that replace others count as new
         await control.call("florin_fault", {"kind": "reorg", "depth": 2})
-        again = [(await told(socket))["params"]["result"] for _ in range(3)]
+        again = [(await receive_message(socket))["params"]["result"] for _ in range(3)]
         assert [int(head["number"], 16) for head in again] == [3, 4, 5]
         assert again[0]["parentHash"] == heads[1]["hash"]
         assert again[0]["hash"] != heads[2]["hash"]
         await socket.send_json({"id": 2, "method": "eth_unsubscribe", "params": [name]})
-        assert (await told(socket))["result"] is True
+        assert (await receive_message(socket))["result"] is True
         await control.call("evm_mine")
         # the next message is the response: the socket also accepts calls
         await socket.send_json({"id": 3, "method": "eth_blockNumber"})
-        assert await told(socket) == {"jsonrpc": "2.0", "id": 3, "result": "0x6"}
+        assert await receive_message(socket) == {"jsonrpc": "2.0", "id": 3, "result": "0x6"}
 
 
 async def test_the_embedded_chain_knows_no_other_subscriptions():
@@ -348,7 +351,7 @@ async def test_the_embedded_chain_knows_no_other_subscriptions():
         session.ws_connect(f"ws://127.0.0.1:{port}/") as socket,
     ):
         await socket.send_json({"id": 1, "method": "eth_subscribe", "params": ["logs", {}]})
-        assert "error" in await told(socket)
+        assert "error" in await receive_message(socket)
 
 
 async def test_a_rail_hears_of_new_blocks_where_its_settings_say():

@@ -47,12 +47,12 @@ class Script:
     """Transactions on one chain with their success, gas and events."""
 
     lab: EvmChainHarness
-    told: dict[str, tuple[str, int, list[Any]]] = field(default_factory=dict)
+    outcomes: dict[str, tuple[str, int, list[Any]]] = field(default_factory=dict)
 
     async def note(self, name: str, tx_hash: str) -> None:
         receipt = await self.lab.control.call("eth_getTransactionReceipt", tx_hash)
         logs = [(log["address"], log["topics"], log["data"]) for log in receipt["logs"]]
-        self.told[name] = (receipt["status"], int(receipt["gasUsed"], 16), logs)
+        self.outcomes[name] = (receipt["status"], int(receipt["gasUsed"], 16), logs)
 
     def option(
         self,
@@ -155,9 +155,9 @@ async def both(evm):
 async def test_every_payment_does_the_same_on_both_and_costs_the_same(both):
     own, other = [Script(lab) for lab in both]
     await asyncio.gather(play(own), play(other))
-    assert own.told == other.told
-    assert {status for status, _, _ in own.told.values()} == {"0x1"}
-    assert own.told["one of them is used"][2] != own.told["together"][2]
+    assert own.outcomes == other.outcomes
+    assert {status for status, _, _ in own.outcomes.values()} == {"0x1"}
+    assert own.outcomes["one of them is used"][2] != own.outcomes["together"][2]
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def spelled(value: Any) -> Any:
 
 
 async def test_blocks_transactions_and_receipts_are_spelled_alike(both):
-    async def newest(lab: EvmChainHarness) -> Any:
+    async def read_newest_block(lab: EvmChainHarness) -> Any:
         block = await lab.control.call("eth_getBlockByNumber", "latest", True)
         (transaction,) = block["transactions"]
         return spelled(
@@ -224,11 +224,11 @@ async def test_blocks_transactions_and_receipts_are_spelled_alike(both):
             ]
         )
 
-    async def told(lab: EvmChainHarness) -> list[Any]:
+    async def create_and_read_blocks(lab: EvmChainHarness) -> list[Any]:
         await lab.delegate(make_buyer(1), "00")
-        delegated = await newest(lab)
+        delegated = await read_newest_block(lab)
         await lab.settle(await lab.create_verified_item(1))
-        return [delegated, await newest(lab)]
+        return [delegated, await read_newest_block(lab)]
 
-    own, other = [await told(lab) for lab in both]
+    own, other = [await create_and_read_blocks(lab) for lab in both]
     assert own == other

@@ -42,36 +42,36 @@ async def test_client_library_parses_every_response(node):
     sent = VersionedTransaction.from_bytes(base64.b64decode(wire))
     owner, held = BUYER.pubkey(), get_token_account(BUYER.pubkey())
     config = RpcSendTransactionConfig(skip_preflight=True)
-    signature = (await asked(node, requests.SendVersionedTransaction(sent, config))).value
+    signature = (await send_request(node, requests.SendVersionedTransaction(sent, config))).value
     assert signature == sent.signatures[0]
     await node.fault("slots", slots=32)
-    status = (await asked(node, requests.GetSignatureStatuses([signature]))).value[0]
+    status = (await send_request(node, requests.GetSignatureStatuses([signature]))).value[0]
     assert str(status.confirmation_status).endswith("Finalized")
     base64_form = RpcTransactionConfig(
         UiTransactionEncoding.Base64, max_supported_transaction_version=0
     )
-    result = (await asked(node, requests.GetTransaction(signature, base64_form))).value
+    result = (await send_request(node, requests.GetTransaction(signature, base64_form))).value
     assert result.transaction.transaction == sent
     plain = RpcTransactionConfig(UiTransactionEncoding.Json, max_supported_transaction_version=0)
-    read = (await asked(node, requests.GetTransaction(signature, plain))).value.transaction
+    read = (await send_request(node, requests.GetTransaction(signature, plain))).value.transaction
     assert read.meta.fee == 5000
     assert read.transaction.message.account_keys == sent.message.account_keys
-    (listed,) = (await asked(node, requests.GetSignaturesForAddress(MERCHANT))).value
+    (listed,) = (await send_request(node, requests.GetSignaturesForAddress(MERCHANT))).value
     assert listed.signature == signature
-    balance = await asked(node, requests.GetTokenAccountBalance(held))
+    balance = await send_request(node, requests.GetTokenAccountBalance(held))
     assert balance.value.amount == str(GIFT)
     by_mint = RpcTokenAccountsFilterMint(spl.parse_pubkey(TOKEN.address))
-    (mine,) = (await asked(node, requests.GetTokenAccountsByOwner(owner, by_mint))).value
+    (mine,) = (await send_request(node, requests.GetTokenAccountsByOwner(owner, by_mint))).value
     assert (mine.pubkey, mine.account.owner) == (held, spl.TOKEN)
-    assert (await asked(node, requests.GetAccountInfo(owner))).value.lamports < SOL
-    both = await asked(node, requests.GetMultipleAccounts([owner, make_wallet(99).pubkey()]))
+    assert (await send_request(node, requests.GetAccountInfo(owner))).value.lamports < SOL
+    both = await send_request(node, requests.GetMultipleAccounts([owner, make_wallet(99).pubkey()]))
     assert [item is None for item in both.value] == [False, True]
-    latest = (await asked(node, requests.GetLatestBlockhash())).value
-    assert (await asked(node, requests.IsBlockhashValid(latest.blockhash))).value
+    latest = (await send_request(node, requests.GetLatestBlockhash())).value
+    assert (await send_request(node, requests.IsBlockhashValid(latest.blockhash))).value
     trial = RpcSimulateTransactionConfig(sig_verify=True)
-    outcome = await asked(node, requests.SimulateVersionedTransaction(sent, trial))
+    outcome = await send_request(node, requests.SimulateVersionedTransaction(sent, trial))
     assert outcome.value.err is not None
-    for question in (
+    for request in (
         requests.GetBalance(owner),
         requests.GetBlockHeight(),
         requests.GetBlockTime(1),
@@ -81,12 +81,12 @@ async def test_client_library_parses_every_response(node):
         requests.GetVersion(),
         requests.RequestAirdrop(MERCHANT, SOL),
     ):
-        assert (await asked(node, question)).value
+        assert (await send_request(node, request)).value
 
 
-async def asked(node, question):
-    answer = await node.chain.handle(question.to_json().encode())
-    kind = type(question).__name__.replace("Versioned", "")
+async def send_request(node, request):
+    answer = await node.chain.handle(request.to_json().encode())
+    kind = type(request).__name__.replace("Versioned", "")
     result = getattr(responses, f"{kind}Resp").from_json(answer.decode())
     assert not type(result).__name__.endswith("Message"), result
     return result

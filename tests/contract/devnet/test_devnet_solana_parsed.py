@@ -385,15 +385,17 @@ async def test_the_usual_python_library_reads_it(node):
     )
     await node.fault("slots", slots=32)
 
-    async def asked(question, kind):
-        return kind.from_json((await node.chain.handle(question.to_json().encode())).decode())
+    async def send_request(request, kind):
+        return kind.from_json((await node.chain.handle(request.to_json().encode())).decode())
 
     form = RpcAccountInfoConfig(UiAccountEncoding.JsonParsed)
     held = get_token_account(BUYER.pubkey())
-    item = await asked(requests.GetAccountInfo(held, form), responses.GetAccountInfoJsonParsedResp)
+    item = await send_request(
+        requests.GetAccountInfo(held, form), responses.GetAccountInfoJsonParsedResp
+    )
     assert item.value.data.parsed["type"] == "account"
     by_mint = RpcTokenAccountsFilterMint(spl.parse_pubkey(TOKEN.address))
-    listed = await asked(
+    listed = await send_request(
         requests.GetTokenAccountsByOwner(BUYER.pubkey(), by_mint, form),
         responses.GetTokenAccountsByOwnerJsonParsedResp,
     )
@@ -401,7 +403,7 @@ async def test_the_usual_python_library_reads_it(node):
     plain = RpcTransactionConfig(
         UiTransactionEncoding.JsonParsed, max_supported_transaction_version=0
     )
-    result = await asked(
+    result = await send_request(
         requests.GetTransaction(Signature.from_string(signature), plain),
         responses.GetTransactionResp,
     )

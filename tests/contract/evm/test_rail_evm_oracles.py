@@ -45,12 +45,12 @@ async def write(lab, feed: str, answer: int, **changes: int) -> None:
     await lab.send(to=feed, data=SET + b"".join(number.to_bytes(32, "big") for number in numbers))
 
 
-def kept() -> LastPrice:
+def make_last_price() -> LastPrice:
     return LastPrice("oracle", 3900, 20)
 
 
-async def told(lab, *feeds: str, way: str = "deployless") -> list[LastPrice]:
-    expected_feeds = [OracleFeed(feed, kept()) for feed in feeds]
+async def read_prices(lab, *feeds: str, way: str = "deployless") -> list[LastPrice]:
+    expected_feeds = [OracleFeed(feed, make_last_price()) for feed in feeds]
     reader = EvmReader(EvmNode(JsonRpcClient(lab.node)), "chain", list_strategies(), strategy=way)
     await OraclePrices(reader, expected_feeds).refresh(NOW)
     return [feed.last_price for feed in expected_feeds]
@@ -63,7 +63,7 @@ async def test_feeds_are_read_exactly_and_all_at_once(lab, way):
     await write(lab, second, 3)
     await write(lab, third, 7)
     lab.node.methods.clear()
-    last_prices = await told(lab, first, second, third, way=way)
+    last_prices = await read_prices(lab, first, second, third, way=way)
     assert [last_price.find_rate(NOW).price for last_price in last_prices] == [
         "2500.12345678",
         "0.000000000000000003",
@@ -91,7 +91,7 @@ async def test_invalid_round_gives_no_price(lab, answer, changes, fault):
     bad, good = await oracle(lab), await oracle(lab)
     await write(lab, bad, answer, **changes)
     await write(lab, good, 100_000_000)
-    last_price, other = await told(lab, bad, good)
+    last_price, other = await read_prices(lab, bad, good)
     assert last_price.find_rate(NOW) is None
     assert fault in last_price.fault
     assert other.find_rate(NOW).price == "1.00000000"
@@ -100,7 +100,7 @@ async def test_invalid_round_gives_no_price(lab, answer, changes, fault):
 async def test_invalid_feed_gives_no_price(lab):
     large = await oracle(lab, 31)
     await write(lab, large, 1)
-    last_prices = await told(lab, "0x" + "12" * 20, DEVNET.token.address, large)
+    last_prices = await read_prices(lab, "0x" + "12" * 20, DEVNET.token.address, large)
     assert [last_price.find_rate(NOW) for last_price in last_prices] == [None, None, None]
     assert [last_price.fault for last_price in last_prices] == [
         "no feed exists at its address",
@@ -110,7 +110,7 @@ async def test_invalid_feed_gives_no_price(lab):
 
 
 async def test_a_chain_that_does_not_answer_leaves_the_last_price(lab):
-    feed = OracleFeed(await oracle(lab), kept())
+    feed = OracleFeed(await oracle(lab), make_last_price())
     await write(lab, feed.address, 2500_00000000)
     prices = OraclePrices(
         EvmReader(EvmNode(JsonRpcClient(lab.node)), "chain", list_strategies()), [feed]

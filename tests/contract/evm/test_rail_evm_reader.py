@@ -30,7 +30,7 @@ from tests.support.evm_lab import (
 from tests.support.until import wait_until
 
 PAYERS = [to_account(make_buyer(number)) for number in (1, 2)]
-ASKED = [ContractQuestion(b"\x01" * 20, b"")]
+QUESTIONS = [ContractQuestion(b"\x01" * 20, b"")]
 TRUE: list[ContractAnswer] = [(True, b"\x01")]
 FALSE: list[ContractAnswer] = [(True, b"\x02")]
 
@@ -41,10 +41,10 @@ class Stage:
     def __init__(self, **takes: float) -> None:
         self.now = 0.0
         self.takes = takes
-        self.told = dict.fromkeys(STRATEGY_NAMES, TRUE)
+        self.answers = dict.fromkeys(STRATEGY_NAMES, TRUE)
         self.broken: set[str] = set()
         self.hanging: set[str] = set()
-        self.asked: list[str] = []
+        self.tried_strategies: list[str] = []
         self.ways = {name: self._way(name) for name in STRATEGY_NAMES}
         self.reader = self.reader_of(pause_s=0)
 
@@ -55,21 +55,21 @@ class Stage:
 
     def _way(self, name: str):
         async def way(node: object, questions: Sequence[ContractQuestion]) -> list[ContractAnswer]:
-            self.asked.append(name)
+            self.tried_strategies.append(name)
             self.now += self.takes.get(name, 1.0)
             if name in self.hanging:
                 await asyncio.Event().wait()
             if name in self.broken:
                 raise RailUnavailable("no")
-            return self.told[name]
+            return self.answers[name]
 
         return way
 
     async def read(self) -> tuple[list[ContractAnswer], list[str]]:
         """Read; return the answers and the strategies that were tried."""
-        self.asked.clear()
-        answers = await self.reader.read(ASKED)
-        return answers, list(self.asked)
+        self.tried_strategies.clear()
+        answers = await self.reader.read(QUESTIONS)
+        return answers, list(self.tried_strategies)
 
     async def passed(self) -> None:
         """Return once the background work that needs no waiting is done."""
@@ -89,7 +89,7 @@ class Stage:
 )
 async def test_fastest_read_method_is_chosen_and_ties_go_to_fewest_calls(takes, order):
     stage = Stage(**takes)
-    await stage.reader.probe(ASKED)
+    await stage.reader.probe(QUESTIONS)
     assert stage.reader.strategy_order[0] == order[0]
     assert set(stage.reader.strategy_order) == set(order)
     assert await stage.read() == (TRUE, [order[0]])
@@ -103,27 +103,27 @@ async def test_plain_batch_is_used_before_probing():
 
 async def test_read_method_that_differs_from_plain_calls_is_excluded():
     stage = Stage(deployless=0.25)
-    stage.told["deployless"] = FALSE
-    await stage.reader.probe(ASKED)
+    stage.answers["deployless"] = FALSE
+    await stage.reader.probe(QUESTIONS)
     assert stage.reader.strategy_order == ("multicall3", "batch")
 
 
 async def test_failing_read_method_is_excluded():
     stage = Stage(batch=9)
     stage.broken = {"deployless"}
-    await stage.reader.probe(ASKED)
+    await stage.reader.probe(QUESTIONS)
     assert stage.reader.strategy_order == ("multicall3", "batch")
     stage.broken, stage.hanging = set(), {"batch", "multicall3"}
-    await stage.reader.probe(ASKED)
+    await stage.reader.probe(QUESTIONS)
     assert stage.reader.strategy_order == ("deployless",)
 
 
 async def test_when_nothing_works_the_order_stays():
     stage = Stage()
-    await stage.reader.probe(ASKED)
+    await stage.reader.probe(QUESTIONS)
     before = stage.reader.strategy_order
     stage.broken = set(STRATEGY_NAMES)
-    await stage.reader.probe(ASKED)
+    await stage.reader.probe(QUESTIONS)
     assert stage.reader.strategy_order == before
     with pytest.raises(RailUnavailable):
         await stage.read()
@@ -133,7 +133,7 @@ async def test_when_nothing_works_the_order_stays():
 @pytest.mark.parametrize("how", ["broken", "hanging"])
 async def test_read_method_that_starts_to_fail_loses_no_results(how):
     stage = Stage(deployless=0.25, multicall3=0.5)
-    await stage.reader.probe(ASKED)
+    await stage.reader.probe(QUESTIONS)
     setattr(stage, how, {"deployless"})
     assert await stage.read() == (TRUE, ["deployless", "multicall3"])
     # the next read does not try it
@@ -145,23 +145,23 @@ async def test_read_method_that_starts_to_fail_loses_no_results(how):
 
 async def test_a_way_that_fails_for_an_account_that_anybody_named_keeps_its_place():
     stage = Stage(deployless=0.25)
-    await stage.reader.probe(ASKED)
+    await stage.reader.probe(QUESTIONS)
     spoilt = stage.ways["deployless"]
 
     async def spoils(node: object, questions: Sequence[ContractQuestion]) -> list[ContractAnswer]:
         if questions[0].owner is not None:
-            stage.asked.append("deployless")
+            stage.tried_strategies.append("deployless")
             raise RailUnavailable("execution reverted")
         return await spoilt(node, questions)
 
     stage.ways["deployless"] = spoils
     hostile = [ContractQuestion(b"\x02" * 20, b"", owner=b"\x02" * 20)]
-    stage.asked.clear()
+    stage.tried_strategies.clear()
     assert await stage.reader.read(hostile) == TRUE
     await stage.passed()
     assert stage.reader.strategy_order[0] == "deployless"
     # the sample was asked with the same strategy and was answered, so no more is probed
-    assert stage.asked == ["deployless", "multicall3", "deployless"]
+    assert stage.tried_strategies == ["deployless", "multicall3", "deployless"]
     # a strategy that also fails for others loses its place
     stage.broken = {"deployless"}
     assert await stage.reader.read(hostile) == TRUE
@@ -172,7 +172,7 @@ async def test_a_way_that_fails_for_an_account_that_anybody_named_keeps_its_plac
 
 async def test_a_way_that_works_again_is_taken_again():
     stage = Stage(deployless=0.25)
-    await stage.reader.probe(ASKED)
+    await stage.reader.probe(QUESTIONS)
     stage.broken = {"deployless"}
     _, tried = await stage.read()
     assert tried[0] == "deployless"
@@ -184,13 +184,13 @@ async def test_a_way_that_works_again_is_taken_again():
 async def test_a_node_that_fails_often_is_probed_seldom():
     stage = Stage(deployless=0.25)
     stage.reader = stage.reader_of(pause_s=3600)
-    await stage.reader.probe(ASKED)
+    await stage.reader.probe(QUESTIONS)
     stage.broken = {"deployless"}
-    stage.asked.clear()
+    stage.tried_strategies.clear()
     for _ in range(20):
-        await stage.reader.read(ASKED)
+        await stage.reader.read(QUESTIONS)
         await stage.passed()
-    assert stage.asked == ["deployless", *["multicall3"] * 20]
+    assert stage.tried_strategies == ["deployless", *["multicall3"] * 20]
     assert stage.reader.strategy_order == ("multicall3", "batch", "deployless")
     # the next probe is an hour away
     assert len(asyncio.all_tasks()) == 2
@@ -201,12 +201,12 @@ async def test_a_node_that_fails_often_is_probed_seldom():
 async def test_configured_read_method_is_the_only_method():
     stage = Stage()
     stage.reader = stage.reader_of(strategy="multicall3")
-    await stage.reader.probe(ASKED)
+    await stage.reader.probe(QUESTIONS)
     assert await stage.read() == (TRUE, ["multicall3"])
     stage.broken = {"multicall3"}
     with pytest.raises(RailUnavailable):
         await stage.read()
-    assert stage.asked == ["multicall3"]
+    assert stage.tried_strategies == ["multicall3"]
 
 
 # ---- with a chain

@@ -28,10 +28,10 @@ class Merchants(merchant_pb2_grpc.MerchantServiceServicer):
 
     def __init__(self, *refusals):
         self.refusals = list(refusals)
-        self.asked = []
+        self.requests = []
 
     def ListMerchantPayments(self, request, context):
-        self.asked.append((dict(context.invocation_metadata())["merchant-id"], request.cursor))
+        self.requests.append((dict(context.invocation_metadata())["merchant-id"], request.cursor))
         if self.refusals:
             context.abort_with_status(rpc_status.to_status(to_grpc_status(self.refusals.pop(0))))
         number = int(request.cursor or 0)
@@ -59,7 +59,7 @@ def serving(merchants):
         own.stop(None).wait()
 
 
-def told(target, retries=SOON, env=ENV):
+def read_rows(target, retries=SOON, env=ENV):
     with server.open_server_origin(target, UpstreamConnection(), env, retries) as origin:
         return frames.read_origin(origin, "payments").to_pylist()
 
@@ -67,8 +67,8 @@ def told(target, retries=SOON, env=ENV):
 def test_every_page_is_requested_with_the_api_key_and_merchant():
     merchants = Merchants()
     with serving(merchants) as target:
-        rows = told(target)
-    assert merchants.asked == [("mrch_1", ""), ("mrch_1", "1"), ("mrch_1", "2")]
+        rows = read_rows(target)
+    assert merchants.requests == [("mrch_1", ""), ("mrch_1", "1"), ("mrch_1", "2")]
     assert [row["payment_id"] for row in rows] == ["pay_0", "pay_1", "pay_2"]
     assert {int(row["requested_minor"]) for row in rows} == {HUGE}
     assert rows[0]["status"] == "expired"
@@ -81,8 +81,8 @@ def test_briefly_unavailable_server_is_retried():
     down = ApiError(ErrorCode.INTERNAL_ERROR, unavailable=True)
     merchants = Merchants(down, down)
     with serving(merchants) as target:
-        assert len(told(target)) == 3
-    assert [cursor for _, cursor in merchants.asked] == ["", "", "", "1", "2"]
+        assert len(read_rows(target)) == 3
+    assert [cursor for _, cursor in merchants.requests] == ["", "", "", "1", "2"]
 
 
 def test_unavailable_server_or_rate_limit_is_reported():
@@ -90,16 +90,16 @@ def test_unavailable_server_or_rate_limit_is_reported():
     down = ApiError(ErrorCode.INTERNAL_ERROR, unavailable=True)
     at_once = Retries(patience_s=0)
     with serving(Merchants(limited)) as target:
-        assert "limits the rate of this key" in get_refusal(lambda: told(target, at_once))
+        assert "limits the rate of this key" in get_refusal(lambda: read_rows(target, at_once))
     with serving(Merchants(down)) as target:
         assert "does not answer by gRPC: Internal error" in get_refusal(
-            lambda: told(target, at_once)
+            lambda: read_rows(target, at_once)
         )
 
 
 def test_non_ascii_api_key_is_refused_at_once():
     env = {**ENV, server.PARTNER_KEY_VARIABLE: "schl\u00fcssel"}
-    assert "must be printable ASCII" in get_refusal(lambda: told("127.0.0.1:1", env=env))
+    assert "must be printable ASCII" in get_refusal(lambda: read_rows("127.0.0.1:1", env=env))
 
 
 @pytest.mark.parametrize(
@@ -108,4 +108,4 @@ def test_non_ascii_api_key_is_refused_at_once():
 )
 def test_server_refusal_is_reported_with_its_reason(code, sentence):
     with serving(Merchants(ApiError(code))) as target:
-        assert sentence in get_refusal(lambda: told(target))
+        assert sentence in get_refusal(lambda: read_rows(target))

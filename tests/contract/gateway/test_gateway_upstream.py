@@ -228,7 +228,7 @@ PEER, NAMED = "ipv4:198.51.100.1:1", "ipv4:192.0.2.1:1"
 
 
 @pytest.mark.parametrize(
-    ("token", "given", "found"),
+    ("token", "sent_tokens", "expected_peer"),
     [
         (TOKEN, [TOKEN], NAMED),
         (TOKEN, ["guess"], PEER),
@@ -241,11 +241,14 @@ PEER, NAMED = "ipv4:198.51.100.1:1", "ipv4:192.0.2.1:1"
         ("", [""], PEER),
     ],
 )
-def test_a_callers_word_about_its_address_counts_for_nothing(token, given, found):
-    entries = [("client-address", NAMED), *(("gateway-token", item) for item in given)]
+def test_a_callers_word_about_its_address_counts_for_nothing(token, sent_tokens, expected_peer):
+    entries = [
+        ("client-address", NAMED),
+        *(("gateway-token", sent_token) for sent_token in sent_tokens),
+    ]
     peers = CallerResolver(token, TrustedProxies((ipaddress.ip_network("10.0.0.0/8"),)))
-    assert peers(entries, PEER) == found
-    assert peers([*entries, ("x-forwarded-for", "203.0.113.1")], PEER) == found
+    assert peers(entries, PEER) == expected_peer
+    assert peers([*entries, ("x-forwarded-for", "203.0.113.1")], PEER) == expected_peer
     # a trusted proxy reports its own callers
     forwarded = [("x-forwarded-for", "203.0.113.1, 10.1.1.1")]
     assert peers(forwarded, "ipv4:10.0.0.1:80") == "ipv4:203.0.113.1:0"

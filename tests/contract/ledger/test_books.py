@@ -38,7 +38,7 @@ async def line(desk, place=PLACE) -> books.ReconciliationLine:
 
 
 @asynccontextmanager
-async def kept(desk):
+async def run_book_keeper(desk):
     """Keep the books in the background."""
     task = asyncio.create_task(BookKeeper(desk.app, desk.lab.rail).run())
     try:
@@ -127,7 +127,7 @@ async def test_books_that_waited_begin_soon_after_the_work_under_way_ended(desk)
     await desk.lab.pause()
     payout = await desk.create_payout(150)
     await desk.turn()
-    async with kept(desk):
+    async with run_book_keeper(desk):
         await wait_until(lambda: desk.app.chains[CHAIN].reconciled_at_us > 0)
         assert (await line(desk)).status is ReconciliationStatus.NOT_BEGUN
         await desk.wait_done(payout)
@@ -186,7 +186,7 @@ async def test_nothing_is_sent_before_the_books_begin(desk, monkeypatch, caplog)
     # before the first look: the books start with the balance at a final block
     await desk.lab.mine(desk.lab.rail.confirmations)
     payout = await desk.create_payout(150)
-    async with kept(desk):
+    async with run_book_keeper(desk):
         await wait_until(lambda: f"the ledger of {CHAIN} waits" in caplog.text)
         await desk.turn(2)
         assert (await desk.get_payout(payout)).status is PayoutStatus.WAITING
@@ -216,7 +216,7 @@ async def test_return_of_received_money_is_sent_despite_merchant_debt(desk):
 async def test_the_keeper_raises_the_alarm_and_takes_it_back(desk, caplog):
     await desk.lab.mine(desk.lab.rail.confirmations)
     later = passing(desk)
-    async with kept(desk):
+    async with run_book_keeper(desk):
         output = f"{WALLET} holds 3 minor units of {TOKEN} less than the ledger says"
         chain = desk.app.chains[CHAIN]
         chain.shortfall = output

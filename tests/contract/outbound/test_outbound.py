@@ -23,10 +23,10 @@ class Names:
 
     def __init__(self, **hosts: list[list[str]]) -> None:
         self.hosts = {name.replace("_", "."): host for name, host in hosts.items()}
-        self.asked = 0
+        self.call_count = 0
 
     async def resolve(self, host):
-        self.asked += 1
+        self.call_count += 1
         result = self.hosts.get(host, [[]])
         return result.pop(0) if len(result) > 1 else result[0]
 
@@ -71,17 +71,17 @@ async def test_only_the_checked_address_is_connected_to():
         answer = await ask(
             SafeHttpClient(LOOPBACK, resolver=names), f"http://shop.test:{server.port}/"
         )
-    assert (answer.status, names.asked) == (200, 1)
+    assert (answer.status, names.call_count) == (200, 1)
     assert server.requests[0].headers["host"] == f"shop.test:{server.port}"
 
 
 @pytest.mark.parametrize(
-    "told", [["127.0.0.1"], ["93.184.216.34", "127.0.0.1"], ["::ffff:127.0.0.1"], []]
+    "addresses", [["127.0.0.1"], ["93.184.216.34", "127.0.0.1"], ["::ffff:127.0.0.1"], []]
 )
-async def test_a_name_with_any_address_that_is_not_public_is_refused(told):
+async def test_a_name_with_any_address_that_is_not_public_is_refused(addresses):
     """Names that do not resolve get the same error, so that the error reveals no names."""
     refused = await fault_of(
-        SafeHttpClient(AddressPolicy(), resolver=Names(in_test=[told])), "https://in.test/"
+        SafeHttpClient(AddressPolicy(), resolver=Names(in_test=[addresses])), "https://in.test/"
     )
     assert refused.fault is RequestFault.NOT_ALLOWED
     assert str(refused) == "the host has no public address, or the port is not allowed"
@@ -242,16 +242,16 @@ async def test_a_certificate_must_be_of_the_host_and_of_whom_is_trusted(tmp_path
     trust = ssl.create_default_context(cafile=str(certificate_authority.ca))
     names = {"shop_test": [["127.0.0.1"]]}
 
-    async def asked(certificate):
+    async def send_request(certificate):
         async with serve_stub(make_stub_response(204), certificate) as server:
             outbound = SafeHttpClient(LOOPBACK, resolver=Names(**names), ssl_context=trust)
             return await ask(outbound, f"https://shop.test:{server.port}/")
 
-    assert (await asked(certificate_authority.issue("shop.test"))).status == 204
+    assert (await send_request(certificate_authority.issue("shop.test"))).status == 204
     for certificate, why in (
         (certificate_authority.issue("other.test"), "mismatch"),
         (strange.issue("shop.test"), "unable to get local issuer"),
     ):
         with pytest.raises(RequestFailed, match=why) as refused:
-            await asked(certificate)
+            await send_request(certificate)
         assert refused.value.fault is RequestFault.TLS

@@ -89,7 +89,7 @@ async def test_incompressible_picture_stays_below_the_size_limit():
 
 
 @pytest.mark.parametrize(
-    "told",
+    "content",
     [
         b"",
         b"x",
@@ -107,23 +107,23 @@ async def test_incompressible_picture_stays_below_the_size_limit():
     ],
     ids=range(13),
 )
-async def test_unsupported_picture_format_is_refused(told):
+async def test_unsupported_picture_format_is_refused(content):
     with pytest.raises(PictureUnavailable, match="not a PNG, JPEG or WebP"):
-        await shrink_picture(told)
+        await shrink_picture(content)
 
 
-@pytest.mark.parametrize("made", [make_pixel_bomb, make_text_bomb])
-async def test_decompression_bomb_is_refused(made):
-    result = made()
-    assert len(result) < 4_000_000
+@pytest.mark.parametrize("make_bomb", [make_pixel_bomb, make_text_bomb])
+async def test_decompression_bomb_is_refused(make_bomb):
+    content = make_bomb()
+    assert len(content) < 4_000_000
     with pytest.raises(PictureUnavailable):
-        await shrink_picture(result)
+        await shrink_picture(content)
 
 
-@pytest.mark.parametrize("made", [make_pixel_bomb, make_text_bomb])
-def test_it_is_refused_where_the_decoder_may_take_no_limits_too(made):
+@pytest.mark.parametrize("make_bomb", [make_pixel_bomb, make_text_bomb])
+def test_it_is_refused_where_the_decoder_may_take_no_limits_too(make_bomb):
     with pytest.raises((ValueError, Image.DecompressionBombError)):
-        decoder.shrink(made())
+        decoder.shrink(make_bomb())
 
 
 async def test_a_decoder_that_hangs_is_ended(monkeypatch, tmp_path):

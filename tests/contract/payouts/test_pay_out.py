@@ -66,7 +66,7 @@ def attempts(desk) -> dict[str, float]:
 
 async def test_a_refund_ends_at_final_depth_and_not_before(desk, monkeypatch):
     spans: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(type(desk.app.traces), "record_root", lambda _, *told: spans.append(told))
+    monkeypatch.setattr(type(desk.app.traces), "record_root", lambda _, *span: spans.append(span))
     payout = await desk.create_payout(150)
     before = (await desk.refund(payout)).version
     await desk.turn(2)

@@ -132,14 +132,14 @@ async def test_why_a_payout_waits_is_logged_when_it_changes(desk, caplog):
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "expected_reason"),
     [
         (RailUnavailable("the node is away"), "the node is away"),
         (RailUnavailable(), "RailUnavailable"),
     ],
 )
 async def test_payout_on_an_unreachable_chain_lets_later_payouts_proceed(
-    desk, monkeypatch, error, told
+    desk, monkeypatch, error, expected_reason
 ):
     async def away(*_: object) -> None:
         raise error
@@ -148,11 +148,11 @@ async def test_payout_on_an_unreachable_chain_lets_later_payouts_proceed(
     with monkeypatch.context() as node:
         node.setattr(desk.lab.rail.payouts, "check_transfer", away)
         await desk.turn()
-    assert await get_waiting_reason(desk, first) == told
+    assert await get_waiting_reason(desk, first) == expected_reason
     second = await desk.create_payout(7)
     await desk.turn()
     assert (await desk.get_payout(second)).status is PayoutStatus.SUBMITTED
-    assert await get_waiting_reason(desk, first) == told
+    assert await get_waiting_reason(desk, first) == expected_reason
     desk.lab.clock.advance(6)
     await desk.wait_done(first)
     assert sorted(await desk.transfers()) == [7, 150]
@@ -164,13 +164,13 @@ async def test_balance_spent_during_signing_is_not_paid_out(desk, monkeypatch):
     payout = await desk.create_payout(500, account=to_account(MERCHANT), **balance)
     sign = desk.lab.rail.payouts.sign
 
-    async def meanwhile(*asked: object):
+    async def spend_and_sign(*args: object):
         left = LedgerPosting(f"merchant:{SHOP}", f"wallet:{desk.lab.rail.treasury}", TOKEN, 3)
         await desk.store.write(ledger.post("else", "payout", None, None, (left,), 0))
-        return await sign(*asked)
+        return await sign(*args)
 
     with monkeypatch.context() as remaining:
-        remaining.setattr(desk.lab.rail.payouts, "sign", meanwhile)
+        remaining.setattr(desk.lab.rail.payouts, "sign", spend_and_sign)
         await desk.turn()
     assert await get_waiting_reason(desk, payout) == str(payouts.InsufficientBalance(3))
     assert await desk.transactions() == []

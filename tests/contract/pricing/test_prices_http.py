@@ -21,13 +21,13 @@ class Shop:
         self.body = b'{"data": [{"ETH": {"USD": 2500.10}}]}'
         self.status = 200
         self.headers: dict[str, str] = {}
-        self.asked: list[tuple[str, str | None]] = []
+        self.requests: list[tuple[str, str | None]] = []
         self.hang = False
         self.closing = asyncio.Event()
         self.url = ""
 
     async def answer(self, request: web.Request) -> web.Response:
-        self.asked.append((request.path_qs, request.headers.get("x-key")))
+        self.requests.append((request.path_qs, request.headers.get("x-key")))
         if self.hang:
             await self.closing.wait()
         return web.Response(body=self.body, status=self.status, headers=self.headers)
@@ -48,16 +48,18 @@ async def shop() -> AsyncIterator[Shop]:
     await runner.cleanup()
 
 
-def kept() -> LastPrice:
+def make_last_price() -> LastPrice:
     return LastPrice("http:shop", 300, 20)
 
 
-async def told(shop: Shop, *pairs: tuple[str, str], **changes: object) -> list[LastPrice]:
-    """Return the prices that are known after one look."""
+async def fetch_prices(shop: Shop, *pairs: tuple[str, str], **changes: object) -> list[LastPrice]:
+    """Return the prices after one refresh."""
     source = HttpSourceSettings(
         **{"url": f"{shop.url}/all", "path": ["data", "0", "{base}", "{quote}"], **changes}
     )
-    queries = [PriceQuery(base, quote, kept()) for base, quote in pairs or (("ETH", "USD"),)]
+    queries = [
+        PriceQuery(base, quote, make_last_price()) for base, quote in pairs or (("ETH", "USD"),)
+    ]
     prices = HttpPriceFetcher(source, queries)
     try:
         await prices.refresh(NOW)
@@ -79,7 +81,7 @@ async def told(shop: Shop, *pairs: tuple[str, str], **changes: object) -> list[L
 )
 async def test_price_is_read_exactly_as_written(shop, number, price):
     shop.body = f'{{"data": [{{"ETH": {{"USD": {number}}}}}]}}'.encode()
-    (last_price,) = await told(shop)
+    (last_price,) = await fetch_prices(shop)
     rate = last_price.find_rate(NOW)
     assert rate is not None, last_price.fault
     assert (rate.price, rate.source, rate.at_us) == (price, "http:shop", NOW)
@@ -111,7 +113,7 @@ async def test_price_is_read_exactly_as_written(shop, number, price):
 )
 async def test_invalid_price_is_reported(shop, body, fault):
     shop.body = body
-    (last_price,) = await told(shop)
+    (last_price,) = await fetch_prices(shop)
     assert last_price.find_rate(NOW) is None
     assert fault in last_price.fault
 
@@ -120,29 +122,29 @@ async def test_invalid_price_is_reported(shop, body, fault):
 async def test_other_answers_are_no_prices_and_are_not_followed(shop, status):
     shop.status = status
     shop.headers = {"location": f"{shop.url}/elsewhere"}
-    (last_price,) = await told(shop)
+    (last_price,) = await fetch_prices(shop)
     assert last_price.fault == f"127.0.0.1 answered HTTP {status}"
-    assert [path for path, _ in shop.asked] == ["/all"]
+    assert [path for path, _ in shop.requests] == ["/all"]
 
 
 async def test_an_answer_that_is_too_long_is_not_read(shop):
     shop.body = b" " * 2_000_000
-    (last_price,) = await told(shop)
+    (last_price,) = await fetch_prices(shop)
     assert "longer answer than Florin reads" in last_price.fault
     shop.body = b'{"data": [{"ETH": {"USD": 2500}}]}'
-    (last_price,) = await told(shop, answer_bytes_max=len(shop.body))
+    (last_price,) = await fetch_prices(shop, answer_bytes_max=len(shop.body))
     assert last_price.find_rate(NOW)
 
 
 async def test_a_slow_service_is_not_waited_for(shop):
     shop.hang = True
-    (last_price,) = await told(shop, timeout_s=0.05)
+    (last_price,) = await fetch_prices(shop, timeout_s=0.05)
     assert last_price.fault == "127.0.0.1 did not answer in time"
 
 
 async def test_unreachable_price_source_is_reported_without_its_address():
     source = HttpSourceSettings(url="http://127.0.0.1:1/secret-key", path=("price",))
-    last_price = kept()
+    last_price = make_last_price()
     prices = HttpPriceFetcher(source, [PriceQuery("ETH", "USD", last_price)])
     await prices.refresh(NOW)
     await prices.close()
@@ -153,14 +155,14 @@ async def test_unreachable_price_source_is_reported_without_its_address():
 async def test_each_price_url_is_requested_once_with_the_key(shop):
     shop.body = b'{"data": [{"ETH": {"USD": 2500, "EUR": 2300}, "POL": {"USD": 0.5}}]}'
     pairs = (("ETH", "USD"), ("ETH", "EUR"), ("POL", "USD"), ("POL", "EUR"))
-    last_prices = await told(shop, *pairs, headers={"x-key": "k"})
+    last_prices = await fetch_prices(shop, *pairs, headers={"x-key": "k"})
     assert [
         last_price.find_rate(NOW) and last_price.find_rate(NOW).price for last_price in last_prices
     ] == ["2500", "2300", "0.5", None]
-    assert shop.asked == [("/all", "k")]
-    shop.asked.clear()
-    await told(shop, *pairs, url=f"{shop.url}/{{base}}?in={{quote}}")
-    assert sorted(path for path, _ in shop.asked) == [
+    assert shop.requests == [("/all", "k")]
+    shop.requests.clear()
+    await fetch_prices(shop, *pairs, url=f"{shop.url}/{{base}}?in={{quote}}")
+    assert sorted(path for path, _ in shop.requests) == [
         "/ETH?in=EUR",
         "/ETH?in=USD",
         "/POL?in=EUR",
@@ -169,13 +171,13 @@ async def test_each_price_url_is_requested_once_with_the_key(shop):
 
 
 @pytest.mark.parametrize(
-    ("time", "known"), [("1799999800", True), ("1799999699", False), ("1800000100", False)]
+    ("time", "has_rate"), [("1799999800", True), ("1799999699", False), ("1800000100", False)]
 )
-async def test_price_time_of_the_source_is_used_within_its_limits(shop, time, known):
+async def test_price_time_of_the_source_is_used_within_its_limits(shop, time, has_rate):
     shop.body = f'{{"price": "2500", "at": {time}}}'.encode()
-    (last_price,) = await told(shop, path=["price"], time_path=["at"])
+    (last_price,) = await fetch_prices(shop, path=["price"], time_path=["at"])
     rate = last_price.find_rate(NOW)
-    assert (rate is not None) is known, last_price.fault
+    assert (rate is not None) is has_rate, last_price.fault
     if rate:
         assert rate.at_us == int(time) * 1_000_000
 

@@ -45,7 +45,7 @@ async def looks(lab: SettlementHarness, onlooker: StandbyWorker, seconds: float 
     await wait_until(lambda: onlooker.health().turn_count > turns)
 
 
-def told(onlooker: StandbyWorker) -> dict[ConditionName, str]:
+def list_problems(onlooker: StandbyWorker) -> dict[ConditionName, str]:
     conditions = onlooker.health().conditions
     return {
         condition.name: condition.reason
@@ -57,7 +57,9 @@ def told(onlooker: StandbyWorker) -> dict[ConditionName, str]:
 async def test_standby_reports_the_lease_owner_without_a_problem(lab, onlooker):
     await lab.turn()
     await looks(lab, onlooker)
-    assert told(onlooker) == {LEASED: f"another process has the lease of {RELAYER.address}"}
+    assert list_problems(onlooker) == {
+        LEASED: f"another process has the lease of {RELAYER.address}"
+    }
     app = build_app(lab.app, [onlooker])
     (chain,) = await system.list_chain_statuses(app)
     assert (chain.chain_id, chain.problem) == (CHAIN, "")
@@ -74,9 +76,9 @@ async def test_standby_reports_a_missing_lease_owner_after_half_a_minute(lab, on
     # another process could take it in the next second
     for _ in range(5):
         await looks(lab, onlooker)
-        assert FAILING not in told(onlooker)
+        assert FAILING not in list_problems(onlooker)
     await looks(lab, onlooker)
-    assert told(onlooker) == {
+    assert list_problems(onlooker) == {
         FAILING: (
             f"no process has the lease of {RELAYER.address}: start a process with `florin worker`"
         )
@@ -85,7 +87,7 @@ async def test_standby_reports_a_missing_lease_owner_after_half_a_minute(lab, on
     now_us = lab.lab.clock.now_us()
     assert await lab.store.write(leases.acquire(name, "other", now_us, 25 * S, steal=False))
     await looks(lab, onlooker)
-    assert list(told(onlooker)) == [LEASED]
+    assert list(list_problems(onlooker)) == [LEASED]
 
 
 async def test_keys_elsewhere_are_executors_that_can_be_paused(lab, onlooker):

@@ -105,20 +105,20 @@ async def test_a_list_of_another_process_is_seen_within_a_minute(shop):
     assert not await shop.app.screening.is_listed(f"eip155:1:{WALLET.address}")
     new = ScreeningList("sdn", "ab" * 32, None, shop.lab.clock.now_us(), 1)
     await shop.store.write(blocklists.replace(new, [find_address(WALLET.address)]))
-    asked = 0
+    read_count = 0
     read = shop.store.read
 
-    def counted(op):
-        nonlocal asked
-        asked += 1
+    def count_and_read(op):
+        nonlocal read_count
+        read_count += 1
         return read(op)
 
-    shop.store.read = counted
+    shop.store.read = count_and_read
     shop.lab.clock.advance(59)
     for _ in range(100):
         assert not await shop.app.screening.is_listed(f"eip155:1:{WALLET.address}")
-    assert asked == 0
+    assert read_count == 0
     shop.lab.clock.advance(1)
     for _ in range(100):
         assert await shop.app.screening.is_listed(f"eip155:1:{WALLET.address}")
-    assert asked == 1
+    assert read_count == 1

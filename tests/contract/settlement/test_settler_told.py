@@ -35,7 +35,9 @@ async def test_paying_block_is_shown_before_it_is_final(shop):
 async def test_settlement_duration_and_proof_position_are_recorded(shop, monkeypatch):
     spans: list[tuple[Any, ...]] = []
     monkeypatch.setattr(
-        type(shop.app.traces), "record_step", lambda _, *told, **more: spans.append((*told, more))
+        type(shop.app.traces),
+        "record_step",
+        lambda _, *args, **attributes: spans.append((*args, attributes)),
     )
     payment = await shop.create_processing_payment(WALLET)
     item = await shop.get_item(payment)
@@ -47,9 +49,9 @@ async def test_settlement_duration_and_proof_position_are_recorded(shop, monkeyp
     labels = {"chain": CHAIN, "status": "succeeded"}
     count, seconds = (
         shop.app.meters.registry.get_sample_value(
-            f"florin_settlement_duration_seconds_{each_item}", labels
+            f"florin_settlement_duration_seconds_{suffix}", labels
         )
-        for each_item in ("count", "sum")
+        for suffix in ("count", "sum")
     )
     assert (count, seconds) == (1, (ended_us - began_us) / 1_000_000)
     (event,) = await shop.lab.rail.direct_settlement.list_settlement_events(

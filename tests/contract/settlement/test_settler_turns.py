@@ -54,11 +54,13 @@ async def test_a_new_payment_is_left_to_the_blocks_until_the_comparison_after_ne
     observer = shop.lab.rail.observer
     find = observer.find_settlement_events
 
-    async def found(items):
+    async def record_and_find(items):
         requests.append([item.payment.id for item in items])
         return await find(items)
 
-    monkeypatch.setattr(type(observer), "find_settlement_events", lambda _, items: found(items))
+    monkeypatch.setattr(
+        type(observer), "find_settlement_events", lambda _, items: record_and_find(items)
+    )
     await shop.lab.pause()
     shop.lab.clock.advance(10)
     await shop.turn()

@@ -232,7 +232,7 @@ async def refusal(lab, buyer) -> ApiError | RailUnavailable:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "expected_text"),
     [
         ("BlockhashNotFound", "no node knows the blockhash now"),
         ("InsufficientFundsForFee", "the relayer cannot pay"),
@@ -240,11 +240,11 @@ async def refusal(lab, buyer) -> ApiError | RailUnavailable:
         ({"InstructionError": [3, {"Custom": 17}]}, "transaction_mismatch"),
     ],
 )
-async def test_dry_run_failure_is_explained(lab, buyer, error, told):
+async def test_dry_run_failure_is_explained(lab, buyer, error, expected_text):
     lab.transport.changes["simulateTransaction"] = make_error_change(error)
     found_error = await refusal(lab, buyer)
     text = f"{found_error} {getattr(found_error, 'code', '')} {getattr(found_error, 'details', '')}"
-    assert told in text
+    assert expected_text in text
 
 
 async def test_a_transaction_that_costs_the_relayer_more_is_not_sent(lab, buyer):
@@ -269,10 +269,10 @@ async def test_a_transaction_that_costs_a_receiver_tokens_is_not_sent(lab, buyer
 
 
 @pytest.mark.parametrize(
-    "told", [None, {}, {"value": None}, {"value": {}}, {"value": {"err": None, "accounts": [1]}}]
+    "result", [None, {}, {"value": None}, {"value": {}}, {"value": {"err": None, "accounts": [1]}}]
 )
-async def test_a_node_that_answers_nonsense_proves_nothing(lab, buyer, told):
-    lab.transport.changes["simulateTransaction"] = make_reply(told)
+async def test_a_node_that_answers_nonsense_proves_nothing(lab, buyer, result):
+    lab.transport.changes["simulateTransaction"] = make_reply(result)
     assert isinstance(await refusal(lab, buyer), RailUnavailable)
 
 

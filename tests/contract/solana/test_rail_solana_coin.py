@@ -312,12 +312,12 @@ async def test_coin_that_is_gone_when_it_lands_is_a_failure_for_good(lab, buyer)
     assert await lab.rail.observer.find_unpayable_reason(item, [issued]) is not None
 
 
-@pytest.mark.parametrize(("at", "told"), [(0, -1), (2, -1)])
-async def test_coin_transfer_that_costs_other_accounts_is_not_sent(lab, buyer, at, told):
+@pytest.mark.parametrize(("at", "lamport_change"), [(0, -1), (2, -1)])
+async def test_coin_transfer_that_costs_other_accounts_is_not_sent(lab, buyer, at, lamport_change):
     """The relayer loses more than the fee, or a receiver gets less than its share."""
 
     def drain(result):
-        result["value"]["accounts"][at]["lamports"] += told
+        result["value"]["accounts"][at]["lamports"] += lamport_change
 
     _, option = await lab.offer(buyer, **SOL)
     issued = await lab.build_option(option)

@@ -64,11 +64,11 @@ def message(tx: Any) -> MessageV0:
 def altered(change: Any) -> Any:
     """Return a node that alters a transaction."""
 
-    def told(_params: list[Any], answer: dict[str, Any]) -> dict[str, Any]:
+    def change_answer(_params: list[Any], answer: dict[str, Any]) -> dict[str, Any]:
         change(answer["result"])
         return answer
 
-    return told
+    return change_answer
 
 
 async def test_the_head_is_a_slot_without_more(lab, evidence):

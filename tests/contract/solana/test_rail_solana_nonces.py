@@ -240,14 +240,14 @@ async def test_an_older_value_of_a_nonce_proves_nothing(lab, buyer):
 
 
 @pytest.mark.parametrize(
-    "told", [None, {"lamports": 1, "owner": str(spl.SYSTEM), "data": ["", "base64"]}]
+    "account", [None, {"lamports": 1, "owner": str(spl.SYSTEM), "data": ["", "base64"]}]
 )
-async def test_unreadable_nonce_account_proves_nothing(lab, buyer, told):
+async def test_unreadable_nonce_account_proves_nothing(lab, buyer, account):
     item, issued = await accept_payment(lab, buyer)
     await advance_nonce(lab)
     await lab.slots(FINAL)
     slot = await lab.node.ask("getSlot")
-    answer = {"context": {"slot": slot}, "value": [told]}
+    answer = {"context": {"slot": slot}, "value": [account]}
     lab.transport.changes["getMultipleAccounts"] = make_reply(answer)
     assert await lab.rail.observer.find_unpayable_reason(item, [issued]) is None
 

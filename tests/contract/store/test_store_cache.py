@@ -143,7 +143,7 @@ async def test_concurrent_readers_see_the_stored_payments(store):
     created_payments = [await create_payment(store) for _ in range(PAYMENTS)]
     changes = (cancel, cancel_and_fail, lambda of: payments.expire((of.id,), AFTER_US))
 
-    async def one():
+    async def change_and_read():
         of = chance.choice(created_payments)
         for _ in range(chance.randrange(3)):
             await asyncio.sleep(0)
@@ -153,7 +153,7 @@ async def test_concurrent_readers_see_the_stored_payments(store):
         assert await store.reader.find_payment(of.id) == await store.read(payments.find(of.id))
 
     for _ in range(ROUNDS):
-        await asyncio.gather(*(one() for _ in range(5)))
+        await asyncio.gather(*(change_and_read() for _ in range(5)))
         created_payments[chance.randrange(PAYMENTS)] = await create_payment(store)
 
 

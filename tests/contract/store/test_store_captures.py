@@ -58,7 +58,9 @@ async def offered(store, **changes):
     return payment
 
 
-async def given(store, of, *accounts: str, sources=OWN, now_us: int = NOW_US) -> set[str]:
+async def find_accounts_with_data(
+    store, of, *accounts: str, sources=OWN, now_us: int = NOW_US
+) -> set[str]:
     return await store.read(
         collected_data.filter_accounts_with_data(of.id, accounts or (PAYER,), sources, now_us)
     )
@@ -74,7 +76,7 @@ async def reusable(
     )
 
 
-async def kept(store, account: str = PAYER) -> list[tuple[str, str, bool]]:
+async def list_records(store, account: str = PAYER) -> list[tuple[str, str, bool]]:
     result = await store.read(collected_data.list_by_account(account))
     return [(item.payment_id, item.source, item.proven) for item in result]
 
@@ -136,7 +138,7 @@ async def test_data_for_an_account_without_an_offer_is_not_stored(store):
     data = [collected(of), collected(of, OTHER_ACCOUNT)]
     assert await store.write(collected_data.submit(data)) == data[:1]
     assert await store.write(collected_data.submit([collected(of, THIRD)])) == []
-    assert await kept(store, OTHER_ACCOUNT) == []
+    assert await list_records(store, OTHER_ACCOUNT) == []
 
 
 async def test_data_for_an_ended_or_unknown_payment_is_not_stored(store):
@@ -149,12 +151,15 @@ async def test_data_for_an_ended_or_unknown_payment_is_not_stored(store):
 async def test_data_counts_for_its_payment_if_its_source_is_the_callers(store):
     of = await offered(store)
     await store.write(collected_data.put([collected(of, source=STRANGER)]))
-    assert await given(store, of) == set()
-    assert await given(store, of, sources=[STRANGER]) == {PAYER}
+    assert await find_accounts_with_data(store, of) == set()
+    assert await find_accounts_with_data(store, of, sources=[STRANGER]) == {PAYER}
     await store.write(collected_data.put([collected(of), collected(of, OTHER_ACCOUNT)]))
-    assert await given(store, of, PAYER, OTHER_ACCOUNT, THIRD) == {PAYER, OTHER_ACCOUNT}
-    assert await given(store, of, now_us=KEPT_US) == set()
-    assert await given(store, await offered(store)) == set()
+    assert await find_accounts_with_data(store, of, PAYER, OTHER_ACCOUNT, THIRD) == {
+        PAYER,
+        OTHER_ACCOUNT,
+    }
+    assert await find_accounts_with_data(store, of, now_us=KEPT_US) == set()
+    assert await find_accounts_with_data(store, await offered(store)) == set()
 
 
 async def test_data_counts_later_after_its_own_credential_confirmed(store):
@@ -177,15 +182,17 @@ async def test_confirm_deletes_data_from_other_sources_about_its_account(store):
     await store.write(collected_data.put([collected(other, source=STRANGER)]))
     await proven(store, of)
     # the form's data is separate
-    assert sorted(await kept(store)) == sorted([(of.id, FORM, True), (other.id, STRANGER, False)])
-    assert await kept(store, OTHER_ACCOUNT) == [(of.id, STRANGER, False)]
+    assert sorted(await list_records(store)) == sorted(
+        [(of.id, FORM, True), (other.id, STRANGER, False)]
+    )
+    assert await list_records(store, OTHER_ACCOUNT) == [(of.id, STRANGER, False)]
 
 
 async def test_confirm_without_own_data_proves_nothing(store):
     of = await offered(store)
     await store.write(collected_data.put([collected(of, source=STRANGER)]))
     assert await proven(store, of) is not None
-    assert await kept(store) == []
+    assert await list_records(store) == []
     assert await reusable(store) == set()
 
 
@@ -194,11 +201,11 @@ async def test_nothing_is_accepted_without_data_that_is_needed(store):
     await store.write(collected_data.put([collected(of, source=STRANGER)]))
     assert await proven(store, of, ConfirmedBuyerData(OWN, is_required=True)) is None
     assert await store.reader.find_payment(of.id) == of
-    assert await kept(store) == [(of.id, STRANGER, False)]
+    assert await list_records(store) == [(of.id, STRANGER, False)]
     # unless it comes with the confirm
     buyer_data = ConfirmedBuyerData(OWN, inline_entry=collected(of), is_required=True)
     assert (await proven(store, of, buyer_data)).version == 1
-    assert await kept(store) == [(of.id, INLINE, True)]
+    assert await list_records(store) == [(of.id, INLINE, True)]
 
 
 async def test_payment_paid_by_a_different_account_proves_nothing(store):
@@ -218,7 +225,7 @@ async def test_unsigned_simulated_payment_proves_nothing(store):
         )
     )
     assert await reusable(store) == set()
-    assert await kept(store) == [(first.id, INLINE, False)]
+    assert await list_records(store) == [(first.id, INLINE, False)]
 
 
 async def test_a_confirm_that_came_too_late_proves_nothing(store):
@@ -244,15 +251,15 @@ async def test_data_of_an_app_is_bounded_and_does_not_displace_data_of_other_app
     for n in range(6):
         record = collected(of, source=f"inline:{n}", created_at_us=NOW_US + n)
         await store.write(collected_data.put([record]))
-    assert [source for _, source, _ in await kept(store)] == [
+    assert [source for _, source, _ in await list_records(store)] == [
         *("inline:5", "inline:4", "inline:3"),
         "form:other",
     ]
-    assert await kept(store, OTHER_ACCOUNT) == [(of.id, INLINE, False)]
+    assert await list_records(store, OTHER_ACCOUNT) == [(of.id, INLINE, False)]
     # sent again, it is stored again; a clock that was set back does not evict the newest
     await store.write(collected_data.put([collected(of, source="inline:3")]))
     await store.write(collected_data.put([collected(of, source="inline:9", created_at_us=0)]))
-    left = {source for _, source, _ in await kept(store)}
+    left = {source for _, source, _ in await list_records(store)}
     assert left == {"inline:5", "inline:4", "inline:9", "form:other"}
 
 
@@ -264,10 +271,10 @@ async def test_due_data_is_deleted_in_batches_oldest_first(store):
         collected_data.put([collected(late, source=STRANGER, kept_until_us=KEPT_US)]),
     )
     assert await store.write(collected_data.forget(KEPT_US, 1)) == 1
-    assert {payment_id for payment_id, *_ in await kept(store)} == {new.id, late.id}
+    assert {payment_id for payment_id, *_ in await list_records(store)} == {new.id, late.id}
     assert await store.write(collected_data.forget(KEPT_US, 10)) == 2
     assert await store.write(collected_data.forget(KEPT_US, 10)) == 0
-    assert await kept(store) == [(late.id, INLINE, False)]
+    assert await list_records(store) == [(late.id, INLINE, False)]
 
 
 async def test_erased_customer_leaves_no_data_from_any_source(store):
@@ -280,8 +287,8 @@ async def test_erased_customer_leaves_no_data_from_any_source(store):
     assert ids == {of.id, other.id}
     erased = await store.write(customers.erase(PAYER, ids))
     assert erased == ErasureCounts(offers=1, wallets=1, retained_payments=1, data=3)
-    assert await kept(store) == []
-    assert await kept(store, OTHER_ACCOUNT) == [(of.id, INLINE, False)]
+    assert await list_records(store) == []
+    assert await list_records(store, OTHER_ACCOUNT) == [(of.id, INLINE, False)]
 
 
 async def test_customer_with_collected_data_only_is_listed(store):
@@ -309,7 +316,7 @@ async def test_data_without_a_source_never_counts(tmp_path, proven_before):
             of.id, PAYER, "", "", sealed, NOW_US, KEPT_US, proven_before
         )
         assert record.data_source is None
-        assert await given(store, of) == set()
+        assert await find_accounts_with_data(store, of) == set()
         # also not after the payment is bound
         await store.write(accept(of))
         assert await reusable(store) == set()

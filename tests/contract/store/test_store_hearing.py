@@ -37,10 +37,10 @@ class Wire:
 
     def __init__(self) -> None:
         self.heard: Callable[[str], None] = lambda _text: None
-        self.told: list[str] = []
+        self.messages: list[str] = []
 
     async def publish(self, text: str) -> None:
-        self.told.append(text)
+        self.messages.append(text)
 
     async def listen(self, clock, on_start, on_message) -> None:
         self.heard = on_message
@@ -52,14 +52,14 @@ class Wire:
 
 
 class Process:
-    """A process that receives a test's notifications; `asked` has the names of its reads."""
+    """A process that receives a test's notifications; `read_names` has the names of its reads."""
 
     def __init__(self, app: App, store, patch: pytest.MonkeyPatch) -> None:
-        self.app, self.wire, self.asked = app, Wire(), list[str]()
+        self.app, self.wire, self.read_names = app, Wire(), list[str]()
         read = store.read
 
         async def counted(op):
-            self.asked.append(op.steps.__name__)
+            self.read_names.append(op.steps.__name__)
             return await read(op)
 
         patch.setattr(store, "read", counted)
@@ -84,7 +84,7 @@ async def process(store, tmp_path, monkeypatch):
     app = replace(build_app(core), bus=ProcessBus("0123456789abcdef"))
     created_process = Process(app, store, monkeypatch)
     # the last of the reads at the start
-    await wait_until(lambda: "list_pauses" in created_process.asked)
+    await wait_until(lambda: "list_pauses" in created_process.read_names)
     yield created_process
     await created_process.end()
 
@@ -94,16 +94,16 @@ async def test_unwatched_change_causes_no_reads(process, store):
     ended = asyncio.create_task(anext(aiter(process.app.payment_feed.watch(of.id, of.version))))
     await wait_until(lambda: process.app.payment_feed.watcher_count, 1)
     changed = await store.write(payments.cancel(of.id, CancellationReason.BY_MERCHANT, LATER_US))
-    await wait_until(lambda: READS & {*process.asked})
-    process.asked.clear()
+    await wait_until(lambda: READS & {*process.read_names})
+    process.read_names.clear()
     for start in range(0, 20_000, 200):
         remaining = (f"p:9:pay_{n:027}" for n in range(start, start + 200))
         process.wire.heard(FOREIGN + " ".join(remaining))
         process.wire.heard(f"{FOREIGN}o:pout_{start} s:eip155:{start} r:eip155:{start}")
     process.wire.heard(f"{FOREIGN}p:{changed.version}:{of.id}")
     assert await asyncio.wait_for(ended, PATIENCE_S) == changed
-    assert len(process.asked) == 1
-    assert {*process.asked} <= READS
+    assert len(process.read_names) == 1
+    assert {*process.read_names} <= READS
 
 
 async def test_only_caches_with_a_new_version_are_refreshed(store, tmp_path):
@@ -147,12 +147,12 @@ async def test_failed_cache_refresh_is_retried_next_time(store, tmp_path, monkey
 
 
 async def test_a_flood_has_the_counters_read_now_and_then(process):
-    process.asked.clear()
+    process.read_names.clear()
     for _ in range(5000):
         process.wire.heard(f"{FOREIGN}g w")
-    await wait_until(lambda: "get_versions" in process.asked)
+    await wait_until(lambda: "get_versions" in process.read_names)
     # one look, and one more for notifications during its pause
-    assert process.asked.count("get_versions") <= 2
+    assert process.read_names.count("get_versions") <= 2
 
 
 async def test_payout_follower_is_notified_of_a_change(process):

@@ -21,7 +21,7 @@ async def home(tmp_path):
     return tmp_path, payment.id
 
 
-async def found(folder, *damage: str) -> list[str]:
+async def find_problems(folder, *damage: str) -> list[str]:
     with closing(sqlite3.connect(folder / "florin.db")) as raw:
         for statement in damage:
             raw.execute(statement)
@@ -32,7 +32,7 @@ async def found(folder, *damage: str) -> list[str]:
 
 async def test_payments_that_moved_as_they_may_are_no_problem(home):
     folder, _ = home
-    assert await found(folder) == []
+    assert await find_problems(folder) == []
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ async def test_payments_that_moved_as_they_may_are_no_problem(home):
 )
 async def test_illegal_state_change_is_reported_with_an_example(home, damage, problem):
     folder, payment_id = home
-    result = await found(folder, damage)
+    result = await find_problems(folder, damage)
     assert any(text.startswith(problem) and "pay_" in text for text in result)
     if " 1 payments" in problem:
         assert any(payment_id in text for text in result)

@@ -233,7 +233,7 @@ async def test_journals_of_several_pages_are_checked(store, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "expected_problem"),
     [
         ("DELETE FROM ledger_transfer WHERE idem_key='k1'", "journal k1 has no transfers"),
         ("DELETE FROM ledger_journal WHERE idem_key='k1'", "transfers of k1 have no journal"),
@@ -241,12 +241,12 @@ async def test_journals_of_several_pages_are_checked(store, monkeypatch):
         ("UPDATE ledger_transfer SET debit='merchant:m' WHERE idem_key='k1'", "owes us 5"),
     ],
 )
-async def test_damage_is_noticed(store, tmp_path, damage, told):
+async def test_damage_is_noticed(store, tmp_path, damage, expected_problem):
     for n in range(3):
         await store.write(book(f"k{n}", LedgerPosting("wallet:w", "external:a", ASSET, 5)))
     await execute_beside(store, tmp_path, damage)
     (problem,) = await store.read(ledger.check())
-    assert told in problem
+    assert expected_problem in problem
 
 
 async def test_balance_owed_to_a_merchant_is_not_damage(store):

@@ -60,7 +60,7 @@ def every_filter() -> Iterator[PaymentListFilters]:
                 yield replace(ALL, merchants=merchant_ids, **narrow)
 
 
-def asked(op: Any, rows: list[Any]) -> list[Query]:
+def list_queries(op: Any, rows: list[Any]) -> list[Query]:
     """Return the queries of an operation when each finds these rows."""
     queries: list[Query] = []
 
@@ -79,7 +79,7 @@ def queries_of(filters: PaymentListFilters, order: PaymentListOrder) -> list[Que
     queries = []
     for after in (None, (5, "pay_5")):
         for few in (False, True):
-            queries += asked(
+            queries += list_queries(
                 listing.list_positions(filters, order, 10, after, NOW_US, is_sparse=few), []
             )
     return queries
@@ -116,7 +116,7 @@ def test_every_page_follows_an_index_of_its_list(plans, order):
 def test_list_query_sorts_only_when_few_rows_match(plans, order):
     for filters in every_filter():
         for after in (None, (5, "pay_5")):
-            for query in asked(
+            for query in list_queries(
                 listing.list_positions(filters, order, 10, after, NOW_US, is_sparse=False), []
             ):
                 assert not [step for step in plans(query) if "ORDER BY" in step], plans(query)
@@ -124,7 +124,7 @@ def test_list_query_sorts_only_when_few_rows_match(plans, order):
 
 def test_a_page_by_amount_begins_at_its_first_row_however_many_cost_the_same(plans):
     op = listing.list_positions(ALL, BY_AMOUNT, 10, (5, "pay_5"), NOW_US, is_sparse=False)
-    tied, beyond = map(plans, asked(op, []))
+    tied, beyond = map(plans, list_queries(op, []))
     assert "<expr>=? AND id<?" in tied[0]
     assert "<expr><?" in beyond[0]
 
@@ -250,7 +250,7 @@ async def test_a_payment_whose_time_is_over_is_listed_as_expired_before_anybody_
             totals = await store.read(listing.get_totals(filters, now_us))
             assert totals.payments == len(places)
         await store.write(merchants.put_merchant(MERCHANT))
-        (row,) = await store.read(listed.list_items([payment.id], now_us))
+        (row,) = await store.read(listed.list_rows([payment.id], now_us))
         assert row.payment.status is status
 
 
@@ -262,7 +262,7 @@ async def test_a_row_has_its_merchant_fee_transaction_and_refund(store):
     waiting, sending, paid = [await create_processing_payment(store) for _ in range(3)]
     open_tx = await create_chain_tx(store, sending, nonce=7)
     done_tx = await create_chain_tx(store, paid, nonce=8, hash="0xpaid")
-    (row,) = await store.read(listed.list_items([sending.id], NOW_US))
+    (row,) = await store.read(listed.list_rows([sending.id], NOW_US))
     # signed is not sent
     assert (row.tx_hash, row.nonce) == (None, None)
     await store.write(chain_txs.record_broadcasts({open_tx.id: 5}))
@@ -272,7 +272,7 @@ async def test_a_row_has_its_merchant_fee_transaction_and_refund(store):
     await store.write(refunds.create(back))
 
     ids = [sending.id, paid.id, waiting.id]
-    rows = await store.read(listed.list_items(ids, LATER_US))
+    rows = await store.read(listed.list_rows(ids, LATER_US))
     assert [row.payment.id for row in rows] == ids
     assert [(row.tx_hash, row.nonce) for row in rows] == [
         (open_tx.hash, 7),
@@ -290,7 +290,7 @@ async def test_failed_payment_keeps_its_bound_amount(store):
     finding = replace(
         make_success(payment),
         status=PaymentStatus.FAILED,
-        tx_id=None,
+        tx_hash=None,
         option_unit=None,
         option_value=None,
         settled_value=None,

@@ -20,7 +20,7 @@ NOT_OWN = [{"merchant_id": "mer_2"}, {"partner_id": "par_2"}, {"live": True}]
 ALL = MerchantListQuery("par_1", live=False)
 
 
-async def found(store, expected=ALL, after=None, limit=100):
+async def list_merchants(store, expected=ALL, after=None, limit=100):
     page = await store.scan(merchants.list_page(expected, after, limit))
     assert page.total >= len(page.merchants)
     return [merchant.id for merchant in page.merchants], page.total, page.has_more
@@ -75,7 +75,7 @@ async def test_deleted_merchant_is_retained_but_not_returned_to_its_partner(stor
         assert await store.read(merchants.find_merchant("mer_1")) == deleted
     assert await store.read(merchants.find_owned(**OWN)) is None
     assert await store.write(merchants.change(**OWN, name="Ghost")) is None
-    assert await found(store) == ([], 0, False)
+    assert await list_merchants(store) == ([], 0, False)
 
 
 async def test_pages_are_newest_first_and_end(store):
@@ -83,27 +83,31 @@ async def test_pages_are_newest_first_and_end(store):
     for number, age in ((1, 5), (2, 3), (3, 3), (4, 3), (5, 1)):
         merchant = replace(SHOP, id=f"mer_{number}", created_at_us=NOW_US - age)
         await store.write(merchants.create(merchant))
-    assert await found(store) == (["mer_5", "mer_4", "mer_3", "mer_2", "mer_1"], 5, False)
-    assert await found(store, limit=5) == (["mer_5", "mer_4", "mer_3", "mer_2", "mer_1"], 5, False)
-    assert await found(store, limit=2) == (["mer_5", "mer_4"], 5, True)
+    assert await list_merchants(store) == (["mer_5", "mer_4", "mer_3", "mer_2", "mer_1"], 5, False)
+    assert await list_merchants(store, limit=5) == (
+        ["mer_5", "mer_4", "mer_3", "mer_2", "mer_1"],
+        5,
+        False,
+    )
+    assert await list_merchants(store, limit=2) == (["mer_5", "mer_4"], 5, True)
     after = (NOW_US - 3, "mer_4")
-    assert await found(store, after=after, limit=2) == (["mer_3", "mer_2"], 5, True)
+    assert await list_merchants(store, after=after, limit=2) == (["mer_3", "mer_2"], 5, True)
     # a merchant created in between moves nothing
     await store.write(merchants.create(replace(SHOP, id="mer_6", created_at_us=NOW_US)))
     after = (NOW_US - 3, "mer_2")
-    assert await found(store, after=after, limit=2) == (["mer_1"], 6, False)
-    assert await found(store, after=(NOW_US - 5, "mer_1")) == ([], 6, False)
+    assert await list_merchants(store, after=after, limit=2) == (["mer_1"], 6, False)
+    assert await list_merchants(store, after=(NOW_US - 5, "mer_1")) == ([], 6, False)
 
 
 async def test_merchant_list_is_limited_to_its_partner_mode_and_status(store):
     remaining = [{"partner_id": "par_2"}, {"live": True}, {"status": "suspended"}]
     for number, other in enumerate([{}, *remaining], start=1):
         await store.write(merchants.create(replace(SHOP, id=f"mer_{number}", **other)))
-    assert await found(store) == (["mer_4", "mer_1"], 2, False)
-    assert await found(store, replace(ALL, status="suspended")) == (["mer_4"], 1, False)
-    assert await found(store, replace(ALL, status="inactive")) == ([], 0, False)
-    assert await found(store, replace(ALL, live=True)) == (["mer_3"], 1, False)
-    assert await found(store, replace(ALL, partner_id="par_2")) == (["mer_2"], 1, False)
+    assert await list_merchants(store) == (["mer_4", "mer_1"], 2, False)
+    assert await list_merchants(store, replace(ALL, status="suspended")) == (["mer_4"], 1, False)
+    assert await list_merchants(store, replace(ALL, status="inactive")) == ([], 0, False)
+    assert await list_merchants(store, replace(ALL, live=True)) == (["mer_3"], 1, False)
+    assert await list_merchants(store, replace(ALL, partner_id="par_2")) == (["mer_2"], 1, False)
 
 
 @pytest.mark.parametrize(
@@ -143,8 +147,8 @@ async def test_a_search_finds_parts_of_names_and_ids_in_any_case(store, search, 
 async def test_a_search_is_paged_like_the_rest(store):
     await named(store, "Tea 1", "Coffee", "tea 2", "Tea 3", "Juice", "TEA 4")
     query = replace(ALL, search="tea")
-    assert await found(store, query, limit=2) == (["mer_1", "mer_3"], 4, True)
-    assert await found(store, query, after=(NOW_US - 3, "mer_3"), limit=2) == (
+    assert await list_merchants(store, query, limit=2) == (["mer_1", "mer_3"], 4, True)
+    assert await list_merchants(store, query, after=(NOW_US - 3, "mer_3"), limit=2) == (
         ["mer_4", "mer_6"],
         4,
         False,

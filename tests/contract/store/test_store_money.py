@@ -148,11 +148,11 @@ async def test_settlement_skips_simulated_payments(store, event):
         await create_chain_tx(store, waiting)
 
 
-async def _items(store, *wanted):
+async def _items(store, *selected_payments):
     return [
         item
         for item in await store.read(chain_txs.list_unsettled(CHAIN))
-        if item.payment.id in {each_item.id for each_item in wanted}
+        if item.payment.id in {payment.id for payment in selected_payments}
     ]
 
 
@@ -252,7 +252,7 @@ async def test_an_erased_customer_stays_only_where_its_money_moves(store):
         await create_payment(store),
         *[await create_processing_payment(store) for _ in range(3)],
     )
-    lapsed = replace(make_success(failed), status=PaymentStatus.FAILED, tx_id=None, postings=())
+    lapsed = replace(make_success(failed), status=PaymentStatus.FAILED, tx_hash=None, postings=())
     await store.write(chain_txs.finalize([make_success(paid), lapsed], [], LATER_US))
     for of in (offered, processing):
         await store.write(

@@ -132,13 +132,18 @@ async def test_release_frees_only_the_nonce_of_its_option(store):
         )
         await store.write(durable_nonces.assign(mine, CHAIN, spare, UNTIL_US))
 
-    async def kept() -> list[bool]:
-        ids = [(each_payment.id, "opt_1") for each_payment in (of, other)] + [(of.id, "opt_2")]
-        return [await store.read(durable_nonces.has_nonce(CHAIN, *each)) for each in ids]
+    async def check_nonces() -> list[bool]:
+        option_keys = [(each_payment.id, "opt_1") for each_payment in (of, other)] + [
+            (of.id, "opt_2")
+        ]
+        return [
+            await store.read(durable_nonces.has_nonce(CHAIN, *option_key))
+            for option_key in option_keys
+        ]
 
-    assert await kept() == [True, True, False]
+    assert await check_nonces() == [True, True, False]
     await store.write(durable_nonces.release(CHAIN, of.id, "opt_1"))
-    assert await kept() == [False, True, False]
+    assert await check_nonces() == [False, True, False]
     # no other option gets it before the chain shows a new value
     assert await free(store) is None
     held = {item.address: item for item in await store.read(durable_nonces.list_accounts(CHAIN))}

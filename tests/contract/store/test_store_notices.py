@@ -78,11 +78,11 @@ async def test_oversized_notification_is_refused_and_the_next_is_sent(notices):
 
 
 @needed
-@pytest.mark.parametrize("asked", [False, True], ids=["told", "found"])
-async def test_a_listener_that_is_cut_off_ends(notices, database, asked):
+@pytest.mark.parametrize("is_polled", [False, True], ids=["told", "found"])
+async def test_a_listener_that_is_cut_off_ends(notices, database, is_polled):
     _, listener = notices
     await postgres.run_commands(database.dsn, CUT.format("florin-listen"))
-    if asked:
+    if is_polled:
         # the next look would also find it
         listener.clock.advance(10)
     with pytest.raises(StoreUnavailable):

@@ -24,9 +24,9 @@ from tests.support.store_kit import (
     make_success,
 )
 from tests.support.store_refunds import (
-    asked_for,
     claims,
-    told,
+    deliver_events,
+    request_refund,
 )
 
 OLDER_IS_ALIVE = "INSERT INTO process (id, now_us) VALUES ('older', 1)"
@@ -78,25 +78,25 @@ async def test_settlement_waits_for_older_process_and_follows_its_refunds(shop, 
     await execute_beside(shop, tmp_path, OLDER_IS_ALIVE)
     of = await succeeded(shop)
     assert await settled(shop, tmp_path) == []
-    await asked_for(shop, of)
+    await request_refund(shop, of)
     # as an older process wrote it
     await execute_beside(shop, tmp_path, "UPDATE refund_event SET refund_id = ''")
-    kinds = [kind for _, kind, _ in await told(shop, LATER_US)]
+    kinds = [kind for _, kind, _ in await deliver_events(shop, LATER_US)]
     assert kinds[-2:] == ["payment.succeeded", "refund.pending"]
     assert "payment.settled" not in kinds
     await execute_beside(shop, tmp_path, OLDER_ENDS)
     await upgrade_finished(shop)
     assert await settled(shop, tmp_path) == [(of.id, 1)]
-    assert [kind for _, kind, _ in await told(shop, LATER_US)] == ["payment.settled"]
+    assert [kind for _, kind, _ in await deliver_events(shop, LATER_US)] == ["payment.settled"]
     await claims(shop, "0x1", LATER_US)
-    assert [kind for _, kind, _ in await told(shop, LATER_US)] == ["refund.processing"]
+    assert [kind for _, kind, _ in await deliver_events(shop, LATER_US)] == ["refund.processing"]
 
 
 async def test_payments_of_before_the_migration_are_filled_in_without_events(shop, tmp_path):
     await add_endpoint(shop)
     await migrated(shop, since_us=LATER_US + 1)
     of = await succeeded(shop)
-    await told(shop, LATER_US)
+    await deliver_events(shop, LATER_US)
     await upgrade_finished(shop)
     assert await settled(shop, tmp_path) == [(of.id, 0)]
     assert await claim_deliveries(shop, LATER_US) == []
@@ -123,8 +123,8 @@ async def test_payouts_of_an_older_process_settle_the_payments_they_cover(shop, 
 async def test_refund_of_the_whole_by_an_older_process_has_its_amount(shop, tmp_path):
     await migrated(shop)
     of = await succeeded(shop)
-    await asked_for(shop, of, value=of.option_value)
-    await asked_for(shop, await succeeded(shop), "rfnd_2", value=1)
+    await request_refund(shop, of, value=of.option_value)
+    await request_refund(shop, await succeeded(shop), "rfnd_2", value=1)
     (back,) = await shop.read(refunds.list_refunds(of.id))
     assert back.payment_value == 0
     await upgrade_finished(shop)
@@ -138,9 +138,9 @@ async def test_refund_of_the_whole_by_an_older_process_has_its_amount(shop, tmp_
 
 async def test_events_of_an_older_process_belong_to_the_first_refund(shop, tmp_path):
     of = await succeeded(shop)
-    await asked_for(shop, of)
+    await request_refund(shop, of)
     await execute_beside(shop, tmp_path, "UPDATE refund_event SET refund_id = ''")
-    await asked_for(shop, of, "rfnd_2")
+    await request_refund(shop, of, "rfnd_2")
     history = await shop.read(events.list_events(of))
     backs = [event.refund.id for event in history if event.refund is not None]
     assert backs == ["rfnd_1", "rfnd_2"]

@@ -20,7 +20,7 @@ from florin_server.store.engine.query import (
 from florin_server.store.operator import installation
 from florin_server.store.payments import payments
 from florin_server.store.payments.idempotency import StoredResponse
-from florin_server.store.tables.tables import installation as kept
+from florin_server.store.tables.tables import installation as installation_table
 from sqlalchemy import select
 
 from tests.support import postgres
@@ -38,7 +38,11 @@ pytestmark = pytest.mark.skipif(
 )
 ENGINES = [each_engine for each_engine in postgres.list_engines() if each_engine != postgres.SQLITE]
 
-_LOCK = Statement(select(kept.c.value).where(kept.c.name == param("which")).with_for_update())
+_LOCK = Statement(
+    select(installation_table.c.value)
+    .where(installation_table.c.name == param("which"))
+    .with_for_update()
+)
 
 
 class Steps:
@@ -330,8 +334,8 @@ async def test_missing_database_is_reported_at_once_and_recovers(store, tmp_path
             postgres.get_server_dsn(), f"ALTER DATABASE {name} ALLOW_CONNECTIONS true"
         )
 
-    async def found():
+    async def find_payment():
         with suppress(StoreUnavailable):
             return await store.reader.find_payment(of.id)
 
-    await wait_until(found, of)
+    await wait_until(find_payment, of)

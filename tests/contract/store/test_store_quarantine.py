@@ -106,7 +106,7 @@ async def test_many_items_flood_neither_log_nor_rows(store, caplog):
         for n in range(3 * LOGGED_PER_MINUTE):
             long = ValueError("\x1b[2J\u202e" + "x" * 10_000)
             await created_quarantine.add(
-                QuarantinedItemKind.EVENT, CHAIN, f"{n}/" + "y" * 10_000, "judge", long
+                QuarantinedItemKind.EVENT, CHAIN, f"{n}/" + "y" * 10_000, "check the event", long
             )
     assert len(caplog.records) == LOGGED_PER_MINUTE + 1
     for each_item in await store.read(items.list_items(100, include_closed=True)):

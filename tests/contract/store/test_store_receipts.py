@@ -64,7 +64,7 @@ async def test_payment_that_ended_differently_has_no_effect_recorded(store):
     await store.write(chain_txs.finalize([paid(done), paid(done, late)], [], LATER_US))
     assert (await store.read(effects.find(done.id))).tx_hash == "0xpaid"
     failed = await create_processing_payment(store)
-    lapsed = replace(make_success(failed), status=PaymentStatus.FAILED, tx_id=None)
+    lapsed = replace(make_success(failed), status=PaymentStatus.FAILED, tx_hash=None)
     await store.write(chain_txs.finalize([lapsed], [], LATER_US))
     assert await store.read(effects.find(failed.id)) is None
 

@@ -65,13 +65,13 @@ def test_export_goes_by_the_time_of_the_database(tmp_path, stores):
 def stores(tmp_path):
     """Return a store of each kind that a reader opens, and whether other machines can share it."""
 
-    async def made(place) -> None:
+    async def create_store(place) -> None:
         await (await open_store(place)).close()
 
     places = [(tmp_path / "florin.db", False)]
     if postgres.POSTGRES in postgres.list_engines():
         places.append((postgres.get_database(tmp_path), True))
     for place, _ in places:
-        asyncio.run(made(place))
+        asyncio.run(create_store(place))
     yield places
     asyncio.run(postgres.drop_database(tmp_path))

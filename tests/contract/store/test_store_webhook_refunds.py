@@ -14,7 +14,7 @@ from florin_server.store.webhooks import deliveries, replays
 from tests.support.hooked import add_endpoint, claim_deliveries, record_delivered
 from tests.support.store_asked import REQUESTED_AMOUNT
 from tests.support.store_kit import LATER_US, NOW_US, make_payment
-from tests.support.store_refunds import POSTING, asked_for, claims, ends, told
+from tests.support.store_refunds import POSTING, claims, deliver_events, ends, request_refund
 
 
 async def paid(store):
@@ -34,13 +34,13 @@ async def paid(store):
 
 async def test_each_change_of_a_refund_follows_the_events_of_its_payment(shop):
     of = await paid(shop)
-    await asked_for(shop, of)
+    await request_refund(shop, of)
     times = [LATER_US + n for n in range(1, 5)]
     await claims(shop, "0x1", times[0])
     await ends(shop, times[1], retry_at_us=times[1], problem="it failed")
     await claims(shop, "0x2", times[2])
-    await ends(shop, times[3], tx_id="0x2", posting=POSTING)
-    events = await told(shop, times[3])
+    await ends(shop, times[3], tx_hash="0x2", posting=POSTING)
+    events = await deliver_events(shop, times[3])
     assert [(place, kind) for place, kind, _ in events] == [
         (2, "refund.pending"),
         (3, "refund.processing"),
@@ -63,39 +63,39 @@ async def test_each_change_of_a_refund_follows_the_events_of_its_payment(shop):
 async def test_change_that_keeps_the_refund_status_is_no_event(shop):
     """A reorganization that brings another transaction, or one that proves nothing."""
     of = await paid(shop)
-    await asked_for(shop, of)
+    await request_refund(shop, of)
     await claims(shop, "0x1", LATER_US)
     now = await shop.read(payouts.find("rfnd_1"))
-    await ends(shop, LATER_US, tx_id="0x1", problem="unclear")
+    await ends(shop, LATER_US, tx_hash="0x1", problem="unclear")
     await shop.write(payouts.reopen(now, "0x9", LATER_US))
     assert (await shop.read(refunds.find_refund("rfnd_1"))).tx_id == "0x9"
-    await ends(shop, LATER_US, tx_id="0x9", posting=POSTING)
+    await ends(shop, LATER_US, tx_hash="0x9", posting=POSTING)
     done = await shop.read(payouts.find("rfnd_1"))
     await shop.write(payouts.reopen(done, "0xa", LATER_US + 1))
     again = await shop.read(payouts.find("rfnd_1"))
     assert again.tx_id == "0xa"
-    await ends(shop, LATER_US + 2, tx_id="0xa", posting=POSTING)
-    kinds = [kind for _, kind, _ in await told(shop, LATER_US + 2)]
+    await ends(shop, LATER_US + 2, tx_hash="0xa", posting=POSTING)
+    kinds = [kind for _, kind, _ in await deliver_events(shop, LATER_US + 2)]
     assert kinds == ["refund.pending", "refund.processing", "refund.succeeded"]
 
 
 async def test_refused_refund_is_reported_as_failed(shop):
     of = await paid(shop)
-    await asked_for(shop, of)
+    await request_refund(shop, of)
     await shop.write(payouts.refuse("rfnd_1", LATER_US + 1))
-    *_, (place, kind, back) = await told(shop, LATER_US + 1)
+    *_, (place, kind, back) = await deliver_events(shop, LATER_US + 1)
     assert (place, kind) == (3, "refund.failed")
     assert (back.completed_at_us, back.status) == (LATER_US + 1, RefundStatus.FAILED)
 
 
 async def test_events_of_several_refunds_are_ordered_with_the_refunds_of_that_time(shop):
     of = await paid(shop)
-    await asked_for(shop, of, value=2)
-    await asked_for(shop, of, "rfnd_2", value=3)
+    await request_refund(shop, of, value=2)
+    await request_refund(shop, of, "rfnd_2", value=3)
     await claims(shop, "0x2", LATER_US + 1, "rfnd_2")
     await claims(shop, "0x1", LATER_US + 2)
-    await ends(shop, LATER_US + 3, "rfnd_2", tx_id="0x2", posting=POSTING)
-    events = await told(shop, LATER_US + 3, every=True)
+    await ends(shop, LATER_US + 3, "rfnd_2", tx_hash="0x2", posting=POSTING)
+    events = await deliver_events(shop, LATER_US + 3, every=True)
     assert [
         (item.place, item.event_type, changed.id, [(r.id, str(r.status)) for r in item.refunds])
         for item, changed in events
@@ -109,23 +109,23 @@ async def test_events_of_several_refunds_are_ordered_with_the_refunds_of_that_ti
     assert await shop.read(refunds.list_refunds(of.id)) == list(events[-1][0].refunds)
     # replayed from the middle, each event lists the refunds of its time
     assert await shop.write(replays.replay_payment("whe_001", of.id, 4, LATER_US)) == 6
-    again = await told(shop, LATER_US + 3, every=True)
+    again = await deliver_events(shop, LATER_US + 3, every=True)
     assert again == events[2:]
 
 
 async def test_earlier_payment_events_are_sent_without_the_refund(shop):
     of = await paid(shop)
-    await asked_for(shop, of)
-    await told(shop, LATER_US)
+    await request_refund(shop, of)
+    await deliver_events(shop, LATER_US)
     assert await shop.write(replays.replay_payment("whe_001", of.id, 1, LATER_US)) == 2
-    events = await told(shop, LATER_US)
+    events = await deliver_events(shop, LATER_US)
     assert [(place, kind, back is None) for place, kind, back in events] == [
         (1, "payment.succeeded", True),
         (2, "refund.pending", False),
     ]
     # a replay from a future position delivers the newest event
     await shop.write(replays.replay_payment("whe_001", of.id, 99, LATER_US))
-    assert [place for place, _, _ in await told(shop, LATER_US)] == [2]
+    assert [place for place, _, _ in await deliver_events(shop, LATER_US)] == [2]
 
 
 async def test_nothing_happens_to_a_payment_that_is_over(shop):

@@ -25,7 +25,7 @@ ALL = frozenset(EVENT_TYPES)
 HOUR_US = 3_600_000_000
 
 
-def asked(since_us=NOW_US, types=ALL, oldest="", **options):
+def make_replay_request(since_us=NOW_US, types=ALL, oldest="", **options):
     return ReplayRequest(
         since_us, frozenset(types), oldest, is_filtered=frozenset(types) != ALL, **options
     )
@@ -84,7 +84,7 @@ async def test_replay_sends_only_events_since_the_requested_time(shop):
     await shop.write(payments.cancel(across.id, CancellationReason.BY_USER, NOW_US))
     await refunded_at(shop, early, NOW_US + 5)
     await heard(shop)
-    assert sum(await again(shop, endpoint, asked())) == 3
+    assert sum(await again(shop, endpoint, make_replay_request())) == 3
     assert await heard(shop) == sorted(
         [
             (early.id, 2, "refund.succeeded"),
@@ -101,7 +101,7 @@ async def test_replay_sends_only_the_requested_event_types(shop):
     await refunded_at(shop, created[1], NOW_US)
     await heard(shop)
     types = {"payment.created", "refund.succeeded"}
-    assert sum(await again(shop, endpoint, asked(types=types))) == 3
+    assert sum(await again(shop, endpoint, make_replay_request(types=types))) == 3
     # new events are delivered as usual
     await refunded_at(shop, created[2], NOW_US)
     assert await heard(shop) == sorted(
@@ -111,7 +111,7 @@ async def test_replay_sends_only_the_requested_event_types(shop):
             (created[2].id, 2, "refund.succeeded"),
         ]
     )
-    assert sum(await again(shop, endpoint, asked(types={"payment.failed"}))) == 0
+    assert sum(await again(shop, endpoint, make_replay_request(types={"payment.failed"}))) == 0
 
 
 async def test_replay_filter_does_not_drop_undelivered_events(shop):
@@ -126,12 +126,12 @@ async def test_replay_filter_does_not_drop_undelivered_events(shop):
         )
     )
     # the second event waits, and the first is to be delivered again
-    await again(shop, endpoint, asked(types={"payment.created"}))
+    await again(shop, endpoint, make_replay_request(types={"payment.created"}))
     assert [place for _, place, _ in await heard(shop)] == [0, 1]
 
 
 @pytest.mark.parametrize(
-    ("types", "told"),
+    ("types", "expected_places"),
     [
         (["payment.created"], [0]),
         (["payment.succeeded"], [0, 1]),
@@ -139,13 +139,13 @@ async def test_replay_filter_does_not_drop_undelivered_events(shop):
     ],
     ids=["the same", "others", "all"],
 )
-async def test_a_second_replay_takes_nothing_from_the_first(shop, types, told):
+async def test_a_second_replay_takes_nothing_from_the_first(shop, types, expected_places):
     endpoint = await add_endpoint(shop)
     await paid_at(shop, NOW_US)
     await heard(shop)
-    await again(shop, endpoint, asked(types=["payment.created"]))
-    await again(shop, endpoint, asked(types=types))
-    assert [place for _, place, _ in await heard(shop)] == told
+    await again(shop, endpoint, make_replay_request(types=["payment.created"]))
+    await again(shop, endpoint, make_replay_request(types=types))
+    assert [place for _, place, _ in await heard(shop)] == expected_places
 
 
 async def test_endpoint_receives_only_events_of_its_own_payments(shop):
@@ -160,11 +160,11 @@ async def test_endpoint_receives_only_events_of_its_own_payments(shop):
     other = await paid_at(shop, NOW_US, merchant_id="mer_2")
     await refunded_at(shop, other, NOW_US)
     await heard(shop)
-    assert sum(await again(shop, ours, asked())) == 0
-    assert sum(await again(shop, everything, asked())) == 1
+    assert sum(await again(shop, ours, make_replay_request())) == 0
+    assert sum(await again(shop, everything, make_replay_request())) == 1
     # nor through old refunds
     for endpoint in (ours, everything):
-        expected = asked(oldest=get_payment_id_floor(2**50))
+        expected = make_replay_request(oldest=get_payment_id_floor(2**50))
         counts = await again(shop, endpoint, expected, ReplayPosition("", 0))
         assert sum(counts) == (endpoint is everything)
 
@@ -176,8 +176,8 @@ async def test_each_page_looks_at_so_many_payments_and_no_more(shop, monkeypatch
         await refunded_at(shop, item, NOW_US)
     await heard(shop)
     monkeypatch.setattr(replays, "PAGE", 2)
-    counts = await again(shop, endpoint, asked())
-    old = await again(shop, endpoint, asked(oldest="pay_z"), ReplayPosition("", 0))
+    counts = await again(shop, endpoint, make_replay_request())
+    old = await again(shop, endpoint, make_replay_request(oldest="pay_z"), ReplayPosition("", 0))
     # then the refunds of older payments, of which none exist
     assert [count for count in counts if count] == [2, 2, 1]
     assert max(counts) == 2
@@ -192,7 +192,7 @@ async def test_replay_page_position_reveals_nothing_of_foreign_payments(shop, mo
         created = await paid_at(shop, NOW_US, partner_id="par_2", merchant_id="mer_1")
         await refunded_at(shop, created, NOW_US + n)
     monkeypatch.setattr(replays, "PAGE", 2)
-    expected = asked(oldest="pay_z")
+    expected = make_replay_request(oldest="pay_z")
     assert await shop.write(
         replays.replay_page(endpoint, expected, ReplayPosition("", 0), NOW_US)
     ) == (0, None)
@@ -204,7 +204,11 @@ async def test_events_during_a_replay_are_lost_by_no_endpoint(shop):
     await heard(shop)
     await asyncio.gather(
         *(refunded_at(shop, item, NOW_US) for item in reversed(created)),
-        *(again(shop, endpoint, asked()) for endpoint in (ours, everything) for _ in range(3)),
+        *(
+            again(shop, endpoint, make_replay_request())
+            for endpoint in (ours, everything)
+            for _ in range(3)
+        ),
     )
     result = await heard(shop)
     places = sorted((item.id, place) for item in created for place in range(3))
@@ -226,11 +230,11 @@ async def test_replay_includes_abandoned_deliveries_and_releases_claims(shop):
     payment = make_payment()
     await shop.write(payments.create(payment))
     (delivery,) = await claim_deliveries(shop)
-    await again(shop, endpoint, asked())
+    await again(shop, endpoint, make_replay_request())
     # the attempt from before the replay ends nothing
     assert not await record_delivered(shop, delivery)
     (two,) = await claim_deliveries(shop)
     await record_failed(shop, two, NOW_US + 30 * 24 * HOUR_US)
     assert await claim_deliveries(shop) == []
-    await again(shop, endpoint, asked(), now_us=NOW_US)
+    await again(shop, endpoint, make_replay_request(), now_us=NOW_US)
     assert await heard(shop) == [(payment.id, 0, "payment.created")]

@@ -36,14 +36,14 @@ async def tenant(desk):
     return await desk.tenant()
 
 
-async def change(operator, key_id: str, **wanted: Any) -> partner_pb2.ApiKey:
-    request = partner_pb2.UpdateApiKeyRequest(key_id=key_id, **wanted)
+async def change(operator, key_id: str, **changes: Any) -> partner_pb2.ApiKey:
+    request = partner_pb2.UpdateApiKeyRequest(key_id=key_id, **changes)
     return (await operator.call("UpdateApiKey", request)).key
 
 
-async def code(operator, key_id: str, **wanted: Any) -> tuple[int, str]:
+async def code(operator, key_id: str, **changes: Any) -> tuple[int, str]:
     with pytest.raises(ApiCallError) as caught:
-        await change(operator, key_id, **wanted)
+        await change(operator, key_id, **changes)
     return caught.value.http, caught.value.code
 
 

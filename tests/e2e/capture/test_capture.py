@@ -130,7 +130,7 @@ async def test_asking_again_changes_nothing(desk, till):
 
 
 @pytest.mark.parametrize(
-    ("amount", "asked"),
+    ("amount", "is_data_required"),
     [
         (worth("1249"), False),
         (worth("1250"), True),
@@ -139,15 +139,15 @@ async def test_asking_again_changes_nothing(desk, till):
         (worth("1", "iso4217/EUR"), True),
     ],
 )
-async def test_data_is_needed_from_an_amount_on(desk, amount, asked):
+async def test_data_is_needed_from_an_amount_on(desk, amount, is_data_required):
     answer = await (await open_pos(desk, amount=amount)).answer()
     for option in answer["options"]:
-        assert (option["collectData"] is not None) is asked
-    assert (answer["collectData"] is not None) is (asked and answer["options"] != [])
+        assert (option["collectData"] is not None) is is_data_required
+    assert (answer["collectData"] is not None) is (is_data_required and answer["options"] != [])
 
 
 @pytest.mark.parametrize(
-    ("policy", "asked"),
+    ("policy", "is_data_required"),
     [
         ({}, True),
         ({"enabled": False}, False),
@@ -158,12 +158,12 @@ async def test_data_is_needed_from_an_amount_on(desk, amount, asked):
         ({"from_amount": {"USD": 1251}}, False),
     ],
 )
-async def test_the_operator_says_where_data_is_needed(desk, monkeypatch, policy, asked):
+async def test_the_operator_says_where_data_is_needed(desk, monkeypatch, policy, is_data_required):
     chosen = desk.service.settings.capture.model_copy(update=policy)
     changed = desk.service.settings.model_copy(update={"capture": chosen})
     monkeypatch.setattr(type(desk.service.app), "settings", changed)
     answer = await (await open_pos(desk)).answer()
-    assert (answer["collectData"] is not None) is asked
+    assert (answer["collectData"] is not None) is is_data_required
 
 
 async def test_an_asset_is_meant_however_it_is_written(desk, monkeypatch):

@@ -165,7 +165,7 @@ async def test_invalid_form_fields_are_named(desk, body, fields):
 
 
 @pytest.mark.parametrize(
-    ("data", "kind", "told"),
+    ("data", "kind", "expected_refusal"),
     [
         ("{", "application/json", (400, "params_validation")),
         ("[]", "application/json", (400, "params_validation")),
@@ -177,9 +177,9 @@ async def test_invalid_form_fields_are_named(desk, body, fields):
         (" " * 65_537, "application/json", (413, "invalid_params")),
     ],
 )
-async def test_malformed_form_submission_is_refused(desk, data, kind, told):
+async def test_malformed_form_submission_is_refused(desk, data, kind, expected_refusal):
     answer = await desk.ask("POST", "/collect/", {"Content-Type": kind}, data=data)
-    assert answer.refusal == told
+    assert answer.refusal == expected_refusal
 
 
 @pytest.mark.parametrize(

@@ -61,13 +61,13 @@ def as_stranger(till: CapturePos, client: str = "stranger", **wallet: str) -> Ca
     )
 
 
-async def told(desk: ServiceHarness, wallet: EvmTestWallet) -> list[dict[str, Any]]:
+async def read_collected_data(desk: ServiceHarness, wallet: EvmTestWallet) -> list[dict[str, Any]]:
     """Return the data kept about an account, the newest first."""
-    field_container = (await export_customer(desk, wallet)).collected_data
-    return [json.loads(customer.data_json) for customer in field_container]
+    rows = (await export_customer(desk, wallet)).collected_data
+    return [json.loads(row.data_json) for row in rows]
 
 
-async def is_asked(till: CapturePos) -> bool:
+async def is_data_required(till: CapturePos) -> bool:
     return (await till.option())["collectData"] is not None
 
 
@@ -84,15 +84,15 @@ async def mute_till(desk: ServiceHarness) -> CapturePos:
 async def test_data_from_a_strangers_fetch_is_not_used_for_the_buyer(desk, till):
     await as_stranger(till).fetch(collected=EVE)
     # the buyer is asked for data all the same
-    assert await is_asked(till)
+    assert await is_data_required(till)
     assert (await get_refusal(till.fetch())).details["reason"] == "ic_required"
     guessed = ["0x" + "11" * 65]
     assert (await get_refusal(till.confirm(guessed))).details["reason"] == "ic_required"
     await till.fetch(collected=DATA)
     assert await till.pay() == "succeeded"
-    assert await told(desk, till.wallet) == [DATA]
+    assert await read_collected_data(desk, till.wallet) == [DATA]
     assert count_stored(desk, till) == 1
-    assert not await is_asked(await open_pos(desk, till.wallet))
+    assert not await is_data_required(await open_pos(desk, till.wallet))
 
 
 async def test_data_from_a_strangers_form_is_not_used_for_the_buyer(desk, till):
@@ -105,7 +105,7 @@ async def test_data_from_a_strangers_form_is_not_used_for_the_buyer(desk, till):
     assert "Thank you." not in (await desk.ask("GET", get_path(own))).text
     assert (await submit_form(desk, own)).status == 200
     assert await till.pay() == "succeeded"
-    assert await told(desk, till.wallet) == [DATA]
+    assert await read_collected_data(desk, till.wallet) == [DATA]
     # the stranger's form is no longer valid
     assert (await submit_form(desk, url, EVE)).refusal == (401, "unauthorized")
     assert (await desk.ask("GET", get_path(url))).status == 401
@@ -120,7 +120,7 @@ async def test_data_in_the_buyers_confirm_is_used_for_the_buyer(desk, till, way)
     outputs = [till.wallet.execute(item) for item in await stranger.fetch(collected=EVE)]
     await till.confirm(outputs, collected=DATA)
     assert (await desk.wait_final(till.payment_id))["status"] == "succeeded"
-    assert await told(desk, till.wallet) == [DATA]
+    assert await read_collected_data(desk, till.wallet) == [DATA]
 
 
 async def test_stranger_cannot_complete_data_for_a_returning_buyer(desk, till):
@@ -128,10 +128,10 @@ async def test_stranger_cannot_complete_data_for_a_returning_buyer(desk, till):
     assert await paid_with_form(desk, till) == "succeeded"
     later = await open_pos(desk, till.wallet, till.api)
     await as_stranger(later, **await desk.wallet_app()).fetch(collected=EVE)
-    assert not await is_asked(later)
+    assert not await is_data_required(later)
     assert await later.pay() == "succeeded"
     # the buyer gave no data for it, and none of the stranger's is kept
-    assert await told(desk, till.wallet) == [DATA]
+    assert await read_collected_data(desk, till.wallet) == [DATA]
 
 
 async def paid_with_form(desk: ServiceHarness, till: CapturePos) -> str:
@@ -145,7 +145,7 @@ async def test_form_data_takes_precedence_over_wallet_data(desk, till):
     assert (await submit_form(desk, url)).status == 200
     assert count_stored(desk, till) == 2
     assert await till.pay() == "succeeded"
-    assert await told(desk, till.wallet) == [DATA]
+    assert await read_collected_data(desk, till.wallet) == [DATA]
 
 
 async def test_many_hand_in_at_once_while_the_buyer_confirms(desk, till):
@@ -162,7 +162,7 @@ async def test_many_hand_in_at_once_while_the_buyer_confirms(desk, till):
         return_exceptions=True,
     )
     assert (await desk.wait_final(till.payment_id))["status"] == "succeeded"
-    assert await told(desk, till.wallet) == [DATA]
+    assert await read_collected_data(desk, till.wallet) == [DATA]
     assert count_stored(desk, till) == 1
 
 
@@ -172,17 +172,17 @@ async def test_many_hand_in_at_once_while_the_buyer_confirms(desk, till):
 async def test_another_app_asks_again_and_another_installation_does_not(desk, till):
     assert await paid_with_form(desk, till) == "succeeded"
     later = await open_pos(desk, till.wallet)
-    assert not await is_asked(later)
-    assert not await is_asked(as_stranger(later, "new telephone"))
+    assert not await is_data_required(later)
+    assert not await is_data_required(as_stranger(later, "new telephone"))
     app = await desk.wallet_app()
-    assert await is_asked(as_stranger(later, **app))
+    assert await is_data_required(as_stranger(later, **app))
     _, key = await desk.key(None)
     by_key = as_stranger(later, **{"Api-Key": key})
-    assert await is_asked(by_key)
+    assert await is_data_required(by_key)
     assert await paid_with_form(desk, by_key) == "succeeded"
     after = await open_pos(desk, till.wallet)
-    assert not await is_asked(as_stranger(after, **{"Api-Key": key}))
-    assert await is_asked(as_stranger(after, **app))
+    assert not await is_data_required(as_stranger(after, **{"Api-Key": key}))
+    assert await is_data_required(as_stranger(after, **app))
     # each app's data counts for that app only
     field_container = (await export_customer(desk, till.wallet)).collected_data
     assert len({customer.app for customer in field_container}) == 2
@@ -243,8 +243,8 @@ async def test_direct_payment_hash_proves_no_data(desk):
     await get_refusal(till.api.confirm(till.payment_id, option["id"], outputs))
     assert count_stored(desk, till) == 2
     later = await open_pos(desk, till.wallet)
-    assert await is_asked(later)
-    assert await is_asked(as_stranger(later))
+    assert await is_data_required(later)
+    assert await is_data_required(as_stranger(later))
 
 
 async def test_a_direct_payment_of_the_buyers_own_is_not_proven_either(desk):
@@ -254,8 +254,8 @@ async def test_a_direct_payment_of_the_buyers_own_is_not_proven_either(desk):
     await till.confirm(GUESSED)
     await till.wallet.perform(desk.chain, actions)
     assert (await desk.wait_final(till.payment_id))["status"] == "succeeded"
-    assert await told(desk, till.wallet) == [DATA]
-    assert await is_asked(await open_pos(desk, till.wallet))
+    assert await read_collected_data(desk, till.wallet) == [DATA]
+    assert await is_data_required(await open_pos(desk, till.wallet))
 
 
 async def test_payment_detected_on_chain_proves_no_data(desk):
@@ -271,7 +271,7 @@ async def test_payment_detected_on_chain_proves_no_data(desk):
         for customer in (await export_customer(desk, till.wallet)).collected_data
         if customer.proven
     ]
-    assert await is_asked(await open_pos(desk, till.wallet))
+    assert await is_data_required(await open_pos(desk, till.wallet))
     # and no further data is accepted for it
     late = stranger.api.fetch(till.payment_id, option["id"], collected=EVE)
     assert (await get_refusal(late)).code == "invalid_state"
@@ -293,13 +293,13 @@ async def test_strangers_cannot_keep_a_buyer_out(desk, monkeypatch):
         await as_stranger(till, f"stranger {n}").fetch(collected=EVE)
     # rows of the public app; another app's rows are its own
     assert count_stored(desk, till) == 6
-    assert not await is_asked(by_key)
+    assert not await is_data_required(by_key)
     # although it is full, it accepts the data of the buyer's installation
     assert (await submit_form(desk, await till.url())).status == 200
     assert count_stored(desk, till) == 6
-    assert not await is_asked(till)
+    assert not await is_data_required(till)
     assert await till.pay() == "succeeded"
-    assert await told(desk, till.wallet) == [DATA]
+    assert await read_collected_data(desk, till.wallet) == [DATA]
 
 
 async def test_data_in_a_confirm_cannot_be_displaced(desk, monkeypatch):
@@ -320,7 +320,7 @@ async def test_data_in_a_confirm_cannot_be_displaced(desk, monkeypatch):
     await asyncio.gather(*floods, return_exceptions=True)
     assert answer["status"] != "requires_action"
     assert (await desk.wait_final(till.payment_id))["status"] == "succeeded"
-    assert await told(desk, till.wallet) == [DATA]
+    assert await read_collected_data(desk, till.wallet) == [DATA]
 
 
 async def test_data_deleted_before_acceptance_is_required_again(desk, monkeypatch):
@@ -400,11 +400,11 @@ async def test_forms_and_data_outlive_a_new_key(desk, monkeypatch):
     app = desk.service.app
     keys = app.cipher.keys
     monkeypatch.setattr(type(app), "cipher", Cipher([*keys, b"\x07" * 32]))
-    assert not await is_asked(till)
+    assert not await is_data_required(till)
     assert await till.pay() == "succeeded"
     assert (await submit_form(desk, url)).status == 200
-    assert not await is_asked(later)
-    assert await told(desk, till.wallet) == [DATA]
+    assert not await is_data_required(later)
+    assert await read_collected_data(desk, till.wallet) == [DATA]
     # without the key that sealed it, the link opens no form
     monkeypatch.setattr(type(app), "cipher", Cipher([b"\x07" * 32]))
     assert (await submit_form(desk, url)).refusal == (401, "unauthorized")
@@ -431,8 +431,8 @@ async def test_form_for_two_accounts_keeps_data_already_stored_for_an_account(de
     both = (await till.answer(other))["collectData"]["url"]
     assert (await submit_form(desk, await till.url())).status == 200
     assert (await submit_form(desk, both, {**DATA, "fullName": "Ada Two"})).status == 200
-    assert await told(desk, till.wallet) == [DATA]
-    assert (await told(desk, other))[0]["fullName"] == "Ada Two"
+    assert await read_collected_data(desk, till.wallet) == [DATA]
+    assert (await read_collected_data(desk, other))[0]["fullName"] == "Ada Two"
     assert (await submit_form(desk, both, EVE)).refusal == (401, "unauthorized")
 
 

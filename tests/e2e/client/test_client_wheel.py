@@ -126,9 +126,9 @@ def built(source: Path, target: str, out: Path) -> None:
     subprocess.run(command, cwd=source, capture_output=True, check=True, timeout=RUN_S)
 
 
-def install(python: Path, *wanted: str) -> None:
+def install(python: Path, *packages: str) -> None:
     """Install packages; without a registry, skip the test or fail it in CI."""
-    command = [sys.executable, "-m", "pip", "--python", python, "install", "-q", *wanted]
+    command = [sys.executable, "-m", "pip", "--python", python, "install", "-q", *packages]
     done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S, check=False)
     if done.returncode != 0:
         missing = pytest.fail if os.environ.get("CI") == "true" else pytest.skip

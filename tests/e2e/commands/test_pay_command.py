@@ -150,36 +150,36 @@ def test_unusable_key_file_is_reported(link, pay, tmp_path):
     _, file, _, password = options = keystore(tmp_path, bytes(Account.create().key))
     created = link("12.50 USD")
 
-    def why(*said: str) -> str:
-        status, _, err = pay(created, *said)
+    def read_error(*arguments: str) -> str:
+        status, _, err = pay(created, *arguments)
         assert status == 1
         return json.loads(err)["error"]["message"]
 
     Path(password).write_text("wrong")
-    assert "the password is wrong" in why(*options)
+    assert "the password is wrong" in read_error(*options)
     Path(file).chmod(0o644)
-    assert "other users can read" in why(*options)
+    assert "other users can read" in read_error(*options)
     Path(file).chmod(0o600)
     for text in ("no json", "[1, 2]", '{"version": 3}', "{}"):
         Path(file).write_text(text)
-        assert str(file) in why(*options)
+        assert str(file) in read_error(*options)
 
 
 def test_real_money_is_not_paid_by_new_keys(up, forks, pay):
-    def made(*words: str, **changes: str) -> str:
+    def run_command(*words: str, **changes: str) -> str:
         done = forks(*words, home=up.home.path, **changes)
         assert done.status == 0, done
         return done.out.strip()
 
-    partner = made("partners", "create", "Live")
-    merchant = made(
+    partner = run_command("partners", "create", "Live")
+    merchant = run_command(
         *("merchants", "import", "live", "--live", f"--partner={partner}"),
         *("--name=Live", "--email=a@live.example"),
     )
-    key = made("keys", "create", "partner", f"--partner={partner}", "--live")
+    key = run_command("keys", "create", "partner", f"--partner={partner}", "--live")
     live = {"FLORIN_PARTNER_KEY": key, "FLORIN_MERCHANT_ID": merchant}
-    link = made("payments", "create", "12.50 USD", **live)
-    app = made("wallets", "register", "Purse", "--live")
+    link = run_command("payments", "create", "12.50 USD", **live)
+    app = run_command("wallets", "register", "Purse", "--live")
     status, steps, err = pay(link, FLORIN_APP_ID=app)
     assert (status, [step["step"] for step in steps]) == (1, ["payment"])
     assert "--keystore FILE" in json.loads(err)["error"]["message"]

@@ -26,7 +26,7 @@ def refused(command, case, **options):
     status, _ = command.attempt(case, **options)
     assert (case.outputs, case.raws) == ([], [])
     assert status in {1, 2}
-    return command.said
+    return command.error_output
 
 
 def test_value_that_two_parsers_read_differently_is_not_sent(command):

@@ -19,7 +19,7 @@ pytestmark = [
 
 async def test_a_newcomer_gets_from_a_clone_to_a_notebook(tmp_path):
     steps = await followed(tmp_path, fresh=False)
-    assert [name for name, _ in steps.told] == [
+    assert [name for name, _ in steps.durations] == [
         "git clone",
         "make demo: to the payment that succeeded",
         "a payment by curl",
@@ -27,5 +27,5 @@ async def test_a_newcomer_gets_from_a_clone_to_a_notebook(tmp_path):
         "notebook 00",
         "Ctrl-C, twice",
     ]
-    assert all(seconds > 0 for _, seconds in steps.told)
+    assert all(seconds > 0 for _, seconds in steps.durations)
     assert str(steps).splitlines()[-1].endswith(" s  altogether")

@@ -132,7 +132,7 @@ def shop(florin, merchant, tmp_path_factory):
 def test_wallet_pays_a_link_and_the_shop_ships_after_the_webhook(shop, florin, merchant):
     order_id, payment_id = shop.order()
     link = f"{florin.env['FLORIN_BASE_URL']}/{payment_id}"
-    paid = run_example("wallet", link, env=florin.env, cwd=shop.file.parent, told="y\n")
+    paid = run_example("wallet", link, env=florin.env, cwd=shop.file.parent, input_text="y\n")
     assert paid.status == 0, paid
     assert "Corner Café asks for 4.50 USD" in paid.out
     try:
@@ -276,10 +276,10 @@ def test_reconcile_reports_missing_or_refunded_money():
     row.token_amount.value, row.fees.total.value = "4500000", "100000"
     row.settlement.settled, row.settlement.amount.value = True, "4400000"
     orders = [job.Order("shop-1", 450, "pay_1", True)]
-    assert list(job.differences(orders, {"pay_1": row})) == []
+    assert list(job.compare(orders, {"pay_1": row})) == []
     row.settlement.amount.value = "4399999"
     row.refunds.add().amount.value = "4500000"
-    assert list(job.differences(orders, {"pay_1": row})) == [
+    assert list(job.compare(orders, {"pay_1": row})) == [
         "shop-1: shipped, but pay_1 is refunded",
         "shop-1: of 4500000 less 100000 arrived 4399999",
     ]
@@ -342,7 +342,7 @@ def test_a_sale_that_is_being_paid_is_not_over(florin, merchant, tmp_path):
 
 def test_invalid_amount_is_refused():
     terminal = load_example("terminal")
-    assert [terminal.cents_of(text) for text in ("4.50", "4", "0.01")] == [450, 400, 1]
+    assert [terminal.parse_cents(text) for text in ("4.50", "4", "0.01")] == [450, 400, 1]
     for text in ("", "tea", "-1", "0", "1.005", "nan", "inf"):
         with pytest.raises(ValueError, match="not an amount"):
-            terminal.cents_of(text)
+            terminal.parse_cents(text)

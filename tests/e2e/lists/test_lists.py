@@ -55,7 +55,7 @@ async def shop(desk) -> Shop:
     return Shop(**vars(tenant), other=other.merchant.id)
 
 
-async def told(
+async def read_references(
     desk: ServiceHarness, shop: Shop, query: str = "", path: str = PARTNERS
 ) -> list[str]:
     """Return the references of a list."""
@@ -93,41 +93,49 @@ ALL = ["Cup", "cake_1", "cup 1000", "cup 100%"]
     ],
 )
 async def test_list_filter_returns_matching_payments(desk, shop, query, references):
-    assert await told(desk, shop, query) == references
+    assert await read_references(desk, shop, query) == references
 
 
 async def test_an_asset_is_named_in_either_way_and_any_case(desk, shop):
     asset = desk.env["FLORIN_EVM_ASSET"]
     for name in (asset, f"caip19/{asset}", asset.upper().replace("EIP155", "eip155")):
         named = name.replace("ERC20", "erc20")
-        assert await told(desk, shop, f"asset={quote(named)}") == ["cake_1"]
-    assert await told(desk, shop, f"asset={quote(asset)}&token_symbol=ETH") == []
+        assert await read_references(desk, shop, f"asset={quote(named)}") == ["cake_1"]
+    assert await read_references(desk, shop, f"asset={quote(asset)}&token_symbol=ETH") == []
 
 
 async def test_time_range_is_half_open(desk, shop):
     answer = await desk.ask("GET", PARTNERS, shop.headers)
     shown = {row["referenceId"]: row["createdAt"] for row in answer.body["data"]}
     first, last = shown["cup 1000"], shown["Cup"]
-    assert await told(desk, shop, f"startTs={first}&endTs={last}") == ["cake_1", "cup 1000"]
+    assert await read_references(desk, shop, f"startTs={first}&endTs={last}") == [
+        "cake_1",
+        "cup 1000",
+    ]
     # a plus that was decoded as a blank
     offset = first.replace("Z", "+00:00")
-    assert await told(desk, shop, f"startTs={offset}") == ALL[:3]
-    assert await told(desk, shop, f"startTs={quote(offset)}") == ALL[:3]
-    assert await told(desk, shop, f"startTs={last}&endTs={first}") == []
+    assert await read_references(desk, shop, f"startTs={offset}") == ALL[:3]
+    assert await read_references(desk, shop, f"startTs={quote(offset)}") == ALL[:3]
+    assert await read_references(desk, shop, f"startTs={last}&endTs={first}") == []
 
 
 async def test_a_merchant_sees_its_own_and_a_partner_all_of_them(desk, shop):
-    assert await told(desk, shop, path=OURS) == ["Cup", "cup 1000", "cup 100%"]
-    assert await told(desk, shop, f"merchantId={shop.other}") == ["cake_1"]
-    assert await told(desk, shop, f"merchantId={shop.other}&merchantId={shop.merchant.id}") == ALL
+    assert await read_references(desk, shop, path=OURS) == ["Cup", "cup 1000", "cup 100%"]
+    assert await read_references(desk, shop, f"merchantId={shop.other}") == ["cake_1"]
+    assert (
+        await read_references(desk, shop, f"merchantId={shop.other}&merchantId={shop.merchant.id}")
+        == ALL
+    )
     # on the merchant's own path the parameter has no effect
-    assert len(await told(desk, shop, f"merchantId={shop.other}", OURS)) == 3
+    assert len(await read_references(desk, shop, f"merchantId={shop.other}", OURS)) == 3
 
 
 async def test_foreign_merchant_or_mode_returns_no_payments(desk, shop):
     foreign = desk.env["FLORIN_MERCHANT_ID"]
-    assert await told(desk, shop, f"merchantId={foreign}") == []
-    assert await told(desk, shop, f"merchantId={foreign}&merchantId={shop.other}") == ["cake_1"]
+    assert await read_references(desk, shop, f"merchantId={foreign}") == []
+    assert await read_references(desk, shop, f"merchantId={foreign}&merchantId={shop.other}") == [
+        "cake_1"
+    ]
     _, live_key = await desk.key(shop.partner.id, live=True)
     for query in ("", f"merchantId={shop.other}"):
         answer = await desk.ask("GET", f"{PARTNERS}?{query}", {"Api-Key": live_key})
@@ -188,7 +196,7 @@ async def test_a_walk_ends_with_null_and_may_change_the_size_of_pages(desk, shop
 async def test_a_cursor_belongs_to_its_filters_order_and_scope(desk, shop):
     page = (await desk.ask("GET", f"{PARTNERS}?limit=1", shop.headers)).body
     cursor = page["nextCursor"]
-    assert await told(desk, shop, f"cursor={cursor}") == ALL[1:]
+    assert await read_references(desk, shop, f"cursor={cursor}") == ALL[1:]
     remaining = [
         (f"{PARTNERS}?status=cancelled&", shop.headers),
         (f"{PARTNERS}?sortDir=asc&", shop.headers),

@@ -39,7 +39,7 @@ FAIR = settings(
 
 
 @dataclass(frozen=True)
-class Made:
+class PaymentDraft:
     """A payment without its ids; `merchant` is one of two."""
 
     merchant: int
@@ -54,8 +54,8 @@ class Made:
     paid_unit: int
 
 
-MADE = st.builds(
-    Made,
+DRAFTS = st.builds(
+    PaymentDraft,
     merchant=st.integers(0, 1),
     ms=st.integers(0, 3),
     us=st.integers(0, 999),
@@ -74,7 +74,7 @@ def _some(of: list[str]) -> Any:
     return st.just([]) | st.lists(st.sampled_from(of), min_size=1, max_size=2)
 
 
-WANTED = st.builds(
+QUERIES = st.builds(
     PaymentListQuery,
     order=st.builds(PaymentListOrder, st.booleans(), st.booleans()),
     limit=st.integers(1, 4),
@@ -98,43 +98,43 @@ class Shop:
         self.caller = Caller(live=False, partner_id=self.partner)
         self.all: list[Payment] = []
 
-    async def open(self, desk: ServiceHarness, created: list[Made]) -> None:
+    async def open(self, desk: ServiceHarness, drafts: list[PaymentDraft]) -> None:
         desk.has_simulated_chain = True
         tenants = [await desk.tenant() for _ in range(2)]
         self.merchants = [tenant.merchant.id for tenant in tenants]
         for tenant in tenants:
             await tenant.change_merchant(partner_id=self.partner)
-        await self.add(created)
+        await self.add(drafts)
 
-    async def add(self, created: list[Made]) -> None:
-        new = [self._payment(item) for item in created]
+    async def add(self, drafts: list[PaymentDraft]) -> None:
+        new = [self._payment(draft) for draft in drafts]
         await self.app.store.write(_all_at_once(new))
         self.all += new
 
-    def _payment(self, created: Made) -> Payment:
+    def _payment(self, draft: PaymentDraft) -> Payment:
         now_s = self.app.clock.now_us() // 1_000_000
-        at_us = START_US + created.ms * 1000 + created.us
-        paid = created.status in PAID
+        at_us = START_US + draft.ms * 1000 + draft.us
+        paid = draft.status in PAID
         units = ["iso4217/USD", "iso4217/EUR", f"caip19/{self.token}", f"caip19/{GONE}"]
         return Payment(
             id=generate_payment_id(at_us, self.app.randbytes),
             partner_id=self.partner,
-            merchant_id=self.merchants[created.merchant],
+            merchant_id=self.merchants[draft.merchant],
             live=False,
-            status=created.status,
+            status=draft.status,
             version=0,
-            unit=units[created.unit],
-            value=created.value,
-            reference_id=created.reference,
+            unit=units[draft.unit],
+            value=draft.value,
+            reference_id=draft.reference,
             success_url=None,
             error_url=None,
             salt=b"",
             created_at_us=at_us,
             updated_at_us=at_us,
-            expires_at=now_s if created.overdue else now_s + 10_000,
-            payer=PAYERS[created.payer] if paid else None,
-            option_unit=units[2 + created.paid_unit] if paid else None,
-            option_value=created.value if paid else None,
+            expires_at=now_s if draft.overdue else now_s + 10_000,
+            payer=PAYERS[draft.payer] if paid else None,
+            option_unit=units[2 + draft.paid_unit] if paid else None,
+            option_value=draft.value if paid else None,
         )
 
     def passing(self, query: PaymentListQuery) -> list[Payment]:
@@ -189,59 +189,58 @@ def few(request, monkeypatch):
 
 
 @FAIR
-@given(made=st.lists(MADE, max_size=12), wanted=WANTED, which=st.sets(st.integers(0, 2)))
+@given(drafts=st.lists(DRAFTS, max_size=12), query=QUERIES, which=st.sets(st.integers(0, 2)))
 async def test_a_list_is_a_filter_of_all_payments(
-    desk: ServiceHarness, made: list[Made], wanted: PaymentListQuery, which: set[int]
+    desk: ServiceHarness, drafts: list[PaymentDraft], query: PaymentListQuery, which: set[int]
 ) -> None:
     shop = Shop(desk)
-    await shop.open(desk, made)
-    wanted = _named(wanted, shop)
+    await shop.open(desk, drafts)
+    query = _named(query, shop)
     # the third is another partner's
     names = [*shop.merchants, desk.env["FLORIN_MERCHANT_ID"]]
     chosen = [names[index] for index in sorted(which)]
-    expected = [p for p in shop.passing(wanted) if not chosen or p.merchant_id in chosen]
-    list_items, after = [], None
+    expected = [p for p in shop.passing(query) if not chosen or p.merchant_id in chosen]
+    rows, after = [], None
     while True:
         page = await lists.list_for_partner(
-            shop.app, shop.caller, replace(wanted, cursor=after), chosen
+            shop.app, shop.caller, replace(query, cursor=after), chosen
         )
         assert page.totals == shop.totals(expected)
-        list_items += page.rows
+        rows += page.rows
         if (after := page.next_cursor) is None:
             break
-        assert len(page.rows) == wanted.limit
-    assert [row.payment.id for row in list_items] == [payment.id for payment in expected]
-    assert [row.payment.status for row in list_items] == [
-        shop.status(payment) for payment in expected
-    ]
-    assert [row.merchant.id for row in list_items] == [payment.merchant_id for payment in expected]
+        assert len(page.rows) == query.limit
+    assert [row.payment.id for row in rows] == [payment.id for payment in expected]
+    assert [row.payment.status for row in rows] == [shop.status(payment) for payment in expected]
+    assert [row.merchant.id for row in rows] == [payment.merchant_id for payment in expected]
 
 
 @FAIR
 @given(
-    made=st.lists(MADE, min_size=2, max_size=10),
-    later=st.lists(MADE, min_size=1, max_size=10),
-    wanted=WANTED,
+    drafts=st.lists(DRAFTS, min_size=2, max_size=10),
+    later_drafts=st.lists(DRAFTS, min_size=1, max_size=10),
+    query=QUERIES,
 )
 async def test_new_payments_neither_repeat_nor_hide_a_row(
-    desk: ServiceHarness, made: list[Made], later: list[Made], wanted: PaymentListQuery
+    desk: ServiceHarness,
+    drafts: list[PaymentDraft],
+    later_drafts: list[PaymentDraft],
+    query: PaymentListQuery,
 ) -> None:
     shop = Shop(desk)
-    await shop.open(desk, made)
-    wanted = _named(wanted, shop)
-    before = {payment.id for payment in shop.passing(wanted)}
+    await shop.open(desk, drafts)
+    query = _named(query, shop)
+    before = {payment.id for payment in shop.passing(query)}
     result: list[str] = []
     after = None
     while True:
-        page = await lists.list_for_partner(
-            shop.app, shop.caller, replace(wanted, cursor=after), ()
-        )
+        page = await lists.list_for_partner(shop.app, shop.caller, replace(query, cursor=after), ())
         result += [row.payment.id for row in page.rows]
         if (after := page.next_cursor) is None:
             break
-        new, later = later[:2], later[2:]
+        new, later_drafts = later_drafts[:2], later_drafts[2:]
         await shop.add(new)
     assert len(result) == len(set(result))
     assert before <= set(result)
-    in_order = [payment.id for payment in shop.passing(wanted)]
+    in_order = [payment.id for payment in shop.passing(query)]
     assert result == [text for text in in_order if text in set(result)]

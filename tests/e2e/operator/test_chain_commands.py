@@ -62,7 +62,7 @@ def run(home, forks):
     return command
 
 
-def wanted(chain: foreign.ForeignChain, *more: str) -> tuple[str, ...]:
+def build_add_arguments(chain: foreign.ForeignChain, *more: str) -> tuple[str, ...]:
     return ("add", "--rpc-url", chain.url, "--treasury", TREASURY, "--yes", *more)
 
 
@@ -131,7 +131,9 @@ OLD_SETTLER = ("--settler", DEVNET.settler)
 
 async def test_new_contract_replaces_the_former_which_is_still_followed(run, home):
     async with foreign.open_embedded(424242) as chain:
-        added = await run(*wanted(chain, *OWN, "--token", f"{chain.token}:USD", *OLD_SETTLER))
+        added = await run(
+            *build_add_arguments(chain, *OWN, "--token", f"{chain.token}:USD", *OLD_SETTLER)
+        )
         assert added.status == 0, added
         await chain.fund(relayer_of(added))
         assert "use --replace to settle new payments" in refused(
@@ -154,7 +156,7 @@ async def test_contract_of_another_version_is_not_replaced_while_it_may_be_used(
     code = {OPENER.lower(): OPENER_CODE}
     async with foreign.open_embedded(424242, code) as chain:
         words = (*OWN, "--token", f"{chain.token}:USD", "--settler", OPENER)
-        added = await run(*wanted(chain, *words))
+        added = await run(*build_add_arguments(chain, *words))
         path = home / "chains" / "own.toml"
         assert path.exists(), added
         before = path.read_text()
@@ -180,7 +182,7 @@ async def test_a_chain_is_added_gets_its_contract_and_takes_money(
 ):
     async with opened(chain_id) as chain:
         added = await run(
-            *wanted(chain, "--new-relayer", "--confirmations", "1", "--poll-ms", "50"),
+            *build_add_arguments(chain, "--new-relayer", "--confirmations", "1", "--poll-ms", "50"),
             *("--chain", f"eip155:{chain_id}", "--name", "Far Away"),
             *("--token", f"{chain.token}:USD"),
         )
@@ -284,7 +286,7 @@ async def base():
 
 
 async def test_registered_tokens_are_taken_if_they_are_as_registered(run, home, base):
-    done = await run(*wanted(base))
+    done = await run(*build_add_arguments(base))
     assert done.status == 0, done
     assert "The node serves Base (eip155:8453)." in done.err
     assert "cannot reach: set FLORIN_PAY_URL to the https URL that buyers will open." in done.err
@@ -310,7 +312,7 @@ async def test_registered_tokens_are_taken_if_they_are_as_registered(run, home, 
     ],
 )
 async def test_requested_token_must_match_the_chain(run, home, base, token, words):
-    output = refused(await run(*wanted(base, "--token", token)))
+    output = refused(await run(*build_add_arguments(base, "--token", token)))
     assert output.startswith("Not added: ")
     assert words in output
     assert not (home / "chains").exists()
@@ -320,29 +322,33 @@ async def test_requested_token_must_match_the_chain(run, home, base, token, word
 
 
 async def test_a_node_that_is_none_or_serves_something_else_is_refused(run, home, base):
-    async def told(url: str, *more: str) -> str:
+    async def read_refusal(url: str, *more: str) -> str:
         words = ("add", "--rpc-url", url, "--treasury", TREASURY, "--yes", *more)
         return refused(await run(*words))
 
-    assert "begins with http:// or https://" in await told("ftp://node")
-    assert "the node cannot be used" in await told("http://127.0.0.1:1")
-    assert "serves Base (eip155:8453), not eip155:1" in await told(base.url, "--chain", "eip155:1")
+    assert "begins with http:// or https://" in await read_refusal("ftp://node")
+    assert "the node cannot be used" in await read_refusal("http://127.0.0.1:1")
+    assert "serves Base (eip155:8453), not eip155:1" in await read_refusal(
+        base.url, "--chain", "eip155:1"
+    )
     async with foreign.open_embedded(424242) as unknown:
-        sentence = await told(unknown.url)
+        sentence = await read_refusal(unknown.url)
         assert "which is not in the registry: use --chain eip155:424242" in sentence
     assert not (home / "chains").exists()
 
 
 async def test_unsupported_network_is_refused_with_the_reason(run):
     async with foreign.open_embedded(5042) as chain:
-        output = refused(await run(*wanted(chain, "--chain", "eip155:5042", "--name", "Arc")))
+        output = refused(
+            await run(*build_add_arguments(chain, "--chain", "eip155:5042", "--name", "Arc"))
+        )
     assert "Arc (eip155:5042) is not supported: it charges fees in the balance" in output
 
 
 async def test_live_chain_without_a_finality_rule_is_named_by_add_and_doctor(run, home, forks):
     async with foreign.open_embedded(424242) as chain:
         words = ("--chain", "eip155:424242", "--name", "Own", "--live", "--new-relayer")
-        added = await run(*wanted(chain, *words, "--token", f"{chain.token}:USD"))
+        added = await run(*build_add_arguments(chain, *words, "--token", f"{chain.token}:USD"))
         output = "Own: 12 blocks alone make a payment final"
         assert output in added.err, added
         doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
@@ -369,8 +375,10 @@ async def test_tempo_is_added_deployed_to_and_its_keys_choose_the_fee_token(run,
     code = {path_usd: load_artifact("TestDollar").runtime}
     fees = TokenFees(path_usd, slot=2, manager=FEE_MANAGER)
     async with foreign.open_embedded(42431, code, fees=fees) as chain:
-        assert "has no native coin" in refused(await run(*wanted(chain, "--coin", "--new-relayer")))
-        added = await run(*wanted(chain, "--token", "pathUSD"))
+        assert "has no native coin" in refused(
+            await run(*build_add_arguments(chain, "--coin", "--new-relayer"))
+        )
+        added = await run(*build_add_arguments(chain, "--token", "pathUSD"))
         assert added.status == 0, added
         relayer = relayer_of(added)
         assert f"some of the fee token {path_usd} for gas" in added.err
@@ -400,14 +408,14 @@ async def test_tempo_is_added_deployed_to_and_its_keys_choose_the_fee_token(run,
 
 
 async def test_a_chain_is_there_once(run, base):
-    assert (await run(*wanted(base))).status == 0
-    assert "Base (eip155:8453) is already added" in refused(await run(*wanted(base)))
+    assert (await run(*build_add_arguments(base))).status == 0
+    assert "Base (eip155:8453) is already added" in refused(await run(*build_add_arguments(base)))
 
 
 async def test_other_code_where_the_contract_belongs_is_refused(run):
     junk = {SETTLER.lower(): load_artifact("TestEuro").runtime}
     async with foreign.open_embedded(84532, junk) as chain:
-        done = await run(*wanted(chain, "--token", f"{chain.token}:USD"))
+        done = await run(*build_add_arguments(chain, "--token", f"{chain.token}:USD"))
         assert done.status == 1
         assert f"the code at {SETTLER.lower()} is not Florin's" in done.err.splitlines()[-1]
         output = refused(await run("deploy", "Base Sepolia", "--yes"))
@@ -418,7 +426,7 @@ async def test_a_treasury_that_relays_or_is_elsewhere_is_refused(run, base, tmp_
     key = tmp_path / "key"
     key.write_text("0x" + "77" * 32)
     key.chmod(0o600)
-    output = refused(await run(*wanted(base, "--relayer-key-file", str(key))))
+    output = refused(await run(*build_add_arguments(base, "--relayer-key-file", str(key))))
     assert "must not be the relayer's account" in output
     words = ("add", "--rpc-url", base.url, "--yes", "--treasury")
     assert "is on another chain" in refused(await run(*words, f"eip155:1:{TREASURY}"))
@@ -452,7 +460,7 @@ async def test_missing_options_are_prompted_for(home, base):
 
 
 async def test_doctor_reports_chain_files_readable_by_other_users(run, home, base, forks):
-    assert (await run(*wanted(base, "--new-relayer", "--token", "EURC"))).status == 0
+    assert (await run(*build_add_arguments(base, "--new-relayer", "--token", "EURC"))).status == 0
     (home / "keys" / "base-relayer.json").chmod(0o640)
     (home / "chains" / "base.toml").chmod(0o604)
     doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
@@ -467,7 +475,9 @@ async def test_doctor_reports_chain_files_readable_by_other_users(run, home, bas
 
 
 async def test_a_new_key_needs_a_password(run, base, home):
-    output = refused(await run(*wanted(base, "--new-relayer"), FLORIN_KEYSTORE_PASSWORD=""))
+    output = refused(
+        await run(*build_add_arguments(base, "--new-relayer"), FLORIN_KEYSTORE_PASSWORD="")
+    )
     assert "keystores need a password" in output
     assert not (home / "keys").exists()
 
@@ -479,7 +489,7 @@ async def test_missing_deployer_is_created_by_its_own_transaction(run):
     async with foreign.open_on_anvil(424242, "--disable-default-create2-deployer") as chain:
         assert await chain.ask("eth_getCode", DEPLOYER, "latest") == "0x"
         added = await run(
-            *wanted(chain, "--chain", "eip155:424242", "--name", "Bare"),
+            *build_add_arguments(chain, "--chain", "eip155:424242", "--name", "Bare"),
             *("--token", f"{chain.token}:USD"),
         )
         await chain.fund(relayer_of(added))
@@ -491,7 +501,7 @@ async def test_missing_deployer_is_created_by_its_own_transaction(run):
 
 async def test_node_that_refuses_the_deployer_transaction_is_reported(run):
     async with foreign.open_embedded(84532, deployer=False) as chain:
-        added = await run(*wanted(chain, "--token", f"{chain.token}:USD"))
+        added = await run(*build_add_arguments(chain, "--token", f"{chain.token}:USD"))
         await chain.fund(relayer_of(added))
         output = refused(await run("deploy", "base-sepolia", "--yes"))
         assert "only replay-protected" in output

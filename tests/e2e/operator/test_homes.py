@@ -61,10 +61,10 @@ def holder() -> str:
 
 
 @pytest.mark.parametrize("command", LOOKING, ids=" ".join)
-@pytest.mark.parametrize("made", [False, True])
-def test_a_command_that_only_looks_makes_no_home(tmp_path, forks, command, made):
+@pytest.mark.parametrize("has_home", [False, True])
+def test_a_command_that_only_looks_makes_no_home(tmp_path, forks, command, has_home):
     home = tmp_path / "home"
-    if made:
+    if has_home:
         home.mkdir()
     done = forks(*command, home=home)
     # commands that need a running Florin report that none runs
@@ -73,8 +73,8 @@ def test_a_command_that_only_looks_makes_no_home(tmp_path, forks, command, made)
     )
     assert "florin up" in done.out + done.err
     assert str(home) in done.out + done.err
-    assert home.exists() is made
-    assert not made or list(home.iterdir()) == []
+    assert home.exists() is has_home
+    assert not has_home or list(home.iterdir()) == []
 
 
 @pytest.mark.parametrize(

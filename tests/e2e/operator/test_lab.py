@@ -111,14 +111,14 @@ def test_a_folder_that_cannot_be_is_refused(tmp_path):
 def test_missing_lab_extra_is_reported_with_its_install_command(monkeypatch, capsys, version):
     true = metadata.version
 
-    def found(name: str) -> str:
+    def read_version(name: str) -> str:
         if name != "jupyterlab":
             return true(name)
         if version is None:
             raise metadata.PackageNotFoundError(name)
         return version
 
-    monkeypatch.setattr(metadata, "version", found)
+    monkeypatch.setattr(metadata, "version", read_version)
     with pytest.raises(SystemExit) as ended:
         lab.run_lab({}, None, None, opens_browser=False, yes=False)
     assert ended.value.code == 1

@@ -100,14 +100,14 @@ async def test_demo_stays_enabled_on_request_or_without_a_live_chain(tried, sess
 
 
 @pytest.mark.parametrize(
-    ("pay_url", "told"),
+    ("pay_url", "warning"),
     [
         ("", "which buyers elsewhere cannot reach"),
         ("http://pay.example", "anyone on the network path can change"),
         ("https://pay.example", ""),
     ],
 )
-async def test_links_of_live_payments_have_to_lead_somewhere(tmp_path, caplog, pay_url, told):
+async def test_links_of_live_payments_have_to_lead_somewhere(tmp_path, caplog, pay_url, warning):
     home = tmp_path / "home"
     home.mkdir(0o700)
     put(home, BASE)
@@ -117,8 +117,8 @@ async def test_links_of_live_payments_have_to_lead_somewhere(tmp_path, caplog, p
             for condition in await health.list_installation_conditions(service.app)
         }
     reason = conditions[ConditionName.PAY_URL_LOCAL].reason
-    assert (told in reason, bool(reason)) == (True, bool(told))
-    assert ("set FLORIN_PAY_URL" in caplog.text) is bool(told)
+    assert (warning in reason, bool(reason)) == (True, bool(warning))
+    assert ("set FLORIN_PAY_URL" in caplog.text) is bool(warning)
 
 
 async def test_doctor_reports_where_live_payment_links_lead(tmp_path, forks):

@@ -33,7 +33,7 @@ async def desk(tmp_path_factory):
         yield desk
 
 
-async def told(desk: ServiceHarness) -> dict[tuple[str, ...], float]:
+async def read_values(desk: ServiceHarness) -> dict[tuple[str, ...], float]:
     """Return every value by its metric and labels."""
     async with desk.session.get(desk.service.metrics_url) as answer:
         assert answer.status == 200
@@ -49,7 +49,7 @@ def gas_of(desk: ServiceHarness) -> float:
 
 
 async def test_the_state_of_a_running_service(desk):
-    values = await told(desk)
+    values = await read_values(desk)
     (chain_id,) = {key[1] for key in values if key[0] == "florin_chain_ok"}
     assert desk.service.app.rails.keys() == {chain_id}
     assert values["florin_chain_ok", chain_id] == 1
@@ -79,7 +79,7 @@ async def test_callers_choose_no_label(desk):
         for service in OPERATOR_SERVICES
         for method_descriptor in service.methods
     }
-    before = await told(desk)
+    before = await read_values(desk)
     for number in range(3):
         payment_id = (await desk.rest.create({**ORDER, "referenceId": f"r {number}"}))["paymentId"]
         await desk.ask("GET", f"/{payment_id}", {"User-Agent": f"agent-{number}"})
@@ -92,7 +92,7 @@ async def test_callers_choose_no_label(desk):
     offer = await desk.offer()
     await desk.confirm(offer)
     await desk.wait_final(offer.payment_id)
-    after = await told(desk)
+    after = await read_values(desk)
     counted = {key[1:] for key in after if key[0].startswith("florin_request_")}
     # the code chooses the calls to nodes
     node_calls = {key for key in after if key[0] == "florin_node_calls_total"}
@@ -109,11 +109,11 @@ async def test_callers_choose_no_label(desk):
 
 
 async def test_a_payment_is_counted_on_its_way(desk):
-    before = await told(desk)
+    before = await read_values(desk)
     offer = await desk.offer()
     await desk.confirm(offer)
     await desk.wait_final(offer.payment_id)
-    after = await told(desk)
+    after = await read_values(desk)
     (chain_id,) = desk.service.app.rails
 
     def grown(*key: str) -> float:
@@ -132,7 +132,7 @@ async def test_a_payment_is_counted_on_its_way(desk):
 
 async def test_open_payments_are_reported_with_their_age(desk):
     await desk.rest.create(ORDER)
-    values = await told(desk)
+    values = await read_values(desk)
     assert values["florin_payments", "requires_action"] >= 1
     assert values["florin_payment_oldest_unfinished_seconds",] == 0
     assert values["florin_store_queue_operations",] == 0
@@ -144,10 +144,10 @@ async def test_open_payments_are_reported_with_their_age(desk):
 async def test_a_refusal_is_counted_by_its_limit(tmp_path):
     few = LimitSettings(key_per_minute=1, key_burst=1)
     async with open_service(tmp_path, metrics_port=0, limits=few) as desk:
-        assert (await told(desk))["florin_limit_refusals_total", "key"] == 0
+        assert (await read_values(desk))["florin_limit_refusals_total", "key"] == 0
         for _ in range(3):
             await desk.ask("GET", "/v1/payments", desk.rest.merchant)
-        values = await told(desk)
+        values = await read_values(desk)
         assert values["florin_limit_refusals_total", "key"] >= 2
         assert values["florin_limit_refusals_total", "held_per_app"] == 0
 
@@ -205,7 +205,7 @@ async def test_gateway_alone_reports_its_request_metrics(desk):
 
 async def test_a_call_that_is_left_is_counted_as_such(desk):
     """A stream that its client leaves ended well; a refused stream reports its status."""
-    before = await told(desk)
+    before = await read_values(desk)
     payment_id = (await desk.rest.create(ORDER))["paymentId"]
     async for _ in desk.grpc.watch(payment_id):
         break
@@ -217,7 +217,7 @@ async def test_a_call_that_is_left_is_counted_as_such(desk):
         name = "florin_request_duration_seconds_count"
         results = {
             key[1]: value - before.get(key, 0)
-            for key, value in (await told(desk)).items()
+            for key, value in (await read_values(desk)).items()
             if key[0] == name and "Watch" in key[2] and key[3] == "grpc"
         }
         return {code: grown for code, grown in results.items() if grown}

@@ -65,7 +65,7 @@ def pin(version: str = PREVIEW, **account: str) -> partner_pb2.SetApiVersionRequ
     return partner_pb2.SetApiVersionRequest(version=version, **account)
 
 
-def told(error: ApiCallError) -> tuple[int, str, list[str]]:
+def describe_error(error: ApiCallError) -> tuple[int, str, list[str]]:
     return error.http, error.code, [issue["field"] for issue in error.issues]
 
 
@@ -99,7 +99,7 @@ async def test_partner_is_created_active_and_pinned_to_the_newest_stable_version
 @pytest.mark.parametrize("name", ["", "x" * 257, "a\nb", "\u3164"])
 async def test_partner_without_a_readable_name_is_refused(refusal, name):
     error = await refusal("CreatePartner", named(name))
-    assert told(error) == (400, "params_validation", ["name"])
+    assert describe_error(error) == (400, "params_validation", ["name"])
 
 
 async def test_a_suspended_partner_is_refused_at_once_until_it_is_resumed(desk, operator):
@@ -120,9 +120,10 @@ async def test_invalid_partner_status_is_refused(desk, refusal):
     for status in (0, 9):
         request = partner_pb2.SetPartnerStatusRequest(partner_id=tenant.partner.id, status=status)
         error = await refusal("SetPartnerStatus", request)
-        assert told(error) == (400, "params_validation", ["status"])
+        assert describe_error(error) == (400, "params_validation", ["status"])
     request = partner_pb2.SetPartnerStatusRequest(partner_id="prtn_1", status=ACTIVE)
-    assert told(await refusal("SetPartnerStatus", request)) == (404, "partner_not_found", [])
+    error = await refusal("SetPartnerStatus", request)
+    assert describe_error(error) == (404, "partner_not_found", [])
 
 
 # wallets
@@ -178,12 +179,12 @@ async def test_a_live_wallet_sees_live_payments_only(desk, operator):
 )
 async def test_a_wallet_that_cannot_be_shown_is_not_registered(refusal, changes, field):
     error = await refusal("RegisterWallet", wallet(**changes))
-    assert told(error) == (400, "params_validation", [field])
+    assert describe_error(error) == (400, "params_validation", [field])
 
 
 async def test_a_wallet_that_is_not_there_is_not_revoked(refusal):
     request = partner_pb2.RevokeWalletRequest(app_id="app_1")
-    assert told(await refusal("RevokeWallet", request)) == (404, "wallet_not_found", [])
+    assert describe_error(await refusal("RevokeWallet", request)) == (404, "wallet_not_found", [])
 
 
 # versions
@@ -218,7 +219,7 @@ async def test_a_pin_never_moves_back(desk, operator, refusal):
         await operator.call("SetApiVersion", pin(NEWEST_STABLE_VERSION, **{kind: id_}))
         await operator.call("SetApiVersion", pin(**{kind: id_}))
         error = await refusal("SetApiVersion", pin(NEWEST_STABLE_VERSION, **{kind: id_}))
-        assert told(error) == (400, "api_version_downgrade", [])
+        assert describe_error(error) == (400, "api_version_downgrade", [])
         assert error.details == {"pinned": PREVIEW}
 
 
@@ -247,7 +248,7 @@ async def test_version_pins_are_listed_with_the_accounts(desk, operator):
 async def test_pin_to_an_unpublished_version_is_refused(desk, refusal, version, code):
     for kind, (id_, _) in (await accounts(desk)).items():
         error = await refusal("SetApiVersion", pin(version, **{kind: id_}))
-        assert told(error) == (400, code, [])
+        assert describe_error(error) == (400, code, [])
 
 
 @pytest.mark.parametrize(
@@ -263,13 +264,13 @@ async def test_pin_to_an_unpublished_version_is_refused(desk, refusal, version, 
     ],
 )
 async def test_version_pin_requires_a_single_account(refusal, account, answer):
-    assert told(await refusal("SetApiVersion", pin(**account))) == answer
+    assert describe_error(await refusal("SetApiVersion", pin(**account))) == answer
 
 
 async def test_a_partner_key_has_the_pin_of_its_partner(desk, refusal):
     tenant = await desk.tenant()
     error = await refusal("SetApiVersion", pin(key_id=tenant.key_id))
-    assert told(error) == (400, "params_validation", ["keyId"])
+    assert describe_error(error) == (400, "params_validation", ["keyId"])
     assert "set the version of its partner" in error.message
 
 
@@ -307,7 +308,7 @@ async def test_an_id_that_anybody_has_is_not_imported_again(desk, operator, refu
     for taken in (owner.merchant.id, "tea-live", deleted.id):
         for partner_id, mode in ((owner.partner.id, False), (other.partner.id, True)):
             error = await refusal("ImportMerchant", imported(partner_id, taken, live=mode))
-            assert told(error) == (409, "merchant_exists", [])
+            assert describe_error(error) == (409, "merchant_exists", [])
     own = (await desk.ask("GET", f"/v1/merchants/{owner.merchant.id}", owner.headers)).body
     assert own["merchant"]["name"] == owner.merchant.name
 
@@ -330,12 +331,12 @@ async def test_a_merchant_that_cannot_be_is_not_imported(
 ):
     tenant = await desk.tenant()
     error = await refusal("ImportMerchant", imported(tenant.partner.id, merchant_id, **changes))
-    assert told(error) == (400, "params_validation", [field])
+    assert describe_error(error) == (400, "params_validation", [field])
 
 
 async def test_import_of_a_merchant_without_a_partner_is_refused(refusal):
     error = await refusal("ImportMerchant", imported("prtn_1", "new"))
-    assert told(error) == (404, "partner_not_found", [])
+    assert describe_error(error) == (404, "partner_not_found", [])
 
 
 def status_of(merchant_id: str, status: int) -> partner_pb2.SetMerchantStatusRequest:
@@ -362,11 +363,11 @@ async def test_only_a_merchant_that_is_there_changes_its_status(desk, refusal):
     tenant = await desk.tenant()
     for status in (0, 9):
         error = await refusal("SetMerchantStatus", status_of(tenant.merchant.id, status))
-        assert told(error) == (400, "params_validation", ["status"])
+        assert describe_error(error) == (400, "params_validation", ["status"])
     await tenant.change_merchant(deleted_at_us=desk.clock.now_us())
     for merchant_id in (tenant.merchant.id, "mrch_1"):
         error = await refusal("SetMerchantStatus", status_of(merchant_id, 1))
-        assert told(error) == (404, "merchant_not_found", [])
+        assert describe_error(error) == (404, "merchant_not_found", [])
 
 
 def bank(merchant_id: str, **changes: str) -> partner_pb2.AddFiatSettlementRequest:
@@ -388,11 +389,11 @@ async def test_only_a_merchant_that_is_there_has_a_bank_account(desk, refusal):
     tenant = await desk.tenant()
     for changes, field in (({"status": ""}, "status"), ({"bank_type": "x" * 65}, "bankType")):
         error = await refusal("AddFiatSettlement", bank(tenant.merchant.id, **changes))
-        assert told(error) == (400, "params_validation", [field])
+        assert describe_error(error) == (400, "params_validation", [field])
     await tenant.change_merchant(deleted_at_us=desk.clock.now_us())
     for merchant_id in (tenant.merchant.id, "mrch_1"):
         error = await refusal("AddFiatSettlement", bank(merchant_id))
-        assert told(error) == (404, "merchant_not_found", [])
+        assert describe_error(error) == (404, "merchant_not_found", [])
 
 
 # keys
@@ -419,13 +420,13 @@ async def test_a_partner_key_is_for_a_partner_that_there_is(refusal):
     expected = partner_pb2.CreateApiKeyRequest
     kind = partner_pb2.API_KEY_KIND_PARTNER
     error = await refusal("CreateApiKey", expected(kind=kind, partner_id="prtn_1"))
-    assert told(error) == (404, "partner_not_found", [])
+    assert describe_error(error) == (404, "partner_not_found", [])
     error = await refusal("CreateApiKey", expected(kind=kind))
-    assert told(error) == (400, "params_validation", ["partnerId"])
+    assert describe_error(error) == (400, "params_validation", ["partnerId"])
     error = await refusal("CreateApiKey", expected())
-    assert told(error) == (400, "params_validation", ["kind"])
+    assert describe_error(error) == (400, "params_validation", ["kind"])
     request = partner_pb2.RevokeApiKeyRequest(key_id="12345678")
-    assert told(await refusal("RevokeApiKey", request)) == (404, "api_key_not_found", [])
+    assert describe_error(await refusal("RevokeApiKey", request)) == (404, "api_key_not_found", [])
 
 
 async def test_change_by_another_process_applies_within_five_seconds(desk):

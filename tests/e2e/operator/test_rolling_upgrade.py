@@ -9,7 +9,12 @@ from collections import defaultdict
 import aiohttp
 import pytest
 
-from tests.chaos.customers import Told, customers, while_they_pay, wrong
+from tests.chaos.customers import (
+    Acknowledgements,
+    create_customers,
+    find_differences,
+    wait_while_paying,
+)
 from tests.support import postgres
 from tests.support.answering import make_stub_response, serve_stub
 from tests.support.migrated import move_database
@@ -36,7 +41,7 @@ PENDING = "SELECT name FROM installation WHERE name IN ('older_releases', 'filli
 
 
 async def test_rolling_upgrade_under_load_fails_no_call_and_loses_nothing(tmp_path):
-    result, ends = Told(), asyncio.Event()
+    result, ends = Acknowledgements(), asyncio.Event()
     async with open_installation(tmp_path) as at, serve_stub(make_stub_response(204)) as back_end:
         await move_database(at.env["FLORIN_STORE"], RELEASED_SCHEMA, down=True)
         balancer = Balancer()
@@ -50,12 +55,12 @@ async def test_rolling_upgrade_under_load_fails_no_call_and_loses_nothing(tmp_pa
             hook = {"url": f"http://127.0.0.1:{back_end.port}/hooks", "events": ENDS}
             key = {"Api-Key": api.merchant["Api-Key"]}
             await api.call("POST", "/v1/webhook-endpoints", key, hook)
-            people = await customers(at, api, result, SEED)
+            people = await create_customers(at, api, result, SEED)
             runs = [asyncio.create_task(customer.run(ends)) for customer in people]
 
             async def more_stories() -> None:
                 expected = sum(customer.stories for customer in people) + STORIES
-                await while_they_pay(
+                await wait_while_paying(
                     runs, lambda: sum(customer.stories for customer in people) >= expected
                 )
 
@@ -76,7 +81,7 @@ async def test_rolling_upgrade_under_load_fails_no_call_and_loses_nothing(tmp_pa
             await more_stories()
             ends.set()
             await asyncio.gather(*runs)
-            bad = await wrong(at, session, result)
+            bad = await find_differences(at, session, result)
             # a transaction in progress at a process's end is free again after the lease
             await wait_until(lambda: _missing(result, back_end.requests), {}, patience_s=WAITS_S)
             for node in (third, fourth):
@@ -87,7 +92,7 @@ async def test_rolling_upgrade_under_load_fails_no_call_and_loses_nothing(tmp_pa
     assert set(result.disturbed) <= {"stream"}
 
 
-def _missing(result: Told, came) -> dict[str, list[str]]:
+def _missing(result: Acknowledgements, came) -> dict[str, list[str]]:
     """Return the ends of payments that the endpoint has not received."""
     received = defaultdict(set)
     for request in came:

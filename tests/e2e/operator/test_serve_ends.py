@@ -82,7 +82,7 @@ async def test_answering_and_settling_may_run_in_separate_processes(installation
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "reason"),
     [
         ({"FLORIN_STORE": ""}, "SQLite supports one process"),
         ({"FLORIN_DEMO": "true"}, "FLORIN_DEMO=false"),
@@ -92,13 +92,15 @@ async def test_answering_and_settling_may_run_in_separate_processes(installation
     ],
     ids=["sqlite", "demo", "store", "bind", "metrics"],
 )
-async def test_impossible_serve_configuration_is_refused_in_a_sentence(installation, changes, said):
+async def test_impossible_serve_configuration_is_refused_in_a_sentence(
+    installation, changes, reason
+):
     env = {**installation.env, **changes}
     done = await asyncio.to_thread(
         run_florin, "serve", "--workers", "2", home=installation.home, **env
     )
     assert done.status == 1
-    assert said in get_refusal(done)
+    assert reason in get_refusal(done)
 
 
 async def test_why_a_service_does_not_start_is_json_where_the_log_is(installation):

@@ -199,7 +199,7 @@ async def test_currency_that_nothing_can_pay_is_refused_at_creation(tmp_path):
 
 @pytest.mark.parametrize("name", ["amount_min", "fee_fixed"])
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("text", "expected"),
     [
         ("0.50 USD", {"USD": 50}),
         ("2 KWD", {"KWD": 2000}),
@@ -208,10 +208,10 @@ async def test_currency_that_nothing_can_pay_is_refused_at_creation(tmp_path):
         ("7", 7),
     ],
 )
-def test_amounts_are_read_from_the_environment(monkeypatch, name, said, meant):
-    monkeypatch.setenv(f"FLORIN_{name.upper()}", said)
+def test_amounts_are_read_from_the_environment(monkeypatch, name, text, expected):
+    monkeypatch.setenv(f"FLORIN_{name.upper()}", text)
     result = getattr(Settings(), name)
-    assert result == (meant if isinstance(meant, int) else CurrencyAmounts(meant))
+    assert result == (expected if isinstance(expected, int) else CurrencyAmounts(expected))
 
 
 @pytest.mark.parametrize("name", ["amount_min", "fee_fixed"])

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from florin.v1 import merchant_pb2, merchant_pb2_grpc
 
-from tests.support.api import to_api_call_error as told
+from tests.support.api import to_api_call_error
 from tests.support.desk import CREATE, ORDER, PaymentOffer, call_refused, create_payment
 
 VALIDATION = (400, "params_validation")
@@ -280,7 +280,7 @@ async def test_grpc_is_held_to_the_same_bounds(desk, request_, field):
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await stub.CreatePayment(request_, metadata=desk.grpc.merchant, timeout=10)
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    error = told(caught.value)
+    error = to_api_call_error(caught.value)
     assert (error.http, error.code) == VALIDATION
     assert [issue["field"] for issue in error.issues] == [field]
     assert desk.rows() == before

@@ -24,16 +24,16 @@ class Held:
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
-        self.asked = asyncio.Event()
-        self.let = asyncio.Event()
-        self.left = asyncio.Event()
+        self.call_started = asyncio.Event()
+        self.released = asyncio.Event()
+        self.call_canceled = asyncio.Event()
 
     async def __call__(self, *args: Any) -> Any:
-        self.asked.set()
+        self.call_started.set()
         try:
-            await self.let.wait()
+            await self.released.wait()
         except asyncio.CancelledError:
-            self.left.set()
+            self.call_canceled.set()
             raise
         return await self.inner(*args)
 
@@ -75,7 +75,7 @@ async def test_a_read_past_its_deadline_ends_over_grpc(desk, rail, monkeypatch):
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await options_by_grpc(desk, payment_id, SOON_MS / 1000)
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    await asyncio.wait_for(held.left.wait(), 10)
+    await asyncio.wait_for(held.call_canceled.wait(), 10)
 
 
 async def test_a_read_past_its_deadline_ends_over_rest(desk, rail, monkeypatch):
@@ -84,25 +84,25 @@ async def test_a_read_past_its_deadline_ends_over_rest(desk, rail, monkeypatch):
     headers = {**desk.rest.wallet, "grpc-timeout": f"{SOON_MS}m"}
     answer = await desk.ask("POST", path, headers, {"accounts": [EvmTestWallet().account]})
     assert answer.refusal == (503, "internal_error")
-    await asyncio.wait_for(held.left.wait(), 10)
+    await asyncio.wait_for(held.call_canceled.wait(), 10)
 
 
 async def test_a_read_ends_when_its_caller_leaves_over_grpc(desk, rail, monkeypatch):
     payment_id = await created(desk)
     held = hold(monkeypatch, rail.offers, "list_payable")
     call = options_by_grpc(desk, payment_id)
-    await held.asked.wait()
+    await held.call_started.wait()
     call.cancel()
-    await asyncio.wait_for(held.left.wait(), 10)
+    await asyncio.wait_for(held.call_canceled.wait(), 10)
 
 
 async def test_a_read_ends_when_its_caller_leaves_over_rest(desk, monkeypatch):
     path = f"/v1/gateway/payment/{await created(desk)}"
     held = hold(monkeypatch, desk.service.app.store.reader, "find_payment")
     call = asyncio.create_task(desk.ask("GET", path, desk.rest.wallet))
-    await held.asked.wait()
+    await held.call_started.wait()
     call.cancel()
-    await asyncio.wait_for(held.left.wait(), 10)
+    await asyncio.wait_for(held.call_canceled.wait(), 10)
 
 
 async def test_a_call_whose_deadline_has_passed_changes_nothing_over_rest(desk):
@@ -125,8 +125,8 @@ async def test_a_call_whose_deadline_has_passed_changes_nothing_over_grpc(desk, 
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await create_by_grpc(desk, tenant, SOON_MS / 1000)
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    await asyncio.wait_for(held.left.wait(), 10)
-    held.let.set()
+    await asyncio.wait_for(held.call_canceled.wait(), 10)
+    held.released.set()
     assert desk.rows() == before
 
 
@@ -163,7 +163,7 @@ async def test_confirm_completes_after_its_caller_leaves(desk, rail, monkeypatch
             metadata=grpc_metadata(headers),
             timeout=SOON_MS / 1000 if "late" in how else 20,
         )
-    await held.asked.wait()
+    await held.call_started.wait()
     if "leaves" in how:
         call.cancel()
     elif how.startswith("rest"):
@@ -172,10 +172,10 @@ async def test_confirm_completes_after_its_caller_leaves(desk, rail, monkeypatch
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call
         assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    held.let.set()
+    held.released.set()
     state = await asyncio.wait_for(desk.wait_final(offer.payment_id), 20)
     assert state["status"] == "succeeded"
-    assert not held.left.is_set()
+    assert not held.call_canceled.is_set()
     if key:
         # the result under the key is known
         answer = await desk.ask("POST", path, headers, {**confirm_request(offer), "optionId": "x"})

@@ -167,14 +167,14 @@ class Held:
 
     def __init__(self, rail: Any) -> None:
         self.payable = rail.offers.list_payable
-        self.asked = asyncio.Event()
-        self.let = asyncio.Event()
+        self.call_started = asyncio.Event()
+        self.released = asyncio.Event()
         self.calls = 0
 
     async def __call__(self, *args: Any) -> Any:
         self.calls += 1
-        self.asked.set()
-        await self.let.wait()
+        self.call_started.set()
+        await self.released.wait()
         return await self.payable(*args)
 
 
@@ -202,11 +202,11 @@ async def test_equal_requests_wait_for_each_other_and_different_requests_conflic
     account = EvmTestWallet().account
     calls = [asyncio.create_task(purse.options("a", account, payment=payment)) for _ in range(3)]
     calls.append(asyncio.create_task(purse.options_by_grpc("a", account, payment=payment)))
-    await rail.asked.wait()
+    await rail.call_started.wait()
     late = asyncio.create_task(purse.options("a", "x", payment=payment))
     await waiting(desk, 5)
     assert rail.calls == 1
-    rail.let.set()
+    rail.released.set()
     first, second, third, fourth = await asyncio.gather(*calls)
     assert first.status == 200
     assert first.body["options"] == second.body["options"] == third.body["options"]
@@ -219,9 +219,9 @@ async def test_equal_requests_wait_for_each_other_and_different_requests_conflic
 
 async def test_requests_under_other_keys_do_not_wait(desk, purse, rail, payment):
     first = asyncio.create_task(purse.options("a", EvmTestWallet().account, payment=payment))
-    await rail.asked.wait()
+    await rail.call_started.wait()
     assert (await purse.options("b")).status == 200
-    rail.let.set()
+    rail.released.set()
     assert (await first).status == 200
 
 
@@ -232,7 +232,7 @@ async def test_request_waiting_past_its_deadline_is_refused(
     monkeypatch.setattr(idempotency, "_MARGIN_S", 5.0)
     account = EvmTestWallet().account
     first = asyncio.create_task(purse.options("a", account, payment=payment))
-    await rail.asked.wait()
+    await rail.call_started.wait()
     body = {"accounts": [account]}
     answer = await purse.ask("options", "a", body, payment, **{"grpc-timeout": "5200m"})
     assert answer.refusal == CONFLICT
@@ -249,7 +249,7 @@ async def test_request_waiting_past_its_deadline_is_refused(
     status = rpc_status.from_call(caught.value)
     assert [detail.Unpack(retry) for detail in status.details].count(True) == 1
     assert retry.retry_delay.seconds == 1
-    rail.let.set()
+    rail.released.set()
     assert (await first).status == 200
     await waiting(desk, 0)
 
@@ -257,7 +257,7 @@ async def test_request_waiting_past_its_deadline_is_refused(
 async def test_canceled_request_lets_the_next_request_run(desk, purse, rail, payment):
     account = EvmTestWallet().account
     first = asyncio.create_task(purse.options_by_grpc("a", account, payment=payment))
-    await rail.asked.wait()
+    await rail.call_started.wait()
     second = asyncio.create_task(purse.options_by_grpc("a", account, payment=payment))
     third = asyncio.create_task(purse.options("a", "x", payment=payment))
     await waiting(desk, 3)

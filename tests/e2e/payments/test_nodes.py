@@ -200,20 +200,20 @@ async def test_chain_without_coin_is_not_offered_and_pages_until_there_is_some(o
             for each_condition in (await status_of(desk)).conditions
         }
 
-    async def offered(*, wanted: bool) -> bool:
+    async def offered(*, has_options: bool) -> bool:
         # the settler polls every few seconds
         desk.clock.advance(31)
         await control.call("evm_mine")
-        return bool(await options()) is wanted
+        return bool(await options()) is has_options
 
     monkeypatch.setattr(rail.relay, "list_shortages", counted)
     # little coin is a warning, and stops no payment
     held[:] = [GasShortage(f"{relayer} has too little coin", is_empty=False)]
-    await wait_until(lambda: state.shortages == tuple(held) or offered(wanted=False))
+    await wait_until(lambda: state.shortages == tuple(held) or offered(has_options=False))
     assert await options()
     assert (await conditions())["relayer_empty"].state == condition_pb2.CONDITION_STATE_OK
     held[:] = [GasShortage(f"{relayer} has no coin", is_empty=True)]
-    await wait_until(lambda: offered(wanted=False))
+    await wait_until(lambda: offered(has_options=False))
     condition = (await conditions())["relayer_empty"]
     assert condition.state == condition_pb2.CONDITION_STATE_CRITICAL
     assert (
@@ -222,7 +222,7 @@ async def test_chain_without_coin_is_not_offered_and_pages_until_there_is_some(o
     )
     assert (await conditions())["relayer_funds_low"].state == condition_pb2.CONDITION_STATE_OK
     held.clear()
-    await wait_until(lambda: offered(wanted=True))
+    await wait_until(lambda: offered(has_options=True))
     assert (await conditions())["relayer_empty"].state == condition_pb2.CONDITION_STATE_OK
 
 

@@ -36,10 +36,10 @@ class Shop:
     def __init__(self) -> None:
         self.price: str | None = "2000.0"
         self.dollar = "0.999"
-        self.asked = asyncio.Event()
+        self.request_received = asyncio.Event()
 
     async def answer(self, request: web.Request) -> web.Response:
-        self.asked.set()
+        self.request_received.set()
         if request.path == "/tUSD":
             return web.json_response({"price": self.dollar})
         if self.price is None:
@@ -185,8 +185,8 @@ async def test_prices_are_refreshed_automatically(desk, shop):
         desk.clock.advance(desk.service.app.settings.prices.refresh_s)
 
     for _ in range(3):
-        shop.asked.clear()
-        await wait_until(shop.asked.is_set, meanwhile=passing)
+        shop.request_received.clear()
+        await wait_until(shop.request_received.is_set, meanwhile=passing)
 
 
 async def test_a_token_that_lost_its_peg_is_not_offered(desk, shop):

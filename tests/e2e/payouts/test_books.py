@@ -216,14 +216,14 @@ async def test_money_that_is_gone_is_missing_and_alarms(desk):
         line = await line_of(desk, treasury, asset)
         assert (line.status, line.difference) == (ReconciliationStatus.MISSING, -lost)
 
-    async def told() -> bool:
+    async def is_reported() -> bool:
         async with open_operator(desk.service) as operator:
             status = await operator.call("GetSystemStatus", system_pb2.GetSystemStatusRequest())
         (chain,) = [each_chain for each_chain in status.chains if each_chain.chain_id == CHAIN]
         desk.clock.advance(400)
         return f"{treasury} holds 5000 minor units of {DOLLARS} less" in chain.problem
 
-    await wait_until(told, True)
+    await wait_until(is_reported, True)
     async with open_operator(desk.service) as operator:
         for asset in (DOLLARS, ETHER):
             request = ledger_pb2.BookDifferenceRequest(

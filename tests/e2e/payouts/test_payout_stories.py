@@ -247,8 +247,8 @@ async def test_merchant_is_paid_its_balance(desk, shop):
     merchant = {"merchant_id": shop.tenant.merchant.id, "asset": asset}
     async with open_operator(desk.service) as operator:
 
-        async def refusal(**wanted: str) -> str:
-            request = payout_pb2.CreatePayoutRequest(**{**merchant, **wanted})
+        async def refusal(**changes: str) -> str:
+            request = payout_pb2.CreatePayoutRequest(**{**merchant, **changes})
             with pytest.raises(ApiCallError) as caught:
                 await operator.call("CreatePayout", request)
             return caught.value.code

@@ -295,7 +295,7 @@ async def test_idempotency_key_applies_to_a_single_partial_refund(desk, side):
 
 
 @pytest.mark.parametrize(
-    ("amount", "field", "said"),
+    ("amount", "field", "message"),
     [
         (usd(0), "amount.value", "minor units above zero"),
         (usd(-1), "amount.value", "minor units above zero"),
@@ -318,12 +318,12 @@ async def test_idempotency_key_applies_to_a_single_partial_refund(desk, side):
         ({"unit": "caip19/eip155:1/slip44:60", "value": "1"}, "amount.unit", "(the paid asset)"),
     ],
 )
-async def test_an_amount_that_is_none_moves_nothing(side, amount, field, said):
+async def test_an_amount_that_is_none_moves_nothing(side, amount, field, message):
     payment_id = await simulated(side)
     with pytest.raises(ApiCallError) as caught:
         await side.refund(payment_id, amount=amount)
     assert (caught.value.http, caught.value.code) == (400, "params_validation")
-    assert said in caught.value.message
+    assert message in caught.value.message
     assert field in caught.value.message
     assert (await side.detail(payment_id))["refunds"] == []
 

@@ -136,22 +136,22 @@ async def test_the_operator_lists_rotates_and_revokes(stopped, forks):
 async def test_doctor_reports_unusable_receipt_keys_and_the_rotate_command(stopped, forks):
     """The sealing key was lost, or is not at its place since the state was moved."""
 
-    async def said():
+    async def read_doctor_line():
         done = await asyncio.to_thread(forks, "doctor", home=stopped)
         (line,) = (item for item in done.out.splitlines() if "receipts can be signed" in item)
         return line
 
     listed = await asyncio.to_thread(forks, "receipt-keys", "list", home=stopped)
     key_id = listed.out.splitlines()[1].split()[0]
-    assert await said() == "✓ receipts can be signed"
+    assert await read_doctor_line() == "✓ receipts can be signed"
     file = stopped / "secrets.json"
     stored = json.loads(file.read_text())
     former = stored["capture_keys"]
     file.write_text(json.dumps({**stored, "capture_keys": ["ab" * 32]}))
-    result = await said()
+    result = await read_doctor_line()
     assert result.startswith("✗ receipts can be signed: none of capture_keys in secrets.json opens")
     assert key_id in result
     assert "florin receipt-keys rotate" in result
     # it is back, before the key that seals from now on
     file.write_text(json.dumps({**stored, "capture_keys": [*former, "ab" * 32]}))
-    assert await said() == "✓ receipts can be signed"
+    assert await read_doctor_line() == "✓ receipts can be signed"

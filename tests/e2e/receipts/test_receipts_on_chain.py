@@ -225,22 +225,22 @@ async def resigned(desk, verifier, text, changes) -> str:
     ],
 )
 async def test_false_receipt_claim_is_detected_on_the_chain(
-    desk, till, verifier, kept, changes, check
+    desk, till, verifier, receipt_text, changes, check
 ):
     keys = signature.parse_key_set((await verifier.keys_of(desk)).read_bytes())
-    text = signature.verify_receipt(kept, keys).model_dump()
-    merged = {k: {**text[k], **v} if isinstance(v, dict) else v for k, v in changes.items()}
-    results = await examined(desk, await resigned(desk, verifier, kept, merged))
+    claims = signature.verify_receipt(receipt_text, keys).model_dump()
+    merged = {k: {**claims[k], **v} if isinstance(v, dict) else v for k, v in changes.items()}
+    results = await examined(desk, await resigned(desk, verifier, receipt_text, merged))
     assert "failed" in {item.outcome for item in results if item.check == check}, results
 
 
 async def test_receipt_for_a_different_payment_is_not_proven_by_the_same_transfer(
-    desk, till, verifier, kept
+    desk, till, verifier, receipt_text
 ):
     """Without the claim that binds the transfer to one payment, nothing is proven."""
     keys = signature.parse_key_set((await verifier.keys_of(desk)).read_bytes())
-    way = signature.verify_receipt(kept, keys).option.model_dump() | {"steps": None}
-    text = await resigned(desk, verifier, kept, {"sub": "pay_another", "option": way})
+    way = signature.verify_receipt(receipt_text, keys).option.model_dump() | {"steps": None}
+    text = await resigned(desk, verifier, receipt_text, {"sub": "pay_another", "option": way})
     results = await examined(desk, text)
     assert {item.check: item.outcome for item in results if item.outcome != "passed"} == {
         "payment": "unknown"
@@ -257,7 +257,7 @@ async def examined(desk, text):
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def kept(desk, till) -> str:
+async def receipt_text(desk, till) -> str:
     """Return the receipt of one payment."""
     return await get_receipt(desk, await paid(desk, till, USD), till.tenant.headers)
 
@@ -338,13 +338,15 @@ async def test_a_payment_on_solana(desk, verifier, token):
     assert get_outcomes(result)["chain"] == "unknown"
 
 
-async def test_receipt_of_an_older_payment_is_recovered_from_the_chain(desk, till, verifier, kept):
+async def test_receipt_of_an_older_payment_is_recovered_from_the_chain(
+    desk, till, verifier, receipt_text
+):
     app = desk.service.app
     offer = await make_offer(desk.rest, SolanaTestWallet())
     await offer.confirm()
     assert (await offer.final())["status"] == "succeeded"
     of_solana = await get_receipt(desk, offer.payment_id)
-    for text, headers in ((kept, till.tenant.headers), (of_solana, desk.rest.merchant)):
+    for text, headers in ((receipt_text, till.tenant.headers), (of_solana, desk.rest.merchant)):
         payment_id = decode_claims(text)["sub"]
         await app.store.write(effects.forget([payment_id]))
         assert await get_receipt(desk, payment_id, headers) == text

@@ -204,7 +204,7 @@ async def test_payment_final_after_its_lookup_is_not_sent_again(desk, node, offe
     async def late(items):
         return await find(items) if seen.is_set() else []
 
-    async def told(hashes):
+    async def find_mined(hashes):
         result = await mined(hashes)
         if result:
             seen.set()
@@ -215,10 +215,10 @@ async def test_payment_final_after_its_lookup_is_not_sent_again(desk, node, offe
 
     release = chain_txs.release
     monkeypatch.setattr(
-        chain_txs, "release", lambda *given: released.append(given) or release(*given)
+        chain_txs, "release", lambda *arguments: released.append(arguments) or release(*arguments)
     )
     monkeypatch.setattr(rail.observer, "find_settlement_events", late)
-    monkeypatch.setattr(rail.observer, "find_mined", told)
+    monkeypatch.setattr(rail.observer, "find_mined", find_mined)
     # only the full comparison asks, and it looks for payments first
     monkeypatch.setattr(settler, "_find_paid", nothing)
     await offer.confirm()
@@ -234,15 +234,17 @@ async def test_pruned_node_ends_no_payment_and_is_reported(desk, node, offer):
     await node.fault("slots", slots=2_000)
     await node.fault("prune")
 
-    async def told() -> bool:
+    async def is_reported() -> bool:
         (chain,) = [
-            chain_statuse
-            for chain_statuse in await list_chain_statuses(desk.service.app)
-            if chain_statuse.chain_id == CHAIN
+            status
+            for status in await list_chain_statuses(desk.service.app)
+            if status.chain_id == CHAIN
         ]
         return "no longer has blocks that may contain our transactions" in chain.problem
 
-    await wait_until(told, meanwhile=make_time_step(desk, node, slots=1, seconds=RECONCILE_S))
+    await wait_until(
+        is_reported, meanwhile=make_time_step(desk, node, slots=1, seconds=RECONCILE_S)
+    )
     assert (await offer.status())["status"] == "processing"
     assert len(await unfinished(desk)) == 1
     # a node with the full history is asked

@@ -63,14 +63,15 @@ async def back_end(desk, shop):
 async def came(back_end, payment_id, *types):
     """Return the events of a payment once the last of some types arrived."""
 
-    def found():
+    def list_payment_events():
         return [event for event in back_end.events if event["data"]["payment_id"] == payment_id]
 
-    await wait_until(lambda: any(item["type"] == types[-1] for item in found()))
-    assert [item["type"] for item in found()] == list(types)
-    versions = [item["data"]["payment_state_version"] for item in found()]
+    await wait_until(lambda: any(event["type"] == types[-1] for event in list_payment_events()))
+    events = list_payment_events()
+    assert [event["type"] for event in events] == list(types)
+    versions = [event["data"]["payment_state_version"] for event in events]
     assert versions == list(range(len(types)))
-    return found()
+    return events
 
 
 PAID = ("payment.created", "payment.processing", "payment.succeeded")
@@ -138,12 +139,12 @@ async def test_money_that_is_owed_is_settled_by_the_final_payout(desk, shop, bac
 async def _done(desk, operator, payout_id):
     """Return the transaction of a payout once it is final."""
 
-    async def found():
+    async def find_transaction():
         payouts = await operator.call("ListPayouts", payout_pb2.ListPayoutsRequest(all=True))
-        (item,) = [payout for payout in payouts.payouts if payout.payout_id == payout_id]
-        return item.tx_id if item.status == payout_pb2.PAYOUT_STATUS_DONE else None
+        (payout,) = [payout for payout in payouts.payouts if payout.payout_id == payout_id]
+        return payout.tx_id if payout.status == payout_pb2.PAYOUT_STATUS_DONE else None
 
-    return await wait_until(found)
+    return await wait_until(find_transaction)
 
 
 @pytest.mark.parametrize("outcome", ["failed", "expired"])

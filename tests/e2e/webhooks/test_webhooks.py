@@ -206,7 +206,7 @@ async def test_an_event_that_is_none_is_refused(shop):
 
 
 @pytest.mark.parametrize(
-    ("say", "status", "told"),
+    ("say", "status", "error"),
     [
         (hang, None, "timeout"),
         *(
@@ -227,13 +227,13 @@ async def test_an_event_that_is_none_is_refused(shop):
         (make_stub_response(404), 404, None),
     ],
 )
-async def test_failed_attempt_is_reported_and_the_event_is_retried(shop, say, status, told):
+async def test_failed_attempt_is_reported_and_the_event_is_retried(shop, say, status, error):
     created = await shop.endpoint()
     shop.receiver.handler = say
     payment_id = await shop.pay()
     (attempt,) = await shop.wait_failed(created["endpoint"]["id"])
     assert attempt["httpStatus"] == status
-    assert told is None or told in attempt["error"]
+    assert error is None or error in attempt["error"]
     if status == 500:
         assert attempt["answer"] == "our database is down"
     shop.receiver.handler = OK

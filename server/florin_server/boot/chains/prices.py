@@ -28,39 +28,47 @@ def build_market(settings: Settings, chains: Mapping[str, ContractReader]) -> Ma
     """
     for message in list_all_unpriced(settings):
         _log.warning("%s", message)
-    ways: dict[PricePair, list[LastPrice | str]] = {}
+    sources: dict[PricePair, list[LastPrice | str]] = {}
     queries: dict[str, list[PriceQuery]] = {}
     feeds: dict[str, list[OracleFeed]] = {}
     for asset, by_currency in settings.prices.pairs.items():
-        for currency, named in by_currency.items():
-            pair_prices = ways[asset, currency] = []
-            for way in named:
-                if isinstance(way, FixedPriceSettings):
-                    pair_prices.append(way.price)
+        for currency, pair_settings in by_currency.items():
+            pair_prices = sources[asset, currency] = []
+            for source_settings in pair_settings:
+                if isinstance(source_settings, FixedPriceSettings):
+                    pair_prices.append(source_settings.price)
                     continue
-                last_price = LastPrice("", way.stale_s, way.change_max_percent)
+                last_price = LastPrice(
+                    "", source_settings.stale_s, source_settings.change_max_percent
+                )
                 pair_prices.append(last_price)
-                if isinstance(way, HttpPriceSettings):
-                    last_price.source = f"http:{way.source}"
-                    queries.setdefault(way.source, []).append(
-                        PriceQuery(way.base, way.quote, last_price)
+                if isinstance(source_settings, HttpPriceSettings):
+                    last_price.source = f"http:{source_settings.source}"
+                    queries.setdefault(source_settings.source, []).append(
+                        PriceQuery(source_settings.base, source_settings.quote, last_price)
                     )
                     continue
-                last_price.source = f"oracle:{way.chain}:{way.feed}"
-                if way.chain not in chains:
+                last_price.source = f"oracle:{source_settings.chain}:{source_settings.feed}"
+                if source_settings.chain not in chains:
                     raise SetupError(
-                        f"prices of {asset}: {way.chain} is not an EVM chain in the settings"
+                        f"prices of {asset}: {source_settings.chain} is not an EVM chain in the "
+                        "settings"
                     )
-                feeds.setdefault(way.chain, []).append(OracleFeed(way.feed, last_price))
-    tellers: list[PriceFetcher] = [
-        *(HttpPriceFetcher(settings.prices.http[name], ones) for name, ones in queries.items()),
-        *(OraclePrices(chains[chain], ones) for chain, ones in feeds.items()),
+                feeds.setdefault(source_settings.chain, []).append(
+                    OracleFeed(source_settings.feed, last_price)
+                )
+    fetchers: list[PriceFetcher] = [
+        *(
+            HttpPriceFetcher(settings.prices.http[name], http_queries)
+            for name, http_queries in queries.items()
+        ),
+        *(OraclePrices(chains[chain], chain_feeds) for chain, chain_feeds in feeds.items()),
     ]
-    return MarketPrices(tellers, ways, FixedPrices(settings.rates))
+    return MarketPrices(fetchers, sources, FixedPrices(settings.rates))
 
 
 def list_unpriced(settings: Settings, chain: AnyChainSettings) -> list[str]:
-    """Yield a sentence for each asset of a chain that has neither a fixed value nor a rate.
+    """Return a sentence for each asset of a chain that has neither a fixed value nor a rate.
 
     A source without a price at the moment is another matter, which the running service reports.
     """
@@ -84,19 +92,19 @@ def find_payable_currencies(settings: Settings, *, live: bool) -> list[str] | No
     """Return the enabled currencies that an asset of a mode can pay; None without any chain."""
     chains: tuple[AnyChainSettings, ...] = (*settings.chains, *settings.solana_chains)
     pegs: dict[str, str | None] = {}
-    modes = [chain for chain in chains if chain.live is live]
-    for chain in modes:
+    mode_chains = [chain for chain in chains if chain.live is live]
+    for chain in mode_chains:
         pegs.update(chain.pegs)
-    embedded: list[bool] = []
+    has_embedded = False
     if not live and settings.has_embedded:
-        embedded.append(True)
+        has_embedded = True
         pegs.update(dict.fromkeys([f"eip155:{DEVNET.chain_id}/slip44:60"]))
         pegs.update({token.address: token.peg for token in DEVNET.tokens})
     if not live and settings.has_embedded_solana:
-        embedded.append(True)
+        has_embedded = True
         pegs.update(dict.fromkeys([f"{SOLANA_DEVNET.chain_id}/slip44:501"]))
         pegs.update({token.address: token.peg for token in SOLANA_DEVNET.tokens})
-    if not modes and not embedded:
+    if not mode_chains and not has_embedded:
         return None
     codes: set[str] = set()
     for asset, peg in pegs.items():
@@ -126,12 +134,12 @@ def _list_unpegged_assets(chain: AnyChainSettings) -> Iterator[tuple[str, str]]:
     """Return symbol and CAIP-19 of the assets whose price changes, including the native coin."""
     for token in chain.assets:
         if token.peg is None:
-            place = (
+            reference = (
                 f"erc20:{token.address}"
                 if isinstance(token, EvmAssetSettings)
                 else f"token:{token.mint}"
             )
-            yield token.symbol, canonicalize_asset(f"{chain.caip2}/{place}", checksum=False)
+            yield token.symbol, canonicalize_asset(f"{chain.caip2}/{reference}", checksum=False)
     if chain.coin is not None:
         if isinstance(chain, EvmChainSettings):
             yield chain.coin.symbol, f"{chain.caip2}/slip44:{chain.native_slip44}"

@@ -26,7 +26,7 @@ class TokenRequest:
 
     @classmethod
     def parse(cls, text: str) -> TokenRequest:
-        """Read `SYMBOL`, or `ADDRESS`, `ADDRESS:PEG` or `ADDRESS:PEG:SYMBOL`; no peg: a rate."""
+        """Read `SYMBOL`, or `ADDRESS`, `ADDRESS:PEG` or `ADDRESS:PEG:SYMBOL`; no PEG: a rate."""
         address, _, rest = text.partition(":")
         peg, _, symbol = rest.partition(":")
         return cls(address, peg or None, symbol or None)
@@ -36,7 +36,7 @@ class TokenRequest:
 class TokenChoice:
     """A token in the form of the settings: the registry's symbol, or all that was read.
 
-    `description` describes what was read.
+    `description` describes what was read from the chain.
     """
 
     symbol: str
@@ -45,7 +45,7 @@ class TokenChoice:
 
 
 async def check_token(node: ProbedNode, token_request: TokenRequest) -> TokenChoice:
-    """Compare a token with its chain; SetupError, in a sentence, if it is not usable."""
+    """Compare a token with its chain; raise SetupError if it is not usable."""
     token = None
     if node.network is not None:
         token = node.network.find_token(token_request.symbol_or_address)
@@ -59,53 +59,53 @@ async def check_token(node: ProbedNode, token_request: TokenRequest) -> TokenCho
     return await _check_evm_token(node, token_request, parse_evm_address(address), token)
 
 
-def _resolve_address(reached: ProbedNode, wish: TokenRequest) -> str:
+def _resolve_address(node: ProbedNode, token_request: TokenRequest) -> str:
     try:
         return (
-            str(parse_pubkey(wish.symbol_or_address))
-            if reached.is_solana
-            else parse_evm_address(wish.symbol_or_address)
+            str(parse_pubkey(token_request.symbol_or_address))
+            if node.is_solana
+            else parse_evm_address(token_request.symbol_or_address)
         )
     except ValueError:
         pass
-    symbols = [] if reached.network is None else [token.symbol for token in reached.network.tokens]
-    kinds = f"; registered are {', '.join(symbols)}" if symbols else ""
+    symbols = [] if node.network is None else [token.symbol for token in node.network.tokens]
+    hint = f"; registered are {', '.join(symbols)}" if symbols else ""
     raise SetupError(
-        f"{wish.symbol_or_address} is neither the address of a token nor registered for "
-        f"{reached.title}{kinds}"
+        f"{token_request.symbol_or_address} is neither the address of a token nor registered for "
+        f"{node.title}{hint}"
     )
 
 
 async def _check_evm_token(
-    reached: ProbedNode, wish: TokenRequest, address: str, registered: NetworkToken | None
+    node: ProbedNode, token_request: TokenRequest, address: str, registered: NetworkToken | None
 ) -> TokenChoice:
-    token = await evm_tokens.find_token(EvmNode(reached.rpc), reached.evm_chain_id, address)
-    place = (
-        f"{registered.symbol if registered else wish.symbol_or_address} at "
+    token = await evm_tokens.find_token(EvmNode(node.rpc), node.evm_chain_id, address)
+    label = (
+        f"{registered.symbol if registered else token_request.symbol_or_address} at "
         f"{format_checksum_address(address)}"
     )
     if token is None:
-        raise SetupError(f"{reached.title}: {place} is not a token")
+        raise SetupError(f"{node.title}: {label} is not a token")
     if registered is not None and registered.decimals not in {None, token.decimals}:
         raise SetupError(
-            f"{reached.title}: {place} has {token.decimals} decimals, not {registered.decimals}"
+            f"{node.title}: {label} has {token.decimals} decimals, not {registered.decimals}"
         )
-    own = token.domain is not None and token.has_signed_transfers
-    by_signature = own if registered is None else registered.method == "eip3009"
-    if by_signature and not own:
-        raise SetupError(f"{reached.title}: {place} does not accept signed transfers")
-    if by_signature and registered is not None and registered.domain not in {None, token.domain}:
+    can_sign = token.domain is not None and token.has_signed_transfers
+    uses_signature = can_sign if registered is None else registered.method == "eip3009"
+    if uses_signature and not can_sign:
+        raise SetupError(f"{node.title}: {label} does not accept signed transfers")
+    if uses_signature and registered is not None and registered.domain not in {None, token.domain}:
         raise SetupError(
-            f"{reached.title}: {place} signs as {token.domain}, not as {registered.domain}"
+            f"{node.title}: {label} signs as {token.domain}, not as {registered.domain}"
         )
-    signs = (
+    method_text = (
         f", signs as {token.domain[0]!r} version {token.domain[1]!r}"
-        if (by_signature and token.domain)
+        if (uses_signature and token.domain)
         else ", by Permit2"
     )
-    description = f"{place}: {token.name!r}, {token.decimals} decimals{signs}"
-    symbol = wish.symbol or (registered.symbol if registered else token.symbol)
-    peg = registered.peg if registered else wish.peg
+    description = f"{label}: {token.name!r}, {token.decimals} decimals{method_text}"
+    symbol = token_request.symbol or (registered.symbol if registered else token.symbol)
+    peg = registered.peg if registered else token_request.peg
     if registered is not None and registered.is_complete:
         return TokenChoice(symbol, description)
     token_settings: dict[str, Any] = {
@@ -114,34 +114,33 @@ async def _check_evm_token(
         "symbol": symbol,
         "decimals": token.decimals,
         "peg": peg,
-        "method": "eip3009" if by_signature else "permit2",
+        "method": "eip3009" if uses_signature else "permit2",
     }
-    if by_signature and token.domain is not None:
+    if uses_signature and token.domain is not None:
         token_settings["domain_name"], token_settings["domain_version"] = token.domain
     else:
-        # an approval more where it was not necessary, and payments where it was
+        # costs an extra approval where none is necessary, but payments work where it is
         token_settings["approve_from_zero"] = True
     return TokenChoice(symbol, description, token_settings)
 
 
 async def _check_solana_mint(
-    reached: ProbedNode, wish: TokenRequest, mint: str, registered: NetworkToken | None
+    node: ProbedNode, token_request: TokenRequest, mint: str, registered: NetworkToken | None
 ) -> TokenChoice:
-    decimals = await solana_tokens.find_decimals(SolanaNode(reached.rpc), mint)
-    symbol = wish.symbol or (registered.symbol if registered else None)
+    decimals = await solana_tokens.find_decimals(SolanaNode(node.rpc), mint)
+    symbol = token_request.symbol or (registered.symbol if registered else None)
     if decimals is None:
         raise SetupError(
-            f"{reached.title}: {symbol or wish.symbol_or_address} at {mint} is not a token"
+            f"{node.title}: {symbol or token_request.symbol_or_address} at {mint} is not a token"
         )
     if symbol is None:
         raise SetupError(f"a mint does not state its symbol: {mint}:PEG:SYMBOL")
     if registered is not None and registered.decimals != decimals:
         raise SetupError(
-            f"{reached.title}: {symbol} at {mint} has {decimals} decimals, not "
-            f"{registered.decimals}"
+            f"{node.title}: {symbol} at {mint} has {decimals} decimals, not {registered.decimals}"
         )
     description = f"{symbol} at {mint}: {decimals} decimals"
-    peg = registered.peg if registered else wish.peg
+    peg = registered.peg if registered else token_request.peg
     if registered is not None:
         return TokenChoice(symbol, description)
     token_settings = {

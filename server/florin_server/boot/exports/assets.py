@@ -25,7 +25,7 @@ def build_decimals_finder(settings: Settings) -> Callable[[str], int | None]:
     }
 
     @cache
-    def found(unit: str) -> int | None:
+    def find_decimals(unit: str) -> int | None:
         if unit.startswith(_FIAT):
             currency = CURRENCIES.get(unit.removeprefix(_FIAT))
             return None if currency is None else currency.decimals
@@ -38,7 +38,7 @@ def build_decimals_finder(settings: Settings) -> Callable[[str], int | None]:
             return _COINS.get(asset.chain.namespace)
         return decimals
 
-    return found
+    return find_decimals
 
 
 def _list_token_decimals(settings: Settings) -> Iterator[tuple[str, int]]:

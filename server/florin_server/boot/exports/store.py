@@ -37,8 +37,8 @@ def open_store_origin(settings: Settings) -> Iterator[ExportOrigin]:
     try:
         installation_secrets = home.get_or_create_secrets()
         # the next export reads changes since this time: rows have the store's times
-        told_us = store.time_us()
-        store_us = SystemClock().now_us() if told_us is None else told_us
+        database_us = store.time_us()
+        store_us = SystemClock().now_us() if database_us is None else database_us
         # tests may have advanced the clock of test data
         now_us = store_us + store.read(installation.get_clock_offset())
         seal = Cipher(installation_secrets.capture_keys)

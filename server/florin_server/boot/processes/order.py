@@ -20,13 +20,13 @@ DRAIN_LINE: Final = b"make way\n"
 
 @dataclass(frozen=True, slots=True)
 class ChildConfig:
-    """One line of JSON: settings that are given, sockets by their numbers, whose leases are whose.
+    """One line of JSON: overrides of settings, sockets by their numbers, whose leases are whose.
 
     `number` is its place among the processes, from 1. `store` is the database that all processes
     have; `metrics` is None if the operator wants none.
     """
 
-    given: Mapping[str, Any]
+    overrides: Mapping[str, Any]
     settles: bool
     store: str
     http: int

@@ -1,4 +1,4 @@
-"""Reports the state of a service of `Type=notify` to systemd; nothing without systemd."""
+"""Reports the state of a service of `Type=notify` to systemd; does nothing without systemd."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ STOPPING_STATE: Final = "STOPPING=1"
 
 
 def build_reloading_state() -> str:
-    """Return the state before a second READY; systemd requires the time of it."""
+    """Return the state to send before a second READY; systemd requires its time."""
     return f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}"
 
 
 def notify(state: str) -> None:
     """Send a state to the service manager, if it listens."""
-    place = os.environ.get("NOTIFY_SOCKET", "")
-    if place[:1] not in {"/", "@"}:
+    socket_path = os.environ.get("NOTIFY_SOCKET", "")
+    if socket_path[:1] not in {"/", "@"}:
         return
-    # a name that begins with @ is in no folder
-    address = f"\0{place[1:]}" if place[0] == "@" else place
+    # @ begins the name of an abstract socket, which is no file
+    address = f"\0{socket_path[1:]}" if socket_path[0] == "@" else socket_path
     # the service continues, even if the message is lost
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, suppress(OSError):
         sender.setblocking(False)

@@ -33,7 +33,7 @@ def main() -> None:
     report = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     order = ChildConfig.from_line(_read_line(sys.stdin.fileno()))
-    settings = get_settings(dict(order.given))
+    settings = get_settings(dict(order.overrides))
     log_to_stderr(settings, order.number)
     try:
         require_same_shared(settings, order.store)
@@ -55,11 +55,11 @@ def _read_line(pipe: int) -> bytes:
 async def _run(settings: Settings, order: ChildConfig, report: int) -> None:
     event = asyncio.Event()
 
-    def told(words: bytes) -> None:
-        if DRAIN_LINE in words:
+    def handle_message(message: bytes) -> None:
+        if DRAIN_LINE in message:
             event.set()
 
-    stop_when_closed(sys.stdin.fileno(), told)
+    stop_when_closed(sys.stdin.fileno(), handle_message)
     service = await start_service(settings, order.role, order.take_sockets())
     # a supervisor that does not read must not block this process
     os.set_blocking(report, False)

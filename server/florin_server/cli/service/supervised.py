@@ -80,19 +80,19 @@ class _SharedSockets:
                 f"there are not {workers} ports from {first} on: change {METRICS_PORT_SETTING}"
             )
 
-        def kept(this_socket: socket.socket) -> socket.socket:
-            stack.callback(this_socket.close)
-            return this_socket
+        def register_socket(bound_socket: socket.socket) -> socket.socket:
+            stack.callback(bound_socket.close)
+            return bound_socket
 
         return cls(
-            http=kept(gateway.bind_socket(host, settings.http_port)),
-            grpc=kept(reserve_port("gRPC", host, settings.grpc_port, GRPC_PORT_SETTING)),
-            operator=kept(
+            http=register_socket(gateway.bind_socket(host, settings.http_port)),
+            grpc=register_socket(reserve_port("gRPC", host, settings.grpc_port, GRPC_PORT_SETTING)),
+            operator=register_socket(
                 reserve_port(
                     "The operator's gRPC", _LOOPBACK, settings.operator_port, OPERATOR_PORT_SETTING
                 )
             ),
-            metrics=[kept(metrics.bind_socket(port)) for port in ports],
+            metrics=[register_socket(metrics.bind_socket(port)) for port in ports],
         )
 
     def get_addresses(self, settings: Settings) -> ServiceAddresses:
@@ -121,7 +121,7 @@ class _SharedSockets:
         """Return the configuration of a process; its ports always come from the supervisor."""
         scraped = self.metrics[number] if self.metrics else None
         return ChildConfig(
-            given=overrides
+            overrides=overrides
             | {
                 "http_port": _get_port(self.http),
                 "grpc_port": _get_port(self.grpc),

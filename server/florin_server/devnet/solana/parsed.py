@@ -114,8 +114,8 @@ _ASSOCIATED: Final[Mapping[int, _InstructionLayout]] = {
 
 def format_ui_amount(amount: int, decimals: int) -> dict[str, Any]:
     """Return an amount of a token in the form that wallets show."""
-    total, part = divmod(amount, 10**decimals)
-    text = f"{total}.{part:0{decimals}d}".rstrip("0").rstrip(".") if decimals else str(total)
+    whole, fraction = divmod(amount, 10**decimals)
+    text = f"{whole}.{fraction:0{decimals}d}".rstrip("0").rstrip(".") if decimals else str(whole)
     return {
         "amount": str(amount),
         "decimals": decimals,
@@ -152,7 +152,9 @@ def _parse_known_instruction(program: Pubkey, data: bytes, accounts: Sequence[Pu
 def _parse_fields(
     layout: _InstructionLayout, data: bytes, accounts: Sequence[Pubkey]
 ) -> dict[str, Any]:
-    info: dict[str, Any] = {name: str(accounts[at]) for at, name in enumerate(layout.accounts)}
+    info: dict[str, Any] = {
+        name: str(accounts[index]) for index, name in enumerate(layout.accounts)
+    }
     values = struct.unpack_from(layout.data, data) if layout.data else ()
     if layout.fields == ("tokenAmount",):
         info["tokenAmount"] = format_ui_amount(*values)
@@ -162,10 +164,10 @@ def _parse_fields(
         for name, value in zip(layout.fields, values, strict=True):
             info[name] = str(Pubkey(value)) if isinstance(value, bytes) else value
     if layout.signer is not None and layout.multisig_signer is not None:
-        last, more = accounts[len(layout.accounts)], accounts[len(layout.accounts) + 1 :]
-        info[layout.multisig_signer if more else layout.signer] = str(last)
-        if more:
-            info["signers"] = [str(pubkey) for pubkey in more]
+        signer, cosigners = accounts[len(layout.accounts)], accounts[len(layout.accounts) + 1 :]
+        info[layout.multisig_signer if cosigners else layout.signer] = str(signer)
+        if cosigners:
+            info["signers"] = [str(pubkey) for pubkey in cosigners]
     return {"type": layout.kind, "info": info}
 
 
@@ -195,10 +197,10 @@ def parse_account(
 
     `find_decimals` returns those of a mint; without them an account is not parsed.
     """
-    data, token_account = bytes(account.data), None
+    data, parsed = bytes(account.data), None
     if account.owner in spl.PROGRAMS:
         program = _NAMES[account.owner]
-        token_account = _parse_token_account(data, find_decimals) or _parse_mint(data)
+        parsed = _parse_token_account(data, find_decimals) or _parse_mint(data)
     elif account.owner == spl.SYSTEM and (nonce := spl.parse_nonce(data)) is not None:
         program = "nonce"
         info = {
@@ -206,33 +208,29 @@ def parse_account(
             "blockhash": str(nonce.value),
             "feeCalculator": {"lamportsPerSignature": _LAMPORTS_PER_SIGNATURE},
         }
-        token_account = {"type": "initialized", "info": info}
-    return (
-        None
-        if token_account is None
-        else {"program": program, "parsed": token_account, "space": len(data)}
-    )
+        parsed = {"type": "initialized", "info": info}
+    return None if parsed is None else {"program": program, "parsed": parsed, "space": len(data)}
 
 
-def _parse_token_account(data: bytes, decimals: Callable[[Pubkey], int | None]) -> Any:
-    held = spl.parse_token_account(data)
-    digits = None if held is None else decimals(held.mint)
-    if held is None or digits is None:
+def _parse_token_account(data: bytes, find_decimals: Callable[[Pubkey], int | None]) -> Any:
+    token_account = spl.parse_token_account(data)
+    decimals = None if token_account is None else find_decimals(token_account.mint)
+    if token_account is None or decimals is None:
         return None
     delegate, reserve = _parse_option(data, 72), _parse_option(data, 109, 8)
     delegated, closer = data[121:129], _parse_option(data, 129)
     info: dict[str, Any] = {
-        "mint": str(held.mint),
-        "owner": str(held.owner),
-        "tokenAmount": format_ui_amount(held.amount, digits),
+        "mint": str(token_account.mint),
+        "owner": str(token_account.owner),
+        "tokenAmount": format_ui_amount(token_account.amount, decimals),
         "state": _STATES[data[108]],
         "isNative": reserve is not None,
     }
     if delegate is not None:
         info["delegate"] = str(Pubkey(delegate))
-        info["delegatedAmount"] = format_ui_amount(int.from_bytes(delegated, "little"), digits)
+        info["delegatedAmount"] = format_ui_amount(int.from_bytes(delegated, "little"), decimals)
     if reserve is not None:
-        info["rentExemptReserve"] = format_ui_amount(int.from_bytes(reserve, "little"), digits)
+        info["rentExemptReserve"] = format_ui_amount(int.from_bytes(reserve, "little"), decimals)
     if closer is not None:
         info["closeAuthority"] = str(Pubkey(closer))
     if extensions := _list_extensions(data):
@@ -258,13 +256,13 @@ def _parse_mint(data: bytes) -> Any:
 
 def _list_extensions(data: bytes) -> list[dict[str, str]]:
     """Return Token-2022's extensions, without the content of those with a state."""
-    extensions, at = [], spl.ACCOUNT_BYTES + 1
-    while at + 4 <= len(data):
-        kind, size = struct.unpack_from("<HH", data, at)
+    extensions, offset = [], spl.ACCOUNT_BYTES + 1
+    while offset + 4 <= len(data):
+        kind, size = struct.unpack_from("<HH", data, offset)
         if not kind:
             break
         extensions.append({"extension": _MARKER_EXTENSIONS.get(kind, "unparseableExtension")})
-        at += 4 + size
+        offset += 4 + size
     return extensions
 
 

@@ -46,9 +46,9 @@ class ExportColumn:
 
 @dataclass(frozen=True)
 class ExportTable:
-    """One table. Rows with equal values of `key` are one row at several times.
+    """One table. Rows with equal values of `key` are versions of one row.
 
-    With `is_mutable`, a row is written again after it changed. Each export writes a `is_rewritten`
+    With `is_mutable`, a row is written again after it changed. Each export writes an `is_rewritten`
     table completely, since its rows are deleted after their retention time.
     """
 
@@ -137,10 +137,12 @@ def build_table(
     is_rewritten: bool = False,
 ) -> ExportTable:
     """Return a table; pairs of columns are adjacent, and the number of the part comes last."""
-    flat: list[ExportColumn] = []
+    flat_columns: list[ExportColumn] = []
     for column in columns:
-        flat += column if isinstance(column, tuple) else (column,)
-    return ExportTable(name, about, tuple(key), (*flat, PART_COLUMN), is_mutable, is_rewritten)
+        flat_columns += column if isinstance(column, tuple) else (column,)
+    return ExportTable(
+        name, about, tuple(key), (*flat_columns, PART_COLUMN), is_mutable, is_rewritten
+    )
 
 
 def format_minor_units(minor: int | str, decimals: int) -> str:

@@ -45,39 +45,46 @@ class PaymentProceeds:
         )
 
 
-def build_settlement_postings(item: PaymentProceeds, merchant_id: str) -> Postings:
+def build_settlement_postings(proceeds: PaymentProceeds, merchant_id: str) -> Postings:
     """Return the postings of a succeeded payment: the merchant's share or claim, and the fee."""
-    payer, owed = accounts.outside_party(item.payer), accounts.merchant(merchant_id)
-    source = payer if item.is_merchant_account else owed
+    payer, owed = accounts.outside_party(proceeds.payer), accounts.merchant(merchant_id)
+    source = payer if proceeds.is_merchant_account else owed
     return _drop_empty(
         (
-            LedgerPosting(item.dest_account, source, item.asset, item.value - item.fee),
-            LedgerPosting(accounts.wallet(item.fee_to), accounts.FEE, item.asset, item.fee),
+            LedgerPosting(
+                proceeds.dest_account, source, proceeds.asset, proceeds.value - proceeds.fee
+            ),
+            LedgerPosting(
+                accounts.wallet(proceeds.fee_to), accounts.FEE, proceeds.asset, proceeds.fee
+            ),
         )
     )
 
 
-def build_late_postings(item: PaymentProceeds, merchant_id: str) -> Postings:
+def build_late_postings(proceeds: PaymentProceeds, merchant_id: str) -> Postings:
     """Return the postings of money for an ended payment: no fee, and Florin owes what it has.
 
     A relayer has no money of others: money that a merchant directed there itself is not owed.
     """
-    return _build_owed_postings(item, accounts.merchant(merchant_id))
+    return _build_owed_postings(proceeds, accounts.merchant(merchant_id))
 
 
-def build_held_postings(item: PaymentProceeds) -> Postings:
+def build_held_postings(proceeds: PaymentProceeds) -> Postings:
     """Return the postings of a blocked payer's money: no fee, and Florin holds what it received."""
-    return _build_owed_postings(item, accounts.held_money(item.payer))
+    return _build_owed_postings(proceeds, accounts.held_money(proceeds.payer))
 
 
-def build_release_postings(item: HeldMoney, merchant_id: str) -> Postings:
+def build_release_postings(held_money: HeldMoney, merchant_id: str) -> Postings:
     """Return the postings of released money, as for a settled payment; none if it is zero."""
     return _drop_empty(
         (
             LedgerPosting(
-                item.account, accounts.merchant(merchant_id), item.asset, item.held - item.fee
+                held_money.account,
+                accounts.merchant(merchant_id),
+                held_money.asset,
+                held_money.held - held_money.fee,
             ),
-            LedgerPosting(item.account, accounts.FEE, item.asset, item.fee),
+            LedgerPosting(held_money.account, accounts.FEE, held_money.asset, held_money.fee),
         )
     )
 
@@ -128,13 +135,15 @@ def reverse_postings(postings: Iterable[LedgerPosting]) -> Postings:
     )
 
 
-def _build_owed_postings(item: PaymentProceeds, account: str) -> Postings:
+def _build_owed_postings(proceeds: PaymentProceeds, account: str) -> Postings:
     """Return the postings of an option, with the treasury's part on one account."""
-    source = account if item.is_owed else accounts.outside_party(item.payer)
+    source = account if proceeds.is_owed else accounts.outside_party(proceeds.payer)
     return _drop_empty(
         (
-            LedgerPosting(accounts.wallet(item.fee_to), account, item.asset, item.fee),
-            LedgerPosting(item.dest_account, source, item.asset, item.value - item.fee),
+            LedgerPosting(accounts.wallet(proceeds.fee_to), account, proceeds.asset, proceeds.fee),
+            LedgerPosting(
+                proceeds.dest_account, source, proceeds.asset, proceeds.value - proceeds.fee
+            ),
         )
     )
 

@@ -147,17 +147,19 @@ class PaymentOption:
         """Return the action that fetch resolves; None if the option contains all its actions."""
         return next((step for step in self.actions if isinstance(step, BuildAction)), None)
 
-    def resolve_actions(self, builds: Sequence[ResolvedBuild]) -> tuple[Action, ...] | None:
+    def resolve_actions(
+        self, resolved_builds: Sequence[ResolvedBuild]
+    ) -> tuple[Action, ...] | None:
         """Return what the wallet executes, in order; None if the build was never resolved.
 
-        `builds` are the builds of the option; the actions of all of them have the same kinds.
+        `resolved_builds` are those of the option; the actions of all of them have the same kinds.
         """
         steps: list[Action] = []
         for step in self.actions:
             if isinstance(step, Action):
                 steps.append(step)
-            elif builds:
-                steps += builds[0].actions
+            elif resolved_builds:
+                steps += resolved_builds[0].actions
             else:
                 return None
         return tuple(steps)

@@ -109,12 +109,12 @@ def match_outputs(expected: Sequence[OutputKind], outputs: Sequence[str]) -> Out
 
 
 def compute_digest(option_id: str, outputs: Sequence[str]) -> bytes:
-    """Return the SHA-256 that identifies a submission; equivalent JSON has the same digest."""
-    content = hashlib.sha256()
+    """Return the SHA-256 that identifies a confirmation; equivalent JSON has the same digest."""
+    hasher = hashlib.sha256()
     for part in (option_id.encode(), *map(_canonicalize, outputs)):
-        content.update(len(part).to_bytes(8))
-        content.update(part)
-    return content.digest()
+        hasher.update(len(part).to_bytes(8))
+        hasher.update(part)
+    return hasher.digest()
 
 
 def _classify_output(output: str) -> _OutputForm:

@@ -25,9 +25,9 @@ simulate) or that cannot happen in it (evidence from the chain).
     simulate_cancelled  | cancelled       | -          | -         | -      | -       | cancelled
     simulate_stall      | processing      | processing | -         | -      | -       | -
 
-A payment that is held stays processing: of the rows below it only released, returned and kept
-apply to it, which are the operator's decisions, and no simulation. Late money is held, returned and
-kept too, and no longer changes the payment.
+A payment that is held stays processing until the operator decides: of the rows below `held`, only
+released, returned and kept apply to it, and no simulation does. Late money is held, returned and
+kept too, but no longer changes the payment.
 
 Elapsed time, an outage and a restart are not events: they change nothing.
 """
@@ -158,7 +158,7 @@ _PAST_ACTIONS = {
 def apply_event(status: PaymentStatus, event: PaymentStateEvent) -> PaymentStatus:
     """Return the status after an event; it can be the same.
 
-    ApiError where the table has a dash, in the words that wallets search for: payment_expired
+    Raise ApiError where the table has a dash, with the code that wallets expect: payment_expired
     for a confirm of an expired payment, idempotency_conflict if another confirm was faster, else
     invalid_state.
     """
@@ -169,9 +169,9 @@ def apply_event(status: PaymentStatus, event: PaymentStateEvent) -> PaymentStatu
 
 
 def is_transition(before: PaymentStatus | None, cause: str, after: PaymentStatus) -> bool:
-    """Return whether a stored change is one of the table.
+    """Return whether the table allows a stored change.
 
-    `cause` is an event, or CREATED for the first change, which has no status before it.
+    `cause` is an event, or CREATED_CAUSE for the first change, which has no status before it.
     """
     if before is None:
         return (cause, after) == (CREATED_CAUSE, _OPEN)

@@ -21,8 +21,8 @@ _FORM = 'must be whole minor units above zero as a string ("1250" for 12.50 USD)
 
 
 @dataclass(frozen=True, slots=True)
-class RequestedRefund:
-    """The requested amount; `value` is text as the caller wrote it."""
+class RefundAmount:
+    """The amount of a refund request; `value` is text as the caller wrote it."""
 
     unit: str
     value: str
@@ -102,7 +102,7 @@ def describe_progress(payment: Payment, refunds: Iterable[Refund]) -> RefundProg
 
 
 def split_refund(
-    payment: Payment, totals: RefundTotals, requested: RequestedRefund | None
+    payment: Payment, totals: RefundTotals, amount: RefundAmount | None
 ) -> RefundValues:
     """Return what a request gives back; None requests all that was paid.
 
@@ -110,10 +110,10 @@ def split_refund(
     rest.
     """
     paid = totals.refunded + totals.refundable
-    if requested is None:
+    if amount is None:
         return RefundValues(paid, payment.value)
-    if _is_asset(requested.unit, totals.unit):
-        value = _parse_value(requested.value)
+    if _is_asset(amount.unit, totals.unit):
+        value = _parse_value(amount.value)
         if value > totals.refundable:
             raise totals.already_refunded_error(
                 "Refund exceeds the refundable amount of the payment"
@@ -121,9 +121,9 @@ def split_refund(
         if value == totals.refundable:
             return RefundValues(value, payment.value - totals.payment_refunded)
         return RefundValues(value, min(value * payment.value // paid, totals.payment_refundable))
-    if requested.unit != payment.unit:
+    if amount.unit != payment.unit:
         raise validation_error("amount.unit", f"must be {_describe_units(payment, totals)}")
-    payment_value = _parse_value(requested.value)
+    payment_value = _parse_value(amount.value)
     if payment_value > totals.payment_refundable:
         raise totals.already_refunded_error("Refund exceeds the refundable amount of the payment")
     if payment_value == payment.value - totals.payment_refunded:

@@ -7,13 +7,13 @@ from enum import StrEnum
 
 
 class ReceiptCheck(StrEnum):
-    """One property to check of a receipt, under its name in the command's output."""
+    """A property of a receipt to check, by its name in the command's output."""
 
     FORM = "form"  # it is a receipt, written in the only valid form
     KEY = "key"  # the checker knows its key
     SIGNATURE = "signature"  # that key signed exactly this
     CONTENT = "content"  # its content has all members of a receipt
-    ISSUER = "issuer"  # it is of the expected installation
+    ISSUER = "issuer"  # the expected installation issued it
     CHAIN = "chain"  # the node serves the chain of the receipt
     TRANSACTION = "transaction"  # the transaction is on the node's chain, and succeeded
     BLOCK = "block"  # it is in the block that the receipt names
@@ -58,9 +58,9 @@ class CheckResult:
 class ReceiptNotGenuine(Exception):  # noqa: N818  (what was found, not a mistake)
     """The receipt is not what an installation signed; the text says why."""
 
-    def __init__(self, check: ReceiptCheck, why: str) -> None:
+    def __init__(self, check: ReceiptCheck, reason: str) -> None:
         self.check = check
-        super().__init__(why)
+        super().__init__(reason)
 
     @property
     def result(self) -> CheckResult:

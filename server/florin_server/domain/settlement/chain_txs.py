@@ -159,8 +159,8 @@ class PaymentOutcome:
     """
 
     payment_id: str
-    status: PaymentStatus  # SUCCEEDED or FAILED; PROCESSING with `held`
-    tx_id: str | None = None
+    status: PaymentStatus  # SUCCEEDED or FAILED; PROCESSING with `held_money`
+    tx_hash: str | None = None
     option_unit: str | None = None
     option_value: int | None = None
     settled_value: int | None = None
@@ -197,12 +197,15 @@ class GasSpending:
 
 @dataclass(frozen=True, slots=True)
 class TransactionOutcome:
-    """The outcome of a transaction of Florin; `costs` and `gas_spending` are recorded once."""
+    """The outcome of a transaction of Florin.
+
+    `cost_postings` and `gas_spending` are recorded once.
+    """
 
     tx_id: str
     state: TxState  # FINAL or REPLACED
     block_number: int | None = None
     block_hash: str | None = None
-    costs: tuple[LedgerPosting, ...] = ()
+    cost_postings: tuple[LedgerPosting, ...] = ()
     final_hash: str | None = None  # the mined variant, if it was not the first
     gas_spending: tuple[GasSpending, ...] = ()

@@ -36,7 +36,7 @@ from florin_server.store.capture.collected_data import ConfirmedBuyerData, DataS
 
 @dataclass(frozen=True, slots=True)
 class DataRequirement:
-    """The options that wait for data: each one's form by option id, and one for all."""
+    """The forms of options that wait for data: a URL by option id, and one URL for all of them."""
 
     urls: Mapping[str, str]
     url: str | None = None
@@ -44,18 +44,24 @@ class DataRequirement:
 
 def is_required(app: App, payment: Payment, option: PaymentOption) -> bool:
     """Return True if the operator requires data for this payment with this asset."""
-    chosen = app.settings.capture
-    if not chosen.enabled or ("live" if payment.live else "test") not in chosen.modes:
+    capture_settings = app.settings.capture
+    if (
+        not capture_settings.enabled
+        or ("live" if payment.live else "test") not in capture_settings.modes
+    ):
         return False
-    if chosen.assets and canonicalize_asset(option.asset, checksum=False) not in chosen.assets:
+    if (
+        capture_settings.assets
+        and canonicalize_asset(option.asset, checksum=False) not in capture_settings.assets
+    ):
         return False
-    return payment.value >= chosen.from_amount.get(payment.unit.partition("/")[2], 0)
+    return payment.value >= capture_settings.from_amount.get(payment.unit.partition("/")[2], 0)
 
 
 def get_placeholder_build(payment: Payment, option: PaymentOption) -> BuildAction:
     """Return the placeholder for all actions of an option while data is missing.
 
-    It looks like any other build, and stays valid after the data was given.
+    It looks like any other build, and stays valid once the data is there.
     """
     seed = payment.salt + b"collect" + option.id.encode()
     return BuildAction(hashlib.sha256(seed).hexdigest()[:32])
@@ -64,32 +70,32 @@ def get_placeholder_build(payment: Payment, option: PaymentOption) -> BuildActio
 async def request_data(
     app: App, caller: Caller, payment: Payment, options: Sequence[PaymentOption]
 ) -> DataRequirement:
-    """Return the options that wait for data of the caller, with its forms for them."""
+    """Return the forms of the options that wait for data from the caller."""
     covered_options = [option for option in options if is_required(app, payment, option)]
     if not covered_options:
         return DataRequirement({})
-    who = get_supplier(app, caller, payment)
+    supplier = get_supplier(app, caller, payment)
     now_us, missing = app.clock.now_us(), {option.payer for option in covered_options}
     missing -= await app.store.read(
-        collected_data.filter_accounts_with_data(payment.id, missing, who.sources, now_us)
+        collected_data.filter_accounts_with_data(payment.id, missing, supplier.sources, now_us)
     )
     if missing:
-        op = collected_data.filter_accounts_with_reusable_data(
-            missing, who.app_id, now_us, live=payment.live
+        find_reusable = collected_data.filter_accounts_with_reusable_data(
+            missing, supplier.app_id, now_us, live=payment.live
         )
-        missing -= await app.store.read(op)
+        missing -= await app.store.read(find_reusable)
     if not missing:
         return DataRequirement({})
     waiting = [option for option in covered_options if option.payer in missing]
     # as the wallet wrote them, in the order of the options
-    written = {option.payer: option.account for option in waiting}
+    accounts_by_payer = {option.payer: option.account for option in waiting}
     urls = {
-        payer: forms.get_form_url(app, payment, who, {payer: account})
-        for payer, account in written.items()
+        payer: forms.get_form_url(app, payment, supplier, {payer: account})
+        for payer, account in accounts_by_payer.items()
     }
     return DataRequirement(
         {option.id: urls[option.payer] for option in waiting},
-        forms.get_form_url(app, payment, who, written),
+        forms.get_form_url(app, payment, supplier, accounts_by_payer),
     )
 
 
@@ -99,37 +105,35 @@ async def require_data(
     """Return the data that the option needs from the caller.
 
     `buyer_data_json` is the JSON of data from the wallet; it is stored if data was missing, and
-    returned as brought. ApiError(params_validation) if data is missing or does not fit the form.
+    returned as `inline_entry`. Raise ApiError(params_validation) if it is missing or invalid.
     """
     if not app.settings.capture.enabled:
         return ConfirmedBuyerData()
-    who = get_supplier(app, caller, payment)
-    confirmed = ConfirmedBuyerData(who.sources)
+    supplier = get_supplier(app, caller, payment)
+    confirmed_data = ConfirmedBuyerData(supplier.sources)
     if not is_required(app, payment, option):
-        return confirmed
+        return confirmed_data
     now_us, payers = app.clock.now_us(), [option.payer]
     if await app.store.read(
-        collected_data.filter_accounts_with_data(payment.id, payers, confirmed.sources, now_us)
+        collected_data.filter_accounts_with_data(payment.id, payers, confirmed_data.sources, now_us)
     ):
-        return replace(confirmed, is_required=True)
+        return replace(confirmed_data, is_required=True)
     if await app.store.read(
         collected_data.filter_accounts_with_reusable_data(
-            payers, who.app_id, now_us, live=payment.live
+            payers, supplier.app_id, now_us, live=payment.live
         )
     ):
-        return confirmed
+        return confirmed_data
     try:
         data = _parse_buyer_data(buyer_data_json)
-    except ApiError as refused:
-        url = forms.get_form_url(app, payment, who, {option.payer: option.account})
+    except ApiError as error:
+        url = forms.get_form_url(app, payment, supplier, {option.payer: option.account})
         details = {"reason": "ic_required", "url": url}
-        raise ApiError(
-            refused.code, refused.message, issues=refused.issues, details=details
-        ) from None
-    source = format_source(DataSource.INLINE, who.source_ids[0])
-    brought = encrypt_data(app, payment, option.payer, source, who.app_id, data)
-    await app.store.write(collected_data.put([brought]))
-    return replace(confirmed, inline_entry=brought, is_required=True)
+        raise ApiError(error.code, error.message, issues=error.issues, details=details) from None
+    source = format_source(DataSource.INLINE, supplier.source_ids[0])
+    entry = encrypt_data(app, payment, option.payer, source, supplier.app_id, data)
+    await app.store.write(collected_data.put([entry]))
+    return replace(confirmed_data, inline_entry=entry, is_required=True)
 
 
 def _parse_buyer_data(buyer_data_json: str | None) -> bytes:

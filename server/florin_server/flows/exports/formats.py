@@ -38,25 +38,25 @@ class RowEncoder(Protocol):
 
 
 class CsvEncoder:
-    """RFC 4180 with a header; what is not there is empty, and an empty text is `""`.
+    """RFC 4180 with a header; a missing value is empty, and an empty text is `""`.
 
-    Texts that a program for tables would compute begin with `'`, and unsafe characters are escaped,
-    as `domain.text.csv_cell` says; JSON keeps its meaning.
+    Texts that a spreadsheet would compute begin with `'`, and unsafe characters are escaped: see
+    `domain.text.format_csv_cell`. JSON keeps its meaning.
     """
 
     def __init__(self, file: BinaryIO, columns: Sequence[ExportColumn]) -> None:
         self._file = file
-        self._cells = [_CSV[column.kind] for column in columns]
+        self._formatters = [_CSV_FORMATTERS[column.kind] for column in columns]
         self._file.write((",".join(column.name for column in columns) + "\n").encode())
 
     def write(self, columns: Sequence[ColumnValues]) -> None:
         """Write some rows."""
-        report = [
-            ["" if value is None else cell(value) for value in values]
-            for cell, values in zip(self._cells, columns, strict=True)
+        cells = [
+            ["" if value is None else format_cell(value) for value in values]
+            for format_cell, values in zip(self._formatters, columns, strict=True)
         ]
         self._file.write(
-            "".join([",".join(row) + "\n" for row in zip(*report, strict=True)]).encode()
+            "".join([",".join(row) + "\n" for row in zip(*cells, strict=True)]).encode()
         )
 
     def close(self) -> None:
@@ -64,23 +64,25 @@ class CsvEncoder:
 
 
 class JsonlEncoder:
-    """One JSON object a line, with every column; numbers beyond 53 bits are texts of digits."""
+    """One JSON object per line, with every column; numbers beyond 53 bits are strings of digits."""
 
     def __init__(self, file: BinaryIO, columns: Sequence[ExportColumn]) -> None:
         self._file = file
         self._names = [column.name for column in columns]
-        self._values = [_JSON.get(column.kind) for column in columns]
+        self._converters = [_JSON_CONVERTERS.get(column.kind) for column in columns]
 
     def write(self, columns: Sequence[ColumnValues]) -> None:
         """Write some rows."""
-        report = [
-            values if of is None else [None if value is None else of(value) for value in values]
-            for of, values in zip(self._values, columns, strict=True)
+        value_columns = [
+            values
+            if convert is None
+            else [None if value is None else convert(value) for value in values]
+            for convert, values in zip(self._converters, columns, strict=True)
         ]
         names = self._names
         lines = [
             orjson.dumps(dict(zip(names, row, strict=True)), option=orjson.OPT_APPEND_NEWLINE)
-            for row in zip(*report, strict=True)
+            for row in zip(*value_columns, strict=True)
         ]
         self._file.write(b"".join(lines))
 
@@ -91,7 +93,7 @@ class JsonlEncoder:
 def create_encoder(
     format_: ExportFormat, file: BinaryIO, columns: Sequence[ExportColumn]
 ) -> RowEncoder:
-    """Return the encoder of a format; ExportError if its package is not installed."""
+    """Return the encoder of a format; raise ExportError if its package is not installed."""
     if format_ is ExportFormat.CSV:
         return CsvEncoder(file, columns)
     if format_ is ExportFormat.JSONL:
@@ -128,7 +130,7 @@ def _quote_cell(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-def _encode_text(text: str) -> str:
+def _quote_json(text: str) -> str:
     return _quote_cell(escape_json(text))
 
 
@@ -136,16 +138,16 @@ def _format_flag(value: Any) -> str:
     return "true" if value else "false"
 
 
-_CSV: dict[ColumnKind, Callable[[Any], str]] = {
+_CSV_FORMATTERS: dict[ColumnKind, Callable[[Any], str]] = {
     ColumnKind.TEXT: _quote_cell,
-    ColumnKind.JSON: _encode_text,
+    ColumnKind.JSON: _quote_json,
     ColumnKind.FLAG: _format_flag,
     ColumnKind.NUMBER: str,
     ColumnKind.TIME: format_time,
     ColumnKind.MINOR: str,
     ColumnKind.WHOLE: str,
 }
-_JSON: dict[ColumnKind, Callable[[Any], Any]] = {
+_JSON_CONVERTERS: dict[ColumnKind, Callable[[Any], Any]] = {
     ColumnKind.FLAG: bool,
     ColumnKind.TIME: format_time,
     ColumnKind.MINOR: str,

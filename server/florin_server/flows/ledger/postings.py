@@ -21,19 +21,19 @@ def build_settlement_postings(
     rail: Rail, merchant_id: str, option: PaymentOption
 ) -> tuple[LedgerPosting, ...]:
     """Return the postings of a payment that succeeded."""
-    return postings.build_settlement_postings(_get_received(rail, option), merchant_id)
+    return postings.build_settlement_postings(_build_proceeds(rail, option), merchant_id)
 
 
 def build_late_postings(
     rail: Rail, merchant_id: str, option: PaymentOption
 ) -> tuple[LedgerPosting, ...]:
     """Return the postings of money for a payment that had ended."""
-    return postings.build_late_postings(_get_received(rail, option), merchant_id)
+    return postings.build_late_postings(_build_proceeds(rail, option), merchant_id)
 
 
 def build_held_postings(rail: Rail, option: PaymentOption) -> tuple[LedgerPosting, ...]:
     """Return the postings of a blocked payer's money."""
-    return postings.build_held_postings(_get_received(rail, option))
+    return postings.build_held_postings(_build_proceeds(rail, option))
 
 
 def get_held_amount(rail: Rail, option: PaymentOption) -> int:
@@ -51,14 +51,14 @@ def is_backed(rail: Rail, option: PaymentOption) -> bool:
 
 def get_received_amounts(rail: Rail, option: PaymentOption) -> Counter[str]:
     """Return what each account of Florin receives of an option, in minor units of its asset."""
-    received = _get_received(rail, option)
-    counter = Counter({received.fee_to: received.fee})
-    if received.is_own_wallet:
-        counter[received.dest] += received.value - received.fee
+    proceeds = _build_proceeds(rail, option)
+    counter = Counter({proceeds.fee_to: proceeds.fee})
+    if proceeds.is_own_wallet:
+        counter[proceeds.dest] += proceeds.value - proceeds.fee
     return +counter
 
 
-def _get_received(rail: Rail, option: PaymentOption) -> PaymentProceeds:
+def _build_proceeds(rail: Rail, option: PaymentOption) -> PaymentProceeds:
     split = rail.terms.get_split(option)
     return PaymentProceeds(
         asset=option.asset,

@@ -79,7 +79,7 @@ class StreamSlots:
     def take_changes(self) -> dict[str, int]:
         """Return the differences from the last report; 0 for keys to report no longer.
 
-        Until `told` is called, it is open what other processes know of them.
+        Until `record_reported` is called, it is unknown what other processes know of them.
         """
         share, counts = self._share, self.counts
         held = {key: counts[key] for key in self._shared_keys if share and counts[key] >= share}

@@ -100,8 +100,8 @@ def find_transaction(app: App, payment: Payment) -> CheckoutTransaction | None:
         or not _TRANSACTION_ID.fullmatch(tx_id)
     ):
         return None
-    shown = app.settings.checkout.explorers.get(get_chain_id(payment))
-    return CheckoutTransaction(tx_id, shown and shown.replace("{tx}", tx_id))
+    explorer_url = app.settings.checkout.explorers.get(get_chain_id(payment))
+    return CheckoutTransaction(tx_id, explorer_url and explorer_url.replace("{tx}", tx_id))
 
 
 def find_coin(rail: Rail) -> tuple[str, str] | None:

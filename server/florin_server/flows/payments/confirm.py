@@ -1,7 +1,7 @@
 """A wallet confirms with results; the payment is bound to them and submitted.
 
 The checks come in the order of the wire contract, and one atomic change decides: among simultaneous
-calls, at most one submission is ever bound to a payment.
+calls, at most one confirmation is ever bound to a payment.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ async def confirm(
     *,
     buyer_data_json: str | None = None,
 ) -> Payment:
-    """Accept, refuse or repeat a submission; `outputs` are JSON texts, one list per result.
+    """Accept, refuse or repeat a confirmation; `outputs` are JSON texts, one list per result.
 
     `buyer_data_json` is the JSON of data about the buyer from the wallet.
     """
@@ -67,58 +67,57 @@ async def confirm(
     digest = results.compute_digest(option_id, flat)
     # a payment bound by the chain's evidence is bound to the transaction alone
     digests = {digest, results.compute_digest(option_id, flat[-1:])}
-    if (repeated := await _find_repeated(app, caller, payment, digests)) is not None:
-        return repeated
-    offered, issued = await _find_option(app, payment, option_id)
-    right = _check_outputs(app, offered, issued, flat)
-    if offered is not None and right:
+    if await _is_repeated(app, caller, payment, digests):
+        return payment
+    offered, resolved_builds = await _find_option(app, payment, option_id)
+    is_plausible = _check_outputs(app, offered, resolved_builds, flat)
+    if offered is not None and is_plausible:
         # others cannot sign for it, and their outputs must not delay it
         app.limits.count_signed_confirm(payment.id, offered.payer)
     else:
-        app.limits.count_confirm(payment.id, caller.origin, needs_chain=right is None)
+        app.limits.count_confirm(payment.id, caller.origin, needs_chain=is_plausible is None)
     apply_event(payment.status, PaymentStateEvent.CONFIRM_ACCEPTED)
     option = require_open_option(app, payment, offered)
     buyer_data = await requirement.require_data(app, caller, payment, option, buyer_data_json)
-    content = Confirmation(payment.id, option.id, tuple(flat), digest, arrived_us)
-    form = results.match_outputs(_list_expected_kinds(option, issued), flat)
-    if form.verdict is results.OutputVerdict.MISMATCH:
-        return await _refuse(app, caller, content, "results do not match the actions")
+    confirmation = Confirmation(payment.id, option.id, tuple(flat), digest, arrived_us)
+    match = results.match_outputs(_list_expected_kinds(option, resolved_builds), flat)
+    if match.verdict is results.OutputVerdict.MISMATCH:
+        return await _refuse(app, caller, confirmation, "results do not match the actions")
     if payment.trigger is SandboxTrigger.DECLINED or await is_blocked(app, option.payer):
-        return await _refuse(app, caller, content, "payer is blocked", FailureCode.DECLINED_USER)
+        return await _refuse(
+            app, caller, confirmation, "payer is blocked", FailureCode.DECLINED_USER
+        )
     await check_lists(app, live=payment.live)
-    if form.verdict is results.OutputVerdict.UNREADABLE:
-        raise _unreadable_error(form.index)
+    if match.verdict is results.OutputVerdict.UNREADABLE:
+        raise _unreadable_error(match.index)
     rail = app.rails[option.chain_id]
     # read before the proof that the authorization is unused: its effect can only be later
-    from_block = await _get_first_block(app, rail, option, issued)
+    from_block = await _get_first_block(app, rail, option, resolved_builds)
     try:
-        kind = await _verify(rail, option, issued, flat)
+        payer_kind = await _verify(rail, option, resolved_builds, flat)
     except NonceUnusable:
         # at its next fetch the wallet gets a transaction without a durable nonce
         nonce = durable_nonces.release(option.chain_id, payment.id, option.id)
         await app.store.write(standing.run_if_active(caller.credential_status, nonce))
         raise
     if is_relayed(rail, option):
-        await gas_budgets.check(app, caller, option, kind)
+        await gas_budgets.check(app, caller, option, payer_kind)
     opened = (
         rail.token_accounts.list_opened_accounts(flat) if rail.token_accounts is not None else ()
     )
     claim = opening.claim(app, rail, payment.merchant_id, payment.id, opened)
-    return await _accept(app, caller, option, content, from_block, claim, buyer_data)
+    return await _accept(app, caller, option, confirmation, from_block, claim, buyer_data)
 
 
-async def _find_repeated(
+async def _is_repeated(
     app: App, caller: Caller, payment: Payment, digests: Collection[bytes]
-) -> Payment | None:
-    """Return the payment if exactly this submission is bound to it.
-
-    A repeated confirm is a poll.
-    """
+) -> bool:
+    """Return True if exactly this confirmation is bound to the payment: the call is a poll."""
     if payment.status is PaymentStatus.REQUIRES_ACTION:
-        return None
+        return False
     await app.store.read(standing.require_active(caller.credential_status))
-    bound = await app.store.read(payments.find_confirmation(payment.id))
-    return payment if bound is not None and bound.digest in digests else None
+    confirmation = await app.store.read(payments.find_confirmation(payment.id))
+    return confirmation is not None and confirmation.digest in digests
 
 
 async def _find_option(
@@ -181,49 +180,57 @@ async def _verify(
 
 
 async def _refuse(
-    app: App, caller: Caller, content: Confirmation, detail: str, code: FailureCode | None = None
+    app: App,
+    caller: Caller,
+    confirmation: Confirmation,
+    detail: str,
+    code: FailureCode | None = None,
 ) -> Payment:
-    refuse = payments.refuse(content, detail, code, app.clock.now_us(), caller.request_id)
-    refused = await app.store.write(standing.run_if_active(caller.credential_status, refuse))
-    if refused is not None:
-        return await app.publish_change(refused)
-    return await _resolve_lost_race(app, caller, content)
+    refuse = payments.refuse(confirmation, detail, code, app.clock.now_us(), caller.request_id)
+    changed_payment = await app.store.write(
+        standing.run_if_active(caller.credential_status, refuse)
+    )
+    if changed_payment is not None:
+        return await app.publish_change(changed_payment)
+    return await _resolve_lost_race(app, caller, confirmation)
 
 
 async def _accept(  # noqa: PLR0917  (one of each, none alike)
     app: App,
     caller: Caller,
     option: PaymentOption,
-    content: Confirmation,
+    confirmation: Confirmation,
     from_block: int,
     claim: Operation[None],
     buyer_data: ConfirmedBuyerData,
 ) -> Payment:
     provider = (caller.app.name, caller.app.icon_url) if caller.app else ("unknown", None)
     accept = payments.accept(
-        content,
+        confirmation,
         option,
         from_block,
         provider,
-        content.at_us,
+        confirmation.at_us,
         app=gas_budgets.get_budget_owner(caller),
         request_id=caller.request_id,
     )
     if buyer_data.sources and is_relayed(app.rails[option.chain_id], option):
-        # this submission was signed by the account; a hash can be submitted by anyone
-        accept = collected_data.accept_proven(accept, content.payment_id, option.payer, buyer_data)
+        # this confirmation was signed by the account; anyone can confirm with a hash
+        accept = collected_data.accept_proven(
+            accept, confirmation.payment_id, option.payer, buyer_data
+        )
     try:
-        accepted = await app.store.write(
+        changed_payment = await app.store.write(
             standing.run_if_active(caller.credential_status, _accept_with_claim(accept, claim))
         )
     except AccountNotOpenable as error:
         # a transaction that opens no account is returned to every later fetch
-        _log.warning("payment %s: %s", content.payment_id, error)
+        _log.warning("payment %s: %s", confirmation.payment_id, error)
         raise ApiError(ErrorCode.QUOTE_EXPIRED) from error
-    if accepted is None:
-        return await _resolve_lost_race(app, caller, content)
+    if changed_payment is None:
+        return await _resolve_lost_race(app, caller, confirmation)
     app.wake_settler(option.chain_id)
-    return await app.publish_change(accepted)
+    return await app.publish_change(changed_payment)
 
 
 @operation
@@ -231,10 +238,10 @@ def _accept_with_claim(
     accept: Operation[Payment | None], claim: Operation[None]
 ) -> Op[Payment | None]:
     """Accept together with a claim, or neither."""
-    accepted = yield from accept
-    if accepted is not None:
+    changed_payment = yield from accept
+    if changed_payment is not None:
         yield from claim
-    return accepted
+    return changed_payment
 
 
 async def _get_first_block(
@@ -255,14 +262,17 @@ async def _get_first_block(
         return 0
 
 
-async def _resolve_lost_race(app: App, caller: Caller, content: Confirmation) -> Payment:
+async def _resolve_lost_race(app: App, caller: Caller, confirmation: Confirmation) -> Payment:
     """Answer as if this call had come after the other change that was committed first."""
-    stored = await app.store.reader.find_payment(content.payment_id)
-    if stored is None:
+    payment = await app.store.reader.find_payment(confirmation.payment_id)
+    if payment is None:
         raise ApiError(ErrorCode.PAYMENT_NOT_FOUND)
-    payment = await expire_if_due(app, stored)
-    digests = {content.digest, results.compute_digest(content.option_id, content.outputs[-1:])}
-    if (repeated := await _find_repeated(app, caller, payment, digests)) is not None:
-        return repeated
+    payment = await expire_if_due(app, payment)
+    digests = {
+        confirmation.digest,
+        results.compute_digest(confirmation.option_id, confirmation.outputs[-1:]),
+    }
+    if await _is_repeated(app, caller, payment, digests):
+        return payment
     apply_event(payment.status, PaymentStateEvent.CONFIRM_ACCEPTED)
     raise ApiError(ErrorCode.INTERNAL_ERROR, unavailable=True, retry_after_s=1)

@@ -68,10 +68,10 @@ async def fetch(
     buyer_data = await requirement.require_data(app, caller, payment, option, buyer_data_json)
     if build is None:
         return option.resolve_actions(()) or ()
-    issued = await _resolve(app, caller, payment, option)
+    resolved_builds = await _resolve(app, caller, payment, option)
     if total or (buyer_data.is_required and not data):
-        return option.resolve_actions(issued) or ()
-    return issued[0].actions
+        return option.resolve_actions(resolved_builds) or ()
+    return resolved_builds[0].actions
 
 
 async def _resolve(
@@ -89,13 +89,15 @@ async def _resolve(
     is_durable = is_durable and not any(
         resolved_build.has_nonce for resolved_build in resolved_builds
     )
-    usable = resolved_builds if await _is_usable(app, option, resolved_builds) else ()
+    usable_builds = resolved_builds if await _is_usable(app, option, resolved_builds) else ()
     request = durable_nonces.NonceRequest(payment.id, option.id, option.payer, payment.partner_id)
     spare = await _find_free_nonce(app, rail, until_us, request) if is_durable else None
     asset_accounts = list_receiving_accounts(option.asset, rail.terms.get_split(option))
     may_open = await list_openable(app, rail, payment.merchant_id, asset_accounts)
     try:
-        fresh = await rail.offers.resolve_build(option, usable, app.clock.now_us(), spare, may_open)
+        resolved_build = await rail.offers.resolve_build(
+            option, usable_builds, app.clock.now_us(), spare, may_open
+        )
     except ReceiverUnavailable as error:
         _log.warning("payment %s: %s", option.payment_id, error)
         raise ApiError(
@@ -103,17 +105,17 @@ async def _resolve(
         ) from error
     except RailUnavailable as error:
         raise chain_unavailable_error() from error
-    if fresh is None:
+    if resolved_build is None:
         return resolved_builds
-    fresh = replace(fresh, n=len(resolved_builds))
+    resolved_build = replace(resolved_build, n=len(resolved_builds))
     if spare is not None and not _may_take_nonce(app, caller, request):
         return await _resolve(app, caller, payment, option, is_durable=False)
     if spare is None:
         # two simultaneous calls can both resolve it: both return what was stored first
-        issue = payments.put_resolved_build(fresh)
+        issue = payments.put_resolved_build(resolved_build)
     else:
         share = (len(rail.durable_nonces.addresses) if rail.durable_nonces else 0, request)
-        issue = durable_nonces.assign(fresh, rail.chain_id, spare, until_us, share)
+        issue = durable_nonces.assign(resolved_build, rail.chain_id, spare, until_us, share)
     try:
         return await app.store.write(standing.run_if_active(caller.credential_status, issue))
     except durable_nonces.NonceConflict:

@@ -17,7 +17,7 @@ from florin_server.flows.app import App, Caller
 from florin_server.store.accounts import merchants
 from florin_server.store.engine.columns import U256_MAX
 from florin_server.store.engine.query import Op, operation
-from florin_server.store.payments.listed import PaymentListItem, list_items
+from florin_server.store.payments.listed import PaymentListRow, list_rows
 from florin_server.store.payments.listing import (
     PaymentListFilters,
     PaymentListOrder,
@@ -64,7 +64,7 @@ class PaymentListQuery:
 class PaymentListPage:
     """One page of a list. `totals` of later pages can be a minute old."""
 
-    rows: list[PaymentListItem]
+    rows: list[PaymentListRow]
     next_cursor: str | None
     totals: PaymentTotals
 
@@ -111,16 +111,16 @@ async def _read_page(
     app: App, query: PaymentListQuery, filters: PaymentListFilters
 ) -> PaymentListPage:
     binding = _get_binding(filters, query.order)
-    after = _parse_cursor(query, binding)
+    position = _parse_cursor(query, binding)
     now_us = app.clock.now_us()
-    totals = app.totals_cache.get(filters, now_us) if after is not None else None
-    op = _read(filters, query, after, now_us, totals)
+    cached_totals = app.totals_cache.get(filters, now_us) if position is not None else None
+    op = _read(filters, query, position, now_us, cached_totals)
     # a query that only follows an index is done at once
-    at_once = totals is not None and _has_index(filters, query.order)
-    rows, last, seen = await (app.store.read(op) if at_once else app.store.scan(op))
-    if totals is None:
-        app.totals_cache.put(filters, seen, now_us)
-    return PaymentListPage(rows, _format_cursor(query.order, last, binding), seen)
+    at_once = cached_totals is not None and _has_index(filters, query.order)
+    rows, last_position, totals = await (app.store.read(op) if at_once else app.store.scan(op))
+    if cached_totals is None:
+        app.totals_cache.put(filters, totals, now_us)
+    return PaymentListPage(rows, _format_cursor(query.order, last_position, binding), totals)
 
 
 def _get_binding(filters: PaymentListFilters, order: PaymentListOrder) -> str:
@@ -145,15 +145,18 @@ def _read(
     position: PaymentPosition | None,
     now_us: int,
     cached_totals: PaymentTotals | None,
-) -> Op[tuple[list[PaymentListItem], PaymentPosition | None, PaymentTotals]]:
+) -> Op[tuple[list[PaymentListRow], PaymentPosition | None, PaymentTotals]]:
     if cached_totals is None:
         cached_totals = yield from get_totals(filters, now_us)
     # one row more than the page says whether more rows follow
     limit, few = query.limit + 1, cached_totals.payments <= _COUNTED_MAX
-    places = yield from list_positions(filters, query.order, limit, position, now_us, is_sparse=few)
-    place = places[: query.limit]
-    rows = yield from list_items([payment_id for _, payment_id in place], now_us)
-    return rows, place[-1] if len(places) > len(place) else None, cached_totals
+    positions = yield from list_positions(
+        filters, query.order, limit, position, now_us, is_sparse=few
+    )
+    page_positions = positions[: query.limit]
+    rows = yield from list_rows([payment_id for _, payment_id in page_positions], now_us)
+    last_position = page_positions[-1] if len(positions) > len(page_positions) else None
+    return rows, last_position, cached_totals
 
 
 def _parse_cursor(query: PaymentListQuery, binding: str) -> PaymentPosition | None:
@@ -161,18 +164,18 @@ def _parse_cursor(query: PaymentListQuery, binding: str) -> PaymentPosition | No
         return None
     if not query.order.by_amount:
         return (0, *cursor.decode_cursor(query.cursor, binding, str))
-    value, last = cursor.decode_cursor(query.cursor, binding, str, str)
+    value, last_id = cursor.decode_cursor(query.cursor, binding, str, str)
     if not _AMOUNT.fullmatch(value) or int(value) > U256_MAX:
         raise cursor.damaged_cursor_error()
-    return int(value), last
+    return int(value), last_id
 
 
 def _format_cursor(
-    order: PaymentListOrder, last: PaymentPosition | None, binding: str
+    order: PaymentListOrder, last_position: PaymentPosition | None, binding: str
 ) -> str | None:
-    if last is None:
+    if last_position is None:
         return None
-    value, last_id = last
+    value, last_id = last_position
     return cursor.encode_cursor((str(value), last_id) if order.by_amount else (last_id,), binding)
 
 

@@ -18,8 +18,8 @@ from florin_server.store.payments import payments
 
 def find_payment_id(app: App, payment_ref: str) -> str | None:
     """Return the payment id that a path segment or link names; None if it names none."""
-    resolved = resolve_payment_id(payment_ref, app.links.hosts)
-    return resolved if is_payment_id_shape(resolved) else None
+    payment_id = resolve_payment_id(payment_ref, app.links.hosts)
+    return payment_id if is_payment_id_shape(payment_id) else None
 
 
 async def expire_if_due(app: App, payment: Payment) -> Payment:
@@ -28,13 +28,13 @@ async def expire_if_due(app: App, payment: Payment) -> Payment:
     After its time it becomes expired before any caller sees it.
     """
     now_us = app.clock.now_us()
-    seen = payment.with_expiry(now_us)
-    if seen.status is payment.status:
+    current_payment = payment.with_expiry(now_us)
+    if current_payment.status is payment.status:
         return payment
-    for expired in await app.store.write(payments.expire((payment.id,), now_us)):
-        return await app.publish_change(expired)
+    for changed_payment in await app.store.write(payments.expire((payment.id,), now_us)):
+        return await app.publish_change(changed_payment)
     # another change was committed in between, and wins
-    return await app.store.reader.find_payment(payment.id) or seen
+    return await app.store.reader.find_payment(payment.id) or current_payment
 
 
 def is_visible(caller: Caller, payment: Payment) -> bool:

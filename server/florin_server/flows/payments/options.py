@@ -93,8 +93,8 @@ async def list_options(
         d.asset_key: canonicalize_account(d.account)
         for d in await app.store.read(destinations.list_destinations(payment.merchant_id))
     }
-    asked_for = _group_by_rail(app, payment, accounts)
-    payers = [payer for _, written in asked_for for payer in written]
+    accounts_by_rail = _group_by_rail(app, payment, accounts)
+    payers = [payer for _, accounts_by_payer in accounts_by_rail for payer in accounts_by_payer]
     stored_options = await app.store.read(payments.list_options(payment.id, payers))
     searches = [
         _search_rail(
@@ -102,10 +102,10 @@ async def list_options(
             caller,
             payment,
             rail,
-            written,
+            accounts_by_payer,
             _SearchContext(places, _get_quote_expiries(app, stored_options)),
         )
-        for rail, written in asked_for
+        for rail, accounts_by_payer in accounts_by_rail
     ]
     options = [option for part in await asyncio.gather(*searches) for option in part]
     options.sort(key=lambda option: (_normalize_asset(option.asset) not in places, option.eta_s))
@@ -162,13 +162,17 @@ def _group_by_rail(
 ) -> list[tuple[Rail, dict[str, str]]]:
     """Sort the accounts by rail, as {canonical: as written}; skip all others."""
     rails = [rail for rail in app.rails.values() if rail.live is payment.live]
-    payers_by_rail: list[tuple[Rail, dict[str, str]]] = [(rail, {}) for rail in rails]
+    accounts_by_rail: list[tuple[Rail, dict[str, str]]] = [(rail, {}) for rail in rails]
     for account in accounts[: app.settings.accounts_max]:
-        for rail, written in payers_by_rail:
+        for rail, accounts_by_payer in accounts_by_rail:
             if (payer := rail.find_payer(account)) is not None:
-                written.setdefault(payer, account)
+                accounts_by_payer.setdefault(payer, account)
                 break
-    return [(rail, written) for rail, written in payers_by_rail if written]
+    return [
+        (rail, accounts_by_payer)
+        for rail, accounts_by_payer in accounts_by_rail
+        if accounts_by_payer
+    ]
 
 
 async def _search_rail(  # noqa: PLR0917  (one of each, none alike)
@@ -176,7 +180,7 @@ async def _search_rail(  # noqa: PLR0917  (one of each, none alike)
     caller: Caller,
     payment: Payment,
     rail: Rail,
-    written_accounts: Mapping[str, str],
+    accounts_by_payer: Mapping[str, str],
     context: _SearchContext,
 ) -> list[PaymentOption]:
     failing = app.chains[rail.chain_id].describe_settlement_problem(app.clock.steady_us())
@@ -195,12 +199,12 @@ async def _search_rail(  # noqa: PLR0917  (one of each, none alike)
     if not prices:
         return []
     by_hand = await gas_budgets.list_manual_payers(
-        app, caller, rail.chain_id, list(written_accounts)
+        app, caller, rail.chain_id, list(accounts_by_payer)
     )
     try:
         async with asyncio.timeout(app.settings.discovery_s):
             head = await get_head(app, rail)
-            payable = await funding.list_payables(rail, list(written_accounts), prices, by_hand)
+            payable = await funding.list_payables(rail, list(accounts_by_payer), prices, by_hand)
             splits = {
                 asset_id: _compute_split(
                     app, rail, asset_id, prices[asset_id], fixed[asset_id], context.destinations
@@ -232,7 +236,7 @@ async def _search_rail(  # noqa: PLR0917  (one of each, none alike)
         replace(
             offer := rail.offers.build_option(
                 payment,
-                written_accounts[means.payer],
+                accounts_by_payer[means.payer],
                 means,
                 assets[means.asset],
                 prices[means.asset],

@@ -20,7 +20,7 @@ class AssetPrice:
 
 
 def find_price(app: App, payment: Payment, asset: Asset) -> AssetPrice | None:
-    """Return the payment's amount in an asset, rounded up; None if it cannot pay it."""
+    """Return the payment's amount in an asset, rounded up; None if the asset cannot pay."""
     if payment.unit == f"caip19/{asset.id}":
         return AssetPrice(payment.value)
     kind, _, code = payment.unit.partition("/")
@@ -36,7 +36,7 @@ def find_price(app: App, payment: Payment, asset: Asset) -> AssetPrice | None:
     if rate is None:
         return None
     value = rate.compute_cost(payment.value, decimals, asset.decimals)
-    # an amount that no account can have is not an option
+    # an amount that no account can hold is not an option
     return AssetPrice(value, rate) if value <= _get_max_units(asset) else None
 
 

@@ -59,6 +59,6 @@ async def watch_payout(app: App, payout_id: str) -> AsyncIterator[Payout]:
         raise ApiError(ErrorCode.INVALID_PARAMS, f"Payout {payout_id} not found")
     over = {PayoutStatus.DONE, PayoutStatus.REFUSED}
     async for payout in app.payout_feed.follow(
-        payout_id, read, lambda this_payout: this_payout.status in over
+        payout_id, read, lambda payout: payout.status in over
     ):
         yield payout

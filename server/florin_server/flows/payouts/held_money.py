@@ -122,9 +122,9 @@ def _resolve(
     if verdict is HeldMoneyState.RELEASED:
         yield from _settle(money, payment, note, now_us)
     elif verdict is HeldMoneyState.RETURNED and money.held:
-        back = _build_payout(app, money, payment, now_us)
-        yield from payouts.add(back)
-        payout_id = back.id
+        payout = _build_payout(app, money, payment, now_us)
+        yield from payouts.add(payout)
+        payout_id = payout.id
     done = yield from held_money.record_verdict(
         held_id, verdict, note, payout_id, now_us, even_if_blocked=even_if_blocked
     )
@@ -133,11 +133,17 @@ def _resolve(
 
 @operation
 def _settle(held: HeldMoney, payment: Payment, note: str, now_us: int) -> Op[None]:
-    legs = postings.build_release_postings(held, payment.merchant_id)
-    if legs:
+    ledger_postings = postings.build_release_postings(held, payment.merchant_id)
+    if ledger_postings:
         key = journals.settle_key(payment.id)
         yield from ledger.post_again(
-            key, journals.JournalKind.SETTLE, payment.id, held.tx_hash, legs, now_us, note
+            key,
+            journals.JournalKind.SETTLE,
+            payment.id,
+            held.tx_hash,
+            ledger_postings,
+            now_us,
+            note,
         )
 
 

@@ -102,9 +102,11 @@ async def create(
     given. merchant_not_found; params_validation for an invalid asset, without a destination, with
     another one, or for more than is owed.
     """
-    new = await app.store.write(_create(app, merchant_id, _normalize_asset(asset), amount, account))
+    payout = await app.store.write(
+        _create(app, merchant_id, _normalize_asset(asset), amount, account)
+    )
     app.wake_payouts()
-    return new
+    return payout
 
 
 async def refuse(app: App, payout_id: str) -> Payout:
@@ -113,9 +115,9 @@ async def refuse(app: App, payout_id: str) -> Payout:
     invalid_params for an unknown payout, invalid_state if it is not waiting any more, or if its
     refund had succeeded before a reorganization removed it.
     """
-    refused = await app.store.write(_refuse(payout_id, app.clock.now_us()))
+    refused_payout = await app.store.write(_refuse(payout_id, app.clock.now_us()))
     app.notify_payouts(payout_id)
-    return refused
+    return refused_payout
 
 
 async def resolve(app: App, payout_id: str, *, is_paid: bool) -> Payout:
@@ -137,8 +139,10 @@ async def resolve(app: App, payout_id: str, *, is_paid: bool) -> Payout:
         f"the operator reported that {payout.tx_id} {'paid it' if is_paid else 'moved nothing'}"
     )
     posting = build_payout_posting(payout, rail.treasury) if is_paid else None
-    resolved = await app.store.write(payouts.resolve(payout, posting, message, app.clock.now_us()))
-    if resolved is None:
+    resolved_payout = await app.store.write(
+        payouts.resolve(payout, posting, message, app.clock.now_us())
+    )
+    if resolved_payout is None:
         raise ApiError(
             ErrorCode.INVALID_STATE,
             f"Payout {payout_id} is {payout.status}: Florin reads its outcome from the chain",
@@ -146,7 +150,7 @@ async def resolve(app: App, payout_id: str, *, is_paid: bool) -> Payout:
     _log.warning("payout %s: %s", payout_id, message)
     app.notify_payouts(payout_id)
     app.wake_payouts()
-    return resolved
+    return resolved_payout
 
 
 def _normalize_asset(asset: str) -> str:
@@ -185,7 +189,7 @@ def _create(app: App, merchant_id: str, asset: str, amount: int | None, account:
         raise validation_error(
             "account", f"the merchant's settlement destination is {plan.account} now"
         )
-    new = Payout(
+    payout = Payout(
         id=generate_short_id("pout_", app.randbytes),
         kind=PayoutKind.BALANCE,
         merchant_id=merchant_id,
@@ -197,24 +201,24 @@ def _create(app: App, merchant_id: str, asset: str, amount: int | None, account:
         account=plan.account,
         created_at_us=app.clock.now_us(),
     )
-    yield from payouts.add(new)
-    return new
+    yield from payouts.add(payout)
+    return payout
 
 
 @operation
 def _refuse(payout_id: str, now_us: int) -> Op[Payout]:
     yield from _require_unpromised(payout_id)
-    refused = yield from payouts.refuse(payout_id, now_us)
-    if refused is None:
+    refused_payout = yield from payouts.refuse(payout_id, now_us)
+    if refused_payout is None:
         payout = yield from payouts.find(payout_id)
         if payout is None:
             raise ApiError(ErrorCode.INVALID_PARAMS, f"Payout {payout_id} not found")
         raise ApiError(
             ErrorCode.INVALID_STATE, f"Payout {payout_id} is {payout.status} and cannot be refused"
         )
-    if refused.held_id is not None:
-        yield from held_money.record_payout_refusal(refused.held_id)
-    return refused
+    if refused_payout.held_id is not None:
+        yield from held_money.record_payout_refusal(refused_payout.held_id)
+    return refused_payout
 
 
 @operation

@@ -11,8 +11,8 @@ from florin_server.domain.ids import generate_short_id
 from florin_server.domain.payments.payment import Payment, PaymentStatus, Refund, RefundStatus
 from florin_server.domain.payouts.payout import Payout, PayoutKind
 from florin_server.domain.payouts.refund_amounts import (
+    RefundAmount,
     RefundTotals,
-    RequestedRefund,
     split_refund,
     sum_refunds,
 )
@@ -34,7 +34,7 @@ class RefundRequest:
     """A merchant's refund request; without an amount all of the paid money goes back."""
 
     payment_id: str
-    amount: RequestedRefund | None = None
+    amount: RefundAmount | None = None
     reason: str | None = None
 
 
@@ -83,61 +83,61 @@ def _request(app: App, caller: Caller, request: RefundRequest) -> Op[CreatedRefu
         raise ApiError(ErrorCode.PAYMENT_NOT_SUCCEEDED)
     # two simultaneous requests must not be promised the same money
     yield from refunds.lock(payment.id)
-    existing = yield from refunds.list_refunds(payment.id)
-    totals = sum_refunds(payment, existing)
-    if existing and request.amount is None:
+    earlier_refunds = yield from refunds.list_refunds(payment.id)
+    totals = sum_refunds(payment, earlier_refunds)
+    if earlier_refunds and request.amount is None:
         raise totals.already_refunded_error()
     values = split_refund(payment, totals, request.amount)
-    _check_count(app, totals, existing)
-    if existing and (yield from older_releases.is_held()):
+    _check_count(app, totals, earlier_refunds)
+    if earlier_refunds and (yield from older_releases.is_held()):
         # those know one refund per payment, and could not report the end of two
         raise upgrade_unfinished()
-    new_id, now_us = generate_short_id("rfnd_", app.randbytes), app.clock.now_us()
+    refund_id, now_us = generate_short_id("rfnd_", app.randbytes), app.clock.now_us()
     simulated = payment.tx_id == simulation.format_tx_id(payment.id)
-    new = Refund(
-        id=new_id,
+    refund = Refund(
+        id=refund_id,
         payment_id=payment.id,
         unit=totals.unit,
         value=values.value,
         account=payment.payer,
         status=RefundStatus.SUCCEEDED if simulated else RefundStatus.PENDING,
-        tx_id=simulation.format_tx_id(new_id) if simulated else None,
+        tx_id=simulation.format_tx_id(refund_id) if simulated else None,
         created_at_us=now_us,
         completed_at_us=now_us if simulated else None,
         version=(yield from refunds.get_next_version(payment.id)),
-        ordinal=len(existing) + 1,
+        ordinal=len(earlier_refunds) + 1,
         reason=request.reason,
         payment_value=values.payment_value,
     )
-    yield from refunds.create(new)
+    yield from refunds.create(refund)
     if not simulated:
-        yield from payouts.add(_build_payout(payment, new))
-    return CreatedRefund(new, payment.unit)
+        yield from payouts.add(_build_payout(payment, refund))
+    return CreatedRefund(refund, payment.unit)
 
 
-def _check_count(app: App, totals: RefundTotals, existing: Sequence[Refund]) -> None:
+def _check_count(app: App, totals: RefundTotals, earlier_refunds: Sequence[Refund]) -> None:
     """Refuse one refund too many: each costs gas. Failed ones were refused by the operator."""
     most = app.settings.refunds_max
-    if sum(refund.status is not RefundStatus.FAILED for refund in existing) >= most:
+    if sum(refund.status is not RefundStatus.FAILED for refund in earlier_refunds) >= most:
         raise totals.already_refunded_error(
             f"A payment can have at most {most} refunds", maxRefunds=str(most)
         )
 
 
-def _build_payout(payment: Payment, new_refund: Refund) -> Payout:
+def _build_payout(payment: Payment, refund: Refund) -> Payout:
     """Return the payout of a refund."""
-    asset = new_refund.unit.removeprefix(_ASSET_PREFIX)
-    if new_refund.account is None:
+    asset = refund.unit.removeprefix(_ASSET_PREFIX)
+    if refund.account is None:
         raise RuntimeError(f"payment {payment.id} has no paying account")
     return Payout(
-        id=new_refund.id,
+        id=refund.id,
         kind=PayoutKind.REFUND,
         merchant_id=payment.merchant_id,
         payment_id=payment.id,
         live=payment.live,
         chain_id=str(parse_asset(asset).chain),
         asset=asset,
-        value=new_refund.value,
-        account=new_refund.account,
-        created_at_us=new_refund.created_at_us,
+        value=refund.value,
+        account=refund.account,
+        created_at_us=refund.created_at_us,
     )

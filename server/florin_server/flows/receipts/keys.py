@@ -14,20 +14,20 @@ from florin_server.domain.receipts.keys import ReceiptKey
 from florin_server.domain.sealed import Cipher, DecryptionError
 from florin_server.flows.app import Core
 from florin_server.store.engine.query import Op, operation
-from florin_server.store.receipts import receipt_keys as kept
+from florin_server.store.receipts import receipt_keys
 
 _log = logging.getLogger(__name__)
 
 
 async def ensure_key(app: Core) -> None:
     """Create the first key, which is then published before anything is signed with it."""
-    if not await app.store.read(kept.list_keys()):
-        await app.store.write(kept.put(_create_key(app, 0)))
+    if not await app.store.read(receipt_keys.list_keys()):
+        await app.store.write(receipt_keys.put(_create_key(app, 0)))
 
 
 async def list_keys(app: Core) -> Sequence[ReceiptKey]:
     """Return all keys, the oldest first."""
-    return await app.store.read(kept.list_keys())
+    return await app.store.read(receipt_keys.list_keys())
 
 
 async def get_published_keys(app: Core) -> dict[str, Any]:
@@ -48,7 +48,7 @@ async def rotate(app: Core) -> ReceiptKey:
             f"The limit of {keys.PUBLISHED_KEYS_MAX} receipt keys is reached: revoke one that is "
             "no longer needed",
         )
-    now = await app.store.write(kept.put(_create_key(app, len(former))))
+    now = await app.store.write(receipt_keys.put(_create_key(app, len(former))))
     _log.warning("receipts are signed with a new key from now on: %s", now[len(former)].id)
     return now[len(former)]
 
@@ -66,7 +66,7 @@ async def revoke(app: Core, key_id: str) -> ReceiptKey:
 @operation
 def _revoke(key_id: str, now_us: int) -> Op[ReceiptKey]:
     # two calls that revoke the last two keys, each the other one, wait for each other
-    before = yield from kept.lock()
+    before = yield from receipt_keys.lock()
     named = [key for key in before if key.id == key_id]
     if not named:
         raise ApiError(ErrorCode.INVALID_PARAMS, f"Receipt key {key_id} not found")
@@ -77,13 +77,13 @@ def _revoke(key_id: str, now_us: int) -> Op[ReceiptKey]:
             ErrorCode.INVALID_STATE,
             f"{key_id} is the only receipt key: rotate first, then revoke it",
         )
-    return (yield from kept.revoke(key_id, now_us))[named[0].n]
+    return (yield from receipt_keys.revoke(key_id, now_us))[named[0].n]
 
 
 @operation
 def describe_signing_problem(cipher: Cipher, now_us: int) -> Op[str]:
     """Return why receipts cannot be signed now or by the next keys, and what helps; or nothing."""
-    every = yield from kept.list_keys()
+    every = yield from receipt_keys.list_keys()
     signs = keys.find_signing_key(every, now_us)
     if signs is None:
         return ""

@@ -28,8 +28,7 @@ from florin_server.store.accounts import merchants
 from florin_server.store.engine.query import Op, on_snapshot
 from florin_server.store.payments import payments, simulation
 from florin_server.store.payouts import refunds
-from florin_server.store.receipts import effects
-from florin_server.store.receipts import receipt_keys as kept
+from florin_server.store.receipts import effects, receipt_keys
 
 _CAIP19 = "caip19/"
 
@@ -130,8 +129,10 @@ def _read_facts(payment: Payment) -> Op[_ReceiptFacts]:
         option = yield from payments.find_option(payment.id, payment.option_id)
     refunded = yield from refunds.list_refunds(payment.id)
     effect = yield from effects.find(payment.id)
-    bound = yield from payments.find_confirmation(payment.id)
-    return _ReceiptFacts(merchant, option, bound, refunded, effect, (yield from kept.list_keys()))
+    confirmation = yield from payments.find_confirmation(payment.id)
+    return _ReceiptFacts(
+        merchant, option, confirmation, refunded, effect, (yield from receipt_keys.list_keys())
+    )
 
 
 def _build_receipt(  # noqa: PLR0917  (one of each, none alike)

@@ -16,22 +16,22 @@ from florin_server.store.webhooks.endpoints import SigningSecret
 
 @dataclass(frozen=True, slots=True)
 class WebhookMessage:
-    """One event for an endpoint; `version` is its place."""
+    """One event for an endpoint, at its place."""
 
     id: str
-    version: int
+    place: int
     event_type: str
     body: bytes
 
 
 def find_next_message(
-    core: Core, delivery: WebhookDeliveryClaim, work: DeliveryData
+    core: Core, delivery: WebhookDeliveryClaim, delivery_data: DeliveryData
 ) -> WebhookMessage | None:
     """Return the first event that the endpoint subscribes to.
 
     None if it subscribes to none of them.
     """
-    for event in work.pending_events:
+    for event in delivery_data.pending_events:
         event_type = event.event_type
         if event_type is None or not delivery.endpoint.is_subscribed(event_type):
             continue
@@ -39,8 +39,10 @@ def find_next_message(
             continue
         if core.webhooks.encode_event is None:
             raise RuntimeError("this process writes no webhook bodies")
-        snapshot = snapshot_at(work.payment, work.option, work.history, event)
-        name = format_event_id(work.payment.id, event.place)
+        snapshot = snapshot_at(
+            delivery_data.payment, delivery_data.option, delivery_data.history, event
+        )
+        name = format_event_id(delivery_data.payment.id, event.place)
         return WebhookMessage(name, event.place, event_type, core.webhooks.encode_event(snapshot))
     return None
 

@@ -62,16 +62,16 @@ async def take_events(
 
 async def _claim(app: App, actor: EndpointActor, endpoint_id: str) -> list[TakenWebhook]:
     now_us = app.clock.now_us()
-    claims = await app.store.write(_claim_due(actor, endpoint_id, now_us))
+    claimed_deliveries = await app.store.write(_claim_due(actor, endpoint_id, now_us))
     webhooks = []
-    for delivery in claims:
-        work = await app.store.read(deliveries.find_delivery_data(delivery, now_us))
-        message = None if work is None else find_next_message(app, delivery, work)
+    for delivery in claimed_deliveries:
+        delivery_data = await app.store.read(deliveries.find_delivery_data(delivery, now_us))
+        message = None if delivery_data is None else find_next_message(app, delivery, delivery_data)
         if message is None:
             newest = delivery.pending.newest
             await app.store.write(deliveries.record_delivered(delivery, newest, now_us, None, 1))
             continue
-        token = f"{delivery.pending.payment_id}.{message.version}.{delivery.pending.epoch + 1}"
+        token = f"{delivery.pending.payment_id}.{message.place}.{delivery.pending.epoch + 1}"
         webhooks.append(TakenWebhook(token, message))
     return webhooks
 
@@ -95,8 +95,8 @@ async def _record_receipt(
     parts = _TOKEN.fullmatch(receipt.token)
     if parts is None:
         raise validation_error("receipts", "has a token that Florin did not issue")
-    named = _ReceiptTarget(parts[1], int(parts[2]), int(parts[3]), receipt.status)
-    await app.store.write(_record_attempt(app, actor, endpoint_id, named))
+    target = _ReceiptTarget(parts[1], int(parts[2]), int(parts[3]), receipt.status)
+    await app.store.write(_record_attempt(app, actor, endpoint_id, target))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class _ReceiptTarget:
     """The event of a receipt."""
 
     payment_id: str
-    version: int
+    place: int
     epoch: int
     status: int | None
 
@@ -114,24 +114,24 @@ def _record_attempt(
     app: App, actor: EndpointActor, endpoint_id: str, target: _ReceiptTarget
 ) -> Op[None]:
     endpoint = yield from get_owned(actor, endpoint_id)
-    waiting = yield from deliveries.lock_claimed(endpoint_id, target.payment_id, target.epoch)
-    if waiting is None:
+    pending = yield from deliveries.lock_claimed(endpoint_id, target.payment_id, target.epoch)
+    if pending is None:
         # it lapsed, was delivered again, or was never taken
         return
-    of = yield from payments.find(target.payment_id)
-    if of is None or target.version <= waiting.told:
+    payment = yield from payments.find(target.payment_id)
+    if payment is None or target.place <= pending.told:
         return
-    history = yield from events.list_events(of)
-    event = next((past_event for past_event in history if past_event.place == target.version), None)
+    history = yield from events.list_events(payment)
+    event = next((event for event in history if event.place == target.place), None)
     if event is None:
         return
-    delivery = WebhookDeliveryClaim(endpoint, replace(waiting, epoch=waiting.epoch - 1))
+    delivery = WebhookDeliveryClaim(endpoint, replace(pending, epoch=pending.epoch - 1))
     now_us = app.clock.now_us()
     attempt = WebhookAttempt(
         endpoint_id,
         0,
         target.payment_id,
-        target.version,
+        target.place,
         event.event_type or "",
         now_us,
         0,
@@ -142,7 +142,7 @@ def _record_attempt(
     settings = app.settings.webhooks
     if attempt.is_success:
         yield from deliveries.record_delivered(
-            delivery, target.version, now_us, attempt, settings.attempts_kept
+            delivery, target.place, now_us, attempt, settings.attempts_kept
         )
         return
     policy = DeliveryPolicy(int(settings.give_up_days * _DAY_US), settings.attempts_kept)

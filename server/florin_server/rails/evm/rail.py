@@ -40,7 +40,7 @@ from florin_server.rails.facts import RailProperties
 from florin_server.rails.roles import TreasuryPayouts
 from florin_server.rails.types import Asset, RailUnavailable
 
-# or as many as make this many seconds: fast chains would raise the offer twice within a few
+# blocks until a transaction raises its fee, but at least these seconds: some chains are fast
 _STALE_BLOCKS = 3
 _STALE_S = 6
 OPEN_MAX = 16  # every node keeps as many executable transactions of one account (geth's slots)
@@ -74,11 +74,11 @@ class EvmRail(RailProperties):
         self.finality = finality = FinalityTracker(chain, now)
         self.pace = finality.pace
         self.native_asset = chain.native_asset
-        self.senders = tuple(each_signer.address for each_signer in (signer, *additional_signers))
+        self.senders = tuple(relayer.address for relayer in (signer, *additional_signers))
         self.reserved_accounts = list_reserved_accounts(chain, self.senders)
         if treasury is not None and treasury.address in self.senders:
             raise ValueError(f"{chain.name}: treasury and relayer need different keys")
-        family = EvmNodeDialect(
+        dialect = EvmNodeDialect(
             chain.name,
             chain.chain_id,
             chain.lag_max,
@@ -86,23 +86,23 @@ class EvmRail(RailProperties):
             get_block_s=lambda: finality.pace.block_s,
         )
         self.nodes = ChainConnection(
-            chain, family, transport, now=now, announcements=NEW_BLOCKS, read_mark=parse_head_mark
+            chain, dialect, transport, now=now, announcements=NEW_BLOCKS, read_mark=parse_head_mark
         )
         self.rpc = self.nodes.rpc
         self.inspection = discovery.EvmInspection({}, ())
         self._node = node = EvmNode(self.rpc)
         strategies = list_strategies(chain.multicall3)
         self.reader = EvmReader(node, chain.name, strategies, strategy=chain.reads, timer=now)
-        runs = DryRunner(
+        dry_runner = DryRunner(
             node, chain, RecentFeeCache(node, chain, now, self.pace), self.senders, now
         )
         self._refusals = refusals = TokenRefusals(node, chain, now)
         mismatches = SignatureMismatches(now)
-        ceiling = min(chain.payment_gas_max, chain.gas_max // 2)
-        self.gas_shares = shares = GasShares(ceiling)
-        self._learner = learner = GasLearner(node, runs, shares, signer.address, now)
+        gas_ceiling = min(chain.payment_gas_max, chain.gas_max // 2)
+        self.gas_shares = shares = GasShares(gas_ceiling)
+        self._learner = learner = GasLearner(node, dry_runner, shares, signer.address, now)
         self._signatures = SignatureVerifier(
-            node, chain, runs, self.reader, refusals, mismatches, learner=learner
+            node, chain, dry_runner, self.reader, refusals, mismatches, learner=learner
         )
         own_payouts = EvmPayouts(node, chain, treasury, finality, shares) if treasury else None
         self.terms = EvmTermsReader()
@@ -111,7 +111,7 @@ class EvmRail(RailProperties):
             node,
             chain,
             (signer, *additional_signers),
-            runs,
+            dry_runner,
             self.reader,
             refusals=refusals,
             treasury=own_payouts,
@@ -137,8 +137,8 @@ class EvmRail(RailProperties):
             self.observer.get_head,
             mismatches,
         )
-        tap = FaucetClient(self.rpc, chain.name, self.offers.clear_reads)
-        self.faucet = EvmFaucet(tap, chain.coin_asset) if chain.faucet else None
+        faucet_client = FaucetClient(self.rpc, chain.name, self.offers.clear_reads)
+        self.faucet = EvmFaucet(faucet_client, chain.coin_asset) if chain.faucet else None
         self.payouts = self._create_payouts(treasury) if treasury else None
 
     @property
@@ -200,8 +200,8 @@ class EvmRail(RailProperties):
         except RailUnavailable as fault:
             return (f"{self.chain.name}: {fault}",)
         gas = (f"{self.chain.name}: {problem}" for problem in self._learner.list_problems())
-        untagged = (self.finality.get_problem,) if self.finality.get_problem else ()
-        return (*inspection.problems, *untagged, *self._refusals.list_problems(), *gas)
+        finality_problems = (self.finality.get_problem,) if self.finality.get_problem else ()
+        return (*inspection.problems, *finality_problems, *self._refusals.list_problems(), *gas)
 
     async def close(self) -> None:
         """Close the connections after the running checks."""
@@ -210,10 +210,10 @@ class EvmRail(RailProperties):
         await self.nodes.close()
 
     def _create_payouts(self, treasury: EvmSigner) -> TreasuryPayouts:
-        def make(rpc: ChainRpc) -> TreasuryPayouts:
+        def create_payouts(rpc: ChainRpc) -> TreasuryPayouts:
             return EvmPayouts(EvmNode(rpc), self.chain, treasury, self.finality, self.gas_shares)
 
-        return QuorumPayouts(make, self.rpc, self.nodes.quorum)
+        return QuorumPayouts(create_payouts, self.rpc, self.nodes.quorum)
 
     async def _probe(self) -> None:
         """Find the best way to read the chain; skip it if there are no assets to read."""

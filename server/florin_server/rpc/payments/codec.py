@@ -22,7 +22,7 @@ from florin_server.domain.payments.payment import (
     RefundStatus,
 )
 from florin_server.domain.payouts.refund_amounts import (
-    RequestedRefund,
+    RefundAmount,
     get_payment_value,
     sum_refunds,
 )
@@ -249,16 +249,16 @@ class PaymentCodec:
             payment_amount=self.to_amount(payment.unit, get_payment_value(payment, refund)),
         )
 
-    def to_refund_response(self, outcome: CreatedRefund) -> refund_pb2.CreateRefundResponse:
+    def to_refund_response(self, created_refund: CreatedRefund) -> refund_pb2.CreateRefundResponse:
         """Return the response to a refund request."""
-        refund = outcome.refund
+        refund = created_refund.refund
         return refund_pb2.CreateRefundResponse(
             payment_id=refund.payment_id,
             refund_id=refund.id,
             status=_REFUND_STATUS[refund.status],
             tx_id=refund.tx_id,
             amount=self.to_amount(refund.unit, refund.value),
-            payment_amount=self.to_amount(outcome.payment_unit, refund.payment_value),
+            payment_amount=self.to_amount(created_refund.payment_unit, refund.payment_value),
         )
 
 
@@ -342,7 +342,7 @@ def parse_refund_request(request: refund_pb2.CreateRefundRequest) -> RefundReque
     """Return the refund that a merchant requests."""
     amount = None
     if request.HasField("amount"):
-        amount = RequestedRefund(request.amount.unit, request.amount.value)
+        amount = RefundAmount(request.amount.unit, request.amount.value)
     reason = request.reason if request.HasField("reason") else None
     return RefundRequest(request.payment_id, amount, reason)
 

@@ -11,7 +11,7 @@ from florin_server.domain.payments.payment import Payment, PaymentStatus
 from florin_server.flows.payments.lists import PaymentListPage, PaymentListQuery
 from florin_server.rpc.payments import codec
 from florin_server.rpc.server.timestamps import to_microseconds, to_timestamp
-from florin_server.store.payments.listed import OptionFee, PaymentListItem
+from florin_server.store.payments.listed import OptionFee, PaymentListRow
 from florin_server.store.payments.listing import PaymentListOrder, PaymentTotals
 
 PaymentListRequest: TypeAlias = (
@@ -112,7 +112,7 @@ class PaymentListCodec:
             )
         return revenue
 
-    def _to_row(self, row: PaymentListItem) -> listing_pb2.PaymentRow:
+    def _to_row(self, row: PaymentListRow) -> listing_pb2.PaymentRow:
         payment, merchant = row.payment, row.merchant
         amount = self._payment_codec.to_amount(payment.unit, payment.value)
         is_fiat = not payment.unit.startswith(_ASSET_PREFIX)
@@ -183,33 +183,33 @@ class PaymentListCodec:
             ),
         )
 
-    def _to_legacy_row(self, row: PaymentListItem) -> listing_pb2.LegacyPaymentRow:
-        now = self._to_row(row)
-        payment_row = listing_pb2.LegacyPaymentRow(
-            payment_id=now.payment_id,
-            merchant_id=now.merchant_id,
-            reference_id=now.reference_id,
-            status=now.status,
-            is_terminal=now.is_terminal,
-            wallet_name=now.buyer.account_provider_name or "unknown",
-            tx_hash=row.tx_hash,
-            nonce=row.nonce,
-            buyer_caip10=row.payment.payer,
-            wallet_logo=row.payment.provider_icon,
-            settlement_status=now.settlement.status,
-            created_at=now.created_at,
-            last_updated_at=now.last_updated_at,
-            settled_at=now.settled_at if now.HasField("settled_at") else None,
+    def _to_legacy_row(self, list_row: PaymentListRow) -> listing_pb2.LegacyPaymentRow:
+        row = self._to_row(list_row)
+        legacy_row = listing_pb2.LegacyPaymentRow(
+            payment_id=row.payment_id,
+            merchant_id=row.merchant_id,
+            reference_id=row.reference_id,
+            status=row.status,
+            is_terminal=row.is_terminal,
+            wallet_name=row.buyer.account_provider_name or "unknown",
+            tx_hash=list_row.tx_hash,
+            nonce=list_row.nonce,
+            buyer_caip10=list_row.payment.payer,
+            wallet_logo=list_row.payment.provider_icon,
+            settlement_status=row.settlement.status,
+            created_at=row.created_at,
+            last_updated_at=row.last_updated_at,
+            settled_at=row.settled_at if row.HasField("settled_at") else None,
         )
-        if now.settlement.HasField("tx_hash"):
-            payment_row.settlement_tx_hash = now.settlement.tx_hash
-        if now.HasField("token_amount"):
-            _set_token(payment_row, now)
-        if now.HasField("fiat_amount"):
-            payment_row.fiat_currency = now.fiat_amount.unit.removeprefix("iso4217/")
-            if row.payment.value <= _INT32_MAX:
-                payment_row.fiat_amount = row.payment.value
-        return payment_row
+        if row.settlement.HasField("tx_hash"):
+            legacy_row.settlement_tx_hash = row.settlement.tx_hash
+        if row.HasField("token_amount"):
+            _set_token(legacy_row, row)
+        if row.HasField("fiat_amount"):
+            legacy_row.fiat_currency = row.fiat_amount.unit.removeprefix("iso4217/")
+            if list_row.payment.value <= _INT32_MAX:
+                legacy_row.fiat_amount = list_row.payment.value
+        return legacy_row
 
 
 def _set_token(legacy_row: listing_pb2.LegacyPaymentRow, row: listing_pb2.PaymentRow) -> None:
@@ -225,7 +225,7 @@ def _set_token(legacy_row: listing_pb2.LegacyPaymentRow, row: listing_pb2.Paymen
         legacy_row.chain_logo = display.network_icon_url
 
 
-def _to_transaction(row: PaymentListItem) -> listing_pb2.PaymentTransaction | None:
+def _to_transaction(row: PaymentListRow) -> listing_pb2.PaymentTransaction | None:
     unit = _find_token_unit(row.payment)
     if unit is None:
         return None

@@ -320,8 +320,8 @@ def accept_proven(
     own = next((source for source in buyer_data.sources if source in sources), None)
     if buyer_data.is_required and own is None:
         return None
-    accepted = yield from accept
-    if accepted is None:
+    changed_payment = yield from accept
+    if changed_payment is None:
         return None
     if own is not None:
         yield _PROVE(**params, source_=own)
@@ -329,7 +329,7 @@ def accept_proven(
         yield _FORGET.bind_many(
             [{**params, "source_": source} for source in sorted(unused_sources)]
         )
-    return accepted
+    return changed_payment
 
 
 @operation

@@ -99,30 +99,30 @@ def operation(steps: Callable[P, Op[T]]) -> Callable[P, Operation[T]]:
     """Make a generator function an operation."""
 
     @wraps(steps)
-    def made(*args: P.args, **kwargs: P.kwargs) -> Operation[T]:
+    def build_operation(*args: P.args, **kwargs: P.kwargs) -> Operation[T]:
         return Operation(steps, args, kwargs)
 
-    return made
+    return build_operation
 
 
 def on_snapshot(steps: Callable[P, Op[T]]) -> Callable[P, Operation[T]]:
     """Make a generator function an operation on a snapshot: it reads rows it cannot lock."""
 
     @wraps(steps)
-    def made(*args: P.args, **kwargs: P.kwargs) -> Operation[T]:
+    def build_operation(*args: P.args, **kwargs: P.kwargs) -> Operation[T]:
         return Operation(steps, args, kwargs, snapshot=True)
 
-    return made
+    return build_operation
 
 
 def isolated(steps: Callable[P, Op[T]]) -> Callable[P, Operation[T]]:
     """Make a generator function an operation in its own transaction, as it may wait for locks."""
 
     @wraps(steps)
-    def made(*args: P.args, **kwargs: P.kwargs) -> Operation[T]:
+    def build_operation(*args: P.args, **kwargs: P.kwargs) -> Operation[T]:
         return Operation(steps, args, kwargs, isolated=True)
 
-    return made
+    return build_operation
 
 
 class CompiledStatement:

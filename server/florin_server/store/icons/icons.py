@@ -53,7 +53,7 @@ _FAILED = Statement(
 _OLD = (
     select(icon.c.url)
     .order_by(icon.c.tried_at_us.desc(), icon.c.url)
-    .offset(param("kept"))
+    .offset(param("icons_max"))
     .limit(_TRIMMED)
 )
 _TRIM = Statement(delete(icon).where(icon.c.url.in_(_OLD)))
@@ -79,7 +79,7 @@ def find_png(digest: str) -> Op[bytes | None]:
 def put(fetched_icon: Icon) -> Op[None]:
     """Store a result; after a failed fetch, the earlier picture stays."""
     yield (_PUT if fetched_icon.png is not None else _FAILED).bind_object(fetched_icon)
-    yield _TRIM(kept=ICONS_MAX)
+    yield _TRIM(icons_max=ICONS_MAX)
 
 
 @operation

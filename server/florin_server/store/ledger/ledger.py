@@ -197,10 +197,14 @@ def reverse(idem_key: str, now_us: int, *, missing_ok: bool = False) -> Op[bool]
         last, n = rows[0], n + 1
     if last is not None:
         key = journals.nth_key(idem_key, n - 1)
-        booked_ = [LedgerPosting(*row) for row in (yield _TRANSFERS_OF(key=key))]
+        booked_postings = [LedgerPosting(*row) for row in (yield _TRANSFERS_OF(key=key))]
         kind, payment_id, tx_hash = last
         undoing = journals.reversal_key(key), journals.format_reversal_kind(kind)
-        if (yield from post(*undoing, payment_id, tx_hash, reverse_postings(booked_), now_us)):
+        if (
+            yield from post(
+                *undoing, payment_id, tx_hash, reverse_postings(booked_postings), now_us
+            )
+        ):
             return True
     if missing_ok:
         return False

@@ -24,7 +24,7 @@ def config(connection: Connection) -> Config:
     return created_config
 
 
-def known(settings: Config) -> set[str]:
+def list_revisions(settings: Config) -> set[str]:
     """Return the existing versions."""
     return {script.revision for script in ScriptDirectory.from_config(settings).walk_revisions()}
 
@@ -46,7 +46,7 @@ def upgrade(path: Path, version: str, tell: Callable[[str], None] | None = None)
         listen(engine, tell)
     with engine.begin() as connection:
         settings = config(connection)
-        if version and version not in known(settings):
+        if version and version not in list_revisions(settings):
             raise StoreError(f"the store has schema {version}, which a newer Florin made")
         command.upgrade(settings, "head")
 

@@ -16,7 +16,7 @@ from sqlalchemy.pool import NullPool
 
 from florin_server.store.engine.query import StoreError
 from florin_server.store.engine.where import DatabaseConfig
-from florin_server.store.migrations import config, known, listen
+from florin_server.store.migrations import config, list_revisions, listen
 
 _log = logging.getLogger(__name__)
 
@@ -99,6 +99,6 @@ async def _migrate(connection: AsyncConnection, to: str) -> None:
 def _upgrade(connection: Connection, to: str) -> None:
     settings = config(connection)
     version = connection.scalar(text("SELECT version_num FROM alembic_version"))
-    if version and version not in known(settings):
+    if version and version not in list_revisions(settings):
         raise StoreError(f"the store has schema {version}, which a newer Florin made")
     command.upgrade(settings, to)

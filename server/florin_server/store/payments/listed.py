@@ -17,10 +17,10 @@ from florin_server.store.tables.settlement import OPEN_TX_PREDICATE
 from florin_server.store.tables.tables import (
     chain_tx,
     chain_tx_item,
-    payment,
     payment_option,
     refund,
 )
+from florin_server.store.tables.tables import payment as payment_table
 
 # hash and nonce
 _Tx = tuple[str, int]
@@ -36,7 +36,7 @@ class OptionFee:
 
 
 @dataclass(frozen=True, slots=True)
-class PaymentListItem:
+class PaymentListRow:
     """A payment with its related data.
 
     `tx_hash` is the transaction that paid it, or the open transaction; `nonce` is known for our
@@ -53,18 +53,18 @@ class PaymentListItem:
 
 _FEES = Statement(
     select(
-        payment.c.id,
+        payment_table.c.id,
         payment_option.c.fee,
         payment_option.c.fee_fixed,
         payment_option.c.fee_basis_points,
     )
     .join_from(
-        payment,
+        payment_table,
         payment_option,
-        (payment_option.c.payment_id == payment.c.id)
-        & (payment_option.c.id == payment.c.option_id),
+        (payment_option.c.payment_id == payment_table.c.id)
+        & (payment_option.c.id == payment_table.c.option_id),
     )
-    .where(is_in(payment.c.id, "ids"))
+    .where(is_in(payment_table.c.id, "ids"))
 )
 _NONCES = Statement(
     select(chain_tx.c.hash, chain_tx.c.nonce).where(
@@ -90,48 +90,59 @@ _REFUNDS = Statement(
 
 
 @operation
-def list_items(ids: Sequence[str], now_us: int) -> Op[list[PaymentListItem]]:
+def list_rows(ids: Sequence[str], now_us: int) -> Op[list[PaymentListRow]]:
     """Return the payments of a page in the order of the ids, in their state at a time."""
-    found_payments = yield from payments.find_many(ids)
-    rows = [found_payments[payment_id].with_expiry(now_us) for payment_id in ids]
-    theirs = yield from merchants.find_merchants({row.merchant_id for row in rows})
-    accepted = [row for row in rows if row.option_id is not None]
+    payments_by_id = yield from payments.find_many(ids)
+    page_payments = [payments_by_id[payment_id].with_expiry(now_us) for payment_id in ids]
+    merchants_by_id = yield from merchants.find_merchants(
+        {payment.merchant_id for payment in page_payments}
+    )
+    accepted = [payment for payment in page_payments if payment.option_id is not None]
     fees = yield from _find_fees(accepted)
     txs = {
         **(yield from _find_open_transactions(accepted)),
         **(yield from _find_own_transactions(accepted)),
     }
-    refunded = yield from _find_refunds([row.id for row in rows if row.status.is_final])
-    result = []
-    for row in rows:
-        tx_hash, nonce = txs.get(row.id, (row.tx_id, None))
-        merchant, fee, back = theirs[row.merchant_id], fees.get(row.id), refunded.get(row.id, ())
-        result.append(PaymentListItem(row, merchant, fee, tx_hash, nonce, back))
-    return result
+    refunds_by_payment = yield from _find_refunds(
+        [payment.id for payment in page_payments if payment.status.is_final]
+    )
+    rows = []
+    for payment in page_payments:
+        tx_hash, nonce = txs.get(payment.id, (payment.tx_id, None))
+        merchant, fee = merchants_by_id[payment.merchant_id], fees.get(payment.id)
+        refunds = refunds_by_payment.get(payment.id, ())
+        rows.append(PaymentListRow(payment, merchant, fee, tx_hash, nonce, refunds))
+    return rows
 
 
 def _find_fees(accepted: Collection[Payment]) -> Op[dict[str, OptionFee]]:
     if not accepted:
         return {}
-    rows = yield _FEES(ids=[row.id for row in accepted])
+    rows = yield _FEES(ids=[payment.id for payment in accepted])
     return {row[0]: OptionFee(*row[1:]) for row in rows}
 
 
 def _find_own_transactions(accepted: Collection[Payment]) -> Op[dict[str, _Tx]]:
     """Return our transactions that paid, by payment id."""
-    paid = {row.id: row.tx_id for row in accepted if row.tx_id}
-    if not paid:
+    hashes = {payment.id: payment.tx_id for payment in accepted if payment.tx_id}
+    if not hashes:
         return {}
-    rows = yield _NONCES(chains=_get_chain_ids(accepted), hashes=set(paid.values()))
+    rows = yield _NONCES(chains=_get_chain_ids(accepted), hashes=set(hashes.values()))
     nonces: dict[str, int] = dict(rows)
-    return {payment_id: (tx, nonces[tx]) for payment_id, tx in paid.items() if tx in nonces}
+    return {
+        payment_id: (tx_hash, nonces[tx_hash])
+        for payment_id, tx_hash in hashes.items()
+        if tx_hash in nonces
+    }
 
 
 def _find_open_transactions(accepted: Collection[Payment]) -> Op[dict[str, _Tx]]:
-    waiting = [row for row in accepted if not row.status.is_final]
-    if not waiting:
+    open_payments = [payment for payment in accepted if not payment.status.is_final]
+    if not open_payments:
         return {}
-    rows = yield _ON_THEIR_WAY(chains=_get_chain_ids(waiting), ids=[row.id for row in waiting])
+    rows = yield _ON_THEIR_WAY(
+        chains=_get_chain_ids(open_payments), ids=[payment.id for payment in open_payments]
+    )
     return {payment_id: (tx_hash, nonce) for payment_id, tx_hash, nonce in rows}
 
 
@@ -142,5 +153,7 @@ def _find_refunds(ids: Collection[str]) -> Op[dict[str, list[Refund]]]:
     return {key: list(group) for key, group in groupby(rows, lambda row: row.payment_id)}
 
 
-def _get_chain_ids(rows: Collection[Payment]) -> set[str]:
-    return {row.option_unit.split("/")[1] for row in rows if row.option_unit is not None}
+def _get_chain_ids(accepted: Collection[Payment]) -> set[str]:
+    return {
+        payment.option_unit.split("/")[1] for payment in accepted if payment.option_unit is not None
+    }

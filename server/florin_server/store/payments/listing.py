@@ -194,15 +194,15 @@ def _select_counts(shape: _QueryShape) -> Statement:
 @cache
 def _select_payer_count(for_merchant: bool) -> Statement:
     """Count distinct payers from an index in which equal payers are adjacent."""
-    lane = (payment.c.merchant_id == param("merchant_id"),) if for_merchant else _OF_PARTNER
-    each = select(payment.c.payer).where(*lane, text(HAS_PAYER_PREDICATE)).distinct().subquery()
-    return Statement(select(func.count()).select_from(each))
+    scope = (payment.c.merchant_id == param("merchant_id"),) if for_merchant else _OF_PARTNER
+    payers = select(payment.c.payer).where(*scope, text(HAS_PAYER_PREDICATE)).distinct().subquery()
+    return Statement(select(func.count()).select_from(payers))
 
 
 @cache
 def _select_payment_count(for_merchant: bool) -> Statement:
-    lane = (payment.c.merchant_id == param("merchant_id"),) if for_merchant else _OF_PARTNER
-    return Statement(select(func.count()).select_from(payment).where(*lane, *_IN_TIME))
+    scope = (payment.c.merchant_id == param("merchant_id"),) if for_merchant else _OF_PARTNER
+    return Statement(select(func.count()).select_from(payment).where(*scope, *_IN_TIME))
 
 
 @cache
@@ -215,9 +215,9 @@ def _select_revenue(shape: _QueryShape) -> Statement:
 
 
 def _total_conditions(shape: _QueryShape) -> list[ColumnElement[bool]]:
-    lanes = (is_in(payment.c.merchant_id, "merchants"),) if shape.for_merchants else _OF_PARTNER
+    scope = (is_in(payment.c.merchant_id, "merchants"),) if shape.for_merchants else _OF_PARTNER
     # bounds of ids make the planner scan in row order, also without times
-    return [*lanes, *_IN_TIME, *_filter_conditions(shape)]
+    return [*scope, *_IN_TIME, *_filter_conditions(shape)]
 
 
 @operation
@@ -225,27 +225,27 @@ def list_positions(
     filters: PaymentListFilters,
     order: PaymentListOrder,
     limit: int,
-    after: PaymentPosition | None,
+    position: PaymentPosition | None,
     now_us: int,
     *,
     is_sparse: bool,
 ) -> Op[list[PaymentPosition]]:
-    """Return the positions of the next payments after `after`, in order, at most `limit`.
+    """Return the positions of the next payments after a position, in order, at most `limit`.
 
     With `is_sparse`, few payments match, so that finding and sorting them all costs less than a
     scan in the order of amounts; the result does not depend on it.
     """
     shape = _QueryShape.from_filters(filters)
-    values = {**_to_params(filters, now_us), "limit": limit}
+    params = {**_to_params(filters, now_us), "limit": limit}
     positions: list[PaymentPosition] = []
     for merchant_id in filters.merchants if filters.merchants is not None else (None,):
-        lane = {**values, "merchant_id": merchant_id}
+        scope_params = {**params, "merchant_id": merchant_id}
         if order.by_amount and is_sparse:
-            positions += yield from _list_sparse_scope(shape, order, lane, after)
+            positions += yield from _list_sparse_scope(shape, order, scope_params, position)
         elif order.by_amount:
-            positions += yield from _list_scope_by_amount(shape, order, lane, after)
+            positions += yield from _list_scope_by_amount(shape, order, scope_params, position)
         else:
-            positions += yield from _list_scope_by_date(shape, order, lane, after)
+            positions += yield from _list_scope_by_date(shape, order, scope_params, position)
     key = _to_amount_key if order.by_amount else _to_id_key
     return sorted(positions, key=key, reverse=order.descending)[:limit]
 
@@ -253,52 +253,52 @@ def list_positions(
 def _list_scope_by_date(
     shape: _QueryShape,
     order: PaymentListOrder,
-    values: dict[str, Any],
-    after: PaymentPosition | None,
+    params: dict[str, Any],
+    position: PaymentPosition | None,
 ) -> Op[list[PaymentPosition]]:
-    if after is not None:
+    if position is not None:
         bound, nearer = ("before", min) if order.descending else ("after", max)
-        values[bound] = nearer(values[bound], after[1])
-    rows = yield _select_by_date(shape, order.descending)(**values)
+        params[bound] = nearer(params[bound], position[1])
+    rows = yield _select_by_date(shape, order.descending)(**params)
     return [(value, payment_id) for payment_id, value in rows]
 
 
 def _list_scope_by_amount(
     shape: _QueryShape,
     order: PaymentListOrder,
-    values: dict[str, Any],
-    after: PaymentPosition | None,
+    params: dict[str, Any],
+    position: PaymentPosition | None,
 ) -> Op[list[PaymentPosition]]:
-    if after is None:
-        rows = yield _select_by_amount(shape, order.descending, "all")(**values)
+    if position is None:
+        rows = yield _select_by_amount(shape, order.descending, "all")(**params)
     else:
         # two reads that each begin at their first row, as ties may be many
-        values["size"], values["tied_id"] = after
-        rows = yield _select_by_amount(shape, order.descending, "tied")(**values)
-        if missing := values["limit"] - len(rows):
-            values["limit"] = missing
-            rows = rows + (yield _select_by_amount(shape, order.descending, "beyond")(**values))
+        params["size"], params["tied_id"] = position
+        rows = yield _select_by_amount(shape, order.descending, "tied")(**params)
+        if missing := params["limit"] - len(rows):
+            params["limit"] = missing
+            rows = rows + (yield _select_by_amount(shape, order.descending, "beyond")(**params))
     return [(value, payment_id) for payment_id, value in rows]
 
 
 def _list_sparse_scope(
     shape: _QueryShape,
     order: PaymentListOrder,
-    values: dict[str, Any],
-    after: PaymentPosition | None,
+    params: dict[str, Any],
+    position: PaymentPosition | None,
 ) -> Op[list[PaymentPosition]]:
-    if after is not None:
-        values["size"], values["tied_id"] = after
-    rows = yield _select_sparse_by_amount(shape, order.descending, after is not None)(**values)
+    if position is not None:
+        params["size"], params["tied_id"] = position
+    rows = yield _select_sparse_by_amount(shape, order.descending, position is not None)(**params)
     return [(value, payment_id) for payment_id, value in rows]
 
 
-def _to_amount_key(place: PaymentPosition) -> PaymentPosition:
-    return place
+def _to_amount_key(position: PaymentPosition) -> PaymentPosition:
+    return position
 
 
-def _to_id_key(place: PaymentPosition) -> str:
-    return place[1]
+def _to_id_key(position: PaymentPosition) -> str:
+    return position[1]
 
 
 @operation
@@ -306,25 +306,25 @@ def get_totals(filters: PaymentListFilters, now_us: int) -> Op[PaymentTotals]:
     """Return the totals of all payments of the list."""
     if filters.merchants == ():
         return PaymentTotals(0, 0, ())
-    shape, values = _QueryShape.from_filters(filters), _to_params(filters, now_us)
-    count, payers = yield from _count_payments_and_payers(filters, shape, values)
+    shape, params = _QueryShape.from_filters(filters), _to_params(filters, now_us)
+    count, payers = yield from _count_payments_and_payers(filters, shape, params)
     revenue: Sequence[Any] = ()
     if filters.statuses is None or PaymentStatus.SUCCEEDED in filters.statuses:
-        revenue = yield _select_revenue(shape)(**values)
+        revenue = yield _select_revenue(shape)(**params)
     return PaymentTotals(count, payers, tuple(sorted((unit, total) for unit, total in revenue)))
 
 
 def _count_payments_and_payers(
-    filters: PaymentListFilters, shape: _QueryShape, values: Params
+    filters: PaymentListFilters, shape: _QueryShape, params: Params
 ) -> Op[tuple[int, int]]:
     """Return the number of payments, and of payers."""
     if shape.names or (filters.merchants is not None and len(filters.merchants) > 1):
-        ((count, payers),) = yield _select_counts(shape)(**values)
+        ((count, payers),) = yield _select_counts(shape)(**params)
         return count, payers
     # all payments of one merchant or partner, the most common query
-    lane = {**values, "merchant_id": (filters.merchants or (None,))[0]}
-    ((count,),) = yield _select_payment_count(shape.for_merchants)(**lane)
-    ((payers,),) = yield _select_payer_count(shape.for_merchants)(**lane)
+    scope_params = {**params, "merchant_id": (filters.merchants or (None,))[0]}
+    ((count,),) = yield _select_payment_count(shape.for_merchants)(**scope_params)
+    ((payers,),) = yield _select_payer_count(shape.for_merchants)(**scope_params)
     return count, payers
 
 

@@ -40,9 +40,10 @@ from florin_server.store.engine.query import (
 from florin_server.store.payments import settled
 from florin_server.store.quarantine.items import is_excluded
 from florin_server.store.tables.payments import UNCONFIRMED_PREDICATE, ConfirmationState
-from florin_server.store.tables.tables import confirm as bound
-from florin_server.store.tables.tables import issued as issue
-from florin_server.store.tables.tables import payment, payment_event, payment_option
+from florin_server.store.tables.tables import confirm as confirmation_table
+from florin_server.store.tables.tables import issued as resolved_build_table
+from florin_server.store.tables.tables import payment as payment_table
+from florin_server.store.tables.tables import payment_event, payment_option
 from florin_server.store.webhooks import outbox
 
 # the member of an event's detail for the call that caused it
@@ -74,21 +75,23 @@ class PaymentEventRecord:
 def _update_unconfirmed() -> Update:
     """Build an update of a payment that can still be confirmed at `now_s`."""
     return (
-        update(payment)
+        update(payment_table)
         .where(
-            payment.c.id == param("payment_id"),
-            payment.c.status == PaymentStatus.REQUIRES_ACTION,
-            payment.c.expires_at > param("now_s"),
+            payment_table.c.id == param("payment_id"),
+            payment_table.c.status == PaymentStatus.REQUIRES_ACTION,
+            payment_table.c.expires_at > param("now_s"),
         )
-        .values(version=payment.c.version + 1, updated_at_us=param("now_us"))
-        .returning(*payment.c)
+        .values(version=payment_table.c.version + 1, updated_at_us=param("now_us"))
+        .returning(*payment_table.c)
     )
 
 
-_INSERT = Statement(insert(payment))
-_FIND_MANY = Statement(select(payment).where(is_in(payment.c.id, "ids")))
-_FIND = Statement(select(payment).where(payment.c.id == param("payment_id")))
-_VERSIONS = Statement(select(payment.c.id, payment.c.version).where(is_in(payment.c.id, "ids")))
+_INSERT = Statement(insert(payment_table))
+_FIND_MANY = Statement(select(payment_table).where(is_in(payment_table.c.id, "ids")))
+_FIND = Statement(select(payment_table).where(payment_table.c.id == param("payment_id")))
+_VERSIONS = Statement(
+    select(payment_table.c.id, payment_table.c.version).where(is_in(payment_table.c.id, "ids"))
+)
 _EVENT = Statement(insert(payment_event))
 _EVENTS = Statement(
     select(payment_event)
@@ -118,36 +121,42 @@ _CANCEL = Statement(
         status=PaymentStatus.CANCELLED, cancelled_reason=param("cancelled_reason")
     )
 )
-_EXPIRY_EXCLUDED = is_excluded(QuarantinedItemKind.EXPIRY, payment.c.id)
+_EXPIRY_EXCLUDED = is_excluded(QuarantinedItemKind.EXPIRY, payment_table.c.id)
 _DUE = Statement(
-    select(payment.c.id)
-    .where(text(UNCONFIRMED_PREDICATE), payment.c.expires_at <= param("now_s"), ~_EXPIRY_EXCLUDED)
-    .order_by(payment.c.expires_at)
+    select(payment_table.c.id)
+    .where(
+        text(UNCONFIRMED_PREDICATE), payment_table.c.expires_at <= param("now_s"), ~_EXPIRY_EXCLUDED
+    )
+    .order_by(payment_table.c.expires_at)
     .limit(param("limit"))
     # another process that is expiring a payment needs no help
     .with_for_update(skip_locked=True)
 )
 _EXPIRE = Statement(
-    update(payment)
+    update(payment_table)
     .where(
-        is_in(payment.c.id, "ids"),
-        payment.c.status == PaymentStatus.REQUIRES_ACTION,
-        payment.c.expires_at <= param("now_s"),
+        is_in(payment_table.c.id, "ids"),
+        payment_table.c.status == PaymentStatus.REQUIRES_ACTION,
+        payment_table.c.expires_at <= param("now_s"),
     )
     .values(
-        status=PaymentStatus.EXPIRED, version=payment.c.version + 1, updated_at_us=param("now_us")
+        status=PaymentStatus.EXPIRED,
+        version=payment_table.c.version + 1,
+        updated_at_us=param("now_us"),
     )
-    .returning(*payment.c)
+    .returning(*payment_table.c)
 )
 _NEXT_EXPIRY = Statement(
-    select(payment.c.expires_at)
+    select(payment_table.c.expires_at)
     .where(text(UNCONFIRMED_PREDICATE), ~_EXPIRY_EXCLUDED)
-    .order_by(payment.c.expires_at)
+    .order_by(payment_table.c.expires_at)
     .limit(1)
 )
-_BIND = Statement(insert(bound))
+_BIND = Statement(insert(confirmation_table))
 _FIND_CONFIRMATION = Statement(
-    select(*columns(bound, Confirmation)).where(bound.c.payment_id == param("payment_id"))
+    select(*columns(confirmation_table, Confirmation)).where(
+        confirmation_table.c.payment_id == param("payment_id")
+    )
 )
 _PUT_OPTION = Statement(insert(payment_option).on_conflict_do_nothing())
 _OPTION_COLUMNS = columns(payment_option, PaymentOption)
@@ -165,23 +174,23 @@ _OPTION = Statement(
         payment_option.c.id == param("option_id"),
     )
 )
-_PUT_BUILD = Statement(insert(issue).on_conflict_do_nothing())
+_PUT_BUILD = Statement(insert(resolved_build_table).on_conflict_do_nothing())
 _LIST_BUILDS = Statement(
-    select(*columns(issue, ResolvedBuild))
+    select(*columns(resolved_build_table, ResolvedBuild))
     .where(
-        issue.c.payment_id == param("payment_id"),
-        issue.c.option_id == param("option_id"),
+        resolved_build_table.c.payment_id == param("payment_id"),
+        resolved_build_table.c.option_id == param("option_id"),
     )
-    .order_by(issue.c.n.desc())
+    .order_by(resolved_build_table.c.n.desc())
 )
 
 
 @operation
-def create(new: Payment, request_id: str = "") -> Op[Payment]:
+def create(payment: Payment, request_id: str = "") -> Op[Payment]:
     """Store a new payment."""
-    yield _INSERT.bind_object(new)
-    yield from put_events([to_event_row(new, CREATED_CAUSE, request_id=request_id)])
-    return new
+    yield _INSERT.bind_object(payment)
+    yield from put_events([to_event_row(payment, CREATED_CAUSE, request_id=request_id)])
+    return payment
 
 
 @operation
@@ -203,10 +212,10 @@ def list_newer(known_versions: Sequence[tuple[str, int]]) -> Op[list[Payment]]:
     """Return the payments with a higher version than the known version."""
     versions = dict(known_versions)
     rows = yield _VERSIONS(ids=versions)
-    changed = [payment_id for payment_id, version in rows if version > versions[payment_id]]
-    if not changed:
+    newer_ids = [payment_id for payment_id, version in rows if version > versions[payment_id]]
+    if not newer_ids:
         return []
-    return [Payment(*row) for row in (yield _FIND_MANY(ids=changed))]
+    return [Payment(*row) for row in (yield _FIND_MANY(ids=newer_ids))]
 
 
 @operation
@@ -241,13 +250,15 @@ def list_options(payment_id: str, payers: Collection[str]) -> Op[list[PaymentOpt
 
 
 @operation
-def put_resolved_build(new: ResolvedBuild) -> Op[list[ResolvedBuild]]:
+def put_resolved_build(resolved_build: ResolvedBuild) -> Op[list[ResolvedBuild]]:
     """Store a resolved build; return all resolved builds of the option, the newest first.
 
     Of two builds with the same number the first stays.
     """
-    yield _PUT_BUILD(**{**to_row_params(new), "actions": _encode_actions(new.actions)})
-    return (yield from list_resolved_builds(new.payment_id, new.option_id))
+    yield _PUT_BUILD(
+        **{**to_row_params(resolved_build), "actions": _encode_actions(resolved_build.actions)}
+    )
+    return (yield from list_resolved_builds(resolved_build.payment_id, resolved_build.option_id))
 
 
 @operation
@@ -295,7 +306,7 @@ def accept(
     )
     if not rows:
         return None
-    changed = Payment(*rows[0])
+    changed_payment = Payment(*rows[0])
     # the option may have been erased since it was read; a bound option is kept
     yield from put_options([option])
     yield _BIND(
@@ -309,9 +320,9 @@ def accept(
         reverted=0,
     )
     yield from put_events(
-        [to_event_row(changed, cause, {"optionId": confirmation.option_id}, request_id)]
+        [to_event_row(changed_payment, cause, {"optionId": confirmation.option_id}, request_id)]
     )
-    return changed
+    return changed_payment
 
 
 @operation
@@ -332,7 +343,7 @@ def refuse(
     )
     if not rows:
         return None
-    changed = Payment(*rows[0])
+    changed_payment = Payment(*rows[0])
     yield _BIND(
         **to_row_params(confirmation),
         chain_id=None,
@@ -345,8 +356,10 @@ def refuse(
     )
     declined = failure_code is FailureCode.DECLINED_USER
     cause = PaymentStateEvent.PAYER_DECLINED if declined else PaymentStateEvent.CONFIRM_MISMATCH
-    yield from put_events([to_event_row(changed, cause, {"reason": status_detail}, request_id)])
-    return changed
+    yield from put_events(
+        [to_event_row(changed_payment, cause, {"reason": status_detail}, request_id)]
+    )
+    return changed_payment
 
 
 @operation
@@ -362,12 +375,12 @@ def cancel(
     )
     if not rows:
         return None
-    changed = Payment(*rows[0])
+    changed_payment = Payment(*rows[0])
     event_row = to_event_row(
-        changed, PaymentStateEvent.CANCEL, {"reason": reason.value}, request_id
+        changed_payment, PaymentStateEvent.CANCEL, {"reason": reason.value}, request_id
     )
     yield from put_events([event_row])
-    return changed
+    return changed_payment
 
 
 @operation
@@ -388,12 +401,12 @@ def list_due(now_us: int, limit: int) -> Op[list[str]]:
 def expire(ids: Collection[str], now_us: int) -> Op[list[Payment]]:
     """Expire the payments that are due among these; return the expired payments."""
     rows = yield _EXPIRE(ids=ids, now_s=now_us // 1_000_000, now_us=now_us)
-    expired = [Payment(*row) for row in rows]
-    if expired:
+    changed_payments = [Payment(*row) for row in rows]
+    if changed_payments:
         yield from put_events(
-            [to_event_row(each_payment, PaymentStateEvent.CLOCK) for each_payment in expired]
+            [to_event_row(payment, PaymentStateEvent.CLOCK) for payment in changed_payments]
         )
-    return expired
+    return changed_payments
 
 
 @operation
@@ -404,7 +417,7 @@ def find_next_expiry() -> Op[int | None]:
 
 
 def to_event_row(
-    current_payment: Payment,
+    payment: Payment,
     cause: str,
     detail: Mapping[str, Any] | None = None,
     request_id: str = "",
@@ -413,10 +426,10 @@ def to_event_row(
     if request_id:
         detail = {**(detail or {}), _REQUEST_ID: request_id}
     return {
-        "payment_id": current_payment.id,
-        "version": current_payment.version,
-        "status": current_payment.status,
-        "at_us": current_payment.updated_at_us,
+        "payment_id": payment.id,
+        "version": payment.version,
+        "status": payment.status,
+        "at_us": payment.updated_at_us,
         "cause": str(cause),
         "detail": detail,
     }

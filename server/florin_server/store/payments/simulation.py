@@ -12,43 +12,47 @@ from florin_server.store.engine.columns import U256
 from florin_server.store.engine.query import Op, Statement, operation, param
 from florin_server.store.payments import payments
 from florin_server.store.tables.payments import UNSETTLED_PREDICATE, ConfirmationState
-from florin_server.store.tables.tables import confirm, payment
+from florin_server.store.tables.tables import confirm as confirmation_table
+from florin_server.store.tables.tables import payment as payment_table
 
 # internal only: the API has no code for it
 FAILURE_DETAIL = "simulated"
 
 # locked before its confirm, as for every end of a payment
-_GET = Statement(select(payment).where(payment.c.id == param("payment_id")).with_for_update())
+_GET = Statement(
+    select(payment_table).where(payment_table.c.id == param("payment_id")).with_for_update()
+)
 _HELD = Statement(
-    select(confirm.c.payment_id).where(
-        confirm.c.payment_id == param("id_"), confirm.c.state == ConfirmationState.HELD
+    select(confirmation_table.c.payment_id).where(
+        confirmation_table.c.payment_id == param("id_"),
+        confirmation_table.c.state == ConfirmationState.HELD,
     )
 )
 _LEAVE = Statement(
-    update(confirm)
+    update(confirmation_table)
     .where(
-        confirm.c.payment_id == param("id_"),
+        confirmation_table.c.payment_id == param("id_"),
         text(UNSETTLED_PREDICATE),
-        confirm.c.state != ConfirmationState.HELD,
+        confirmation_table.c.state != ConfirmationState.HELD,
     )
     .values(state=ConfirmationState.DONE)
-    .returning(confirm.c.payment_id)
+    .returning(confirmation_table.c.payment_id)
 )
 _SIMULATE = Statement(
-    update(payment)
-    .where(payment.c.id == param("payment_id"))
+    update(payment_table)
+    .where(payment_table.c.id == param("payment_id"))
     .values(
         version=param("version"),
         updated_at_us=param("now_us"),
         status=param("after"),
         tx_id=param("tx"),
         # a bound payment keeps its option, whatever the outcome
-        option_unit=func.coalesce(payment.c.option_unit, param("paid_unit")),
-        option_value=func.coalesce(payment.c.option_value, param("paid", U256)),
+        option_unit=func.coalesce(payment_table.c.option_unit, param("paid_unit")),
+        option_value=func.coalesce(payment_table.c.option_value, param("paid", U256)),
         failure_detail=param("reason"),
         cancelled_reason=param("cancelled_by"),
     )
-    .returning(*payment.c)
+    .returning(*payment_table.c)
 )
 
 
@@ -71,21 +75,23 @@ def simulate(
     rows = yield _GET(payment_id=payment_id)
     if not rows:
         raise LookupError(payment_id)
-    stored_payment = Payment(*rows[0])
-    seen = stored_payment.with_expiry(now_us)
-    after = apply_event(seen.status, event)
+    payment = Payment(*rows[0])
+    current_payment = payment.with_expiry(now_us)
+    after = apply_event(current_payment.status, event)
     if (yield _HELD(id_=payment_id)):
-        raise ApiError(ErrorCode.INVALID_STATE, f"Payment is {seen.status} and cannot be simulated")
+        raise ApiError(
+            ErrorCode.INVALID_STATE, f"Payment is {current_payment.status} and cannot be simulated"
+        )
     left = yield _LEAVE(id_=payment_id)
-    if after is seen.status and not left:
-        return seen
+    if after is current_payment.status and not left:
+        return current_payment
     paid = requested if after is PaymentStatus.SUCCEEDED else None
     # a payment that a reorg undid keeps its end: its status never changes again
-    over = stored_payment.status.is_final
+    over = payment.status.is_final
     rows = yield _SIMULATE(
         payment_id=payment_id,
-        version=stored_payment.version if over else stored_payment.version + 1,
-        now_us=stored_payment.updated_at_us if over else now_us,
+        version=payment.version if over else payment.version + 1,
+        now_us=payment.updated_at_us if over else now_us,
         after=after,
         tx=format_tx_id(payment_id) if paid else None,
         paid_unit=paid.unit if paid else None,
@@ -93,10 +99,12 @@ def simulate(
         reason=FAILURE_DETAIL if after is PaymentStatus.FAILED else None,
         cancelled_by=CancellationReason.BY_MERCHANT if after is PaymentStatus.CANCELLED else None,
     )
-    changed = Payment(*rows[0])
+    changed_payment = Payment(*rows[0])
     if not over:
         # no buyer committed to a payment: webhooks show what would be paid
-        stalls = after is PaymentStatus.PROCESSING and changed.option_unit is None
+        stalls = after is PaymentStatus.PROCESSING and changed_payment.option_unit is None
         detail = {"unit": requested.unit, "value": str(requested.value)} if stalls else None
-        yield from payments.put_events([payments.to_event_row(changed, event, detail, request_id)])
-    return changed
+        yield from payments.put_events(
+            [payments.to_event_row(changed_payment, event, detail, request_id)]
+        )
+    return changed_payment

@@ -32,9 +32,9 @@ from florin_server.store.tables.tables import (
     ledger_transfer,
     payment,
     payment_settled,
-    payout,
     refund_event,
 )
+from florin_server.store.tables.tables import payout as payout_table
 from florin_server.store.upgrades import older_releases
 from florin_server.store.webhooks import outbox
 
@@ -89,13 +89,13 @@ _SUMS = Statement(
         .scalar_subquery(),
         _select_account_sum("credit").scalar_subquery(),
         _select_account_sum("debit").scalar_subquery(),
-        select(sum_u256(payout.c.value))
+        select(sum_u256(payout_table.c.value))
         .where(
             text(OWED_PREDICATE),
-            payout.c.merchant_id == param("merchant"),
-            payout.c.asset == param("asset"),
-            payout.c.kind != PayoutKind.BALANCE,
-            payout.c.held_id.is_(None),
+            payout_table.c.merchant_id == param("merchant"),
+            payout_table.c.asset == param("asset"),
+            payout_table.c.kind != PayoutKind.BALANCE,
+            payout_table.c.held_id.is_(None),
         )
         .scalar_subquery(),
         select(sum_u256(_COVERING.value))
@@ -149,14 +149,14 @@ _COVERED = Statement(
 
 
 @operation
-def add_payout(final_payout: Payout, tx_id: str | None, now_us: int) -> Op[None]:
+def add_payout(payout: Payout, tx_id: str | None, now_us: int) -> Op[None]:
     """Queue a final payout of a balance, to settle what it covers; part of an operation."""
     yield _ADD(
         at_us=now_us,
-        payout_id=final_payout.id,
-        merchant_id=final_payout.merchant_id,
-        asset=final_payout.asset,
-        value=final_payout.value,
+        payout_id=payout.id,
+        merchant_id=payout.merchant_id,
+        asset=payout.asset,
+        value=payout.value,
         tx_id=tx_id,
     )
 

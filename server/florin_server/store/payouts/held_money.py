@@ -151,7 +151,7 @@ def hold(item: HeldMoney, postings: Sequence[LedgerPosting], now_us: int) -> Op[
     """
     yield _SET_CONFIRM(payment=item.payment_id, after=ConfirmationState.HELD)
     (row,) = yield _TOUCH(payment=item.payment_id, now_us=now_us)
-    stopped = Payment(*row)
+    held_payment = Payment(*row)
     yield _PUT.bind_object(item)
     # a reorg may have undone it before
     yield from ledger.post_again(
@@ -163,9 +163,13 @@ def hold(item: HeldMoney, postings: Sequence[LedgerPosting], now_us: int) -> Op[
         now_us,
     )
     yield from put_events(
-        [to_event_row(stopped, PaymentStateEvent.HELD, {"txId": item.tx_hash, "heldId": item.id})]
+        [
+            to_event_row(
+                held_payment, PaymentStateEvent.HELD, {"txId": item.tx_hash, "heldId": item.id}
+            )
+        ]
     )
-    return stopped
+    return held_payment
 
 
 @operation
@@ -234,10 +238,10 @@ def end_payment(item: HeldMoney, verdict: HeldMoneyState, now_us: int) -> Op[Pay
         code=None if released else FailureCode.DECLINED_USER,
         detail=_REASONS.get(verdict),
     )
-    ended = Payment(*row)
+    ended_payment = Payment(*row)
     yield _SET_CONFIRM(payment=item.payment_id, after=ConfirmationState.DONE)
-    yield from put_events([to_event_row(ended, event, {"heldId": item.id})])
-    return ended
+    yield from put_events([to_event_row(ended_payment, event, {"heldId": item.id})])
+    return ended_payment
 
 
 @operation

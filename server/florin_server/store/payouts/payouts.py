@@ -37,9 +37,11 @@ from florin_server.store.quarantine.items import is_excluded
 from florin_server.store.settlement import chain_txs, token_accounts
 from florin_server.store.tables.payouts import OWED_PREDICATE
 from florin_server.store.tables.settlement import OPEN_TX_PREDICATE
-from florin_server.store.tables.tables import chain_tx, chain_tx_item, merchant, payout, refund
+from florin_server.store.tables.tables import chain_tx, chain_tx_item, merchant
+from florin_server.store.tables.tables import payout as payout_table
+from florin_server.store.tables.tables import refund as refund_table
 
-_COLUMNS = columns(payout, Payout)
+_COLUMNS = columns(payout_table, Payout)
 
 
 class InsufficientBalance(StoreError):  # noqa: N818  (a state of the world, not a mistake)
@@ -70,7 +72,7 @@ class PayoutOutcome:
     """
 
     payout: Payout
-    tx_id: str | None = None
+    tx_hash: str | None = None
     posting: LedgerPosting | None = None
     retry_at_us: int | None = None
     problem: str | None = None
@@ -83,16 +85,18 @@ def _select_payouts() -> Select[Row]:
 
 def _select_owed() -> Select[Row]:
     """Build a query of payouts that are waiting or submitted on one chain."""
-    return _select_payouts().where(text(OWED_PREDICATE), payout.c.chain_id == param("chain_id"))
+    return _select_payouts().where(
+        text(OWED_PREDICATE), payout_table.c.chain_id == param("chain_id")
+    )
 
 
 def _update_by_event(event: PayoutEvent) -> Update:
     """Build an update by the state table; it changes nothing if the event cannot happen."""
     return (
-        update(payout)
+        update(payout_table)
         .where(
-            payout.c.id == param("id_"),
-            is_one_of(payout.c.status, PAYOUT_TRANSITIONS.list_sources(event)),
+            payout_table.c.id == param("id_"),
+            is_one_of(payout_table.c.status, PAYOUT_TRANSITIONS.list_sources(event)),
         )
         .values(status=PAYOUT_TRANSITIONS.get_target(event))
     )
@@ -104,115 +108,125 @@ def _update_refund_by_event(event: PayoutEvent) -> Update:
     moved = {before: after for before, after in row if before is not RefundStatus.SUCCEEDED}
     (after,) = set(moved.values())
     return (
-        update(refund)
-        .where(refund.c.id == param("id_"), is_one_of(refund.c.status, moved))
+        update(refund_table)
+        .where(refund_table.c.id == param("id_"), is_one_of(refund_table.c.status, moved))
         .values(
             status=after,
             tx_id=param("tx"),
             completed_at_us=param("done_us"),
-            version=case((refund.c.status == after, refund.c.version), else_=param("next_version")),
+            version=case(
+                (refund_table.c.status == after, refund_table.c.version),
+                else_=param("next_version"),
+            ),
         )
     )
 
 
 def _select_merchant_sum() -> Select[Row]:
-    return select(sum_u256(payout.c.value)).where(
+    return select(sum_u256(payout_table.c.value)).where(
         text(OWED_PREDICATE),
-        payout.c.merchant_id == param("merchant_id"),
-        payout.c.asset == param("asset"),
-        payout.c.held_id.is_(None),
+        payout_table.c.merchant_id == param("merchant_id"),
+        payout_table.c.asset == param("asset"),
+        payout_table.c.held_id.is_(None),
     )
 
 
-_ADD = Statement(insert(payout))
-_FIND = Statement(_select_payouts().where(payout.c.id == param("id_")))
-_FIND_MANY = Statement(_select_payouts().where(is_in(payout.c.id, "ids")))
+_ADD = Statement(insert(payout_table))
+_FIND = Statement(_select_payouts().where(payout_table.c.id == param("id_")))
+_FIND_MANY = Statement(_select_payouts().where(is_in(payout_table.c.id, "ids")))
 _LOCK = Statement(
-    _select_payouts().where(is_in(payout.c.id, "ids")).order_by(payout.c.id).with_for_update()
+    _select_payouts()
+    .where(is_in(payout_table.c.id, "ids"))
+    .order_by(payout_table.c.id)
+    .with_for_update()
 )
 _DUE = Statement(
     _select_owed()
     .where(
-        payout.c.status == PayoutStatus.WAITING,
-        payout.c.retry_at_us <= param("now_us"),
-        ~is_excluded(QuarantinedItemKind.PAYOUT, payout.c.id),
+        payout_table.c.status == PayoutStatus.WAITING,
+        payout_table.c.retry_at_us <= param("now_us"),
+        ~is_excluded(QuarantinedItemKind.PAYOUT, payout_table.c.id),
     )
-    .order_by(payout.c.created_at_us, payout.c.id)
+    .order_by(payout_table.c.created_at_us, payout_table.c.id)
     .limit(param("limit"))
 )
 _LIST_IDENTICAL = Statement(
     _select_owed()
     .where(
-        payout.c.status == PayoutStatus.WAITING,
-        payout.c.asset == param("asset"),
-        payout.c.account == param("account"),
-        payout.c.value == param("value"),
+        payout_table.c.status == PayoutStatus.WAITING,
+        payout_table.c.asset == param("asset"),
+        payout_table.c.account == param("account"),
+        payout_table.c.value == param("value"),
     )
-    .order_by(payout.c.created_at_us, payout.c.id)
+    .order_by(payout_table.c.created_at_us, payout_table.c.id)
 )
 _SUBMITTED = Statement(
-    _select_owed().where(payout.c.status == PayoutStatus.SUBMITTED).order_by(payout.c.created_at_us)
+    _select_owed()
+    .where(payout_table.c.status == PayoutStatus.SUBMITTED)
+    .order_by(payout_table.c.created_at_us)
 )
 _PROBLEMS = Statement(
-    select(payout.c.chain_id, payout.c.problem, func.count())
+    select(payout_table.c.chain_id, payout_table.c.problem, func.count())
     .where(text(OWED_PREDICATE))
-    .group_by(payout.c.chain_id, payout.c.problem)
-    .order_by(payout.c.chain_id, payout.c.problem)
+    .group_by(payout_table.c.chain_id, payout_table.c.problem)
+    .order_by(payout_table.c.chain_id, payout_table.c.problem)
 )
 _LIST = Statement(
     _select_payouts()
-    .order_by(payout.c.created_at_us.desc(), payout.c.id.desc())
+    .order_by(payout_table.c.created_at_us.desc(), payout_table.c.id.desc())
     .limit(param("limit"))
 )
 _LIST_OWED = Statement(
     _select_payouts()
     .where(text(OWED_PREDICATE))
-    .order_by(payout.c.created_at_us.desc(), payout.c.id.desc())
+    .order_by(payout_table.c.created_at_us.desc(), payout_table.c.id.desc())
     .limit(param("limit"))
 )
 # a merchant owes money only after a refund or a return
 _REFUNDERS = Statement(
-    select(payout.c.merchant_id, merchant.c.partner_id)
-    .join_from(payout, merchant, merchant.c.id == payout.c.merchant_id, isouter=True)
+    select(payout_table.c.merchant_id, merchant.c.partner_id)
+    .join_from(payout_table, merchant, merchant.c.id == payout_table.c.merchant_id, isouter=True)
     .where(
-        payout.c.asset == param("asset"),
-        payout.c.kind != PayoutKind.BALANCE,
-        is_one_of(payout.c.status, (PayoutStatus.SUBMITTED, PayoutStatus.DONE)),
+        payout_table.c.asset == param("asset"),
+        payout_table.c.kind != PayoutKind.BALANCE,
+        is_one_of(payout_table.c.status, (PayoutStatus.SUBMITTED, PayoutStatus.DONE)),
     )
-    .group_by(payout.c.merchant_id, merchant.c.partner_id)
+    .group_by(payout_table.c.merchant_id, merchant.c.partner_id)
 )
 _PARTNER = Statement(select(merchant.c.partner_id).where(merchant.c.id == param("merchant_id")))
 _UNDER_WAY_ALL = Statement(
-    select(payout.c.merchant_id, sum_u256(payout.c.value))
+    select(payout_table.c.merchant_id, sum_u256(payout_table.c.value))
     .where(
-        payout.c.status == PayoutStatus.SUBMITTED,
-        payout.c.asset == param("asset"),
-        payout.c.held_id.is_(None),
+        payout_table.c.status == PayoutStatus.SUBMITTED,
+        payout_table.c.asset == param("asset"),
+        payout_table.c.held_id.is_(None),
     )
-    .group_by(payout.c.merchant_id)
+    .group_by(payout_table.c.merchant_id)
 )
-_UNDER_WAY = Statement(_select_merchant_sum().where(payout.c.status == PayoutStatus.SUBMITTED))
+_UNDER_WAY = Statement(
+    _select_merchant_sum().where(payout_table.c.status == PayoutStatus.SUBMITTED)
+)
 _ASKED_FOR = Statement(_select_merchant_sum())
 _CLAIM = Statement(
     _update_by_event(PayoutEvent.CLAIMED)
     .values(problem=None, tx_id=param("tx"), lapses_at=param("lapses"))
-    .returning(payout.c.id)
+    .returning(payout_table.c.id)
 )
-_SET_ASIDE = Statement(
+_DEFER = Statement(
     _update_by_event(PayoutEvent.SET_ASIDE).values(retry_at_us=param("at_us"), problem=param("why"))
 )
 # a process that lost its lease may report a transaction that was replaced since
 _FINALIZE = {
     event: Statement(
         _update_by_event(event)
-        .where(payout.c.tx_id.is_not_distinct_from(param("of_tx", Text)))
+        .where(payout_table.c.tx_id.is_not_distinct_from(param("of_tx", Text)))
         .values(
             retry_at_us=param("at_us"),
             problem=param("why"),
             tx_id=param("tx"),
             completed_at_us=param("done_us"),
         )
-        .returning(payout.c.id)
+        .returning(payout_table.c.id)
     )
     for event in (PayoutEvent.PAID, PayoutEvent.MOVED_NOTHING, PayoutEvent.UNCLEAR)
 }
@@ -237,21 +251,24 @@ _REOPEN = Statement(
     )
 )
 _MOVE_REFUND = {
-    event: Statement(_update_refund_by_event(event).returning(*refund.c)) for event in PayoutEvent
+    event: Statement(_update_refund_by_event(event).returning(*refund_table.c))
+    for event in PayoutEvent
 }
-_PAID_BY = Statement(update(refund).where(refund.c.id == param("id_")).values(tx_id=param("tx")))
+_PAID_BY = Statement(
+    update(refund_table).where(refund_table.c.id == param("id_")).values(tx_id=param("tx"))
+)
 _DONE = Statement(
     _select_payouts()
-    .where(payout.c.status == PayoutStatus.DONE, payout.c.id > param("after"))
-    .order_by(payout.c.id)
+    .where(payout_table.c.status == PayoutStatus.DONE, payout_table.c.id > param("after"))
+    .order_by(payout_table.c.id)
     .limit(param("limit"))
 )
 
 
 @operation
-def add(new: Payout) -> Op[None]:
+def add(payout: Payout) -> Op[None]:
     """Store a waiting payout; part of an operation."""
-    yield _ADD.bind_object(new)
+    yield _ADD.bind_object(payout)
 
 
 @operation
@@ -313,33 +330,27 @@ def get_available(merchant_id: str, asset: str) -> Op[int]:
 
 
 @operation
-def find_shortfall(
-    this_payout: Payout, credit: CreditLimits | None
-) -> Op[InsufficientBalance | None]:
+def find_shortfall(payout: Payout, credit: CreditLimits | None) -> Op[InsufficientBalance | None]:
     """Return what a payout lacks; None if the merchant's balance and credit cover it.
 
     A merchant's balance is what it is owed less what is on its way. `credit` limits the debts for
     refunds and returns, None if they have no limit. Merchants cost nothing to create, so a
     merchant's debt also counts against its partner's limit and the total.
     """
-    goes_back = this_payout.kind is not PayoutKind.BALANCE
-    if this_payout.backed or (goes_back and credit is None):
+    goes_back = payout.kind is not PayoutKind.BALANCE
+    if payout.backed or (goes_back and credit is None):
         return None
-    ((sent,),) = yield _UNDER_WAY(merchant_id=this_payout.merchant_id, asset=this_payout.asset)
-    owes = this_payout.value - (
-        (yield from _get_owed(this_payout.merchant_id, this_payout.asset)) - (sent or 0)
-    )
+    ((sent,),) = yield _UNDER_WAY(merchant_id=payout.merchant_id, asset=payout.asset)
+    owes = payout.value - ((yield from _get_owed(payout.merchant_id, payout.asset)) - (sent or 0))
     most = credit.merchant if goes_back and credit is not None else 0
     if owes > most:
         return InsufficientBalance(owes - most)
     if owes <= 0 or credit is None:
         return None
-    ((partner_id,),) = (yield _PARTNER(merchant_id=this_payout.merchant_id)) or [
-        (this_payout.merchant_id,)
-    ]
+    ((partner_id,),) = (yield _PARTNER(merchant_id=payout.merchant_id)) or [(payout.merchant_id,)]
     of_partner = of_all = owes
-    for (merchant_id, partner), debt in (yield from _list_debts(this_payout.asset)).items():
-        if merchant_id != this_payout.merchant_id:
+    for (merchant_id, partner), debt in (yield from _list_debts(payout.asset)).items():
+        if merchant_id != payout.merchant_id:
             of_all += debt
             of_partner += debt if partner == partner_id else 0
     if of_partner > credit.partner:
@@ -368,7 +379,7 @@ def _list_debts(asset: str) -> Op[dict[tuple[str, str], int]]:
 
 @operation
 def claim(
-    this_payout: Payout,
+    payout: Payout,
     tx_hash: str,
     lapses_at: int | None,
     credit: CreditLimits | None,
@@ -379,17 +390,17 @@ def claim(
     Raise InsufficientBalance if the merchant's balance and credit do not cover it, ItemsUnavailable
     if it is not waiting.
     """
-    if (missing := (yield from find_shortfall(this_payout, credit))) is not None:
+    if (missing := (yield from find_shortfall(payout, credit))) is not None:
         raise missing
-    if not (yield _CLAIM(id_=this_payout.id, tx=tx_hash, lapses=lapses_at)):
-        raise chain_txs.ItemsUnavailable(f"not waiting to be paid out: {this_payout.id}")
-    yield from _move_refund(this_payout, PayoutEvent.CLAIMED, tx_hash, now_us)
+    if not (yield _CLAIM(id_=payout.id, tx=tx_hash, lapses=lapses_at)):
+        raise chain_txs.ItemsUnavailable(f"not waiting to be paid out: {payout.id}")
+    yield from _move_refund(payout, PayoutEvent.CLAIMED, tx_hash, now_us)
 
 
 @operation
-def set_aside(payout_id: str, problem: str, retry_at_us: int) -> Op[None]:
+def defer(payout_id: str, problem: str, retry_at_us: int) -> Op[None]:
     """Postpone a waiting payout, and record why."""
-    yield _SET_ASIDE(id_=payout_id, at_us=retry_at_us, why=problem)
+    yield _DEFER(id_=payout_id, at_us=retry_at_us, why=problem)
 
 
 @operation
@@ -410,13 +421,13 @@ def finalize(
 
 
 @operation
-def reopen(this_payout: Payout, tx_hash: str, now_us: int) -> Op[None]:
+def reopen(payout: Payout, tx_hash: str, now_us: int) -> Op[None]:
     """Reopen a payout whose final transaction is no longer final; part of an operation."""
-    if this_payout.status is PayoutStatus.DONE:
-        yield from ledger.reverse(format_journal_key(this_payout), now_us)
+    if payout.status is PayoutStatus.DONE:
+        yield from ledger.reverse(format_journal_key(payout), now_us)
     why = "a reorganization undid its transaction; Florin sends it again"
-    yield _REOPEN(id_=this_payout.id, why=why, tx=tx_hash)
-    yield from _move_refund(this_payout, PayoutEvent.UNDONE, tx_hash, now_us)
+    yield _REOPEN(id_=payout.id, why=why, tx=tx_hash)
+    yield from _move_refund(payout, PayoutEvent.UNDONE, tx_hash, now_us)
 
 
 @operation
@@ -425,31 +436,31 @@ def refuse(payout_id: str, now_us: int) -> Op[Payout | None]:
     rows = yield _REFUSE(id_=payout_id, now_us=now_us)
     if not rows:
         return None
-    refused = Payout(*rows[0])
-    yield from _move_refund(refused, PayoutEvent.REFUSED, None, now_us)
-    return refused
+    payout = Payout(*rows[0])
+    yield from _move_refund(payout, PayoutEvent.REFUSED, None, now_us)
+    return payout
 
 
 @operation
 def resolve(
-    this_payout: Payout, posting: LedgerPosting | None, problem: str, now_us: int
+    payout: Payout, posting: LedgerPosting | None, problem: str, now_us: int
 ) -> Op[Payout | None]:
     """Resolve a payout by the operator's finding; return None if it is not stuck.
 
     With a `posting` it is done. Without, it waits to be sent again: its transaction can no longer
     move what it did not move. `problem` is stored with it.
     """
-    locked_payout = (yield from lock([this_payout.id])).get(this_payout.id)
+    locked_payout = (yield from lock([payout.id])).get(payout.id)
     if locked_payout is None or locked_payout.status is not PayoutStatus.SUBMITTED:
         return None
-    if (yield _IN_OPEN(chain=this_payout.chain_id, id_=this_payout.id)):
+    if (yield _IN_OPEN(chain=payout.chain_id, id_=payout.id)):
         return None
     if posting is not None:
-        outcome = PayoutOutcome(locked_payout, locked_payout.tx_id, posting, problem=problem)
+        payout_outcome = PayoutOutcome(locked_payout, locked_payout.tx_id, posting, problem=problem)
     else:
-        outcome = PayoutOutcome(locked_payout, retry_at_us=now_us, problem=problem)
-    yield from _finalize_payout(outcome, now_us)
-    return (yield from find(this_payout.id))
+        payout_outcome = PayoutOutcome(locked_payout, retry_at_us=now_us, problem=problem)
+    yield from _finalize_payout(payout_outcome, now_us)
+    return (yield from find(payout.id))
 
 
 @operation
@@ -458,26 +469,26 @@ def check(page: int = 500) -> Op[list[str]]:
     problems: list[str] = []
     after = ""
     while rows := (yield _DONE(after=after, limit=page)):
-        done = [Payout(*row) for row in rows]
+        done_payouts = [Payout(*row) for row in rows]
         booked = yield from ledger.filter_booked(
-            [format_journal_key(each_payout) for each_payout in done]
+            [format_journal_key(payout) for payout in done_payouts]
         )
         problems += [
-            f"payout {each_payout.id} is done but not booked"
-            for each_payout in done
-            if format_journal_key(each_payout) not in booked
+            f"payout {payout.id} is done but not booked"
+            for payout in done_payouts
+            if format_journal_key(payout) not in booked
         ]
-        after = done[-1].id
+        after = done_payouts[-1].id
     return problems
 
 
-def format_journal_key(this_payout: Payout) -> str:
+def format_journal_key(payout: Payout) -> str:
     """Return the key that makes sure a payout is booked once."""
-    return journals.payout_key(this_payout.kind, this_payout.id)
+    return journals.payout_key(payout.kind, payout.id)
 
 
 def _finalize_payout(payout_outcome: PayoutOutcome, now_us: int) -> Op[None]:
-    subject = payout_outcome.payout
+    payout = payout_outcome.payout
     if payout_outcome.posting is not None:
         event = PayoutEvent.PAID
     elif payout_outcome.retry_at_us is not None:
@@ -486,49 +497,49 @@ def _finalize_payout(payout_outcome: PayoutOutcome, now_us: int) -> Op[None]:
         event = PayoutEvent.UNCLEAR
     done_us = now_us if payout_outcome.posting is not None else None
     moved = yield _FINALIZE[event](
-        id_=subject.id,
-        of_tx=subject.tx_id,
+        id_=payout.id,
+        of_tx=payout.tx_id,
         at_us=payout_outcome.retry_at_us or 0,
         why=payout_outcome.problem,
-        tx=payout_outcome.tx_id,
+        tx=payout_outcome.tx_hash,
         done_us=done_us,
     )
     if not moved:
         return
     if event is PayoutEvent.MOVED_NOTHING:
         # its transaction moved nothing, and so opened nothing
-        yield from token_accounts.release([subject.id])
-    yield from _move_refund(subject, event, payout_outcome.tx_id, now_us)
+        yield from token_accounts.release([payout.id])
+    yield from _move_refund(payout, event, payout_outcome.tx_hash, now_us)
     if payout_outcome.posting is not None:
-        kind = journals.get_payout_kind(subject.kind)
+        kind = journals.get_payout_kind(payout.kind)
         # a reorg may have undone it before
         yield from ledger.post_again(
-            format_journal_key(subject),
+            format_journal_key(payout),
             kind,
-            subject.payment_id,
-            payout_outcome.tx_id,
+            payout.payment_id,
+            payout_outcome.tx_hash,
             (payout_outcome.posting,),
             now_us,
         )
-        if subject.kind is PayoutKind.BALANCE:
-            yield from covered.add_payout(subject, payout_outcome.tx_id, now_us)
+        if payout.kind is PayoutKind.BALANCE:
+            yield from covered.add_payout(payout, payout_outcome.tx_hash, now_us)
 
 
-def _move_refund(subject: Payout, event: PayoutEvent, tx_id: str | None, now_us: int) -> Op[None]:
-    if subject.kind is not PayoutKind.REFUND:
+def _move_refund(payout: Payout, event: PayoutEvent, tx_id: str | None, now_us: int) -> Op[None]:
+    if payout.kind is not PayoutKind.REFUND:
         return
-    if subject.payment_id is None:
-        raise RuntimeError(f"refund {subject.id} belongs to no payment")
+    if payout.payment_id is None:
+        raise RuntimeError(f"refund {payout.id} belongs to no payment")
     done_us = now_us if event in {PayoutEvent.PAID, PayoutEvent.REFUSED} else None
-    yield from refunds.lock(subject.payment_id)
-    version = yield from refunds.get_next_version(subject.payment_id)
+    yield from refunds.lock(payout.payment_id)
+    version = yield from refunds.get_next_version(payout.payment_id)
     moved = yield _MOVE_REFUND[event](
-        id_=subject.id, tx=tx_id, done_us=done_us, next_version=version
+        id_=payout.id, tx=tx_id, done_us=done_us, next_version=version
     )
     for row in moved:
         yield from refunds.record_change(Refund(*row), now_us)
     if not moved and event is PayoutEvent.PAID:
-        yield _PAID_BY(id_=subject.id, tx=tx_id)
+        yield _PAID_BY(id_=payout.id, tx=tx_id)
 
 
 def _get_owed(merchant_id: str, asset: str) -> Op[int]:

@@ -11,12 +11,15 @@ from sqlalchemy import BigInteger, Text, func, select
 
 from florin_server.domain.payments.payment import Refund
 from florin_server.store.engine.query import Op, Statement, insert, operation, param
-from florin_server.store.tables.tables import payment, refund_event
+from florin_server.store.tables.tables import payment as payment_table
 from florin_server.store.tables.tables import refund as refund_table
+from florin_server.store.tables.tables import refund_event
 from florin_server.store.webhooks import outbox
 
 _CREATE = Statement(insert(refund_table))
-_LOCK = Statement(select(payment.c.id).where(payment.c.id == param("payment_id")).with_for_update())
+_LOCK = Statement(
+    select(payment_table.c.id).where(payment_table.c.id == param("payment_id")).with_for_update()
+)
 _OF_PAYMENT = Statement(
     select(refund_table)
     .where(refund_table.c.payment_id == param("payment_id"))
@@ -33,15 +36,15 @@ _EVENT = Statement(
     .from_select(
         [column.name for column in refund_event.c],
         select(
-            payment.c.id,
+            payment_table.c.id,
             param("version", BigInteger),
             param("status", Text),
             param("at_us", BigInteger),
             param("tx_id", Text),
-            payment.c.partner_id,
-            payment.c.live,
+            payment_table.c.partner_id,
+            payment_table.c.live,
             param("refund_id", Text),
-        ).where(payment.c.id == param("payment_id")),
+        ).where(payment_table.c.id == param("payment_id")),
     )
     .on_conflict_do_nothing()
     .returning(refund_event.c.version)
@@ -58,10 +61,10 @@ def lock(payment_id: str) -> Op[None]:
 
 
 @operation
-def create(new: Refund) -> Op[None]:
+def create(refund: Refund) -> Op[None]:
     """Store a refund of a locked payment, and its first event; part of an operation."""
-    yield _CREATE.bind_object(new)
-    yield from record_change(new, new.created_at_us)
+    yield _CREATE.bind_object(refund)
+    yield from record_change(refund, refund.created_at_us)
 
 
 @operation

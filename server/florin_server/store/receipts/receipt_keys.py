@@ -32,17 +32,17 @@ def lock() -> Op[list[ReceiptKey]]:
 
 
 @operation
-def put(new: ReceiptKey) -> Op[list[ReceiptKey]]:
+def put(key: ReceiptKey) -> Op[list[ReceiptKey]]:
     """Store a key and return all; of two with the same number the first stays."""
     yield _PUT(
-        n=new.n,
-        id=new.id,
-        public=new.public,
-        seal_id=new.encrypted_seed.key_id,
-        nonce=new.encrypted_seed.nonce,
-        ciphertext=new.encrypted_seed.ciphertext,
-        created_at_us=new.created_at_us,
-        revoked_at_us=new.revoked_at_us,
+        n=key.n,
+        id=key.id,
+        public=key.public,
+        seal_id=key.encrypted_seed.key_id,
+        nonce=key.encrypted_seed.nonce,
+        ciphertext=key.encrypted_seed.ciphertext,
+        created_at_us=key.created_at_us,
+        revoked_at_us=key.revoked_at_us,
     )
     return (yield from list_keys())
 
@@ -56,5 +56,5 @@ def revoke(key_id: str, now_us: int) -> Op[list[ReceiptKey]]:
 
 def _to_receipt_key(row: Row) -> ReceiptKey:
     n, key_id, public, seal_id, nonce, ciphertext, created_at_us, revoked_at_us = row
-    sealed = Ciphertext(seal_id, nonce, ciphertext)
-    return ReceiptKey(n, key_id, public, sealed, created_at_us, revoked_at_us)
+    encrypted_seed = Ciphertext(seal_id, nonce, ciphertext)
+    return ReceiptKey(n, key_id, public, encrypted_seed, created_at_us, revoked_at_us)

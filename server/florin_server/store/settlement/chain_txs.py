@@ -63,11 +63,11 @@ from florin_server.store.tables.tables import (
     chain_tx,
     chain_tx_bump,
     chain_tx_item,
-    confirm,
-    payment,
     payment_option,
 )
-from florin_server.store.tables.tables import issued as issue
+from florin_server.store.tables.tables import confirm as confirmation_table
+from florin_server.store.tables.tables import issued as resolved_build_table
+from florin_server.store.tables.tables import payment as payment_table
 
 
 class LostLease(StoreError):  # noqa: N818  (a state of the world, not a mistake)
@@ -85,100 +85,125 @@ class ItemsUnavailable(LostLease):
 # it is sent, and a payment that fails twice more does so on purpose.
 FAILURES_MAX = 3
 
-_NOT_HELD = confirm.c.state != ConfirmationState.HELD
+_NOT_HELD = confirmation_table.c.state != ConfirmationState.HELD
 # few transactions are open at any time
 _IN_OPEN = (
     exists()
     .where(
         text(OPEN_TX_PREDICATE),
-        chain_tx.c.chain_id == confirm.c.chain_id,
+        chain_tx.c.chain_id == confirmation_table.c.chain_id,
         chain_tx_item.c.tx_id == chain_tx.c.id,
-        chain_tx_item.c.payment_id == confirm.c.payment_id,
+        chain_tx_item.c.payment_id == confirmation_table.c.payment_id,
     )
-    .correlate(confirm)
+    .correlate(confirmation_table)
 )
-_OPTION_AT = len(payment.c)
+_OPTION_AT = len(payment_table.c)
 _CONFIRMATION_AT = _OPTION_AT + len(columns(payment_option, PaymentOption))
 
 
-_SETTLEMENT_COLUMNS = (confirm.c.from_block, confirm.c.app, confirm.c.failures, confirm.c.reverted)
+_SETTLEMENT_COLUMNS = (
+    confirmation_table.c.from_block,
+    confirmation_table.c.app,
+    confirmation_table.c.failures,
+    confirmation_table.c.reverted,
+)
 
 
 def _select_items() -> Select[Row]:
     return (
         select(
-            *payment.c,
+            *payment_table.c,
             *columns(payment_option, PaymentOption),
-            *columns(confirm, Confirmation),
+            *columns(confirmation_table, Confirmation),
             *_SETTLEMENT_COLUMNS,
         )
-        .join_from(confirm, payment, payment.c.id == confirm.c.payment_id)
+        .join_from(
+            confirmation_table, payment_table, payment_table.c.id == confirmation_table.c.payment_id
+        )
         .join(
             payment_option,
-            (payment_option.c.payment_id == confirm.c.payment_id)
-            & (payment_option.c.id == confirm.c.option_id),
+            (payment_option.c.payment_id == confirmation_table.c.payment_id)
+            & (payment_option.c.id == confirmation_table.c.option_id),
         )
-        .where(text(UNSETTLED_PREDICATE), _NOT_HELD, confirm.c.chain_id == param("chain_id"))
-        .order_by(confirm.c.at_us, confirm.c.payment_id)
+        .where(
+            text(UNSETTLED_PREDICATE), _NOT_HELD, confirmation_table.c.chain_id == param("chain_id")
+        )
+        .order_by(confirmation_table.c.at_us, confirmation_table.c.payment_id)
     )
 
 
 _WAITING = Statement(
     _select_items()
     .where(
-        confirm.c.state == ConfirmationState.WAITING,
-        is_due(confirm.c.retry_at_us),
-        confirm.c.failures < param("most"),
-        ~is_excluded(QuarantinedItemKind.PAYMENT, confirm.c.payment_id),
+        confirmation_table.c.state == ConfirmationState.WAITING,
+        is_due(confirmation_table.c.retry_at_us),
+        confirmation_table.c.failures < param("most"),
+        ~is_excluded(QuarantinedItemKind.PAYMENT, confirmation_table.c.payment_id),
     )
     .limit(param("limit"))
 )
 _UNSETTLED = Statement(_select_items())
 _UNSETTLED_IDS = Statement(
-    select(confirm.c.payment_id).where(
-        text(UNSETTLED_PREDICATE), _NOT_HELD, confirm.c.chain_id == param("chain_id")
+    select(confirmation_table.c.payment_id).where(
+        text(UNSETTLED_PREDICATE), _NOT_HELD, confirmation_table.c.chain_id == param("chain_id")
     )
 )
 _ISSUED = Statement(
-    select(*columns(issue, ResolvedBuild))
+    select(*columns(resolved_build_table, ResolvedBuild))
     .join(
-        confirm,
-        (confirm.c.payment_id == issue.c.payment_id) & (confirm.c.option_id == issue.c.option_id),
+        confirmation_table,
+        (confirmation_table.c.payment_id == resolved_build_table.c.payment_id)
+        & (confirmation_table.c.option_id == resolved_build_table.c.option_id),
     )
-    .where(is_in(confirm.c.payment_id, "ids"))
-    .order_by(issue.c.payment_id, issue.c.n.desc())
+    .where(is_in(confirmation_table.c.payment_id, "ids"))
+    .order_by(resolved_build_table.c.payment_id, resolved_build_table.c.n.desc())
 )
-_COUNT = Statement(select(func.count()).select_from(confirm).where(text(UNSETTLED_PREDICATE)))
+_COUNT = Statement(
+    select(func.count()).select_from(confirmation_table).where(text(UNSETTLED_PREDICATE))
+)
 _SUBMIT = Statement(
-    update(confirm)
-    .where(is_in(confirm.c.payment_id, "ids"), confirm.c.state == ConfirmationState.WAITING)
+    update(confirmation_table)
+    .where(
+        is_in(confirmation_table.c.payment_id, "ids"),
+        confirmation_table.c.state == ConfirmationState.WAITING,
+    )
     .values(state=ConfirmationState.SUBMITTED)
-    .returning(confirm.c.payment_id)
+    .returning(confirmation_table.c.payment_id)
 )
 _LEAVE = Statement(
-    update(confirm)
-    .where(is_in(confirm.c.payment_id, "ids"), confirm.c.state == ConfirmationState.WAITING)
+    update(confirmation_table)
+    .where(
+        is_in(confirmation_table.c.payment_id, "ids"),
+        confirmation_table.c.state == ConfirmationState.WAITING,
+    )
     .values(state=ConfirmationState.SUBMITTED)
 )
 # an operation that puts them into a transaction changes them too
 _LOCK = Statement(
-    select(confirm.c.payment_id)
-    .where(is_in(confirm.c.payment_id, "ids"))
-    .order_by(confirm.c.payment_id)
+    select(confirmation_table.c.payment_id)
+    .where(is_in(confirmation_table.c.payment_id, "ids"))
+    .order_by(confirmation_table.c.payment_id)
     .with_for_update()
 )
 _RELEASE = Statement(
-    update(confirm)
-    .where(is_in(confirm.c.payment_id, "ids"), text(UNSETTLED_PREDICATE), _NOT_HELD, ~_IN_OPEN)
+    update(confirmation_table)
+    .where(
+        is_in(confirmation_table.c.payment_id, "ids"),
+        text(UNSETTLED_PREDICATE),
+        _NOT_HELD,
+        ~_IN_OPEN,
+    )
     .values(state=ConfirmationState.WAITING, retry_at_us=param("at_us"))
 )
 _ISOLATE = Statement(
-    update(confirm)
-    .where(is_in(confirm.c.payment_id, "ids"), text(UNSETTLED_PREDICATE))
-    .values(reverted=confirm.c.reverted + 1)
+    update(confirmation_table)
+    .where(is_in(confirmation_table.c.payment_id, "ids"), text(UNSETTLED_PREDICATE))
+    .values(reverted=confirmation_table.c.reverted + 1)
 )
 _DONE = Statement(
-    update(confirm).where(is_in(confirm.c.payment_id, "ids")).values(state=ConfirmationState.DONE)
+    update(confirmation_table)
+    .where(is_in(confirmation_table.c.payment_id, "ids"))
+    .values(state=ConfirmationState.DONE)
 )
 _APPEND = Statement(insert(chain_tx))
 _ITEM = Statement(insert(chain_tx_item))
@@ -225,9 +250,9 @@ _END = {
     TRANSACTION_TRANSITIONS.get_target(event): Statement(
         _update_by_event(event)
         .values(
-            block_number=param("number"),
-            block_hash=param("digest"),
-            final_hash=param("mined"),
+            block_number=param("block_number"),
+            block_hash=param("block_hash"),
+            final_hash=param("final_hash"),
         )
         .returning(func.coalesce(chain_tx.c.final_hash, chain_tx.c.hash), chain_tx.c.chain_id)
     )
@@ -235,28 +260,33 @@ _END = {
 }
 # the payment is locked first, as for a simulated outcome
 _TO_SETTLE = Statement(
-    select(payment.c.id, payment.c.status)
-    .join_from(payment, confirm, confirm.c.payment_id == payment.c.id)
-    .where(is_in(payment.c.id, "ids"), text(UNSETTLED_PREDICATE), _NOT_HELD)
-    .order_by(payment.c.id)
+    select(payment_table.c.id, payment_table.c.status)
+    .join_from(
+        payment_table, confirmation_table, confirmation_table.c.payment_id == payment_table.c.id
+    )
+    .where(is_in(payment_table.c.id, "ids"), text(UNSETTLED_PREDICATE), _NOT_HELD)
+    .order_by(payment_table.c.id)
     .with_for_update()
 )
 _FINALIZE = Statement(
-    update(payment)
-    .where(payment.c.id == param("payment_id"), payment.c.status == PaymentStatus.PROCESSING)
-    .values(
-        version=payment.c.version + 1,
-        updated_at_us=param("now_us"),
-        status=param("end"),
-        tx_id=param("tx"),
-        # the option stays, even for a payment that failed
-        option_unit=func.coalesce(param("paid_unit"), payment.c.option_unit),
-        option_value=func.coalesce(param("paid", U256), payment.c.option_value),
-        settled_value=param("settled"),
-        failure_code=param("code"),
-        failure_detail=param("detail"),
+    update(payment_table)
+    .where(
+        payment_table.c.id == param("payment_id"),
+        payment_table.c.status == PaymentStatus.PROCESSING,
     )
-    .returning(*payment.c)
+    .values(
+        version=payment_table.c.version + 1,
+        updated_at_us=param("now_us"),
+        status=param("status"),
+        tx_id=param("tx_id"),
+        # the option stays, even for a payment that failed
+        option_unit=func.coalesce(param("option_unit"), payment_table.c.option_unit),
+        option_value=func.coalesce(param("option_value", U256), payment_table.c.option_value),
+        settled_value=param("settled_value"),
+        failure_code=param("failure_code"),
+        failure_detail=param("failure_detail"),
+    )
+    .returning(*payment_table.c)
 )
 
 
@@ -312,14 +342,14 @@ def append(tx: ChainTx, epoch: int, lease: str, claim: Operation[None]) -> Op[No
 
 
 @operation
-def bump(tx: ChainTx, raised: TransactionVariant, epoch: int, lease: str, now_us: int) -> Op[None]:
+def bump(tx: ChainTx, variant: TransactionVariant, epoch: int, lease: str, now_us: int) -> Op[None]:
     """Record that a transaction was signed again for a higher fee; LostLease like `append`.
 
     The number of a variant is unique, so that no two processes record the same next variant.
     """
     yield from _require_lease(lease, epoch)
     yield _BUMP(
-        tx_id=tx.id, n=len(tx.bumps), raw=raised.raw, hash=raised.hash, created_at_us=now_us
+        tx_id=tx.id, n=len(tx.bumps), raw=variant.raw, hash=variant.hash, created_at_us=now_us
     )
 
 
@@ -402,45 +432,41 @@ def finalize(
     Return the payments that it ended, or whose money it held. A payment that ended before, or was
     simulated, stays unchanged and nothing is booked twice, so that a proof can be repeated.
     """
-    changed: list[Payment] = []
-    over: list[str] = []
-    stopped: list[Payment] = []
+    ended_payments: list[Payment] = []
+    settled_ids: list[str] = []
+    held_payments: list[Payment] = []
     to_settle = yield from _find_unsettled_statuses(payment_outcomes)
     yield from effects.put(
         [outcome for outcome in payment_outcomes if outcome.payment_id in to_settle]
     )
-    for finding in sorted(payment_outcomes, key=attrgetter("payment_id")):
-        status = to_settle.get(finding.payment_id)
-        if finding.held_money is not None:
+    for outcome in sorted(payment_outcomes, key=attrgetter("payment_id")):
+        status = to_settle.get(outcome.payment_id)
+        if outcome.held_money is not None:
             if status is PaymentStatus.PROCESSING:
-                stopped.append(
-                    (yield from held_money.hold(finding.held_money, finding.postings, now_us))
+                held_payments.append(
+                    (yield from held_money.hold(outcome.held_money, outcome.postings, now_us))
                 )
         elif status is PaymentStatus.SUCCEEDED:
             # a reorg had undone it, and its payment keeps its status
-            yield from _post_outcome(finding, now_us)
-            over.append(finding.payment_id)
+            yield from _post_outcome(outcome, now_us)
+            settled_ids.append(outcome.payment_id)
         elif status is not None:
-            ended = yield from _finalize_payment(finding, now_us)
-            if ended is not None:
-                changed.append(ended)
-    if over or changed:
-        yield _DONE(ids=[*over, *(each_payment.id for each_payment in changed)])
-    if changed:
+            ended_payment = yield from _finalize_payment(outcome, now_us)
+            if ended_payment is not None:
+                ended_payments.append(ended_payment)
+    if settled_ids or ended_payments:
+        yield _DONE(ids=[*settled_ids, *(payment.id for payment in ended_payments)])
+    if ended_payments:
         yield from put_events(
-            [to_event_row(each_payment, *_to_final_event(each_payment)) for each_payment in changed]
+            [to_event_row(payment, *_to_final_event(payment)) for payment in ended_payments]
         )
         yield from token_accounts.release(
-            [
-                each_payment.id
-                for each_payment in changed
-                if each_payment.status is PaymentStatus.FAILED
-            ]
+            [payment.id for payment in ended_payments if payment.status is PaymentStatus.FAILED]
         )
     yield from finalize_transactions(transaction_outcomes, now_us)
     if watch_operation is not None:
         yield from watch_operation
-    return changed + stopped
+    return ended_payments + held_payments
 
 
 @operation
@@ -448,20 +474,20 @@ def finalize_transactions(
     transaction_outcomes: Sequence[TransactionOutcome], now_us: int
 ) -> Op[None]:
     """End transactions, and book their cost and gas once; part of an operation."""
-    for end in sorted(transaction_outcomes, key=attrgetter("tx_id")):
-        rows = yield _END[end.state](
-            tx_id=end.tx_id,
-            number=end.block_number,
-            digest=end.block_hash,
-            mined=end.final_hash,
+    for outcome in sorted(transaction_outcomes, key=attrgetter("tx_id")):
+        rows = yield _END[outcome.state](
+            tx_id=outcome.tx_id,
+            block_number=outcome.block_number,
+            block_hash=outcome.block_hash,
+            final_hash=outcome.final_hash,
         )
-        if rows and end.costs:
-            key, tx_hash = journals.gas_key(end.tx_id), rows[0][0]
+        if rows and outcome.cost_postings:
+            key, tx_hash = journals.gas_key(outcome.tx_id), rows[0][0]
             yield from ledger.post_again(
-                key, journals.JournalKind.GAS, None, tx_hash, end.costs, now_us
+                key, journals.JournalKind.GAS, None, tx_hash, outcome.cost_postings, now_us
             )
-        if rows and end.gas_spending:
-            yield from gas.book(end.tx_id, rows[0][1], end.gas_spending, now_us)
+        if rows and outcome.gas_spending:
+            yield from gas.book(outcome.tx_id, rows[0][1], outcome.gas_spending, now_us)
 
 
 def _find_unsettled_statuses(
@@ -478,41 +504,41 @@ def _find_unsettled_statuses(
     )
 
 
-def _finalize_payment(payment_outcome: PaymentOutcome, now_us: int) -> Op[Payment | None]:
+def _finalize_payment(outcome: PaymentOutcome, now_us: int) -> Op[Payment | None]:
     rows = yield _FINALIZE(
-        payment_id=payment_outcome.payment_id,
+        payment_id=outcome.payment_id,
         now_us=now_us,
-        end=payment_outcome.status,
-        tx=payment_outcome.tx_id,
-        paid_unit=payment_outcome.option_unit,
-        paid=payment_outcome.option_value,
-        settled=payment_outcome.settled_value,
-        code=payment_outcome.failure_code,
-        detail=payment_outcome.failure_detail,
+        status=outcome.status,
+        tx_id=outcome.tx_hash,
+        option_unit=outcome.option_unit,
+        option_value=outcome.option_value,
+        settled_value=outcome.settled_value,
+        failure_code=outcome.failure_code,
+        failure_detail=outcome.failure_detail,
     )
     if not rows:
         return None
-    yield from _post_outcome(payment_outcome, now_us)
+    yield from _post_outcome(outcome, now_us)
     return Payment(*rows[0])
 
 
-def _post_outcome(payment_outcome: PaymentOutcome, now_us: int) -> Op[None]:
-    if payment_outcome.postings or payment_outcome.status is PaymentStatus.SUCCEEDED:
-        key, of = journals.settle_key(payment_outcome.payment_id), payment_outcome.payment_id
+def _post_outcome(outcome: PaymentOutcome, now_us: int) -> Op[None]:
+    if outcome.postings or outcome.status is PaymentStatus.SUCCEEDED:
+        key, payment_id = journals.settle_key(outcome.payment_id), outcome.payment_id
         yield from ledger.post_again(
             key,
             journals.JournalKind.SETTLE,
-            of,
-            payment_outcome.tx_id,
-            payment_outcome.postings,
+            payment_id,
+            outcome.tx_hash,
+            outcome.postings,
             now_us,
         )
 
 
-def _to_final_event(ended: Payment) -> tuple[PaymentStateEvent, dict[str, str | None]]:
-    if ended.status is PaymentStatus.SUCCEEDED:
-        return PaymentStateEvent.EFFECT_FINAL, {"txId": ended.tx_id}
-    return PaymentStateEvent.UNSPENDABLE, {"reason": ended.failure_detail}
+def _to_final_event(payment: Payment) -> tuple[PaymentStateEvent, dict[str, str | None]]:
+    if payment.status is PaymentStatus.SUCCEEDED:
+        return PaymentStateEvent.EFFECT_FINAL, {"txId": payment.tx_id}
+    return PaymentStateEvent.UNSPENDABLE, {"reason": payment.failure_detail}
 
 
 def _to_settlement_item(row: Row) -> SettlementItem:

@@ -174,7 +174,7 @@ def find_free(
 
 @operation
 def assign(
-    new: ResolvedBuild,
+    resolved_build: ResolvedBuild,
     chain_id: str,
     free_nonce: FreeNonce,
     until_us: int,
@@ -185,19 +185,21 @@ def assign(
     `request` is the size of the pool and the requester, whose share must not be used up meanwhile.
     """
     if request is not None and not (yield from _has_share(chain_id, *request)):
-        raise NonceConflict(f"the nonces available to payment {new.payment_id} were taken")
+        raise NonceConflict(
+            f"the nonces available to payment {resolved_build.payment_id} were taken"
+        )
     taken = yield _TAKE(
         chain_id=chain_id,
         account=free_nonce.address,
         before=free_nonce.value,
-        whose=new.payment_id,
-        which=new.option_id,
+        whose=resolved_build.payment_id,
+        which=resolved_build.option_id,
         until_us=until_us,
     )
-    stored = yield from put_resolved_build(new)
-    if not taken or stored[0].terms != new.terms:
+    resolved_builds = yield from put_resolved_build(resolved_build)
+    if not taken or resolved_builds[0].terms != resolved_build.terms:
         raise NonceConflict(f"the nonce {free_nonce.address} or the option's issue was taken")
-    return stored
+    return resolved_builds
 
 
 @operation

@@ -25,7 +25,7 @@ def record(
     option: PaymentOption,
     event: tuple[str, str],
     postings: Sequence[LedgerPosting],
-    disposition: Payout | HeldMoney,
+    held_or_payout: Payout | HeldMoney,
     now_us: int,
     *,
     exact: bool,
@@ -40,21 +40,27 @@ def record(
     it is read.
     """
     (row,) = yield _LOCKED(payment_id=option.payment_id)
-    seen = Payment(*row).with_expiry(now_us)
-    if exact and (is_bound(seen, option) or (in_time and not is_late(seen, option))):
+    current_payment = Payment(*row).with_expiry(now_us)
+    if exact and (
+        is_bound(current_payment, option) or (in_time and not is_late(current_payment, option))
+    ):
         return None
     tx_hash, name = event
     if (held := (yield from held_money.find_by_event(option.payment_id, name))) is not None:
         # it came in time, and the payment failed by a decision about it
         yield from held_money.rebook_returned(held, now_us)
         return False
-    key, of = journals.late_key(option.payment_id, name), option.payment_id
-    if not (yield from ledger.post(key, journals.JournalKind.LATE, of, tx_hash, postings, now_us)):
+    key, payment_id = journals.late_key(option.payment_id, name), option.payment_id
+    if not (
+        yield from ledger.post(
+            key, journals.JournalKind.LATE, payment_id, tx_hash, postings, now_us
+        )
+    ):
         return False
-    if isinstance(disposition, HeldMoney):
-        yield from held_money.put(disposition)
+    if isinstance(held_or_payout, HeldMoney):
+        yield from held_money.put(held_or_payout)
     else:
-        yield from payouts.add(disposition)
+        yield from payouts.add(held_or_payout)
     return True
 
 

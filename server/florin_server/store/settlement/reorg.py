@@ -166,30 +166,30 @@ def undo_settlements(
     if not (yield _UNWATCH(chain=chain_id, by=ReorgWatcher.SETTLER, hashes=hashes)):
         return []
     payment_ids, tx_ids = affected_items
-    brought = yield from held_money.lock_by_transactions(chain_id, hashes)
+    held_moneys = yield from held_money.lock_by_transactions(chain_id, hashes)
     # released money is booked only if Florin moved it
-    released = {money.payment_id for money in brought if money.state is HeldMoneyState.RELEASED}
+    released = {money.payment_id for money in held_moneys if money.state is HeldMoneyState.RELEASED}
     undone = []
     for payment_id in payment_ids:
-        key, unsure = journals.settle_key(payment_id), payment_id in released
-        if (yield from ledger.reverse(key, now_us, missing_ok=unsure)):
+        key, missing_ok = journals.settle_key(payment_id), payment_id in released
+        if (yield from ledger.reverse(key, now_us, missing_ok=missing_ok)):
             undone.append(payment_id)
-    again, over = yield from _undo_held_money(brought, now_us)
-    undone += [again_id for again_id in again if again_id not in undone]
-    yield from effects.forget({*payment_ids, *undone, *over})
+    waiting_ids, failed_ids = yield from _undo_held_money(held_moneys, now_us)
+    undone += [waiting_id for waiting_id in waiting_ids if waiting_id not in undone]
+    yield from effects.forget({*payment_ids, *undone, *failed_ids})
     reopened = [row[0] for row in (yield _REOPEN(ids=tx_ids))]
     for tx_id in reopened:
         yield from _undo_cost(tx_id, now_us)
-    held = {row[0] for row in (yield _HELD(ids=reopened))}
+    reopened_payment_ids = {row[0] for row in (yield _HELD(ids=reopened))}
     yield _BACK(
-        ids=[undone_id for undone_id in undone if undone_id in held],
+        ids=[undone_id for undone_id in undone if undone_id in reopened_payment_ids],
         next_state=ConfirmationState.SUBMITTED,
     )
     yield _BACK(
-        ids=[undone_id for undone_id in undone if undone_id not in held],
+        ids=[undone_id for undone_id in undone if undone_id not in reopened_payment_ids],
         next_state=ConfirmationState.WAITING,
     )
-    return undone + over
+    return undone + failed_ids
 
 
 def _undo_cost(tx_id: str, now_us: int) -> Op[None]:
@@ -197,7 +197,9 @@ def _undo_cost(tx_id: str, now_us: int) -> Op[None]:
     yield from ledger.reverse(journals.gas_key(tx_id), now_us, missing_ok=True)
 
 
-def _undo_held_money(brought: Sequence[HeldMoney], now_us: int) -> Op[tuple[list[str], list[str]]]:
+def _undo_held_money(
+    held_moneys: Sequence[HeldMoney], now_us: int
+) -> Op[tuple[list[str], list[str]]]:
     """Reverse the arrival of blocked payers' money; return the affected payments.
 
     The first list waits for the money again; the second had failed by a decision about it.
@@ -205,19 +207,21 @@ def _undo_held_money(brought: Sequence[HeldMoney], now_us: int) -> Op[tuple[list
     A pending return is cancelled, unless it is already on its way. If the money for a failed
     payment arrives after all, it is late.
     """
-    again: list[str] = []
-    over: list[str] = []
-    for money in brought:
+    waiting_ids: list[str] = []
+    failed_ids: list[str] = []
+    for money in held_moneys:
         # it may have been undone before, and its payment settled by other money since
-        unsure = money.state in {HeldMoneyState.RELEASED, HeldMoneyState.UNDONE}
-        yield from ledger.reverse(held_money.format_journal_key(money), now_us, missing_ok=unsure)
+        missing_ok = money.state in {HeldMoneyState.RELEASED, HeldMoneyState.UNDONE}
+        yield from ledger.reverse(
+            held_money.format_journal_key(money), now_us, missing_ok=missing_ok
+        )
         waits = money.state in {HeldMoneyState.HELD, HeldMoneyState.RELEASED}
-        (again if waits else over).append(money.payment_id)
+        (waiting_ids if waits else failed_ids).append(money.payment_id)
         if money.payout_id and not (yield from payouts.refuse(money.payout_id, now_us)):
             yield from held_money.mark_undone(money)
         elif money.state is not HeldMoneyState.RELEASED:
             yield from held_money.forget(money)
-    return again, over
+    return waiting_ids, failed_ids
 
 
 @operation
@@ -231,20 +235,20 @@ def undo_payouts(
     """
     if not (yield _UNWATCH(chain=chain_id, by=ReorgWatcher.PAYOUTS, hashes=hashes)):
         return []
-    items: dict[str, list[str]] = {tx_id: [] for tx_id in affected_items[1]}
-    for tx_id, payout_id in (yield _PAYOUTS(ids=list(items))):
-        items[tx_id].append(payout_id)
-    found_payouts = yield from payouts.lock(
-        [held_id for held in items.values() for held_id in held]
+    payout_ids_by_tx: dict[str, list[str]] = {tx_id: [] for tx_id in affected_items[1]}
+    for tx_id, payout_id in (yield _PAYOUTS(ids=list(payout_ids_by_tx))):
+        payout_ids_by_tx[tx_id].append(payout_id)
+    payouts_by_id = yield from payouts.lock(
+        [payout_id for payout_ids in payout_ids_by_tx.values() for payout_id in payout_ids]
     )
     undone = []
-    for tx_id, held in items.items():
-        subjects = [found_payouts[held_id] for held_id in held]
-        if not all(_is_paid_by(subject, hashes) for subject in subjects):
+    for tx_id, payout_ids in payout_ids_by_tx.items():
+        tx_payouts = [payouts_by_id[payout_id] for payout_id in payout_ids]
+        if not all(_is_paid_by(tx_payout, hashes) for tx_payout in tx_payouts):
             continue
         for _, tx_hash in (yield _REOPEN(ids=[tx_id])):
             yield from _undo_cost(tx_id, now_us)
-            for payout in subjects:
+            for payout in tx_payouts:
                 yield from payouts.reopen(payout, tx_hash, now_us)
                 undone.append(payout.id)
     return undone

@@ -36,7 +36,7 @@ from florin_server.store.tables.tables import (
     refund_event,
     webhook_endpoint,
 )
-from florin_server.store.tables.tables import installation as kept
+from florin_server.store.tables.tables import installation as installation_table
 from florin_server.store.webhooks import outbox
 
 # payments that one transaction reads
@@ -46,11 +46,11 @@ _MARK: Final = "older_releases"
 # that time again, and the last payment that was filled in
 _FILLING: Final = "filling"
 
-_VALUE = select(kept.c.value).where(kept.c.name == param("name_"))
+_VALUE = select(installation_table.c.value).where(installation_table.c.name == param("name_"))
 # the value that an operation read stays valid until it ends
 _SHARE = Statement(_VALUE.with_for_update(read=True))
 _LOCK = Statement(_VALUE.with_for_update())
-_FORGET = Statement(delete(kept).where(kept.c.name == param("name_")))
+_FORGET = Statement(delete(installation_table).where(installation_table.c.name == param("name_")))
 _OLDER = Statement(select(process.c.id).where(process.c.revision < param("revision_")).limit(1))
 # the balances that were paid out meanwhile, in the form that payouts record now
 _COVERING = Statement(

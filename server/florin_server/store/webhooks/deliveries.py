@@ -57,9 +57,9 @@ from florin_server.store.tables.tables import (
 from florin_server.store.webhooks import endpoints, events
 from florin_server.store.webhooks.endpoints import SigningSecret
 
-_end, _row = webhook_endpoint.c, webhook_delivery.c
+_endpoint, _delivery = webhook_endpoint.c, webhook_delivery.c
 _ENDPOINT = columns(webhook_endpoint, WebhookEndpoint)
-_WAITING = columns(webhook_delivery, WebhookDelivery)
+_PENDING = columns(webhook_delivery, WebhookDelivery)
 # of one endpoint, at a time
 _TOGETHER = 4
 _DAY_US = 86_400_000_000
@@ -74,93 +74,93 @@ def _is_due(row: Any) -> ColumnElement[bool]:
 _first = aliased(webhook_delivery)
 _FIRST = (
     select(_first.c.payment_id)
-    .where(_first.c.endpoint_id == _end.id, _is_due(_first.c))
+    .where(_first.c.endpoint_id == _endpoint.id, _is_due(_first.c))
     .order_by(_first.c.next_at_us)
     .limit(_TOGETHER)
     .correlate(webhook_endpoint)
 )
 _READY = (
-    _end.state == EndpointState.ACTIVE,
-    _end.url != "",
-    or_(_end.retry_at_us <= param("now_us"), _end.retry_at_us > param("far_us")),
-    ~is_in(_end.id, "busy"),
-    ~is_in(_end.partner_id, "crowded"),
+    _endpoint.state == EndpointState.ACTIVE,
+    _endpoint.url != "",
+    or_(_endpoint.retry_at_us <= param("now_us"), _endpoint.retry_at_us > param("far_us")),
+    ~is_in(_endpoint.id, "busy"),
+    ~is_in(_endpoint.partner_id, "crowded"),
 )
 _DUE = Statement(
-    select(*_ENDPOINT, *_WAITING)
-    .join_from(webhook_endpoint, webhook_delivery, _row.endpoint_id == _end.id)
-    .join(partner, and_(partner.c.id == _end.partner_id, partner.c.status == "active"))
+    select(*_ENDPOINT, *_PENDING)
+    .join_from(webhook_endpoint, webhook_delivery, _delivery.endpoint_id == _endpoint.id)
+    .join(partner, and_(partner.c.id == _endpoint.partner_id, partner.c.status == "active"))
     # the due time is checked again once the row is locked
-    .where(*_READY, _row.payment_id.in_(_FIRST), _is_due(_row))
-    .order_by(_row.next_at_us)
+    .where(*_READY, _delivery.payment_id.in_(_FIRST), _is_due(_delivery))
+    .order_by(_delivery.next_at_us)
     .limit(param("limit"))
     # deliveries that another process has just claimed are skipped
     .with_for_update(of=webhook_delivery, skip_locked=True)
 )
 _ANY = Statement(
-    select(_end.id)
-    .join(partner, and_(partner.c.id == _end.partner_id, partner.c.status == "active"))
+    select(_endpoint.id)
+    .join(partner, and_(partner.c.id == _endpoint.partner_id, partner.c.status == "active"))
     .where(
         *_READY,
         select(_first.c.payment_id)
-        .where(_first.c.endpoint_id == _end.id, _is_due(_first.c))
+        .where(_first.c.endpoint_id == _endpoint.id, _is_due(_first.c))
         .correlate(webhook_endpoint)
         .exists(),
     )
     .limit(1)
 )
 _DUE_OF_ENDPOINT = Statement(
-    select(*_WAITING)
-    .where(_row.endpoint_id == param("endpoint"), _is_due(_row))
-    .order_by(_row.next_at_us)
+    select(*_PENDING)
+    .where(_delivery.endpoint_id == param("endpoint"), _is_due(_delivery))
+    .order_by(_delivery.next_at_us)
     .limit(_TOGETHER)
     .with_for_update(skip_locked=True)
 )
 _HELD = Statement(
-    select(*_WAITING)
+    select(*_PENDING)
     .where(
-        _row.endpoint_id == param("endpoint"),
-        _row.payment_id == param("payment"),
-        _row.epoch == param("held"),
-        _row.claimed == true(),
+        _delivery.endpoint_id == param("endpoint"),
+        _delivery.payment_id == param("payment"),
+        _delivery.epoch == param("held"),
+        _delivery.claimed == true(),
     )
     .with_for_update()
 )
 _CLAIM = Statement(
     update(webhook_delivery)
-    .where(_row.endpoint_id == param("endpoint"), _row.payment_id == param("payment"))
-    .values(claimed=true(), epoch=_row.epoch + 1, next_at_us=param("until"))
+    .where(_delivery.endpoint_id == param("endpoint"), _delivery.payment_id == param("payment"))
+    .values(claimed=true(), epoch=_delivery.epoch + 1, next_at_us=param("until"))
 )
 _OWN = (
-    _row.endpoint_id == param("endpoint"),
-    _row.payment_id == param("payment"),
-    _row.epoch == param("held"),
-    _row.claimed == true(),
+    _delivery.endpoint_id == param("endpoint"),
+    _delivery.payment_id == param("payment"),
+    _delivery.epoch == param("held"),
+    _delivery.claimed == true(),
 )
 _RECORD_DELIVERED = Statement(
     update(webhook_delivery)
     .where(*_OWN)
     .values(
-        told=param("version"),
+        told=param("place"),
         attempts=0,
         since_us=param("now_us"),
         next_at_us=param("now_us"),
         claimed=false(),
     )
-    .returning(_row.newest)
+    .returning(_delivery.newest)
 )
 _GONE = Statement(
     delete(webhook_delivery).where(
-        _row.endpoint_id == param("endpoint"),
-        _row.payment_id == param("payment"),
-        _row.newest <= _row.told,
+        _delivery.endpoint_id == param("endpoint"),
+        _delivery.payment_id == param("payment"),
+        _delivery.newest <= _delivery.told,
     )
 )
 _AGAIN = Statement(
     update(webhook_delivery)
     .where(*_OWN)
-    .values(attempts=_row.attempts + 1, next_at_us=param("next_us"), claimed=false())
-    .returning(_row.attempts)
+    .values(attempts=_delivery.attempts + 1, next_at_us=param("next_us"), claimed=false())
+    .returning(_delivery.attempts)
 )
 _BACK = Statement(
     update(webhook_delivery).where(*_OWN).values(next_at_us=param("now_us"), claimed=false())
@@ -171,57 +171,59 @@ _SHELVE = Statement(
 _TAKE_UP = Statement(
     update(webhook_delivery)
     .where(
-        _row.endpoint_id == param("endpoint"),
-        _row.payment_id == param("payment"),
-        _row.next_at_us.is_(None),
+        _delivery.endpoint_id == param("endpoint"),
+        _delivery.payment_id == param("payment"),
+        _delivery.next_at_us.is_(None),
     )
     .values(next_at_us=param("now_us"), claimed=false())
 )
 _FREE = Statement(
     update(webhook_delivery)
-    .where(_row.claimed == true(), _row.next_at_us.is_not(None))
+    .where(_delivery.claimed == true(), _delivery.next_at_us.is_not(None))
     .values(next_at_us=param("now_us"), claimed=false())
 )
-_CLAIMED = Statement(select(_row.endpoint_id).where(_row.claimed == true()).limit(1))
+_CLAIMED = Statement(select(_delivery.endpoint_id).where(_delivery.claimed == true()).limit(1))
 _SUCCEEDED = Statement(
     update(webhook_endpoint)
-    .where(_end.id == param("endpoint"))
+    .where(_endpoint.id == param("endpoint"))
     .values(
         failures=0,
         failing_since_us=None,
         retry_at_us=0,
         delivered_at_us=param("now_us"),
-        attempts=_end.attempts + 1,
+        attempts=_endpoint.attempts + 1,
     )
-    .returning(_end.attempts)
+    .returning(_endpoint.attempts)
 )
 _FAILED = Statement(
     update(webhook_endpoint)
-    .where(_end.id == param("endpoint"))
+    .where(_endpoint.id == param("endpoint"))
     .values(
-        failures=_end.failures + 1,
-        failing_since_us=func.coalesce(_end.failing_since_us, param("now_us")),
-        attempts=_end.attempts + 1,
+        failures=_endpoint.failures + 1,
+        failing_since_us=func.coalesce(_endpoint.failing_since_us, param("now_us")),
+        attempts=_endpoint.attempts + 1,
     )
-    .returning(_end.attempts, _end.failures, _end.failing_since_us)
+    .returning(_endpoint.attempts, _endpoint.failures, _endpoint.failing_since_us)
 )
 _REST = Statement(
     update(webhook_endpoint)
-    .where(_end.id == param("endpoint"))
+    .where(_endpoint.id == param("endpoint"))
     .values(retry_at_us=param("rests_until"))
 )
 _ATTEMPT = Statement(upsert(webhook_attempt, "endpoint_id", "slot"))
-_active = and_(_end.state == EndpointState.ACTIVE, _row.next_at_us.is_not(None))
+_active = and_(_endpoint.state == EndpointState.ACTIVE, _delivery.next_at_us.is_not(None))
 _figures: Select[*tuple[Any, ...]] = select(
-    func.min(case((_active, _row.since_us), else_=None)), func.count()
+    func.min(case((_active, _delivery.since_us), else_=None)), func.count()
 )
 _FIGURES = Statement(
-    _figures.join_from(webhook_delivery, webhook_endpoint, _row.endpoint_id == _end.id).where(
-        _end.url != ""
-    )
+    _figures.join_from(
+        webhook_delivery, webhook_endpoint, _delivery.endpoint_id == _endpoint.id
+    ).where(_endpoint.url != "")
 )
 _PAUSED = Statement(
-    select(_end.id).where(_end.state == EndpointState.PAUSED, _end.paused_reason != PAUSED_BY_OWNER)
+    select(_endpoint.id).where(
+        _endpoint.state == EndpointState.PAUSED, _endpoint.paused_reason != PAUSED_BY_OWNER
+    )
 )
 
 
@@ -291,19 +293,22 @@ def claim(
         limit=limit,
     )
     cut = len(_ENDPOINT)
-    deliveries: list[WebhookDeliveryClaim] = []
+    claimed_deliveries: list[WebhookDeliveryClaim] = []
     tried: set[str] = set()
     for row in rows:
         endpoint = WebhookEndpoint(*row[:cut])
         if endpoint.id in tried and not endpoint.is_proven:
             continue
         tried.add(endpoint.id)
-        deliveries.append(WebhookDeliveryClaim(endpoint, WebhookDelivery(*row[cut:])))
-    if deliveries:
+        claimed_deliveries.append(WebhookDeliveryClaim(endpoint, WebhookDelivery(*row[cut:])))
+    if claimed_deliveries:
         yield _CLAIM.bind_many(
-            [_to_claim_params(delivery.pending, now_us + lease_us) for delivery in deliveries]
+            [
+                _to_claim_params(delivery.pending, now_us + lease_us)
+                for delivery in claimed_deliveries
+            ]
         )
-    return deliveries
+    return claimed_deliveries
 
 
 @operation
@@ -315,12 +320,15 @@ def claim_for_endpoint(
         return []
     far_us = now_us + schedule.DELAY_MAX_US
     rows = yield _DUE_OF_ENDPOINT(endpoint=endpoint.id, now_us=now_us, far_us=far_us)
-    deliveries = [WebhookDeliveryClaim(endpoint, WebhookDelivery(*row)) for row in rows]
-    if deliveries:
+    claimed_deliveries = [WebhookDeliveryClaim(endpoint, WebhookDelivery(*row)) for row in rows]
+    if claimed_deliveries:
         yield _CLAIM.bind_many(
-            [_to_claim_params(delivery.pending, now_us + lease_us) for delivery in deliveries]
+            [
+                _to_claim_params(delivery.pending, now_us + lease_us)
+                for delivery in claimed_deliveries
+            ]
         )
-    return deliveries
+    return claimed_deliveries
 
 
 @operation
@@ -333,37 +341,37 @@ def lock_claimed(endpoint_id: str, payment_id: str, epoch: int) -> Op[WebhookDel
 @operation
 def find_delivery_data(delivery: WebhookDeliveryClaim, now_us: int) -> Op[DeliveryData | None]:
     """Return the data to deliver it; None if the payment does not exist."""
-    waiting = delivery.pending
-    payment = yield from payments.find(waiting.payment_id)
+    pending = delivery.pending
+    payment = yield from payments.find(pending.payment_id)
     if payment is None:
         return None
     option = None
     if payment.option_id is not None:
         option = yield from payments.find_option(payment.id, payment.option_id)
     history = yield from events.list_events(payment)
-    happened = [event for event in history if waiting.told < event.place <= waiting.newest]
+    pending_events = [event for event in history if pending.told < event.place <= pending.newest]
     secrets = yield from endpoints.list_secrets(delivery.endpoint.id, now_us)
-    return DeliveryData(payment, option, history, happened, secrets)
+    return DeliveryData(payment, option, history, pending_events, secrets)
 
 
 @operation
 def record_delivered(
     delivery: WebhookDeliveryClaim,
-    version: int,
+    place: int,
     now_us: int,
     attempt: WebhookAttempt | None,
     attempt_log_size: int,
 ) -> Op[bool]:
-    """Record a delivery up to a version; without an attempt the endpoint wanted no event of it.
+    """Record a delivery up to a place; without an attempt the endpoint wanted no event of it.
 
     Return whether the claim was still valid.
     """
-    waiting = delivery.pending
-    rows = yield _RECORD_DELIVERED(**_to_claim_key(waiting), version=version, now_us=now_us)
+    pending = delivery.pending
+    rows = yield _RECORD_DELIVERED(**_to_claim_key(pending), place=place, now_us=now_us)
     if rows:
-        yield _GONE(endpoint=waiting.endpoint_id, payment=waiting.payment_id)
+        yield _GONE(endpoint=pending.endpoint_id, payment=pending.payment_id)
     if attempt is not None:
-        counted = yield _SUCCEEDED(endpoint=waiting.endpoint_id, now_us=now_us)
+        counted = yield _SUCCEEDED(endpoint=pending.endpoint_id, now_us=now_us)
         yield from _record_attempt(attempt, counted, attempt_log_size)
     return bool(rows)
 
@@ -383,25 +391,25 @@ def record_failure(
     `is_gone` is true if the endpoint wants no events any more. `requested_wait_us` is the pause
     that it requested, within the bounds of `schedule`. Return the endpoint's state.
     """
-    waiting = delivery.pending
-    counted = yield _FAILED(endpoint=waiting.endpoint_id, now_us=now_us)
-    given_up = now_us - waiting.since_us >= policy.give_up_us
+    pending = delivery.pending
+    counted = yield _FAILED(endpoint=pending.endpoint_id, now_us=now_us)
+    given_up = now_us - pending.since_us >= policy.give_up_us
     wait_us = max(
-        requested_wait_us, schedule.get_retry_delay_us(waiting.attempts + 1, waiting.payment_id)
+        requested_wait_us, schedule.get_retry_delay_us(pending.attempts + 1, pending.payment_id)
     )
-    yield _AGAIN(**_to_claim_key(waiting), next_us=None if given_up else now_us + wait_us)
+    yield _AGAIN(**_to_claim_key(pending), next_us=None if given_up else now_us + wait_us)
     if not counted:
         return EndpointState.PAUSED
     ((_, failures, since_us),) = counted
     yield from _record_attempt(attempt, counted, policy.attempt_log_size)
     rest_us = schedule.get_pause_us(failures, requested_wait_us)
     if rest_us:
-        yield _REST(endpoint=waiting.endpoint_id, rests_until=now_us + rest_us)
+        yield _REST(endpoint=pending.endpoint_id, rests_until=now_us + rest_us)
     days = policy.give_up_us / _DAY_US
     if is_gone:
-        yield from endpoints.pause(waiting.endpoint_id, "the endpoint answered HTTP 410 (gone)")
+        yield from endpoints.pause(pending.endpoint_id, "the endpoint answered HTTP 410 (gone)")
     elif now_us - since_us >= policy.give_up_us:
-        yield from endpoints.pause(waiting.endpoint_id, f"every attempt failed for {days:g} days")
+        yield from endpoints.pause(pending.endpoint_id, f"every attempt failed for {days:g} days")
     else:
         return EndpointState.ACTIVE
     return EndpointState.PAUSED
@@ -427,11 +435,14 @@ def resume(endpoint_id: str, payment_id: str, now_us: int) -> Op[None]:
 
 
 @operation
-def release(claims: Collection[WebhookDeliveryClaim], now_us: int) -> Op[None]:
+def release(claimed_deliveries: Collection[WebhookDeliveryClaim], now_us: int) -> Op[None]:
     """Release unconcluded claims from a time on."""
-    if claims:
+    if claimed_deliveries:
         yield _BACK.bind_many(
-            [{**_to_claim_key(delivery.pending), "now_us": now_us} for delivery in claims]
+            [
+                {**_to_claim_key(delivery.pending), "now_us": now_us}
+                for delivery in claimed_deliveries
+            ]
         )
 
 
@@ -462,22 +473,22 @@ class DeliveryStats:
 @operation
 def get_stats() -> Op[DeliveryStats]:
     """Return the undelivered events of all endpoints; the oldest counts active deliveries only."""
-    ((oldest_us, waiting),) = yield _FIGURES()
-    return DeliveryStats(waiting, oldest_us, len((yield _PAUSED())))
+    ((oldest_us, pending_count),) = yield _FIGURES()
+    return DeliveryStats(pending_count, oldest_us, len((yield _PAUSED())))
 
 
-def _to_claim_key(waiting: WebhookDelivery) -> Mapping[str, object]:
+def _to_claim_key(pending: WebhookDelivery) -> Mapping[str, object]:
     return {
-        "endpoint": waiting.endpoint_id,
-        "payment": waiting.payment_id,
-        "held": waiting.epoch + 1,
+        "endpoint": pending.endpoint_id,
+        "payment": pending.payment_id,
+        "held": pending.epoch + 1,
     }
 
 
-def _to_claim_params(waiting: WebhookDelivery, until_us: int) -> Mapping[str, object]:
+def _to_claim_params(pending: WebhookDelivery, until_us: int) -> Mapping[str, object]:
     return {
-        "endpoint": waiting.endpoint_id,
-        "payment": waiting.payment_id,
+        "endpoint": pending.endpoint_id,
+        "payment": pending.payment_id,
         "until": until_us,
     }
 

@@ -19,50 +19,55 @@ from florin_server.store.tables.tables import (
 )
 
 _COLUMNS = columns(webhook_endpoint, WebhookEndpoint)
-_end, _secret = webhook_endpoint.c, webhook_secret.c
+_endpoint, _secret = webhook_endpoint.c, webhook_secret.c
 _OWN = (
-    _end.id == param("id_"),
-    _end.partner_id == param("partner"),
-    _end.live == param("is_live"),
+    _endpoint.id == param("id_"),
+    _endpoint.partner_id == param("partner"),
+    _endpoint.live == param("is_live"),
 )
 _ADD = Statement(
     insert(webhook_endpoint)
     .on_conflict_do_nothing(index_elements=["owner", "live", "url"])
-    .returning(_end.id)
+    .returning(_endpoint.id)
 )
 _AT = Statement(
-    select(_end.id).where(
-        _end.owner == param("of"), _end.live == param("is_live"), _end.url == param("address")
+    select(_endpoint.id).where(
+        _endpoint.owner == param("of"),
+        _endpoint.live == param("is_live"),
+        _endpoint.url == param("address"),
     )
 )
-_COUNT = Statement(select(func.count()).where(_end.owner == param("of")))
+_COUNT = Statement(select(func.count()).where(_endpoint.owner == param("of")))
 _FIND = Statement(select(*_COLUMNS).where(*_OWN))
-_FIND_BY_ID = Statement(select(*_COLUMNS).where(_end.id == param("id_")))
+_FIND_BY_ID = Statement(select(*_COLUMNS).where(_endpoint.id == param("id_")))
 _LOCK = Statement(select(*_COLUMNS).where(*_OWN).with_for_update())
 _LIST = Statement(
     select(*_COLUMNS)
     .where(
-        or_(param("of_partner", Text).is_(None), _end.partner_id == param("of_partner", Text)),
-        or_(param("of_merchant", Text).is_(None), _end.merchant_id == param("of_merchant", Text)),
-        _end.id > param("after"),
-        or_(_end.live == param("is_live"), _end.live == param("or_live")),
+        or_(param("of_partner", Text).is_(None), _endpoint.partner_id == param("of_partner", Text)),
+        or_(
+            param("of_merchant", Text).is_(None),
+            _endpoint.merchant_id == param("of_merchant", Text),
+        ),
+        _endpoint.id > param("after"),
+        or_(_endpoint.live == param("is_live"), _endpoint.live == param("or_live")),
     )
-    .order_by(_end.id)
+    .order_by(_endpoint.id)
     .limit(param("limit"))
 )
 _CHANGE = Statement(
     update(webhook_endpoint)
-    .where(_end.id == param("id_"))
-    .values(url=param("address"), events=param("wanted"), description=param("about"))
+    .where(_endpoint.id == param("id_"))
+    .values(url=param("address"), events=param("event_types"), description=param("about"))
 )
 _PAUSE = Statement(
     update(webhook_endpoint)
-    .where(_end.id == param("id_"))
+    .where(_endpoint.id == param("id_"))
     .values(state=EndpointState.PAUSED, paused_reason=param("why"))
 )
 _RESUME = Statement(
     update(webhook_endpoint)
-    .where(_end.id == param("id_"))
+    .where(_endpoint.id == param("id_"))
     .values(
         state=EndpointState.ACTIVE,
         paused_reason=null(),
@@ -143,21 +148,21 @@ class EndpointOwner:
 
 
 @operation
-def add(new: WebhookEndpoint, first: SigningSecret, limit: int) -> Op[str | None]:
+def add(endpoint: WebhookEndpoint, first: SigningSecret, limit: int) -> Op[str | None]:
     """Store an endpoint; return the id of the owner's existing endpoint at the URL, if any.
 
     Raise OverflowError if the owner has reached its limit.
     """
-    params = {"of": new.owner, "is_live": new.live, "address": new.url}
+    params = {"of": endpoint.owner, "is_live": endpoint.live, "address": endpoint.url}
     if rows := (yield _AT(**params)):
         return str(rows[0][0])
-    ((count,),) = yield _COUNT(of=new.owner)
+    ((count,),) = yield _COUNT(of=endpoint.owner)
     if count >= limit:
         raise OverflowError
-    if not (yield _ADD.bind_object(new)):
+    if not (yield _ADD.bind_object(endpoint)):
         # another caller was faster
         return str((yield _AT(**params))[0][0])
-    yield from _put_secret(new.id, first)
+    yield from _put_secret(endpoint.id, first)
     return None
 
 
@@ -201,7 +206,7 @@ def list_endpoints(
 @operation
 def change(endpoint_id: str, url: str, events: frozenset[str], description: str) -> Op[None]:
     """Change an endpoint's URL, event types and description; part of an operation."""
-    yield _CHANGE(id_=endpoint_id, address=url, wanted=events, about=description)
+    yield _CHANGE(id_=endpoint_id, address=url, event_types=events, about=description)
 
 
 @operation

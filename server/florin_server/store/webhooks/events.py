@@ -25,28 +25,34 @@ from florin_server.store.tables.tables import payment as payment_table
 from florin_server.store.tables.tables import payment_event, payment_settled, refund_event
 from florin_server.store.tables.tables import refund as refund_table
 
-_event, _back, _settled = payment_event.c, refund_event.c, payment_settled.c
+_event, _refund_event, _settled = payment_event.c, refund_event.c, payment_settled.c
 _EVENTS = Statement(
     select(_event.version, _event.at_us, _event.cause, _event.status, _event.detail)
     .where(_event.payment_id == param("payment_id"))
     .order_by(_event.version)
 )
 _REFUND_EVENTS = Statement(
-    select(_back.version, _back.status, _back.at_us, _back.tx_id, *refund_table.c)
+    select(
+        _refund_event.version,
+        _refund_event.status,
+        _refund_event.at_us,
+        _refund_event.tx_id,
+        *refund_table.c,
+    )
     .join_from(
         refund_event,
         refund_table,
         and_(
-            refund_table.c.payment_id == _back.payment_id,
+            refund_table.c.payment_id == _refund_event.payment_id,
             or_(
-                refund_table.c.id == _back.refund_id,
+                refund_table.c.id == _refund_event.refund_id,
                 # an older process wrote it, when a payment had at most one refund
-                and_(_back.refund_id == "", refund_table.c.ordinal == 1),
+                and_(_refund_event.refund_id == "", refund_table.c.ordinal == 1),
             ),
         ),
     )
-    .where(_back.payment_id == param("payment_id"))
-    .order_by(_back.version)
+    .where(_refund_event.payment_id == param("payment_id"))
+    .order_by(_refund_event.version)
 )
 _SETTLED = Statement(
     select(
@@ -62,15 +68,15 @@ def place_of_settlement() -> ColumnElement[int]:
 
 def place_of_refund_event() -> ColumnElement[int]:
     """Return the place of a refund's event; the settlement is joined if it exists."""
-    before = case((_back.version > _settled.after_refunds, 1), else_=0)
-    return payment_table.c.version + _back.version + before
+    before = case((_refund_event.version > _settled.after_refunds, 1), else_=0)
+    return payment_table.c.version + _refund_event.version + before
 
 
 def newest_place() -> ColumnElement[int]:
     """Return the place of a payment's newest event; the settlement is joined if it exists."""
     refunds = (
-        select(func.coalesce(func.max(_back.version), 0))
-        .where(_back.payment_id == payment_table.c.id)
+        select(func.coalesce(func.max(_refund_event.version), 0))
+        .where(_refund_event.payment_id == payment_table.c.id)
         .correlate(payment_table)
         .scalar_subquery()
     )

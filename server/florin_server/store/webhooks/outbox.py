@@ -17,7 +17,7 @@ from florin_server.store.tables.tables import (
 from florin_server.store.webhooks import events
 
 _COLUMNS = [column.name for column in webhook_delivery.c]
-_end, _row = webhook_endpoint.c, webhook_delivery.c
+_endpoint, _delivery = webhook_endpoint.c, webhook_delivery.c
 
 
 def _select_rows(
@@ -26,35 +26,37 @@ def _select_rows(
     """Select the rows for endpoints of payments: from a place on, up to the newest."""
     query = (
         select(
-            *(_end.id, payment.c.id, first - 1, events.newest_place()),
+            *(_endpoint.id, payment.c.id, first - 1, events.newest_place()),
             *(literal(0), at_us, at_us, false(), literal(0)),
             *(literal(-1), literal("")),
         )
         .join_from(
             payment,
             webhook_endpoint,
-            or_(_end.owner == payment.c.merchant_id, _end.owner == payment.c.partner_id),
+            or_(_endpoint.owner == payment.c.merchant_id, _endpoint.owner == payment.c.partner_id),
         )
         .outerjoin(payment_settled, payment_settled.c.payment_id == payment.c.id)
         # merchants can choose their ids, so an owner alone proves nothing
-        .where(which, _end.partner_id == payment.c.partner_id, _end.live == payment.c.live)
+        .where(
+            which, _endpoint.partner_id == payment.c.partner_id, _endpoint.live == payment.c.live
+        )
     )
     # all lockers lock rows in one order
-    ordered = query.order_by(_end.id, payment.c.id)
+    ordered = query.order_by(_endpoint.id, payment.c.id)
     return insert(webhook_delivery).from_select(_COLUMNS, ordered)
 
 
 def _enqueue_statement(new: Insert) -> Statement:
-    given_up = _row.next_at_us.is_(None)
+    given_up = _delivery.next_at_us.is_(None)
     return Statement(
         new.on_conflict_do_update(
             index_elements=["endpoint_id", "payment_id"],
             set_={
                 "newest": new.excluded.newest,
                 # a delivery that was given up is tried again, from where it stopped
-                "attempts": case((given_up, 0), else_=_row.attempts),
-                "since_us": case((given_up, new.excluded.since_us), else_=_row.since_us),
-                "next_at_us": case((given_up, new.excluded.next_at_us), else_=_row.next_at_us),
+                "attempts": case((given_up, 0), else_=_delivery.attempts),
+                "since_us": case((given_up, new.excluded.since_us), else_=_delivery.since_us),
+                "next_at_us": case((given_up, new.excluded.next_at_us), else_=_delivery.next_at_us),
             },
         )
     )

@@ -37,28 +37,32 @@ from florin_server.store.webhooks import events
 # payments that one page reads, and the number of waiting deliveries at which none is added
 PAGE = 200
 WAITING_MAX = 1_000
-_row = webhook_delivery.c
+_delivery = webhook_delivery.c
 _again = insert(webhook_delivery)
 _new = _again.excluded
 # events that are due anyway are never filtered out; two different filters cancel each other
-_filters = and_(_row.only_types != literal(frozenset(), WordSet), _row.only_to > _row.told)
-_differ = and_(_filters, _row.only_types != _new.only_types)
+_filters = and_(
+    _delivery.only_types != literal(frozenset(), WordSet), _delivery.only_to > _delivery.told
+)
+_differ = and_(_filters, _delivery.only_types != _new.only_types)
 _AGAIN = Statement(
     _again.on_conflict_do_update(
         index_elements=["endpoint_id", "payment_id"],
         set_={
-            "told": case((_row.told < _new.told, _row.told), else_=_new.told),
+            "told": case((_delivery.told < _new.told, _delivery.told), else_=_new.told),
             # a later event may have been recorded meanwhile
-            "newest": case((_row.newest > _new.newest, _row.newest), else_=_new.newest),
+            "newest": case((_delivery.newest > _new.newest, _delivery.newest), else_=_new.newest),
             "attempts": 0,
             "since_us": _new.since_us,
             "next_at_us": _new.next_at_us,
             "claimed": false(),
             # a process that tries it now can no longer conclude it
-            "epoch": _row.epoch + 1,
+            "epoch": _delivery.epoch + 1,
             "only_types": case((_differ, literal(frozenset(), WordSet)), else_=_new.only_types),
             "only_to": case(
-                (or_(_new.only_to < 0, _differ), -1), (_filters, _row.only_to), else_=_row.told
+                (or_(_new.only_to < 0, _differ), -1),
+                (_filters, _delivery.only_to),
+                else_=_delivery.told,
             ),
         },
     )
@@ -88,7 +92,7 @@ def _page_statement(*owner: ColumnElement[bool]) -> Statement:
 
 _OF_PARTNER = _page_statement(_OF_OWNER[0], _OF_OWNER[1])
 _OF_MERCHANT = _page_statement(payment.c.merchant_id == param("merchant", Text))
-_back = refund_event.c
+_refund_event = refund_event.c
 
 
 def _later_statement(table: Any) -> Statement:
@@ -114,20 +118,20 @@ _FIRST = Statement(
     .where(
         is_in(_event.payment_id, "ids"),
         _event.at_us >= param("since_us"),
-        or_(_event.cause == param("made"), is_in(_event.status, "statuses")),
+        or_(_event.cause == param("created_cause"), is_in(_event.status, "statuses")),
     )
     .group_by(_event.payment_id)
 )
 _FIRST_OF_REFUND = Statement(
-    select(_back.payment_id, func.min(events.place_of_refund_event()))
-    .join_from(refund_event, payment, payment.c.id == _back.payment_id)
-    .outerjoin(payment_settled, _done.payment_id == _back.payment_id)
+    select(_refund_event.payment_id, func.min(events.place_of_refund_event()))
+    .join_from(refund_event, payment, payment.c.id == _refund_event.payment_id)
+    .outerjoin(payment_settled, _done.payment_id == _refund_event.payment_id)
     .where(
-        is_in(_back.payment_id, "ids"),
-        _back.at_us >= param("since_us"),
-        is_in(_back.status, "statuses"),
+        is_in(_refund_event.payment_id, "ids"),
+        _refund_event.at_us >= param("since_us"),
+        is_in(_refund_event.status, "statuses"),
     )
-    .group_by(_back.payment_id)
+    .group_by(_refund_event.payment_id)
 )
 _SETTLEMENT = Statement(
     select(_done.payment_id, events.place_of_settlement())
@@ -136,8 +140,8 @@ _SETTLEMENT = Statement(
 )
 _WAITING = Statement(
     select(func.count()).select_from(
-        select(_row.payment_id)
-        .where(_row.endpoint_id == param("endpoint"))
+        select(_delivery.payment_id)
+        .where(_delivery.endpoint_id == param("endpoint"))
         .limit(WAITING_MAX)
         .subquery("limited")
     )
@@ -261,12 +265,14 @@ def _find_first_places(ids: Collection[str], request: ReplayRequest) -> Op[dict[
         named[subject].append(status)
     created_cause = CREATED_CAUSE if CREATED_CAUSE in named["payment"] else ""
     since_us = request.since_us
-    rows = yield _FIRST(ids=ids, since_us=since_us, made=created_cause, statuses=named["payment"])
-    backs = yield _FIRST_OF_REFUND(ids=ids, since_us=since_us, statuses=named["refund"])
+    rows = yield _FIRST(
+        ids=ids, since_us=since_us, created_cause=created_cause, statuses=named["payment"]
+    )
+    refund_rows = yield _FIRST_OF_REFUND(ids=ids, since_us=since_us, statuses=named["refund"])
     has_settled = SETTLED_TYPE in request.types
     settlements = (yield _SETTLEMENT(ids=ids, since_us=since_us)) if has_settled else []
     first: dict[str, int] = {}
-    for payment_id, place in (*rows, *backs, *settlements):
+    for payment_id, place in (*rows, *refund_rows, *settlements):
         first[payment_id] = min(place, first.get(payment_id, place))
     return first
 

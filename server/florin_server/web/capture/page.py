@@ -127,11 +127,11 @@ def render_form(
         "form",
         appearance,
         status,
-        told=view,
+        view=view,
         groups=GROUPS,
         names=INPUTS,
         options=render_country_options,
-        given=appearance.to_parameters(),
+        appearance_parameters=appearance.to_parameters(),
     )
 
 
@@ -174,7 +174,7 @@ def _render(
         f"capture/{name}.html",
         status,
         headers,
-        words=get_translations(appearance.language, NOUN),
+        texts=get_translations(appearance.language, NOUN),
         theme=theme,
         style=chosen,
         message="" if message is None else orjson.dumps(escape_unsafe_texts(message)).decode(),

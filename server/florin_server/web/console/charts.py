@@ -23,7 +23,7 @@ WIDTH: Final = 640
 HEIGHT: Final = 160
 # the gap between bars, as a share of their width
 _GAP = 0.25
-_WORDS = get_translations("en", "site")
+_TEXTS = get_translations("en", "site")
 _SUCCEEDED = payment_pb2.PAYMENT_STATUS_SUCCEEDED
 _HIGH_QUANTILE = 0.95
 # units that are drawn, those with the most payments first; totals list all units
@@ -46,7 +46,7 @@ class ChartBar:
     height: float
     mark: float | None
     day: str
-    told: Sequence[str]
+    labels: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class PaymentChart:
 
     name: str
     title: str
-    tells: str
+    description: str
     columns: Sequence[str]
     top: str
     bars: Sequence[ChartBar]
@@ -88,9 +88,9 @@ def build_charts(
     `phases` has the times of rows by payment id.
     """
     grouped = _group_by_day(rows, now_us, days)
-    shown = [row for rows_of_day in grouped.values() for row in rows_of_day]
+    charted_rows = [row for rows_of_day in grouped.values() for row in rows_of_day]
     return [
-        *_build_sum_charts(_VOLUME, shown, grouped, _get_requested_amount),
+        *_build_sum_charts(_VOLUME, charted_rows, grouped, _get_requested_amount),
         _build_success_chart(grouped),
         _build_time_chart(
             _FINALITY, grouped, lambda row: _compute_finality_s(phases.get(row.payment_id))
@@ -98,23 +98,23 @@ def build_charts(
         _build_time_chart(
             _PAY, grouped, lambda row: _compute_pay_s(row, phases.get(row.payment_id))
         ),
-        *_build_sum_charts(_FEES, shown, grouped, _find_fee),
+        *_build_sum_charts(_FEES, charted_rows, grouped, _find_fee),
     ]
 
 
 def compute_totals(rows: PaymentRows, now_us: int, days: int) -> list[UnitTotal]:
     """Return volume and fees of the days up to now, a total for each unit, the most used first."""
     grouped = _group_by_day(rows, now_us, days)
-    shown = [row for rows_of_day in grouped.values() for row in rows_of_day]
+    charted_rows = [row for rows_of_day in grouped.values() for row in rows_of_day]
     return [
         UnitTotal(
             named.title,
             _format_unit_name(unit),
             count,
-            _format_sum(unit, _list_amounts(shown, pick)),
+            _format_sum(unit, _list_amounts(charted_rows, pick)),
         )
         for named, pick in ((_VOLUME, _get_requested_amount), (_FEES, _find_fee))
-        for unit, count in _list_units(shown, pick)
+        for unit, count in _list_units(charted_rows, pick)
     ]
 
 
@@ -180,7 +180,7 @@ def _sum_amounts(unit: money_pb2.Amount, amounts: Iterable[money_pb2.Amount]) ->
 
 
 def _format_sum(unit: money_pb2.Amount, amounts: Iterable[money_pb2.Amount]) -> str:
-    return _WORDS.format_amount(_sum_amounts(unit, amounts), unit.display.asset_symbol)
+    return _TEXTS.format_amount(_sum_amounts(unit, amounts), unit.display.asset_symbol)
 
 
 def _build_sum_charts(
@@ -270,7 +270,7 @@ def _draw_chart(
                 height=round(height, 1),
                 mark=mark,
                 day=day.isoformat(),
-                told=day_figures.labels,
+                labels=day_figures.labels,
             )
         )
     highest = f"{most:,.2f}".rstrip("0").rstrip(".")

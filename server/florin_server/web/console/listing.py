@@ -50,7 +50,7 @@ _RATE_PLACES = 8
 class PaymentFilters:
     """The filters of a list, as the address has them."""
 
-    form: FormValues
+    query: FormValues
 
     @classmethod
     def from_request(cls, console_request: ConsoleRequest) -> PaymentFilters:
@@ -60,37 +60,37 @@ class PaymentFilters:
     @property
     def filtered(self) -> bool:
         """Return True if there is a filter besides the cursor."""
-        return any(name != "cursor" and self.form.text(name) for name in self.form.values)
+        return any(name != "cursor" and self.query.text(name) for name in self.query.values)
 
     def to_request(self, limit: int = PAGE_ROWS) -> listing_pb2.ListPaymentsRequest:
         """Return the filters as a request of the API; ApiError if one is invalid."""
-        form = self.form
-        cursor, reference = form.text("cursor"), form.text("reference")
+        query = self.query
+        cursor, reference = query.text("cursor"), query.text("reference")
         if reference and len(reference) < 3:
             raise validation_error("reference", "must have at least three characters")
         return listing_pb2.ListPaymentsRequest(
-            start_ts=parse_timestamp(form.text("from"), "from"),
-            end_ts=parse_timestamp(form.text("to"), "to"),
-            status=[parse_choice(status, _STATUSES, "status") for status in form.texts("status")],
-            token_symbol=form.texts("token"),
-            network=form.texts("network"),
-            merchant_id=form.texts("merchant"),
+            start_ts=parse_timestamp(query.text("from"), "from"),
+            end_ts=parse_timestamp(query.text("to"), "to"),
+            status=[parse_choice(status, _STATUSES, "status") for status in query.texts("status")],
+            token_symbol=query.texts("token"),
+            network=query.texts("network"),
+            merchant_id=query.texts("merchant"),
             reference_id=reference or None,
-            sort_by=parse_choice(form.text("sort") or "date", _SORTS, "sort"),
-            sort_dir=parse_choice(form.text("dir") or "desc", _DIRECTIONS, "dir"),
+            sort_by=parse_choice(query.text("sort") or "date", _SORTS, "sort"),
+            sort_dir=parse_choice(query.text("dir") or "desc", _DIRECTIONS, "dir"),
             limit=limit,
             cursor=cursor or None,
         )
 
     def with_partner(self, partner_id: str) -> PaymentFilters:
         """Return the filters with a partner."""
-        return PaymentFilters(FormValues({**self.form.values, "partner": [partner_id]}))
+        return PaymentFilters(FormValues({**self.query.values, "partner": [partner_id]}))
 
     def address(self, **changes: str) -> str:
         """Return the query of the list with some values changed; empty ones are left out."""
         pairs = [
             (name, value)
-            for name, values in self.form.values.items()
+            for name, values in self.query.values.items()
             if name not in changes
             for value in values
             if value
@@ -105,7 +105,9 @@ def list_row_states(
     states = []
     for row in rows:
         status = formatter.state("payment", row.status)
-        states.append({"id": row.payment_id, "status": status, "look": formatter.look(status)})
+        states.append(
+            {"id": row.payment_id, "status": status, "badgeClass": formatter.badge_class(status)}
+        )
     return states
 
 

@@ -36,47 +36,51 @@ ENTER = f"{ROOT}/enter"
 _SIGN_IN_HOSTS = {HostKind.TLS, HostKind.SIGN_IN}
 
 
-def build_routes(site: Console) -> Mapping[tuple[str, str], PlainHandler]:
+def build_routes(console: Console) -> Mapping[tuple[str, str], PlainHandler]:
     """Return the handlers by method and path."""
 
     async def show(request: PlainRequest) -> PlainResponse:
-        site.check_request(request)
+        console.check_request(request)
         back = parse_return_path(dict(request.query).get("back", ""))
-        if await site.find_session(request):
+        if await console.find_session(request):
             return redirect(back)
-        if site.classify_host(request) not in _SIGN_IN_HOSTS:
-            return site.redirect_to_sign_in(request, back)
-        return site.render_sign_in(request, back)
+        if console.classify_host(request) not in _SIGN_IN_HOSTS:
+            return console.redirect_to_sign_in(request, back)
+        return console.render_sign_in(request, back)
 
     async def sign_in(request: PlainRequest) -> PlainResponse:
-        site.check_request(request)
-        if (place := site.classify_host(request)) not in _SIGN_IN_HOSTS:
-            raise site.make_wrong_host_error()
+        console.check_request(request)
+        if (place := console.classify_host(request)) not in _SIGN_IN_HOSTS:
+            raise console.make_wrong_host_error()
         form = read_form(request)
         back = parse_return_path(form.text("back"))
         if not is_same_origin(request):
-            return site.render_sign_in(request, back, 403, "Another site sent this form.")
+            return console.render_sign_in(request, back, 403, "Another site sent this form.")
         try:
-            holder, live = await site.verify_secret(form.text("secret"), request)
+            holder, live = await console.verify_secret(form.text("secret"), request)
         except RefusedError as refused:
-            answer = site.render_sign_in(request, back, refused.status, describe_refusal(refused))
+            answer = console.render_sign_in(
+                request, back, refused.status, describe_refusal(refused)
+            )
             return replace(answer, headers=(*answer.headers, *refused.headers))
         if place is HostKind.TLS:
-            session = site.sessions.start(holder, hosts.get_host_name(request), live=live)
-            return redirect(back, site.sessions.build_session_cookie(session, request))
+            session = console.sessions.start(holder, hosts.get_host_name(request), live=live)
+            return redirect(back, console.sessions.build_session_cookie(session, request))
         # chosen now, so that a site that links to the sign-in cannot know it
-        host = hosts.create_host_name(site.app.randbytes)
-        session = site.sessions.start(holder, host, live=live)
-        query = urlencode({"ticket": site.sessions.create_ticket(session), "back": back})
+        host = hosts.create_host_name(console.app.randbytes)
+        session = console.sessions.start(holder, host, live=live)
+        query = urlencode({"ticket": console.sessions.create_ticket(session), "back": back})
         return redirect(f"{hosts.build_origin(host, request)}{ENTER}?{query}")
 
     async def enter(request: PlainRequest) -> PlainResponse:
-        return await _enter_session(site, request)
+        return await _enter_session(console, request)
 
-    async def sign_out(visit: ConsoleRequest) -> PlainResponse:
-        await site.end_session(visit.session)
-        return site.redirect_to_sign_in(
-            visit.request, "", site.sessions.build_removal_cookie(visit.request)
+    async def sign_out(console_request: ConsoleRequest) -> PlainResponse:
+        await console.end_session(console_request.session)
+        return console.redirect_to_sign_in(
+            console_request.request,
+            "",
+            console.sessions.build_removal_cookie(console_request.request),
         )
 
     return {
@@ -84,20 +88,20 @@ def build_routes(site: Console) -> Mapping[tuple[str, str], PlainHandler]:
         ("HEAD", LOGIN): show,
         ("POST", LOGIN): sign_in,
         ("GET", ENTER): enter,
-        ("POST", LOGOUT): site.wrap_write(sign_out),
+        ("POST", LOGOUT): console.wrap_write(sign_out),
     }
 
 
-async def _enter_session(site: Console, request: PlainRequest) -> PlainResponse:
-    site.check_request(request)
+async def _enter_session(console: Console, request: PlainRequest) -> PlainResponse:
+    console.check_request(request)
     query = dict(request.query)
     back = parse_return_path(query.get("back", ""))
     # another site must not sign a person in to a session of its own
     led = request.get_header(b"sec-fetch-site") in {"", "same-site", "same-origin"}
-    session = site.sessions.find_by_ticket(request, query.get("ticket", "")) if led else None
+    session = console.sessions.find_by_ticket(request, query.get("ticket", "")) if led else None
     try:
-        if session is None or not await use_ticket(site.app, session.id, TICKET_S):
-            return site.redirect_to_sign_in(request, back)
+        if session is None or not await use_ticket(console.app, session.id, TICKET_S):
+            return console.redirect_to_sign_in(request, back)
     except ApiError as down:
         raise to_refused_error(down) from down
-    return redirect(back, site.sessions.build_session_cookie(session, request))
+    return redirect(back, console.sessions.build_session_cookie(session, request))

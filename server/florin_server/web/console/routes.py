@@ -133,19 +133,21 @@ def build_merchant_routes(
     `secret_backend` accepts API keys as callers send them, `key_id_backend` the ids of keys that
     were verified.
     """
-    shown = ConsoleRpcClient(secret_backend, _MERCHANT)
+    secret_client = ConsoleRpcClient(secret_backend, _MERCHANT)
 
-    async def prove(secret: str, peer: str) -> tuple[str, bool]:
+    async def verify_secret(secret: str, peer: str) -> tuple[str, bool]:
         request = account_pb2.ListMerchantsRequest(limit=1)
-        await shown.call("AdminService.ListMerchants", request, (("api-key", secret),), peer)
+        await secret_client.call(
+            "AdminService.ListMerchants", request, (("api-key", secret),), peer
+        )
         api_key = parse_key(secret)
         if api_key is None:
             raise RuntimeError("a key was taken that is none")
         return api_key.key_id, api_key.live
 
-    realm = ConsoleConfig(
+    config = ConsoleConfig(
         name="merchant",
-        shown="an API key",
+        credential_name="an API key",
         links=(
             (ROOT, "Overview"),
             (own_payments.PATH, "Payments"),
@@ -153,25 +155,25 @@ def build_merchant_routes(
             (merchants.PATH, "Merchants"),
             (webhooks.PATH, "Webhooks"),
         ),
-        verify_secret=prove,
+        verify_secret=verify_secret,
         build_metadata=lambda session: (("api-key", session.holder),),
         has_idempotency_keys=True,
         is_allowed_host=lambda _: True,
     )
-    site = Console(
+    console = Console(
         app,
-        realm,
+        config,
         ConsoleRpcClient(key_id_backend, _MERCHANT),
         _create_sessions(app, "console", key),
     )
     once = {
-        ("POST", path): site.wrap_write(
+        ("POST", path): console.wrap_write(
             page, deduplicate=True, needs_fresh_sign_in=path in MERCHANT_FRESH_PATHS
         )
         for path, page in MERCHANT_WRITES_ONCE.items()
     }
     keyed = _build_routes(
-        site, _MERCHANT_READS, _MERCHANT_SCRIPT_READS, MERCHANT_WRITES, MERCHANT_FRESH_PATHS
+        console, _MERCHANT_READS, _MERCHANT_SCRIPT_READS, MERCHANT_WRITES, MERCHANT_FRESH_PATHS
     )
     return {**keyed, **once}
 
@@ -186,7 +188,7 @@ def build_operator_routes(
     """Return the routes of the operator console; `is_allowed_host` as in `ConsoleConfig`."""
     calls = ConsoleRpcClient(backend, _OPERATOR)
 
-    async def prove(secret: str, peer: str) -> tuple[str, bool]:
+    async def verify_secret(secret: str, peer: str) -> tuple[str, bool]:
         request = system_pb2.GetSystemStatusRequest()
         await calls.call(
             "OperatorService.GetSystemStatus", request, _build_bearer_metadata(secret), peer
@@ -196,9 +198,9 @@ def build_operator_routes(
     def credential(_: ConsoleSession) -> Metadata:
         return _build_bearer_metadata(token)
 
-    realm = ConsoleConfig(
+    config = ConsoleConfig(
         name="operator",
-        shown="the operator's token",
+        credential_name="the operator's token",
         links=(
             (ROOT, "Status"),
             (payments.PATH, "Payments"),
@@ -209,14 +211,14 @@ def build_operator_routes(
             (accounts.PATH, "Accounts"),
             (all_webhooks.PATH, "Webhooks"),
         ),
-        verify_secret=prove,
+        verify_secret=verify_secret,
         build_metadata=credential,
         has_idempotency_keys=False,
         is_allowed_host=is_allowed_host,
     )
-    site = Console(app, realm, calls, _create_sessions(app, "operator", key))
+    console = Console(app, config, calls, _create_sessions(app, "operator", key))
     return _build_routes(
-        site, _OPERATOR_READS, _OPERATOR_SCRIPT_READS, OPERATOR_WRITES, OPERATOR_FRESH_PATHS
+        console, _OPERATOR_READS, _OPERATOR_SCRIPT_READS, OPERATOR_WRITES, OPERATOR_FRESH_PATHS
     )
 
 
@@ -229,22 +231,24 @@ def _create_sessions(app: App, name: str, key: bytes) -> SessionManager:
 
 
 def _build_routes(
-    site: Console,
+    console: Console,
     reads: Mapping[str, PageHandler],
     script_reads: Mapping[str, PageHandler],
     writes: Mapping[str, PageHandler],
     fresh_paths: Container[str],
 ) -> Routes:
     return {
-        **login.build_routes(site),
+        **login.build_routes(console),
         **{
-            (method, path): site.wrap_read(reads[path])
+            (method, path): console.wrap_read(reads[path])
             for path in reads
             for method in ("GET", "HEAD")
         },
-        **{("GET", path): site.wrap_script_read(script_reads[path]) for path in script_reads},
+        **{("GET", path): console.wrap_script_read(script_reads[path]) for path in script_reads},
         **{
-            ("POST", path): site.wrap_write(writes[path], needs_fresh_sign_in=path in fresh_paths)
+            ("POST", path): console.wrap_write(
+                writes[path], needs_fresh_sign_in=path in fresh_paths
+            )
             for path in writes
         },
     }

@@ -41,7 +41,7 @@ _HEADERS = (
     (b"referrer-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
 )
-_WORDS = get_translations("en", "site")
+_TEXTS = get_translations("en", "site")
 
 
 class SecretVerifier(Protocol):
@@ -56,14 +56,14 @@ class SecretVerifier(Protocol):
 class ConsoleConfig:
     """One of the two consoles.
 
-    `shown` names the secret that people sign in with; `build_metadata` returns the metadata of a
-    session's calls. `has_idempotency_keys` RPCs recognize a repeated form by its id; for others
-    the console refuses it. `is_allowed_host` returns whether a request used a host name of this
-    machine.
+    `credential_name` names the secret that people sign in with; `build_metadata` returns the
+    metadata of a session's calls. `has_idempotency_keys` RPCs recognize a repeated form by its id;
+    for others the console refuses it. `is_allowed_host` returns whether a request used a host name
+    of this machine.
     """
 
     name: str
-    shown: str
+    credential_name: str
     links: tuple[tuple[str, str], ...]
     verify_secret: SecretVerifier
     build_metadata: Callable[[ConsoleSession], Metadata]
@@ -145,8 +145,8 @@ class Console:
             session = await self.find_session(request)
             if session is None:
                 return self._redirect_and_return(request)
-            visit = ConsoleRequest(self, request, session)
-            response = await self._run_handler(visit, handler)
+            console_request = ConsoleRequest(self, request, session)
+            response = await self._run_handler(console_request, handler)
             if isinstance(response, PlainEvents):
                 return response
             renewal_headers = self.sessions.build_renewal_headers(session, request)
@@ -187,11 +187,11 @@ class Console:
                 if self.sessions.has_foreign_cookie(request):
                     raise self.make_wrong_host_error()
                 return self.redirect_to_sign_in(request, ROOT)
-            visit = ConsoleRequest(self, request, session)
+            console_request = ConsoleRequest(self, request, session)
             if not is_same_origin(request):
-                return self.render_error(visit, 403, "Another site sent this form.")
+                return self.render_error(console_request, 403, "Another site sent this form.")
             return await self._run_handler(
-                visit, self._wrap_form_checks(handler, deduplicate, needs_fresh_sign_in)
+                console_request, self._wrap_form_checks(handler, deduplicate, needs_fresh_sign_in)
             )
 
         return answer
@@ -215,19 +215,21 @@ class Console:
     ) -> PageHandler:
         keyed = self.config.has_idempotency_keys and not deduplicate
 
-        async def act(visit: ConsoleRequest) -> PlainResponse | PlainEvents:
-            return await (handler(visit) if keyed else self._run_once(visit, handler))
+        async def act(console_request: ConsoleRequest) -> PlainResponse | PlainEvents:
+            return await (
+                handler(console_request) if keyed else self._run_once(console_request, handler)
+            )
 
-        async def answer(visit: ConsoleRequest) -> PlainResponse | PlainEvents:
-            form = read_form(visit.request)
-            if not self.sessions.is_csrf_token(visit.session, form.text("csrf")):
+        async def answer(console_request: ConsoleRequest) -> PlainResponse | PlainEvents:
+            form = read_form(console_request.request)
+            if not self.sessions.is_csrf_token(console_request.session, form.text("csrf")):
                 return self.render_error(
-                    visit, 403, "This form belongs to another session. Reload the page."
+                    console_request, 403, "This form belongs to another session. Reload the page."
                 )
-            filled = replace(visit, form=form)
-            if needs_fresh_sign_in and not self.sessions.is_fresh(visit.session):
-                return await self._run_after_verification(filled, act)
-            return await act(filled)
+            console_request = replace(console_request, form=form)
+            if needs_fresh_sign_in and not self.sessions.is_fresh(console_request.session):
+                return await self._run_after_verification(console_request, act)
+            return await act(console_request)
 
         return answer
 
@@ -241,13 +243,13 @@ class Console:
             return self._render_reauthentication(console_request, 403, "")
         try:
             self.check_request(request)
-            shown = await self.verify_secret(secret, request)
+            holder_and_mode = await self.verify_secret(secret, request)
         except RefusedError as refused:
             answer = self._render_reauthentication(
                 console_request, refused.status, describe_refusal(refused)
             )
             return replace(answer, headers=(*answer.headers, *refused.headers))
-        if shown != (session.holder, session.live):
+        if holder_and_mode != (session.holder, session.live):
             return self._render_reauthentication(
                 console_request, 403, "Enter the key that you signed in with."
             )
@@ -270,7 +272,12 @@ class Console:
             for value in values
         ]
         return console_request.render_page(
-            "again", "Sign in again", status, kept=fields, problem=problem, name=_REAUTH_FIELD
+            "reauthenticate",
+            "Sign in again",
+            status,
+            fields=fields,
+            problem=problem,
+            name=_REAUTH_FIELD,
         )
 
     async def _run_once(
@@ -319,7 +326,7 @@ class Console:
         """Return a page that says what went wrong; the log has the request's id."""
         title = "Not allowed" if status == 403 else "Request failed"
         return console_request.render_page(
-            "wrong", title, status, message=message, request_id=request_id
+            "error", title, status, message=message, request_id=request_id
         )
 
     def render_page(
@@ -333,13 +340,13 @@ class Console:
         """Return a page within a session."""
         common = {
             "title": title,
-            "words": _WORDS,
-            "show": self.formatter,
-            "realm": self.config,
+            "texts": _TEXTS,
+            "formatter": self.formatter,
+            "config": self.config,
             "session": console_request.session,
             "csrf": self.sessions.derive_csrf_token(console_request.session),
             "form_id": self.sessions.create_form_id,
-            "at": get_request_path(console_request.request),
+            "request_path": get_request_path(console_request.request),
         }
         return render_page(
             template, status, self._build_headers(console_request.request), **common, **values
@@ -353,8 +360,8 @@ class Console:
             "console/login.html",
             status,
             self._build_headers(request),
-            words=_WORDS,
-            realm=self.config,
+            texts=_TEXTS,
+            config=self.config,
             back=back,
             problem=problem,
         )
@@ -372,7 +379,9 @@ class Console:
     async def verify_secret(self, secret: str, request: PlainRequest) -> tuple[str, bool]:
         """Return the holder of a secret and whether its data is live; RefusedError if wrong."""
         if not secret or len(secret) > _SECRET_CHARS or not secret.isascii():
-            raise RefusedError(400, ErrorCode.INVALID_PARAMS, f"Enter {self.config.shown}.")
+            raise RefusedError(
+                400, ErrorCode.INVALID_PARAMS, f"Enter {self.config.credential_name}."
+            )
         return await self.config.verify_secret(secret, request.peer)
 
     def make_wrong_host_error(self) -> RefusedError:

@@ -32,7 +32,7 @@ from florin_server.flows.app import App
 from florin_server.flows.payments.checkout import find_registered
 from florin_server.web.language import get_translations
 
-_WORDS = get_translations("en", "site")
+_TEXTS = get_translations("en", "site")
 _ENUMS: Final[Mapping[str, Any]] = {
     "payment": payment_pb2.PaymentStatus,
     "refund": refund_pb2.RefundStatus,
@@ -70,7 +70,7 @@ _CAUSES: Final = {
     "created": "the merchant created it",
     "operator_decided": "the operator decided on its money",
 }
-# the look of a state: a sign as well as a color
+# states by the style of their badge: a sign as well as a color
 _GOOD: Final = frozenset({"succeeded", "done", "ok", "active", "exact", "settled", "released"})
 _BAD: Final = frozenset({"failed", "critical", "missing", "suspended", "refused", "set aside"})
 _WARN: Final = frozenset(
@@ -133,17 +133,17 @@ class Formatter:
 
     def _format_amount(self, value: str, decimals: int, symbol: str) -> str:
         try:
-            return _WORDS.format_amount(Decimal(value).scaleb(-decimals), symbol)
+            return _TEXTS.format_amount(Decimal(value).scaleb(-decimals), symbol)
         except InvalidOperation:
             return f"{value} {symbol}"
 
     def number(self, value: float) -> str:
         """Return a count with grouped digits."""
-        return _WORDS.format_number(Decimal(int(value)))
+        return _TEXTS.format_number(Decimal(int(value)))
 
     def time(self, at: Timestamp) -> str:
         """Return a point in time in UTC; empty if it is unset."""
-        return "" if at.seconds == 0 else _WORDS.format_time(at.seconds)
+        return "" if at.seconds == 0 else _TEXTS.format_time(at.seconds)
 
     def iso(self, at: Timestamp) -> str:
         """Return a point in time as programs read it (RFC 3339)."""
@@ -151,7 +151,7 @@ class Formatter:
 
     def second(self, at_s: int) -> str:
         """Return a point in time in UTC, from Unix seconds."""
-        return _WORDS.format_time(at_s)
+        return _TEXTS.format_time(at_s)
 
     def value(self, amount: money_pb2.AmountValue) -> str:
         """Return an amount whose unit has no display names."""
@@ -200,11 +200,11 @@ class Formatter:
             amount.value = str(sum(map(int, values)))
         return RefundSummary(unfinished or ended, amount)
 
-    def look(self, word: str) -> str:
+    def badge_class(self, state: str) -> str:
         """Return the class of the style sheet for a state in words."""
-        for look, states in (("good", _GOOD), ("bad", _BAD), ("warn", _WARN)):
-            if word in states:
-                return look
+        for css_class, states in (("good", _GOOD), ("bad", _BAD), ("warn", _WARN)):
+            if state in states:
+                return css_class
         return "quiet"
 
     def meaning(self, name: str) -> Mapping[str, Any]:
@@ -221,4 +221,4 @@ class Formatter:
 
     def now(self) -> str:
         """Return the time of the service."""
-        return _WORDS.format_time(self._app.clock.now_us() // 1_000_000)
+        return _TEXTS.format_time(self._app.clock.now_us() // 1_000_000)

@@ -139,7 +139,7 @@ class _CheckoutContext:
     until: str
     paid: str | None
     ended: str
-    ended_told: str
+    ended_text: str
     refunded: str
     refunded_of: str
     wallets: Sequence[tuple[str, str]] = field(default=())
@@ -159,20 +159,20 @@ def render_checkout(
         "payments/checkout.html",
         200,
         _build_headers(checkout.accent),
-        words=translations,
+        texts=translations,
         here=f"/{checkout.id}",
         theme=theme,
-        looks=appearance_query,
-        told=_build_context(checkout, translations),
+        appearance_query=appearance_query,
+        payment=_build_context(checkout, translations),
         views=_list_views(checkout),
-        colours=checkout.accent and accent.build_accent_style(checkout.accent),
+        accent_style=checkout.accent and accent.build_accent_style(checkout.accent),
         progress=checkout.progress,
         transaction=checkout.transaction,
         panel=checkout.panel,
         refused=checkout.refusal_key,
         qr=qr.render_code(checkout.link, translations.plain("link.qr")) if open_ else "",
         script=_build_script_data(checkout, translations),
-        said=_load_script_texts(language),
+        script_texts=_load_script_texts(language),
     )
 
 
@@ -210,7 +210,7 @@ def _build_context(checkout: CheckoutData, translations: Translations) -> _Check
         until=translations.format_time(checkout.expires_at) if open_ else "",
         paid=None if paid is None else _format_paid(paid, translations),
         ended=ended.isoformat(),
-        ended_told=translations.format_time(checkout.updated_at) if done else "",
+        ended_text=translations.format_time(checkout.updated_at) if done else "",
         refunded=translations.format_amount(_trim_zeros(refund.value), refund.symbol)
         if refund
         else "",

@@ -74,17 +74,19 @@ class CheckoutPages:
             raise to_refused_error(ApiError(ErrorCode.PAYMENT_NOT_FOUND))
         try:
             await self._apply_test_action(payment, dict(_parse_fields(request.body)), request.peer)
-        except ApiError as refused:
-            busy = refused.code is ErrorCode.RATE_LIMITED
-            text = "panel.refused.busy" if busy else "panel.refused"
+        except ApiError as error:
+            is_busy = error.code is ErrorCode.RATE_LIMITED
+            text = "panel.refused.busy" if is_busy else "panel.refused"
             return await self._render(request, link, text)
         headers = [(b"location", f"/{payment.id}{_build_appearance_query(request)}".encode())]
         return PlainResponse(303, b"", "text/html; charset=utf-8", headers)
 
     def _require_own_form(self, request: PlainRequest) -> None:
         """Refuse forms of other sites; programs call `simulate` with an API key."""
-        kind = dict(request.headers).get(b"content-type", b"").partition(b";")[0].strip().lower()
-        if kind != _FORM or not is_same_site_form(request, self._app.links.hosts):
+        content_type = (
+            dict(request.headers).get(b"content-type", b"").partition(b";")[0].strip().lower()
+        )
+        if content_type != _FORM or not is_same_site_form(request, self._app.links.hosts):
             raise RefusedError(403, ErrorCode.FORBIDDEN, "Only a form on this page can do this")
 
     async def _apply_test_action(
@@ -174,7 +176,7 @@ class CheckoutPages:
         )
 
     def _list_chains(self, payment: Payment) -> Sequence[CheckoutChain]:
-        """Return the chains that accept the payment, with the data that wallets add them by."""
+        """Return the chains that accept the payment, with what wallets need to add them."""
         checkout_settings = self._app.settings.checkout
         chains = []
         for rail in self._app.rails.values():

@@ -43,8 +43,8 @@ def render_landing(landing_page: LandingPage, request: PlainRequest) -> PlainRes
         "people/landing.html",
         200,
         _HEADERS,
-        told=landing_page,
-        words=get_translations(negotiate_language(request), _NOUN),
+        landing_page=landing_page,
+        texts=get_translations(negotiate_language(request), _NOUN),
         here="/",
     )
 

@@ -99,7 +99,7 @@ def render_account_form(
 def render_not_succeeded(link: str, language: str) -> PlainResponse:
     """Return the page of a payment that has not succeeded."""
     return render_page(
-        "receipts/none.html", 404, _HEADERS, link=link, words=get_translations(language, _NOUN)
+        "receipts/none.html", 404, _HEADERS, link=link, texts=get_translations(language, _NOUN)
     )
 
 
@@ -111,7 +111,7 @@ def _render_page(
     is_wrong_account: bool = False,
     problem: bool = False,
 ) -> PlainResponse:
-    shown = _ReceiptContext(
+    receipt = _ReceiptContext(
         merchant=summary.merchant,
         amount=translations.format_amount(summary.value, summary.symbol),
         payment_id=summary.payment_id,
@@ -123,11 +123,11 @@ def _render_page(
         _TEMPLATE,
         200,
         _HEADERS,
-        told=shown,
+        receipt=receipt,
         details=details,
         wrong=is_wrong_account,
         problem=problem,
-        words=translations,
+        texts=translations,
         here=summary.path,
     )
 

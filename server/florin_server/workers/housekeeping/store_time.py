@@ -44,10 +44,10 @@ async def set_to_store_time(store: Store, clock: Clock) -> None:
     answers = []
     for _ in range(_ATTEMPTS):
         before_us = clock.real_steady_us()
-        told_us = await store.time_us()
-        if told_us is None:
+        database_us = await store.time_us()
+        if database_us is None:
             return
         trip_us = clock.real_steady_us() - before_us
-        answers.append((trip_us, told_us, before_us + trip_us // 2))
-    trip_us, told_us, at_us = min(answers)
-    clock.follow(told_us, at_us, tolerance_us=max(trip_us, _STEP_US))
+        answers.append((trip_us, database_us, before_us + trip_us // 2))
+    trip_us, database_us, at_us = min(answers)
+    clock.follow(database_us, at_us, tolerance_us=max(trip_us, _STEP_US))

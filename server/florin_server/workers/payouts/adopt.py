@@ -48,7 +48,7 @@ async def adopt(
             payouts.list_identical(rail.chain_id, sent.asset, sent.account, sent.value)
         )
         moved = f"{sent.hash} moved {sent.value} of {sent.asset} to {sent.account}"
-        if len({(each_payout.merchant_id, each_payout.kind) for each_payout in waiting}) != 1:
+        if len({(payout.merchant_id, payout.kind) for payout in waiting}) != 1:
             _log.critical("nonce %d of %s: %s, for an unknown payout", nonce, sender.account, moved)
             continue
         payout = waiting[0]

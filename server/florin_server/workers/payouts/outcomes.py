@@ -23,20 +23,20 @@ async def get_outcome(
     tx = ended_tx.tx
     if ended_tx.mined is None:
         lapsed = payout.lapses_at is not None
-        what = "lapsed before it landed" if lapsed else "was replaced by another transaction"
-        problem, now_us = f"its transaction {tx.hash} {what}", app.clock.now_us()
+        end_text = "lapsed before it landed" if lapsed else "was replaced by another transaction"
+        problem, now_us = f"its transaction {tx.hash} {end_text}", app.clock.now_us()
         return PayoutOutcome(payout, retry_at_us=now_us, problem=problem, has_lapsed=lapsed)
-    mined = ended_tx.outcome.final_hash or tx.hash
-    effect = await treasury.read_effect(tx, mined, to_transfer(payout))
+    tx_hash = ended_tx.outcome.final_hash or tx.hash
+    effect = await treasury.read_effect(tx, tx_hash, to_transfer(payout))
     if effect is TransferEffect.EXACT:
-        return PayoutOutcome(payout, mined, build_payout_posting(payout, rail.treasury))
+        return PayoutOutcome(payout, tx_hash, build_payout_posting(payout, rail.treasury))
     if effect is TransferEffect.NOTHING:
-        problem = f"its transaction {mined} failed"
+        problem = f"its transaction {tx_hash} failed"
         now_us = app.clock.now_us()
         due_us = now_us + max(now_us - payout.created_at_us, _FAILED_MIN_US)
         return PayoutOutcome(payout, retry_at_us=due_us, problem=problem)
-    problem = f"its transaction {mined} is final, but what it moved is not proven"
-    return PayoutOutcome(payout, mined, problem=problem)
+    problem = f"its transaction {tx_hash} is final, but what it moved is not proven"
+    return PayoutOutcome(payout, tx_hash, problem=problem)
 
 
 def to_transfer(payout: Payout) -> TreasuryTransfer:

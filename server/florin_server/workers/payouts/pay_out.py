@@ -270,7 +270,7 @@ class PayoutWorker:
             await steps.run("check for reorganizations", self._undo_reorged())
         await steps.run("submit", self._submit())
         await steps.run("settle covered", self._settle_covered())
-        await steps.run("note", self.sender.record_broadcasts())
+        await steps.run("record broadcasts", self.sender.record_broadcasts())
         steps.raise_failures()
 
     async def _settle_covered(self) -> None:
@@ -294,14 +294,12 @@ class PayoutWorker:
                 payouts.list_due(self._rail.chain_id, _BATCH, now_us)
             )
             if not (
-                due := [
-                    each_payout
-                    for each_payout in found_payouts
-                    if not self._is_quarantined(each_payout.id)
+                due_payouts := [
+                    payout for payout in found_payouts if not self._is_quarantined(payout.id)
                 ]
             ):
                 break
-            for payout in due:
+            for payout in due_payouts:
                 if self.sender.has_room:
                     async with self._isolate(payout.id, "send"):
                         await self._try_send(payout)
@@ -335,7 +333,7 @@ class PayoutWorker:
         if problem != payout.problem:
             _log.warning("payout %s waits: %s", payout.id, problem)
         await self._app.store.write(
-            payouts.set_aside(payout.id, problem, self._get_retry_time_us(payout))
+            payouts.defer(payout.id, problem, self._get_retry_time_us(payout))
         )
         self._app.notify_payouts(payout.id)
 
@@ -351,32 +349,36 @@ class PayoutWorker:
             await check_lists(self._app, live=payout.live)
         except ApiError:
             return "the screening lists are missing or too old"
-        if what := find_reserved_role(self._app.rails.values(), payout.account):
-            return f"its destination is {what}"
+        if role := find_reserved_role(self._app.rails.values(), payout.account):
+            return f"its destination is {role}"
         read = self._app.store.read
-        returned = await read(held_money.find(payout.held_id)) if payout.held_id else None
-        if returned is not None and returned.state is HeldMoneyState.UNDONE:
+        returned_money = await read(held_money.find(payout.held_id)) if payout.held_id else None
+        if returned_money is not None and returned_money.state is HeldMoneyState.UNDONE:
             return "a reorganization removed the money that it returns"
         # the operator who decided to return it may have known that its payer is blocked
-        insisted = returned is not None and returned.even_if_blocked
-        if not insisted and await is_blocked(self._app, payout.account):
+        may_be_blocked = returned_money is not None and returned_money.even_if_blocked
+        if not may_be_blocked and await is_blocked(self._app, payout.account):
             return "its destination is blocked"
         if (
             missing := await read(payouts.find_shortfall(payout, self._find_credit(payout)))
         ) is not None:
             return str(missing)
-        ahead = [
-            to_transfer(other)
-            for other in await read(payouts.list_submitted(self._rail.chain_id))
-            if self.sender.has_item(other.id)
+        pending_transfers = [
+            to_transfer(submitted_payout)
+            for submitted_payout in await read(payouts.list_submitted(self._rail.chain_id))
+            if self.sender.has_item(submitted_payout.id)
         ]
-        return await self._treasury.check_transfer(await self._get_transfer(payout), ahead)
+        return await self._treasury.check_transfer(
+            await self._get_transfer(payout), pending_transfers
+        )
 
     async def _get_transfer(self, payout: Payout) -> TreasuryTransfer:
         """Return the transfer, with whether its receiving account can be opened for it."""
-        place = AssetAccount(payout.asset, payout.account)
-        may_open = await opening.list_openable(self._app, self._rail, payout.merchant_id, [place])
-        return replace(to_transfer(payout), may_open_account=place in may_open)
+        receiving_account = AssetAccount(payout.asset, payout.account)
+        may_open = await opening.list_openable(
+            self._app, self._rail, payout.merchant_id, [receiving_account]
+        )
+        return replace(to_transfer(payout), may_open_account=receiving_account in may_open)
 
     def _find_credit(self, payout: Payout) -> CreditLimits | None:
         """Return the credit for refunds in the payout's asset; None if unlimited."""
@@ -460,20 +462,20 @@ class PayoutWorker:
 
         An outcome that alone fails unexpectedly is quarantined, with its payout.
         """
-        left = [
+        active_txs = [
             ended_tx
             for ended_tx in ended_txs
             if not any(
                 self._is_quarantined(item_id) for item_id in (ended_tx.tx.id, *ended_tx.tx.item_ids)
             )
         ]
-        if left:
+        if active_txs:
             await self._app.quarantine.run_each(
                 QuarantinedItemKind.PAYOUT,
                 self.chain_id,
-                left,
+                active_txs,
                 # a transaction that fills a nonce has no payout
-                lambda item: next(iter(item.tx.item_ids), item.tx.id),
+                lambda ended_tx: next(iter(ended_tx.tx.item_ids), ended_tx.tx.id),
                 "end",
                 self._commit_together,
             )
@@ -481,7 +483,7 @@ class PayoutWorker:
     async def _commit_together(self, ended_txs: Sequence[EndedTransaction]) -> None:
         ids = [payout_id for ended_tx in ended_txs for payout_id in ended_tx.tx.item_ids]
         found_payouts = await self._app.store.read(payouts.find_many(ids))
-        outcomes = [
+        payout_outcomes = [
             await get_outcome(
                 self._app, self._rail, self._treasury, found_payouts[payout_id], ended_tx
             )
@@ -489,24 +491,26 @@ class PayoutWorker:
             for payout_id in ended_tx.tx.item_ids
             if found_payouts[payout_id].status is PayoutStatus.SUBMITTED
         ]
-        for payout_outcome in outcomes:
+        for payout_outcome in payout_outcomes:
             if payout_outcome.problem:
                 # a lapse before landing is expected, and the payout is sent again at once
                 level = logging.WARNING if payout_outcome.has_lapsed else logging.ERROR
                 _log.log(level, "payout %s: %s", payout_outcome.payout.id, payout_outcome.problem)
-        ends = [ended_tx.outcome for ended_tx in ended_txs]
+        transaction_outcomes = [ended_tx.outcome for ended_tx in ended_txs]
         now_us = self._app.clock.now_us()
         lost = await pause_for_unknown_transactions(self._app, self._rail, self.sender, ended_txs)
-        watched = self._reorg_watch.list_new(list_watched([], ended_txs))
-        commit = self._reorg_watch.record_watched(watched)
-        await self._app.store.write(payouts.finalize(outcomes, ends, now_us, commit))
-        for outcome in outcomes:
-            self._app.meters.record_payout(self.chain_id, format_outcome(outcome))
-            if outcome.posting is not None:
-                paid = outcome.payout
-                self._app.traces.record_root(paid.id, "payout", paid.created_at_us, now_us)
+        watched_txs = self._reorg_watch.list_new(list_watched([], ended_txs))
+        watch_operation = self._reorg_watch.record_watched(watched_txs)
+        await self._app.store.write(
+            payouts.finalize(payout_outcomes, transaction_outcomes, now_us, watch_operation)
+        )
+        for payout_outcome in payout_outcomes:
+            self._app.meters.record_payout(self.chain_id, format_outcome(payout_outcome))
+            if payout_outcome.posting is not None:
+                payout = payout_outcome.payout
+                self._app.traces.record_root(payout.id, "payout", payout.created_at_us, now_us)
         self._app.notify_payouts(*ids)
-        self._reorg_watch.add(watched)
+        self._reorg_watch.add(watched_txs)
         self.sender.remove(ended_txs)
         if lost:
             await self._adopt(lost)

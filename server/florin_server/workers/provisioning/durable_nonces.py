@@ -117,8 +117,8 @@ class DurableNonceKeeper:
         )
 
     def _filter_active(self, addresses: Sequence[str]) -> list[str]:
-        left_in, chain_id = self._app.quarantine.filter_active, self._rail.chain_id
-        return left_in(QuarantinedItemKind.DURABLE_NONCE, chain_id, addresses, str)
+        filter_active, chain_id = self._app.quarantine.filter_active, self._rail.chain_id
+        return filter_active(QuarantinedItemKind.DURABLE_NONCE, chain_id, addresses, str)
 
     def _is_quarantined(self, address: str) -> bool:
         return self._app.quarantine.contains(
@@ -142,7 +142,7 @@ class DurableNonceKeeper:
             if self._is_quarantined(nonce_holding.address):
                 continue
             async with self._app.quarantine.isolate(
-                QuarantinedItemKind.DURABLE_NONCE, chain_id, nonce_holding.address, "note"
+                QuarantinedItemKind.DURABLE_NONCE, chain_id, nonce_holding.address, "record advance"
             ):
                 seen = durable_nonces.record_advance(
                     chain_id, nonce_holding.address, nonce_holding.value, now, values.slot

@@ -1,7 +1,8 @@
 """Opens the accounts in which receivers get tokens, before buyers pay into them.
 
-Each is claimed together with the transaction that opens it, which is stored like any other. None is
-opened twice, and the number per day is limited, because an owner can close it and keep its rent.
+Each account is claimed together with the transaction that opens it, which is stored like any other.
+None is opened twice, and the number per day is limited, because owners can close accounts and keep
+the rent.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from florin_server.workers.settlement.tx_sender import TxSender
 
 _log = logging.getLogger(__name__)
 
-# others may have registered receivers, and a new day has room again
+# other processes may have registered receivers, and a new day allows more
 _CHECK_INTERVAL_US = 600 * 1_000_000
 # when a failed turn is repeated
 _RETRY_US = 10 * 1_000_000
@@ -33,7 +34,7 @@ def get_subject(opening: TokenAccountOpening) -> str:
 
 
 class TokenAccountKeeper:
-    """Works off what is wanted on one chain."""
+    """Opens the requested token accounts on one chain."""
 
     def __init__(self, app: Core, rail: Rail) -> None:
         self._app = app
@@ -61,8 +62,8 @@ class TokenAccountKeeper:
         self._check_at_us = self._app.clock.steady_us() + _RETRY_US
 
     async def _run_turn(self, sender: TxSender) -> None:
-        work, now_us = self._rail.token_accounts, self._app.clock.now_us()
-        if work is None or not work.caps.chain:
+        provider, now_us = self._rail.token_accounts, self._app.clock.now_us()
+        if provider is None or not provider.caps.chain:
             return
         state = self._app.chains[self._rail.chain_id]
         steady_us = self._app.clock.steady_us()
@@ -74,16 +75,16 @@ class TokenAccountKeeper:
         store, chain_id = self._app.store, self._rail.chain_id
         quarantine = self._app.quarantine
         # a quarantined account takes no place of others
-        count = work.accounts_per_transaction + quarantine.count(
+        count = provider.accounts_per_transaction + quarantine.count(
             QuarantinedItemKind.TOKEN_ACCOUNT, chain_id
         )
         pending_openings = await store.read(
-            token_accounts.list_pending(chain_id, work.caps, count, now_us)
+            token_accounts.list_pending(chain_id, provider.caps, count, now_us)
         )
-        left = quarantine.filter_active(
+        active_openings = quarantine.filter_active(
             QuarantinedItemKind.TOKEN_ACCOUNT, chain_id, pending_openings, get_subject
         )
-        openings = left[: work.accounts_per_transaction]
+        openings = active_openings[: provider.accounts_per_transaction]
         if not openings:
             return
         await quarantine.run_each(
@@ -92,7 +93,7 @@ class TokenAccountKeeper:
             openings,
             get_subject,
             "open",
-            lambda part: self._open_missing(sender, work, part, now_us),
+            lambda batch: self._open_missing(sender, provider, batch, now_us),
         )
         # there may be more
         state.has_new_receivers = True
@@ -100,41 +101,41 @@ class TokenAccountKeeper:
     async def _open_missing(
         self,
         sender: TxSender,
-        work: TokenAccounts,
+        provider: TokenAccounts,
         openings: Sequence[TokenAccountOpening],
         now_us: int,
     ) -> None:
         store = self._app.store
-        places = [opening.destination for opening in openings]
-        missing = await work.list_missing_accounts(places)
-        opened = [opening for opening in openings if opening.destination in missing]
+        destinations = [opening.destination for opening in openings]
+        missing = await provider.list_missing_accounts(destinations)
+        missing_openings = [opening for opening in openings if opening.destination in missing]
         # done: accounts that need nothing, and accounts that others opened since
-        left_out = [
+        finished = [
             opening.destination for opening in openings if opening.destination not in missing
         ]
-        await store.write(token_accounts.dequeue(left_out))
-        if opened:
-            await self._open(sender, work, opened, now_us)
+        await store.write(token_accounts.dequeue(finished))
+        if missing_openings:
+            await self._open(sender, provider, missing_openings, now_us)
 
     async def _open(
         self,
         sender: TxSender,
-        work: TokenAccounts,
+        provider: TokenAccounts,
         openings: Sequence[TokenAccountOpening],
         now_us: int,
     ) -> None:
-        places = [opening.destination for opening in openings]
+        destinations = [opening.destination for opening in openings]
         signed_transactions: list[SignedTransaction] = []
 
         async def sign(nonce: int) -> SignedTransaction:  # noqa: ARG001
-            signed_transactions.append(await work.sign(places))
+            signed_transactions.append(await provider.sign(destinations))
             return signed_transactions[0]
 
         @operation
         def claim() -> Op[None]:
             # an operation runs at its commit, which is after the signing
             yield from token_accounts.claim(
-                openings, work.caps, signed_transactions[0].hash, now_us
+                openings, provider.caps, signed_transactions[0].hash, now_us
             )
 
         try:
@@ -146,12 +147,12 @@ class TokenAccountKeeper:
 
     async def _request_treasury_accounts(self) -> None:
         """Request the treasury's own accounts: it receives every token."""
-        work = self._rail.token_accounts
-        if self._is_started or work is None or not self._rail.assets:
+        provider = self._rail.token_accounts
+        if self._is_started or provider is None or not self._rail.assets:
             return
         for asset in self._rail.assets:
-            if work.is_needed(place := AssetAccount(asset, self._rail.treasury)):
-                opening = TokenAccountOpening(place, merchant_id=None)
+            if provider.is_needed(destination := AssetAccount(asset, self._rail.treasury)):
+                opening = TokenAccountOpening(destination, merchant_id=None)
                 await self._app.store.write(
                     token_accounts.enqueue(opening, self._app.clock.now_us())
                 )

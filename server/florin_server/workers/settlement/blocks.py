@@ -22,13 +22,13 @@ from florin_server.rails.types import (
     SettlementEvent,
 )
 
-# blocks of one turn; more come with the next, so that other work gets its turn
+# blocks read in one turn; the next turn reads more, so that other work gets its turn
 _BLOCKS_PER_POLL = 64
 # blocks above the newest final one that are remembered, however late blocks become final
 _DEPTH_MAX = 1000
 # slots for which agreements are remembered; a repeated request is only a read
 _HISTORY_MAX = 1000
-# the pace of a chain is that of this many blocks; an idle test chain is not awaited
+# the interval is measured over this many blocks and limited: idle test chains add no blocks
 _TIMES_MAX, _INTERVAL_MAX_S = 16, 60
 
 
@@ -69,7 +69,9 @@ class ChainEvidence:
             else:
                 del self.settlement_events[ref]
         self.mined_transactions = {
-            h: m for h, m in self.mined_transactions.items() if m.block_number < number
+            tx_hash: mined
+            for tx_hash, mined in self.mined_transactions.items()
+            if mined.block_number < number
         }
         self.new_events = [event for event in self.new_events if event.block_number < number]
 
@@ -87,7 +89,9 @@ class ChainEvidence:
             else:
                 del self.settlement_events[ref]
         self.mined_transactions = {
-            h: m for h, m in self.mined_transactions.items() if m.block_number >= number
+            tx_hash: mined
+            for tx_hash, mined in self.mined_transactions.items()
+            if mined.block_number >= number
         }
 
     def drop(self, fact: ChainFact) -> None:
@@ -130,11 +134,11 @@ class FactAgreement:
         self._evidence = evidence
         self._is_final = is_final
         self._agreed_facts: set[ChainFact] = set()
-        self._queried_blocks: set[ChainFact] = set()
+        self._queried_facts: set[ChainFact] = set()
 
     def reset(self) -> None:
         """Start a new turn: facts without agreement can be confirmed now."""
-        self._queried_blocks.clear()
+        self._queried_facts.clear()
 
     async def is_agreed(self, fact: ChainFact) -> bool:
         """Return True if enough nodes confirm the fact; drop it if they differ.
@@ -146,9 +150,9 @@ class FactAgreement:
         facts = self._evidence.list_facts(fact.block_number, fact.block_hash)
         # in one block, larger amounts can become final later
         facts = frozenset(filter(self._is_final, facts)) | {fact}
-        if new := facts - self._agreed_facts - self._queried_blocks:
-            self._queried_blocks |= new
-            for queried_fact, is_true in (await self._observer.confirm_facts(new)).items():
+        if new_facts := facts - self._agreed_facts - self._queried_facts:
+            self._queried_facts |= new_facts
+            for queried_fact, is_true in (await self._observer.confirm_facts(new_facts)).items():
                 if is_true:
                     self._agreed_facts.add(queried_fact)
                 else:
@@ -216,10 +220,11 @@ class HeadFollower:
 class BlockFollower:
     """The newest blocks of one chain, and the evidence in them.
 
-    `rewinds` counts how often blocks were replaced; `time` is the newest block's, in Unix seconds,
-    and `interval` the seconds between the newest blocks, at most a stated number. `doubtful` spans
-    the blocks whose events may be incomplete; reading them again shortens it. While the caller
-    waits for nothing, blocks without events are not read one by one, and are doubtful.
+    `rewind_count` counts how often blocks were replaced; `time` is the newest block's, in Unix
+    seconds, and `interval` the seconds between the newest blocks, at most a stated number.
+    `doubtful_blocks` spans the blocks whose events may be incomplete; reading them again shortens
+    it. While the caller waits for nothing, blocks without events are not read one by one, and are
+    doubtful.
     """
 
     def __init__(
@@ -240,7 +245,7 @@ class BlockFollower:
         self._agreement = FactAgreement(observer, self.evidence, self._is_deep)
 
     async def start(self) -> None:
-        """Start at the head; what came before is found by asking for it."""
+        """Start at the head; earlier blocks are requested when they are needed."""
         head = await self._observer.get_head()
         self._final_block = head.final
         self.head = head.number
@@ -258,17 +263,17 @@ class BlockFollower:
     @property
     def interval(self) -> int:
         """Return the seconds between the newest blocks."""
-        gaps = sorted(later - number for number, later in pairwise(self._times))
+        gaps = sorted(later - earlier for earlier, later in pairwise(self._times))
         return min(max(gaps[len(gaps) // 2], 1), _INTERVAL_MAX_S) if gaps else 1
 
     def is_final(self, number: int) -> bool:
-        """Return True if a block is as deep as the chain's settings ask."""
+        """Return True if a block is as deep as the chain's settings require."""
         if self._final_block is not None and number > self._final_block:
             return False
         return self.head - number + 1 >= self._confirmations
 
     def _is_deep(self, fact: ChainFact) -> bool:
-        """Return whether a fact's block is final, for its amount where it is a payment."""
+        """Return whether a fact's block is final; for a payment, at the depth of its amount."""
         if not self.is_final(fact.block_number):
             return False
         return not isinstance(fact, SettlementEvent) or self._blocks.is_deep(fact, self.head)
@@ -277,11 +282,11 @@ class BlockFollower:
         """Return True if a fact's block is final, on the chain, and enough nodes confirm it."""
         if not self._is_deep(fact):
             return False
-        now = await self.find_block_hash(fact.block_number)
-        if now not in {None, fact.block_hash}:
+        current_hash = await self.find_block_hash(fact.block_number)
+        if current_hash not in {None, fact.block_hash}:
             # reported by a node for a block that this follower never read, and that was replaced
             self.evidence.drop(fact)
-        return now == fact.block_hash and await self._agreement.is_agreed(fact)
+        return current_hash == fact.block_hash and await self._agreement.is_agreed(fact)
 
     async def find_block_hash(self, number: int) -> str | None:
         """Return the hash of the block with a number now; None if the chain has none (yet)."""
@@ -297,16 +302,18 @@ class BlockFollower:
         `is_idle` means that the caller waits for nothing and reads doubtful blocks again.
         """
         self._agreement.reset()
-        glance = await self._blocks.poll_head(self.head) if is_idle and not self.evidence else None
+        head_update = (
+            await self._blocks.poll_head(self.head) if is_idle and not self.evidence else None
+        )
         final_before = self.newest_final
-        head = glance.head if glance else await self._observer.get_head()
+        head = head_update.head if head_update else await self._observer.get_head()
         self._final_block = head.final
         if head.number == self.head and self._hashes.get(head.number) == head.hash:
             return False
-        if glance is not None and head.number > self.head:
-            if glance.is_quiet is None:
+        if head_update is not None and head.number > self.head:
+            if head_update.is_quiet is None:
                 return False
-            if glance.is_quiet and self._may_follow(glance):
+            if head_update.is_quiet and self._may_follow(head_update):
                 self._skip_to(head, final_before)
                 return True
         if head.number <= self.head:
@@ -324,24 +331,24 @@ class BlockFollower:
                 break
         return True
 
-    def _may_follow(self, glance: HeadUpdate) -> bool:
-        """Return whether a newest block may come after the known head; its parent may deny it."""
-        head_hash = self._hashes.get(self.head, glance.parent_hash)
-        return glance.head.number > self.head + 1 or glance.parent_hash == head_hash
+    def _may_follow(self, head_update: HeadUpdate) -> bool:
+        """Return whether a new head may follow the known one; its parent hash can rule that out."""
+        head_hash = self._hashes.get(self.head, head_update.parent_hash)
+        return head_update.head.number > self.head + 1 or head_update.parent_hash == head_hash
 
-    def _skip_to(self, head: ChainHead, final_block: int) -> None:
-        """Move on to a head; what is above the block that was final is to be read again."""
-        count, begun = head.number - self.head, self.time
+    def _skip_to(self, head: ChainHead, final_before: int) -> None:
+        """Jump to a head; blocks above the one that was final before must be read again."""
+        count, start_time = head.number - self.head, self.time
         if count > 1:
             # blocks in between may replace remembered blocks: they are requested again
             self._hashes.clear()
-        first = max(min(final_block, self.head) + 1, self._start_block)
+        first = max(min(final_before, self.head) + 1, self._start_block)
         if self.doubtful_blocks:
             # earlier blocks were final when they were read
             first = self.doubtful_blocks.start
         self.doubtful_blocks = range(first, head.number + 1)
-        for back in range(min(count, _TIMES_MAX) - 1, -1, -1):
-            self._times.append(head.time - (head.time - begun) * back // count)
+        for blocks_left in range(min(count, _TIMES_MAX) - 1, -1, -1):
+            self._times.append(head.time - (head.time - start_time) * blocks_left // count)
         self._advance_head(head.number, head.hash)
 
     @property

@@ -60,15 +60,15 @@ class PaymentFinalizer:
 
     async def finalize_proven(self) -> None:
         """End what final events pay, and the transactions that are final."""
-        findings = []
+        outcomes = []
         for item in list(self._open_payments.items):
             async with self._isolate(item.payment.id, "conclude"):
                 if (event := await self._open_payments.find_proof(item)) is not None:
-                    success = self._build_success(item, event)
-                    findings.append(
-                        await held_money.screen_success(self._app, self._rail, item, event, success)
+                    outcome = self._build_success(item, event)
+                    outcomes.append(
+                        await held_money.screen_success(self._app, self._rail, item, event, outcome)
                     )
-        await self.commit(findings, await self._senders.list_final())
+        await self.commit(outcomes, await self._senders.list_final())
 
     def _isolate(self, payment_id: str, step: str) -> AbstractAsyncContextManager[None]:
         chain_id = self._rail.chain_id
@@ -76,12 +76,12 @@ class PaymentFinalizer:
 
     async def fail_unpayable(self, items: Sequence[SettlementItem]) -> None:
         """End payments that never can be settled; the chain may not answer."""
-        findings = []
+        outcomes = []
         for item in items:
             async with self._isolate(item.payment.id, "end as unpayable"):
-                if (finding := await self._find_unpayable(item)) is not None:
-                    findings.append(finding)
-        await self.commit(findings, [])
+                if (outcome := await self._find_unpayable(item)) is not None:
+                    outcomes.append(outcome)
+        await self.commit(outcomes, [])
 
     async def commit(
         self, outcomes: Sequence[PaymentOutcome], ended_txs: Sequence[EndedTransaction]
@@ -103,45 +103,48 @@ class PaymentFinalizer:
     async def _commit_each(
         self, outcomes: Sequence[PaymentOutcome], ended_txs: Sequence[EndedTransaction]
     ) -> None:
-        for finding in outcomes:
-            async with self._isolate(finding.payment_id, "commit the end"):
-                await self._commit([finding], [])
-        for end in ended_txs:
+        for outcome in outcomes:
+            async with self._isolate(outcome.payment_id, "commit the end"):
+                await self._commit([outcome], [])
+        for ended_tx in ended_txs:
             async with self._app.quarantine.isolate(
-                QuarantinedItemKind.TRANSACTION, self._rail.chain_id, end.tx.id, "commit the end"
+                QuarantinedItemKind.TRANSACTION,
+                self._rail.chain_id,
+                ended_tx.tx.id,
+                "commit the end",
             ):
-                await self._commit([], [end])
+                await self._commit([], [ended_tx])
 
     async def _commit(
         self, outcomes: Sequence[PaymentOutcome], ended_txs: Sequence[EndedTransaction]
     ) -> None:
         now_us = self._app.clock.now_us()
-        watched = self._reorg_watch.list_new(list_watched(outcomes, ended_txs))
-        commit = self._reorg_watch.record_watched(watched)
-        done = {finding.payment_id for finding in outcomes}
-        if left := self._list_freed(ended_txs, done):
+        watched_txs = self._reorg_watch.list_new(list_watched(outcomes, ended_txs))
+        watch_operation = self._reorg_watch.record_watched(watched_txs)
+        finished_ids = {outcome.payment_id for outcome in outcomes}
+        if freed_items := self._list_freed(ended_txs, finished_ids):
             # their payments may have become final after the read
-            await self._open_payments.find_events(left)
+            await self._open_payments.find_events(freed_items)
         ended_txs = await self._gas_budgets.add_gas_spending(
             ended_txs, self._open_payments.items_by_id, self._open_payments.is_paid_by
         )
         retries = self._gas_budgets.plan_retries(
-            ended_txs, self._list_freed(ended_txs, done), now_us
+            ended_txs, self._list_freed(ended_txs, finished_ids), now_us
         )
-        changed = await self._app.store.write(
-            gas_spending.commit_outcomes(outcomes, ended_txs, retries, now_us, commit)
+        changed_payments = await self._app.store.write(
+            gas_spending.commit_outcomes(outcomes, ended_txs, retries, now_us, watch_operation)
         )
-        self._reorg_watch.add(watched)
+        self._reorg_watch.add(watched_txs)
         for retry in retries:
             self._open_payments.follow(retry.item)
         await self._gas_budgets.report_committed(ended_txs, retries)
-        held_money.report_held(outcomes, changed)
-        for payment in changed:
+        held_money.report_held(outcomes, changed_payments)
+        for payment in changed_payments:
             self._record_settle_time(payment, now_us)
             await self._app.publish_change(payment)
-        self._blocked_payers.remove(done)
-        self.awaiting_proof.remove(done)
-        self._open_payments.remove(done)
+        self._blocked_payers.remove(finished_ids)
+        self.awaiting_proof.remove(finished_ids)
+        self._open_payments.remove(finished_ids)
         self._senders.remove(ended_txs)
         await self.fail_unpayable([each_retry.item for each_retry in retries])
 
@@ -159,7 +162,7 @@ class PaymentFinalizer:
         return PaymentOutcome(
             payment_id=item.payment.id,
             status=PaymentStatus.SUCCEEDED,
-            tx_id=event.tx_hash,
+            tx_hash=event.tx_hash,
             settled_value=option.value - split.fee if split.settled else None,
             postings=postings.build_settlement_postings(
                 self._rail, item.payment.merchant_id, option
@@ -177,11 +180,13 @@ class PaymentFinalizer:
 
         They need another transaction.
         """
-        left = {i for end in ended_txs for i in end.tx.item_ids}.difference(finished_ids)
+        freed_ids = {
+            item_id for ended_tx in ended_txs for item_id in ended_tx.tx.item_ids
+        }.difference(finished_ids)
         return [
-            i
-            for i in self._open_payments.items
-            if i.payment.id in left and not self._open_payments.has_event(i)
+            item
+            for item in self._open_payments.items
+            if item.payment.id in freed_ids and not self._open_payments.has_event(item)
         ]
 
     async def _find_unpayable(self, item: SettlementItem) -> PaymentOutcome | None:
@@ -189,8 +194,10 @@ class PaymentFinalizer:
         item = item.extend_to_offer(self._rail.reorg_depth)
         if await self.awaiting_proof.contains(item):
             return None
-        issued = await self._app.store.read(chain_txs.list_resolved_builds([item.payment.id]))
-        reason = await self._rail.observer.find_unpayable_reason(item, issued)
+        resolved_builds = await self._app.store.read(
+            chain_txs.list_resolved_builds([item.payment.id])
+        )
+        reason = await self._rail.observer.find_unpayable_reason(item, resolved_builds)
         if reason is None:
             return None
         await self._open_payments.find_events([item])

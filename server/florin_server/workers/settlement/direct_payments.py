@@ -136,7 +136,7 @@ class DirectPayments:
                 self._rail.chain_id,
                 [event for event in events if event.ref in part],
                 get_event_subject,
-                "look up",
+                "find payments",
                 self._find_payments,
             ):
                 payments_by_ref |= found_payments
@@ -144,7 +144,7 @@ class DirectPayments:
         for event in events:
             if self._is_quarantined(event):
                 continue
-            async with self._isolate(event, "judge"):
+            async with self._isolate(event, "check the event"):
                 if not await self._handle_event(payments_by_ref.get(event.ref), event):
                     strange.append(event)
         self._report_unknown(strange)
@@ -177,10 +177,10 @@ class DirectPayments:
             # anyone who has seen the reference may have sent anything with it
             return False
         self._evidence.add_event(event)
-        seen = payment.with_expiry(self._app.clock.now_us())
-        if late_payments.is_late(seen, option):
+        current_payment = payment.with_expiry(self._app.clock.now_us())
+        if late_payments.is_late(current_payment, option):
             self._late_payments.add(payment, option, event)
-        elif seen.status is not PaymentStatus.REQUIRES_ACTION:
+        elif current_payment.status is not PaymentStatus.REQUIRES_ACTION:
             pass  # the settler waits for it, or has concluded from it
         elif is_relayed(self._rail, option):
             self._waiting_events[event] = payment, option
@@ -193,11 +193,11 @@ class DirectPayments:
         now_us = self._app.clock.now_us()
         output = f'"{event.tx_hash}"'
         digest = results.compute_digest(option.id, [output])
-        content = Confirmation(payment.id, option.id, (output,), digest, now_us)
+        confirmation = Confirmation(payment.id, option.id, (output,), digest, now_us)
         first = option.first_block(self._rail.reorg_depth, event.block_number)
-        bound = await self._app.store.write(
+        changed_payment = await self._app.store.write(
             payments.accept(
-                content,
+                confirmation,
                 option,
                 first,
                 ("unknown", None),
@@ -205,14 +205,14 @@ class DirectPayments:
                 cause=PaymentStateEvent.SEEN_ON_CHAIN,
             )
         )
-        if bound is None:
+        if changed_payment is None:
             self._late_payments.add(payment, option, event)
             return
         if is_relayed(self._rail, option):
             _log.warning(
                 "payment %s was settled by another sender, in %s", payment.id, event.tx_hash
             )
-        await self._app.publish_change(bound)
+        await self._app.publish_change(changed_payment)
 
     def _report_unknown(self, events: Sequence[SettlementEvent]) -> None:
         """Log money that the treasury received for no known payment; one line a turn."""

@@ -94,37 +94,41 @@ class GasBudgets:
 
         `pending` are those in open transactions.
         """
-        used = await self._read_usage()
+        gas_usage = await self._read_usage()
         plain = all(each_item.payer_kind in {None, PayerKind.KEY} for each_item in items)
-        if plain and not used.total_failed_gas and not self._hourly_budgets.covers_keys:
+        if plain and not gas_usage.total_failed_gas and not self._hourly_budgets.covers_keys:
             self._paused_ids.difference_update(each_item.payment.id for each_item in items)
             return list(items)
         payers = {each_item.option.payer for each_item in items}
-        lost = await self._app.store.read(
-            gas.sum_by_payer(self._rail.chain_id, used.since_us, payers)
+        lost_gas = await self._app.store.read(
+            gas.sum_by_payer(self._rail.chain_id, gas_usage.since_us, payers)
         )
-        purses: _BudgetUsages = {}
+        budget_usages: _BudgetUsages = {}
         for item, share in pending:
-            for purse in self._list_budgets(purses, item, share, used, lost):
-                purse.reserved_gas += share.gas
-        free: list[SettlementItem] = []
-        empty: list[SettlementItem] = []
-        crowded: list[SettlementItem] = []
+            for budget_usage in self._list_budgets(budget_usages, item, share, gas_usage, lost_gas):
+                budget_usage.reserved_gas += share.gas
+        affordable_items: list[SettlementItem] = []
+        over_budget_items: list[SettlementItem] = []
+        crowded_items: list[SettlementItem] = []
         for item in items:
             share = self._get_share(item)
-            own = self._list_budgets(purses, item, share, used, lost)
-            if self._is_stopped(item, lost) or any(purse.is_empty for purse in own):
-                empty.append(item)
-            elif all(purse.has_room(share.gas) for purse in own):
-                free.append(item)
-                for purse in own:
-                    purse.reserved_gas += share.gas
+            item_budgets = self._list_budgets(budget_usages, item, share, gas_usage, lost_gas)
+            if self._is_stopped(item, lost_gas) or any(
+                budget_usage.is_empty for budget_usage in item_budgets
+            ):
+                over_budget_items.append(item)
+            elif all(budget_usage.has_room(share.gas) for budget_usage in item_budgets):
+                affordable_items.append(item)
+                for budget_usage in item_budgets:
+                    budget_usage.reserved_gas += share.gas
             else:
-                crowded.append(item)
-        await self._defer(empty, crowded)
-        self._paused_ids.difference_update(each_item.payment.id for each_item in (*free, *crowded))
-        self._paused_ids.update(each_item.payment.id for each_item in empty)
-        return free
+                crowded_items.append(item)
+        await self._defer(over_budget_items, crowded_items)
+        self._paused_ids.difference_update(
+            each_item.payment.id for each_item in (*affordable_items, *crowded_items)
+        )
+        self._paused_ids.update(each_item.payment.id for each_item in over_budget_items)
+        return affordable_items
 
     @property
     def _hourly_budgets(self) -> HourlyGasBudgets:
@@ -139,7 +143,7 @@ class GasBudgets:
 
     def _list_budgets(
         self,
-        budgets: _BudgetUsages,
+        budget_usages: _BudgetUsages,
         item: SettlementItem,
         share: GasShare,
         gas_usage: GasUsage,
@@ -149,29 +153,30 @@ class GasBudgets:
 
         Plain keys draw on none where their evasions cost them more than us.
         """
-        most, payer, own = self._hourly_budgets, item.option.payer, item.app
+        most, payer, app = self._hourly_budgets, item.option.payer, item.app
         if share.kind is PayerKind.KEY and not most.covers_keys:
             return []
         usage_values = {
             ("payer", payer): (most.payer, lost_gas.get(payer, 0)),
-            ("app", own): (most.app, gas_usage.failed_gas_by_app.get(own, 0)),
+            ("app", app): (most.app, gas_usage.failed_gas_by_app.get(app, 0)),
             ("chain",): (most.chain, gas_usage.total_failed_gas),
         }
         if share.kind is PayerKind.UNBORN:
-            usage_values["opened", own] = (
+            usage_values["opened", app] = (
                 most.opening_app,
-                gas_usage.opening_gas_by_app.get(own, 0),
+                gas_usage.opening_gas_by_app.get(app, 0),
             )
             usage_values["opened",] = (most.opening_chain, gas_usage.total_opening_gas)
         return [
-            budgets.setdefault(key, _BudgetUsage(*value)) for key, value in usage_values.items()
+            budget_usages.setdefault(key, _BudgetUsage(*value))
+            for key, value in usage_values.items()
         ]
 
     async def _defer(
-        self, over_budget: Sequence[SettlementItem], without_room: Sequence[SettlementItem]
+        self, over_budget_items: Sequence[SettlementItem], crowded_items: Sequence[SettlementItem]
     ) -> None:
         now_us = self._app.clock.now_us()
-        for items, pause_s in ((over_budget, _BUDGET_PAUSE_S), (without_room, _RETRY_S)):
+        for items, pause_s in ((over_budget_items, _BUDGET_PAUSE_S), (crowded_items, _RETRY_S)):
             if items:
                 due_us = now_us + pause_s * 1_000_000
                 await self._app.store.write(
@@ -192,12 +197,13 @@ class GasBudgets:
         """
         return [
             replace(
-                end,
+                ended_tx,
                 outcome=replace(
-                    end.outcome, gas_spending=await self._list_gas_spending(end, items, is_paid_by)
+                    ended_tx.outcome,
+                    gas_spending=await self._list_gas_spending(ended_tx, items, is_paid_by),
                 ),
             )
-            for end in ended_txs
+            for ended_tx in ended_txs
         ]
 
     async def _list_gas_spending(
@@ -213,9 +219,11 @@ class GasBudgets:
             # no item can cause that: each has gas of its own, so no payer is charged
             used, cost = _get_gas_used(tx, mined), mined.gas_cost or 0
             return (GasSpending("", "", "", GasSpendingKind.FAILED, used, cost),)
-        ended = [item_id for item_id in tx.item_ids if item_id not in items]
+        ended_ids = [item_id for item_id in tx.item_ids if item_id not in items]
         paid_otherwise = (
-            await self._app.store.read(gas.list_paid_otherwise(ended, tx.hashes)) if ended else []
+            await self._app.store.read(gas.list_paid_otherwise(ended_ids, tx.hashes))
+            if ended_ids
+            else []
         )
         failed = {payment_id: (payer, app) for payment_id, payer, app in paid_otherwise}
         opened: dict[str, tuple[str, str]] = {}
@@ -269,27 +277,38 @@ class GasBudgets:
         now_us: int,
     ) -> list[PaymentRetry]:
         """Return when payments are due again whose transactions ended without them."""
-        failed = {spending.payment_id for end in ended_txs for spending in end.outcome.gas_spending}
-        parted = {
-            item_id for end in ended_txs if is_reverted_batch(end) for item_id in end.tx.item_ids
+        failed_ids = {
+            spending.payment_id
+            for ended_tx in ended_txs
+            for spending in ended_tx.outcome.gas_spending
+        }
+        split_ids = {
+            item_id
+            for ended_tx in ended_txs
+            if is_reverted_batch(ended_tx)
+            for item_id in ended_tx.tx.item_ids
         }
         retries = []
         for item in freed_items:
-            pause_s, counted = _RETRY_S, item
-            if item.payment.id in failed:
-                counted = replace(item, failures=item.failures + 1, isolated=True)
-                pause_s = _FAILED_PAUSES_S[min(counted.failures, len(_FAILED_PAUSES_S)) - 1]
-            elif item.payment.id in parted:
-                counted = replace(item, isolated=True)
+            pause_s, retry_item = _RETRY_S, item
+            if item.payment.id in failed_ids:
+                retry_item = replace(item, failures=item.failures + 1, isolated=True)
+                pause_s = _FAILED_PAUSES_S[min(retry_item.failures, len(_FAILED_PAUSES_S)) - 1]
+            elif item.payment.id in split_ids:
+                retry_item = replace(item, isolated=True)
             due_us = now_us + pause_s * 1_000_000
-            retries.append(PaymentRetry(counted, due_us, item.payment.id in parted))
+            retries.append(PaymentRetry(retry_item, due_us, item.payment.id in split_ids))
         return retries
 
     async def report_committed(
         self, ended_txs: Sequence[EndedTransaction], retries: Sequence[PaymentRetry]
     ) -> None:
         """Log what was lost, and what stops because of it."""
-        lines = [(end.tx, spent) for end in ended_txs for spent in end.outcome.gas_spending]
+        lines = [
+            (ended_tx.tx, spent)
+            for ended_tx in ended_txs
+            for spent in ended_tx.outcome.gas_spending
+        ]
         for tx, spent in lines:
             if not spent.payment_id:
                 text = (
@@ -355,26 +374,30 @@ def commit_outcomes(
     ended_txs: Sequence[EndedTransaction],
     retries: Sequence[PaymentRetry],
     now_us: int,
-    watch: Operation[None] | None,
+    watch_operation: Operation[None] | None,
 ) -> Op[list[Payment]]:
     """End payments and transactions, and schedule payments whose transaction ended without them.
 
     Both belong together: a payment without a transaction and without a schedule would wait forever,
     and one whose failure was not counted would be sent without end.
     """
-    changed = yield from chain_txs.finalize(
-        outcomes, [end.outcome for end in ended_txs], now_us, watch
+    changed_payments = yield from chain_txs.finalize(
+        outcomes, [ended_tx.outcome for ended_tx in ended_txs], now_us, watch_operation
     )
     # a failed transaction opened nothing
     yield from token_accounts.release(
-        [end.tx.hash for end in ended_txs if end.mined is None or not end.mined.success]
+        [
+            ended_tx.tx.hash
+            for ended_tx in ended_txs
+            if ended_tx.mined is None or not ended_tx.mined.success
+        ]
     )
     for due_us in sorted({retry.at_us for retry in retries}):
         yield from chain_txs.release(
             [retry.item.payment.id for retry in retries if retry.at_us == due_us], due_us
         )
     yield from chain_txs.isolate([retry.item.payment.id for retry in retries if retry.is_split])
-    return changed
+    return changed_payments
 
 
 def _get_max_gas(

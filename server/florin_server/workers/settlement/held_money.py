@@ -35,27 +35,28 @@ def get_event_key(event: SettlementEvent) -> tuple[str, str]:
 
 
 async def screen_success(
-    app: Core, rail: Rail, item: SettlementItem, event: SettlementEvent, success: PaymentOutcome
+    app: Core, rail: Rail, item: SettlementItem, event: SettlementEvent, outcome: PaymentOutcome
 ) -> PaymentOutcome:
     """Return the payment's success to conclude; its money is held if its payer is blocked."""
     option = item.option
-    why = await describe_block(app, option.payer)
-    if not why:
-        return success
+    block_reason = await describe_block(app, option.payer)
+    if not block_reason:
+        return outcome
     if item.payment.status is PaymentStatus.SUCCEEDED:
         # a reorganization removed it; a final status that was reported stays
-        _log.error("payment %s is paid again, and its payer is %s", item.payment.id, why)
-        return success
-    ours = held_money.is_sent_by_us(option.chain_id, item.payment.id, event.tx_hash)
-    if await app.store.scan(ours):
+        _log.error("payment %s is paid again, and its payer is %s", item.payment.id, block_reason)
+        return outcome
+    if await app.store.scan(
+        held_money.is_sent_by_us(option.chain_id, item.payment.id, event.tx_hash)
+    ):
         text = "payment %s succeeds by %s, which was sent before its payer was %s"
-        _log.error(text, item.payment.id, event.tx_hash, why)
-        return success
+        _log.error(text, item.payment.id, event.tx_hash, block_reason)
+        return outcome
     return replace(
-        success,
+        outcome,
         status=PaymentStatus.PROCESSING,
         postings=postings.build_held_postings(rail, option),
-        held_money=build_held_money(app, rail, option, event, why, is_late=False),
+        held_money=build_held_money(app, rail, option, event, block_reason, is_late=False),
     )
 
 
@@ -64,7 +65,7 @@ def build_held_money(
     rail: Rail,
     option: PaymentOption,
     event: SettlementEvent,
-    reason: str,
+    block_reason: str,
     *,
     is_late: bool,
 ) -> HeldMoney:
@@ -83,7 +84,7 @@ def build_held_money(
         tx_hash=event.tx_hash,
         event=get_event_key(event)[1],
         late=is_late,
-        why=reason,
+        why=block_reason,
         since_us=app.clock.now_us(),
     )
 
@@ -91,9 +92,9 @@ def build_held_money(
 def report_held(outcomes: Sequence[PaymentOutcome], payments: Collection[Payment]) -> None:
     """Raise the alarm for what is held now."""
     ids = {payment.id for payment in payments}
-    for finding in outcomes:
-        if finding.held_money is not None and finding.payment_id in ids:
-            alert_operator(finding.held_money)
+    for outcome in outcomes:
+        if outcome.held_money is not None and outcome.payment_id in ids:
+            alert_operator(outcome.held_money)
 
 
 def alert_operator(held: HeldMoney) -> None:

@@ -71,20 +71,22 @@ class LatePayments:
 
     async def record(self) -> None:
         """Record what is final by now; what is not so for now is lost."""
-        paid = self._follower.evidence.settlement_events
-        for event, (payment, option, in_vain) in list(self._waiting_events.items()):
-            if event not in paid.get(event.ref, ()):
+        events_by_ref = self._follower.evidence.settlement_events
+        for event, (payment, option, cannot_settle) in list(self._waiting_events.items()):
+            if event not in events_by_ref.get(event.ref, ()):
                 self.lost_events.append(event)
                 del self._waiting_events[event]
                 continue
-            name = get_event_subject(event)
+            subject = get_event_subject(event)
             async with self._app.quarantine.isolate(
-                QuarantinedItemKind.EVENT, self._rail.chain_id, name, "record late money"
+                QuarantinedItemKind.EVENT, self._rail.chain_id, subject, "record late money"
             ):
                 if await self._follower.is_settled(event):
-                    await self._record(payment, option, event, cannot_settle=in_vain)
+                    await self._record(payment, option, event, cannot_settle=cannot_settle)
                     del self._waiting_events[event]
-            if self._app.quarantine.contains(QuarantinedItemKind.EVENT, self._rail.chain_id, name):
+            if self._app.quarantine.contains(
+                QuarantinedItemKind.EVENT, self._rail.chain_id, subject
+            ):
                 # it is requested again once the operator retries it
                 self._waiting_events.pop(event, None)
 
@@ -97,32 +99,34 @@ class LatePayments:
         cannot_settle: bool,
     ) -> None:
         app, rail, now_us = self._app, self._rail, self._app.clock.now_us()
-        what: Payout | HeldMoney
-        if why := await describe_block(app, option.payer):
-            what = held_money.build_held_money(app, rail, option, event, why, is_late=True)
-            legs = postings.build_held_postings(rail, option)
+        held_or_payout: Payout | HeldMoney
+        if block_reason := await describe_block(app, option.payer):
+            held_or_payout = held_money.build_held_money(
+                app, rail, option, event, block_reason, is_late=True
+            )
+            ledger_postings = postings.build_held_postings(rail, option)
         else:
-            what = self._build_return_payout(payment, option, now_us)
-            legs = postings.build_late_postings(rail, payment.merchant_id, option)
-        recorded = late_payments.record(
+            held_or_payout = self._build_return_payout(payment, option, now_us)
+            ledger_postings = postings.build_late_postings(rail, payment.merchant_id, option)
+        record_operation = late_payments.record(
             option,
             held_money.get_event_key(event),
-            legs,
-            what,
+            ledger_postings,
+            held_or_payout,
             now_us,
             exact=rail.terms.is_proven(option, event),
             in_time=not cannot_settle,
         )
-        if not await app.store.write(recorded):
+        if not await app.store.write(record_operation):
             return
-        if isinstance(what, HeldMoney):
-            held_money.alert_operator(what)
+        if isinstance(held_or_payout, HeldMoney):
+            held_money.alert_operator(held_or_payout)
             return
         _log.error(
             "payment %s was paid late, or twice, by %s: payout %s returns %d of %s to %s",
             payment.id,
             event.tx_hash,
-            what.id,
+            held_or_payout.id,
             option.value,
             option.asset,
             option.payer,

@@ -54,10 +54,10 @@ class OpenPayments:
 
     async def load(self) -> None:
         """Read them again."""
-        unsettled = await self._app.store.read(chain_txs.list_unsettled(self._rail.chain_id))
+        unsettled_items = await self._app.store.read(chain_txs.list_unsettled(self._rail.chain_id))
         chain_id, quarantine = self._rail.chain_id, self._app.quarantine
         items_by_ref: dict[str, SettlementItem] = {}
-        for item in self._filter_active(unsettled):
+        for item in self._filter_active(unsettled_items):
             async with quarantine.isolate(
                 QuarantinedItemKind.PAYMENT, chain_id, item.payment.id, "resume"
             ):
@@ -66,9 +66,11 @@ class OpenPayments:
 
     async def drop_ended(self) -> None:
         """Drop those that others ended."""
-        left = await self._app.store.read(chain_txs.list_unsettled_ids(self._rail.chain_id))
+        unsettled_ids = await self._app.store.read(
+            chain_txs.list_unsettled_ids(self._rail.chain_id)
+        )
         self.items_by_ref = {
-            ref: item for ref, item in self.items_by_ref.items() if item.payment.id in left
+            ref: item for ref, item in self.items_by_ref.items() if item.payment.id in unsettled_ids
         }
 
     def follow(self, item: SettlementItem) -> None:

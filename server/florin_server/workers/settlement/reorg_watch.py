@@ -52,17 +52,17 @@ class ReorgWatch:
 
     async def load(self) -> None:
         """Load the stored transactions; all are checked at once."""
-        watched_txes = await self._app.store.read(
+        watched_txs = await self._app.store.read(
             reorg.list_watched(self._rail.chain_id, self._watcher)
         )
-        self._watched_txs = {watched_tx.tx_hash: watched_tx for watched_tx in watched_txes}
+        self._watched_txs = {watched_tx.tx_hash: watched_tx for watched_tx in watched_txs}
         self._seen_rewinds = None
 
-    def list_new(self, events: Iterable[WatchedTransaction]) -> list[WatchedTransaction]:
+    def list_new(self, watched_txs: Iterable[WatchedTransaction]) -> list[WatchedTransaction]:
         """Return what to watch from now on; it is committed with the end of what it ended."""
         if self._rail.blocks is None:
             return []  # final is final there
-        return list({watched_tx.tx_hash: watched_tx for watched_tx in events}.values())
+        return list({watched_tx.tx_hash: watched_tx for watched_tx in watched_txs}.values())
 
     def record_watched(self, watched_txs: Sequence[WatchedTransaction]) -> Operation[None]:
         """Store what is watched, as part of an operation."""
@@ -78,44 +78,48 @@ class ReorgWatch:
         if rewinds == self._seen_rewinds or not self._watched_txs or blocks is None:
             self._seen_rewinds = rewinds
             return False
-        gone: list[str] = []
+        gone_hashes: list[str] = []
         sure = True
-        left_in, chain_id = self._app.quarantine.filter_active, self._rail.chain_id
-        watched = left_in(
+        filter_active, chain_id = self._app.quarantine.filter_active, self._rail.chain_id
+        watched_txs = filter_active(
             QuarantinedItemKind.WATCHED, chain_id, self._watched_txs.values(), attrgetter("tx_hash")
         )
         for number, block_hash in {
-            (watched_tx.block_number, watched_tx.block_hash) for watched_tx in watched
+            (watched_tx.block_number, watched_tx.block_hash) for watched_tx in watched_txs
         }:
-            here = [
-                watched_tx.tx_hash for watched_tx in watched if watched_tx.block_hash == block_hash
+            block_tx_hashes = [
+                watched_tx.tx_hash
+                for watched_tx in watched_txs
+                if watched_tx.block_hash == block_hash
             ]
             for is_gone in await self._app.quarantine.run_each(
                 QuarantinedItemKind.WATCHED,
                 chain_id,
-                here,
+                block_tx_hashes,
                 str,
-                "look for its block",
+                "find its block",
                 partial(self._is_gone, blocks, number, block_hash),
             ):
                 if is_gone is None:
                     # a node without such a block (yet), or one node alone, proves nothing
                     sure = False
                 elif is_gone:
-                    gone += [tx_hash for tx_hash in here if tx_hash not in gone]
-        undone = left_in(QuarantinedItemKind.WATCHED, chain_id, gone, str)
-        if undone:
+                    gone_hashes += [
+                        tx_hash for tx_hash in block_tx_hashes if tx_hash not in gone_hashes
+                    ]
+        undone_hashes = filter_active(QuarantinedItemKind.WATCHED, chain_id, gone_hashes, str)
+        if undone_hashes:
             await self._app.quarantine.run_each(
                 QuarantinedItemKind.WATCHED,
                 chain_id,
-                undone,
+                undone_hashes,
                 str,
-                "undo",
+                "revert what it ended",
                 lambda part: self._undo(part, senders),
             )
         if sure:
             self._seen_rewinds = rewinds
-        return bool(undone)
+        return bool(undone_hashes)
 
     async def _is_gone(
         self, blocks: BlockReader, number: int, block_hash: str, _: Sequence[str]
@@ -135,10 +139,10 @@ class ReorgWatch:
 
     async def _undo(self, tx_hashes: Sequence[str], senders: Sequence[str]) -> None:
         store, chain_id = self._app.store, self._rail.chain_id
-        ended = await store.scan(reorg.find_affected(chain_id, tx_hashes, senders))
+        affected_items = await store.scan(reorg.find_affected(chain_id, tx_hashes, senders))
         now_us = self._app.clock.now_us()
-        take_back = _UNDO_OPERATIONS[self._watcher]
-        undone = await store.write(take_back(chain_id, tx_hashes, ended, now_us))
+        undo = _UNDO_OPERATIONS[self._watcher]
+        undone = await store.write(undo(chain_id, tx_hashes, affected_items, now_us))
         if self._watcher is ReorgWatcher.PAYOUTS:
             self._app.notify_payouts(*undone)
         for tx_hash in tx_hashes:
@@ -168,17 +172,17 @@ def list_watched(
     outcomes: Sequence[PaymentOutcome], ended_txs: Sequence[EndedTransaction]
 ) -> list[WatchedTransaction]:
     """Return the places of concluded transactions."""
-    watched_txes = [
+    watched_txs = [
         outcome.watched_transaction
         for outcome in outcomes
         if outcome.watched_transaction is not None
     ]
-    for each_end in ended_txs:
-        end = each_end.outcome
-        if end.block_number is not None and end.block_hash:
-            watched_txes.append(
+    for ended_tx in ended_txs:
+        outcome = ended_tx.outcome
+        if outcome.block_number is not None and outcome.block_hash:
+            watched_txs.append(
                 WatchedTransaction(
-                    end.final_hash or each_end.tx.hash, end.block_number, end.block_hash
+                    outcome.final_hash or ended_tx.tx.hash, outcome.block_number, outcome.block_hash
                 )
             )
-    return watched_txes
+    return watched_txs

@@ -114,18 +114,22 @@ class SenderPool:
 
     async def list_final(self) -> list[EndedTransaction]:
         """Return the transactions that are final, as far as the evidence goes."""
-        return [end for sender in self.list_leading() for end in await sender.list_final()]
+        return [
+            ended_tx for sender in self.list_leading() for ended_tx in await sender.list_final()
+        ]
 
     async def list_replaced(self) -> list[EndedTransaction]:
         """Return the transactions that no block can hold any more."""
-        return [end for sender in self.list_leading() for end in await sender.list_replaced()]
+        return [
+            ended_tx for sender in self.list_leading() for ended_tx in await sender.list_replaced()
+        ]
 
     def remove(self, ended_txs: Iterable[EndedTransaction]) -> None:
         """Forget transactions whose end is committed."""
-        ended = list(ended_txs)
+        ended_txs = list(ended_txs)
         for sender in self.senders:
-            sender.remove(ended)
+            sender.remove(ended_txs)
 
     async def _cannot_be_mined(self, tx: ChainTx) -> bool:
-        issued = await self._app.store.read(chain_txs.list_resolved_builds(tx.item_ids))
-        return await self._rail.observer.cannot_be_mined(tx, issued)
+        resolved_builds = await self._app.store.read(chain_txs.list_resolved_builds(tx.item_ids))
+        return await self._rail.observer.cannot_be_mined(tx, resolved_builds)

@@ -218,7 +218,7 @@ class ChainSettler:
         steps = TurnSteps(f"settle {self._rail.chain_id}")
         await steps.run("load missed blocks", self._missed_blocks.load())
         await steps.run("load the reorg watch", self._reorg_watch.load())
-        await steps.run("undo", self._undo_reorged())
+        await steps.run("revert reorganized transactions", self._undo_reorged())
         for sender in self._senders.list_leading():
             await sender.start()
         await self._run_unless_stalled(self._reconcile(steps, self._app.clock.now_us()))
@@ -230,11 +230,11 @@ class ChainSettler:
 
         Their transaction may have ended meanwhile; what it paid was just found.
         """
-        given_back = await self._app.quarantine.list_retried(
+        retried_ids = await self._app.quarantine.list_retried(
             QuarantinedItemKind.PAYMENT, self._rail.chain_id
         )
-        unpaid = self._open_payments.list_unseen(self._app.clock.now_us())
-        ids = {item.payment.id for item in unpaid}.intersection(given_back)
+        unpaid_items = self._open_payments.list_unseen(self._app.clock.now_us())
+        ids = {item.payment.id for item in unpaid_items}.intersection(retried_ids)
         if ids:
             now_us = self._app.clock.now_us()
             await self._app.store.write(chain_txs.release(sorted(ids), now_us))
@@ -273,13 +273,13 @@ class ChainSettler:
 
     async def _process_news(self, steps: TurnSteps) -> None:
         if self._rail.blocks is None:
-            await steps.run("ask for transactions", self._find_paid())
-        await steps.run("undo", self._undo_reorged())
+            await steps.run("find transactions", self._find_paid())
+        await steps.run("revert reorganized transactions", self._undo_reorged())
         await steps.run(
             "read events", self._direct_payments.adopt(self._open_payments.items_by_ref)
         )
         await steps.run("conclude", self._finalizer.finalize_proven())
-        await steps.run("forget", self._drop_old())
+        await steps.run("drop old evidence", self._drop_old())
 
     async def _run_unless_stalled(self, work: Awaitable[None]) -> RailUnavailable | None:
         """Return why it must wait.
@@ -295,8 +295,8 @@ class ChainSettler:
         self._app.chains[
             self._rail.chain_id
         ].paying_blocks = self._open_payments.get_paying_blocks()
-        waiting = {event.ref for event in self._direct_payments.waiting_events}
-        self._follower.drop_old(waiting | self._open_payments.items_by_ref.keys())
+        awaited_refs = {event.ref for event in self._direct_payments.waiting_events}
+        self._follower.drop_old(awaited_refs | self._open_payments.items_by_ref.keys())
 
     async def _undo_reorged(self) -> None:
         """Start again with transactions that a reorganization removed after they were final."""
@@ -309,10 +309,14 @@ class ChainSettler:
 
     async def _find_paid(self) -> None:
         """Request what blocks would have shown: own final transactions, and what they paid."""
-        landed = {i for tx in await self._senders.find_transactions() for i in tx.item_ids}
-        new = [item for item in self._open_payments.items if item.payment.id in landed]
+        mined_item_ids = {
+            item_id for tx in await self._senders.find_transactions() for item_id in tx.item_ids
+        }
+        mined_items = [
+            item for item in self._open_payments.items if item.payment.id in mined_item_ids
+        ]
         await self._open_payments.find_events(
-            [item for item in new if not self._open_payments.has_event(item)]
+            [item for item in mined_items if not self._open_payments.has_event(item)]
         )
 
     async def _reconcile(self, steps: TurnSteps, accepted_by_us: int) -> None:
@@ -326,7 +330,7 @@ class ChainSettler:
         if not self._rail.assets:
             # the chain did not answer, or had nothing to offer, at the latest check
             await self._rail.start()
-        await steps.run("look at funds", self._refresh_funds())
+        await steps.run("check funds", self._refresh_funds())
         await steps.run("catch up", self._catch_up())
         await steps.run(
             "read missed blocks", self._missed_blocks.catch_up(self._open_payments.items_by_ref)
@@ -343,7 +347,7 @@ class ChainSettler:
             "find events",
             self._open_payments.find_events(self._open_payments.list_unseen(accepted_by_us)),
         )
-        await steps.run("ask for transactions", self._find_transactions())
+        await steps.run("find transactions", self._find_transactions())
         await steps.run("conclude", self._finalizer.finalize_proven())
         await steps.run("end replaced transactions", self._commit_replaced())
         await steps.run(

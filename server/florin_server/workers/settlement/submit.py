@@ -54,7 +54,7 @@ class PaymentSubmitter:
 
     async def submit(self) -> None:
         """Send what waits, until nothing does or no key has room."""
-        batch, chain_id, failed = self._app.settings.settle_batch, self._rail.chain_id, 0
+        batch_size, chain_id, failed = self._app.settings.settle_batch, self._rail.chain_id, 0
         while (
             self._senders.find_free() is not None
             and self._app.chains[chain_id].has_opening_balances
@@ -63,7 +63,7 @@ class PaymentSubmitter:
             items = self._app.quarantine.filter_active(
                 QuarantinedItemKind.PAYMENT,
                 chain_id,
-                await self._app.store.read(chain_txs.list_waiting(chain_id, batch, now_us)),
+                await self._app.store.read(chain_txs.list_waiting(chain_id, batch_size, now_us)),
                 lambda item: item.payment.id,
             )
             if not items:
@@ -88,45 +88,51 @@ class PaymentSubmitter:
 
     async def _submit_each(self, items: Sequence[SettlementItem]) -> None:
         """Submit the waiting ones of a batch, each alone; what fails alone is quarantined."""
-        chain_id, count = self._rail.chain_id, self._app.settings.settle_batch
+        chain_id, batch_size = self._rail.chain_id, self._app.settings.settle_batch
         for item in items:
             async with self._app.quarantine.isolate(
                 QuarantinedItemKind.PAYMENT, chain_id, item.payment.id, "submit"
             ):
                 # payments that were sent or postponed before the batch failed are not sent again
                 now_us = self._app.clock.now_us()
-                waiting = await self._app.store.read(
-                    chain_txs.list_waiting(chain_id, count, now_us)
+                waiting_items = await self._app.store.read(
+                    chain_txs.list_waiting(chain_id, batch_size, now_us)
                 )
-                if any(each_item.payment.id == item.payment.id for each_item in waiting):
+                if any(each_item.payment.id == item.payment.id for each_item in waiting_items):
                     await self._submit([item])
 
     async def _submit(self, items: Sequence[SettlementItem]) -> bool:
         """Send what can be sent of a batch, put the rest off; False if no key has room left."""
-        if not (waiting := await self._select_own(items)):
+        if not (waiting_items := await self._select_own(items)):
             return True
-        free, held = await self._blocked_payers.partition(waiting)
-        late = [item for item in free if not self._open_payments.is_in_time(item)]
+        free_items, blocked_items = await self._blocked_payers.partition(waiting_items)
+        late_items = [item for item in free_items if not self._open_payments.is_in_time(item)]
         # an account may have received code since the confirm
-        free = await trying.refresh_payers(
-            self._rail.gas, [each_item for each_item in free if each_item not in late]
+        free_items = await trying.refresh_payers(
+            self._rail.gas, [each_item for each_item in free_items if each_item not in late_items]
         )
-        free = await self._gas_budgets.select_affordable(free, self._list_pending())
-        good = await trying.check_settleable(self._rail.relay, free, self._open_payments.items)
-        for item in waiting:
+        free_items = await self._gas_budgets.select_affordable(free_items, self._list_pending())
+        good = await trying.check_settleable(
+            self._rail.relay, free_items, self._open_payments.items
+        )
+        for item in waiting_items:
             self._open_payments.follow(item)
-        ready = [item for item, ok in zip(free, good, strict=True) if ok]
-        stuck = [item for item, ok in zip(free, good, strict=True) if not ok] + held + late
-        for part in trying.partition(self._rail.gas, ready):
+        ready_items = [item for item, ok in zip(free_items, good, strict=True) if ok]
+        deferred_items = (
+            [item for item, ok in zip(free_items, good, strict=True) if not ok]
+            + blocked_items
+            + late_items
+        )
+        for batch in trying.partition(self._rail.gas, ready_items):
             sender = self._senders.find_free()
             if sender is None:
                 return False
-            sent = await trying.select_settleable(self._rail.relay, sender.address, part)
-            stuck += [item for item in part if item not in sent]
-            if sent:
-                await self._send(sender, sent)
-        if stuck:
-            await self._defer(stuck)
+            sent_items = await trying.select_settleable(self._rail.relay, sender.address, batch)
+            deferred_items += [item for item in batch if item not in sent_items]
+            if sent_items:
+                await self._send(sender, sent_items)
+        if deferred_items:
+            await self._defer(deferred_items)
         return True
 
     def _list_pending(self) -> list[tuple[SettlementItem, GasShare]]:
@@ -142,16 +148,16 @@ class PaymentSubmitter:
 
         Their effect can be in a block that was read long before their confirm.
         """
-        theirs = [item for item in items if is_paid_by_others(self._rail, item)]
-        if theirs:
-            await self._open_payments.find_events(theirs)
-            for item in theirs:
+        direct_items = [item for item in items if is_paid_by_others(self._rail, item)]
+        if direct_items:
+            await self._open_payments.find_events(direct_items)
+            for item in direct_items:
                 self._open_payments.follow(item)
             await self._app.store.write(
-                chain_txs.leave_to_buyer([item.payment.id for item in theirs])
+                chain_txs.leave_to_buyer([item.payment.id for item in direct_items])
             )
             await self._finalizer.finalize_proven()
-        return [item for item in items if item not in theirs]
+        return [item for item in items if item not in direct_items]
 
     async def _send(self, sender: TxSender, items: Sequence[SettlementItem]) -> None:
         ids = [item.payment.id for item in items]

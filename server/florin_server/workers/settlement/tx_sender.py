@@ -139,8 +139,8 @@ class TxSender:
     @property
     def has_room(self) -> bool:
         """Return True if the key may sign something new now."""
-        waiting = sum(self._find_mined(tx) is None for tx in self._list_live())
-        return self.has_lease and not self.is_paused and waiting < self._rail.open_max
+        waiting_count = sum(self._find_mined(tx) is None for tx in self._list_live())
+        return self.has_lease and not self.is_paused and waiting_count < self._rail.open_max
 
     @property
     def has_preparatory(self) -> bool:
@@ -203,8 +203,8 @@ class TxSender:
 
     async def load(self) -> None:
         """Read again which transactions are open."""
-        txes = await self._app.store.read(chain_txs.list_open(self._rail.chain_id, self.address))
-        self._txs = {tx.id: tx for tx in txes}
+        txs = await self._app.store.read(chain_txs.list_open(self._rail.chain_id, self.address))
+        self._txs = {tx.id: tx for tx in txs}
 
     async def start(self) -> None:
         """Continue where the last owner of the lease stopped, as it was loaded."""
@@ -306,15 +306,15 @@ class TxSender:
         The chain is asked for its head: earlier blocks have not passed the transaction over, and
         the follower can be far behind, after a long idle time or with much to read.
         """
-        sent = [tx for tx in self._txs if tx in self._unrecorded_ids]
-        if not sent:
+        tx_ids = [tx_id for tx_id in self._txs if tx_id in self._unrecorded_ids]
+        if not tx_ids:
             return
         head = max(self._follower.head, (await self._rail.observer.get_head()).number)
-        notes = dict.fromkeys(sent, head)
-        await self._app.store.write(chain_txs.record_broadcasts(notes))
+        heads_by_tx_id = dict.fromkeys(tx_ids, head)
+        await self._app.store.write(chain_txs.record_broadcasts(heads_by_tx_id))
         self._unrecorded_ids.clear()
-        for note in notes:
-            self._txs[note] = replace(self._txs[note], sent_block=head)
+        for tx_id in heads_by_tx_id:
+            self._txs[tx_id] = replace(self._txs[tx_id], sent_block=head)
 
     async def maintain(self, *, has_news: bool) -> None:
         """Broadcast again what the chain has lost; without `has_news` only after a pause.
@@ -334,17 +334,19 @@ class TxSender:
         behind the first of its kind is not raised: it could not be mined before it, at any fee.
         """
         await self._find_dead()
-        waiting = [tx for tx in self._list_live() if self._find_mined(tx) is None]
-        waiting.sort(key=lambda tx: tx.nonce)
-        if not waiting or waiting[0].id != self._stuck_txs:
+        waiting_txs = [tx for tx in self._list_live() if self._find_mined(tx) is None]
+        waiting_txs.sort(key=lambda tx: tx.nonce)
+        if not waiting_txs or waiting_txs[0].id != self._stuck_txs:
             self.problem = ""
         if self.is_paused:
             return
-        for n, tx in enumerate(waiting):
+        for n, tx in enumerate(waiting_txs):
             if tx.id in self._unrecorded_ids:
                 continue
-            sent = tx.sent_block
-            passed = sent is None or self._follower.head - sent >= self._rail.stale_blocks
+            sent_block = tx.sent_block
+            passed = (
+                sent_block is None or self._follower.head - sent_block >= self._rail.stale_blocks
+            )
             if not (passed or immediately):
                 continue
             try:
@@ -401,11 +403,11 @@ class TxSender:
         _log.warning(
             "%s still waits at block %d; Florin raises its fee", tx.hash, self._follower.head
         )
-        raised = replace(tx, bumps=(*tx.bumps, variant))
-        self._txs[tx.id] = raised
-        await self._broadcast(raised)
+        bumped_tx = replace(tx, bumps=(*tx.bumps, variant))
+        self._txs[tx.id] = bumped_tx
+        await self._broadcast(bumped_tx)
 
-    async def _fill_nonce_gap(self, first: ChainTx) -> bool:
+    async def _fill_nonce_gap(self, first_tx: ChainTx) -> bool:
         """Use the nonces that the chain expects before Florin's first; return True if any.
 
         A final transaction may be gone with its block, and others may have used the key.
@@ -414,21 +416,21 @@ class TxSender:
         if nonces is None:
             return False
         nonce = await nonces.get_next_nonce(self.address)
-        for missing in range(nonce, min(first.nonce, nonce + self._rail.open_max)):
+        for missing in range(nonce, min(first_tx.nonce, nonce + self._rail.open_max)):
             if await nonces.is_nonce_used(self.address, missing):
                 continue
-            txes = await self._app.store.read(
+            txs = await self._app.store.read(
                 chain_txs.list_at_nonce(self._rail.chain_id, self.address, missing)
             )
-            if txes and (self._may_rebroadcast is None or await self._may_rebroadcast(txes[0])):
-                await self._hand_over(txes[0])
+            if txs and (self._may_rebroadcast is None or await self._may_rebroadcast(txs[0])):
+                await self._hand_over(txs[0])
             else:
                 _log.warning(
                     "%s: nonce %d is filled with an empty transaction", self.account, missing
                 )
                 signed = await nonces.sign_noop(self.address, missing)
                 await self._broadcast(await self._append(missing, (), signed, _claim_nothing()))
-        return nonce < first.nonce
+        return nonce < first_tx.nonce
 
     # -- end
 
@@ -440,7 +442,7 @@ class TxSender:
                 self._rail.chain_id,
                 txs,
                 _GET_ID,
-                "look for",
+                "find transactions",
                 self._find_mined_transactions,
             )
         return [tx for tx in self._txs.values() if self._find_mined(tx) is not None]
@@ -453,18 +455,18 @@ class TxSender:
 
     def _list_followed(self) -> list[ChainTx]:
         """Return the open transactions that are not quarantined."""
-        left_in, chain_id = self._app.quarantine.filter_active, self._rail.chain_id
-        return left_in(QuarantinedItemKind.TRANSACTION, chain_id, self._txs.values(), _GET_ID)
+        filter_active, chain_id = self._app.quarantine.filter_active, self._rail.chain_id
+        return filter_active(QuarantinedItemKind.TRANSACTION, chain_id, self._txs.values(), _GET_ID)
 
     async def list_final(self) -> list[EndedTransaction]:
         """Return the transactions that are final, as far as the evidence goes."""
-        ended: list[EndedTransaction] = []
+        ended_txs: list[EndedTransaction] = []
         for tx in self._list_followed():
             async with self._isolate(tx, "end"):
                 mined = self._find_mined(tx)
                 if mined is not None and await self._follower.is_settled(mined):
-                    ended.append(self._build_ended(tx, mined))
-        return ended
+                    ended_txs.append(self._build_ended(tx, mined))
+        return ended_txs
 
     def _isolate(self, tx: ChainTx, step: str) -> AbstractAsyncContextManager[None]:
         chain_id = self._rail.chain_id
@@ -472,22 +474,22 @@ class TxSender:
 
     async def list_replaced(self) -> list[EndedTransaction]:
         """Return the transactions that no block can hold any more."""
-        ended: list[EndedTransaction] = []
+        ended_txs: list[EndedTransaction] = []
         for tx in self._list_followed():
             if self._find_mined(tx) is not None:
                 continue
             async with self._isolate(tx, "end as replaced"):
-                over = await self._cannot_be_mined(tx)
-                if over and not await self._rail.observer.find_mined(tx.hashes):
-                    ended.append(
+                cannot_be_mined = await self._cannot_be_mined(tx)
+                if cannot_be_mined and not await self._rail.observer.find_mined(tx.hashes):
+                    ended_txs.append(
                         EndedTransaction(
                             tx, TransactionOutcome(tx.id, TxState.REPLACED), mined=None
                         )
                     )
         nonces = self._rail.account_nonces
-        if ended and nonces is not None:
+        if ended_txs and nonces is not None:
             self._nonce = max(self._nonce, await nonces.get_next_nonce(self.address))
-        return ended
+        return ended_txs
 
     def remove(self, ended_txs: Iterable[EndedTransaction]) -> None:
         """Forget transactions whose end is committed."""
@@ -507,12 +509,12 @@ class TxSender:
         return next((mined[tx_hash] for tx_hash in tx.hashes if tx_hash in mined), None)
 
     def _build_ended(self, tx: ChainTx, mined: MinedTransaction) -> EndedTransaction:
-        costs = build_cost_postings(mined, self._payer, self._rail.native_asset)
-        other = mined.tx_hash if mined.tx_hash != tx.hash else None
-        end = TransactionOutcome(
-            tx.id, TxState.FINAL, mined.block_number, mined.block_hash, costs, other
+        cost_postings = build_cost_postings(mined, self._payer, self._rail.native_asset)
+        final_hash = mined.tx_hash if mined.tx_hash != tx.hash else None
+        outcome = TransactionOutcome(
+            tx.id, TxState.FINAL, mined.block_number, mined.block_hash, cost_postings, final_hash
         )
-        return EndedTransaction(tx, end, mined)
+        return EndedTransaction(tx, outcome, mined)
 
 
 @operation

@@ -66,17 +66,21 @@ class WebhookDeliverer:
             int(self._settings.give_up_days * _DAY_US), self._settings.attempts_kept
         )
         self._tasks: dict[asyncio.Task[None], WebhookDeliveryClaim] = {}
-        self._endpoints: Counter[str] = Counter()
-        # endpoints with open attempts, as they were known last
-        self._last_seen: dict[str, WebhookEndpoint] = {}
-        self._hosts: Counter[str] = Counter()
-        self._partners: Counter[str] = Counter()
+        self._attempts_by_endpoint: Counter[str] = Counter()
+        # the last known state of endpoints with open attempts
+        self._endpoints_by_id: dict[str, WebhookEndpoint] = {}
+        self._attempts_by_host: Counter[str] = Counter()
+        self._attempts_by_partner: Counter[str] = Counter()
 
     async def run(self) -> None:
         """Run until canceled; its claims are free for others then."""
         event = self._core.webhooks.delivery_event
         # a failed run may have counted deliveries that it never started
-        for counted in (self._endpoints, self._hosts, self._partners):
+        for counted in (
+            self._attempts_by_endpoint,
+            self._attempts_by_host,
+            self._attempts_by_partner,
+        ):
             counted.clear()
         try:
             store = self._core.store
@@ -85,10 +89,10 @@ class WebhookDeliverer:
                 await store.write(deliveries.release_all(self._core.clock.now_us()))
             while True:
                 event.clear()
-                looked_us = self._core.clock.now_us()
+                checked_us = self._core.clock.now_us()
                 if not await self._start_due():
                     await wait_for_first(
-                        event.wait(), sleep_remaining(self._core.clock, _POLL_S, looked_us)
+                        event.wait(), sleep_remaining(self._core.clock, _POLL_S, checked_us)
                     )
                 # this machine's time: every change of a payment requests it
                 await asyncio.sleep(_PAUSE_S)
@@ -103,12 +107,12 @@ class WebhookDeliverer:
         now_us = self._core.clock.now_us()
         busy = [
             endpoint_id
-            for endpoint_id, count in self._endpoints.items()
-            if count >= self._get_endpoint_limit(self._last_seen[endpoint_id])
+            for endpoint_id, count in self._attempts_by_endpoint.items()
+            if count >= self._get_endpoint_limit(self._endpoints_by_id[endpoint_id])
         ]
         crowded = [
             partner_id
-            for partner_id, count in self._partners.items()
+            for partner_id, count in self._attempts_by_partner.items()
             if count >= self._get_partner_limit(partner_id)
         ]
         if not await self._core.store.read(deliveries.is_due(now_us, busy, crowded)):
@@ -117,31 +121,37 @@ class WebhookDeliverer:
         claimed_deliveries = await self._core.store.write(
             deliveries.claim(now_us, lease_us, busy, room, crowded)
         )
-        late = [
-            each_delivery
-            for each_delivery in claimed_deliveries
-            if not self._has_room(each_delivery)
+        deferred_deliveries = [
+            delivery for delivery in claimed_deliveries if not self._has_room(delivery)
         ]
-        self._last_seen |= {
-            each_delivery.endpoint.id: each_delivery.endpoint
-            for each_delivery in claimed_deliveries
+        self._endpoints_by_id |= {
+            delivery.endpoint.id: delivery.endpoint for delivery in claimed_deliveries
         }
-        self._last_seen = {endpoint: self._last_seen[endpoint] for endpoint in self._endpoints}
-        if late:
+        self._endpoints_by_id = {
+            endpoint_id: self._endpoints_by_id[endpoint_id]
+            for endpoint_id in self._attempts_by_endpoint
+        }
+        if deferred_deliveries:
             # others of the same host or partner are in progress
-            await self._core.store.write(deliveries.release(late, now_us + _CROWDED_RETRY_US))
+            await self._core.store.write(
+                deliveries.release(deferred_deliveries, now_us + _CROWDED_RETRY_US)
+            )
         for delivery in claimed_deliveries:
-            if delivery not in late:
+            if delivery not in deferred_deliveries:
                 self._start(delivery)
-        return len(claimed_deliveries) > len(late)
+        return len(claimed_deliveries) > len(deferred_deliveries)
 
     def _has_room(self, delivery: WebhookDeliveryClaim) -> bool:
         """Count it, if its endpoint, host and partner have room for one more."""
         endpoint = delivery.endpoint
         counted = (
-            (self._endpoints, endpoint.id, self._get_endpoint_limit(endpoint)),
-            (self._hosts, _get_host(endpoint.url), self._settings.host_concurrency),
-            (self._partners, endpoint.partner_id, self._get_partner_limit(endpoint.partner_id)),
+            (self._attempts_by_endpoint, endpoint.id, self._get_endpoint_limit(endpoint)),
+            (self._attempts_by_host, _get_host(endpoint.url), self._settings.host_concurrency),
+            (
+                self._attempts_by_partner,
+                endpoint.partner_id,
+                self._get_partner_limit(endpoint.partner_id),
+            ),
         )
         if any(count[key] >= most for count, key, most in counted):
             return False
@@ -155,12 +165,12 @@ class WebhookDeliverer:
         It has one as soon as half of its partner's are in progress: many that hang leave room.
         """
         share = self._get_partner_limit(endpoint.partner_id)
-        crowded = self._partners[endpoint.partner_id] >= share // 2
+        crowded = self._attempts_by_partner[endpoint.partner_id] >= share // 2
         return _CONCURRENT_MAX if endpoint.is_proven and not crowded else 1
 
     def _get_partner_limit(self, partner_id: str) -> int:
         """Return how many attempts a partner can have: half of what others leave, at least one."""
-        other_count = self._partners.total() - self._partners[partner_id]
+        other_count = self._attempts_by_partner.total() - self._attempts_by_partner[partner_id]
         return max(1, (self._settings.concurrency - other_count) // 2)
 
     def _start(self, delivery: WebhookDeliveryClaim) -> None:
@@ -171,9 +181,9 @@ class WebhookDeliverer:
     def _on_done(self, task: asyncio.Task[None]) -> None:
         endpoint = self._tasks.pop(task).endpoint
         for count, key in (
-            (self._endpoints, endpoint.id),
-            (self._hosts, _get_host(endpoint.url)),
-            (self._partners, endpoint.partner_id),
+            (self._attempts_by_endpoint, endpoint.id),
+            (self._attempts_by_host, _get_host(endpoint.url)),
+            (self._attempts_by_partner, endpoint.partner_id),
         ):
             count[key] -= 1
             if not count[key]:
@@ -185,8 +195,8 @@ class WebhookDeliverer:
 
     async def _deliver_or_quarantine(self, delivery: WebhookDeliveryClaim) -> None:
         """Deliver; an event whose delivery fails unexpectedly is quarantined."""
-        quarantine, waiting = self._core.quarantine, delivery.pending
-        name = f"{waiting.endpoint_id}/{waiting.payment_id}"
+        quarantine, pending = self._core.quarantine, delivery.pending
+        name = f"{pending.endpoint_id}/{pending.payment_id}"
         try:
             await self._deliver(delivery)
         except Exception as error:
@@ -204,22 +214,24 @@ class WebhookDeliverer:
     async def _deliver(self, delivery: WebhookDeliveryClaim) -> None:
         core, now_us = self._core, self._core.clock.now_us()
         try:
-            work = await core.store.read(deliveries.find_delivery_data(delivery, now_us))
-            message = None if work is None else find_next_message(core, delivery, work)
-            if work is None or message is None:
+            delivery_data = await core.store.read(deliveries.find_delivery_data(delivery, now_us))
+            message = (
+                None if delivery_data is None else find_next_message(core, delivery, delivery_data)
+            )
+            if delivery_data is None or message is None:
                 newest = delivery.pending.newest
                 await core.store.write(
                     deliveries.record_delivered(delivery, newest, now_us, None, 1)
                 )
                 return
             try:
-                keys = decrypt_keys(core, delivery.endpoint.id, work.secrets)
+                keys = decrypt_keys(core, delivery.endpoint.id, delivery_data.secrets)
             except DecryptionError:
-                why = (
+                reason = (
                     "its secret can no longer be decrypted: rotate the secret, then resume the "
                     "endpoint"
                 )
-                await core.store.write(deliveries.halt(delivery, why, now_us))
+                await core.store.write(deliveries.halt(delivery, reason, now_us))
                 return
             headers = signing.build_headers(keys, message.id, int(self._get_wall_s()), message.body)
             await self._send(delivery, message, headers)
@@ -262,18 +274,25 @@ class WebhookDeliverer:
         if attempt.is_success:
             await core.store.write(
                 deliveries.record_delivered(
-                    delivery, message.version, now_us, attempt, self._policy.attempt_log_size
+                    delivery, message.place, now_us, attempt, self._policy.attempt_log_size
                 )
             )
             core.meters.record_webhook_attempt("delivered")
             return
         core.meters.record_webhook_attempt("failed")
-        asked_us = 0
+        requested_wait_us = 0
         if isinstance(answer, HttpResponse) and answer.status in _BUSY:
-            asked_us = schedule.parse_retry_after_us(answer.retry_after, self._get_wall_s())
-        gone = attempt.status == _GONE
+            requested_wait_us = schedule.parse_retry_after_us(
+                answer.retry_after, self._get_wall_s()
+            )
+        is_gone = attempt.status == _GONE
         steps = deliveries.record_failure(
-            delivery, attempt, now_us, self._policy, is_gone=gone, requested_wait_us=asked_us
+            delivery,
+            attempt,
+            now_us,
+            self._policy,
+            is_gone=is_gone,
+            requested_wait_us=requested_wait_us,
         )
         state = await core.store.write(steps)
         if state is EndpointState.PAUSED:
@@ -285,14 +304,16 @@ class WebhookDeliverer:
         return clock.real_now_us() / 1_000_000 if isinstance(clock, SystemClock) else time.time()
 
     async def _stop(self) -> None:
-        claims = list(self._tasks.values())
+        claimed_deliveries = list(self._tasks.values())
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._outbound.close()
         with suppress(StoreError):
-            await self._core.store.write(deliveries.release(claims, self._core.clock.now_us()))
+            await self._core.store.write(
+                deliveries.release(claimed_deliveries, self._core.clock.now_us())
+            )
 
 
 def _build_attempt(
@@ -302,7 +323,7 @@ def _build_attempt(
     now_us: int,
     took_ms: int,
 ) -> WebhookAttempt:
-    waiting = delivery.pending
+    pending = delivery.pending
     if isinstance(answer, RequestFailed):
         status, fault, body = None, f"{answer.fault}: {answer}", ""
     else:
@@ -314,10 +335,10 @@ def _build_attempt(
                 f"redirected: Florin does not follow redirects{_format_redirect(answer.location)}"
             )
     return WebhookAttempt(
-        waiting.endpoint_id,
+        pending.endpoint_id,
         0,
-        waiting.payment_id,
-        message.version,
+        pending.payment_id,
+        message.place,
         message.event_type,
         now_us,
         took_ms,
@@ -329,9 +350,9 @@ def _build_attempt(
 
 def _format_redirect(location: str) -> str:
     """Return the target of a redirect in a form for display: printable, and cut to fit."""
-    shown = replace_unprintable(location[:_LOCATION_CHARS], "\ufffd")
+    target = replace_unprintable(location[:_LOCATION_CHARS], "\ufffd")
     cut = "…" if len(location) > _LOCATION_CHARS else ""
-    return f"; it leads to {shown}{cut}" if shown else ""
+    return f"; it leads to {target}{cut}" if target else ""
 
 
 def _get_host(url: str) -> str:

@@ -126,18 +126,18 @@ class SignatureVerifier:
         self, terms: EvmOptionTerms, payer: str, signature: bytes
     ) -> _VerifiedTrial:
         """Try a payment; try once more if payments get more gas by then."""
-        form = build_item(self._chain, terms, payer, signature, self._shares)
+        submission_item = build_item(self._chain, terms, payer, signature, self._shares)
         before = replace(self._shares, gas_by_token=dict(self._shares.gas_by_token))
         try:
             tried = await self._try_signature(terms, payer, signature)
         except ApiError:
             # for an account with code, or one to be created, only the chain's gas prices matter
-            if not await self._learner.learn_gas([form.to_contract_item(before)]):
+            if not await self._learner.learn_gas([submission_item.to_contract_item(before)]):
                 raise
             return await self._try_signature(terms, payer, signature)
         if tried.kind is not PayerKind.KEY:
-            form = form.to_contract_item(before)
-        if tried.other_spending is None and await self._learner.learn_gas([form]):
+            submission_item = submission_item.to_contract_item(before)
+        if tried.other_spending is None and await self._learner.learn_gas([submission_item]):
             return await self._try_signature(terms, payer, signature)
         return tried
 
@@ -157,7 +157,7 @@ class SignatureVerifier:
         self, terms: EvmOptionTerms, payer: str, digest: bytes, proof: SignatureProof
     ) -> _VerifiedTrial:
         """Try a payment with a signature of the account in its current state."""
-        form = build_plain_item(self._chain, terms, payer, proof, self._shares)
+        submission_item = build_plain_item(self._chain, terms, payer, proof, self._shares)
         if not proof.is_key_signature:
             # a signature by another key is dry-run only if the payer has code
             (code,) = await self._ask(("eth_getCode", (payer, LATEST)))
@@ -165,15 +165,15 @@ class SignatureVerifier:
                 raise build_output_refusal(
                     "signature_mismatch", "The signature is not the account's"
                 )
-            return await self._try_with_code(form, digest)
-        tried = await self._trials.try_payment(form)
+            return await self._try_with_code(submission_item, digest)
+        tried = await self._trials.try_payment(submission_item)
         if tried.has_code is None:
             raise RailUnavailable(f"{self._chain.name}: the node does not return the payer's code")
         if tried.has_code:
-            return await self._try_with_code(form, digest)
+            return await self._try_with_code(submission_item, digest)
         if tried.is_settled:
             return _VerifiedTrial(PayerKind.KEY, 0)
-        (outcome,) = await self._ask_separately(self._trials.build_single_trial(form))
+        (outcome,) = await self._ask_separately(self._trials.build_single_trial(submission_item))
         if self._parse_returned(outcome) is None:
             return _VerifiedTrial(PayerKind.KEY, None, outcome)
         return _VerifiedTrial(PayerKind.KEY, tried.other_spending)
@@ -223,8 +223,8 @@ class SignatureVerifier:
             raise build_output_refusal(
                 "unreadable_output", "The output is not an ERC-6492 signature"
             )
-        form = build_item(self._chain, terms, payer, signature, self._shares)
-        if form.creation is None:
+        submission_item = build_item(self._chain, terms, payer, signature, self._shares)
+        if submission_item.creation is None:
             (code,) = await self._ask(("eth_getCode", (payer, LATEST)))
             if parse_data(code):
                 proven = SignatureProof(wrapped.signature, is_key_signature=False)
@@ -233,7 +233,7 @@ class SignatureVerifier:
             raise build_output_refusal(
                 "unreadable_output", erc6492.format_factory_refusal(self._chain)
             )
-        sent = build_settlement_call(self._chain, [form], self._shares)
+        sent = build_settlement_call(self._chain, [submission_item], self._shares)
         settlement = DryRun(sent.to, sent.data, sent.gas)
         probe = erc6492.build_probe(payer, wrapped, digest)
         verdict, outcome = await self._ask_separately(probe, settlement)
@@ -253,8 +253,10 @@ class SignatureVerifier:
             )
         if self._parse_returned(outcome) == abi.encode_uint256(1):
             return _VerifiedTrial(PayerKind.UNBORN, 0)
-        if await self._settles_with_more_gas(form):
-            message = f"The payment needs more gas than the limit of {form.arguments.gas}"
+        if await self._settles_with_more_gas(submission_item):
+            message = (
+                f"The payment needs more gas than the limit of {submission_item.arguments.gas}"
+            )
             raise build_output_refusal(
                 "gas_limit", f"{message}: create the account, which can send it itself"
             )
@@ -262,13 +264,13 @@ class SignatureVerifier:
 
     async def _settles_with_more_gas(self, submission_item: SubmissionItem) -> bool:
         """Return whether a payment that creates its account would settle with more gas."""
-        more = replace(
+        larger_item = replace(
             submission_item,
             arguments=replace(
                 submission_item.arguments, gas=_GAS_FACTOR * submission_item.arguments.gas
             ),
         )
-        sent = build_settlement_call(self._chain, [more], self._shares)
+        sent = build_settlement_call(self._chain, [larger_item], self._shares)
         try:
             (outcome,) = await self._ask_separately(DryRun(sent.to, sent.data, sent.gas))
             return self._parse_returned(outcome) == abi.encode_uint256(1)
@@ -310,10 +312,10 @@ class SignatureVerifier:
     ) -> None:
         """Raise why a payment would not settle, unless only an approval may be missing.
 
-        A payment that settles alone, but not with others for which the account pays `besides`, is
+        A payment that settles alone, but not together with others that spend `other_spending`, is
         refused only if the account cannot pay all of them.
         """
-        terms, payer, besides = (
+        terms, payer, other_spending = (
             EvmOptionTerms.from_option(option),
             to_address(option.payer),
             trial.other_spending,
@@ -322,18 +324,21 @@ class SignatureVerifier:
         if terms.method == PERMIT2_METHOD:
             questions.append(build_allowance_call(terms.route.token, payer, PERMIT2))
         balance, *allowance = await self._ask(*questions)
-        required_value = terms.route.value + (besides or 0)
+        required_value = terms.route.value + (other_spending or 0)
         if parse_uint(balance) < required_value:
             raise build_output_refusal("insufficient_funds", "The account has insufficient funds")
-        if besides is None and await self._is_expired(terms):
+        if other_spending is None and await self._is_expired(terms):
             message = "The authorization has expired by the chain's time"
             raise build_output_refusal("authorization_expired", message)
-        if besides is None and trial.kind is PayerKind.KEY:
-            form = build_item(self._chain, terms, payer, signature, self._shares)
-            if await self._learner.is_above_ceiling(form):
+        if other_spending is None and trial.kind is PayerKind.KEY:
+            submission_item = build_item(self._chain, terms, payer, signature, self._shares)
+            if await self._learner.is_above_ceiling(submission_item):
                 message = f"The payment needs more gas than the limit of {self._shares.ceiling}"
                 raise build_output_refusal("gas_limit", message)
-        if besides is None and (refusal := await self._refusals.find_refusal(option)) is not None:
+        if (
+            other_spending is None
+            and (refusal := await self._refusals.find_refusal(option)) is not None
+        ):
             raise build_token_refusal(refusal.party, refusal.reason)
         if allowance and parse_uint(allowance[0]) < required_value:
             if approves:
@@ -341,7 +346,7 @@ class SignatureVerifier:
             raise build_output_refusal(
                 "insufficient_funds", "The account has insufficient allowance"
             )
-        if besides is None:
+        if other_spending is None:
             reverted = format_revert(trial.refusal) if trial.refusal is not None else ""
             if reverted == _TRANSFER_FAILED:
                 # the token accepted the signature, and its transfers succeed alone

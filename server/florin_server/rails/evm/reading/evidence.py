@@ -175,7 +175,7 @@ class EvmEvidenceReader:
         try:
             receipts = _parse_block_receipts(block, answers[1])
             logs = [log for receipt in receipts for log in parse_objects(receipt.get("logs"))]
-            paid = self._parse_events(logs)
+            events = self._parse_events(logs)
         except RailUnavailable as problem:
             # some nodes lack receipts of a block although they have its logs
             _log.warning("%s: block %d: %s", self._chain.name, number, problem)
@@ -183,7 +183,7 @@ class EvmEvidenceReader:
             return view and replace(view, is_complete=False)
         return _build_block_view(
             block,
-            paid,
+            events,
             _parse_transactions(
                 (receipt for receipt in receipts if self._is_ours(receipt)), self._chain
             ),
@@ -268,10 +268,10 @@ class EvmEvidenceReader:
             ]
         )
         head = parse_header(newest) if is_timed else None
-        paid = [fact for fact in facts if isinstance(fact, SettlementEvent)]
+        events = [fact for fact in facts if isinstance(fact, SettlementEvent)]
         # the caller asks for facts that are final by its own node, so the longest wait covers all
         after_s = max(
-            (self._chain.final_after(event.token, event.value) for event in paid), default=None
+            (self._chain.final_after(event.token, event.value) for event in events), default=None
         )
         final = self._finality.get_final_block(
             head.number if head else parse_quantity(newest), after_s

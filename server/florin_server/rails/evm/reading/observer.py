@@ -180,10 +180,10 @@ class EvmObserver:
         stored_heads = [head for head, is_kept in zip(heads, verdicts, strict=True) if is_kept]
         self.finality.restore_observed_heads(stored_heads)
 
-    def is_deep(self, paid: SettlementEvent, head: int) -> bool:
+    def is_deep(self, event: SettlementEvent, head: int) -> bool:
         """Return whether a payment's block, below a head, is final for its amount."""
-        after_s = self._chain.final_after(paid.token, paid.value)
-        return paid.block_number <= self.finality.get_final_block(head, after_s)
+        after_s = self._chain.final_after(event.token, event.value)
+        return event.block_number <= self.finality.get_final_block(head, after_s)
 
     async def is_replaced(self, number: int, block_hash: str) -> bool:
         """Return True if the quorum reports another block in its place."""

@@ -32,7 +32,7 @@ class ContractReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OracleFeed:
-    """A feed's lower-case address, and the store for its price."""
+    """A feed's lower-case address, and where its price is recorded."""
 
     address: str
     last_price: LastPrice
@@ -47,15 +47,15 @@ class OraclePrices:
 
     async def refresh(self, now_us: int) -> None:
         """Read every feed; record each price, or why it is missing."""
-        places = [bytes.fromhex(feed.address[2:]) for feed in self._feeds]
+        addresses = [bytes.fromhex(feed.address[2:]) for feed in self._feeds]
         try:
             answers = await self._reader.read(
                 [
                     question
-                    for place in places
+                    for address in addresses
                     for question in (
-                        ContractQuestion(place, _LATEST_ROUND, max_bytes=_ROUND_BYTES),
-                        ContractQuestion(place, DECIMALS),
+                        ContractQuestion(address, _LATEST_ROUND, max_bytes=_ROUND_BYTES),
+                        ContractQuestion(address, DECIMALS),
                     )
                 ]
             )

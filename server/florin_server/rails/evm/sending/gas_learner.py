@@ -101,9 +101,9 @@ class GasLearner:
                 for submission_item in submission_items
                 if submission_item.is_key_signature
             }
-            for form in list(signed_by_key.values())[:_LEARN_MAX]:
-                if not self._has_more_gas(form):
-                    await self._learn_token(form)
+            for submission_item in list(signed_by_key.values())[:_LEARN_MAX]:
+                if not self._has_more_gas(submission_item):
+                    await self._learn_token(submission_item)
         return any(map(self._has_more_gas, submission_items))
 
     async def is_above_ceiling(self, submission_item: SubmissionItem) -> bool:

@@ -106,7 +106,7 @@ class EvmPayouts:
         ]
         if token is not None:
             questions.append(build_call(token, BALANCE_OF + abi.encode_address(treasury)))
-        purse, tried, gas, *held = await self._node.batch(questions)
+        coin_balance, tried, gas, *held = await self._node.batch(questions)
         same = [
             each_transfer.value
             for each_transfer in pending_transfers
@@ -121,12 +121,12 @@ class EvmPayouts:
             if each_transfer.asset == self._chain.native_asset
         ]
         needed = sum(native) * get_unit_wei(self._chain)
-        if short := _compute_shortfall(parse_balance(self._chain, purse), needed):
+        if short := _compute_shortfall(parse_balance(self._chain, coin_balance), needed):
             return f"the treasury {treasury} lacks {short} wei"
         for answer in (tried, gas):
             if isinstance(answer, RpcError) and answer.is_revert:
                 return "the transfer would fail" + (
-                    f": {words}" if (words := format_revert(answer)) else ""
+                    f": {revert_reason}" if (revert_reason := format_revert(answer)) else ""
                 )
         if token is not None and not is_transfer_accepted(parse_data(tried)):
             return "the token refuses the transfer"
@@ -135,7 +135,7 @@ class EvmPayouts:
             return f"the transfer would need {limit} gas, more than the limit of {most}"
         # each transfer ahead may cost as much
         needed += (len(pending_transfers) + 1) * limit * fees.max_fee
-        if short := _compute_shortfall(parse_balance(self._chain, purse), needed):
+        if short := _compute_shortfall(parse_balance(self._chain, coin_balance), needed):
             units = (
                 "wei"
                 if self._chain.fee_token is None

@@ -191,8 +191,8 @@ class EvmRelay:
         self, sender: str, nonce: int, items: Sequence[SettlementItem]
     ) -> SignedTransaction:
         """Sign, with a sender's key, the single transaction that settles the items."""
-        forms = [self._to_item(item) for item in items]
-        call = build_settlement_call(self._chain, forms, self._shares)
+        submission_items = [self._to_item(item) for item in items]
+        call = build_settlement_call(self._chain, submission_items, self._shares)
         signed = self._signers[sender].sign_call(
             chain_id=self._chain.chain_id,
             nonce=nonce,
@@ -201,7 +201,7 @@ class EvmRelay:
             to=call.to,
             data=call.data,
         )
-        return replace(signed, shares=tuple(map(_compute_gas_share, forms)))
+        return replace(signed, shares=tuple(map(_compute_gas_share, submission_items)))
 
     async def sign_noop(self, sender: str, nonce: int) -> SignedTransaction:
         """Sign, with a sender's or the treasury's key, a transaction that only uses a nonce."""
@@ -308,15 +308,19 @@ class EvmRelay:
 
     async def _try_settlement(self, items: Sequence[SettlementItem], sender: str) -> int | None:
         """Return the contract's answer to a settlement sent now; None if all of it would revert."""
-        forms = [self._to_item(item) for item in items]
-        sent = build_settlement_call(self._chain, forms, self._shares)
+        submission_items = [self._to_item(item) for item in items]
+        sent = build_settlement_call(self._chain, submission_items, self._shares)
         (answer,) = await self._runs.run([DryRun(sent.to, sent.data, sent.gas)], sender)
         return None if isinstance(answer, RpcError) and answer.is_revert else parse_uint(answer)
 
     def _to_item(self, item: SettlementItem) -> SubmissionItem:
         """Return a payment in the form to submit, for its payer's kind at the last read."""
-        form = self._build_item(item)
-        return form.to_contract_item(self._shares) if item.payer_kind is PayerKind.CODE else form
+        submission_item = self._build_item(item)
+        return (
+            submission_item.to_contract_item(self._shares)
+            if item.payer_kind is PayerKind.CODE
+            else submission_item
+        )
 
     def _get_payer_kind(self, item: SettlementItem) -> PayerKind:
         return self._build_item(item).kind

@@ -104,12 +104,12 @@ def build_item(
     if wrapped is None:
         proven = build_proof(get_digest(terms.build_message(payer)), payer, signature)
         return build_plain_item(chain, terms, payer, proven, shares)
-    inner = build_plain_item(
+    plain_item = build_plain_item(
         chain, terms, payer, SignatureProof(wrapped.signature, is_key_signature=False), shares
     )
     if chain.opener is None or wrapped.factory not in chain.factories:
-        return inner
-    return replace(inner, creation=AccountCreation(payer, wrapped.factory, wrapped.data))
+        return plain_item
+    return replace(plain_item, creation=AccountCreation(payer, wrapped.factory, wrapped.data))
 
 
 def build_plain_item(
@@ -130,30 +130,38 @@ def build_plain_item(
 
 
 def build_settlement_call(
-    chain: EvmChainSettings, items: Sequence[SubmissionItem], shares: GasShares = DEFAULT_SHARES
+    chain: EvmChainSettings,
+    submission_items: Sequence[SubmissionItem],
+    shares: GasShares = DEFAULT_SHARES,
 ) -> SettlementCall:
     """Build the call that settles items; it returns a bit for each, EIP-3009 items first.
 
     Without items, to use up a nonce, it calls the present contract. Raise ValueError unless all
     items go through one settlement contract.
     """
-    (contract,) = {submission_item.settler for submission_item in items} or {chain.settler}
+    (contract,) = {submission_item.settler for submission_item in submission_items} or {
+        chain.settler
+    }
     by_3009 = [
-        submission_item.arguments for submission_item in items if not submission_item.is_permit2
+        submission_item.arguments
+        for submission_item in submission_items
+        if not submission_item.is_permit2
     ]
     by_permit2 = [
-        submission_item.arguments for submission_item in items if submission_item.is_permit2
+        submission_item.arguments
+        for submission_item in submission_items
+        if submission_item.is_permit2
     ]
     to, data = contract, settler.encode_settle(by_3009, by_permit2)
     openings = [
         submission_item.creation
-        for submission_item in items
+        for submission_item in submission_items
         if submission_item.creation is not None
     ]
     if openings and chain.opener is not None:
         to, data = chain.opener, encode_open_and_call(openings, contract, data)
     gas = shares.compute_transaction_gas(
-        sum(submission_item.gas for submission_item in items), len(data)
+        sum(submission_item.gas for submission_item in submission_items), len(data)
     )
     return SettlementCall(to, data, gas)
 
@@ -166,7 +174,7 @@ def count_items_that_fit(chain: EvmChainSettings, shares: GasShares = DEFAULT_SH
 
 
 def split_items(
-    chain: EvmChainSettings, items: Sequence[SubmissionItem], items_max: int
+    chain: EvmChainSettings, submission_items: Sequence[SubmissionItem], items_max: int
 ) -> list[int]:
     """Return how many items, in order, go into each transaction, with room for all they need.
 
@@ -175,7 +183,7 @@ def split_items(
     counts: list[int] = []
     contract = ""
     gas = size = 0
-    for submission_item in items:
+    for submission_item in submission_items:
         full = (
             not counts
             or counts[-1] == items_max

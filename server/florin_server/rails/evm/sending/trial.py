@@ -78,20 +78,22 @@ class PaymentTrials:
         """Return results in a separate payload: an account with code may answer at great length."""
         return await self._runs.run(calls)
 
-    async def try_payment(self, item: SubmissionItem) -> TrialResult:
+    async def try_payment(self, submission_item: SubmissionItem) -> TrialResult:
         """Try a payment that the payer's key signed; return also whether the payer has code.
 
         The result is meaningless for payers with code: only a trial alone shows what their code
         does.
         """
-        tried: TrialResult = await self._coalescer(item)
+        tried: TrialResult = await self._coalescer(submission_item)
         return tried
 
-    def build_single_trial(self, item: SubmissionItem) -> DryRun:
+    def build_single_trial(self, submission_item: SubmissionItem) -> DryRun:
         """Build the dry run of one payment, with the gas that its share of a settlement covers."""
-        call = settler.encode_settle_one(item.arguments, is_permit2=item.is_permit2)
-        gas = compute_dry_run_gas(call, item.arguments.gas)
-        return DryRun(item.settler, call, gas)
+        call = settler.encode_settle_one(
+            submission_item.arguments, is_permit2=submission_item.is_permit2
+        )
+        gas = compute_dry_run_gas(call, submission_item.arguments.gas)
+        return DryRun(submission_item.settler, call, gas)
 
     async def close(self) -> None:
         """Wait for the running payloads."""
@@ -100,26 +102,28 @@ class PaymentTrials:
     async def _ask_together(self, questions: Sequence[_Question]) -> list[Any]:
         plain = [question for question in questions if not isinstance(question, SubmissionItem)]
         # a wallet that sends a payment twice gets equal answers
-        items = list(
+        submission_items = list(
             dict.fromkeys(
                 question for question in questions if isinstance(question, SubmissionItem)
             )
         )
-        parts = list(self._split_parts(items))
+        parts = list(self._split_parts(submission_items))
         calls = [*(call for calls in plain for call in calls), *map(self._build_trial, parts)]
         answered, coded = await self._read_answers(
-            calls, [submission_item.arguments.payer for submission_item in items]
+            calls, [submission_item.arguments.payer for submission_item in submission_items]
         )
         answers = iter(answered)
         plain_answers = iter([[next(answers) for _ in calls] for calls in plain])
         outcomes = {
-            item: outcome
+            submission_item: outcome
             for part in parts
-            for item, outcome in zip(part, _parse_results(part, next(answers)), strict=True)
+            for submission_item, outcome in zip(
+                part, _parse_results(part, next(answers)), strict=True
+            )
         }
         tried = {
-            item: TrialResult(has_code, *outcomes[item])
-            for item, has_code in zip(items, coded, strict=True)
+            submission_item: TrialResult(has_code, *outcomes[submission_item])
+            for submission_item, has_code in zip(submission_items, coded, strict=True)
         }
         return [
             tried[question] if isinstance(question, SubmissionItem) else next(plain_answers)
@@ -141,12 +145,15 @@ class PaymentTrials:
         answers, code_flags = await asyncio.gather(self._runs.run(calls), code_check)
         return answers, code_flags
 
-    def _split_parts(self, items: Sequence[SubmissionItem]) -> Iterator[Sequence[SubmissionItem]]:
+    def _split_parts(
+        self, submission_items: Sequence[SubmissionItem]
+    ) -> Iterator[Sequence[SubmissionItem]]:
         """Split the items into settlements, in the order of the contract's answer."""
         first, most = 0, LIMIT if self._chain.trials == "together" else 1
-        for count in split_items(self._chain, items, most):
+        for count in split_items(self._chain, submission_items, most):
             yield sorted(
-                items[first : first + count], key=lambda submission_item: submission_item.is_permit2
+                submission_items[first : first + count],
+                key=lambda submission_item: submission_item.is_permit2,
             )
             first += count
 

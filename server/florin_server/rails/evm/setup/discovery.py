@@ -36,8 +36,8 @@ DOMAIN_SEPARATOR = abi.encode_selector("DOMAIN_SEPARATOR()")
 _EMPTY_PERMIT2_SETTLE = (
     settler.SETTLE_PERMIT2 + abi.encode_uint256(abi.WORD) + abi.encode_uint256(0)
 )
-# writes a word that lasts as long as the transaction, like the settlement contract
-_TRANSIENT = "0x600160005d00"
+# code that writes to transient storage, as the settlement contract does
+_TRANSIENT_CODE = "0x600160005d00"
 _TOKEN_CALLS = (DECIMALS, NAME, VERSION, DOMAIN_SEPARATOR)
 
 
@@ -71,42 +71,46 @@ async def inspect_chain(node: EvmNode, chain: EvmChainSettings) -> EvmInspection
             build_call(PERMIT2, DOMAIN_SEPARATOR),
             build_call(chain.settler, _EMPTY_PERMIT2_SETTLE),
         ]
-    place = len(calls)
-    calls += _build_machine_calls(chain)
+    chain_start = len(calls)
+    calls += _build_chain_calls(chain)
     if chain.coin is not None:
         is_paid = settler.IS_PAID + abi.encode_address(ZERO_ADDRESS) + bytes(abi.WORD)
         calls.append(build_call(chain.settler, is_paid))
     answers = await node.batch(calls)
-    number = parse_quantity(answers[0])
-    if number != chain.chain_id:
+    node_chain_id = parse_quantity(answers[0])
+    if node_chain_id != chain.chain_id:
         return EvmInspection(
-            {}, (f"{chain.name}: the node serves chain {number}, not {chain.chain_id}",)
+            {}, (f"{chain.name}: the node serves chain {node_chain_id}, not {chain.chain_id}",)
         )
-    before = 4 + len(chain.former_settlers)
-    fault = _find_settler_problem(chain, answers[2], answers[3:before])
-    if (fault := fault or _find_machine_problem(chain, *answers[place : place + 2])) is not None:
+    tokens_start = 4 + len(chain.former_settlers)
+    fault = _find_settler_problem(chain, answers[2], answers[3:tokens_start])
+    if (
+        fault := fault or _find_chain_problem(chain, *answers[chain_start : chain_start + 2])
+    ) is not None:
         return EvmInspection({}, (fault,))
     problems = []
     assets = {}
-    guarded: dict[str, TokenGuard] = {}
+    guards_by_asset: dict[str, TokenGuard] = {}
     calls_per_token = len(_TOKEN_CALLS) + guards.QUESTIONS
-    behind = before + len(chain.assets) * calls_per_token
+    permit2_start = tokens_start + len(chain.assets) * calls_per_token
     for index, token in enumerate(chain.assets):
-        first = before + index * calls_per_token
-        of_token = answers[first : first + len(_TOKEN_CALLS)]
-        difference = _find_token_problem(chain, token, of_token, answers[behind : behind + 2])
-        guard, paused, refused = guards.parse_guard(
-            answers[first + len(_TOKEN_CALLS) : first + calls_per_token]
+        start = tokens_start + index * calls_per_token
+        token_answers = answers[start : start + len(_TOKEN_CALLS)]
+        problem = _find_token_problem(
+            chain, token, token_answers, answers[permit2_start : permit2_start + 2]
         )
-        if difference is None and refused:
-            difference = f"refuses the settlement contract at {chain.settler}"
-        if difference is None:
+        guard, paused, refused = guards.parse_guard(
+            answers[start + len(_TOKEN_CALLS) : start + calls_per_token]
+        )
+        if problem is None and refused:
+            problem = f"refuses the settlement contract at {chain.settler}"
+        if problem is None:
             asset = build_token_asset(chain, token)
-            assets[asset.id], guarded[asset.id] = asset, guard
-        if difference is None and paused:
-            difference = "is paused, so it is not offered"
-        if difference is not None:
-            problems.append(f"{chain.name}: {token.symbol} at {token.address} {difference}")
+            assets[asset.id], guards_by_asset[asset.id] = asset, guard
+        if problem is None and paused:
+            problem = "is paused, so it is not offered"
+        if problem is not None:
+            problems.append(f"{chain.name}: {token.symbol} at {token.address} {problem}")
     if chain.coin is not None:
         if parse_returned(answers[-1]) == abi.encode_uint256(0):
             coin = build_coin_asset(chain, chain.coin)
@@ -117,16 +121,16 @@ async def inspect_chain(node: EvmNode, chain: EvmChainSettings) -> EvmInspection
                 f"{chain.coin.symbol}"
             )
     passkeys = signing.parse_passkey_support(answers[1])
-    return EvmInspection(assets, tuple(problems), guarded, passkeys)
+    return EvmInspection(assets, tuple(problems), guards_by_asset, passkeys)
 
 
-def _build_machine_calls(chain: EvmChainSettings) -> list[RpcCall]:
+def _build_chain_calls(chain: EvmChainSettings) -> list[RpcCall]:
     """Build the calls for transient storage and for the decimals of the fee token."""
     fee_token = chain.fee_token or chain.settler
-    return [("eth_call", ({"data": _TRANSIENT}, LATEST)), build_call(fee_token, DECIMALS)]
+    return [("eth_call", ({"data": _TRANSIENT_CODE}, LATEST)), build_call(fee_token, DECIMALS)]
 
 
-def _find_machine_problem(chain: EvmChainSettings, transient: Any, decimals: Any) -> str | None:
+def _find_chain_problem(chain: EvmChainSettings, transient: Any, decimals: Any) -> str | None:
     """Return why a chain cannot settle with any contract; None if it can."""
     if isinstance(transient, RpcError) and "opcode" in transient.message.lower():
         return (
@@ -141,7 +145,7 @@ def _find_machine_problem(chain: EvmChainSettings, transient: Any, decimals: Any
 
 
 def _build_token_calls(chain: EvmChainSettings, token: EvmAssetSettings) -> list[RpcCall]:
-    calls = [build_call(token.address, ask) for ask in _TOKEN_CALLS]
+    calls = [build_call(token.address, selector) for selector in _TOKEN_CALLS]
     return [*calls, *guards.build_guard_calls(token.address, chain.settler)]
 
 
@@ -204,7 +208,7 @@ def _build_probe(chain: EvmChainSettings) -> settler.PayArguments:
 async def find_settler_fault(node: EvmNode, chain: EvmChainSettings) -> str | None:
     """Return why a chain's configured settlement contracts are unusable; None if they are usable.
 
-    It raises the errors of `Node.batch`.
+    Raise the errors of `EvmNode.batch`.
     """
     route_nonce = settler.encode_route_nonce(RouteKind.DIRECT, _build_probe(chain))
     code, *nonces = await node.batch(
@@ -264,8 +268,8 @@ def _find_token_problem(
     if (contradiction := find_contradiction(chain.caip2, claim)) is not None:
         return contradiction
     if not by_signature:
-        plain = _find_plain_token_problem(token, answers[0])
-        return plain or _find_permit2_problem(chain, *permit2_answers)
+        decimals_problem = _find_decimals_problem(token, answers[0])
+        return decimals_problem or _find_permit2_problem(chain, *permit2_answers)
     return _find_eip3009_problem(chain, token, answers)
 
 
@@ -273,8 +277,8 @@ def _find_eip3009_problem(
     chain: EvmChainSettings, token: EvmAssetSettings, answers: Sequence[Any]
 ) -> str | None:
     """Return how a token differs from its settings, as the end of a sentence."""
-    if (difference := _find_plain_token_problem(token, answers[0])) is not None:
-        return difference
+    if (problem := _find_decimals_problem(token, answers[0])) is not None:
+        return problem
     name, version, separator = (parse_returned(answer) for answer in answers[1:])
     if _decode_text(name) != token.signing_name:
         return f"is named {_decode_text(name)!r}, not {token.signing_name!r}"
@@ -286,8 +290,8 @@ def _find_eip3009_problem(
     return None
 
 
-def _find_plain_token_problem(token: EvmAssetSettings, answer: Any) -> str | None:
-    """Return how a token that is only moved differs; its name need not match the settings."""
+def _find_decimals_problem(token: EvmAssetSettings, answer: Any) -> str | None:
+    """Return how a token differs from its settings in its decimals; names are not compared."""
     decimals = parse_returned(answer)
     if decimals is None or len(decimals) != abi.WORD:
         return "is not a token"
@@ -296,11 +300,13 @@ def _find_plain_token_problem(token: EvmAssetSettings, answer: Any) -> str | Non
     return None
 
 
-def _find_permit2_problem(chain: EvmChainSettings, separator: Any, settled: Any) -> str | None:
+def _find_permit2_problem(
+    chain: EvmChainSettings, separator: Any, empty_settlement: Any
+) -> str | None:
     """Return why Permit2 cannot pay with a token, as the end of a sentence."""
     if parse_returned(separator) != build_permit2_domain(chain.chain_id).compute_separator():
         return f"needs Permit2, which is not at {PERMIT2} on this chain"
-    if parse_returned(settled) != abi.encode_uint256(0):
+    if parse_returned(empty_settlement) != abi.encode_uint256(0):
         return f"needs Permit2, which the settlement contract at {chain.settler} does not know"
     return None
 

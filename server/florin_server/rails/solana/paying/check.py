@@ -98,9 +98,11 @@ def check_submission(
 ) -> PayerSignedMessage:
     """Return the submission if it does what was issued and the payer signed it."""
     submission = parse_submission(outputs)
-    ours = find_issued_message(submission.message, resolved_builds)
+    issued_message = find_issued_message(submission.message, resolved_builds)
     bounds = WalletBounds(chain.compute_price_max, chain.compute_units_max, chain.wallet_guards_max)
-    if ours is None or not is_acceptable(ours.message, submission.message, bounds):
+    if issued_message is None or not is_acceptable(
+        issued_message.message, submission.message, bounds
+    ):
         text = "The transaction is not the one that was issued"
         if _is_signed_with_a_nonce(option, submission, resolved_builds):
             raise NonceUnusable(ErrorCode.INVALID_PARAMS, text, details=_MISMATCH)
@@ -140,11 +142,11 @@ def find_issued_message(
 ) -> IssuedMessage | None:
     """Return the issue of a message: no two share a blockhash, or a nonce and its value."""
     for issued_message in map(IssuedMessage.from_resolved_build, resolved_builds):
-        ours = (
+        is_same_nonce = (
             issued_message.nonce is None
             or spl.parse_pubkey(issued_message.nonce) in message.account_keys
         )
-        if ours and issued_message.message.recent_blockhash == message.recent_blockhash:
+        if is_same_nonce and issued_message.message.recent_blockhash == message.recent_blockhash:
             return issued_message
     return None
 

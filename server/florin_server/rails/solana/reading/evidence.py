@@ -207,11 +207,15 @@ class SolanaEvidenceReader:
         transaction cannot have landed before its issue, and one of ours not before the slot
         `since`.
         """
-        ours = find_issued_message(message, resolved_builds)
-        if ours is not None and ours.nonce is not None:
-            return await self._find_end_reason_by_nonce(tx_hash, ours, ours.nonce)
-        if ours is not None:
-            return await self.find_end_reason_by_height(tx_hash, ours.last_valid, ours.head)
+        issued_message = find_issued_message(message, resolved_builds)
+        if issued_message is not None and issued_message.nonce is not None:
+            return await self._find_end_reason_by_nonce(
+                tx_hash, issued_message, issued_message.nonce
+            )
+        if issued_message is not None:
+            return await self.find_end_reason_by_height(
+                tx_hash, issued_message.last_valid, issued_message.head
+            )
         return await self.find_end_reason_by_height(tx_hash, find_lapse_height(message), since)
 
     async def find_end_reason_by_height(

@@ -52,7 +52,7 @@ async def _render_form(
         "merchant/create",
         "New payment",
         200 if error is None else error.status,
-        given=values,
+        values=values,
         problem="" if error is None else describe_refusal(error),
         merchants=await payments.list_merchants(console_request),
         units=_list_units(console_request),

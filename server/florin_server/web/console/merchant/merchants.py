@@ -19,9 +19,9 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
     request = account_pb2.ListMerchantsRequest(
         search=query.get("search") or None, cursor=query.get("cursor") or None
     )
-    result = await console_request.call("AdminService.ListMerchants", request)
+    response = await console_request.call("AdminService.ListMerchants", request)
     return console_request.render_page(
-        "merchant/merchants", "Merchants", found=result, search=query.get("search", "")
+        "merchant/merchants", "Merchants", response=response, search=query.get("search", "")
     )
 
 

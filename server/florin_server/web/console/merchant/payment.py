@@ -96,7 +96,11 @@ async def _stream_states(
 
 def _to_state_event(formatter: Formatter, message: Any) -> PlainEvent:
     status = formatter.state("payment", message.payment.status)
-    state = {"status": status, "look": formatter.look(status), "isFinal": message.payment.is_final}
+    state = {
+        "status": status,
+        "badgeClass": formatter.badge_class(status),
+        "isFinal": message.payment.is_final,
+    }
     return PlainEvent(message.version, orjson.dumps(state))
 
 

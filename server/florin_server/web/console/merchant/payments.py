@@ -23,12 +23,12 @@ _MERCHANTS_SHOWN = 100
 async def show(console_request: ConsoleRequest) -> PlainResponse:
     """Show a page of the table."""
     filters = PaymentFilters.from_request(console_request)
-    result = await console_request.call(_LIST, filters.to_request())
+    response = await console_request.call(_LIST, filters.to_request())
     return console_request.render_page(
         "payments",
         "Payments",
-        asked=filters,
-        found=result,
+        filters=filters,
+        response=response,
         merchants=await list_merchants(console_request),
         partners=(),
         choices=list_filter_choices(console_request, live=console_request.session.live),
@@ -38,10 +38,12 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
 
 async def show_row_states(console_request: ConsoleRequest) -> PlainResponse:
     """Return the current status of the page's payments, for its script."""
-    result = await console_request.call(
+    response = await console_request.call(
         _LIST, PaymentFilters.from_request(console_request).to_request()
     )
-    return PlainResponse.from_json(list_row_states(console_request.console.formatter, result.data))
+    return PlainResponse.from_json(
+        list_row_states(console_request.console.formatter, response.data)
+    )
 
 
 async def download_csv(console_request: ConsoleRequest) -> PlainResponse:
@@ -70,5 +72,5 @@ async def list_first_rows(
 async def list_merchants(console_request: ConsoleRequest) -> list[account_pb2.MerchantRecord]:
     """Return the newest merchants to choose from; older ones are entered by id."""
     request = account_pb2.ListMerchantsRequest(limit=_MERCHANTS_SHOWN)
-    result = await console_request.call("AdminService.ListMerchants", request)
-    return list(result.merchants)
+    response = await console_request.call("AdminService.ListMerchants", request)
+    return list(response.merchants)

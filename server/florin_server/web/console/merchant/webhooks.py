@@ -156,16 +156,16 @@ async def _render_list(
     request = webhook_pb2.ListWebhookEndpointsRequest(
         merchant_id=merchant or None, cursor=console_request.query.get("cursor")
     )
-    result = await console_request.call("WebhookService.ListWebhookEndpoints", request)
+    response = await console_request.call("WebhookService.ListWebhookEndpoints", request)
     return console_request.render_page(
         "merchant/webhooks",
         "Webhooks",
         200 if error is None else error.status,
-        found=result,
+        response=response,
         merchant=merchant,
         merchants=await payments.list_merchants(console_request),
         types=(*EVENT_TYPES, ALL_TYPES),
-        given=values,
+        values=values,
         events=events,
         problem="" if error is None else describe_refusal(error),
     )

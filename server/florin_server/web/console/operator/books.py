@@ -41,13 +41,13 @@ class BalanceLine:
 class LedgerAccountList:
     """A page of the accounts of one kind, by an asset or a part of their name.
 
-    `found` counts those of all pages; `before` and `after` are links to the neighbouring pages.
+    `total_count` counts those of all pages; `before` and `after` link to the neighboring pages.
     """
 
     kind: str
     search: str
     asset: str
-    found: int
+    total_count: int
     lines: list[BalanceLine]
     before: str = ""
     after: str = ""
@@ -73,14 +73,14 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
 
 
 async def all_balances(
-    visit: ConsoleRequest,
+    console_request: ConsoleRequest,
     kind: ledger_pb2.AccountKind.ValueType = ledger_pb2.ACCOUNT_KIND_UNSPECIFIED,
 ) -> list[ledger_pb2.LedgerBalance]:
     """Return the balances of all accounts, or of those of a kind, from every page of the list."""
     balances: list[ledger_pb2.LedgerBalance] = []
     request = ledger_pb2.ListBalancesRequest(limit=PAGE, kind=kind)
     while True:
-        page = await visit.call("OperatorService.ListBalances", request)
+        page = await console_request.call("OperatorService.ListBalances", request)
         balances += page.balances
         if not page.next_cursor:
             return balances
@@ -134,7 +134,7 @@ def list_accounts(
         kind=kind,
         search=search,
         asset=asset,
-        found=len(lines),
+        total_count=len(lines),
         lines=lines[start : start + ACCOUNTS_SHOWN],
         before=_build_link(**filters, page=str(number - 1)) if number > 1 else "",
         after=_build_link(**filters, page=str(number + 1))

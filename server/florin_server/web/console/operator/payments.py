@@ -29,7 +29,7 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
     partners = await console_request.call(
         "OperatorService.ListPartners", partner_pb2.ListPartnersRequest()
     )
-    if not filters.form.text("partner") and partners.partners:
+    if not filters.query.text("partner") and partners.partners:
         # the oldest: most installations have one partner only
         filters = filters.with_partner(partners.partners[-1].id)
     request = _build_request(filters, PAGE_ROWS)
@@ -39,8 +39,8 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
     return console_request.render_page(
         "payments",
         "Payments",
-        asked=filters,
-        found=response,
+        filters=filters,
+        response=response,
         merchants=(),
         partners=partners.partners,
         choices=list_filter_choices(console_request, live=request.live),
@@ -50,10 +50,12 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
 
 async def show_row_states(console_request: ConsoleRequest) -> PlainResponse:
     """Return the current status of the page's payments, for its script."""
-    result = await console_request.call(
+    response = await console_request.call(
         _LIST, _build_request(PaymentFilters.from_request(console_request), PAGE_ROWS)
     )
-    return PlainResponse.from_json(list_row_states(console_request.console.formatter, result.data))
+    return PlainResponse.from_json(
+        list_row_states(console_request.console.formatter, response.data)
+    )
 
 
 async def download_csv(console_request: ConsoleRequest) -> PlainResponse:
@@ -98,7 +100,7 @@ async def find_payment(console_request: ConsoleRequest) -> PlainResponse:
 
 def _build_request(filters: PaymentFilters, limit: int) -> listing_pb2.ListPartnerPaymentsRequest:
     return listing_pb2.ListPartnerPaymentsRequest(
-        partner_id=filters.form.text("partner"),
-        live=filters.form.text("live") == "1",
+        partner_id=filters.query.text("partner"),
+        live=filters.query.text("live") == "1",
         filter=filters.to_request(limit),
     )

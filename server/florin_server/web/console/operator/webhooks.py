@@ -17,8 +17,10 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
     request = webhook_admin_pb2.ListPartnerEndpointsRequest(
         paused=paused, cursor=console_request.query.get("cursor", "")
     )
-    result = await console_request.call("OperatorService.ListWebhookEndpoints", request)
-    return console_request.render_page("operator/webhooks", "Webhooks", found=result, paused=paused)
+    response = await console_request.call("OperatorService.ListWebhookEndpoints", request)
+    return console_request.render_page(
+        "operator/webhooks", "Webhooks", response=response, paused=paused
+    )
 
 
 async def show_attempts(console_request: ConsoleRequest) -> PlainResponse:

@@ -19,7 +19,7 @@ const WAIT_MS = 30_000;
  */
 
 /** @param {string} text */
-function tell(text) {
+function notifyWallet(text) {
   const wallet = /** @type {Wallet} */ (/** @type {unknown} */ (window));
   /** @type {Array<() => void>} */
   const ways = [
@@ -39,28 +39,28 @@ function tell(text) {
 }
 
 /** The last message to the wallet; an equal one is not sent again. */
-let told = "";
+let lastMessage = "";
 
 /** Runs after a page was loaded, or replaced another. */
 function settle() {
   const text = document.body.dataset["message"] ?? "";
-  if (text && text !== told) {
-    told = text;
-    tell(text);
+  if (text && text !== lastMessage) {
+    lastMessage = text;
+    notifyWallet(text);
   }
   document.getElementById("faults")?.focus();
 }
 
 function clearAddress() {
-  const given = new URLSearchParams(location.search);
-  const kept = new URLSearchParams();
+  const parameters = new URLSearchParams(location.search);
+  const remaining = new URLSearchParams();
   for (const name of KEPT) {
-    const value = given.get(name);
+    const value = parameters.get(name);
     if (value !== null) {
-      kept.set(name, value);
+      remaining.set(name, value);
     }
   }
-  const query = kept.toString();
+  const query = remaining.toString();
   history.replaceState(null, "", query ? `?${query}` : location.pathname);
 }
 
@@ -92,10 +92,10 @@ function wait(now) {
 
 function trouble() {
   wait(false);
-  const shown = document.getElementById("trouble");
-  if (shown) {
-    shown.hidden = false;
-    shown.scrollIntoView({ block: "nearest" });
+  const notice = document.getElementById("trouble");
+  if (notice) {
+    notice.hidden = false;
+    notice.scrollIntoView({ block: "nearest" });
   }
 }
 
@@ -131,9 +131,9 @@ function handIn(form, pressed) {
   request.onerror = trouble;
   request.ontimeout = trouble;
   wait(true);
-  const shown = document.getElementById("trouble");
-  if (shown) {
-    shown.hidden = true;
+  const notice = document.getElementById("trouble");
+  if (notice) {
+    notice.hidden = true;
   }
   request.send(body);
 }

@@ -1,6 +1,6 @@
 // Calls of the documented API for wallets, with the page's own public app id.
 
-import { told } from "./checkout.js";
+import { pageData } from "./checkout.js";
 
 /**
  * @typedef {{value: string, display: {assetSymbol: string, decimals: number, networkName?: string | null}}} Amount
@@ -27,21 +27,21 @@ const client = crypto.randomUUID();
  * @returns {Promise<any>}
  */
 async function post(verb, body) {
-  let answer;
-  let told_;
+  let response;
+  let content;
   try {
-    answer = await fetch(`/v1/gateway/payment/${told.id}/${verb}`, {
+    response = await fetch(`/v1/gateway/payment/${pageData.id}/${verb}`, {
       method: "POST",
       cache: "no-store",
-      headers: { "Content-Type": "application/json", "App-Id": told.appId, "Client-Id": client, "Pay-Version": "2026-02-18" },
+      headers: { "Content-Type": "application/json", "App-Id": pageData.appId, "Client-Id": client, "Pay-Version": "2026-02-18" },
       body: JSON.stringify(body),
     });
-    told_ = await answer.json();
+    content = await response.json();
   } catch {
     throw new ApiError("unreachable");
   }
-  if (answer.ok) return told_;
-  throw new ApiError(answer.status >= 500 ? "unreachable" : String(told_.code), String(told_.details?.reason ?? ""));
+  if (response.ok) return content;
+  throw new ApiError(response.status >= 500 ? "unreachable" : String(content.code), String(content.details?.reason ?? ""));
 }
 
 /** Returns the options of accounts (CAIP-10). @param {string[]} accounts @returns {Promise<Option[]>} */

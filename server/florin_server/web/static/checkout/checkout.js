@@ -8,26 +8,26 @@
  */
 
 /** @param {string} id */
-const data = (id) => JSON.parse(document.getElementById(id)?.textContent ?? "{}");
+const readData = (id) => JSON.parse(document.getElementById(id)?.textContent ?? "{}");
 
 /** @type {PageData} */
-export const told = data("told");
+export const pageData = readData("page-data");
 /** @type {Record<string, string>} */
-const words = data("words");
+const texts = readData("texts");
 
 /**
  * Returns a text with its values; the direction of a value does not affect its surroundings.
  * @param {string} key
  * @param {Record<string, string | number>} [values]
  */
-export function say(key, values = {}) {
-  return (words[key] ?? key).replace(/\{(\w+)\}/g, (_, name) => `\u2068${values[name] ?? ""}\u2069`);
+export function translate(key, values = {}) {
+  return (texts[key] ?? key).replace(/\{(\w+)\}/g, (_, name) => `\u2068${values[name] ?? ""}\u2069`);
 }
 
 /** Returns a duration in the language of the page, such as "15 seconds". @param {number} seconds */
 export function duration(seconds) {
   const unit = /** @type {const} */ ({ style: "unit", unit: "second", unitDisplay: "long" });
-  return new Intl.NumberFormat(told.language, unit).format(seconds);
+  return new Intl.NumberFormat(pageData.language, unit).format(seconds);
 }
 
 /** @param {string} id */
@@ -39,7 +39,7 @@ export function note(text) {
   if (place !== null && place.textContent !== text) place.textContent = text;
 }
 
-const SENT = `florin.sent.${told.id}`;
+const SENT = `florin.sent.${pageData.id}`;
 
 /** Remembers for later pages that a wallet of this browser signed or sent something. */
 export function noteSent() {
@@ -60,9 +60,9 @@ export function hasSent() {
 }
 
 // the server's clock counts, not the buyer's
-const ahead = told.now - Date.now();
-let status = told.status;
-let over = told.isFinal;
+const ahead = pageData.now - Date.now();
+let status = pageData.status;
+let over = pageData.isFinal;
 let lost = false;
 let warned = false;
 /** @type {EventSource | undefined} */
@@ -81,10 +81,10 @@ export function apply(state) {
     for (const view of document.querySelectorAll("[data-view]")) {
       if (view instanceof HTMLElement) view.hidden = view.dataset.view !== status;
     }
-    ask(state.pollInMs);
+    schedulePoll(state.pollInMs);
   }
   const place = find("confirmations");
-  if (place !== null && state.confirmations) place.textContent = say("confirmations", state.confirmations);
+  if (place !== null && state.confirmations) place.textContent = translate("confirmations", state.confirmations);
   if (state.isFinal) void end();
 }
 
@@ -107,40 +107,40 @@ async function end() {
 /** @param {boolean} now */
 function connected(now) {
   if (now && lost) note("");
-  if (!now) note(say("offline"));
+  if (!now) note(translate("offline"));
   lost = !now;
 }
 
 /** Polls the status after a delay, and again until a stream reports it.
  * @param {number} [ms] */
-function ask(ms = told.pollInMs) {
+function schedulePoll(ms = pageData.pollInMs) {
   clearTimeout(next);
   // spread the polls of buyers who lost the service at the same moment
-  next = setTimeout(look, Math.max(ms, 1000) * (1 + Math.random() / 4));
+  next = setTimeout(poll, Math.max(ms, 1000) * (1 + Math.random() / 4));
 }
 
-async function look() {
+async function poll() {
   let wait = 2000;
   try {
-    const answer = await fetch(`/${told.id}/state`, { cache: "no-store" });
-    if (answer.ok) {
+    const response = await fetch(`/${pageData.id}/state`, { cache: "no-store" });
+    if (response.ok) {
       /** @type {State} */
-      const state = await answer.json();
+      const state = await response.json();
       wait = state.pollInMs ?? wait;
       apply(state);
     } else {
-      wait = 1000 * Number(answer.headers.get("retry-after") ?? 5);
+      wait = 1000 * Number(response.headers.get("retry-after") ?? 5);
     }
   } catch {
     connected(false);
   }
   // a stream reports the final status, but no confirmations
-  if (!over && (stream === undefined || status === "processing")) ask(wait);
+  if (!over && (stream === undefined || status === "processing")) schedulePoll(wait);
 }
 
 function listen() {
   let failed = 0;
-  const opened = new EventSource(`/${told.id}/events`);
+  const opened = new EventSource(`/${pageData.id}/events`);
   stream = opened;
   opened.addEventListener("status", (event) => {
     failed = 0;
@@ -153,24 +153,24 @@ function listen() {
     if (opened.readyState !== EventSource.CLOSED && failed < 3) return;
     opened.close();
     stream = undefined;
-    void look();
+    void poll();
   };
 }
 
 function tick() {
   const place = find("left");
-  const left = Math.floor((told.expiresAt * 1000 - Date.now() - ahead) / 1000);
+  const left = Math.floor((pageData.expiresAt * 1000 - Date.now() - ahead) / 1000);
   if (left <= 0) {
     clearInterval(ticking);
-    void look();
+    void poll();
   }
   if (place === null || left > 86_400) return;
   const [hours, minutes, seconds] = [Math.floor(left / 3600), Math.floor(left / 60) % 60, left % 60];
-  const shown = [...(hours > 0 ? [hours] : []), minutes, seconds].map((part) => String(part).padStart(2, "0"));
-  place.textContent = say("left", { time: left > 0 ? shown.join(":") : "00:00" });
+  const parts = [...(hours > 0 ? [hours] : []), minutes, seconds].map((part) => String(part).padStart(2, "0"));
+  place.textContent = translate("left", { time: left > 0 ? parts.join(":") : "00:00" });
   if (left > 0 && left <= 60 && !warned && status === "requires_action") {
     warned = true;
-    note(say("last_minute"));
+    note(translate("last_minute"));
   }
 }
 
@@ -181,7 +181,7 @@ function copying() {
   button.addEventListener("click", async () => {
     try {
       await navigator.clipboard.writeText(find("link")?.textContent ?? "");
-      note(say("copied"));
+      note(translate("copied"));
     } catch {
       const place = find("link");
       if (place !== null) getSelection()?.selectAllChildren(place);
@@ -208,7 +208,7 @@ function paying() {
 for (const place of document.querySelectorAll("time[datetime]")) {
   const zoned = { dateStyle: /** @type {const} */ ("medium"), timeStyle: /** @type {const} */ ("short") };
   const at = new Date(place.getAttribute("datetime") ?? "");
-  place.textContent = new Intl.DateTimeFormat(told.language, zoned).format(at);
+  place.textContent = new Intl.DateTimeFormat(pageData.language, zoned).format(at);
 }
 const printing = find("print");
 if (printing !== null) {
@@ -224,11 +224,11 @@ if (over) {
   tick();
   // a cut stream is noticed after seconds; the browser's offline event comes at once
   addEventListener("offline", () => connected(false));
-  addEventListener("online", () => void look());
+  addEventListener("online", () => void poll());
   listen();
-  if (status === "processing") ask();
-  addEventListener("online", () => void look());
+  if (status === "processing") schedulePoll();
+  addEventListener("online", () => void poll());
   addEventListener("offline", () => connected(false));
   // a page from the browser's cache can be out of date
-  addEventListener("pageshow", (event) => event.persisted && void look());
+  addEventListener("pageshow", (event) => event.persisted && void poll());
 }

@@ -1,9 +1,9 @@
-// Wallets of EVM chains in this browser: found by EIP-6963, asked by EIP-1193.
+// Wallets of EVM chains in this browser: found by EIP-6963, called by EIP-1193.
 
-import { told } from "./checkout.js";
+import { pageData } from "./checkout.js";
 
 /**
- * @typedef {{request(asked: {method: string, params?: unknown[]}): Promise<unknown>, on?(event: string, listener: () => void): void, removeListener?(event: string, listener: () => void): void}} Provider
+ * @typedef {{request(call: {method: string, params?: unknown[]}): Promise<unknown>, on?(event: string, listener: () => void): void, removeListener?(event: string, listener: () => void): void}} Provider
  * @typedef {import("./api.js").Option} Option
  * @typedef {import("./api.js").Action} Action
  * @typedef {{balance?: bigint, fee?: bigint}} Facts
@@ -37,23 +37,23 @@ const SWITCH_MS = 10_000;
 const SWITCH_LOOK_MS = 250;
 const BALANCE_OF = "0x70a08231";
 
-/** Reports each wallet once. @param {(wallet: Wallet) => void} found */
-export function discover(found) {
-  const known = new Set();
+/** Reports each wallet once. @param {(wallet: Wallet) => void} onWallet */
+export function discover(onWallet) {
+  const providers = new Set();
   addEventListener("eip6963:announceProvider", (event) => {
     const { info, provider } = /** @type {CustomEvent} */ (event).detail ?? {};
-    if (typeof provider?.request !== "function" || known.has(provider)) return;
-    known.add(provider);
-    found(wallet(String(info?.name ?? ""), String(info?.icon ?? ""), provider));
+    if (typeof provider?.request !== "function" || providers.has(provider)) return;
+    providers.add(provider);
+    onWallet(wallet(String(info?.name ?? ""), String(info?.icon ?? ""), provider));
   });
   dispatchEvent(new Event("eip6963:requestProvider"));
   // at most one wallet does not announce itself
   const { ethereum } = /** @type {Window & {ethereum?: Provider}} */ (window);
-  if (known.size === 0 && typeof ethereum?.request === "function") found(wallet("", "", ethereum));
+  if (providers.size === 0 && typeof ethereum?.request === "function") onWallet(wallet("", "", ethereum));
 }
 
 /** @param {unknown} value */
-const texts = (value) => (Array.isArray(value) ? value.filter((one) => typeof one === "string") : []);
+const texts = (value) => (Array.isArray(value) ? value.filter((text) => typeof text === "string") : []);
 
 /** @param {unknown} value */
 const hex = (value) => (typeof value === "string" && /^0x[0-9a-f]{1,64}$/i.test(value) ? BigInt(value) : undefined);
@@ -124,8 +124,8 @@ function wallet(name, icon, provider) {
   /** Switches the wallet to a chain, and adds the chain first if needed.
    * @param {string} chain @param {string} number */
   async function change(chain, number) {
-    const told_ = told.chains.find((one) => one.id === chain);
-    const network = told_?.name ?? chain;
+    const chainData = pageData.chains.find((entry) => entry.id === chain);
+    const network = chainData?.name ?? chain;
     const chainId = `0x${BigInt(number).toString(16)}`;
     const toChain = { method: "wallet_switchEthereumChain", params: [{ chainId }] };
     const refused = (/** @type {unknown} */ error) =>
@@ -134,13 +134,13 @@ function wallet(name, icon, provider) {
       await provider.request(toChain);
     } catch (error) {
       if (!says(error, UNKNOWN_CHAIN, UNKNOWN_CHAIN_TEXT)) throw refused(error);
-      if (!told_?.node || !told_.coin) throw new WalletError("add_network", { network, number });
+      if (!chainData?.node || !chainData.coin) throw new WalletError("add_network", { network, number });
       const added = {
         chainId,
         chainName: network,
-        nativeCurrency: { name: told_.coinName || told_.coin, symbol: told_.coin, decimals: 18 },
-        rpcUrls: [told_.node],
-        ...(told_.explorer ? { blockExplorerUrls: [told_.explorer] } : {}),
+        nativeCurrency: { name: chainData.coinName || chainData.coin, symbol: chainData.coin, decimals: 18 },
+        rpcUrls: [chainData.node],
+        ...(chainData.explorer ? { blockExplorerUrls: [chainData.explorer] } : {}),
       };
       try {
         await provider.request({ method: "wallet_addEthereumChain", params: [added] });
@@ -158,14 +158,14 @@ function wallet(name, icon, provider) {
     icon,
     async accounts() {
       const addresses = texts(await ask("eth_requestAccounts")).slice(0, ACCOUNTS_MAX);
-      const chains = told.chains.filter((chain) => chain.id.startsWith("eip155:"));
+      const chains = pageData.chains.filter((chain) => chain.id.startsWith("eip155:"));
       return addresses.flatMap((address) => chains.map((chain) => `${chain.id}:${address}`));
     },
     async ready(option) {
       const [namespace, number, address] = option.account.split(":");
       const chain = `${namespace}:${number}`;
       if ((await chainNow()) !== chain) await change(chain, number ?? "0");
-      const now = texts(await ask("eth_accounts")).map((one) => one.toLowerCase());
+      const now = texts(await ask("eth_accounts")).map((account) => account.toLowerCase());
       if (!now.includes((address ?? "").toLowerCase())) throw new WalletError("account_changed");
     },
     async run(action) {

@@ -1,17 +1,17 @@
 // The end of a payment: notifies apps that show this page, and returns buyers to the shop.
 
-import { duration, hasSent, say, told } from "./checkout.js";
+import { duration, hasSent, pageData, translate } from "./checkout.js";
 
 const SECONDS = 3;
-const KEY = `florin.stay.${told.id}`;
+const KEY = `florin.stay.${pageData.id}`;
 
 /** @typedef {Window & {ReactNativeWebView?: {postMessage(text: string): void}}} InApp */
 
 function tellApp() {
-  const paid = told.status === "succeeded";
+  const paid = pageData.status === "succeeded";
   const message = paid
     ? { type: "PAY_SUCCESS", success: true }
-    : { type: "PAY_FAILURE", success: false, error: told.status };
+    : { type: "PAY_FAILURE", success: false, error: pageData.status };
   try {
     /** @type {InApp} */ (window).ReactNativeWebView?.postMessage(JSON.stringify(message));
   } catch {
@@ -37,11 +37,11 @@ function leave() {
   const stay = document.getElementById("stay");
   if (place === null || count === null || stay === null || !(link instanceof HTMLAnchorElement)) return;
   // while the buyer's money can still be on its way, the page about it stays open
-  if (told.status !== "succeeded" && (told.waits || hasSent())) return;
+  if (pageData.status !== "succeeded" && (pageData.waits || hasSent())) return;
   if (stays()) return;
   let left = SECONDS;
   const show = () => {
-    count.textContent = say("redirect", { merchant: told.merchant, time: duration(left) });
+    count.textContent = translate("redirect", { merchant: pageData.merchant, time: duration(left) });
   };
   const counting = setInterval(() => {
     left -= 1;
@@ -49,7 +49,7 @@ function leave() {
     clearInterval(counting);
     location.replace(link.href);
   }, 1000);
-  link.textContent = say("continue");
+  link.textContent = translate("continue");
   stay.addEventListener("click", () => {
     clearInterval(counting);
     place.hidden = true;

@@ -1,13 +1,13 @@
 // Wallets of Solana in this browser, by the Wallet Standard. Transactions are opaque bytes: they go
 // to the wallet, and its signed bytes go to the server.
 
-import { told } from "./checkout.js";
+import { pageData } from "./checkout.js";
 import { WalletError } from "./evm.js";
 
 /**
  * @typedef {{address: string, chains: readonly string[]}} Account
  * @typedef {{connect(): Promise<{accounts: readonly Account[]}>}} Connect
- * @typedef {{signTransaction(asked: object): Promise<readonly {signedTransaction: Uint8Array}[]>}} Sign
+ * @typedef {{signTransaction(input: object): Promise<readonly {signedTransaction: Uint8Array}[]>}} Sign
  * @typedef {{on(event: string, listener: () => void): () => void}} Events
  * @typedef {{name: string, icon: string, chains: readonly string[], accounts: readonly Account[], features: Record<string, unknown>}} Standard
  * @typedef {import("./evm.js").Wallet} Wallet
@@ -21,17 +21,17 @@ const CLUSTERS = new Map([
   ["solana:4uhcVJyU9pJkvQyS88uRDiswHXSCkY3z", "solana:testnet"],
 ]);
 
-/** Reports each wallet once. @param {(wallet: Wallet) => void} found */
-export function discover(found) {
-  if (!told.chains.some((chain) => chain.id.startsWith("solana:"))) return;
-  const known = new Set();
+/** Reports each wallet once. @param {(wallet: Wallet) => void} onWallet */
+export function discover(onWallet) {
+  if (!pageData.chains.some((chain) => chain.id.startsWith("solana:"))) return;
+  const registered = new Set();
   const api = Object.freeze({
     /** @param {Standard[]} wallets */
     register(...wallets) {
-      for (const one of wallets) {
-        if (known.has(one) || !(SIGN in (one?.features ?? {}))) continue;
-        known.add(one);
-        found(wallet(one));
+      for (const standard of wallets) {
+        if (registered.has(standard) || !(SIGN in (standard?.features ?? {}))) continue;
+        registered.add(standard);
+        onWallet(wallet(standard));
       }
       return () => undefined;
     },
@@ -64,7 +64,7 @@ function wallet(standard) {
       } catch (error) {
         throw toWalletError(error);
       }
-      const chains = told.chains.filter((chain) => chain.id.startsWith("solana:"));
+      const chains = pageData.chains.filter((chain) => chain.id.startsWith("solana:"));
       return standard.accounts
         .slice(0, 5)
         .flatMap((account) => chains.map((chain) => `${chain.id}:${account.address}`));

@@ -2,7 +2,7 @@
 // submit the result. Every error leads to a step from which the buyer can continue.
 
 import * as api from "./api.js";
-import { apply, duration, noteSent, say, told } from "./checkout.js";
+import { apply, duration, noteSent, pageData, translate } from "./checkout.js";
 import * as evm from "./evm.js";
 import * as solana from "./solana.js";
 
@@ -14,7 +14,7 @@ import * as solana from "./solana.js";
 const place = /** @type {HTMLElement} */ (document.getElementById("wallets"));
 const step = /** @type {HTMLElement} */ (document.getElementById("step"));
 /** @type {Wallet[]} */
-const found = [];
+const wallets = [];
 // the first and the longest delay between two checks whether the form was sent
 const DETAILS_MS = 3000;
 const DETAILS_MS_MAX = 15_000;
@@ -38,18 +38,18 @@ let steps = 0;
 
 /** @param {string} tag @param {string} text @param {string} [style] */
 function element(tag, text, style = "") {
-  const made = document.createElement(tag);
-  made.textContent = text;
-  if (style) made.className = style;
-  return made;
+  const node = document.createElement(tag);
+  node.textContent = text;
+  if (style) node.className = style;
+  return node;
 }
 
 /** @param {string} text @param {() => void} pressed @param {string} [style] */
 function button(text, pressed, style = "") {
-  const made = /** @type {HTMLButtonElement} */ (element("button", text, style));
-  made.type = "button";
-  made.addEventListener("click", pressed);
-  return made;
+  const node = /** @type {HTMLButtonElement} */ (element("button", text, style));
+  node.type = "button";
+  node.addEventListener("click", pressed);
+  return node;
 }
 
 /** @param {string} text @param {...HTMLElement} parts */
@@ -70,9 +70,9 @@ function number(value, decimals) {
   const digits = value.toString().padStart(decimals + 1, "0");
   const whole = BigInt(digits.slice(0, digits.length - decimals));
   const part = decimals > 0 ? digits.slice(-decimals).replace(/0+$/, "") : "";
-  const format = new Intl.NumberFormat(told.language, { minimumFractionDigits: 1, useGrouping: false });
-  const point = format.formatToParts(1.5).find((one) => one.type === "decimal")?.value ?? ".";
-  const grouped = new Intl.NumberFormat(told.language).format(whole);
+  const format = new Intl.NumberFormat(pageData.language, { minimumFractionDigits: 1, useGrouping: false });
+  const point = format.formatToParts(1.5).find((token) => token.type === "decimal")?.value ?? ".";
+  const grouped = new Intl.NumberFormat(pageData.language).format(whole);
   return part === "" ? grouped : `${grouped}${point}${part.padEnd(2, "0")}`;
 }
 
@@ -87,24 +87,24 @@ const onSolana = (option) => option.account.startsWith("solana:");
 
 /** @param {unknown} error @param {boolean} [sent] @param {Option} [option] what the wallet signed for */
 function reason(error, sent = false, option) {
-  if (error instanceof evm.WalletError) return say(error.key, error.values);
+  if (error instanceof evm.WalletError) return translate(error.key, error.values);
   if (error instanceof api.ApiError) {
     // on Solana the transaction expired; the price may be unchanged
-    if (error.code === "quote_expired" && option !== undefined && onSolana(option)) return say("lapsed");
+    if (error.code === "quote_expired" && option !== undefined && onSolana(option)) return translate("lapsed");
     // an error does not undo a transaction that the wallet sent
-    if (sent && error.code !== "unreachable") return say("sent_unclear");
-    return say(REFUSALS.get(error.reason) ?? REFUSALS.get(error.code) ?? "refused");
+    if (sent && error.code !== "unreachable") return translate("sent_unclear");
+    return translate(REFUSALS.get(error.reason) ?? REFUSALS.get(error.code) ?? "refused");
   }
-  return say("wallet_failed", { reason: String(error).slice(0, 200) });
+  return translate("wallet_failed", { reason: String(error).slice(0, 200) });
 }
 
 /** Lists the wallets; wallets found later are added. */
 function choose() {
   working = false;
   unwatch?.();
-  if (found.length === 0) return show(say("none"));
-  return show(say("pick"), ...found.map((wallet) => {
-    const pressed = button(wallet.name || say("unnamed"), () => void connect(wallet));
+  if (wallets.length === 0) return show(translate("none"));
+  return show(translate("pick"), ...wallets.map((wallet) => {
+    const pressed = button(wallet.name || translate("unnamed"), () => void connect(wallet));
     // the page's policy allows only inline pictures of wallets
     if (/^data:image\/(png|svg\+xml|webp|jpeg|gif)[;,]/.test(wallet.icon)) {
       const icon = document.createElement("img");
@@ -120,16 +120,16 @@ function choose() {
 /** @param {Wallet} wallet @param {string} [before] why the step is repeated */
 async function connect(wallet, before = "") {
   working = true;
-  show(before || say("answer", { wallet: wallet.name || say("unnamed") }));
+  show(before || translate("answer", { wallet: wallet.name || translate("unnamed") }));
   try {
     const accounts = await wallet.accounts();
     if (accounts.length === 0) throw new evm.WalletError("no_accounts");
     unwatch?.();
     // the account can change while the buyer views options, not while the wallet signs
     unwatch = wallet.watch(() => {
-      if (!working) void connect(wallet, say("account_changed"));
+      if (!working) void connect(wallet, translate("account_changed"));
     });
-    if (!before) show(say("loading"));
+    if (!before) show(translate("loading"));
     const options = await api.options(accounts);
     if (options.length === 0) throw new evm.WalletError("no_options");
     const facts = await Promise.all(options.map((option) => wallet.facts(option).catch(() => ({}))));
@@ -137,21 +137,21 @@ async function connect(wallet, before = "") {
     offer(wallet, options, facts, before);
   } catch (error) {
     working = false;
-    show(reason(error), button(say("again"), () => void connect(wallet), "main-action"), other());
+    show(reason(error), button(translate("again"), () => void connect(wallet), "main-action"), other());
   }
 }
 
-const other = () => button(say("other"), choose);
+const other = () => button(translate("other"), choose);
 
 /** @param {Wallet} wallet @param {Option[]} options @param {import("./evm.js").Facts[]} facts @param {string} before */
 function offer(wallet, options, facts, before) {
-  show(before || say("choose"), ...options.map((option, at) => {
+  show(before || translate("choose"), ...options.map((option, at) => {
     const card = element("div", "", "choice");
     const address = option.account.split(":")[2] ?? "";
     const short = `${address.slice(0, 6)}…${address.slice(-4)}`;
     card.append(
-      button(say("pay", { amount: amount(option) }), () => void pay(wallet, option), "main-action"),
-      element("p", `${option.amount.display.networkName ?? ""} · ${say("from", { account: short })}`),
+      button(translate("pay", { amount: amount(option) }), () => void pay(wallet, option), "main-action"),
+      element("p", `${option.amount.display.networkName ?? ""} · ${translate("from", { account: short })}`),
       ...costs(option, facts[at] ?? {}).map((line) => element("p", line, "quiet")),
     );
     return card;
@@ -161,19 +161,19 @@ function offer(wallet, options, facts, before) {
 /** Returns lines about the fee, balance and duration of an option. @param {Option} option @param {import("./evm.js").Facts} facts */
 function costs(option, facts) {
   const lines = [];
-  if (facts.balance !== undefined) lines.push(say("balance", { amount: amount(option, facts.balance) }));
+  if (facts.balance !== undefined) lines.push(translate("balance", { amount: amount(option, facts.balance) }));
   const methods = option.actions.map((action) => action.data.method);
   // on EVM chains a build resolves to a transaction that the wallet sends
   const built = option.account.startsWith("eip155:") && option.actions.some((action) => action.type === "build");
   const sends = built || methods.includes("eth_sendTransaction");
   if (facts.fee !== undefined) {
-    const chain = told.chains.find((one) => option.account.startsWith(`${one.id}:`));
-    lines.push(say("fee_about", { amount: `${number(facts.fee, 18)} ${chain?.coin ?? ""}` }));
+    const chain = pageData.chains.find(({ id }) => option.account.startsWith(`${id}:`));
+    lines.push(translate("fee_about", { amount: `${number(facts.fee, 18)} ${chain?.coin ?? ""}` }));
   } else {
-    lines.push(say(sends ? "fee" : "no_fee"));
+    lines.push(translate(sends ? "fee" : "no_fee"));
   }
-  if (methods.length > 1) lines.push(say("approve"));
-  lines.push(say("eta", { time: duration(option.etaS) }));
+  if (methods.length > 1) lines.push(translate("approve"));
+  lines.push(translate("eta", { time: duration(option.etaS) }));
   return lines;
 }
 
@@ -188,32 +188,32 @@ async function pay(wallet, option) {
 /** Shows the link to the form, and continues automatically once the form was sent.
  * @param {Wallet} wallet @param {Option} option @param {string} url */
 function details(wallet, option, url) {
-  const form = /** @type {HTMLAnchorElement} */ (element("a", say("details_open"), "button main-action"));
+  const form = /** @type {HTMLAnchorElement} */ (element("a", translate("details_open"), "button main-action"));
   form.href = url;
   form.target = "_blank";
   form.rel = "noopener noreferrer";
   form.addEventListener("click", () => {
-    step.textContent = say("details_wait");
+    step.textContent = translate("details_wait");
   });
-  show(say("details", { merchant: told.merchant }), form, button(say("details_done"), () => void look(true)), other());
+  show(translate("details", { merchant: pageData.merchant }), form, button(translate("details_done"), () => void checkForm(true)), other());
   const mine = steps;
   let asking = false;
   let wait = DETAILS_MS;
 
   /** Checks whether the form was sent. @param {boolean} pressed */
-  async function look(pressed) {
+  async function checkForm(pressed) {
     if (asking || steps !== mine) return;
     asking = true;
     try {
       const options = await api.options([option.account]);
       if (steps !== mine) return;
-      const fresh = options.find((one) => one.amount.unit === option.amount.unit);
+      const fresh = options.find((offered) => offered.amount.unit === option.amount.unit);
       if (fresh === undefined || fresh.collectData !== null) {
-        if (pressed) step.textContent = say("details_missing");
+        if (pressed) step.textContent = translate("details_missing");
       } else if (fresh.amount.value === option.amount.value) {
         await carryOut(wallet, fresh);
       } else {
-        await connect(wallet, say("price_over"));
+        await connect(wallet, translate("price_over"));
       }
     } catch (error) {
       if (pressed && steps === mine) step.textContent = reason(error);
@@ -224,13 +224,13 @@ function details(wallet, option, url) {
 
   function back() {
     if (steps !== mine) document.removeEventListener("visibilitychange", back);
-    else if (!document.hidden) void look(false);
+    else if (!document.hidden) void checkForm(false);
   }
 
   async function waiting() {
     if (steps !== mine) return;
     // on a hidden page a wallet must not prompt the buyer
-    if (!document.hidden) await look(false);
+    if (!document.hidden) await checkForm(false);
     wait = Math.min(wait * 1.25, DETAILS_MS_MAX);
     setTimeout(waiting, wait);
   }
@@ -242,8 +242,8 @@ function details(wallet, option, url) {
 /** @param {Wallet} wallet @param {Option} option */
 async function carryOut(wallet, option) {
   working = true;
-  const asked = say("answer", { wallet: wallet.name || say("unnamed") });
-  show(onSolana(option) ? `${asked} ${say("soon")}` : asked);
+  const prompt = translate("answer", { wallet: wallet.name || translate("unnamed") });
+  show(onSolana(option) ? `${prompt} ${translate("soon")}` : prompt);
   /** @type {string[]} */
   const outputs = [];
   let sent = false;
@@ -261,8 +261,8 @@ async function carryOut(wallet, option) {
     working = false;
     // a wallet that fails while sending may have sent the transaction
     if (sends && !(error instanceof evm.WalletError)) noteSent();
-    const approved = sent ? ` ${say("approved")}` : "";
-    show(reason(error) + approved, button(say("again"), () => void connect(wallet), "main-action"), other());
+    const approved = sent ? ` ${translate("approved")}` : "";
+    show(reason(error) + approved, button(translate("again"), () => void connect(wallet), "main-action"), other());
     return;
   }
   await handIn(wallet, option, outputs, sent);
@@ -271,7 +271,7 @@ async function carryOut(wallet, option) {
 /** @param {Wallet} wallet @param {Option} option @param {string[]} outputs @param {boolean} sent */
 async function handIn(wallet, option, outputs, sent) {
   working = true;
-  show(say("handing"));
+  show(translate("handing"));
   try {
     const state = await api.confirm(option, outputs);
     unwatch?.();
@@ -281,8 +281,8 @@ async function handIn(wallet, option, outputs, sent) {
     working = false;
     const lost = error instanceof api.ApiError && error.code === "unreachable";
     const again = lost || sent
-      ? button(say("again"), () => void handIn(wallet, option, outputs, sent), "main-action")
-      : button(say("again"), () => void connect(wallet), "main-action");
+      ? button(translate("again"), () => void handIn(wallet, option, outputs, sent), "main-action")
+      : button(translate("again"), () => void connect(wallet), "main-action");
     show(reason(error, sent, option), again, ...(sent ? [] : [other()]));
   }
 }
@@ -290,7 +290,7 @@ async function handIn(wallet, option, outputs, sent) {
 /** Finds the wallets, and lets the buyer choose. */
 export function begin() {
   const add = (/** @type {Wallet} */ wallet) => {
-    found.push(wallet);
+    wallets.push(wallet);
     if (!working && place.querySelector(".choice") === null) choose();
   };
   choose();

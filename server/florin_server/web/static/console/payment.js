@@ -1,12 +1,12 @@
 // Follows one payment: updates its status, and shows a link to the other changes.
 export {};
 
-/** @typedef {{status: string, look: string, isFinal: boolean}} State */
+/** @typedef {{status: string, badgeClass: string, isFinal: boolean}} State */
 
-const place = document.getElementById("payment");
+const section = document.getElementById("payment");
 const badge = document.querySelector("#state .badge");
 const again = document.getElementById("again");
-const address = place?.dataset["events"];
+const address = section?.dataset["events"];
 
 if (address && badge && again) {
   const source = new EventSource(address);
@@ -15,7 +15,7 @@ if (address && badge && again) {
     const state = JSON.parse(event.data);
     if (badge.textContent !== state.status) {
       badge.textContent = state.status;
-      badge.className = `badge ${state.look}`;
+      badge.className = `badge ${state.badgeClass}`;
       again.hidden = false;
     }
     if (state.isFinal) source.close();

@@ -1,17 +1,17 @@
 // Updates the statuses in an open table, and reports new payments.
 export {};
 
-/** @typedef {{id: string, status: string, look: string}} Row */
+/** @typedef {{id: string, status: string, badgeClass: string}} Row */
 
 const EVERY_MS = 5000;
 // long lists take longer: an open page keeps the service busy for at most a fiftieth of the time
-const REST = 50;
+const REST_FACTOR = 50;
 const table = document.getElementById("payments");
-const news = document.getElementById("news");
+const notice = document.getElementById("notice");
 
 /** @param {string} text */
-function say(text) {
-  if (news && news.textContent !== text) news.textContent = text;
+function announce(text) {
+  if (notice && notice.textContent !== text) notice.textContent = text;
 }
 
 /** @param {Row[]} rows */
@@ -23,34 +23,36 @@ function show(rows) {
       unknown += 1;
     } else if (cell.textContent !== row.status) {
       cell.textContent = row.status;
-      cell.className = `badge ${row.look}`;
-      say(`A payment changed to: ${row.status}.`);
+      cell.className = `badge ${row.badgeClass}`;
+      announce(`A payment changed to: ${row.status}.`);
     }
   }
-  if (unknown) say("There are new payments. Reload the page.");
+  if (unknown) announce("There are new payments. Reload the page.");
 }
 
 /** @param {string} address */
-async function look(address) {
+async function poll(address) {
   if (document.hidden) return true;
   try {
-    const answer = await fetch(address, {credentials: "same-origin", cache: "no-store"});
-    if (answer.status === 401) {
-      say("Your session has ended. Reload the page to sign in.");
+    const response = await fetch(address, {credentials: "same-origin", cache: "no-store"});
+    if (response.status === 401) {
+      announce("Your session has ended. Reload the page to sign in.");
       return false;
     }
-    if (answer.ok) show(await answer.json());
+    if (response.ok) show(await response.json());
   } catch {
-    say("Florin does not respond. This page may be out of date.");
+    announce("Florin does not respond. This page may be out of date.");
   }
   return true;
 }
 
 const address = table?.dataset["rows"];
 if (address) {
-  const turn = async () => {
-    const begun = Date.now();
-    if (await look(address)) setTimeout(turn, Math.max(EVERY_MS, REST * (Date.now() - begun)));
+  const pollAgain = async () => {
+    const startedAt = Date.now();
+    const isSignedIn = await poll(address);
+    const restMs = Math.max(EVERY_MS, REST_FACTOR * (Date.now() - startedAt));
+    if (isSignedIn) setTimeout(pollAgain, restMs);
   };
-  setTimeout(turn, EVERY_MS);
+  setTimeout(pollAgain, EVERY_MS);
 }
