@@ -33,7 +33,7 @@ from florin.v1 import customer_pb2, partner_pb2, system_pb2
 from florin.v1.payment_pb2 import PAYMENT_STATUS_PROCESSING, PaymentStatus
 from florin_client import FlorinError
 from florin_client.errors import error_of
-from florin_server.boot.operator.error import OperatorError
+from florin_server.app.operator.error import OperatorError
 from florin_server.domain.errors import ERROR_SPECS, ErrorCode
 from lab import start
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from florin_server.boot.home import StateFolder
+from florin_server.app.home import StateFolder
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.devnet.solana import SolanaDevChain, SolanaDevSettings
 from florin_server.simulation.audit.blocks import (

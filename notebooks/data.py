@@ -80,7 +80,7 @@ def load(
 def simulated(seed: int, payments: int, days: int, **knobs: Any) -> Path:
     """Return the state folder after simulated days; the first run takes a while."""
     # imported here: tables of a remote Florin need no server
-    from florin_server.config import Settings
+    from florin_server.settings import Settings
     from florin_server.simulation import knobs as choices
     from florin_server.simulation.run import simulate
 
@@ -151,10 +151,10 @@ def _in_thread(work: Callable[[], None]) -> None:
 
 
 def _of_home(home: Path, names: tuple[str, ...]) -> dict[str, pd.DataFrame]:
-    from florin_server.boot.exports.store import open_store_origin
-    from florin_server.boot.home import SetupError
-    from florin_server.config import Settings
+    from florin_server.app.exports.store import open_store_origin
+    from florin_server.app.home import SetupError
     from florin_server.domain.exports.error import ExportError
+    from florin_server.settings import Settings
 
     try:
         with open_store_origin(Settings(home=home)) as origin:
@@ -164,9 +164,9 @@ def _of_home(home: Path, names: tuple[str, ...]) -> dict[str, pd.DataFrame]:
 
 
 def _of_server(target: str, names: tuple[str, ...]) -> Data:
-    from florin_server.boot.exports.server import open_server_origin
-    from florin_server.boot.home import SetupError
-    from florin_server.boot.servers.upstream import UpstreamConnection
+    from florin_server.app.exports.server import open_server_origin
+    from florin_server.app.home import SetupError
+    from florin_server.app.servers.upstream import UpstreamConnection
     from florin_server.domain.exports.error import ExportError
 
     try:
@@ -185,7 +185,7 @@ def _of_server(target: str, names: tuple[str, ...]) -> Data:
 
 
 def _frame(origin: Any, name: str) -> pd.DataFrame:
-    from florin_server.flows.exports import frames
+    from florin_server.features.exports.service import frames
 
     frame = frames.read_origin(origin, name).to_pandas(types_mapper=_INTEGERS.get)
     for column in frame.columns[frame.columns.str.endswith("_minor")]:

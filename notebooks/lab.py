@@ -154,9 +154,9 @@ class Lab:
 
     async def operator(self, request: Message) -> Any:
         """Return the response to an operator's request, if this Florin's state folder is known."""
-        from florin_server.boot.home import StateFolder
-        from florin_server.boot.operator.client import open_operator
-        from florin_server.config import Settings
+        from florin_server.app.home import StateFolder
+        from florin_server.app.operator.client import open_operator
+        from florin_server.settings import Settings
 
         if "FLORIN_HOME" not in self.env:
             raise LabError("the operator's calls need FLORIN_HOME, the state folder of this Florin")
@@ -243,9 +243,9 @@ async def _connected(env: Env, stack: AsyncExitStack) -> Lab:
 
 async def _served(home: Path, stack: AsyncExitStack, settings: Mapping[str, Any]) -> Env:
     # imported here: a notebook with a remote Florin needs no server
-    from florin_server.boot.demo_accounts import ensure_demo_accounts
-    from florin_server.boot.service import FlorinService
-    from florin_server.config import Settings
+    from florin_server.app.demo_accounts import ensure_demo_accounts
+    from florin_server.app.service import FlorinService
+    from florin_server.settings import Settings
 
     service = await FlorinService.start(Settings(home=home, http_port=0, grpc_port=0, **settings))
     stack.push_async_callback(service.stop)

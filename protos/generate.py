@@ -74,7 +74,7 @@ def document() -> tuple[pathlib.Path, str]:
 
     The document has comments, which generated code lacks, and the code that it describes makes it.
     """
-    from florin_server.boot.servers.grpc_server import PUBLIC_SERVICES  # noqa: PLC0415
+    from florin_server.app.servers.grpc_server import PUBLIC_SERVICES  # noqa: PLC0415
     from florin_server.web.openapi import DOCUMENT_PATH  # noqa: PLC0415
     from florin_server.web.openapi.make import render_document  # noqa: PLC0415
 

@@ -12,9 +12,9 @@ import grpc
 import pytest
 import pytest_asyncio
 import uvloop
-from florin_server.boot import memory
-from florin_server.boot.servers import gateway
-from florin_server.boot.service import FlorinService
+from florin_server.app import memory
+from florin_server.app.servers import gateway
+from florin_server.app.service import FlorinService
 from hypothesis import HealthCheck, settings
 
 from tests.support import chains, postgres

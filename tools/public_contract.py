@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from florin.v1 import errors_pb2
-from florin_server.boot.servers.grpc_server import PUBLIC_SERVICES
-from florin_server.rpc.server.methods import MethodSpec, index_methods
+from florin_server.api.server.methods import MethodSpec, index_methods
+from florin_server.app.servers.grpc_server import PUBLIC_SERVICES
 from florin_server.web.openapi import DOCUMENT_PATH
 from google.protobuf.descriptor import (
     Descriptor,

@@ -14,10 +14,10 @@ from typing import Any
 
 import uvloop
 from coincurve import PrivateKey
-from florin_server.chains.evm.route import RouteKind, SettlementRoute
-from florin_server.chains.evm.signatures import derive_address
-from florin_server.chains.evm.typed_data import Eip712Domain, ReceiveWithAuthorization
 from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
+from florin_server.domain.chains.evm.route import RouteKind, SettlementRoute
+from florin_server.domain.chains.evm.signatures import derive_address
+from florin_server.domain.chains.evm.typed_data import Eip712Domain, ReceiveWithAuthorization
 from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.sending.fees import (

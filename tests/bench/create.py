@@ -13,14 +13,19 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from statistics import median
 
-from florin_server.domain.accounts.account import SCOPES, ApiKey, CredentialStatus, Partner
+from florin_server.accounts.store import keys, merchants
+from florin_server.accounts.store.standing import run_if_active
+from florin_server.db.engine.opening import open_store
+from florin_server.domain.accounts.account import (
+    SCOPES,
+    ApiKey,
+    CredentialStatus,
+    Partner,
+)
 from florin_server.domain.accounts.credentials import ApiKeyKind
 from florin_server.domain.payments.payment import Merchant
-from florin_server.store.accounts import keys, merchants
-from florin_server.store.accounts.standing import run_if_active
-from florin_server.store.engine.opening import open_store
-from florin_server.store.payments import payments
-from florin_server.store.payments.idempotency import IdempotencyClaim, run_once
+from florin_server.idempotency.store.responses import IdempotencyClaim, run_once
+from florin_server.money.payments.store import payments
 
 from tests.bench import load, session
 from tests.bench.florin import Florin

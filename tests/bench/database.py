@@ -22,12 +22,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from florin_server.db.engine.opening import open_store
+from florin_server.db.engine.query import Statement
+from florin_server.db.engine.where import DatabaseConfig
+from florin_server.db.tables.payments import PaymentEventRow, PaymentRow
 from florin_server.domain.payments.payment import CancellationReason, Payment
-from florin_server.store.engine.opening import open_store
-from florin_server.store.engine.query import Statement
-from florin_server.store.engine.where import DatabaseConfig
-from florin_server.store.payments import payments
-from florin_server.store.tables.payments import PaymentEventRow, PaymentRow
+from florin_server.money.payments.store import payments
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 

@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import uvloop
-from florin_server.clock import SystemClock
+from florin_server.base.clock import SystemClock
+from florin_server.base.feed import FeedClosed, PaymentFeed
 from florin_server.domain.payments.payment import Payment
-from florin_server.feed import FeedClosed, PaymentFeed
 
 from tests.bench import http1, load
 from tests.bench.create import a_payment

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
 
-from florin_server.boot.home import StateFolder
+from florin_server.app.home import StateFolder
 
 from tests.bench.load import Address
 from tests.support.command import FLORIN, CommandForks, Process, make_environment

@@ -13,12 +13,17 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 
-from florin_server.chains.evm.typed_data import PERMIT2
 from florin_server.devnet.evm import DEVNET
+from florin_server.domain.chains.evm.typed_data import PERMIT2
 from florin_server.domain.payments.payment import Payment, PaymentOption
 from florin_server.domain.settlement.chain_txs import SettlementItem
 from florin_server.rails.evm.settings import EvmCoinSettings
-from florin_server.rails.types import Asset, PayableAsset, Split, TreasuryTransfer
+from florin_server.rails.types import (
+    Asset,
+    PayableAsset,
+    Split,
+    TreasuryTransfer,
+)
 
 from tests.bench.report import Figure
 from tests.bench.size import sized

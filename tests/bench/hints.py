@@ -17,15 +17,15 @@ from itertools import pairwise
 from pathlib import Path
 
 import uvloop
-from florin_server.boot.app import build_app, build_core
-from florin_server.clock import SystemClock
-from florin_server.config import Settings
+from florin_server.app.app import build_app, build_core
+from florin_server.app.hints.jobs import get_jobs
+from florin_server.base.clock import SystemClock
+from florin_server.context import App
+from florin_server.db.engine.opening import open_store
+from florin_server.db.engine.where import DatabaseConfig
 from florin_server.domain.payments.payment import CancellationReason
-from florin_server.flows.app import App
-from florin_server.store.engine.opening import open_store
-from florin_server.store.engine.where import DatabaseConfig
-from florin_server.store.payments import payments
-from florin_server.workers.hints.jobs import get_jobs
+from florin_server.money.payments.store import payments
+from florin_server.settings import Settings
 
 from tests.bench import load
 from tests.bench.create import a_payment

@@ -9,9 +9,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from florin_server.db.engine import schema
+from florin_server.db.tables.tables import merchant, partner, payment
 from florin_server.domain.ids import generate_payment_id
-from florin_server.store.engine import schema
-from florin_server.store.tables.tables import merchant, partner, payment
 from sqlalchemy import Table
 
 PARTNER = "prtn_bench"

@@ -13,8 +13,8 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
+from florin_server.money.settlement.worker.blocks import BlockFollower
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.workers.settlement.blocks import BlockFollower
 
 from tests.bench.report import Figure
 from tests.bench.size import sized

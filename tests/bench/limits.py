@@ -7,15 +7,15 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from statistics import median
 
-from florin_server.clock import SystemClock
-from florin_server.config import LimitSettings
+from florin_server.base.clock import SystemClock
+from florin_server.base.meters import Meters
+from florin_server.db.engine.opening import open_store
+from florin_server.db.engine.store import Store
 from florin_server.domain.tally import compute_threshold
-from florin_server.flows.limits import sharing
-from florin_server.flows.limits.limits import ServiceLimits
-from florin_server.flows.limits.sharing import LimitSync
-from florin_server.meters import Meters
-from florin_server.store.engine.opening import open_store
-from florin_server.store.engine.store import Store
+from florin_server.limits.service import sharing
+from florin_server.limits.service.limits import ServiceLimits
+from florin_server.limits.service.sharing import LimitSync
+from florin_server.settings import LimitSettings
 
 from tests.bench.report import Figure
 from tests.bench.size import sized

@@ -14,7 +14,7 @@ from statistics import quantiles
 from typing import Any
 
 import uvloop
-from florin_server.boot.files import raise_file_limit
+from florin_server.app.files import raise_file_limit
 
 from tests.bench.http1 import HttpConnection
 from tests.bench.http2 import GrpcConnection, Metadata, message

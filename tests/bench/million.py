@@ -13,8 +13,8 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from statistics import median
 
-from florin_server.boot import copies
-from florin_server.store.engine.where import DatabaseConfig
+from florin_server.app import copies
+from florin_server.db.engine.where import DatabaseConfig
 
 from tests.bench import history, pages
 from tests.bench.florin import Florin

@@ -14,18 +14,18 @@ from florin_gateway.app import RestGateway
 from florin_gateway.backends import LocalBackend
 from florin_gateway.plain import PlainResponse
 from florin_gateway.servicercontext import LocalContext
-from florin_server.boot.servers.observing import (
+from florin_server.api.server import observed
+from florin_server.api.server.methods import index_methods
+from florin_server.app.servers.observing import (
     RequestObservers,
     build_grpc_observer,
     build_rest_observer,
 )
-from florin_server.boot.telemetry import OtelTracer
-from florin_server.clock import SystemClock
-from florin_server.config import TracingSettings
-from florin_server.flows.app import CheckoutLinks
-from florin_server.meters import Meters
-from florin_server.rpc.server import observed
-from florin_server.rpc.server.methods import index_methods
+from florin_server.app.telemetry import OtelTracer
+from florin_server.base.clock import SystemClock
+from florin_server.base.meters import Meters
+from florin_server.context import CheckoutLinks
+from florin_server.settings import TracingSettings
 from opentelemetry.sdk.trace import SpanProcessor
 
 from tests.bench.report import Figure

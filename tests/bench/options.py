@@ -15,7 +15,7 @@ from contextlib import suppress
 
 import pytest
 from eth_account import Account
-from florin_server.clock import SystemClock
+from florin_server.base.clock import SystemClock
 from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
 from florin_server.devnet.genesis import load_artifact
 from florin_server.rails.connection.jsonrpc import (

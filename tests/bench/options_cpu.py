@@ -16,8 +16,8 @@ from statistics import median
 
 import orjson
 import uvloop
-from florin_server.boot.service import FlorinService
-from florin_server.config import EmbeddedSolanaSettings
+from florin_server.app.service import FlorinService
+from florin_server.settings import EmbeddedSolanaSettings
 from solders.keypair import Keypair
 
 from tests.bench import http1, load
@@ -43,11 +43,11 @@ PARTS = {
     "florin_server/store/": _STORE,
     "sqlalchemy/": _STORE,
     "florin_server/domain/caip.py": "ids",
-    "florin_server/pricing/": "prices",
+    "florin_server/rails/pricing/": "prices",
     "flows/payments/price.py": "prices",
     "flows/payments/worth.py": "prices",
     "rails/evm/paying/terms.py": "evm_terms",
-    "florin_server/chains/evm/": "evm_terms",
+    "florin_server/domain/chains/evm/": "evm_terms",
     "rails/solana/paying/terms.py": "solana_terms",
     "rails/offered.py": "terms",
     "domain/payments/option_names.py": "terms",
@@ -62,7 +62,7 @@ PARTS = {
     "<encoder of": "answer",
     "florin_gateway/": "http",
     "uvicorn/": "http",
-    "florin_server/rpc/": "checks",
+    "florin_server/api/": "checks",
     "flows/limits/": "checks",
     "flows/screening/": "checks",
     "florin_server/flows/": "flow",

@@ -8,10 +8,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from florin_server.store.engine.opening import open_store
-from florin_server.store.engine.query import Statement
-from florin_server.store.payments import payments
-from florin_server.store.tables.payments import IdempotencyRow, PaymentEventRow, PaymentRow
+from florin_server.db.engine.opening import open_store
+from florin_server.db.engine.query import Statement
+from florin_server.db.tables.payments import IdempotencyRow, PaymentEventRow, PaymentRow
+from florin_server.money.payments.store import payments
 from sqlalchemy import create_engine, event, select
 from sqlmodel import Session
 

@@ -16,8 +16,8 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 
 from coincurve import PrivateKey
-from florin_server.chains.evm.signatures import derive_address
 from florin_server.devnet.evm import DEVNET
+from florin_server.domain.chains.evm.signatures import derive_address
 from florin_server.rails.evm.sending.transactions import EvmSigner
 
 from tests.bench import http1, load

@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import uvloop
-from florin_server.chains.evm.typed_data import get_digest
 from florin_server.devnet.evm import DEVNET
+from florin_server.domain.chains.evm.typed_data import get_digest
 from florin_server.domain.settlement.chain_txs import SettlementItem
 from florin_server.rails.connection.coalesce import LIMIT
 from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpcClient, RpcCall

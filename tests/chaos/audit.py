@@ -8,7 +8,14 @@ from typing import Any
 
 import grpc
 from florin.v1 import ledger_pb2
-from florin_server.simulation.audit.ground import ETHER, EUR, EVM, MINTS, USD, AuditTarget
+from florin_server.simulation.audit.ground import (
+    ETHER,
+    EUR,
+    EVM,
+    MINTS,
+    USD,
+    AuditTarget,
+)
 from florin_server.simulation.audit.judge import Auditor
 
 from tests.chaos.bounds import Bounds

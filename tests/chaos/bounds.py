@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from florin_server.money.settlement.store.chain_txs import FAILURES_MAX
 from florin_server.rails.evm.sending.fees import (
     WALLET_GAS,
     compute_creation_share,
@@ -16,7 +17,6 @@ from florin_server.rails.evm.sending.fees import (
     compute_transaction_gas,
 )
 from florin_server.simulation.audit.facts import StoredFacts
-from florin_server.store.settlement.chain_txs import FAILURES_MAX
 
 from tests.chaos.facts import Chain, Sent
 from tests.chaos.plan import FOES, Mood

@@ -15,8 +15,8 @@ from typing import Any, Self, TypeVar
 
 import aiohttp
 from florin_server.devnet.genesis import DEVNET
-from florin_server.store.ledger import ledger
-from florin_server.store.payments import history
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payments.store import history
 
 from tests.support import postgres
 from tests.support.api import ApiCallError, RestApi

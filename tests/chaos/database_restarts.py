@@ -11,10 +11,10 @@ import itertools
 import sys
 import time
 
-from florin_server.store.engine.opening import open_store
-from florin_server.store.engine.query import StoreUnavailable
-from florin_server.store.engine.store import Store
-from florin_server.store.payments import history, payments
+from florin_server.db.engine.opening import open_store
+from florin_server.db.engine.query import StoreUnavailable
+from florin_server.db.engine.store import Store
+from florin_server.money.payments.store import history, payments
 
 from tests.support import postgres, store_kit
 

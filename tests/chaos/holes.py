@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from florin_server.flows.accounts import own_accounts
+from florin_server.accounts.service import own_accounts
+from florin_server.db.engine.query import Op, operation
+from florin_server.money.settlement.store import token_accounts
+from florin_server.money.settlement.worker.direct_payments import DirectPayments
+from florin_server.money.settlement.worker.gas_spending import GasBudgets
+from florin_server.money.settlement.worker.late_payments import LatePayments
 from florin_server.rails.evm.paying.terms import EvmOptionTerms
-from florin_server.store.engine.query import Op, operation
-from florin_server.store.settlement import token_accounts
-from florin_server.workers.settlement.direct_payments import DirectPayments
-from florin_server.workers.settlement.gas_spending import GasBudgets
-from florin_server.workers.settlement.late_payments import LatePayments
 
 from tests.chaos.plan import Mood
 

@@ -23,13 +23,13 @@ from pathlib import Path
 
 import aiohttp
 import uvloop
-from florin_server.boot.demo_accounts import ensure_demo_accounts
-from florin_server.boot.service import FlorinService
+from florin_server.app.demo_accounts import ensure_demo_accounts
+from florin_server.app.service import FlorinService
+from florin_server.money.ledger.store import ledger
+from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.worker.conclude import PaymentFinalizer
+from florin_server.money.settlement.worker.settle import ChainSettler
 from florin_server.rails.evm.sending.relay import EvmRelay
-from florin_server.store.ledger import ledger
-from florin_server.store.settlement import chain_txs
-from florin_server.workers.settlement.conclude import PaymentFinalizer
-from florin_server.workers.settlement.settle import ChainSettler
 
 from tests.support import postgres
 from tests.support.api import RestApi

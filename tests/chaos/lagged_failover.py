@@ -19,9 +19,9 @@ from typing import Any
 
 import uvloop
 from florin.v1 import payout_pb2, system_pb2
+from florin_server.db import installation
+from florin_server.db.engine.query import StoreUnavailable
 from florin_server.rails.evm.sending.payouts import TRANSFER_TOPIC
-from florin_server.store.engine.query import StoreUnavailable
-from florin_server.store.operator import installation
 from pydantic import SecretStr
 
 from tests.support import postgres

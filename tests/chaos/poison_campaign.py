@@ -9,26 +9,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from florin_server.boot.workers import BackgroundTasks
-from florin_server.config.limits import FailedFeeSettings
+from florin_server.accounts.store import destinations
+from florin_server.app.workers import BackgroundTasks
+from florin_server.compliance.screening import store as blocklists
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.domain.payouts.held_money import HeldMoneyState
 from florin_server.domain.payouts.payout import PayoutStatus
 from florin_server.domain.quarantine import QuarantinedItemKind, QuarantinedItemState
 from florin_server.domain.screening.blocklist import ScreeningList, find_address
 from florin_server.domain.sealed import DecryptionError
-from florin_server.flows.ledger import books
-from florin_server.flows.payments.watch import watch_payout
-from florin_server.flows.payouts import held_money as verdicts
-from florin_server.flows.payouts import payouts as merchant_payouts
-from florin_server.flows.quarantine import items as quarantine
-from florin_server.store.accounts import destinations
-from florin_server.store.payouts import held_money, payouts
-from florin_server.store.screening import blocklists
-from florin_server.store.settlement import chain_txs
-from florin_server.store.webhooks import deliveries
-from florin_server.workers.settlement import missed_blocks
-from florin_server.workers.webhooks import deliver
+from florin_server.features.monitoring.service import quarantine
+from florin_server.features.webhooks import worker as deliver
+from florin_server.features.webhooks.store import deliveries
+from florin_server.money.ledger.service import books
+from florin_server.money.payments.service.watch import watch_payout
+from florin_server.money.payouts.service import held_money as verdicts
+from florin_server.money.payouts.service import payouts as merchant_payouts
+from florin_server.money.payouts.store import held_money, payouts
+from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.worker import missed_blocks
+from florin_server.settings.limits import FailedFeeSettings
 from solders.keypair import Keypair
 
 from tests.chaos.poison_chain import ChainFaults

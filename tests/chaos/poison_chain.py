@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from eth_account import Account
-from florin_server.chains.evm import abi
+from florin_server.domain.chains.evm import abi
+from florin_server.money.settlement.store import chain_txs
 from florin_server.rails.evm.known_contracts import DEPLOYER
 from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.rails.protocol import Rail
-from florin_server.store.settlement import chain_txs
 
 from tests.chaos.poison_round import Round
 from tests.support.desk import ServiceHarness

@@ -6,12 +6,12 @@ import json
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
+from florin_server.context import App
 from florin_server.domain.payouts.payout import PayoutStatus
 from florin_server.domain.quarantine import QuarantinedItem, QuarantinedItemKind
-from florin_server.flows.app import App
-from florin_server.flows.operator import executors
-from florin_server.flows.quarantine import items as quarantine
-from florin_server.store.payouts import payouts
+from florin_server.features.monitoring.service import quarantine
+from florin_server.money.payouts.store import payouts
+from florin_server.operations.service import executors
 
 from tests.support.answering import HttpStub
 from tests.support.desk import ServiceHarness

@@ -27,14 +27,15 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
-from florin_server.boot.demo_accounts import ensure_demo_accounts
-from florin_server.boot.service import FlorinService
-from florin_server.flows.accounts import destinations, merchants
-from florin_server.flows.payments import create, idempotent, simulate
-from florin_server.flows.payouts import refund
-from florin_server.store.engine.query import Op, operation
-from florin_server.store.payments import idempotency
-from florin_server.store.payments.idempotency import StoredResponse
+from florin_server.accounts.service import destinations, merchants
+from florin_server.app.demo_accounts import ensure_demo_accounts
+from florin_server.app.service import FlorinService
+from florin_server.db.engine.query import Op, operation
+from florin_server.idempotency import service as idempotent
+from florin_server.idempotency.store import responses as idempotency
+from florin_server.idempotency.store.responses import StoredResponse
+from florin_server.money.payments.service import create, simulate
+from florin_server.money.refunds import service as refund
 
 from tests.chaos.clients import Client
 from tests.support.loaded import load_all

@@ -15,20 +15,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from florin_server.boot.chains.keys import ChainKeyring
-from florin_server.boot.home import StateFolder
-from florin_server.boot.service import FlorinService
-from florin_server.config import (
-    EmbeddedChainSettings,
-    EmbeddedSolanaSettings,
-    FailedGasSettings,
-    LimitSettings,
-    Settings,
-)
+from florin_server.accounts.store import destinations, merchants
+from florin_server.app import demo
+from florin_server.app.chains.keys import ChainKeyring
+from florin_server.app.home import StateFolder
+from florin_server.app.service import FlorinService
+from florin_server.db.engine.query import Op, operation
 from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
 from florin_server.devnet.solana import SOLANA_DEVNET, SolanaDevChain, SolanaDevSettings
 from florin_server.domain.payments.payment import Destination
-from florin_server.flows.accounts import demo
 from florin_server.rails.connection import health
 from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 from florin_server.rails.evm.sending.relay import EvmRelay
@@ -37,9 +32,19 @@ from florin_server.rails.evm.settings import EvmChainSettings, EvmCoinSettings
 from florin_server.rails.solana.sending.relay import SolanaRelay
 from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.rails.solana.settings import SolanaChainSettings
-from florin_server.simulation.audit.ground import ETHER, EUR, EVM, USD
-from florin_server.store.accounts import destinations, merchants
-from florin_server.store.engine.query import Op, operation
+from florin_server.settings import (
+    EmbeddedChainSettings,
+    EmbeddedSolanaSettings,
+    FailedGasSettings,
+    LimitSettings,
+    Settings,
+)
+from florin_server.simulation.audit.ground import (
+    ETHER,
+    EUR,
+    EVM,
+    USD,
+)
 from solders.keypair import Keypair
 
 from tests.chaos.holes import HOLES

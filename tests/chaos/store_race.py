@@ -20,6 +20,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from florin_server.accounts.store import keys, standing
+from florin_server.db.engine.opening import open_store
+from florin_server.db.engine.query import (
+    Op,
+    Operation,
+    Row,
+    Statement,
+    operation,
+    param,
+)
+from florin_server.db.engine.store import Store
+from florin_server.db.tables.tables import lease, payment
 from florin_server.domain.accounts.account import ApiKey, CredentialStatus
 from florin_server.domain.accounts.credentials import ApiKeyKind
 from florin_server.domain.errors import ApiError
@@ -30,16 +42,14 @@ from florin_server.domain.payments.payment import (
     RefundStatus,
 )
 from florin_server.domain.payouts.payout import Payout, PayoutKind
-from florin_server.store.accounts import keys, standing
-from florin_server.store.engine.opening import open_store
-from florin_server.store.engine.query import Op, Operation, Row, Statement, operation, param
-from florin_server.store.engine.store import Store
-from florin_server.store.ledger import ledger
-from florin_server.store.payments import history, idempotency, new_options, payments
-from florin_server.store.payments.idempotency import StoredResponse
-from florin_server.store.payouts import payouts, refunds
-from florin_server.store.settlement import chain_txs, durable_nonces, leases
-from florin_server.store.tables.tables import lease, payment
+from florin_server.idempotency.store import responses as idempotency
+from florin_server.idempotency.store.responses import StoredResponse
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payments.store import history, new_options, payments
+from florin_server.money.payouts.store import payouts
+from florin_server.money.refunds import store as refunds
+from florin_server.money.settlement.store import chain_txs, durable_nonces
+from florin_server.operations.store import leases
 from sqlalchemy import func, select
 
 from tests.support import postgres, store_kit

@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from florin_server.chains.solana import spl
+from florin_server.domain.chains.solana import spl
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import Payment, PaymentOption, ResolvedBuild
 from florin_server.rails.offered import OptionOffer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.chains.solana import spl
+from florin_server.domain.chains.solana import spl
 from solders.instruction import AccountMeta, Instruction
 
 from tests.chaos import tamper_solana

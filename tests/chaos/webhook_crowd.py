@@ -19,10 +19,10 @@ from pathlib import Path
 
 import aiohttp
 import uvloop
+from florin_server.accounts.store import merchants
 from florin_server.domain.payments.payment import Merchant
-from florin_server.flows.webhooks import endpoints
-from florin_server.flows.webhooks.endpoints import EndpointActor, EndpointSpec
-from florin_server.store.accounts import merchants
+from florin_server.features.webhooks.service import endpoints
+from florin_server.features.webhooks.service.endpoints import EndpointActor, EndpointSpec
 
 from tests.support.answering import (
     ReceivedRequest,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import parse_qs, urlsplit
 
-from florin_server.store.engine.where import DatabaseConfig
+from florin_server.db.engine.where import DatabaseConfig
 
 from tests.deploy import tools
 from tests.support import postgres

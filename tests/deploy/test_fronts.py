@@ -14,7 +14,7 @@ import grpc
 import pytest
 import pytest_asyncio
 from florin.v1 import gateway_pb2_grpc, payment_pb2
-from florin_server.config import LimitSettings
+from florin_server.settings import LimitSettings
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from multidict import CIMultiDict
 

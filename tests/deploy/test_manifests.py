@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 import yaml
-from florin_server.boot.home import StateFolder
-from florin_server.config import Settings
+from florin_server.app.home import StateFolder
+from florin_server.settings import Settings
 
 from tests.deploy import tools
 from tests.deploy.front import DEPLOY
@@ -166,7 +166,7 @@ def test_ports_and_probes_are_those_that_there_are(kubernetes):
     assert paths == {"startup": "/healthz", "liveness": "/healthz", "readiness": "/readyz"}
     for probe in probes.values():
         assert (probe["httpGet"]["port"], probe["httpGet"]["scheme"]) == ("rest", "HTTPS")
-    served = (ROOT / "server/florin_server/boot/servers/gateway.py").read_text()
+    served = (ROOT / "server/florin_server/app/servers/gateway.py").read_text()
     assert all(f'"{path}"' in served for path in paths.values())
 
 

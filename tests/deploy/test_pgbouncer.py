@@ -10,13 +10,13 @@ from functools import partial
 
 import asyncpg
 import pytest
-from florin_server.boot.home import StateFolder
-from florin_server.store.engine.opening import open_store
-from florin_server.store.engine.postgres.connection import PostgresConnection
-from florin_server.store.engine.postgres.session import SessionError, require_sessions
-from florin_server.store.engine.query import StoreError, StoreUnavailable
-from florin_server.store.engine.where import DatabaseConfig
-from florin_server.store.payments import payments
+from florin_server.app.home import StateFolder
+from florin_server.db.engine.opening import open_store
+from florin_server.db.engine.postgres.connection import PostgresConnection
+from florin_server.db.engine.postgres.session import SessionError, require_sessions
+from florin_server.db.engine.query import StoreError, StoreUnavailable
+from florin_server.db.engine.where import DatabaseConfig
+from florin_server.money.payments.store import payments
 from pydantic import SecretStr
 
 from tests.deploy.pooler import Pooler, running

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 import typer
-from florin_server.boot.home import StateFolder
+from florin_server.app.home import StateFolder
 from florin_server.cli.main import app
-from florin_server.config import Settings
+from florin_server.settings import Settings
 
 from tests.deploy import tools
 from tests.deploy.front import DEPLOY

@@ -16,7 +16,7 @@ from typing import Any
 
 import grpc
 from florin.v1 import gateway_pb2, gateway_pb2_grpc, payment_pb2
-from florin_server.chains.solana import spl
+from florin_server.domain.chains.solana import spl
 from florin_server.rails.evm.paying.terms import PERMIT2
 from solders.compute_budget import set_compute_unit_price
 from solders.instruction import AccountMeta, Instruction

@@ -24,18 +24,18 @@ from eth_account import Account
 from eth_account.typed_transactions import TypedTransaction
 from eth_hash.auto import keccak
 from florin_client.wallet import default_max_fee
-from florin_server.chains.evm.signatures import recover_address
-from florin_server.chains.evm.typed_data import (
+from florin_server.cli.console import use_json
+from florin_server.cli.server import ConnectionOptions
+from florin_server.cli.wallet.keys import WalletFiles
+from florin_server.cli.wallet.pay import PayOptions, pay_link
+from florin_server.domain.chains.evm.signatures import recover_address
+from florin_server.domain.chains.evm.typed_data import (
     Eip712Domain,
     PermitTransferFrom,
     ReceiveWithAuthorization,
     build_permit2_domain,
 )
-from florin_server.chains.solana import spl
-from florin_server.cli.console import use_json
-from florin_server.cli.server import ConnectionOptions
-from florin_server.cli.wallet.keys import WalletFiles
-from florin_server.cli.wallet.pay import PayOptions, pay_link
+from florin_server.domain.chains.solana import spl
 from florin_server.rails.evm.paying.terms import PERMIT2
 from hexbytes import HexBytes
 from solders.keypair import Keypair

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 
-from florin_server.clock import Clock
+from florin_server.base.clock import Clock
 from florin_server.domain.accounts.destinations import AssetAccount
 from florin_server.domain.caip import canonicalize_account
 from florin_server.domain.errors import ApiError, ErrorCode
@@ -21,9 +21,14 @@ from florin_server.domain.payments.payment import (
     PaymentOption,
     ResolvedBuild,
 )
-from florin_server.domain.settlement.chain_txs import ChainTx, GasShare, PayerKind, SettlementItem
-from florin_server.pricing.prices import PriceQuote
+from florin_server.domain.settlement.chain_txs import (
+    ChainTx,
+    GasShare,
+    PayerKind,
+    SettlementItem,
+)
 from florin_server.rails.pace import PaceMeter
+from florin_server.rails.pricing.prices import PriceQuote
 from florin_server.rails.types import (
     Asset,
     BlockView,

@@ -17,9 +17,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from florin_server.boot.app import build_app, build_core
-from florin_server.clock import TestClock
-from florin_server.config import Settings
+from florin_server.app.app import build_app, build_core
+from florin_server.base.clock import TestClock
+from florin_server.context import App, Caller, IdempotencyKey
+from florin_server.db.engine.opening import open_store
+from florin_server.db.engine.query import Op, operation
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import (
     Merchant,
@@ -31,16 +33,15 @@ from florin_server.domain.payments.payment import (
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.payouts.refund_amounts import RefundAmount
 from florin_server.domain.settlement.chain_txs import LedgerPosting
-from florin_server.flows.app import App, Caller, IdempotencyKey
-from florin_server.flows.payouts import refund as refund_flow
-from florin_server.flows.payouts.refund import RefundRequest
-from florin_server.store.engine.opening import open_store
-from florin_server.store.engine.query import Op, operation
-from florin_server.store.ledger import ledger
-from florin_server.store.payments import payments, simulation
-from florin_server.store.payments.idempotency import StoredResponse
-from florin_server.store.payouts import payouts, refunds
-from florin_server.store.settlement.chain_txs import ItemsUnavailable
+from florin_server.idempotency.store.responses import StoredResponse
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payments.store import payments, simulation
+from florin_server.money.payouts.store import payouts
+from florin_server.money.refunds import service as refund_flow
+from florin_server.money.refunds import store as refunds
+from florin_server.money.refunds.service import RefundRequest
+from florin_server.money.settlement.store.chain_txs import ItemsUnavailable
+from florin_server.settings import Settings
 
 from tests.support.store_kit import ASSET, CHAIN, NOW_US, PAYER
 

@@ -18,17 +18,17 @@ import uvloop
 from florin_gateway.app import RestGateway
 from florin_gateway.backends import LocalBackend
 from florin_gateway.settings import GatewaySettings
-from florin_server.boot.chains import connected
-from florin_server.boot.servers.grpc_server import PUBLIC_SERVICES
-from florin_server.boot.service import FlorinService
-from florin_server.clock import TestClock
-from florin_server.flows.accounts import demo
+from florin_server.app import demo
+from florin_server.app.chains import connected
+from florin_server.app.servers.grpc_server import PUBLIC_SERVICES
+from florin_server.app.service import FlorinService
+from florin_server.base.clock import TestClock
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payouts.store import payouts
+from florin_server.money.settlement.worker.observations import ChainObservations
 from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 from florin_server.rails.protocol import Rail
-from florin_server.store.ledger import ledger
-from florin_server.store.payouts import payouts
 from florin_server.web.headers import HEADERS
-from florin_server.workers.settlement.observations import ChainObservations
 
 from tests.model.memory import MemoryRest
 from tests.model.rail import ASSET, CHAIN, FakeRail, signature

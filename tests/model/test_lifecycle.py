@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from florin_server.api.payments.codec import PaymentCodec
+from florin_server.db.engine.query import Statement, param
+from florin_server.db.tables.tables import payment
 from florin_server.domain.payments import results
 from florin_server.domain.payments.payment import Payment, PaymentStatus
 from florin_server.domain.payments.state import PAYMENT_TRANSITIONS, PaymentStateEvent
-from florin_server.flows.payments import create
-from florin_server.flows.payments.idempotent import run_once
-from florin_server.flows.payouts import refund
-from florin_server.rpc.payments.codec import PaymentCodec
-from florin_server.store.engine.query import Statement, param
-from florin_server.store.payments import payments
-from florin_server.store.tables.tables import payment
+from florin_server.idempotency.service import run_once
+from florin_server.money.payments.service import create
+from florin_server.money.payments.store import payments
+from florin_server.money.refunds import service as refund
 from sqlalchemy import update
 
 from tests.model.campaign import play

@@ -6,14 +6,19 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from florin_server.db.engine.query import (
+    Op,
+    Statement,
+    operation,
+    param,
+)
+from florin_server.db.tables.tables import payout
 from florin_server.domain.payouts import refund_amounts
 from florin_server.domain.payouts.payout import PayoutStatus
 from florin_server.domain.payouts.state import PayoutEvent
-from florin_server.flows.payouts import refund as refund_flow
-from florin_server.store.engine.query import Op, Statement, operation, param
-from florin_server.store.ledger import ledger
-from florin_server.store.payouts import payouts
-from florin_server.store.tables.tables import payout
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payouts.store import payouts
+from florin_server.money.refunds import service as refund_flow
 from sqlalchemy import BigInteger, Text, update
 
 from tests.model.refund_store import DEEDS, play_chunk

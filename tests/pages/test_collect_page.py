@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 import pytest
 import pytest_asyncio
-from florin_server.config import LimitSettings
+from florin_server.settings import LimitSettings
 from florin_server.web.language import get_translations
 
 from tests.support.capture import DATA, FORM, get_path, get_query, submit_form

@@ -468,7 +468,7 @@ async def test_the_operators_console_is_for_this_machine(operator):
 
 
 async def test_guessing_is_hopeless(tmp_path, bare):
-    from florin_server.config import LimitSettings
+    from florin_server.settings import LimitSettings
 
     async with open_service(tmp_path, console=True, limits=LimitSettings()) as desk:
         person = ConsoleUser(bare, desk.rest.base)
@@ -491,8 +491,8 @@ async def test_guessing_is_hopeless(tmp_path, bare):
 async def test_merchant_console_requires_a_local_service_or_its_setting(
     tmp_path, bare, settings, there
 ):
-    from florin_server.boot.servers.consoles import has_merchant_console
-    from florin_server.config import Settings
+    from florin_server.app.servers.consoles import has_merchant_console
+    from florin_server.settings import Settings
 
     chosen = {"pay_url": "https://pay.example", **settings}
     assert has_merchant_console(Settings(home=tmp_path, **chosen)) is there

@@ -20,9 +20,14 @@ from florin.v1 import (
     webhook_admin_pb2,
     webhook_pb2,
 )
-from florin_server.clock import TestClock
+from florin_server.base.clock import TestClock
 from florin_server.web import render
-from florin_server.web.console.charts import HEIGHT, WIDTH, build_charts, compute_totals
+from florin_server.web.console.charts import (
+    HEIGHT,
+    WIDTH,
+    build_charts,
+    compute_totals,
+)
 from florin_server.web.console.fields import group_fields
 from florin_server.web.console.listing import PaymentFilters, build_csv
 from florin_server.web.console.operator.books import BalanceLine, LedgerAccountList

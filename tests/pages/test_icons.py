@@ -9,11 +9,11 @@ from io import BytesIO
 
 import pytest
 import pytest_asyncio
-from florin_server.flows.icons.icons import IconCache
-from florin_server.outbound import pictures
-from florin_server.outbound.outbound import SafeHttpClient
-from florin_server.outbound.reach import AddressPolicy
-from florin_server.workers.icons import fetch_icons
+from florin_server.base.outbound import pictures
+from florin_server.base.outbound.outbound import SafeHttpClient
+from florin_server.base.outbound.reach import AddressPolicy
+from florin_server.features.icons import worker as fetch_icons
+from florin_server.features.icons.service import IconCache
 from PIL import Image
 
 from tests.support.answering import hang, make_stub_response, serve_stub

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 import pytest_asyncio
-from florin_server.config import AppLinkSettings, LimitSettings
+from florin_server.settings import AppLinkSettings, LimitSettings
 from pydantic import ValidationError
 
 from tests.support.desk import ORDER, PAY_URL, ServiceHarness, open_service

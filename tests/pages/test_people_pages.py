@@ -7,7 +7,7 @@ from io import BytesIO
 
 import pytest
 import pytest_asyncio
-from florin_server.config import LimitSettings
+from florin_server.settings import LimitSettings
 from florin_server.web.language import LANGUAGES
 from PIL import Image
 

@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import pytest
 import pytest_asyncio
-from florin_server.config import LimitSettings
 from florin_server.domain.receipts import keys, signature
+from florin_server.settings import LimitSettings
 from florin_server.web.receipts import page
 
 from tests.support.desk import ORDER, PAY_URL, open_service

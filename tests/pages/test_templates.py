@@ -13,8 +13,8 @@ from florin_server.domain.capture.buyer_data import BuyerDataFault
 from florin_server.domain.errors import ErrorCode
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.domain.text import escape_unsafe, has_unsafe
-from florin_server.flows.payments.checkout import CheckoutTransaction
-from florin_server.flows.payments.panel import SandboxPanel
+from florin_server.money.payments.service.checkout import CheckoutTransaction
+from florin_server.money.payments.service.panel import SandboxPanel
 from florin_server.web import render
 from florin_server.web.capture import page as capture
 from florin_server.web.capture.page import CaptureFormView, PageAppearance

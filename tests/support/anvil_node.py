@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 from eth_account import Account
 from eth_utils import keccak
-from florin_server.clock import Clock, TestClock
+from florin_server.base.clock import Clock, TestClock
 from florin_server.devnet.evm.faucet import GIFT_TOKENS, GIFT_WEI
 from florin_server.devnet.faults import FaultEffect, FaultPlan, PlannedFault
 from florin_server.devnet.genesis import DEVNET

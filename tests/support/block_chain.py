@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from florin_server.money.settlement.worker.blocks import BlockFollower, create_follower
 from florin_server.rails.types import (
     BlockView,
     ChainFact,
@@ -15,7 +16,6 @@ from florin_server.rails.types import (
     MinedTransaction,
     SettlementEvent,
 )
-from florin_server.workers.settlement.blocks import BlockFollower, create_follower
 
 _hashes = itertools.count(1)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from florin.v1 import ledger_pb2
-from florin_server.flows.ledger import books
-from florin_server.flows.ledger.books import ReconciliationStatus
-from florin_server.store.ledger import ledger
+from florin_server.money.ledger.service import books
+from florin_server.money.ledger.service.books import ReconciliationStatus
+from florin_server.money.ledger.store import ledger
 
 from tests.support.desk import ServiceHarness
 from tests.support.installation import open_operator

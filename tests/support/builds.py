@@ -6,11 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from florin_server.domain.payments.payment import (
-    BuildAction,
-    PaymentOption,
-    ResolvedBuild,
-)
+from florin_server.domain.payments.payment import BuildAction, PaymentOption, ResolvedBuild
 from florin_server.domain.settlement.chain_txs import PayerKind
 from florin_server.rails.types import RailUnavailable
 

@@ -14,10 +14,10 @@ import grpc
 from florin.v1 import access_pb2
 from florin_gateway.jsoncodec import JsonCodec
 from florin_gateway.profiles import JsonProfile
-from florin_server.boot.servers.grpc_server import PUBLIC_SERVICES
+from florin_server.accounts.store import destinations
+from florin_server.app.servers.grpc_server import PUBLIC_SERVICES
 from florin_server.domain.ids import generate_short_id
 from florin_server.domain.payments.payment import Destination
-from florin_server.store.accounts import destinations
 from gateway_options.v1 import json_pb2
 from google.api import annotations_pb2
 from google.protobuf.descriptor import MethodDescriptor

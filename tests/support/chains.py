@@ -14,18 +14,18 @@ from typing import Any, Protocol
 import aiohttp
 import rlp
 from eth_utils import keccak
-from florin_server.boot.chains import connected
-from florin_server.boot.chains.embedded import RunningEmbeddedChain
-from florin_server.boot.demo_accounts import ensure_demo_accounts
-from florin_server.boot.service import FlorinService
-from florin_server.clock import Clock, SystemClock, TestClock
-from florin_server.config import EmbeddedChainSettings, Settings
+from florin_server.app.chains import connected
+from florin_server.app.chains.embedded import RunningEmbeddedChain
+from florin_server.app.demo_accounts import ensure_demo_accounts
+from florin_server.app.service import FlorinService
+from florin_server.base.clock import Clock, SystemClock, TestClock
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.devnet.evm.block_rules import BlockRules
 from florin_server.devnet.evm.schedule import GasSchedule
 from florin_server.devnet.evm.token_fees import TokenFees
 from florin_server.devnet.genesis import DEVNET, FAUCET_WEI, load_artifact
 from florin_server.rails.evm.sending.transactions import EvmSigner
+from florin_server.settings import EmbeddedChainSettings, Settings
 
 from tests.support import anvil
 from tests.support.anvil_node import AnvilNode, sign_faucet_transaction

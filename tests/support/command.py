@@ -16,7 +16,7 @@ from pathlib import Path
 from select import select
 from typing import Self, TextIO, TypeAlias
 
-from florin_server.boot.home import StateFolder
+from florin_server.app.home import StateFolder
 
 from tests.support import postgres
 

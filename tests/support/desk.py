@@ -16,18 +16,18 @@ from urllib.parse import urlsplit
 
 import aiohttp
 import grpc
-from florin_server.boot.service import FlorinService
-from florin_server.clock import TestClock
+from florin_server.accounts.service import keys
+from florin_server.accounts.store import keys as key_store
+from florin_server.accounts.store import merchants
+from florin_server.app.service import FlorinService
+from florin_server.base.clock import TestClock
+from florin_server.db.engine.query import StoreUnavailable
+from florin_server.db.tables.tables import METADATA
 from florin_server.domain.accounts.account import Partner, WalletApp
 from florin_server.domain.accounts.credentials import ApiKeyKind, generate_key
 from florin_server.domain.payments.payment import Merchant
 from florin_server.domain.versions import NEWEST_STABLE_VERSION
-from florin_server.flows.accounts import keys
-from florin_server.store.accounts import keys as key_store
-from florin_server.store.accounts import merchants
-from florin_server.store.engine.query import StoreUnavailable
-from florin_server.store.payments import history
-from florin_server.store.tables.tables import METADATA
+from florin_server.money.payments.store import history
 from multidict import CIMultiDictProxy
 from yarl import URL
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
-from florin_server.clock import TestClock
+from florin_server.base.clock import TestClock
 from florin_server.devnet.evm import DEVNET, EvmDevChain
 from florin_server.domain.payments.payment import (
     Action,
@@ -20,7 +20,7 @@ from florin_server.domain.payments.payment import (
     PaymentStatus,
 )
 from florin_server.domain.settlement.chain_txs import SettlementItem
-from florin_server.flows.payments import funding
+from florin_server.money.payments.service import funding
 from florin_server.rails.connection.jsonrpc import (
     ANSWER_BYTES_MAX,
     AnswerTooLarge,
@@ -32,7 +32,12 @@ from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending.fees import KEY_GAS
 from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.rails.evm.settings import EvmAssetSettings, EvmChainSettings
-from florin_server.rails.types import PayableAsset, RailUnavailable, SignedTransaction, Split
+from florin_server.rails.types import (
+    PayableAsset,
+    RailUnavailable,
+    SignedTransaction,
+    Split,
+)
 
 from tests.support.anvil_node import AnvilNode
 from tests.support.chainlab.profiles import GasPrices

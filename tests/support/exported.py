@@ -11,6 +11,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from florin_server.db.engine.query import Op, operation
+from florin_server.db.engine.reading import SqliteStoreReader
 from florin_server.domain.exports.error import ExportError
 from florin_server.domain.exports.tables import TABLES
 from florin_server.domain.ids import generate_payment_id
@@ -20,16 +22,15 @@ from florin_server.domain.payments.payment import Payment, Refund, RefundStatus
 from florin_server.domain.payouts.payout import Payout, PayoutKind
 from florin_server.domain.sealed import Cipher
 from florin_server.domain.settlement.chain_txs import TransactionOutcome, TxState
-from florin_server.flows.exports import folder
-from florin_server.flows.exports.feeds import ExportOrigin
-from florin_server.flows.exports.formats import ExportFormat
-from florin_server.flows.exports.kept import create_store_origin
-from florin_server.flows.exports.run import PART_ROWS, ExportRun
-from florin_server.store.engine.query import Op, operation
-from florin_server.store.engine.reading import SqliteStoreReader
-from florin_server.store.payments import payments
-from florin_server.store.payouts import payouts, refunds
-from florin_server.store.settlement import chain_txs
+from florin_server.features.exports.service import folder
+from florin_server.features.exports.service.feeds import ExportOrigin
+from florin_server.features.exports.service.formats import ExportFormat
+from florin_server.features.exports.service.kept import create_store_origin
+from florin_server.features.exports.service.run import PART_ROWS, ExportRun
+from florin_server.money.payments.store import payments
+from florin_server.money.payouts.store import payouts
+from florin_server.money.refunds import store as refunds
+from florin_server.money.settlement.store import chain_txs
 
 from tests.support import store_kit
 from tests.support.store_kit import ASSET, CHAIN, COIN, LEASE, PAYER, SENDER

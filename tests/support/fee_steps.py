@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from florin_server.money.ledger.store import ledger
 from florin_server.rails.evm.sending.transactions import EvmSigner
-from florin_server.store.ledger import ledger
 
 from tests.support.evm_lab import CHAIN, RELAYER
 from tests.support.settler_lab import SettlementHarness

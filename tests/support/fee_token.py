@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from florin_server.chains.evm import abi
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.evm.schedule import GasSchedule
 from florin_server.devnet.evm.token_fees import TokenFees
+from florin_server.domain.chains.evm import abi
 from florin_server.rails.evm.gas_money import FEE_MANAGER, SET_USER_TOKEN
 
 from tests.support.chains import EmbeddedChains

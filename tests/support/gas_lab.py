@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
-from florin_server.config import FailedGasSettings
+from florin_server.context import Caller
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.accounts.account import WalletApp
 from florin_server.domain.errors import ApiError
 from florin_server.domain.payments.payment import Payment
-from florin_server.flows.app import Caller
-from florin_server.flows.limits import gas_budgets
-from florin_server.flows.payments.confirm import confirm
-from florin_server.flows.payments.create import NewPayment, create
-from florin_server.flows.payments.options import list_options
+from florin_server.money.payments.service.confirm import confirm
+from florin_server.money.payments.service.create import NewPayment, create
+from florin_server.money.payments.service.options import list_options
+from florin_server.money.settlement import service as gas_budgets
+from florin_server.money.settlement.store import gas
+from florin_server.money.settlement.store.gas import GasUsage
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.store.settlement import gas
-from florin_server.store.settlement.gas import GasUsage
+from florin_server.settings import FailedGasSettings
 
 from tests.support.evm_lab import (
     RELAYER,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from florin_server.compliance.screening import store as blocklists
 from florin_server.domain.payments.payment import Payment
 from florin_server.domain.screening.blocklist import ScreeningList, find_address
-from florin_server.store.screening import blocklists
 
 from tests.support.settler_lab import SettlementHarness
 

@@ -6,16 +6,16 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
+from florin_server.accounts.store import merchants
+from florin_server.db.engine.store import Store
 from florin_server.domain.accounts.account import Partner
 from florin_server.domain.payments.payment import Merchant
 from florin_server.domain.sealed import Cipher
 from florin_server.domain.webhooks.endpoint import EndpointState, WebhookAttempt, WebhookEndpoint
 from florin_server.domain.webhooks.signing import WebhookKeys
-from florin_server.store.accounts import merchants
-from florin_server.store.engine.store import Store
-from florin_server.store.webhooks import deliveries, endpoints
-from florin_server.store.webhooks.deliveries import DeliveryPolicy, WebhookDeliveryClaim
-from florin_server.store.webhooks.endpoints import SigningSecret
+from florin_server.features.webhooks.store import deliveries, endpoints
+from florin_server.features.webhooks.store.deliveries import DeliveryPolicy, WebhookDeliveryClaim
+from florin_server.features.webhooks.store.endpoints import SigningSecret
 
 from tests.support.store_kit import NOW_US
 

@@ -5,7 +5,7 @@ python -m tests.support.hurried serve --workers 2
 
 from __future__ import annotations
 
-from florin_server.boot.processes import backoff
+from florin_server.app.processes import backoff
 from florin_server.cli.main import app
 
 backoff.INITIAL_S = backoff.MAX_S = 0.05  # type: ignore[misc]

@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 from florin.v1 import operator_pb2_grpc
-from florin_server.boot.service import FlorinService
+from florin_server.app.service import FlorinService
 from google.protobuf.message import Message
 
 from tests.support.api import to_api_call_error

@@ -62,10 +62,10 @@ async def submit_authorization(
     desk: ServiceHarness, stranger: EvmTestWallet, wallet: EvmTestWallet, offer: Any
 ) -> str:
     """Settle a buyer's authorization without Florin; return the hash of the transaction."""
+    from florin_server.money.payments.store import payments
     from florin_server.rails.evm import settler
     from florin_server.rails.evm.paying.terms import EvmOptionTerms
     from florin_server.rails.evm.sending.fees import KEY_GAS
-    from florin_server.store.payments import payments
 
     option = await desk.service.app.store.read(
         payments.find_option(offer.payment_id, offer.option_id)

@@ -7,13 +7,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from florin_server.clock import TestClock
-from florin_server.config import LimitSettings
+from florin_server.base.clock import TestClock
+from florin_server.base.meters import Meters
+from florin_server.db.engine.store import FaultHook, Store
 from florin_server.domain.errors import ApiError
-from florin_server.flows.limits.limits import ServiceLimits
-from florin_server.flows.limits.sharing import LimitSync
-from florin_server.meters import Meters
-from florin_server.store.engine.store import FaultHook, Store
+from florin_server.limits.service.limits import ServiceLimits
+from florin_server.limits.service.sharing import LimitSync
+from florin_server.settings import LimitSettings
 
 from tests.support import postgres
 from tests.support.store_kit import NOW_US, open_engine_store

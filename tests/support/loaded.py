@@ -8,8 +8,8 @@ import sys
 
 import florin_gateway
 import florin_server
-from florin_server.boot import memory
-from florin_server.store.engine.query import Statement
+from florin_server.app import memory
+from florin_server.db.engine.query import Statement
 
 # whole packages that a service or a command imports on demand
 LAZY_MODULES = ("aiohttp.web", "eth_account", "uvicorn.lifespan.off")

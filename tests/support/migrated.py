@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncpg
 from alembic import command
-from florin_server.store.engine.store import Store
-from florin_server.store.migrations import config, listen
-from florin_server.store.upgrades import older_releases
+from florin_server.db.engine.store import Store
+from florin_server.db.migrations import config, listen
+from florin_server.money.outbox.store import older_releases
 from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool, StaticPool

@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-from florin_server.chains.evm.route import RouteKind, SettlementRoute
-from florin_server.chains.evm.typed_data import format_sign_request
-from florin_server.chains.solana import spl
+from florin_server.domain.chains.evm.route import RouteKind, SettlementRoute
+from florin_server.domain.chains.evm.typed_data import format_sign_request
+from florin_server.domain.chains.solana import spl
 from florin_server.rails.evm.paying.terms import (
     PERMIT2,
     ZERO_ADDRESS,

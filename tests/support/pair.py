@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from florin_server.boot.role import FULL_ROLE, ProcessRole
-from florin_server.boot.service import FlorinService
-from florin_server.config import EmbeddedChainSettings
+from florin_server.app.role import FULL_ROLE, ProcessRole
+from florin_server.app.service import FlorinService
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 from florin_server.rails.evm.sending.transactions import EvmSigner
+from florin_server.settings import EmbeddedChainSettings
 from pydantic import SecretStr
 
 from tests.support import postgres

@@ -11,23 +11,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from florin_server.boot.app import build_app, build_core
-from florin_server.config import Settings
+from florin_server.app.app import build_app, build_core
+from florin_server.context import App, Core
+from florin_server.db.engine.opening import open_store
+from florin_server.db.engine.query import operation
+from florin_server.db.engine.store import Store
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.payments.payment import Refund, RefundStatus
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import ChainTx, LedgerPosting
-from florin_server.flows.app import App, Core
-from florin_server.flows.operator import executors
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payouts.store import payouts
+from florin_server.money.payouts.worker.pay_out import PayoutWorker
+from florin_server.money.refunds import store as refunds
+from florin_server.money.settlement.store import chain_txs
+from florin_server.operations.service import executors
 from florin_server.rails.evm.sending.payouts import TRANSFER_TOPIC
 from florin_server.rails.evm.sending.transactions import EvmSigner
-from florin_server.store.engine.opening import open_store
-from florin_server.store.engine.query import operation
-from florin_server.store.engine.store import Store
-from florin_server.store.ledger import ledger
-from florin_server.store.payouts import payouts, refunds
-from florin_server.store.settlement import chain_txs
-from florin_server.workers.payouts.pay_out import PayoutWorker
+from florin_server.settings import Settings
 
 from tests.support import postgres
 from tests.support.chains import EvmChains

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from florin_server.accounts.store import destinations
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.payments.payment import Destination
-from florin_server.store.accounts import destinations
-from florin_server.store.ledger import ledger
-from florin_server.store.payouts import payouts
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payouts.store import payouts
 
 from tests.support.desk import PartnerTenant, ServiceHarness
 from tests.support.until import wait_until

@@ -14,10 +14,10 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, wraps
 from typing import Any, cast
 
-from florin_server.boot import service, workers
-from florin_server.flows.app import Core
-from florin_server.store.engine.query import Operation
-from florin_server.store.engine.store import Store
+from florin_server.app import service, workers
+from florin_server.context import Core
+from florin_server.db.engine.query import Operation
+from florin_server.db.engine.store import Store
 
 from tests.support.rail_roles import list_role_methods
 

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 import psutil
-from florin_server.store.engine.where import DatabaseConfig
+from florin_server.db.engine.where import DatabaseConfig
 from pydantic import SecretStr
 
 from tests.support.until import wait_until
@@ -349,7 +349,7 @@ def _get_name(folder: Path) -> str:
 @cache
 def _template() -> str:
     """Return the name of a database with all tables, to copy."""
-    from florin_server.store.engine.postgres import schema
+    from florin_server.db.engine.postgres import schema
 
     name = f"florin_template_{os.getpid()}"
 

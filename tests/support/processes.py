@@ -16,16 +16,16 @@ from typing import Self
 
 import aiohttp
 from eth_account import Account
-from florin_server.boot.app import build_app, build_core
-from florin_server.boot.home import StateFolder, replace_private_file
-from florin_server.clock import SystemClock
+from florin_server.app import demo
+from florin_server.app.app import build_app, build_core
+from florin_server.app.home import StateFolder, replace_private_file
+from florin_server.base.clock import SystemClock
+from florin_server.db.engine.opening import open_store
+from florin_server.db.engine.store import Store
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
-from florin_server.flows.accounts import demo
 from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.rails.evm.settings import EvmChainSettings
-from florin_server.store.engine.opening import open_store
-from florin_server.store.engine.store import Store
 
 from tests.support import postgres
 from tests.support.api import RestApi

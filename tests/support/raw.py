@@ -9,10 +9,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from florin_server.boot.servers import gateway
-from florin_server.boot.servers.peers import get_proxies
-from florin_server.boot.servers.upstream import UpstreamConnection
-from florin_server.boot.service import FlorinService
+from florin_server.app.servers import gateway
+from florin_server.app.servers.peers import get_proxies
+from florin_server.app.servers.upstream import UpstreamConnection
+from florin_server.app.service import FlorinService
 
 HEALTH_REQUEST = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from florin_server.domain.errors import ApiError, ErrorCode
-from florin_server.domain.payments.payment import Payment, PaymentStatus, Refund, RefundStatus
+from florin_server.domain.payments.payment import (
+    Payment,
+    PaymentStatus,
+    Refund,
+    RefundStatus,
+)
 from florin_server.domain.payouts import refund_amounts
 from florin_server.domain.payouts.refund_amounts import (
     RefundAmount,

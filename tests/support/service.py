@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from florin_server.boot.service import FlorinService
-from florin_server.config import (
+from florin_server.app.service import FlorinService
+from florin_server.domain.conditions import ConditionName
+from florin_server.settings import (
     EmbeddedChainSettings,
     EmbeddedSolanaSettings,
     LimitSettings,
     Settings,
 )
-from florin_server.domain.conditions import ConditionName
 
 from tests.support import postgres
 from tests.support.chains import EmbeddedChains, EvmChains

@@ -11,24 +11,29 @@ from pathlib import Path
 from typing import Any
 
 from eth_account.signers.local import LocalAccount
-from florin_server.boot.app import build_app, build_core
-from florin_server.config import Settings
+from florin_server.accounts.store import destinations, merchants
+from florin_server.app.app import build_app, build_core
+from florin_server.context import (
+    App,
+    Caller,
+    CheckoutLinks,
+    Core,
+)
+from florin_server.db.engine.opening import open_store
+from florin_server.db.engine.query import operation
+from florin_server.db.engine.store import Store
 from florin_server.domain.accounts.account import Partner
 from florin_server.domain.payments.payment import Destination, Merchant, Payment
-from florin_server.flows.app import App, Caller, CheckoutLinks, Core
-from florin_server.flows.payments.confirm import confirm
-from florin_server.flows.payments.create import NewPayment, create
-from florin_server.flows.payments.options import list_options
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payments.service.confirm import confirm
+from florin_server.money.payments.service.create import NewPayment, create
+from florin_server.money.payments.service.options import list_options
+from florin_server.money.payments.store import payments
+from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.worker.settle import ChainSettler
+from florin_server.operations.store import executors
 from florin_server.rails.evm.sending.transactions import EvmSigner
-from florin_server.store.accounts import destinations, merchants
-from florin_server.store.engine.opening import open_store
-from florin_server.store.engine.query import operation
-from florin_server.store.engine.store import Store
-from florin_server.store.ledger import ledger
-from florin_server.store.operator import executors
-from florin_server.store.payments import payments
-from florin_server.store.settlement import chain_txs
-from florin_server.workers.settlement.settle import ChainSettler
+from florin_server.settings import Settings
 
 from tests.support import postgres
 from tests.support.chains import EvmChains

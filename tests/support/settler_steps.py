@@ -6,11 +6,11 @@ import json
 
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.payments.payment import Action
-from florin_server.flows.payments.create import NewPayment, create
-from florin_server.flows.payments.options import list_options
+from florin_server.money.payments.service.create import NewPayment, create
+from florin_server.money.payments.service.options import list_options
+from florin_server.money.settlement.worker.blocks import ChainFollower
 from florin_server.rails.evm import settler as contract
 from florin_server.rails.evm.paying.terms import EvmOptionTerms, to_address
-from florin_server.workers.settlement.blocks import ChainFollower
 
 from tests.support.evm_lab import CHAIN, PRICE, make_buyer, to_account
 from tests.support.settler_lab import BUYER, SHOP, SettlementHarness

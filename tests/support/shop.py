@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from florin_server.accounts.store import destinations
 from florin_server.devnet.genesis import DEVNET
 from florin_server.domain.payments.payment import Destination
-from florin_server.store.accounts import destinations
 
 from tests.support.desk import PartnerTenant, ServiceHarness
 

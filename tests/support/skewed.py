@@ -22,8 +22,8 @@ def set_clock(seconds: int) -> None:
 
 if __name__ == "__main__":
     set_clock(int(os.environ.pop(AHEAD_VARIABLE)))
+    from florin_server.base.clock import SystemClock
     from florin_server.cli.main import app
-    from florin_server.clock import SystemClock
 
     if os.environ.pop(BLIND_VARIABLE, ""):
         SystemClock.follow = lambda *_args, **_options: None  # type: ignore[method-assign]

@@ -10,8 +10,8 @@ from eth_abi import encode
 from eth_account.messages import encode_typed_data
 from eth_account.signers.local import LocalAccount
 from eth_hash.auto import keccak
-from florin_server.chains.evm import abi
 from florin_server.devnet.genesis import DEVNET, load_artifact
+from florin_server.domain.chains.evm import abi
 
 MAGIC = "6492" * 16
 # creates any contract: it is called with a salt and the creation code

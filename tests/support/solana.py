@@ -9,10 +9,10 @@ from typing import Any
 
 import aiohttp
 from florin_client.wallet.solana import SolanaKey
-from florin_server.chains.solana import spl
-from florin_server.config import EmbeddedSolanaSettings
 from florin_server.devnet.solana import SOLANA_DEVNET
-from florin_server.flows.ledger import books
+from florin_server.domain.chains.solana import spl
+from florin_server.money.ledger.service import books
+from florin_server.settings import EmbeddedSolanaSettings
 from solders.hash import Hash
 from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from florin_server.chains.solana import spl
 from florin_server.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.accounts.destinations import AssetAccount, TokenAccountOpening
-from florin_server.store.settlement import token_accounts
+from florin_server.domain.chains.solana import spl
+from florin_server.money.settlement.store import token_accounts
 
 from tests.support.desk import PartnerTenant
 from tests.support.solana import (

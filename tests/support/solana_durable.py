@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from florin_server.chains.solana import spl
+from florin_server.domain.chains.solana import spl
 
 from tests.support.solana import (
     get_transaction,

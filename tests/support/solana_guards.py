@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from florin_server.chains.solana import spl
+from florin_server.domain.chains.solana import spl
 from solders.instruction import AccountMeta, Instruction
 from solders.pubkey import Pubkey
 

@@ -19,8 +19,8 @@ from florin_server.domain.payments.payment import (
     ResolvedBuild,
 )
 from florin_server.domain.settlement.chain_txs import ChainTx, SettlementItem, TxState
-from florin_server.flows.payments import funding
-from florin_server.flows.payouts.opening import list_receiving_accounts
+from florin_server.money.payments.service import funding
+from florin_server.money.payouts.service.opening import list_receiving_accounts
 from florin_server.rails.connection.jsonrpc import LocalTransport
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.sending.signer import SolanaSigner

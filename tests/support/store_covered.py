@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from florin_server.db.engine.query import operation
 from florin_server.domain.payouts.payout import Payout, PayoutKind
 from florin_server.domain.settlement.chain_txs import LedgerPosting
-from florin_server.store.engine.query import operation
-from florin_server.store.payouts import covered, payouts
-from florin_server.store.payouts.payouts import PayoutOutcome
-from florin_server.store.settlement import chain_txs
+from florin_server.money.payouts.store import covered, payouts
+from florin_server.money.payouts.store.payouts import PayoutOutcome
+from florin_server.money.settlement.store import chain_txs
 
 from tests.support.store_kit import (
     ASSET,

@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from florin_server.db.engine.opening import open_store
+from florin_server.db.engine.store import Store
 from florin_server.domain.payments.payment import (
     Action,
     BuildAction,
@@ -25,11 +27,10 @@ from florin_server.domain.settlement.chain_txs import (
     PaymentOutcome,
     TxState,
 )
-from florin_server.store.engine.opening import open_store
-from florin_server.store.engine.store import Store
-from florin_server.store.payments import payments
-from florin_server.store.payments.idempotency import IdempotencyClaim, run_once
-from florin_server.store.settlement import chain_txs, leases
+from florin_server.idempotency.store.responses import IdempotencyClaim, run_once
+from florin_server.money.payments.store import payments
+from florin_server.money.settlement.store import chain_txs
+from florin_server.operations.store import leases
 
 from tests.support import postgres
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from florin_server.db.engine.query import operation
 from florin_server.domain.payments.payment import Refund, RefundStatus
 from florin_server.domain.payouts.payout import Payout, PayoutKind
 from florin_server.domain.settlement.chain_txs import LedgerPosting
 from florin_server.domain.webhooks.snapshot import snapshot_at
-from florin_server.store.engine.query import operation
-from florin_server.store.payouts import payouts, refunds
-from florin_server.store.payouts.payouts import PayoutOutcome
-from florin_server.store.webhooks import deliveries
+from florin_server.features.webhooks.store import deliveries
+from florin_server.money.payouts.store import payouts
+from florin_server.money.payouts.store.payouts import PayoutOutcome
+from florin_server.money.refunds import store as refunds
 
 from tests.support.hooked import claim_deliveries, record_delivered
 from tests.support.store_kit import ASSET, CHAIN, LATER_US, PAYER

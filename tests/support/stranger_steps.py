@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from florin_server.devnet.evm import DEVNET
-from florin_server.flows.payments.create import NewPayment, create
-from florin_server.flows.payments.options import list_options
+from florin_server.money.payments.service.create import NewPayment, create
+from florin_server.money.payments.service.options import list_options
 from florin_server.rails.evm import settler as contract
 from florin_server.rails.evm.paying.terms import EvmOptionTerms, to_address
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from florin_server.clock import TestClock
+from florin_server.base.clock import TestClock
 
 from tests.support.chains import EmbeddedChains
 from tests.support.until import MOVE_S

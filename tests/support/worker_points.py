@@ -16,8 +16,8 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from florin_server import workers
-from florin_server.boot import workers as jobs
-from florin_server.flows.app import Core
+from florin_server.app import workers as jobs
+from florin_server.context import Core
 
 from tests.support.poison import list_rail_methods
 

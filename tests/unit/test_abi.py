@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.chains.evm import abi
+from florin_server.domain.chains.evm import abi
 
 
 def test_bytes_are_written_as_json_rpc_writes_them():

@@ -10,10 +10,15 @@ import pytest
 from florin.v1 import access_pb2, errors_pb2
 from florin_gateway.errors import to_refused_error
 from florin_gateway.rpc import CallError
-from florin_server.boot.servers.grpc_server import OPERATOR_SERVICES, PUBLIC_SERVICES
-from florin_server.domain.errors import ERROR_SPECS, ApiError, ErrorCode, FieldIssue
-from florin_server.rpc.server.errors import to_grpc_status
-from florin_server.rpc.server.interceptors import index_methods
+from florin_server.api.server.errors import to_grpc_status
+from florin_server.api.server.interceptors import index_methods
+from florin_server.app.servers.grpc_server import OPERATOR_SERVICES, PUBLIC_SERVICES
+from florin_server.domain.errors import (
+    ERROR_SPECS,
+    ApiError,
+    ErrorCode,
+    FieldIssue,
+)
 from google.api import annotations_pb2
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.rpc import error_details_pb2

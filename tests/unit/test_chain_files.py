@@ -5,10 +5,10 @@ from __future__ import annotations
 import tomllib
 
 import pytest
-from florin_server.config import Settings
 from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.networks import chain_files, chain_writer
 from florin_server.rails.solana.settings import SolanaChainSettings
+from florin_server.settings import Settings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError

@@ -14,7 +14,7 @@ from florin_server.domain.settlement.settle_times import (
     decode_times,
     round_promise,
 )
-from florin_server.workers.settlement.missed_blocks import count_read_blocks
+from florin_server.money.settlement.worker.missed_blocks import count_read_blocks
 
 MINUTE_US = 60_000_000
 DAY_MINUTES = 24 * 60

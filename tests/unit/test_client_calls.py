@@ -12,7 +12,7 @@ from florin.v1 import access_pb2, account_pb2, listing_pb2
 from florin_client import AsyncClient, Client, aio, sync
 from florin_client.calls import admin, gateway, merchant, webhook
 from florin_client.setup import is_local
-from florin_server.boot.servers.grpc_server import PUBLIC_SERVICES
+from florin_server.app.servers.grpc_server import PUBLIC_SERVICES
 
 BUILDERS = {
     "MerchantService": merchant,

@@ -17,9 +17,9 @@ from florin_client import (
     UnavailableError,
 )
 from florin_client.errors import error_of
+from florin_server.api.server.errors import to_grpc_status
 from florin_server.domain.errors import ApiError as Refusal
 from florin_server.domain.errors import ErrorCode, validation_error
-from florin_server.rpc.server.errors import to_grpc_status
 from grpc_status import rpc_status
 
 

@@ -6,7 +6,12 @@ import asyncio
 import time
 
 import pytest
-from florin_server.clock import ShiftedClock, SystemClock, TestClock, sleep_remaining
+from florin_server.base.clock import (
+    ShiftedClock,
+    SystemClock,
+    TestClock,
+    sleep_remaining,
+)
 
 
 async def others_run() -> None:

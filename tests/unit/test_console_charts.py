@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from florin.v1 import listing_pb2, money_pb2, payment_pb2
-from florin_server.flows.payments.lists import PaymentPhases
+from florin_server.money.payments.service.lists import PaymentPhases
 from florin_server.web.console.charts import (
     CHART_UNITS_MAX,
     HEIGHT,

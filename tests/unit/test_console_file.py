@@ -8,7 +8,7 @@ from decimal import Decimal
 from types import SimpleNamespace
 
 from florin.v1 import listing_pb2, money_pb2, payment_pb2, refund_pb2
-from florin_server.clock import TestClock
+from florin_server.base.clock import TestClock
 from florin_server.web.console.listing import build_csv
 from florin_server.web.console.view import Formatter
 from google.protobuf.timestamp_pb2 import Timestamp

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from florin_gateway.plain import PlainRequest
-from florin_server.clock import TestClock
+from florin_server.base.clock import TestClock
 from florin_server.web.console.session import SessionManager
 from florin_server.web.console.site import is_same_origin, parse_return_path
 

@@ -6,7 +6,7 @@ import pytest
 import rlp
 from eth_account import Account
 from eth_utils import keccak
-from florin_server.boot.chains.setup import load_settlement_contract
+from florin_server.app.chains.setup import load_settlement_contract
 from florin_server.rails.evm.setup.deployment import (
     DEPLOYER,
     DEPLOYER_CODE,

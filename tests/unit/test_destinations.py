@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.chains.solana import spl
 from florin_server.domain.accounts.destinations import (
     AssetAccount,
     check_same_chain,
     parse_destination,
     parse_destination_asset,
 )
+from florin_server.domain.chains.solana import spl
 
 TOKEN = "0x8335 89fC D6eD b6E0 8f4c 7C32 D4f7 1b54 bdA0 2913".replace(" ", "")
 SOLANA = "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"

@@ -22,14 +22,14 @@ from florin_server.domain.exports.columns import (
 )
 from florin_server.domain.exports.tables import TABLES
 from florin_server.domain.text import escape_unsafe, has_unsafe, parse_csv_cell
-from florin_server.flows.exports.formats import (
+from florin_server.features.exports.service.formats import (
     CsvEncoder,
     JsonlEncoder,
     format_time,
     parse_time,
 )
-from florin_server.flows.exports.layout import TableLayout
-from florin_server.store.exports.sources import SOURCES
+from florin_server.features.exports.service.layout import TableLayout
+from florin_server.features.exports.store.sources import SOURCES
 from hypothesis import given
 from hypothesis import strategies as st
 

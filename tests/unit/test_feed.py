@@ -6,9 +6,9 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from florin_server.clock import TestClock
+from florin_server.base.clock import TestClock
+from florin_server.base.feed import ChangeFeed, FeedClosed, PaymentFeed
 from florin_server.domain.payments.payment import Payment, PaymentStatus
-from florin_server.feed import ChangeFeed, FeedClosed, PaymentFeed
 
 NEW = Payment(
     id="pay_1",

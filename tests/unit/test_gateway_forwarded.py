@@ -12,7 +12,7 @@ from florin_gateway.proxyprotocol import (
     ProxyPreface,
     parse_preface,
 )
-from florin_server.config import Settings
+from florin_server.settings import Settings
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError

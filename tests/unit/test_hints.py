@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from florin_server.app.hints import paced
+from florin_server.app.hints.paced import Debouncer
+from florin_server.app.hints.tell import get_backoff_s
+from florin_server.base.hints import BusMessage, ProcessBus, parse_message
+from florin_server.base.meters import Meters
+from florin_server.db.engine.notices import NOTIFICATION_BYTES_MAX
+from florin_server.db.engine.query import StoreUnavailable
 from florin_server.domain.errors import ApiError, ErrorCode
-from florin_server.hints import BusMessage, ProcessBus, parse_message
-from florin_server.meters import Meters
-from florin_server.store.engine.notices import NOTIFICATION_BYTES_MAX
-from florin_server.store.engine.query import StoreUnavailable
-from florin_server.workers.hints import paced
-from florin_server.workers.hints.paced import Debouncer
-from florin_server.workers.hints.tell import get_backoff_s
 
 OWN, OTHER = "0123456789abcdef", "fedcba9876543210"
 CHAIN = "solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1"

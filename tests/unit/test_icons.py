@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from florin_server.clock import TestClock
-from florin_server.flows.icons import icons
-from florin_server.flows.icons.icons import FRESH_US, RETRY_US, IconCache, is_due
-from florin_server.store.icons.icons import IconStatus
+from florin_server.base.clock import TestClock
+from florin_server.features.icons import service as icons
+from florin_server.features.icons.service import (
+    FRESH_US,
+    RETRY_US,
+    IconCache,
+    is_due,
+)
+from florin_server.features.icons.store import IconStatus
 
 from tests.support.desk import START_S
 

@@ -15,9 +15,9 @@ from zipfile import ZipFile
 
 import pytest
 import typer
-from florin_server.boot import demo_accounts
+from florin_server.app import demo_accounts
 from florin_server.cli.main import app
-from florin_server.config import Settings
+from florin_server.settings import Settings
 
 from tests.support.documents import DOCUMENTS, GENERATED, ROOT, read_document, read_prose
 

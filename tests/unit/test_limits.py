@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 
 import pytest
-from florin_server.clock import TestClock
-from florin_server.config import LimitSettings
+from florin_server.base.clock import TestClock
+from florin_server.base.meters import Meters
 from florin_server.domain.errors import ApiError, ErrorCode
-from florin_server.flows.limits.limit import RateLimit, RateQuota
-from florin_server.flows.limits.limits import ServiceLimits
-from florin_server.meters import Meters
+from florin_server.limits.service.limit import RateLimit, RateQuota
+from florin_server.limits.service.limits import ServiceLimits
+from florin_server.settings import LimitSettings
 
 START_US = 1_800_000_000_000_000
 

@@ -7,9 +7,9 @@ import socket
 from contextlib import ExitStack, suppress
 
 import pytest
-from florin_server.boot.servers import listeners
-from florin_server.boot.servers.addresses import GRPC_PORT_SETTING, reserve_port
-from florin_server.boot.servers.listeners import stop_listening
+from florin_server.app.servers import listeners
+from florin_server.app.servers.addresses import GRPC_PORT_SETTING, reserve_port
+from florin_server.app.servers.listeners import stop_listening
 
 from tests.support.until import wait_until
 

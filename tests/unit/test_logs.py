@@ -10,14 +10,14 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from florin_server import logs
-from florin_server.boot import hidden
-from florin_server.boot.home import InstallationSecrets
-from florin_server.config import Settings
+from florin_server.app import hidden
+from florin_server.app.home import InstallationSecrets
+from florin_server.base import logs
+from florin_server.base.logs import JsonLogFormatter, Redactor, TextLogFormatter
 from florin_server.domain.accounts.credentials import ApiKeyKind, generate_key
 from florin_server.domain.ids import generate_payment_id, generate_short_id
-from florin_server.logs import JsonLogFormatter, Redactor, TextLogFormatter
 from florin_server.rails.evm.settings import EvmChainSettings
+from florin_server.settings import Settings
 
 HASH = "0x" + "ab" * 32
 CHAIN = "eip155:8453"

@@ -8,11 +8,12 @@ from contextvars import copy_context
 from dataclasses import replace
 
 import pytest
-from florin_server.boot.servers.loop_lag import measure_loop_lag
+from florin_server.app.servers.loop_lag import measure_loop_lag
+from florin_server.base.meters import Meters
+from florin_server.context import WalletBalance
+from florin_server.db.engine.store import PoolUse
 from florin_server.domain.conditions import Condition, ConditionName, ConditionState
-from florin_server.flows.app import WalletBalance
-from florin_server.flows.operator.executors import ExecutorStatus
-from florin_server.flows.operator.figures import (
+from florin_server.features.monitoring.service.figures import (
     Backlog,
     BacklogGroup,
     ChainReconciliation,
@@ -20,12 +21,15 @@ from florin_server.flows.operator.figures import (
     InstallationSnapshot,
     LimitSyncStatus,
 )
-from florin_server.flows.operator.process import DiskSpace, ProcessFacts, ProcessSnapshot
-from florin_server.flows.operator.system import ChainStatus, GasStatus
-from florin_server.meters import Meters
+from florin_server.features.monitoring.service.process import (
+    DiskSpace,
+    ProcessFacts,
+    ProcessSnapshot,
+)
+from florin_server.features.monitoring.service.system import ChainStatus, GasStatus
+from florin_server.operations.service.executors import ExecutorStatus
 from florin_server.rails.connection.jsonrpc import JsonRpcClient
 from florin_server.rails.types import NodeState, RailUnavailable
-from florin_server.store.engine.store import PoolUse
 from florin_server.web.metrics import (
     LABELS,
     STORE_METRICS,
@@ -330,7 +334,7 @@ def test_steps_of_the_store_are_counted_and_handed_on():
 
 def test_commits_that_overlap_are_timed_apart(monkeypatch):
     now = [10.0]
-    monkeypatch.setattr("florin_server.meters.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("florin_server.base.meters.time.perf_counter", lambda: now[0])
     meters = Meters()
     step = meters.create_store_step_counter()
     context, other = copy_context(), copy_context()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 
 import pytest
-from florin_server.boot.files import raise_file_limit
+from florin_server.app.files import raise_file_limit
 
 WANTED = 65_536
 

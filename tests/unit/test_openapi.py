@@ -12,7 +12,7 @@ from florin_gateway.jsonshape import TIMESTAMP_TYPE, get_enum_texts, get_rule
 from florin_gateway.openapi import ProtoComments, SchemaRegistry, list_operations
 from florin_gateway.profiles import JsonProfile
 from florin_gateway.routes import RouteError
-from florin_server.boot.servers.grpc_server import PUBLIC_SERVICES
+from florin_server.app.servers.grpc_server import PUBLIC_SERVICES
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
 

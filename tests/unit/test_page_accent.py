@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from florin_server.config import CheckoutSettings
+from florin_server.settings import CheckoutSettings
 from florin_server.web.colours import compute_contrast
 from florin_server.web.payments.accent import adjust_accent, build_accent_style
 from pydantic import ValidationError

@@ -14,7 +14,7 @@ from babel.messages.plurals import get_plural
 from florin_server.domain.capture.buyer_data import BuyerDataFault
 from florin_server.domain.payments.payment import PaymentStatus, RefundStatus
 from florin_server.domain.payouts.refund_amounts import RefundProgress
-from florin_server.flows.payments.panel import OUTCOMES
+from florin_server.money.payments.service.panel import OUTCOMES
 from florin_server.web import language, notice, render
 from florin_server.web.assets import FOLDER as STATIC
 from florin_server.web.capture import page as capture

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from florin_server.boot.chains.prices import build_market
-from florin_server.config import Settings
-from florin_server.pricing.prices import FixedPrices, PriceRate, parse_decimal
+from florin_server.app.chains.prices import build_market
+from florin_server.rails.pricing.prices import FixedPrices, PriceRate, parse_decimal
+from florin_server.settings import Settings
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError

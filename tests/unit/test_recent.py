@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from florin_server.flows.recent import TtlCache
+from florin_server.base.ttl_cache import TtlCache
 
 
 def test_cached_value_is_returned_until_its_ttl():

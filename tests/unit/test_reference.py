@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from florin_server.boot import demo_accounts
-from florin_server.config import Settings
+from florin_server.app import demo_accounts
 from florin_server.domain.errors import ERROR_SPECS
+from florin_server.settings import Settings
 from pydantic import BaseModel, Field
 
 from tools.reference import __main__ as reference

@@ -7,9 +7,9 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from florin_server.boot.chains.finality_rules import list_missing
-from florin_server.chains.solana.spl import parse_pubkey
+from florin_server.app.chains.finality_rules import list_missing
 from florin_server.domain.caip import canonicalize_asset, format_checksum_address, parse_chain
+from florin_server.domain.chains.solana.spl import parse_pubkey
 from florin_server.domain.money import CURRENCIES
 from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.networks.known_networks import NETWORKS, UNSUPPORTED

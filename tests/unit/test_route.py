@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 from eth_abi import encode
 from eth_utils import keccak
-from florin_server.chains.evm.route import RouteKind, SettlementRoute
+from florin_server.domain.chains.evm.route import RouteKind, SettlementRoute
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

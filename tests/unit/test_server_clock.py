@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.flows.operator.server_clock import describe_offsets
+from florin_server.features.monitoring.service.server_clock import describe_offsets
 
 
 @pytest.mark.parametrize("offsets", [[7200], [61, 7200], [7200, 7201, -3], [60, 60, 0, 60]])

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from florin_server.config import Settings
+from florin_server.settings import Settings
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 

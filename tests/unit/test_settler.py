@@ -7,8 +7,8 @@ import contextlib
 import pytest
 from eth_abi import encode
 from eth_hash.auto import keccak
-from florin_server.chains.evm import abi
-from florin_server.chains.evm.route import RouteKind
+from florin_server.domain.chains.evm import abi
+from florin_server.domain.chains.evm.route import RouteKind
 from florin_server.rails.evm import settler
 from florin_server.rails.types import RailUnavailable
 from hypothesis import given, settings

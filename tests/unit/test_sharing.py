@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.boot.home import SetupError
-from florin_server.boot.processes.order import ChildConfig
-from florin_server.boot.processes.sharing import get_shared_store, require_same_shared
-from florin_server.config import Settings
+from florin_server.app.home import SetupError
+from florin_server.app.processes.order import ChildConfig
+from florin_server.app.processes.sharing import get_shared_store, require_same_shared
+from florin_server.settings import Settings
 
 HERE = "postgresql://florin:first@db.example/florin"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from coincurve import PrivateKey
 from eth_hash.auto import keccak
-from florin_server.chains.evm.signatures import (
+from florin_server.domain.chains.evm.signatures import (
     CURVE_ORDER,
     derive_address,
     parse_hex,

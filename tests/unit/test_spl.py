@@ -6,7 +6,7 @@ import struct
 from contextlib import suppress
 
 import pytest
-from florin_server.chains.solana import spl
+from florin_server.domain.chains.solana import spl
 from hypothesis import given
 from hypothesis import strategies as st
 from solders import system_program

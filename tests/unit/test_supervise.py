@@ -9,10 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from florin_server.clock import TestClock
-from florin_server.flows.app import WORKER_FAILED_US, WorkerFailures
-from florin_server.store.engine.query import StoreUnavailable
-from florin_server.workers.supervise import StepFailed, TurnSteps, supervise
+from florin_server.base.clock import TestClock
+from florin_server.context import WORKER_FAILED_US, WorkerFailures
+from florin_server.db.engine.query import StoreUnavailable
+from florin_server.operations.worker import StepFailed, TurnSteps, supervise
 
 from tests.support.until import wait_until
 

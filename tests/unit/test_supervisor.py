@@ -11,16 +11,16 @@ import sys
 from contextlib import asynccontextmanager, suppress
 
 import pytest
-from florin_server.boot.processes.backoff import RestartBackoff
-from florin_server.boot.processes.child import SpawnedProcess
-from florin_server.boot.processes.order import ChildConfig
-from florin_server.boot.processes.supervisor import (
+from florin_server.app.processes.backoff import RestartBackoff
+from florin_server.app.processes.child import SpawnedProcess
+from florin_server.app.processes.order import ChildConfig
+from florin_server.app.processes.supervisor import (
     ProcessSupervisor,
     RestartPolicy,
     StartupFailed,
     SupervisorPhase,
 )
-from florin_server.clock import SystemClock, TestClock
+from florin_server.base.clock import SystemClock, TestClock
 
 from tests.support.until import wait_until
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 import pytest
-from florin_server.boot.processes import systemd
+from florin_server.app.processes import systemd
 
 
 @pytest.mark.parametrize("kind", ["file", "abstract"])

@@ -10,6 +10,9 @@ from typing import Any
 
 import florin_server.store
 import pytest
+from florin_server.db.engine.query import SQLITE, Statement
+from florin_server.db.tables.payouts import OWED_PREDICATE, UNPAID_PREDICATE
+from florin_server.db.tables.settlement import OPEN_TX_PREDICATE
 from florin_server.domain.payments import state as payments
 from florin_server.domain.payments.payment import RefundStatus
 from florin_server.domain.payouts.payout import PayoutStatus
@@ -23,9 +26,6 @@ from florin_server.domain.settlement import state as transactions
 from florin_server.domain.settlement.chain_txs import TxState
 from florin_server.domain.settlement.state import TRANSACTION_TRANSITIONS, TxEvent
 from florin_server.domain.transitions import TransitionTable
-from florin_server.store.engine.query import SQLITE, Statement
-from florin_server.store.tables.payouts import OWED_PREDICATE, UNPAID_PREDICATE
-from florin_server.store.tables.settlement import OPEN_TX_PREDICATE
 from sqlalchemy import Update
 
 # the column of each table that has a state

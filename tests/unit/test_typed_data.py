@@ -7,7 +7,7 @@ import json
 import pytest
 from eth_account.messages import encode_typed_data
 from eth_hash.auto import keccak
-from florin_server.chains.evm.typed_data import (
+from florin_server.domain.chains.evm.typed_data import (
     PERMIT2,
     Eip712Domain,
     PermitTransferFrom,

@@ -16,8 +16,8 @@ from florin.v1 import (
     payment_pb2,
     webhook_service_pb2,
 )
+from florin_server.api.server.validate import RequestValidator
 from florin_server.domain.errors import ApiError
-from florin_server.rpc.server.validate import RequestValidator
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass

@@ -13,7 +13,7 @@ from florin.v1.gateway_pb2 import PaymentOption
 from florin_client.wallet import PaymentPlan, Step, Wallet, WalletError, evm_steps, plan_payment
 from florin_client.wallet.evm_steps import ContractPayment
 from florin_client.wallet.terms import parse_option
-from florin_server.chains.solana import spl
+from florin_server.domain.chains.solana import spl
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.paying.terms import APPROVE, PERMIT2
 from florin_server.rails.solana.paying import message

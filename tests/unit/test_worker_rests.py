@@ -6,15 +6,15 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
-from florin_server.clock import TestClock
-from florin_server.workers.housekeeping.expire import (
+from florin_server.app.housekeeping.prices import follow_prices
+from florin_server.base.clock import TestClock
+from florin_server.features.icons.worker import delete_old_icons
+from florin_server.money.payments.worker import (
     delete_due_data,
     delete_lapsed_keys,
     delete_old_gas,
     expire_payments,
 )
-from florin_server.workers.housekeeping.prices import follow_prices
-from florin_server.workers.icons.fetch_icons import delete_old_icons
 
 from tests.support.until import wait_until
 

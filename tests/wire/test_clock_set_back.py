@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 import pytest_asyncio
-from florin_server.config import LimitSettings
+from florin_server.settings import LimitSettings
 
 from tests.support.desk import CREATE, ORDER, PartnerTenant, ServiceHarness, open_service
 from tests.support.until import wait_until

@@ -10,10 +10,10 @@ import grpc
 import pytest
 import pytest_asyncio
 from florin.v1 import customer_pb2, operator_pb2_grpc, partner_pb2, system_pb2
+from florin_server.db.engine.query import StoreUnavailable
 from florin_server.domain.errors import ERROR_SPECS, ErrorCode
 from florin_server.domain.versions import NEWEST_STABLE_VERSION
-from florin_server.store.engine.query import StoreUnavailable
-from florin_server.store.payments import payments
+from florin_server.money.payments.store import payments
 
 from tests.support.api import to_api_call_error
 from tests.support.desk import DEPLOYED, ORDER, ServiceHarness, open_service

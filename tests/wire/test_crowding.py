@@ -16,12 +16,12 @@ import grpc
 import pytest
 import pytest_asyncio
 from florin.v1 import gateway_pb2_grpc, payment_pb2
-from florin_server.boot.servers import gateway
-from florin_server.boot.servers.upstream import UpstreamConnection
-from florin_server.config import LimitSettings
+from florin_server.app.servers import gateway
+from florin_server.app.servers.upstream import UpstreamConnection
+from florin_server.db.engine.sqlite import SqliteConnection
 from florin_server.domain.errors import ApiError, ErrorCode
-from florin_server.store.engine.sqlite import SqliteConnection
-from florin_server.store.payments import payments
+from florin_server.money.payments.store import payments
+from florin_server.settings import LimitSettings
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.support.api import to_api_call_error

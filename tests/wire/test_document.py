@@ -11,7 +11,7 @@ import jsonschema_rs
 import pytest
 from florin.v1 import access_pb2
 from florin_gateway.openapi import ProtoComments
-from florin_server.boot.servers import grpc_server
+from florin_server.app.servers import grpc_server
 from florin_server.domain.errors import ERROR_DETAILS, ERROR_SPECS, ErrorCode
 from florin_server.web.openapi import DOCUMENT_PATH, headers
 from florin_server.web.openapi.examples import find_operation, read_exchanges

@@ -11,8 +11,8 @@ import re
 from typing import Any
 
 import pytest
+from florin_server.accounts.store import destinations
 from florin_server.domain.payments.payment import BankAccount
-from florin_server.store.accounts import destinations
 
 from tests.support.accounts import CAFE
 from tests.support.desk import PartnerTenant, ServiceHarness

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 import pytest_asyncio
-from florin_server.boot.servers import gateway
+from florin_server.app.servers import gateway
 
 from tests.support.desk import ORDER, PAY_URL, ServiceHarness
 from tests.support.raw import open_raw_socket

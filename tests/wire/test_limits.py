@@ -10,7 +10,7 @@ import grpc
 import pytest
 import pytest_asyncio
 from florin.v1 import gateway_pb2_grpc, merchant_pb2_grpc, payment_pb2
-from florin_server.config import LimitSettings
+from florin_server.settings import LimitSettings
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 

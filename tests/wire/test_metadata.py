@@ -7,8 +7,8 @@ from typing import Any
 import grpc
 import pytest
 from florin.v1 import gateway_pb2_grpc, payment_pb2
+from florin_server.api.server import metadata
 from florin_server.domain.errors import ApiError
-from florin_server.rpc.server import metadata
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
 from tests.support.api import to_api_call_error

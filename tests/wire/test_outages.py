@@ -9,7 +9,7 @@ import grpc
 import pytest
 import pytest_asyncio
 from florin.v1 import merchant_pb2, merchant_pb2_grpc
-from florin_server.store.engine.query import StoreUnavailable
+from florin_server.db.engine.query import StoreUnavailable
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 

@@ -16,7 +16,7 @@ import grpc
 import pytest
 import pytest_asyncio
 from florin.v1 import gateway_pb2_grpc, payment_pb2
-from florin_server.config import LimitSettings
+from florin_server.settings import LimitSettings
 
 from tests.support.api import to_api_call_error
 from tests.support.desk import ORDER, open_service

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 import pytest_asyncio
-from florin_server.boot.servers import gateway
+from florin_server.app.servers import gateway
 from florin_server.domain.versions import PUBLISHED_VERSIONS
 from yarl import URL
 

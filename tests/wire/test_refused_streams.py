@@ -10,8 +10,8 @@ import grpc
 import pytest
 import pytest_asyncio
 from florin.v1 import gateway_pb2_grpc, merchant_pb2_grpc, payment_pb2
-from florin_server.rpc.server.auth import Authenticator
-from florin_server.store.accounts.keys import revoke_app, revoke_key
+from florin_server.accounts.store.keys import revoke_app, revoke_key
+from florin_server.api.server.auth import Authenticator
 
 from tests.support.api import grpc_metadata
 from tests.support.desk import CREATE, ORDER, PartnerTenant, ServiceHarness, open_service

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from florin_server.accounts.service import keys
+from florin_server.accounts.store import keys as key_store
+from florin_server.accounts.store import merchants
+from florin_server.api.server import auth
 from florin_server.domain.payments.payment import Merchant
-from florin_server.flows.accounts import keys
-from florin_server.rpc.server import auth
-from florin_server.store.accounts import keys as key_store
-from florin_server.store.accounts import merchants
 
 from tests.support.desk import PartnerTenant, ServiceHarness
 from tests.support.until import wait_until

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from florin.v1 import access_pb2
-from florin_server.store.accounts import keys, merchants, standing
+from florin_server.accounts.store import keys, merchants, standing
 
 from tests.support.calls import PASS, CallRequest, PublicCall, list_public_calls
 from tests.support.desk import ORDER, PartnerTenant, ServiceHarness

@@ -14,9 +14,9 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 from florin.v1 import access_pb2
-from florin_server.flows.app import AccountInvalidation
-from florin_server.store.engine.sqlite import SqliteConnection
-from florin_server.store.engine.store import Store
+from florin_server.context import AccountInvalidation
+from florin_server.db.engine.sqlite import SqliteConnection
+from florin_server.db.engine.store import Store
 
 from tests.support.calls import CallRequest, PublicCall, list_public_calls
 from tests.support.desk import DEPLOYED, SPEC, PartnerTenant, ServiceHarness

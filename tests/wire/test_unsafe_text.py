@@ -18,7 +18,7 @@ import aiohttp
 import grpc
 import pytest
 import pytest_asyncio
-from florin_server.boot.servers.grpc_server import OPERATOR_SERVICES
+from florin_server.app.servers.grpc_server import OPERATOR_SERVICES
 from florin_server.web.routes import build_document_routes, build_page_routes
 from gateway_options.v1 import json_pb2
 from google.api import annotations_pb2

@@ -17,9 +17,9 @@ from florin_server.domain.exports.columns import (
     ExportValue,
 )
 from florin_server.domain.exports.tables import TABLES
-from florin_server.flows.exports.arrow import to_schema
-from florin_server.flows.exports.cursor import MARGIN_US
-from florin_server.flows.exports.formats import CsvEncoder, JsonlEncoder
+from florin_server.features.exports.service.arrow import to_schema
+from florin_server.features.exports.service.cursor import MARGIN_US
+from florin_server.features.exports.service.formats import CsvEncoder, JsonlEncoder
 
 from tools.reference.markdown import format_code, format_sentence, render_page, render_table
 

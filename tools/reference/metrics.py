@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from florin_server.meters import MetricFamily
+from florin_server.base.meters import MetricFamily
 from florin_server.web.metrics import LABELS, list_families
 
 from tools.reference.markdown import format_code, format_sentence, render_page, render_table

@@ -12,11 +12,11 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
 from florin_gateway.settings import GatewaySettings, GuardSettings, ServerSettings
-from florin_server import config
-from florin_server.boot.demo_accounts import DEMO_VARIABLES
-from florin_server.pricing import settings as pricing
+from florin_server import settings as config
+from florin_server.app.demo_accounts import DEMO_VARIABLES
 from florin_server.rails.evm.larger_amounts import LargerAmounts
 from florin_server.rails.evm.settings import EvmAssetSettings, EvmChainSettings, EvmCoinSettings
+from florin_server.rails.pricing import settings as pricing
 from florin_server.rails.solana.settings import (
     SolanaAssetSettings,
     SolanaChainSettings,

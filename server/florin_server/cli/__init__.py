@@ -7,7 +7,7 @@ import sys
 
 from typer.completion import completion_init  # type: ignore[attr-defined]  # not exported
 
-from florin_server.boot import memory
+from florin_server.app import memory
 from florin_server.cli.console import fail, use_json
 from florin_server.cli.exits import ExitStatus
 from florin_server.cli.main import COMPLETION_VARIABLE, app

@@ -163,7 +163,7 @@ def serve(
 
     Example: `florin serve --workers 4`
     """
-    from florin_server.boot.role import FULL_ROLE, SERVER_ROLE
+    from florin_server.app.role import FULL_ROLE, SERVER_ROLE
 
     overrides = build_overrides(home=home, http_port=http_port, grpc_port=grpc_port)
     role = SERVER_ROLE if no_settling else FULL_ROLE
@@ -185,7 +185,7 @@ def worker(home: HomeOption = None) -> None:
 
     Example: `florin worker --home /var/lib/florin`
     """
-    from florin_server.boot.role import WORKER_ROLE
+    from florin_server.app.role import WORKER_ROLE
     from florin_server.cli.service import serve as command
 
     command.run_service(build_overrides(home=home), WORKER_ROLE)
@@ -446,7 +446,7 @@ def gateway(  # noqa: PLR0917  (typer gives them by name)
 
     Example: `florin gateway --upstream florin.internal:50051 --tls`
     """
-    from florin_server.boot.servers.upstream import UpstreamConnection
+    from florin_server.app.servers.upstream import UpstreamConnection
     from florin_server.cli.service import gateway as command
 
     link = UpstreamConnection(tls, ca, certificate, key, server_name, insecure)

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from florin_server import settings_file
-from florin_server.boot.home import SetupError, StateFolder
-from florin_server.boot.operator.client import open_operator
-from florin_server.boot.operator.error import OperatorError
+from florin_server.app.home import SetupError, StateFolder
+from florin_server.app.operator.client import open_operator
+from florin_server.app.operator.error import OperatorError
+from florin_server.base import settings_file
 from florin_server.cli.console import fail
 from florin_server.cli.exits import ExitStatus, from_grpc_status
 
 if TYPE_CHECKING:
-    from florin_server.config import Settings
+    from florin_server.settings import Settings
 
 T = TypeVar("T")
 # allowed before the first `florin up`; no other method creates a state folder

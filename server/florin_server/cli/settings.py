@@ -10,11 +10,11 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import SettingsError
 
-from florin_server import logs
-from florin_server.boot import hidden
+from florin_server.app import hidden
+from florin_server.base import logs
 from florin_server.cli.console import fail, use_log
 from florin_server.cli.exits import ExitStatus
-from florin_server.config import Settings
+from florin_server.settings import Settings
 
 
 def get_settings(overrides: dict[str, Any]) -> Settings:

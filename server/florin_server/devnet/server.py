@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from florin_server.clock import Clock
+from florin_server.base.clock import Clock
 from florin_server.devnet.errors import DevChainError
 from florin_server.devnet.heads import HeadListeners
 from florin_server.devnet.worker import ChainWorker

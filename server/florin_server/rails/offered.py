@@ -7,8 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from florin_server.domain.payments.option_names import build_option_id_parts, derive_option_id
-from florin_server.domain.payments.payment import Action, BuildAction, Payment, PaymentOption
-from florin_server.pricing.prices import PriceQuote
+from florin_server.domain.payments.payment import (
+    Action,
+    BuildAction,
+    Payment,
+    PaymentOption,
+)
+from florin_server.rails.pricing.prices import PriceQuote
 from florin_server.rails.types import Asset, OptionCommitment, Split
 
 

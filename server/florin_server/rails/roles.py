@@ -9,9 +9,19 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from florin_server.domain.accounts.destinations import AssetAccount
-from florin_server.domain.payments.payment import FreeNonce, Payment, PaymentOption, ResolvedBuild
-from florin_server.domain.settlement.chain_txs import ChainTx, GasShare, PayerKind, SettlementItem
-from florin_server.pricing.prices import PriceQuote
+from florin_server.domain.payments.payment import (
+    FreeNonce,
+    Payment,
+    PaymentOption,
+    ResolvedBuild,
+)
+from florin_server.domain.settlement.chain_txs import (
+    ChainTx,
+    GasShare,
+    PayerKind,
+    SettlementItem,
+)
+from florin_server.rails.pricing.prices import PriceQuote
 from florin_server.rails.types import (
     Asset,
     BlockView,

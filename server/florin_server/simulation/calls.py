@@ -15,7 +15,7 @@ from florin_gateway.app import RestGateway
 from florin_gateway.backends import LocalBackend
 from florin_gateway.settings import GatewaySettings
 
-from florin_server.boot.servers.grpc_server import PUBLIC_SERVICES, GrpcServers
+from florin_server.app.servers.grpc_server import PUBLIC_SERVICES, GrpcServers
 from florin_server.web.headers import HEADERS
 
 Json = dict[str, Any]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from florin_server.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.ledger import accounts
-from florin_server.flows.ledger import books
+from florin_server.money.ledger.service import books
 from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.simulation.audit.blocks import AuditedEvmChain

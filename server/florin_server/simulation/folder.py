@@ -6,13 +6,13 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
-from florin_server.boot.home import SetupError, StateFolder
-from florin_server.boot.stores import get_location
-from florin_server.config import Settings
+from florin_server.app.home import SetupError, StateFolder
+from florin_server.app.stores import get_location
+from florin_server.db import installation
+from florin_server.db.engine.opening import open_store
+from florin_server.db.engine.store import Store
+from florin_server.settings import Settings
 from florin_server.simulation.population import DAY_US, HOUR_US, SECOND_US
-from florin_server.store.engine.opening import open_store
-from florin_server.store.engine.store import Store
-from florin_server.store.operator import installation
 
 # time for the last orders to end
 MARGIN_US = 2 * HOUR_US

@@ -13,8 +13,8 @@ from typing import Final
 
 from aiohttp import web
 
-from florin_server.clock import Clock
-from florin_server.pricing.settings import (
+from florin_server.base.clock import Clock
+from florin_server.rails.pricing.settings import (
     HttpPriceSettings,
     HttpSourceSettings,
     PriceSettings,

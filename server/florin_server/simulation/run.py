@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import cast
 
-from florin_server.config import Settings
+from florin_server.settings import Settings
 from florin_server.simulation import check, folder
 from florin_server.simulation.knobs import SimulationConfig
 from florin_server.simulation.population import DAY_US, generate_plan

@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from florin_server.boot.demo_accounts import ensure_demo_accounts
-from florin_server.boot.service import FlorinService
-from florin_server.clock import TestClock
-from florin_server.config import Settings, TracingSettings
+from florin_server.app.demo_accounts import ensure_demo_accounts
+from florin_server.app.service import FlorinService
+from florin_server.base.clock import TestClock
 from florin_server.devnet.solana import SOLANA_DEVNET
-from florin_server.pricing.market import MarketPrices
-from florin_server.pricing.settings import PriceSettings
 from florin_server.rails.evm.sending.transactions import EvmSigner
+from florin_server.rails.pricing.market import MarketPrices
+from florin_server.rails.pricing.settings import PriceSettings
 from florin_server.rails.solana.sending.signer import SolanaSigner
+from florin_server.settings import Settings, TracingSettings
 from florin_server.simulation import rates
 from florin_server.simulation.calls import SimulationApi
 from florin_server.simulation.knobs import SimulationConfig

@@ -17,21 +17,21 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 import florin_server
-from florin_server import meters
+from florin_server.base import meters
+from florin_server.base.meters import Meters, MetricFamily
+from florin_server.context import App, WalletBalance
 from florin_server.domain.conditions import Condition, ConditionState
 from florin_server.domain.payments.payment import PaymentStatus
-from florin_server.flows.app import App, WalletBalance
-from florin_server.flows.operator import figures
-from florin_server.flows.operator.executors import ExecutorStatus
-from florin_server.flows.operator.figures import (
+from florin_server.features.monitoring.service import figures
+from florin_server.features.monitoring.service.figures import (
     BacklogGroup,
     ChainReconciliation,
     InstallationSnapshot,
     LimitSyncStatus,
 )
-from florin_server.flows.operator.process import ProcessSnapshot
-from florin_server.flows.operator.system import ChainStatus
-from florin_server.meters import Meters, MetricFamily
+from florin_server.features.monitoring.service.process import ProcessSnapshot
+from florin_server.features.monitoring.service.system import ChainStatus
+from florin_server.operations.service.executors import ExecutorStatus
 from florin_server.rails.types import NodeState
 from florin_server.web import process_metrics
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from florin_server.flows.operator.process import DiskSpace, ProcessSnapshot
-from florin_server.meters import MetricFamily
+from florin_server.base.meters import MetricFamily
+from florin_server.features.monitoring.service.process import DiskSpace, ProcessSnapshot
 
 _LabeledValue = tuple[tuple[str, ...], float]
 

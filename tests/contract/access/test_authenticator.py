@@ -10,20 +10,30 @@ from typing import Any
 
 import pytest
 from florin.v1 import access_pb2
-from florin_server.boot.app import build_app, build_core
-from florin_server.clock import TestClock
-from florin_server.config import Settings
-from florin_server.domain.accounts.account import ApiKey, CredentialStatus, Partner, WalletApp
-from florin_server.domain.accounts.credentials import ApiKeyKind, generate_key, hash_key, parse_key
+from florin_server.accounts.store import keys, merchants
+from florin_server.api.server import auth
+from florin_server.api.server.auth import Authenticator
+from florin_server.app.app import build_app, build_core
+from florin_server.base.clock import TestClock
+from florin_server.context import App, Caller
+from florin_server.db.engine.store import Store
+from florin_server.domain.accounts.account import (
+    ApiKey,
+    CredentialStatus,
+    Partner,
+    WalletApp,
+)
+from florin_server.domain.accounts.credentials import (
+    ApiKeyKind,
+    generate_key,
+    hash_key,
+    parse_key,
+)
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.ids import encode_base62
 from florin_server.domain.payments.payment import Merchant
 from florin_server.domain.versions import PREVIEW_VERSIONS, STABLE_VERSIONS
-from florin_server.flows.app import App, Caller
-from florin_server.rpc.server import auth
-from florin_server.rpc.server.auth import Authenticator
-from florin_server.store.accounts import keys, merchants
-from florin_server.store.engine.store import Store
+from florin_server.settings import Settings
 
 PEPPER, TOKEN, NETWORK = b"p" * 32, "operator-token", "192.0.2.1/32"
 (OLD,), (NEW,) = STABLE_VERSIONS, PREVIEW_VERSIONS

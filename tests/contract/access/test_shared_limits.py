@@ -6,11 +6,11 @@ import asyncio
 import random
 
 import pytest
+from florin_server.db.engine.query import StoreUnavailable
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.gcra import GcraLimiter
 from florin_server.domain.tally import compute_threshold
-from florin_server.flows.limits import sharing
-from florin_server.store.engine.query import StoreUnavailable
+from florin_server.limits.service import sharing
 
 from tests.support.limit_processes import advance_clocks, make_process, open_processes
 from tests.support.store_kit import ENGINES, NOW_US, execute_beside

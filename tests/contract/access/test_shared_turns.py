@@ -12,17 +12,18 @@ from collections import Counter
 from contextlib import AsyncExitStack
 
 import pytest
-from florin_server.boot.app import build_app, build_core
-from florin_server.clock import TestClock
-from florin_server.config import Settings
+from florin_server.api.server.idempotency import IdempotencyLocks
+from florin_server.app.app import build_app, build_core
+from florin_server.base.clock import TestClock
+from florin_server.context import Caller, IdempotencyKey
+from florin_server.db.engine.opening import open_store
+from florin_server.db.engine.query import StoreUnavailable
 from florin_server.domain.errors import ApiError, ErrorCode
-from florin_server.flows.app import Caller, IdempotencyKey
-from florin_server.rpc.server.idempotency import IdempotencyLocks
-from florin_server.store.engine.opening import open_store
-from florin_server.store.engine.query import StoreUnavailable
-from florin_server.store.limits import sharing
-from florin_server.store.payments import key_turns, payments
-from florin_server.store.payments.idempotency import IdempotencyClaim
+from florin_server.idempotency.store import turns as key_turns
+from florin_server.idempotency.store.responses import IdempotencyClaim
+from florin_server.limits import store as sharing
+from florin_server.money.payments.store import payments
+from florin_server.settings import Settings
 
 from tests.support import postgres
 from tests.support.store_kit import ENGINES, NOW_US, execute_beside, make_payment, open_engine_store

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
-from florin_server.boot.home import SetupError
-from florin_server.boot.servers.addresses import check_bind
-from florin_server.boot.servers.certificates import WARN_DAYS, CertificateStore
-from florin_server.boot.servers.public_address import (
+from florin_server.app.home import SetupError
+from florin_server.app.servers.addresses import check_bind
+from florin_server.app.servers.certificates import WARN_DAYS, CertificateStore
+from florin_server.app.servers.public_address import (
     check_reachable,
     find_link_problem,
     list_conditions,
 )
-from florin_server.config import Settings
 from florin_server.domain.conditions import ConditionName
+from florin_server.settings import Settings
 
 from tests.support.authority import SINCE, CertificateAuthority
 

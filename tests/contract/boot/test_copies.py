@@ -8,15 +8,15 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from florin_server.boot import copies
-from florin_server.boot.home import SetupError
-from florin_server.clock import SystemClock
-from florin_server.store.engine import migrating, schema
-from florin_server.store.engine.opening import open_store
-from florin_server.store.engine.query import StoreError
-from florin_server.store.engine.reading import SqliteStoreReader
-from florin_server.store.operator import executors
-from florin_server.store.payments import payments
+from florin_server.app import copies
+from florin_server.app.home import SetupError
+from florin_server.base.clock import SystemClock
+from florin_server.db.engine import migrating, schema
+from florin_server.db.engine.opening import open_store
+from florin_server.db.engine.query import StoreError
+from florin_server.db.engine.reading import SqliteStoreReader
+from florin_server.money.payments.store import payments
+from florin_server.operations.store import executors
 
 from tests.support import postgres
 from tests.support.exported import ExportStoreBuilder, make_payments
@@ -137,7 +137,7 @@ async def test_an_older_file_is_previewed_without_being_changed(tmp_path):
 async def test_an_older_database_is_previewed_without_being_changed(folders):
     if postgres.POSTGRES not in ENGINES:
         pytest.skip("PostgreSQL was not asked for")
-    from florin_server.store.migrations.postgres import upgrade
+    from florin_server.db.migrations.postgres import upgrade
 
     where = postgres.create_empty_database(folders["one"])
     await postgres.run_commands(where.dsn, schema.VERSION_TABLE)

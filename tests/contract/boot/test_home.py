@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from florin_server.boot.home import SetupError, StateFolder
+from florin_server.app.home import SetupError, StateFolder
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077])

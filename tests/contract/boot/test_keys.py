@@ -7,19 +7,19 @@ import stat
 
 import pytest
 from eth_account import Account
-from florin_server.boot.chains import connected
-from florin_server.boot.chains.keys import (
+from florin_server.app.chains import connected
+from florin_server.app.chains.keys import (
     ChainKeyring,
     find_keystore_address,
     open_keystore,
     write_evm_keystore,
     write_solana_keystore,
 )
-from florin_server.boot.home import SetupError, StateFolder
-from florin_server.config import Settings
+from florin_server.app.home import SetupError, StateFolder
 from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.rails.solana.settings import SolanaChainSettings
+from florin_server.settings import Settings
 
 PASSWORD = "correct horse battery staple"
 KEY, OTHER = b"\x11" * 32, b"\x22" * 32

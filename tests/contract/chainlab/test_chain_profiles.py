@@ -6,9 +6,9 @@ from math import ceil
 
 import pytest
 from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
-from florin_server.store.ledger import ledger
-from florin_server.store.settlement import chain_txs, reorg
-from florin_server.workers.settlement.blocks import create_follower
+from florin_server.money.ledger.store import ledger
+from florin_server.money.settlement.store import chain_txs, reorg
+from florin_server.money.settlement.worker.blocks import create_follower
 
 from tests.support.chainlab.profiles import EVM, SOLANA, EvmProfile, SolanaProfile
 from tests.support.chainlab.solana_works import get_token_balance, open_solana_harness

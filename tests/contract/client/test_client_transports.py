@@ -16,8 +16,8 @@ from florin_client import DeadlineError, RateLimitedError, Retries, UnavailableE
 from florin_client.aio import AsyncMerchant, AsyncTransport
 from florin_client.setup import ClientConfig
 from florin_client.sync import Merchant, SyncTransport
+from florin_server.api.server.errors import abort, to_grpc_status
 from florin_server.domain.errors import ApiError, ErrorCode
-from florin_server.rpc.server.errors import abort, to_grpc_status
 
 from tests.support.authority import CertificateAuthority
 

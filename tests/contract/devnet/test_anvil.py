@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import aiohttp
 import pytest
-from florin_server.clock import TestClock
+from florin_server.base.clock import TestClock
 from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 
 from tests.support import anvil

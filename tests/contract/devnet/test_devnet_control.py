@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from florin_server.clock import TestClock
+from florin_server.base.clock import TestClock
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.evm.control import SNAPSHOTS_MAX
 from florin_server.devnet.faults import FAULTS_MAX, RESULT_BYTES_MAX

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from eth_account.signers.local import LocalAccount
-from florin_server.chains.evm.route import RouteKind
 from florin_server.devnet.evm import DEVNET
+from florin_server.domain.chains.evm.route import RouteKind
 
 from tests.support.devnet_kit import (
     FEES,

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from florin_server.clock import TestClock
+from florin_server.base.clock import TestClock
 from florin_server.devnet.chainfile import ChainFile
 from florin_server.devnet.evm import DEVNET, DevChainError
 from florin_server.devnet.evm.chain import EmbeddedEvmChain

@@ -8,7 +8,12 @@ import pytest
 from eth_account import Account
 from florin_server.devnet.errors import RpcFault
 from florin_server.devnet.evm import DEVNET
-from florin_server.devnet.gifts import USUAL_GIFTS_PER_DAY, FaucetGift, GiftBudgets, GiftKind
+from florin_server.devnet.gifts import (
+    USUAL_GIFTS_PER_DAY,
+    FaucetGift,
+    GiftBudgets,
+    GiftKind,
+)
 from florin_server.devnet.solana import SOLANA_DEVNET
 from solders.keypair import Keypair
 

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 from eth.vm.forks.prague.computation import PragueComputation
-from florin_server.clock import TestClock
+from florin_server.base.clock import TestClock
 from florin_server.devnet.evm.chain import EmbeddedEvmChain, ExecutionMoment
 from florin_server.devnet.evm.history import EvmHistory
 from florin_server.devnet.evm.interpreter import BINARY, GAS, DevComputation

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from eth_account import Account
-from florin_server.clock import TestClock
+from florin_server.base.clock import TestClock
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.evm.block_rules import BlockRules
 from florin_server.devnet.genesis import load_artifact

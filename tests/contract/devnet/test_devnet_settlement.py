@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.chains.evm.route import RouteKind
 from florin_server.devnet.evm import DEVNET
+from florin_server.domain.chains.evm.route import RouteKind
 from florin_server.rails.evm.sending.fees import KEY_GAS
 
 from tests.support.devnet_kit import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 
 import pytest
-from florin_server.chains.solana import spl
+from florin_server.domain.chains.solana import spl
 from solders.rpc import requests, responses
 from solders.rpc.config import (
     RpcSendTransactionConfig,

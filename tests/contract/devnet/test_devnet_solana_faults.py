@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from florin_server.chains.solana import spl
+from florin_server.domain.chains.solana import spl
 
 from tests.support.solana_kit import SolanaNodeError, make_coin_transfer, make_wallet, open_node
 from tests.support.until import wait_until

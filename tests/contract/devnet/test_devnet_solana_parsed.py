@@ -7,8 +7,8 @@ import base64
 import struct
 
 import pytest
-from florin_server.chains.solana import spl
 from florin_server.devnet.solana import parsed
+from florin_server.domain.chains.solana import spl
 from solders.account import Account
 from solders.account_decoder import UiAccountEncoding
 from solders.compute_budget import set_compute_unit_price

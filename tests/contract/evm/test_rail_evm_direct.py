@@ -11,12 +11,12 @@ from florin_server.devnet.evm import DEVNET
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import BuildAction
 from florin_server.domain.settlement.chain_txs import PayerKind
-from florin_server.pricing.prices import PriceQuote, PriceRate
 from florin_server.rails.evm.paying.signing import build_passkey_call
 from florin_server.rails.evm.paying.terms import EvmOptionTerms
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.settings import EvmCoinSettings
 from florin_server.rails.evm.settler import IS_PAID
+from florin_server.rails.pricing.prices import PriceQuote, PriceRate
 from florin_server.rails.types import PayableAsset, RailUnavailable, Split
 
 from tests.support.evm_lab import (

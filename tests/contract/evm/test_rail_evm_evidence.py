@@ -120,7 +120,7 @@ async def test_an_authorization_lapses_by_the_time_of_a_final_block(lab):
 async def test_an_authorization_that_its_owner_cancelled_is_dead(lab):
     from coincurve import PrivateKey
     from eth_hash.auto import keccak
-    from florin_server.chains.evm import abi
+    from florin_server.domain.chains.evm import abi
 
     item = await lab.create_verified_item(1)
     terms = EvmOptionTerms.from_option(item.option)

@@ -8,9 +8,9 @@ import pytest
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.evm.schedule import GasSchedule
 from florin_server.domain.errors import ApiError
-from florin_server.pricing.prices import PriceQuote, PriceRate
 from florin_server.rails.evm.sending.fees import KEY_GAS, WALLET_GAS
 from florin_server.rails.evm.settings import EvmCoinSettings
+from florin_server.rails.pricing.prices import PriceQuote, PriceRate
 from florin_server.rails.types import PayableAsset, Split
 
 from tests.support.chains import EmbeddedChains

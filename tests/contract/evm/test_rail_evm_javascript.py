@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from florin_server.chains.evm.typed_data import (
+from florin_server.domain.chains.evm.typed_data import (
     Eip712Domain,
     PermitTransferFrom,
     ReceiveWithAuthorization,
@@ -78,7 +78,7 @@ def test_ethers_computes_the_same_digest(answers, index):
 
 @pytest.mark.parametrize("index", range(len(MESSAGES)))
 def test_a_signature_by_ethers_recovers_to_its_wallet(answers, index):
-    from florin_server.chains.evm.signatures import parse_signature, recover_address
+    from florin_server.domain.chains.evm.signatures import parse_signature, recover_address
 
     signature = parse_signature(answers[index]["signature"])
     assert recover_address(MESSAGES[index].compute_digest(), signature) == SIGNER

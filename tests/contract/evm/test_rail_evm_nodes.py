@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import pytest
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.domain.settlement.chain_txs import ChainTx, TransactionVariant, TxState
+from florin_server.money.settlement.worker.blocks import create_follower
 from florin_server.rails.connection.health import BACKOFF_MAX_S, PROBE_S
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.rails.types import RailUnavailable, TransferEffect, TreasuryTransfer
-from florin_server.workers.settlement.blocks import create_follower
 
 from tests.support import proxy as faults
 from tests.support.evm_lab import (

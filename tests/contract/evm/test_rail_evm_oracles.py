@@ -6,16 +6,16 @@ from fractions import Fraction
 
 import pytest
 from eth_hash.auto import keccak
-from florin_server.boot.chains.prices import build_market
-from florin_server.boot.home import SetupError
-from florin_server.config import Settings
+from florin_server.app.chains.prices import build_market
+from florin_server.app.home import SetupError
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.genesis import load_artifact
-from florin_server.pricing.market import LastPrice
 from florin_server.rails.connection.jsonrpc import JsonRpcClient
 from florin_server.rails.evm.reading.node import EvmNode
 from florin_server.rails.evm.reading.oracles import OracleFeed, OraclePrices, _parse_round
 from florin_server.rails.evm.reading.reader import EvmReader, list_strategies
+from florin_server.rails.pricing.market import LastPrice
+from florin_server.settings import Settings
 from hypothesis import given
 from hypothesis import strategies as st
 

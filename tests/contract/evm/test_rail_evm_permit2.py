@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from florin_server.chains.evm.typed_data import PERMIT2
 from florin_server.devnet.evm import DEVNET
+from florin_server.domain.chains.evm.typed_data import PERMIT2
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.rails.evm.paying.terms import EvmOptionTerms
 from florin_server.rails.evm.rail import EvmRail

@@ -10,12 +10,12 @@ from random import Random
 
 import pyarrow.parquet as pq
 import pytest
+from florin_server.accounts.store import customers
 from florin_server.domain.settlement.chain_txs import ReorgWatcher, WatchedTransaction
-from florin_server.flows.exports import frames
-from florin_server.store.accounts import customers
-from florin_server.store.ledger import books
-from florin_server.store.payments import payments
-from florin_server.store.settlement import reorg
+from florin_server.features.exports.service import frames
+from florin_server.money.ledger.store import books
+from florin_server.money.payments.store import payments
+from florin_server.money.settlement.store import reorg
 
 from tests.support import exported
 from tests.support.exported import (

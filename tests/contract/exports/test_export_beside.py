@@ -6,15 +6,15 @@ import sqlite3
 from contextlib import closing
 
 import pytest
+from florin_server.compliance.buyer_data import store as collected_data
+from florin_server.compliance.buyer_data.store import BuyerDataRecord
+from florin_server.db.engine.query import run
 from florin_server.domain.exports.tables import TABLES
 from florin_server.domain.sealed import Cipher
-from florin_server.flows.exports import folder, frames
-from florin_server.flows.exports.formats import ExportFormat
-from florin_server.flows.exports.run import ExportRun
-from florin_server.store.capture import collected_data
-from florin_server.store.capture.collected_data import BuyerDataRecord
-from florin_server.store.engine.query import run
-from florin_server.store.exports import roots
+from florin_server.features.exports.service import folder, frames
+from florin_server.features.exports.service.formats import ExportFormat
+from florin_server.features.exports.service.run import ExportRun
+from florin_server.features.exports.store import roots
 
 from tests.support import exported, store_kit
 from tests.support.exported import (

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 from florin_server.domain.exports.error import ExportError
-from florin_server.flows.exports import folder, frames
+from florin_server.features.exports.service import folder, frames
 
 from tests.support import exported, store_kit
 from tests.support.command import wait_command

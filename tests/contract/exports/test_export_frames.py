@@ -7,7 +7,7 @@ from decimal import Decimal
 import duckdb
 import polars as pl
 import pytest
-from florin_server.flows.exports import folder, frames
+from florin_server.features.exports.service import folder, frames
 
 from tests.support import exported
 from tests.support.exported import FEE, export_store, sum_postings

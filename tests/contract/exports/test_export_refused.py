@@ -9,9 +9,9 @@ import stat
 from contextlib import closing
 
 import pytest
-from florin_server.flows.exports import frames
-from florin_server.store.engine.query import StoreError
-from florin_server.store.engine.reading import SqliteStoreReader
+from florin_server.db.engine.query import StoreError
+from florin_server.db.engine.reading import SqliteStoreReader
+from florin_server.features.exports.service import frames
 
 from tests.support import exported, store_kit
 from tests.support.exported import ExportStoreBuilder, export_store, get_refusal

@@ -9,11 +9,11 @@ import grpc
 import pytest
 from florin.v1 import listing_pb2, merchant_pb2_grpc, money_pb2, payment_pb2
 from florin_client import Retries
-from florin_server.boot.exports import server
-from florin_server.boot.servers.upstream import UpstreamConnection
+from florin_server.api.server.errors import to_grpc_status
+from florin_server.app.exports import server
+from florin_server.app.servers.upstream import UpstreamConnection
 from florin_server.domain.errors import ApiError, ErrorCode
-from florin_server.flows.exports import frames
-from florin_server.rpc.server.errors import to_grpc_status
+from florin_server.features.exports.service import frames
 from grpc_status import rpc_status
 
 from tests.support.exported import get_refusal

@@ -11,10 +11,10 @@ import aiohttp
 import grpc
 import pytest
 from florin_gateway.forwarded import TrustedProxies
-from florin_server.boot.home import SetupError
-from florin_server.boot.servers import gateway
-from florin_server.boot.servers.peers import CallerResolver
-from florin_server.boot.servers.upstream import UpstreamConnection
+from florin_server.app.home import SetupError
+from florin_server.app.servers import gateway
+from florin_server.app.servers.peers import CallerResolver
+from florin_server.app.servers.upstream import UpstreamConnection
 
 from tests.support.authority import CertificateAuthority
 from tests.support.gateway_lab import KEY, StubPaymentService, register_service

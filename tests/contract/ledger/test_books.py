@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import LedgerPosting
-from florin_server.flows.ledger import books
-from florin_server.flows.ledger.books import ReconciliationStatus
+from florin_server.money.ledger import worker as keep_books
+from florin_server.money.ledger.service import books
+from florin_server.money.ledger.service.books import ReconciliationStatus
+from florin_server.money.ledger.store import ledger
+from florin_server.money.ledger.worker import BookKeeper
 from florin_server.rails.types import RailUnavailable
-from florin_server.store.ledger import ledger
-from florin_server.workers.housekeeping import keep_books
-from florin_server.workers.housekeeping.keep_books import BookKeeper
 
 from tests.support.evm_lab import CHAIN, EURO, TOKEN, make_refusal, make_reply
 from tests.support.payout_lab import BUYER, FLOAT, SHOP, TREASURY, open_payout_harness

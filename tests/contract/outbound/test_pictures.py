@@ -8,16 +8,16 @@ import ssl
 import sys
 
 import pytest
-from florin_server.outbound import decoder, pictures
-from florin_server.outbound.decoder import BYTES_MAX, SIDE_PX
-from florin_server.outbound.outbound import SafeHttpClient
-from florin_server.outbound.pictures import (
+from florin_server.base.outbound import decoder, pictures
+from florin_server.base.outbound.decoder import BYTES_MAX, SIDE_PX
+from florin_server.base.outbound.outbound import SafeHttpClient
+from florin_server.base.outbound.pictures import (
     PICTURE_BYTES_MAX,
     PictureUnavailable,
     fetch_picture,
     shrink_picture,
 )
-from florin_server.outbound.reach import AddressPolicy
+from florin_server.base.outbound.reach import AddressPolicy
 from PIL import Image
 
 from tests.support.answering import hang, make_stub_response, send_endless_body, serve_stub

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from florin_server.boot.app import build_app, build_core
-from florin_server.chains.evm import abi
+from florin_server.app.app import build_app, build_core
 from florin_server.devnet.genesis import DEVNET
+from florin_server.domain.chains.evm import abi
 from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import LedgerPosting, TxState
-from florin_server.flows.payouts import payouts as flows
-from florin_server.store.ledger import ledger
-from florin_server.store.payouts import payouts
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payouts.service import payouts as flows
+from florin_server.money.payouts.store import payouts
 
 from tests.support.evm_lab import (
     CHAIN,

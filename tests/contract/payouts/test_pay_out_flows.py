@@ -6,15 +6,15 @@ import logging
 from dataclasses import replace
 
 import pytest
+from florin_server.accounts.store import destinations, merchants
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import Destination, Merchant
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import LedgerPosting
-from florin_server.flows.payouts import payouts as flows
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payouts.service import payouts as flows
+from florin_server.money.payouts.store import payouts
 from florin_server.rails.types import RailUnavailable
-from florin_server.store.accounts import destinations, merchants
-from florin_server.store.ledger import ledger
-from florin_server.store.payouts import payouts
 
 from tests.support.evm_lab import CHAIN, EURO, MERCHANT, TOKEN, to_account
 from tests.support.payout_lab import BUYER, SHOP, PayoutHarness, open_payout_harness

@@ -6,9 +6,9 @@ import pytest
 from florin_server.domain.payouts.held_money import HeldMoney, HeldMoneyState
 from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import LedgerPosting
-from florin_server.flows.payouts import payouts
-from florin_server.store.ledger import ledger
-from florin_server.store.payouts import held_money
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payouts.service import payouts
+from florin_server.money.payouts.store import held_money
 
 from tests.support.evm_lab import CHAIN, TOKEN, to_account
 from tests.support.payout_lab import BUYER, SHOP, PayoutHarness, open_payout_harness

@@ -9,11 +9,11 @@ from florin_server.domain.conditions import ConditionName
 from florin_server.domain.errors import ApiError
 from florin_server.domain.payouts.payout import PayoutStatus
 from florin_server.domain.settlement.chain_txs import TxState
-from florin_server.flows.operator import leases as operator
+from florin_server.money.payouts.worker import pay_out
+from florin_server.money.payouts.worker.pay_out import PayoutWorker
+from florin_server.operations.service import leases as operator
+from florin_server.operations.store import leases
 from florin_server.rails.types import RailUnavailable
-from florin_server.store.settlement import leases
-from florin_server.workers.payouts import pay_out
-from florin_server.workers.payouts.pay_out import PayoutWorker
 
 from tests.support.evm_lab import CHAIN
 from tests.support.payout_lab import BUYER, TREASURY, PayoutHarness, open_payout_harness

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 from florin_server.domain.payouts.payout import PayoutStatus
+from florin_server.money.payouts.worker.polled_head import PolledHead
 from florin_server.rails.types import MinedTransaction
-from florin_server.workers.payouts.polled_head import PolledHead
 
 from tests.support.payout_lab import open_payout_harness
 from tests.support.payout_steps import RECEIPT

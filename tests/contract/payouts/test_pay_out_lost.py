@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 from florin_server.domain.payouts.payout import PayoutStatus
+from florin_server.money.settlement.worker.key_nonces import recover
+from florin_server.operations.store import executors
 from florin_server.rails.evm.known_contracts import DEPLOYER
-from florin_server.store.operator import executors
-from florin_server.workers.settlement.key_nonces import recover
 
 from tests.support.evm_lab import CHAIN, MERCHANT, RELAYER, TOKEN, to_account
 from tests.support.payout_lab import BUYER, TREASURY, TREASURY_KEY, open_payout_harness

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from florin_server.devnet.evm.schedule import GasSchedule
 from florin_server.domain.payouts.payout import PayoutKind
-from florin_server.store.ledger import ledger
+from florin_server.money.ledger.store import ledger
 
 from tests.support.chains import EmbeddedChains
 from tests.support.evm_lab import TOKEN, to_account

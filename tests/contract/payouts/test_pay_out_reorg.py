@@ -12,9 +12,9 @@ import pytest
 from florin_server.domain.errors import ApiError
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import ReorgWatcher, TxState
-from florin_server.flows.payouts import payouts as flows
-from florin_server.store.ledger import ledger
-from florin_server.store.settlement import reorg
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payouts.service import payouts as flows
+from florin_server.money.settlement.store import reorg
 
 from tests.support.evm_lab import CHAIN, MERCHANT, TOKEN, make_refusal, to_account
 from tests.support.payout_lab import BUYER, SHOP, TREASURY_KEY, PayoutHarness, open_payout_harness

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 
 import pytest
-from florin_server.boot.app import build_app, build_core
+from florin_server.app.app import build_app, build_core
 from florin_server.domain.errors import ApiError
 from florin_server.domain.payouts.payout import Payout, PayoutStatus
-from florin_server.flows.payouts import payouts as flows
-from florin_server.store.ledger import ledger
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payouts.service import payouts as flows
 
 from tests.support.evm_lab import CHAIN, TOKEN
 from tests.support.payout_lab import SHOP, PayoutHarness, open_payout_harness

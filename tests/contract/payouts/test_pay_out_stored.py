@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from florin_server.db.engine.query import operation
+from florin_server.db.engine.store import Store
 from florin_server.domain.accounts.destinations import (
     AssetAccount,
     DailyOpeningCaps,
@@ -10,13 +12,11 @@ from florin_server.domain.accounts.destinations import (
 )
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import LedgerPosting
-from florin_server.store.engine.query import operation
-from florin_server.store.engine.store import Store
-from florin_server.store.ledger import books, ledger
-from florin_server.store.payouts import payouts
-from florin_server.store.payouts.payouts import PayoutOutcome
-from florin_server.store.settlement import token_accounts
-from florin_server.store.settlement.chain_txs import ItemsUnavailable
+from florin_server.money.ledger.store import books, ledger
+from florin_server.money.payouts.store import payouts
+from florin_server.money.payouts.store.payouts import PayoutOutcome
+from florin_server.money.settlement.store import token_accounts
+from florin_server.money.settlement.store.chain_txs import ItemsUnavailable
 
 from tests.support.store_kit import ASSET, CHAIN, LATER_US, NOW_US, PAYER
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.config import Settings
+from florin_server.accounts.store import merchants
 from florin_server.domain.payments.payment import Merchant
 from florin_server.domain.payouts.payout import PayoutKind
-from florin_server.store.accounts import merchants
-from florin_server.store.ledger import ledger
-from florin_server.store.payouts import payouts
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payouts.store import payouts
+from florin_server.settings import Settings
 from pydantic import ValidationError
 
 from tests.support.evm_lab import TOKEN

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import web
-from florin_server.pricing.http import HttpPriceFetcher, PriceQuery
-from florin_server.pricing.market import LastPrice
-from florin_server.pricing.settings import HttpSourceSettings
+from florin_server.rails.pricing.http import HttpPriceFetcher, PriceQuery
+from florin_server.rails.pricing.market import LastPrice
+from florin_server.rails.pricing.settings import HttpSourceSettings
 
 NOW = 1_800_000_000_000_000
 

@@ -7,14 +7,14 @@ from types import MappingProxyType
 from typing import Any, cast
 
 import pytest
-from florin_server.boot.app import build_app, build_core
-from florin_server.clock import SystemClock
-from florin_server.config import Settings
-from florin_server.flows.app import App
-from florin_server.store.engine.opening import open_store
-from florin_server.workers.housekeeping.keep_books import BookKeeper
-from florin_server.workers.payouts.pay_out import PayoutWorker
-from florin_server.workers.settlement.settle import ChainSettler
+from florin_server.app.app import build_app, build_core
+from florin_server.base.clock import SystemClock
+from florin_server.context import App
+from florin_server.db.engine.opening import open_store
+from florin_server.money.ledger.worker import BookKeeper
+from florin_server.money.payouts.worker.pay_out import PayoutWorker
+from florin_server.money.settlement.worker.settle import ChainSettler
+from florin_server.settings import Settings
 
 from tests.support.evm_lab import CHAIN, RELAYER, open_lab
 from tests.support.payout_lab import TREASURY

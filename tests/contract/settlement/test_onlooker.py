@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from florin_server.boot.app import build_app
+from florin_server.app.app import build_app
 from florin_server.domain.conditions import ConditionName, ConditionState
-from florin_server.flows.operator import executors, system
+from florin_server.features.monitoring.service import system
+from florin_server.money.settlement.worker.onlooker import StandbyWorker
+from florin_server.money.settlement.worker.tx_sender import get_lease_name
+from florin_server.operations.service import executors
+from florin_server.operations.store import leases
 from florin_server.rails.types import RailUnavailable
-from florin_server.store.settlement import leases
-from florin_server.workers.settlement.onlooker import StandbyWorker
-from florin_server.workers.settlement.tx_sender import get_lease_name
 
 from tests.support.evm_lab import CHAIN, RELAYER, make_buyer
 from tests.support.settler_lab import SettlementHarness, open_settlement_harness

@@ -10,13 +10,13 @@ import asyncio
 
 import pytest
 from eth_account import Account
-from florin_server.boot.app import build_app
+from florin_server.app.app import build_app
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.settlement.chain_txs import TxState
+from florin_server.money.ledger.store import ledger
+from florin_server.money.settlement.store import chain_txs, used_nonces
 from florin_server.rails.evm.paying.terms import EvmOptionTerms, to_address
 from florin_server.rails.types import SettlementEvent
-from florin_server.store.ledger import ledger
-from florin_server.store.settlement import chain_txs, used_nonces
 
 from tests.support import postgres
 from tests.support.evm_lab import (

@@ -13,13 +13,13 @@ from florin_server.domain.ledger import accounts
 from florin_server.domain.payments.state import PaymentStateEvent
 from florin_server.domain.payouts.held_money import HeldMoneyState
 from florin_server.domain.payouts.payout import PayoutStatus
-from florin_server.flows.operator import system
-from florin_server.flows.payments.simulate import get_requested_amount
-from florin_server.flows.payouts import held_money, payouts
-from florin_server.store.ledger import ledger
-from florin_server.store.payments import payments, simulation
-from florin_server.store.payouts import payouts as stored_payouts
-from florin_server.store.settlement import chain_txs
+from florin_server.features.monitoring.service import system
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payments.service.simulate import get_requested_amount
+from florin_server.money.payments.store import payments, simulation
+from florin_server.money.payouts.service import held_money, payouts
+from florin_server.money.payouts.store import payouts as stored_payouts
+from florin_server.money.settlement.store import chain_txs
 
 from tests.support.evm_lab import CHAIN, FEES, PRICE, TOKEN, make_buyer, sign_option, to_account
 from tests.support.held_steps import let_payment_lapse, put_blocklist

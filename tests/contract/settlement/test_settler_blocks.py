@@ -7,14 +7,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from florin_server.rails.types import ChainHead
-from florin_server.workers.settlement.blocks import (
+from florin_server.money.settlement.worker.blocks import (
     BlockFollower,
     ChainEvidence,
     FactAgreement,
     HeadFollower,
     create_follower,
 )
+from florin_server.rails.types import ChainHead
 
 from tests.support.block_chain import InMemoryChain, follower, make_mined, make_paid
 from tests.support.settler_steps import look_until_current

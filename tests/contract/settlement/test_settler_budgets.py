@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 from florin_server.domain.settlement.chain_txs import PayerKind
-from florin_server.flows.operator import system
-from florin_server.flows.payments.confirm import confirm
-from florin_server.store.settlement import gas
+from florin_server.features.monitoring.service import system
+from florin_server.money.payments.service.confirm import confirm
+from florin_server.money.settlement.store import gas
 
 from tests.support.evm_lab import make_buyer, to_account
 from tests.support.gas_lab import (

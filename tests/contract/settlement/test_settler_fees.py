@@ -9,12 +9,13 @@ from itertools import pairwise
 
 import pytest
 from eth_account import Account
+from florin_server.db.engine.query import StoreUnavailable
 from florin_server.domain.conditions import ConditionName
-from florin_server.flows.operator.executors import list_executors, pause, resume
+from florin_server.money.settlement.store import chain_txs
+from florin_server.operations.service.executors import list_executors, pause, resume
+from florin_server.operations.store import leases
 from florin_server.rails.evm.sending.transactions import parse_fees
 from florin_server.rails.types import GasShortage, RailUnavailable
-from florin_server.store.engine.query import StoreUnavailable
-from florin_server.store.settlement import chain_txs, leases
 
 from tests.support.evm_lab import CHAIN, PRICE, RELAYER, make_buyer
 from tests.support.fee_steps import SECOND, count_open_by_sender, get_booked_gas, get_spent

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from florin_server.domain.conditions import Condition, ConditionName, ConditionState
-from florin_server.flows.operator import health, system
-from florin_server.flows.operator.executors import pause, resume
+from florin_server.features.monitoring.service import health, system
+from florin_server.operations.service.executors import pause, resume
 from florin_server.rails.types import GasShortage
 
 from tests.support.evm_lab import RELAYER, make_buyer

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from florin_server.compliance.screening import store as blocklists
 from florin_server.domain.screening.blocklist import ScreeningList, find_address
-from florin_server.store.screening import blocklists
 
 from tests.support.evm_lab import make_buyer
 from tests.support.held_steps import let_payment_lapse, put_blocklist

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from florin_server.devnet.genesis import DEVNET
-from florin_server.flows.payments.checkout import find_progress
-from florin_server.flows.payments.options import list_options
+from florin_server.money.payments.service.checkout import find_progress
+from florin_server.money.payments.service.options import list_options
+from florin_server.money.settlement.store import chain_txs
 from florin_server.rails.evm.larger_amounts import LargerAmounts
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.store.settlement import chain_txs
 
 from tests.support.evm_lab import RELAYER, make_buyer, to_account
 from tests.support.settler_lab import BUYER, CHAIN, SettlementHarness, open_settlement_harness

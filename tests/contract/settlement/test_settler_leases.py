@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from florin_server.store.settlement import leases
-from florin_server.workers.settlement.senders import release_dead_leases
+from florin_server.money.settlement.worker.senders import release_dead_leases
+from florin_server.operations.store import leases
 
 
 async def test_leases_of_a_dead_process_are_released_at_once(store):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from florin_server.domain.conditions import ConditionName, ConditionState
 from florin_server.domain.settlement.settle_times import SettleTimes
-from florin_server.flows.payments.options import list_options
+from florin_server.money.payments.service.options import list_options
+from florin_server.money.settlement.worker.observations import ChainObservations
+from florin_server.operations.store import observed
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.store.operator import observed
-from florin_server.workers.settlement.observations import ChainObservations
 
 from tests.support.evm_lab import RELAYER, make_buyer, to_account
 from tests.support.settler_lab import BUYER, CHAIN, SettlementHarness, open_settlement_harness

@@ -6,8 +6,8 @@ import pytest
 from florin_server.domain.money import Amount
 from florin_server.domain.payments.payment import Payment
 from florin_server.domain.payments.state import PaymentStateEvent
-from florin_server.flows.operator.executors import list_executors, pause, resume
-from florin_server.store.payments import simulation
+from florin_server.money.payments.store import simulation
+from florin_server.operations.service.executors import list_executors, pause, resume
 
 from tests.support.evm_lab import PRICE, RELAYER, make_buyer, make_refusal
 from tests.support.settler_lab import CHAIN, MERCHANT, SettlementHarness, open_settlement_harness

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from eth_account import Account
 from florin_server.domain.quarantine import QuarantinedItemKind
-from florin_server.store.settlement import chain_txs
+from florin_server.money.settlement.store import chain_txs
 
 from tests.support.evm_lab import CHAIN, make_buyer
 from tests.support.settler_lab import SettlementHarness, open_settlement_harness

@@ -8,13 +8,13 @@ from __future__ import annotations
 import logging
 
 import pytest
+from florin_server.accounts.store import destinations
 from florin_server.domain.ledger import journals
 from florin_server.domain.payments.payment import Destination
 from florin_server.domain.quarantine import QuarantinedItemKind
-from florin_server.flows.quarantine import items
-from florin_server.store.accounts import destinations
-from florin_server.store.ledger import ledger
-from florin_server.store.settlement import chain_txs, reorg
+from florin_server.features.monitoring.service import quarantine as items
+from florin_server.money.ledger.store import ledger
+from florin_server.money.settlement.store import chain_txs, reorg
 
 from tests.support.evm_lab import CHAIN, PRICE, RELAYER, TOKEN, make_buyer, to_account
 from tests.support.fee_steps import get_booked_gas, get_spent

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 
 import pytest
-from florin_server.flows.payments.confirm import confirm
-from florin_server.store.operator import installation
-from florin_server.workers.settlement import missed_blocks
+from florin_server.db import installation
+from florin_server.money.payments.service.confirm import confirm
+from florin_server.money.settlement.worker import missed_blocks
 
 from tests.support.evm_lab import CHAIN, PRICE, make_refusal
 from tests.support.settler_lab import BUYER, MERCHANT, open_settlement_harness

@@ -7,12 +7,12 @@ from collections import Counter
 
 import pytest
 from florin_server.domain.settlement.chain_txs import TxState
+from florin_server.money.settlement.worker.blocks import create_follower
+from florin_server.money.settlement.worker.direct_payments import DirectPayments
+from florin_server.money.settlement.worker.open_payments import OpenPayments
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending.fees import FEES_S
 from florin_server.rails.evm.sending.transactions import parse_fees
-from florin_server.workers.settlement.blocks import create_follower
-from florin_server.workers.settlement.direct_payments import DirectPayments
-from florin_server.workers.settlement.open_payments import OpenPayments
 
 from tests.support.evm_lab import RELAYER, make_buyer, make_chain_settings, make_refusal, open_lab
 from tests.support.settler_lab import SettlementHarness, open_settlement_harness

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from florin_server.store.receipts import effects
+from florin_server.money.payments.store import effects
 
 from tests.support.evm_lab import make_buyer
 from tests.support.settler_lab import CHAIN, open_settlement_harness

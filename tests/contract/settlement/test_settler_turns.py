@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from florin_server.money.settlement.worker.direct_payments import DirectPayments
 from florin_server.rails.types import RailUnavailable
-from florin_server.workers.settlement.direct_payments import DirectPayments
 
 from tests.support.evm_lab import make_buyer
 from tests.support.fee_steps import SECOND

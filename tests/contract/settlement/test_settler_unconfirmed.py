@@ -12,22 +12,22 @@ import logging
 from dataclasses import replace
 
 import pytest
-from florin_server.chains.evm import abi
+from florin_server.db import installation
+from florin_server.db.engine.opening import open_store
+from florin_server.db.engine.query import operation
 from florin_server.devnet.evm import DEVNET
+from florin_server.domain.chains.evm import abi
 from florin_server.domain.payments.payment import PaymentStatus
-from florin_server.flows.payments.confirm import confirm
-from florin_server.flows.payments.fetch import fetch
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payments.service.confirm import confirm
+from florin_server.money.payments.service.fetch import fetch
+from florin_server.money.payments.store import payments
+from florin_server.money.settlement.worker import direct_payments
+from florin_server.money.settlement.worker.blocks import create_follower
 from florin_server.rails.evm import settler as contract
 from florin_server.rails.evm.paying.terms import APPROVE, EvmOptionTerms, to_address
 from florin_server.rails.evm.settings import EvmCoinSettings
 from florin_server.rails.types import SettlementEvent
-from florin_server.store.engine.opening import open_store
-from florin_server.store.engine.query import operation
-from florin_server.store.ledger import ledger
-from florin_server.store.operator import installation
-from florin_server.store.payments import payments
-from florin_server.workers.settlement import direct_payments
-from florin_server.workers.settlement.blocks import create_follower
 
 from tests.support import postgres
 from tests.support.evm_lab import CHAIN, PRICE, TOKEN, make_buyer, make_reply, sign_option
@@ -104,8 +104,8 @@ async def returns(shop: SettlementHarness, payment) -> list[int]:
 
 @operation
 def _payouts():
-    from florin_server.store.engine.query import Statement
-    from florin_server.store.tables.tables import payout
+    from florin_server.db.engine.query import Statement
+    from florin_server.db.tables.tables import payout
     from sqlalchemy import select
 
     return (yield Statement(select(payout.c.payment_id, payout.c.value))())
@@ -401,8 +401,8 @@ async def test_the_same_call_on_another_chain_pays_for_nothing(shop):
 
 @operation
 def _moved(option, there):
-    from florin_server.store.engine.query import Statement, param
-    from florin_server.store.tables.tables import payment_option
+    from florin_server.db.engine.query import Statement, param
+    from florin_server.db.tables.tables import payment_option
     from sqlalchemy import delete
 
     yield Statement(delete(payment_option).where(payment_option.c.id == param("id_")))(

@@ -8,9 +8,9 @@ import json
 import struct
 
 import pytest
-from florin_server.chains.solana import spl
-from florin_server.chains.solana.limits import PACKET_BYTES
 from florin_server.devnet.solana import SOLANA_DEVNET
+from florin_server.domain.chains.solana import spl
+from florin_server.domain.chains.solana.limits import PACKET_BYTES
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.types import RailUnavailable

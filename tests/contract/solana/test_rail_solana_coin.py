@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 
 import pytest
-from florin_server.chains.solana import spl
+from florin_server.domain.chains.solana import spl
 from florin_server.domain.errors import ApiError
 from florin_server.domain.settlement.chain_txs import ChainTx, TxState
-from florin_server.flows.payouts.opening import list_receiving_accounts
+from florin_server.money.payouts.service.opening import list_receiving_accounts
 from florin_server.rails.solana.paying.message import WalletBounds, is_acceptable
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.sending.signer import SolanaSigner

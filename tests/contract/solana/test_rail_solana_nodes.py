@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import pytest
 from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.money.settlement.worker.blocks import create_follower
 from florin_server.rails.connection.health import BACKOFF_MAX_S
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.types import RailUnavailable
-from florin_server.workers.settlement.blocks import create_follower
 
 from tests.support import proxy as faults
 from tests.support.proxy import FaultyNodeProxy

@@ -7,17 +7,14 @@ import json
 from dataclasses import replace
 
 import pytest
-from florin_server.chains.solana import spl
 from florin_server.cli.service import doctor
+from florin_server.domain.chains.solana import spl
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import FreeNonce
-from florin_server.flows.operator.health import check_nodes, list_node_faults
+from florin_server.features.monitoring.service.health import check_nodes, list_node_faults
 from florin_server.rails.solana.paying.message import WalletBounds, is_acceptable
-from florin_server.rails.solana.sending.durable_nonces import (
-    RENT_MAX_LAMPORTS,
-    RESERVE_LAMPORTS,
-)
+from florin_server.rails.solana.sending.durable_nonces import RENT_MAX_LAMPORTS, RESERVE_LAMPORTS
 from florin_server.rails.types import RailUnavailable
 from solders.instruction import Instruction
 

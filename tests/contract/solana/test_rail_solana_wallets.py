@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 
 import pytest
-from florin_server.chains.solana import spl
-from florin_server.chains.solana.limits import PACKET_BYTES, V1_BYTES, V1_FIRST_BYTE
+from florin_server.domain.chains.solana import spl
+from florin_server.domain.chains.solana.limits import PACKET_BYTES, V1_BYTES, V1_FIRST_BYTE
 from florin_server.domain.errors import ApiError
 from florin_server.rails.solana.paying.message import WalletBounds, compile_message, is_acceptable
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price

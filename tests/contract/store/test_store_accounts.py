@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from florin_server.domain.accounts.account import SCOPES, ApiKey, Partner, WalletApp
+from florin_server.accounts.store import keys, merchants, pins
+from florin_server.db.engine.query import StoreError
+from florin_server.domain.accounts.account import (
+    SCOPES,
+    ApiKey,
+    Partner,
+    WalletApp,
+)
 from florin_server.domain.accounts.credentials import ApiKeyKind
 from florin_server.domain.payments.payment import Merchant
-from florin_server.store.accounts import keys, merchants, pins
-from florin_server.store.engine.query import StoreError
 
 from tests.support.store_kit import LATER_US, NOW_US
 

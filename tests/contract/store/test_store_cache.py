@@ -7,14 +7,19 @@ import random
 import threading
 
 import pytest
+from florin_server.accounts.store import customers
+from florin_server.db.engine.query import (
+    Query,
+    Statement,
+    StoreError,
+    operation,
+)
+from florin_server.db.tables.tables import payment as table
+from florin_server.db.tables.tables import payment_event
 from florin_server.domain.payments.payment import CancellationReason, PaymentStatus
-from florin_server.store.accounts import customers
-from florin_server.store.engine.query import Query, Statement, StoreError, operation
-from florin_server.store.payments import payments
-from florin_server.store.payments.cache import PaymentCache
-from florin_server.store.payments.reader import PaymentReader
-from florin_server.store.tables.tables import payment as table
-from florin_server.store.tables.tables import payment_event
+from florin_server.money.payments.store import payments
+from florin_server.money.payments.store.cache import PaymentCache
+from florin_server.money.payments.store.reader import PaymentReader
 from sqlalchemy import delete
 
 from tests.support.postgres import SQLITE

@@ -6,19 +6,19 @@ import sqlite3
 from dataclasses import replace
 
 import pytest
-from florin_server.domain.payments.state import PaymentStateEvent
-from florin_server.domain.sealed import Ciphertext
-from florin_server.store.accounts import customers
-from florin_server.store.accounts.customers import ErasureCounts
-from florin_server.store.capture import collected_data
-from florin_server.store.capture.collected_data import (
+from florin_server.accounts.store import customers
+from florin_server.accounts.store.customers import ErasureCounts
+from florin_server.compliance.buyer_data import store as collected_data
+from florin_server.compliance.buyer_data.store import (
     BuyerDataRecord,
     ConfirmedBuyerData,
     DataSource,
     format_source,
 )
-from florin_server.store.migrations import config
-from florin_server.store.payments import payments, simulation
+from florin_server.db.migrations import config
+from florin_server.domain.payments.state import PaymentStateEvent
+from florin_server.domain.sealed import Ciphertext
+from florin_server.money.payments.store import payments, simulation
 from sqlalchemy import create_engine
 
 from tests.support.store_asked import OTHER_ACCOUNT, REQUESTED_AMOUNT

@@ -10,11 +10,11 @@ import re
 from pathlib import Path
 
 import pytest
-from florin_server.boot import copies
-from florin_server.boot.home import SetupError
-from florin_server.store.engine import migrating, schema
-from florin_server.store.engine.opening import open_store
-from florin_server.store.engine.query import StoreError
+from florin_server.app import copies
+from florin_server.app.home import SetupError
+from florin_server.db.engine import migrating, schema
+from florin_server.db.engine.opening import open_store
+from florin_server.db.engine.query import StoreError
 
 from tests.support.migrated import migrate_file, statements_between
 from tests.support.released import RELEASED_SCHEMA

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 from florin_server.domain.conditions import Condition, ConditionName, ConditionState
-from florin_server.store.operator import conditions
-from florin_server.store.operator.conditions import (
+from florin_server.operations.store import conditions, leases
+from florin_server.operations.store.conditions import (
     ALIVE_US,
     FORGET_US,
     ConditionReport,
     ReportSource,
 )
-from florin_server.store.settlement import leases
 
 from tests.support.store_kit import CHAIN, NOW_US
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from florin_server.db.engine.query import operation
 from florin_server.domain.payments.payment import Refund, RefundStatus
 from florin_server.domain.payouts.payout import PayoutKind
-from florin_server.store.engine.query import operation
-from florin_server.store.ledger import ledger
-from florin_server.store.payouts import covered, payouts, refunds
-from florin_server.store.settlement import chain_txs
-from florin_server.store.webhooks import deliveries, events, replays
-from florin_server.store.webhooks.replays import ReplayPosition, ReplayRequest
+from florin_server.features.webhooks.store import deliveries, replays
+from florin_server.features.webhooks.store.replays import ReplayPosition, ReplayRequest
+from florin_server.money.ledger.store import ledger
+from florin_server.money.outbox.store import events
+from florin_server.money.payouts.store import covered, payouts
+from florin_server.money.refunds import store as refunds
+from florin_server.money.settlement.store import chain_txs
 
 from tests.support.hooked import add_endpoint, claim_deliveries
 from tests.support.store_covered import ends, leaves, marked, owed

@@ -6,8 +6,8 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from florin_server.store.engine.query import StoreError, StoreUnavailable
-from florin_server.store.engine.sqlite import to_store_error
+from florin_server.db.engine.query import StoreError, StoreUnavailable
+from florin_server.db.engine.sqlite import to_store_error
 
 
 def failed(*commands: str) -> Exception:

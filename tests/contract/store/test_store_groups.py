@@ -7,11 +7,11 @@ import sqlite3
 import threading
 
 import pytest
+from florin_server.db.engine import writer
+from florin_server.db.engine.query import Query, StoreError, operation
 from florin_server.domain.errors import ApiError, ErrorCode
-from florin_server.store.engine import writer
-from florin_server.store.engine.query import Query, StoreError, operation
-from florin_server.store.payments import payments
-from florin_server.store.payments.reader import PaymentReader
+from florin_server.money.payments.store import payments
+from florin_server.money.payments.store.reader import PaymentReader
 
 from tests.support.postgres import SQLITE
 from tests.support.store_kit import create_payment, make_payment, open_engine_store, run_pragma
@@ -235,7 +235,7 @@ async def test_close_commits_queued_writes(store):
 
 
 async def test_long_read_sees_a_single_snapshot(store, monkeypatch):
-    monkeypatch.setattr("florin_server.store.engine.sqlite_store._HOLD_S", -1.0)
+    monkeypatch.setattr("florin_server.db.engine.sqlite_store._HOLD_S", -1.0)
     payment = make_payment()
 
     @operation

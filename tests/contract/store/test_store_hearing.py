@@ -7,21 +7,21 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from florin_server.boot.app import build_app, build_core
-from florin_server.clock import TestClock
-from florin_server.config import Settings
+from florin_server.app.app import build_app, build_core
+from florin_server.app.hints.hear import BusListener
+from florin_server.app.hints.jobs import get_jobs
+from florin_server.app.hints.remembered import CacheRefresher
+from florin_server.base.clock import TestClock
+from florin_server.base.hints import ProcessBus
+from florin_server.compliance.screening import store as blocklists
+from florin_server.context import App
+from florin_server.db import generations
+from florin_server.db.engine.query import StoreUnavailable
+from florin_server.db.generations import CacheKind
 from florin_server.domain.payments.payment import CancellationReason
 from florin_server.domain.screening.blocklist import ScreeningList
-from florin_server.flows.app import App
-from florin_server.hints import ProcessBus
-from florin_server.store.engine.query import StoreUnavailable
-from florin_server.store.hints import generations
-from florin_server.store.hints.generations import CacheKind
-from florin_server.store.payments import payments
-from florin_server.store.screening import blocklists
-from florin_server.workers.hints.hear import BusListener
-from florin_server.workers.hints.jobs import get_jobs
-from florin_server.workers.hints.remembered import CacheRefresher
+from florin_server.money.payments.store import payments
+from florin_server.settings import Settings
 
 from tests.support.store_kit import LATER_US, NOW_US, create_payment
 from tests.support.until import PATIENCE_S, wait_until

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 from florin_server.domain.payments.payment import CancellationReason
-from florin_server.store.payments import history, payments
+from florin_server.money.payments.store import history, payments
 
 from tests.support.store_kit import LATER_US, create_payment, open_engine_store
 

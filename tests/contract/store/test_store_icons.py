@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.store.icons import icons
-from florin_server.store.icons.icons import Icon, IconStatus
+from florin_server.features.icons import store as icons
+from florin_server.features.icons.store import Icon, IconStatus
 
 from tests.support.store_kit import NOW_US
 

@@ -16,11 +16,11 @@ from florin_server.domain.settlement.chain_txs import (
     TxState,
     WatchedTransaction,
 )
-from florin_server.store.ledger import ledger
-from florin_server.store.operator import executors
-from florin_server.store.payments import payments
-from florin_server.store.settlement import chain_txs, leases, reorg, used_nonces
-from florin_server.store.settlement.chain_txs import ItemsUnavailable, LostLease
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payments.store import payments
+from florin_server.money.settlement.store import chain_txs, reorg, used_nonces
+from florin_server.money.settlement.store.chain_txs import ItemsUnavailable, LostLease
+from florin_server.operations.store import executors, leases
 
 from tests.support.store_kit import (
     ASSET,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from florin_server.db.engine.query import Statement, operation
+from florin_server.db.tables.tables import ledger_journal
 from florin_server.domain.accounts.destinations import (
     AssetAccount,
     DailyOpeningCaps,
@@ -24,19 +26,17 @@ from florin_server.domain.settlement.chain_txs import (
     TxState,
     WatchedTransaction,
 )
-from florin_server.store.engine.query import Statement, operation
-from florin_server.store.ledger import ledger
-from florin_server.store.payments import payments, simulation
-from florin_server.store.settlement import (
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payments.store import payments, simulation
+from florin_server.money.settlement.store import (
     chain_txs,
     gas,
-    leases,
     reorg,
     token_accounts,
     used_nonces,
 )
-from florin_server.store.settlement.chain_txs import FAILURES_MAX, ItemsUnavailable, LostLease
-from florin_server.store.tables.tables import ledger_journal
+from florin_server.money.settlement.store.chain_txs import FAILURES_MAX, ItemsUnavailable, LostLease
+from florin_server.operations.store import leases
 from sqlalchemy import select
 
 from tests.support.store_asked import REQUESTED_AMOUNT

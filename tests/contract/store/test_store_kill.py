@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.domain.settlement.chain_txs import LedgerPosting, TransactionOutcome, TxState
-from florin_server.store.ledger import ledger
-from florin_server.store.payments import payments
-from florin_server.store.payments.idempotency import StoredResponse
-from florin_server.store.settlement import chain_txs, used_nonces
+from florin_server.idempotency.store.responses import StoredResponse
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payments.store import payments
+from florin_server.money.settlement.store import chain_txs, used_nonces
 
 from tests.support import postgres
 from tests.support.postgres import SQLITE

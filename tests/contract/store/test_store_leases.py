@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from florin_server.domain.settlement.lease import LEASE_S, Lease, name_holder
-from florin_server.store.settlement import chain_txs, leases
+from florin_server.money.settlement.store import chain_txs
+from florin_server.operations.store import leases
 
 from tests.support.store_kit import LATER_US, create_processing_payment, make_chain_tx
 

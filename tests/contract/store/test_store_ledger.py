@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from florin_server.db.engine.query import Statement, StoreError, operation
+from florin_server.db.tables.tables import ledger_transfer
 from florin_server.domain.ledger.accounts import LedgerAccountKind
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import LedgerPosting
-from florin_server.store.engine.query import Statement, StoreError, operation
-from florin_server.store.ledger import books, ledger
-from florin_server.store.payouts import payouts
-from florin_server.store.tables.tables import ledger_transfer
+from florin_server.money.ledger.store import books, ledger
+from florin_server.money.payouts.store import payouts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import insert

@@ -9,17 +9,26 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from florin_server.accounts.store import merchants
+from florin_server.db.engine import schema
+from florin_server.db.engine.query import Query, run
+from florin_server.db.engine.sqlite import SqliteConnection
 from florin_server.domain.ids import generate_payment_id
-from florin_server.domain.payments.payment import Merchant, PaymentStatus, Refund, RefundStatus
+from florin_server.domain.payments.payment import (
+    Merchant,
+    PaymentStatus,
+    Refund,
+    RefundStatus,
+)
 from florin_server.domain.settlement.chain_txs import TransactionOutcome, TxState
-from florin_server.store.accounts import merchants
-from florin_server.store.engine import schema
-from florin_server.store.engine.query import Query, run
-from florin_server.store.engine.sqlite import SqliteConnection
-from florin_server.store.payments import listed, listing, payments
-from florin_server.store.payments.listing import PaymentListFilters, PaymentListOrder, PaymentTotals
-from florin_server.store.payouts import refunds
-from florin_server.store.settlement import chain_txs
+from florin_server.money.payments.store import listed, listing, payments
+from florin_server.money.payments.store.listing import (
+    PaymentListFilters,
+    PaymentListOrder,
+    PaymentTotals,
+)
+from florin_server.money.refunds import store as refunds
+from florin_server.money.settlement.store import chain_txs
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as postgresql
 
 from tests.bench import history

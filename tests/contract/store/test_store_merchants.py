@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from florin_server.accounts.store import merchants
+from florin_server.accounts.store.merchants import MerchantListQuery
+from florin_server.db.engine.query import StoreError
 from florin_server.domain.payments.payment import Merchant
-from florin_server.store.accounts import merchants
-from florin_server.store.accounts.merchants import MerchantListQuery
-from florin_server.store.engine.query import StoreError
 
 from tests.support.store_kit import LATER_US, NOW_US
 

@@ -6,9 +6,9 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from florin_server.store.engine import schema
-from florin_server.store.settlement import chain_txs
-from florin_server.store.tables.tables import METADATA
+from florin_server.db.engine import schema
+from florin_server.db.tables.tables import METADATA
+from florin_server.money.settlement.store import chain_txs
 
 from tests.support.migrated import migrate_file, upgrade_finished
 from tests.support.store_kit import (

@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from florin_server.accounts.store import customers
+from florin_server.accounts.store.customers import ErasureCounts
+from florin_server.db import installation
+from florin_server.db.engine.query import StoreError
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import (
     CancellationReason,
@@ -13,14 +17,11 @@ from florin_server.domain.payments.payment import (
     RefundStatus,
 )
 from florin_server.domain.payments.state import PaymentStateEvent
-from florin_server.store.accounts import customers
-from florin_server.store.accounts.customers import ErasureCounts
-from florin_server.store.engine.query import StoreError
-from florin_server.store.ledger import ledger
-from florin_server.store.operator import executors, installation
-from florin_server.store.payments import payments, simulation
-from florin_server.store.payouts import refunds
-from florin_server.store.settlement import chain_txs
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payments.store import payments, simulation
+from florin_server.money.refunds import store as refunds
+from florin_server.money.settlement.store import chain_txs
+from florin_server.operations.store import executors
 
 from tests.support.store_asked import OTHER_ACCOUNT, REQUESTED_AMOUNT
 from tests.support.store_kit import (

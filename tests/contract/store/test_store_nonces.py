@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from florin_server.domain.payments.payment import FreeNonce, PaymentStatus
-from florin_server.store.payments import payments
-from florin_server.store.settlement import durable_nonces
-from florin_server.store.settlement.durable_nonces import NonceConflict, NonceRequest
+from florin_server.money.payments.store import payments
+from florin_server.money.settlement.store import durable_nonces
+from florin_server.money.settlement.store.durable_nonces import NonceConflict, NonceRequest
 
 from tests.support.store_kit import CHAIN, EXPIRES, create_payment, make_option, make_resolved_build
 

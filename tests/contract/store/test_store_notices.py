@@ -6,21 +6,26 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from florin_server.clock import TestClock
-from florin_server.domain.accounts.account import SCOPES, ApiKey, Partner, WalletApp
+from florin_server.accounts.store import keys, merchants, pins
+from florin_server.base.clock import TestClock
+from florin_server.compliance.screening import store as blocklists
+from florin_server.db import generations
+from florin_server.db.engine.opening import open_store
+from florin_server.db.engine.postgres.notices import PostgresNotificationChannel
+from florin_server.db.engine.query import StoreError, StoreUnavailable, operation
+from florin_server.db.engine.where import DatabaseConfig
+from florin_server.db.generations import CacheKind
+from florin_server.domain.accounts.account import (
+    SCOPES,
+    ApiKey,
+    Partner,
+    WalletApp,
+)
 from florin_server.domain.accounts.credentials import ApiKeyKind
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import Merchant
 from florin_server.domain.screening.blocklist import ScreeningList
-from florin_server.store.accounts import keys, merchants, pins
-from florin_server.store.engine.opening import open_store
-from florin_server.store.engine.postgres.notices import PostgresNotificationChannel
-from florin_server.store.engine.query import StoreError, StoreUnavailable, operation
-from florin_server.store.engine.where import DatabaseConfig
-from florin_server.store.hints import generations
-from florin_server.store.hints.generations import CacheKind
-from florin_server.store.operator import executors
-from florin_server.store.screening import blocklists
+from florin_server.operations.store import executors
 
 from tests.support import postgres
 from tests.support.store_kit import LATER_US, NOW_US, open_engine_store

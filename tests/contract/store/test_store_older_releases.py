@@ -5,13 +5,13 @@ Their own writes are read as they mean them, and completed after they have ended
 
 from __future__ import annotations
 
-from florin_server.store.engine.schema import HEAD
-from florin_server.store.limits import sharing
-from florin_server.store.operator import installation
-from florin_server.store.payouts import covered, refunds
-from florin_server.store.settlement import chain_txs
-from florin_server.store.upgrades import older_releases
-from florin_server.store.webhooks import events
+from florin_server.db import installation
+from florin_server.db.engine.schema import HEAD
+from florin_server.limits import store as sharing
+from florin_server.money.outbox.store import events, older_releases
+from florin_server.money.payouts.store import covered
+from florin_server.money.refunds import store as refunds
+from florin_server.money.settlement.store import chain_txs
 
 from tests.support.hooked import add_endpoint, claim_deliveries
 from tests.support.migrated import upgrade_finished

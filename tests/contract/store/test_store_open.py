@@ -12,7 +12,7 @@ import sys
 import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
-from florin_server.store.accounts import (
+from florin_server.accounts.store import (
     customers,
     destinations,
     keys,
@@ -20,32 +20,35 @@ from florin_server.store.accounts import (
     pins,
     standing,
 )
-from florin_server.store.capture import collected_data
-from florin_server.store.engine import schema
-from florin_server.store.engine.opening import open_store
-from florin_server.store.engine.query import Statement, StoreError
-from florin_server.store.engine.sqlite import SqliteConnection, StoreLocked
-from florin_server.store.exports import ledger as ledger_rows
-from florin_server.store.exports import money_out, transactions, watched
-from florin_server.store.exports import payments as payment_rows
-from florin_server.store.hints import generations
-from florin_server.store.ledger import books, ledger
-from florin_server.store.limits import sharing
-from florin_server.store.migrations import config
-from florin_server.store.operator import executors
-from florin_server.store.payments import (
-    idempotency,
-    key_turns,
+from florin_server.compliance.buyer_data import store as collected_data
+from florin_server.compliance.screening import store as blocklists
+from florin_server.db import generations
+from florin_server.db.engine import schema
+from florin_server.db.engine.opening import open_store
+from florin_server.db.engine.query import Statement, StoreError
+from florin_server.db.engine.sqlite import SqliteConnection, StoreLocked
+from florin_server.db.migrations import config
+from florin_server.features.exports.store import ledger as ledger_rows
+from florin_server.features.exports.store import money_out, transactions, watched
+from florin_server.features.exports.store import payments as payment_rows
+from florin_server.features.receipts import store as receipt_keys
+from florin_server.features.webhooks.store import deliveries, endpoints, replays
+from florin_server.idempotency.store import responses as idempotency
+from florin_server.idempotency.store import turns as key_turns
+from florin_server.limits import store as sharing
+from florin_server.money.ledger.store import books, ledger
+from florin_server.money.outbox.store import events, outbox
+from florin_server.money.payments.store import (
+    effects,
     new_options,
     offered,
     payments,
     simulation,
 )
-from florin_server.store.payouts import held_money, refunds
-from florin_server.store.receipts import effects, receipt_keys
-from florin_server.store.screening import blocklists
-from florin_server.store.settlement import chain_txs, gas, leases, token_accounts
-from florin_server.store.webhooks import deliveries, endpoints, events, outbox, replays
+from florin_server.money.payouts.store import held_money
+from florin_server.money.refunds import store as refunds
+from florin_server.money.settlement.store import chain_txs, gas, token_accounts
+from florin_server.operations.store import executors, leases
 from sqlalchemy import create_engine
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as postgresql
 
@@ -190,7 +193,7 @@ async def test_a_new_store_is_its_owners_alone_and_loses_nothing_to_a_power_cut(
 
 
 async def test_a_new_file_needs_no_migration(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "florin_server.store.migrations", None)
+    monkeypatch.setitem(sys.modules, "florin_server.db.migrations", None)
     for _ in range(2):
         async with open_engine_store("sqlite", tmp_path) as store:
             await create_payment(store)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from florin_server.accounts.store import customers
+from florin_server.db.engine.query import StoreError
 from florin_server.domain.ledger import journals
 from florin_server.domain.payments.payment import CancellationReason, FailureCode, PaymentStatus
 from florin_server.domain.payments.state import PaymentStateEvent
 from florin_server.domain.settlement.chain_txs import LedgerPosting
-from florin_server.store.accounts import customers
-from florin_server.store.engine.query import StoreError
-from florin_server.store.ledger import ledger
-from florin_server.store.payments import arrivals, payments, simulation
-from florin_server.store.payments.phases import PaymentPhases, find_phases
-from florin_server.store.settlement import chain_txs
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payments.store import arrivals, payments, simulation
+from florin_server.money.payments.store.phases import PaymentPhases, find_phases
+from florin_server.money.settlement.store import chain_txs
 
 from tests.support.store_kit import (
     AFTER_US,

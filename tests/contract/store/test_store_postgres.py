@@ -7,20 +7,20 @@ from contextlib import suppress
 from functools import partial
 
 import pytest
-from florin_server.domain.errors import ApiError, ErrorCode
-from florin_server.store.engine.opening import open_store
-from florin_server.store.engine.postgres.pool import ConnectionPool
-from florin_server.store.engine.query import (
+from florin_server.db import installation
+from florin_server.db.engine.opening import open_store
+from florin_server.db.engine.postgres.pool import ConnectionPool
+from florin_server.db.engine.query import (
     Statement,
     StoreError,
     StoreUnavailable,
     operation,
     param,
 )
-from florin_server.store.operator import installation
-from florin_server.store.payments import payments
-from florin_server.store.payments.idempotency import StoredResponse
-from florin_server.store.tables.tables import installation as installation_table
+from florin_server.db.tables.tables import installation as installation_table
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.idempotency.store.responses import StoredResponse
+from florin_server.money.payments.store import payments
 from sqlalchemy import select
 
 from tests.support import postgres
@@ -282,7 +282,7 @@ async def test_constraint_violation_is_no_outage_and_reveals_no_row_data(store):
 
 
 async def test_a_queue_without_end_is_refused(store, monkeypatch):
-    monkeypatch.setattr("florin_server.store.engine.postgres.writer._QUEUE", 3)
+    monkeypatch.setattr("florin_server.db.engine.postgres.writer._QUEUE", 3)
     outcomes = await asyncio.gather(
         *(store.write(payments.create(make_payment())) for _ in range(5)), return_exceptions=True
     )

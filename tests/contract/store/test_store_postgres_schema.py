@@ -7,13 +7,13 @@ import logging
 
 import asyncpg
 import pytest
-from florin_server.store.engine import schema
-from florin_server.store.engine.opening import open_store
-from florin_server.store.engine.postgres import schema as tables
-from florin_server.store.engine.query import StoreError
-from florin_server.store.engine.where import DatabaseConfig
-from florin_server.store.migrations import postgres as migrations
-from florin_server.store.migrations.postgres import upgrade
+from florin_server.db.engine import schema
+from florin_server.db.engine.opening import open_store
+from florin_server.db.engine.postgres import schema as tables
+from florin_server.db.engine.query import StoreError
+from florin_server.db.engine.where import DatabaseConfig
+from florin_server.db.migrations import postgres as migrations
+from florin_server.db.migrations.postgres import upgrade
 
 from tests.support import postgres
 from tests.support.released import RELEASED_SCHEMA

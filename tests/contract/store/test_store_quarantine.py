@@ -6,7 +6,9 @@ import logging
 import os
 
 import pytest
-from florin_server.clock import TestClock
+from florin_server.base.clock import TestClock
+from florin_server.base.hints import ProcessBus
+from florin_server.db.engine.query import StoreError, StoreUnavailable
 from florin_server.domain.quarantine import (
     REASON_MAX,
     SUBJECT_MAX,
@@ -15,18 +17,16 @@ from florin_server.domain.quarantine import (
     QuarantinedItemState,
     format_error,
 )
-from florin_server.flows.quarantine.quarantine import (
+from florin_server.money.ledger.store.ledger import JournalNotBooked
+from florin_server.money.settlement.store.chain_txs import ItemsUnavailable
+from florin_server.operations.service.quarantine import (
     LOGGED_PER_MINUTE,
     Quarantine,
     describe_by_chain,
     is_unexpected,
 )
-from florin_server.hints import ProcessBus
+from florin_server.operations.store import quarantine as items
 from florin_server.rails.types import RailUnavailable
-from florin_server.store.engine.query import StoreError, StoreUnavailable
-from florin_server.store.ledger.ledger import JournalNotBooked
-from florin_server.store.quarantine import items
-from florin_server.store.settlement.chain_txs import ItemsUnavailable
 
 from tests.support.store_kit import CHAIN, NOW_US
 

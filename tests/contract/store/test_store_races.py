@@ -9,8 +9,9 @@ from random import Random
 import pytest
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import CancellationReason, Payment
-from florin_server.store.payments import idempotency, payments
-from florin_server.store.payments.idempotency import StoredResponse
+from florin_server.idempotency.store import responses as idempotency
+from florin_server.idempotency.store.responses import StoredResponse
+from florin_server.money.payments.store import payments
 
 from tests.support.store_kit import (
     AFTER_US,

@@ -10,8 +10,9 @@ from florin_server.domain.receipts.effect import PaymentEffect
 from florin_server.domain.receipts.keys import ReceiptKey
 from florin_server.domain.sealed import Ciphertext
 from florin_server.domain.settlement.chain_txs import ReorgWatcher, WatchedTransaction
-from florin_server.store.receipts import effects, receipt_keys
-from florin_server.store.settlement import chain_txs, reorg
+from florin_server.features.receipts import store as receipt_keys
+from florin_server.money.payments.store import effects
+from florin_server.money.settlement.store import chain_txs, reorg
 
 from tests.support.store_kit import (
     CHAIN,

@@ -6,6 +6,10 @@ import sqlite3
 
 import pytest
 from alembic import command
+from florin_server.accounts.store import merchants
+from florin_server.db.engine import schema
+from florin_server.db.engine.query import Op
+from florin_server.db.migrations import config
 from florin_server.domain.accounts.destinations import (
     AssetAccount,
     DailyOpeningCaps,
@@ -13,12 +17,8 @@ from florin_server.domain.accounts.destinations import (
 )
 from florin_server.domain.payments.payment import Merchant, PaymentStatus
 from florin_server.domain.settlement.chain_txs import PaymentOutcome
-from florin_server.store.accounts import merchants
-from florin_server.store.engine import schema
-from florin_server.store.engine.query import Op
-from florin_server.store.migrations import config
-from florin_server.store.settlement import chain_txs, token_accounts
-from florin_server.store.settlement.token_accounts import AccountNotOpenable
+from florin_server.money.settlement.store import chain_txs, token_accounts
+from florin_server.money.settlement.store.token_accounts import AccountNotOpenable
 from sqlalchemy import create_engine
 
 from tests.support.store_kit import (

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from florin_server.accounts.store import keys
+from florin_server.compliance.screening import store as blocklists
+from florin_server.db.engine.query import operation
 from florin_server.domain.accounts.account import ApiKey
 from florin_server.domain.accounts.credentials import ApiKeyKind
 from florin_server.domain.screening.blocklist import ScreeningList
-from florin_server.store.accounts import keys
-from florin_server.store.engine.query import operation
-from florin_server.store.screening import blocklists
 
 from tests.support.store_kit import LATER_US, NOW_US
 

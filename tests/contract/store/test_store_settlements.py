@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from florin_server.accounts.store import destinations
+from florin_server.db.engine.query import StoreError
 from florin_server.domain.payments.payment import BankAccount, Destination
-from florin_server.store.accounts import destinations
-from florin_server.store.engine.query import StoreError
 
 from tests.support.store_kit import ASSET, CHAIN, COIN, PAYER
 

@@ -6,12 +6,13 @@ import asyncio
 import time
 
 import pytest
-from florin_server.boot.stores import open_reader
-from florin_server.clock import SystemClock
-from florin_server.store.engine.opening import open_store
-from florin_server.store.engine.times import PAUSE_MAX_US
-from florin_server.store.settlement import chain_txs, leases
-from florin_server.workers.housekeeping.store_time import set_to_store_time
+from florin_server.app.housekeeping.store_time import set_to_store_time
+from florin_server.app.stores import open_reader
+from florin_server.base.clock import SystemClock
+from florin_server.db.engine.opening import open_store
+from florin_server.db.engine.times import PAUSE_MAX_US
+from florin_server.money.settlement.store import chain_txs
+from florin_server.operations.store import leases
 
 from tests.support import postgres
 from tests.support.store_kit import CHAIN, LATER_US, create_processing_payment

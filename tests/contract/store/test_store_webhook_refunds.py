@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 from florin_server.domain.payments.payment import RefundStatus
 from florin_server.domain.payments.state import PaymentStateEvent
-from florin_server.store.payments import payments, simulation
-from florin_server.store.payouts import payouts, refunds
-from florin_server.store.webhooks import deliveries, replays
+from florin_server.features.webhooks.store import deliveries, replays
+from florin_server.money.payments.store import payments, simulation
+from florin_server.money.payouts.store import payouts
+from florin_server.money.refunds import store as refunds
 
 from tests.support.hooked import add_endpoint, claim_deliveries, record_delivered
 from tests.support.store_asked import REQUESTED_AMOUNT

@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from florin_server.accounts.store import merchants
 from florin_server.domain.ids import get_payment_id_floor
-from florin_server.domain.payments.payment import CancellationReason, Merchant, Refund, RefundStatus
+from florin_server.domain.payments.payment import (
+    CancellationReason,
+    Merchant,
+    Refund,
+    RefundStatus,
+)
 from florin_server.domain.payments.state import PaymentStateEvent
 from florin_server.domain.webhooks.endpoint import EVENT_TYPES
-from florin_server.store.accounts import merchants
-from florin_server.store.payments import payments, simulation
-from florin_server.store.payouts import refunds
-from florin_server.store.webhooks import deliveries, replays
-from florin_server.store.webhooks.replays import ReplayPosition, ReplayRequest
+from florin_server.features.webhooks.store import deliveries, replays
+from florin_server.features.webhooks.store.replays import ReplayPosition, ReplayRequest
+from florin_server.money.payments.store import payments, simulation
+from florin_server.money.refunds import store as refunds
 
 from tests.support.hooked import add_endpoint, claim_deliveries, record_delivered, record_failed
 from tests.support.store_asked import REQUESTED_AMOUNT

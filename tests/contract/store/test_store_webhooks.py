@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from florin_server.accounts.store import merchants
 from florin_server.domain.payments.payment import CancellationReason
 from florin_server.domain.webhooks import schedule
 from florin_server.domain.webhooks.endpoint import EndpointState
-from florin_server.store.accounts import merchants
-from florin_server.store.payments import payments
-from florin_server.store.webhooks import deliveries, endpoints, replays
-from florin_server.store.webhooks.endpoints import EndpointOwner
+from florin_server.features.webhooks.store import deliveries, endpoints, replays
+from florin_server.features.webhooks.store.endpoints import EndpointOwner
+from florin_server.money.payments.store import payments
 
 from tests.support.hooked import (
     DAY_US,

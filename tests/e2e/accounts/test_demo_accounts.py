@@ -7,12 +7,12 @@ import socket
 from urllib.parse import urlsplit
 
 import pytest
-from florin_server.boot.demo_accounts import ensure_demo_accounts
-from florin_server.boot.home import StateFolder
-from florin_server.boot.service import FlorinService
-from florin_server.config import EmbeddedSolanaSettings
+from florin_server.app import demo
+from florin_server.app.demo_accounts import ensure_demo_accounts
+from florin_server.app.home import StateFolder
+from florin_server.app.service import FlorinService
 from florin_server.devnet.evm import EvmDevChain
-from florin_server.flows.accounts import demo
+from florin_server.settings import EmbeddedSolanaSettings
 
 from tests.support.api import RestApi
 from tests.support.service import make_settings, run_service

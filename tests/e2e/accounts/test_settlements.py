@@ -7,8 +7,8 @@ import re
 
 import pytest
 import pytest_asyncio
+from florin_server.accounts.store import destinations
 from florin_server.domain.payments.payment import BankAccount
-from florin_server.store.accounts import destinations
 
 from tests.support.accounts import PROTOCOLS, PartnerAccount, to_refusal
 from tests.support.api import ApiCallError

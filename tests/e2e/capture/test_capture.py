@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from florin.v1 import customer_pb2
+from florin_server.compliance.buyer_data import store as collected_data
+from florin_server.compliance.buyer_data.service import collected
 from florin_server.domain.payments.payment import PaymentOption
 from florin_server.domain.sealed import Cipher
-from florin_server.flows.capture import collected
-from florin_server.store.capture import collected_data
 
 from tests.support import postgres
 from tests.support.builds import TOKEN, BuildingRail
@@ -209,8 +209,8 @@ async def test_wallet_may_collect_the_data_without_the_form(desk, till, form, at
 
 async def signed_elsewhere(till: CapturePos, option_id: str) -> list[str]:
     """Return the signatures of the option's account, without any buyer data."""
-    from florin_server.rpc.payments.codec import to_action
-    from florin_server.store.payments import payments
+    from florin_server.api.payments.codec import to_action
+    from florin_server.money.payments.store import payments
 
     from tests.support.json import to_json
 

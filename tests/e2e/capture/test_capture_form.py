@@ -7,7 +7,7 @@ import asyncio
 import aiohttp
 import pytest
 import pytest_asyncio
-from florin_server.config import LimitSettings
+from florin_server.settings import LimitSettings
 
 from tests.support.capture import (
     CAPTURE_SETTINGS,

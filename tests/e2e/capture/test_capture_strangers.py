@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from florin.v1 import customer_pb2
-from florin_server.config import LimitSettings
+from florin_server.accounts.store import customers
+from florin_server.compliance.buyer_data import store as collected_data
 from florin_server.domain.sealed import Cipher
-from florin_server.store.accounts import customers
-from florin_server.store.capture import collected_data
+from florin_server.settings import LimitSettings
 
 from tests.support.capture import (
     CAPTURE_SETTINGS,

@@ -15,8 +15,13 @@ from tests.support.command import run_florin
 
 # modules of a command that calls a server: the command line, the client, and the JSON encoder
 SLOW = (
-    *("florin_server.rails", "florin_server.store", "florin_server.flows", "florin_server.config"),
-    *("florin_server.devnet", "florin_server.rpc", "florin_server.web", "florin_server.workers"),
+    *(
+        "florin_server.rails",
+        "florin_server.store",
+        "florin_server.flows",
+        "florin_server.settings",
+    ),
+    *("florin_server.devnet", "florin_server.api", "florin_server.web", "florin_server.workers"),
     *("sqlalchemy", "sqlmodel", "alembic", "pydantic_settings", "aiohttp", "uvicorn", "uvloop"),
     *("solders", "eth", "eth_account", "eth_abi", "coincurve", "cryptography", "pyarrow"),
     *("opentelemetry", "prometheus_client", "tomlkit", "segno"),

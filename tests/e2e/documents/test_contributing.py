@@ -11,7 +11,7 @@ import re
 import shutil
 
 import pytest
-from florin_server.store.engine import schema
+from florin_server.db.engine import schema
 
 from tests.support.documents import DocumentBlock, list_blocks
 from tests.support.newcomer import NewcomerWalk, start_walk

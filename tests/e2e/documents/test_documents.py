@@ -33,11 +33,11 @@ import aiohttp
 import pytest
 from eth_utils import keccak
 from florin.v1 import refund_pb2
-from florin_server.config import Settings
-from florin_server.config.amounts import CurrencyAmounts
+from florin_server.api.server.validate import RequestValidator
 from florin_server.devnet.genesis import load_artifact
 from florin_server.rails.networks import chain_files
-from florin_server.rpc.server.validate import RequestValidator
+from florin_server.settings import Settings
+from florin_server.settings.amounts import CurrencyAmounts
 from google.protobuf import json_format
 
 from tests.e2e.documents import clients, commands, data, hooks, receipts  # noqa: F401  (their steps)

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
-from florin_server.boot.exports import server
-from florin_server.store.ledger import books
+from florin_server.app.exports import server
+from florin_server.money.ledger.store import books
 
 from tests.support.command import get_refusal
 from tests.support.desk import ORDER

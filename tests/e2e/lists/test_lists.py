@@ -11,7 +11,7 @@ import grpc
 import pytest
 import pytest_asyncio
 from florin.v1 import listing_pb2, merchant_pb2_grpc
-from florin_server.flows.payments import lists
+from florin_server.money.payments.service import lists
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.support.api import grpc_metadata

@@ -8,14 +8,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from florin_server.context import Caller
+from florin_server.db.engine.query import operation
 from florin_server.domain.ids import generate_payment_id
 from florin_server.domain.payments.payment import Payment, PaymentStatus
-from florin_server.flows.app import Caller
-from florin_server.flows.payments import lists
-from florin_server.flows.payments.lists import PaymentListQuery
-from florin_server.store.engine.query import operation
-from florin_server.store.payments import payments
-from florin_server.store.payments.listing import PaymentListOrder, PaymentTotals
+from florin_server.money.payments.service import lists
+from florin_server.money.payments.service.lists import PaymentListQuery
+from florin_server.money.payments.store import payments
+from florin_server.money.payments.store.listing import PaymentListOrder, PaymentTotals
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

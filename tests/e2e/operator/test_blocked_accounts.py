@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 import pytest_asyncio
-from florin_server.config import Settings
+from florin_server.settings import Settings
 from pydantic import ValidationError
 
 from tests.support.api import ApiCallError

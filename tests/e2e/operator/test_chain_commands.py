@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 from eth_account import Account
-from florin_server.boot.chains.setup import load_opener_contract, load_settlement_contract
+from florin_server.app.chains.setup import load_opener_contract, load_settlement_contract
 from florin_server.cli.main import app
 from florin_server.devnet.evm.token_fees import TokenFees
 from florin_server.devnet.genesis import DEVNET, load_artifact

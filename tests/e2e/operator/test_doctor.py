@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from florin_server.store.engine import schema
+from florin_server.db.engine import schema
 
 from tests.support import postgres
 from tests.support.migrated import migrate_file

@@ -7,10 +7,10 @@ import asyncio
 import aiohttp
 import grpc
 import pytest
-from florin_server.boot.service import FlorinService
+from florin_server.app import demo
+from florin_server.app.service import FlorinService
+from florin_server.base.clock import TestClock
 from florin_server.cli.service import up
-from florin_server.clock import TestClock
-from florin_server.flows.accounts import demo
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.support.desk import START_S

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from florin_server.store.engine import writer
+from florin_server.db.engine import writer
 
 from tests.support import postgres
 from tests.support.desk import CREATE, ORDER, ServiceHarness, open_service

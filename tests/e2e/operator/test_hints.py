@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from florin_server.boot.role import SERVER_ROLE
-from florin_server.boot.service import FlorinService
-from florin_server.flows.accounts import keys
-from florin_server.flows.operator import executors
-from florin_server.flows.screening import lists
-from florin_server.store.accounts import keys as key_store
-from florin_server.store.engine.opening import open_store
+from florin_server.accounts.service import keys
+from florin_server.accounts.store import keys as key_store
+from florin_server.app.role import SERVER_ROLE
+from florin_server.app.service import FlorinService
+from florin_server.compliance.screening.service import lists
+from florin_server.db.engine.opening import open_store
+from florin_server.operations.service import executors
 
 from tests.support import postgres
 from tests.support.desk import CREATE, ORDER

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 import uvloop
 from eth_account import Account
-from florin_server.boot.home import StateFolder
+from florin_server.accounts.store import destinations, merchants
+from florin_server.app.home import StateFolder
 from florin_server.cli.exits import ExitStatus
+from florin_server.db.engine.opening import open_store
 from florin_server.domain.accounts.account import Partner
 from florin_server.domain.payments.payment import Destination, Merchant
-from florin_server.store.accounts import destinations, merchants
-from florin_server.store.engine.opening import open_store
 
 from tests.support.command import FLORIN, RunningCommand, get_refusal, make_environment
 

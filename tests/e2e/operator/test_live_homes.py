@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from florin_server.boot.service import FlorinService
-from florin_server.config import EmbeddedSolanaSettings
+from florin_server.app.service import FlorinService
 from florin_server.domain.conditions import ConditionName
-from florin_server.flows.operator import health
+from florin_server.features.monitoring.service import health
 from florin_server.rails.networks import chain_files, chain_writer
+from florin_server.settings import EmbeddedSolanaSettings
 
 from tests.support.api import ApiCallError, RestApi
 from tests.support.service import make_settings, run_service

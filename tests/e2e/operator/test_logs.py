@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from florin_server import logs
+from florin_server.base import logs
 
 from tests.support.desk import open_service
 

@@ -7,13 +7,13 @@ from contextlib import AsyncExitStack
 
 import pytest
 import pytest_asyncio
-from florin_server.boot.servers import gateway
-from florin_server.boot.servers.grpc_server import OPERATOR_SERVICES, PUBLIC_SERVICES
-from florin_server.boot.servers.metrics import start_meters
-from florin_server.boot.servers.observing import RequestObservers, build_rest_observer
-from florin_server.boot.service import FlorinService
-from florin_server.config import LimitSettings
-from florin_server.meters import Meters
+from florin_server.app.servers import gateway
+from florin_server.app.servers.grpc_server import OPERATOR_SERVICES, PUBLIC_SERVICES
+from florin_server.app.servers.metrics import start_meters
+from florin_server.app.servers.observing import RequestObservers, build_rest_observer
+from florin_server.app.service import FlorinService
+from florin_server.base.meters import Meters
+from florin_server.settings import LimitSettings
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_open
 from prometheus_client.parser import text_string_to_metric_families as read
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from florin.v1 import account_pb2, partner_pb2
+from florin_server.accounts.store import merchants
 from florin_server.domain.versions import NEWEST_STABLE_VERSION
-from florin_server.store.accounts import merchants
 
 from tests.support.api import ApiCallError
 from tests.support.desk import CREATE, ORDER

@@ -13,12 +13,12 @@ from pathlib import Path
 import aiohttp
 import pytest
 import uvloop
+from florin_server.accounts.store import destinations, merchants
 from florin_server.domain.payments.payment import Destination, Merchant
 from florin_server.domain.payouts.held_money import HeldMoney
 from florin_server.domain.settlement.chain_txs import LedgerPosting
-from florin_server.store.accounts import destinations, merchants
-from florin_server.store.ledger import ledger
-from florin_server.store.payouts import held_money
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payouts.store import held_money
 
 from tests.support.api import RestApi
 from tests.support.command import CommandForks, CommandResult, get_refusal

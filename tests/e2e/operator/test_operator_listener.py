@@ -6,11 +6,11 @@ import grpc
 import pytest
 import pytest_asyncio
 from florin.v1 import merchant_pb2
-from florin_server.boot.servers.grpc_server import OPERATOR_SERVICES, PUBLIC_SERVICES
-from florin_server.rpc.server.auth import Authenticator
-from florin_server.rpc.server.guarded import GuardedMethods
-from florin_server.rpc.server.idempotency import IdempotencyLocks
-from florin_server.rpc.server.interceptors import AuthInterceptor
+from florin_server.api.server.auth import Authenticator
+from florin_server.api.server.guarded import GuardedMethods
+from florin_server.api.server.idempotency import IdempotencyLocks
+from florin_server.api.server.interceptors import AuthInterceptor
+from florin_server.app.servers.grpc_server import OPERATOR_SERVICES, PUBLIC_SERVICES
 from google.protobuf.message_factory import GetMessageClass
 
 from tests.support.api import to_api_call_error

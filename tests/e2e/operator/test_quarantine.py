@@ -12,9 +12,9 @@ import pytest
 from florin.v1 import quarantine_pb2, system_pb2
 from florin_server.domain.ledger import postings
 from florin_server.domain.quarantine import QuarantinedItemKind, QuarantinedItemState
-from florin_server.flows.quarantine import items
-from florin_server.workers.settlement.tx_sender import TxSender
-from florin_server.workers.webhooks import deliver
+from florin_server.features.monitoring.service import quarantine as items
+from florin_server.features.webhooks import worker as deliver
+from florin_server.money.settlement.worker.tx_sender import TxSender
 
 from tests.support.answering import serve_stub
 from tests.support.api import ApiCallError
@@ -156,7 +156,7 @@ async def test_resolved_item_raises_no_alarm_and_stays_as_it_is(tmp_path, monkey
 
 
 async def test_worker_that_fails_is_a_condition_and_the_process_stays_ready(tmp_path, monkeypatch):
-    from florin_server.boot import workers
+    from florin_server.app import workers
 
     async def breaks(app):
         raise KeyError("nobody foresaw this")

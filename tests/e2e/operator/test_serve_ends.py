@@ -9,7 +9,7 @@ import signal
 import aiohttp
 import pytest
 import pytest_asyncio
-from florin_server.boot.home import StateFolder
+from florin_server.app.home import StateFolder
 
 from tests.support import postgres
 from tests.support.command import get_refusal, run_florin

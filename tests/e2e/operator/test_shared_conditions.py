@@ -5,17 +5,17 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from florin_server.boot.service import FlorinService
+from florin_server.app.service import FlorinService
 from florin_server.domain.conditions import Condition, ConditionName, ConditionState
 from florin_server.domain.quarantine import (
     QuarantinedItem,
     QuarantinedItemKind,
     QuarantinedItemState,
 )
-from florin_server.flows.operator import conditions
+from florin_server.features.monitoring.service import conditions
+from florin_server.features.monitoring.worker import ConditionReportWorker
+from florin_server.operations.store import quarantine as items
 from florin_server.rails.types import GasShortage
-from florin_server.store.quarantine import items
-from florin_server.workers.housekeeping.report_conditions import ConditionReportWorker
 
 from tests.support import postgres
 from tests.support.own_chain import CHAIN

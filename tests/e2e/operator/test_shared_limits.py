@@ -7,10 +7,10 @@ from contextlib import AsyncExitStack
 
 import aiohttp
 import pytest
-from florin_server.boot.home import StateFolder
-from florin_server.boot.service import FlorinService
-from florin_server.clock import TestClock
-from florin_server.config import LimitSettings
+from florin_server.app.home import StateFolder
+from florin_server.app.service import FlorinService
+from florin_server.base.clock import TestClock
+from florin_server.settings import LimitSettings
 
 from tests.support import postgres
 from tests.support.service import make_settings

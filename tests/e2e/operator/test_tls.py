@@ -17,11 +17,11 @@ import grpc
 import pytest
 from cryptography import x509
 from florin.v1 import gateway_pb2_grpc, payment_pb2
-from florin_server.boot.home import SetupError
-from florin_server.boot.servers import gateway
-from florin_server.boot.servers.certificates import CertificateStore
-from florin_server.boot.servers.public_address import check_reachable
-from florin_server.boot.service import FlorinService
+from florin_server.app.home import SetupError
+from florin_server.app.servers import gateway
+from florin_server.app.servers.certificates import CertificateStore
+from florin_server.app.servers.public_address import check_reachable
+from florin_server.app.service import FlorinService
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.support.api import grpc_metadata

@@ -13,15 +13,16 @@ from pathlib import Path
 import grpc
 import pytest
 from florin.v1 import gateway_pb2_grpc, payment_pb2
-from florin_server import boot, logs
-from florin_server.boot import traces as tracing
-from florin_server.boot.home import SetupError
-from florin_server.boot.servers import gateway, observing
-from florin_server.boot.servers.observing import RequestObservers
-from florin_server.boot.servers.upstream import UpstreamConnection
-from florin_server.boot.telemetry import OtelTracer
-from florin_server.config import TracingSettings
-from florin_server.tracing import NULL_SPAN, NULL_TRACER
+from florin_server import app as boot
+from florin_server.app import traces as tracing
+from florin_server.app.home import SetupError
+from florin_server.app.servers import gateway, observing
+from florin_server.app.servers.observing import RequestObservers
+from florin_server.app.servers.upstream import UpstreamConnection
+from florin_server.app.telemetry import OtelTracer
+from florin_server.base import logs
+from florin_server.base.tracing import NULL_SPAN, NULL_TRACER
+from florin_server.settings import TracingSettings
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -234,13 +235,13 @@ def test_tracing_is_off_by_default_and_not_imported(tmp_path):
     assert NULL_TRACER.start_request("x", FORGED, trusted=True) is NULL_SPAN
     assert observing.build_rest_observer(RequestObservers()) is None
     # nor does it cost an import
-    code = "import sys, florin_server.boot.service; print('opentelemetry' in sys.modules)"
+    code = "import sys, florin_server.app.service; print('opentelemetry' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
 
 def test_missing_tracing_extra_is_reported(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "florin_server.boot.telemetry", None)
+    monkeypatch.setitem(sys.modules, "florin_server.app.telemetry", None)
     monkeypatch.delattr(boot, "telemetry")
     settings = make_settings(tmp_path, tracing=TracingSettings(endpoint="http://127.0.0.1:4317"))
     with pytest.raises(SetupError, match="florin-pay\\[otel\\]"):

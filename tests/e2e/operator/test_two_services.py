@@ -8,7 +8,7 @@ from contextlib import suppress
 import aiohttp
 import pytest
 import pytest_asyncio
-from florin_server.boot.service import FlorinService
+from florin_server.app.service import FlorinService
 
 from tests.support import postgres
 from tests.support.console import ConsoleUser

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.store.engine.schema import HEAD
-from florin_server.store.operator import installation
+from florin_server.db import installation
+from florin_server.db.engine.schema import HEAD
 
 from tests.support.api import ApiCallError
 from tests.support.desk import ORDER

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from florin_server.boot.chains import connected
-from florin_server.boot.chains.connected import build_embedded_chain
-from florin_server.clock import TestClock
-from florin_server.config import Settings
+from florin_server.app.chains import connected
+from florin_server.app.chains.connected import build_embedded_chain
+from florin_server.base.clock import TestClock
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.devnet.genesis import DEVNET, load_artifact
+from florin_server.operations.store import executors
 from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.rails.evm.settings import EvmChainSettings
-from florin_server.store.operator import executors
+from florin_server.settings import Settings
 
 from tests.support.anvil_node import sign_faucet_transaction
 from tests.support.api import ApiCallError

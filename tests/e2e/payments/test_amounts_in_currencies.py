@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from florin_server.config import Settings
-from florin_server.config.amounts import CurrencyAmounts
 from florin_server.domain.money import MINOR_UNITS_MAX
-from florin_server.store.ledger import ledger
+from florin_server.money.ledger.store import ledger
+from florin_server.settings import Settings
+from florin_server.settings.amounts import CurrencyAmounts
 from pydantic import ValidationError
 
 from tests.support.api import ApiCallError

@@ -14,18 +14,19 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from florin_server.domain.payments.payment import (
-    Confirmation,
-    Payment,
-    ResolvedBuild,
+from florin_server.accounts.store import keys
+from florin_server.db.engine.query import (
+    Op,
+    Statement,
+    operation,
+    param,
 )
+from florin_server.db.tables.tables import payment_option
+from florin_server.domain.payments.payment import Confirmation, Payment, ResolvedBuild
 from florin_server.domain.settlement.chain_txs import SettlementItem
+from florin_server.money.payments.store import payments
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending.transactions import EvmSigner
-from florin_server.store.accounts import keys
-from florin_server.store.engine.query import Op, Statement, operation, param
-from florin_server.store.payments import payments
-from florin_server.store.tables.tables import payment_option
 from sqlalchemy import update
 
 from tests.support.api import ApiCallError

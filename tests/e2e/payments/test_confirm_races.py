@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from florin_server.compliance.buyer_data.service import requirement
 from florin_server.domain.payments import results
 from florin_server.domain.payments.payment import Confirmation
 from florin_server.domain.payments.state import PaymentStateEvent
-from florin_server.flows.capture import requirement
-from florin_server.store.payments import payments
+from florin_server.money.payments.store import payments
 
 from tests.support.api import ApiCallError
 from tests.support.desk import ORDER, PaymentOffer, ServiceHarness

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from florin_server.accounts.store import destinations
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.payments.payment import Destination
-from florin_server.store.accounts import destinations
-from florin_server.store.ledger import ledger
+from florin_server.money.ledger.store import ledger
 
 from tests.support.desk import PartnerTenant, ServiceHarness, open_service
 from tests.support.wallet import EvmTestWallet

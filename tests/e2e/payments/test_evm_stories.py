@@ -6,9 +6,9 @@ import json
 
 import pytest
 import pytest_asyncio
+from florin_server.accounts.store import destinations
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.payments.payment import Destination
-from florin_server.store.accounts import destinations
 
 from tests.support.api import ApiCallError
 from tests.support.desk import CREATE, open_service

@@ -16,7 +16,7 @@ from florin.v1 import (
     payment_pb2,
     system_pb2,
 )
-from florin_server.boot.servers.grpc_server import OPERATOR_SERVICES, PUBLIC_SERVICES
+from florin_server.app.servers.grpc_server import OPERATOR_SERVICES, PUBLIC_SERVICES
 from google.protobuf import descriptor_pb2, descriptor_pool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc

@@ -16,10 +16,10 @@ from florin.v1 import (
     gateway_pb2_grpc,
     merchant_pb2,
 )
-from florin_server.flows.app import Caller
-from florin_server.rpc.server import idempotency
-from florin_server.rpc.server.idempotency import build_idempotency_key
-from florin_server.rpc.server.methods import index_methods
+from florin_server.api.server import idempotency
+from florin_server.api.server.idempotency import build_idempotency_key
+from florin_server.api.server.methods import index_methods
+from florin_server.context import Caller
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 

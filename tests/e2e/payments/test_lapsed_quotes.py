@@ -9,13 +9,13 @@ import pytest
 import pytest_asyncio
 from eth_abi import encode
 from florin.v1 import payout_pb2
-from florin_server.chains.evm import abi
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.genesis import load_artifact
+from florin_server.domain.chains.evm import abi
+from florin_server.money.payments.store import payments
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.paying.terms import ZERO_ADDRESS, EvmOptionTerms
 from florin_server.rails.evm.settler import PayArguments
-from florin_server.store.payments import payments
 
 from tests.support.books import book_all, get_balance, wait_exact
 from tests.support.desk import PaymentOffer, ServiceHarness, open_service

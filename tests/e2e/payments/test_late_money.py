@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import pytest_asyncio
 from florin.v1 import payout_pb2
-from florin_server.flows.ledger import books
-from florin_server.flows.ledger.books import ReconciliationStatus
-from florin_server.store.engine.query import operation
+from florin_server.db.engine.query import operation
+from florin_server.money.ledger.service import books
+from florin_server.money.ledger.service.books import ReconciliationStatus
 
 from tests.support.books import SETTINGS, book_all, get_balance, get_treasury, wait_exact
 from tests.support.desk import open_service
@@ -151,8 +151,8 @@ async def test_money_for_an_unknown_payment_is_unbooked(desk, shop, caplog):
 
 @operation
 def _forget(payment_id: str):
-    from florin_server.store.engine.query import Statement, param
-    from florin_server.store.tables.tables import payment_option
+    from florin_server.db.engine.query import Statement, param
+    from florin_server.db.tables.tables import payment_option
     from sqlalchemy import delete
 
     offered = delete(payment_option).where(payment_option.c.payment_id == param("id_"))

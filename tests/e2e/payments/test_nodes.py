@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 import pytest_asyncio
 from florin.v1 import condition_pb2, system_pb2
-from florin_server.boot.chains.keys import ChainKeyring
+from florin_server.app.chains.keys import ChainKeyring
 from florin_server.cli.service import doctor
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
+from florin_server.money.settlement.worker.settle import ChainSettler
 from florin_server.rails.connection import health
 from florin_server.rails.connection.connection import ChainConnection
 from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.types import GasShortage, RailUnavailable
-from florin_server.workers.settlement.settle import ChainSettler
 
 from tests.support.desk import ORDER, open_service
 from tests.support.installation import open_operator

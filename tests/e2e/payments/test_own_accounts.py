@@ -10,17 +10,17 @@ import pytest
 import pytest_asyncio
 from eth_account import Account as EvmAccount
 from florin.v1 import payout_pb2, system_pb2
-from florin_server.boot.home import StateFolder
-from florin_server.chains.solana import spl
+from florin_server.accounts.store import destinations
+from florin_server.app.home import StateFolder
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.caip import format_checksum_address
+from florin_server.domain.chains.solana import spl
 from florin_server.domain.payments.payment import Destination
 from florin_server.domain.payouts.payout import Payout, PayoutKind
+from florin_server.money.payouts.store import payouts
 from florin_server.rails.evm.known_contracts import DEPLOYER
 from florin_server.rails.evm.settings import MULTICALL3
-from florin_server.store.accounts import destinations
-from florin_server.store.payouts import payouts
 
 from tests.support.accounts import PROTOCOLS, PartnerAccount, to_refusal
 from tests.support.api import ApiCallError

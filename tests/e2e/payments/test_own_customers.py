@@ -7,11 +7,11 @@ import json
 
 import pytest
 from florin.v1 import payout_pb2
+from florin_server.accounts.store import destinations
 from florin_server.domain.ledger import journals
 from florin_server.domain.payments.payment import Destination
-from florin_server.flows.ledger import books
-from florin_server.store.accounts import destinations
-from florin_server.store.ledger.books import list_entries
+from florin_server.money.ledger.service import books
+from florin_server.money.ledger.store.books import list_entries
 
 from tests.support.books import SETTINGS, wait_exact
 from tests.support.desk import ServiceHarness, open_service

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from florin_server.clock import TestClock
+from florin_server.base.clock import TestClock
 
 from tests.support.api import ApiCallError, RestApi
 from tests.support.service import run_service

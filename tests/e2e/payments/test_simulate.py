@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 import pytest_asyncio
-from florin_server.boot.service import FlorinService
+from florin_server.app.service import FlorinService
 
 from tests.support.api import ApiCallError, RestApi
 from tests.support.chain import ChainClient

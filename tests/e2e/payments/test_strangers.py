@@ -12,14 +12,14 @@ import pytest
 import pytest_asyncio
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
-from florin_server.chains.evm import abi
 from florin_server.devnet.genesis import DEVNET
+from florin_server.domain.chains.evm import abi
+from florin_server.money.payments.store import payments
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.paying.erc6492 import encode_open_and_call
 from florin_server.rails.evm.paying.terms import EvmOptionTerms, to_address
 from florin_server.rails.evm.sending.fees import KEY_GAS
 from florin_server.rails.evm.settler import PayArguments
-from florin_server.store.payments import payments
 
 from tests.support.api import ApiCallError
 from tests.support.desk import CREATE, PartnerTenant, ServiceHarness, open_service

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from florin.v1 import system_pb2
-from florin_server.chains.evm import abi
 from florin_server.devnet.genesis import DEVNET
-from florin_server.flows.operator.executors import pause, resume
+from florin_server.domain.chains.evm import abi
+from florin_server.operations.service.executors import pause, resume
 
 from tests.support.anvil_node import sign_faucet_transaction
 from tests.support.api import ApiCallError

@@ -6,8 +6,8 @@ import asyncio
 
 import aiohttp
 import pytest
-from florin_server.boot.home import SetupError
-from florin_server.boot.service import FlorinService
+from florin_server.app.home import SetupError
+from florin_server.app.service import FlorinService
 from florin_server.domain.payments.triggers import SandboxTrigger
 from florin_server.rails.evm.settings import EvmChainSettings
 

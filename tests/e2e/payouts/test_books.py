@@ -12,9 +12,9 @@ from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.ledger import accounts
 from florin_server.domain.settlement.chain_txs import LedgerPosting
-from florin_server.flows.ledger import books
-from florin_server.flows.ledger.books import ReconciliationStatus
-from florin_server.store.ledger import ledger
+from florin_server.money.ledger.service import books
+from florin_server.money.ledger.service.books import ReconciliationStatus
+from florin_server.money.ledger.store import ledger
 
 from tests.support.api import ApiCallError
 from tests.support.books import SETTINGS, get_balance, get_treasury, wait_exact

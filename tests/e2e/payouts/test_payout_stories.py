@@ -7,8 +7,8 @@ import asyncio
 import pytest
 import pytest_asyncio
 from florin.v1 import payout_pb2, system_pb2
-from florin_server.store.ledger import ledger
-from florin_server.store.payouts import payouts
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payouts.store import payouts
 
 from tests.support.api import ApiCallError
 from tests.support.desk import ServiceHarness, open_service

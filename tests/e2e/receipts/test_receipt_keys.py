@@ -11,7 +11,7 @@ import pytest_asyncio
 from florin_server.cli.exits import ExitStatus
 from florin_server.domain.errors import ApiError
 from florin_server.domain.receipts import signature
-from florin_server.flows.receipts import keys
+from florin_server.features.receipts.service import keys
 
 from tests.support.desk import open_service
 from tests.support.receipts import JWKS, get_receipt

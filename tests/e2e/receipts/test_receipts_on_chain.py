@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 import pytest_asyncio
+from florin_server.accounts.store import destinations
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.payments.payment import Destination
 from florin_server.domain.receipts import signature
-from florin_server.flows.receipts.keys import decrypt_seed, list_keys
+from florin_server.features.receipts.service.keys import decrypt_seed, list_keys
+from florin_server.money.payments.store import effects
 from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpcClient
 from florin_server.rails.evm.reading.examine import FinalitySpec, examine_receipt
-from florin_server.store.accounts import destinations
-from florin_server.store.receipts import effects
 
 from tests.support.desk import PAY_URL, open_service
 from tests.support.evm_lab import TamperingTransport

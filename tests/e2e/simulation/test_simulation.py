@@ -11,8 +11,8 @@ from contextlib import closing
 from datetime import date
 
 import pytest
-from florin_server.boot.home import StateFolder
-from florin_server.config import Settings
+from florin_server.app.home import StateFolder
+from florin_server.settings import Settings
 from florin_server.simulation import check
 from florin_server.simulation.knobs import SimulationConfig
 from florin_server.simulation.population import BuyerBehavior, WalletKind, generate_plan

@@ -7,8 +7,8 @@ import json
 
 import pytest
 import pytest_asyncio
-from florin_server.chains.solana import spl
-from florin_server.store.ledger import ledger
+from florin_server.domain.chains.solana import spl
+from florin_server.money.ledger.store import ledger
 from solders.keypair import Keypair
 
 from tests.support.desk import open_service

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from florin_server.config import EmbeddedSolanaSettings
+from florin_server.db.engine.query import StoreUnavailable
 from florin_server.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.settlement.chain_txs import ChainTx
-from florin_server.flows.operator.system import list_chain_statuses
+from florin_server.features.monitoring.service.system import list_chain_statuses
+from florin_server.money.ledger.store import ledger
+from florin_server.money.settlement.store import chain_txs
 from florin_server.rails.types import ChainHead, RailUnavailable
-from florin_server.store.engine.query import StoreUnavailable
-from florin_server.store.ledger import ledger
-from florin_server.store.settlement import chain_txs
+from florin_server.settings import EmbeddedSolanaSettings
 
 from tests.support.desk import ServiceHarness, open_service
 from tests.support.solana import SolanaNodeClient, SolanaTestWallet, make_time_step

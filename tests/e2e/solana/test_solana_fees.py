@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 import pytest_asyncio
-from florin_server.chains.solana import spl
-from florin_server.config import EmbeddedSolanaSettings, FailedFeeSettings
 from florin_server.devnet.solana import SOLANA_DEVNET
+from florin_server.domain.chains.solana import spl
 from florin_server.rails.solana.settings import SolanaChainSettings
+from florin_server.settings import EmbeddedSolanaSettings, FailedFeeSettings
 from pydantic import ValidationError
 from solders.compute_budget import set_compute_unit_price
 

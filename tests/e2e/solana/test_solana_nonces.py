@@ -8,14 +8,14 @@ import base64
 import pytest
 import pytest_asyncio
 from florin.v1 import system_pb2
-from florin_server.chains.solana import spl
-from florin_server.config import EmbeddedSolanaSettings
 from florin_server.devnet.solana import SOLANA_DEVNET
+from florin_server.domain.chains.solana import spl
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.ledger import accounts
+from florin_server.money.ledger.store import ledger
 from florin_server.rails.solana.sending import durable_nonces
 from florin_server.rails.solana.sending.signer import SolanaSigner
-from florin_server.store.ledger import ledger
+from florin_server.settings import EmbeddedSolanaSettings
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 

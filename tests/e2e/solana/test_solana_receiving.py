@@ -12,9 +12,9 @@ import pytest
 import pytest_asyncio
 from florin_server.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.ledger import accounts
+from florin_server.money.ledger.store import ledger
+from florin_server.money.settlement.store import token_accounts
 from florin_server.rails.types import RailUnavailable
-from florin_server.store.ledger import ledger
-from florin_server.store.settlement import token_accounts
 from solders.keypair import Keypair
 
 from tests.support.desk import PartnerTenant, open_service

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from florin_server.accounts.store import destinations
 from florin_server.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.payments.payment import Destination
-from florin_server.store.accounts import destinations
-from florin_server.store.payouts import payouts
+from florin_server.money.payouts.store import payouts
 from solders.keypair import Keypair
 
 from tests.support.desk import PartnerTenant, ServiceHarness, open_service

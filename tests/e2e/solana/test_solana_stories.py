@@ -11,11 +11,11 @@ import base64
 import aiohttp
 import pytest
 import pytest_asyncio
-from florin_server.chains.solana import spl
-from florin_server.config import EmbeddedSolanaSettings
 from florin_server.devnet.solana import SOLANA_DEVNET
+from florin_server.domain.chains.solana import spl
 from florin_server.domain.ledger import accounts
-from florin_server.store.ledger import ledger
+from florin_server.money.ledger.store import ledger
+from florin_server.settings import EmbeddedSolanaSettings
 from solders.compute_budget import set_compute_unit_price
 from solders.hash import Hash
 from solders.instruction import AccountMeta

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 import pytest_asyncio
-from florin_server.store.webhooks import replays
+from florin_server.features.webhooks.store import replays
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from tests.support.answering import hang, make_stub_response, send_endless_body, serve_stub

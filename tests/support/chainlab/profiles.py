@@ -10,7 +10,12 @@ from math import ceil
 from typing import Any, Final
 
 from florin_server.devnet.evm.block_rules import BlockRules
-from florin_server.devnet.evm.schedule import PRAGUE_ACCOUNT, PRAGUE_FLOOR, PRAGUE_SLOT, GasSchedule
+from florin_server.devnet.evm.schedule import (
+    PRAGUE_ACCOUNT,
+    PRAGUE_FLOOR,
+    PRAGUE_SLOT,
+    GasSchedule,
+)
 from florin_server.rails.networks.network import NetworkPace
 from florin_server.rails.networks.registry import NETWORKS_BY_ID
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from florin_server.clock import TestClock
+from florin_server.base.clock import TestClock
 from florin_server.devnet.evm.chain import STATES_MAX
 from florin_server.rails.connection.jsonrpc import JsonRpcClient
 

@@ -10,27 +10,27 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from florin_server.boot.app import build_app, build_core
-from florin_server.clock import TestClock
-from florin_server.config import Settings
+from florin_server.accounts.store import destinations, merchants
+from florin_server.app.app import build_app, build_core
+from florin_server.base.clock import TestClock
+from florin_server.context import App, CheckoutLinks
+from florin_server.db.engine.opening import open_store
+from florin_server.db.engine.store import Store
 from florin_server.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.accounts.account import Partner
 from florin_server.domain.payments.payment import Destination, Payment
 from florin_server.domain.payouts.payout import Payout, PayoutKind
 from florin_server.domain.settlement.chain_txs import LedgerPosting
-from florin_server.flows.app import App, CheckoutLinks
-from florin_server.flows.payments.confirm import confirm
-from florin_server.flows.payments.create import NewPayment, create
-from florin_server.flows.payments.fetch import fetch
-from florin_server.flows.payments.options import list_options
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payments.service.confirm import confirm
+from florin_server.money.payments.service.create import NewPayment, create
+from florin_server.money.payments.service.fetch import fetch
+from florin_server.money.payments.service.options import list_options
+from florin_server.money.payouts.store import payouts
 from florin_server.rails.connection.jsonrpc import LocalTransport
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.sending.signer import SolanaSigner
-from florin_server.store.accounts import destinations, merchants
-from florin_server.store.engine.opening import open_store
-from florin_server.store.engine.store import Store
-from florin_server.store.ledger import ledger
-from florin_server.store.payouts import payouts
+from florin_server.settings import Settings
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 

@@ -7,8 +7,18 @@ from typing import Any
 
 from florin.v1 import access_pb2, partner_pb2
 
-from florin_server.cli.console import console, print_hint, print_json, print_table
-from florin_server.cli.operation import call_operator, format_minute, format_mode, usage_error
+from florin_server.cli.console import (
+    console,
+    print_hint,
+    print_json,
+    print_table,
+)
+from florin_server.cli.operation import (
+    call_operator,
+    format_minute,
+    format_mode,
+    usage_error,
+)
 
 _COLUMNS = ("Key id", "Kind", "Mode", "Partner", "Ends in", "Scopes", "Revoked", "Name")
 _KEY_KINDS = {

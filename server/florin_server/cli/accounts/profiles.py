@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 
 from florin.v1 import account_pb2
 
-from florin_server.cli.console import console, print_hint, print_json, print_table
+from florin_server.cli.console import (
+    console,
+    print_hint,
+    print_json,
+    print_table,
+)
 from florin_server.cli.exits import ExitStatus
 from florin_server.cli.operation import format_minute, usage_error
 from florin_server.cli.payments import words

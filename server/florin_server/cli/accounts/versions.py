@@ -7,7 +7,12 @@ from typing import Any
 from florin.v1 import partner_pb2
 
 from florin_server.cli.console import console, print_json, print_table
-from florin_server.cli.operation import call_operator, call_operator_all, format_mode, usage_error
+from florin_server.cli.operation import (
+    call_operator,
+    call_operator_all,
+    format_mode,
+    usage_error,
+)
 from florin_server.domain.versions import PUBLISHED_VERSIONS, STABLE_VERSIONS
 
 _VERSION_COLUMNS = ("Version", "Kind")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from florin_server.boot.chains import connected, finality_rules, prices
-from florin_server.boot.chains.setup import (
+from florin_server.app.chains import connected, finality_rules, prices
+from florin_server.app.chains.setup import (
     ProbedNode,
     check_factories,
     load_opener_contract,
@@ -17,25 +17,29 @@ from florin_server.boot.chains.setup import (
     read_secrets,
     to_file_name,
 )
-from florin_server.boot.chains.tokens import TokenChoice, TokenRequest, check_token
-from florin_server.boot.home import (
+from florin_server.app.chains.tokens import TokenChoice, TokenRequest, check_token
+from florin_server.app.home import (
     InstallationSecrets,
     SetupError,
     StateFolder,
     replace_private_file,
 )
-from florin_server.boot.servers import public_address
-from florin_server.boot.servers.addresses import format_address
+from florin_server.app.servers import public_address
+from florin_server.app.servers.addresses import format_address
 from florin_server.cli.chains import deploy
 from florin_server.cli.chains.keystores import ChainKey, KeySource
-from florin_server.cli.console import console, fail, print_hint, print_json_line
+from florin_server.cli.console import (
+    console,
+    fail,
+    print_hint,
+    print_json_line,
+)
 from florin_server.cli.prompt import OperatorPrompt
 from florin_server.cli.settings import get_settings
-from florin_server.config import Settings
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.caip import format_checksum_address, parse_account
-from florin_server.flows.operator.health import list_node_faults
+from florin_server.features.monitoring.service.health import list_node_faults
 from florin_server.rails.connection.jsonrpc import RpcError
 from florin_server.rails.evm.gas_money import get_gas_money_name
 from florin_server.rails.evm.rail import EvmRail
@@ -49,6 +53,7 @@ from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.rails.solana.settings import SolanaCoinSettings
 from florin_server.rails.types import RailUnavailable
+from florin_server.settings import Settings
 
 # of chains outside the registry: rather too late than too early
 _CONFIRMATIONS = 12

@@ -7,7 +7,12 @@ from typing import Annotated
 
 import typer
 
-from florin_server.cli.options import RPC_URL_VARIABLE, HomeOption, build_overrides, create_group
+from florin_server.cli.options import (
+    RPC_URL_VARIABLE,
+    HomeOption,
+    build_overrides,
+    create_group,
+)
 from florin_server.cli.secret_options import read_urls
 
 chain = create_group("Add, list and remove chains; deploy the contracts.")

@@ -8,20 +8,24 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from florin_server.boot.chains.keys import ChainKeyring
-from florin_server.boot.chains.setup import (
+from florin_server.app.chains.keys import ChainKeyring
+from florin_server.app.chains.setup import (
     check_factories,
     get_chain,
     load_opener_contract,
     load_settlement_contract,
     read_secrets,
 )
-from florin_server.boot.home import SetupError, StateFolder, replace_private_file
-from florin_server.cli.console import console, fail, print_hint, print_json_line
+from florin_server.app.home import SetupError, StateFolder, replace_private_file
+from florin_server.base.clock import SystemClock
+from florin_server.cli.console import (
+    console,
+    fail,
+    print_hint,
+    print_json_line,
+)
 from florin_server.cli.prompt import OperatorPrompt
 from florin_server.cli.settings import get_settings
-from florin_server.clock import SystemClock
-from florin_server.config import Settings
 from florin_server.domain.caip import format_checksum_address
 from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpcClient, RpcError
 from florin_server.rails.evm.gas_money import get_gas_money_name
@@ -40,6 +44,7 @@ from florin_server.rails.evm.setup.discovery import find_settler_fault
 from florin_server.rails.evm.setup.fee_choice import FeeTokenChoice
 from florin_server.rails.networks import chain_files, chain_writer
 from florin_server.rails.types import RailUnavailable
+from florin_server.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,20 +6,25 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from florin_server.boot.chains.keys import (
+from florin_server.app.chains.keys import (
     find_keystore_address,
     open_keystore,
     read_password,
     write_evm_keystore,
     write_solana_keystore,
 )
-from florin_server.boot.home import SetupError
-from florin_server.cli.console import console, fail, print_hint, print_json
+from florin_server.app.home import SetupError
+from florin_server.cli.console import (
+    console,
+    fail,
+    print_hint,
+    print_json,
+)
 from florin_server.cli.settings import get_settings
-from florin_server.config import Settings
 from florin_server.domain.caip import format_checksum_address
 from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.rails.solana.sending.signer import SolanaSigner
+from florin_server.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from florin_server.boot.chains import connected, finality_rules, prices
-from florin_server.boot.chains.keys import ChainKeyring
-from florin_server.boot.chains.setup import read_secrets
-from florin_server.boot.home import SetupError, StateFolder
+from florin_server.app.chains import connected, finality_rules, prices
+from florin_server.app.chains.keys import ChainKeyring
+from florin_server.app.chains.setup import read_secrets
+from florin_server.app.home import SetupError, StateFolder
 from florin_server.cli.chains.paces import read_paces
 from florin_server.cli.console import (
     console,
@@ -21,12 +21,12 @@ from florin_server.cli.console import (
     show_progress,
 )
 from florin_server.cli.settings import get_settings
-from florin_server.config import Settings
-from florin_server.flows.operator.health import list_node_faults
-from florin_server.flows.operator.paces import StoredPace
+from florin_server.features.monitoring.service.health import list_node_faults
+from florin_server.features.monitoring.service.paces import StoredPace
 from florin_server.rails.networks import chain_files
 from florin_server.rails.networks.chain_files import AnyChainSettings
 from florin_server.rails.types import NodeState
+from florin_server.settings import Settings
 
 _COLUMNS = ("Chain", "Data", "State", "Pace", "Takes", "Relayer", "Name")
 _ASSET_COLUMNS = ("Asset", "Symbol", "Taken")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from florin_server.boot import stores
-from florin_server.boot.home import SetupError
-from florin_server.config import Settings
-from florin_server.flows.operator.paces import StoredPace, list_paces
-from florin_server.store.engine.query import StoreError
+from florin_server.app import stores
+from florin_server.app.home import SetupError
+from florin_server.db.engine.query import StoreError
+from florin_server.features.monitoring.service.paces import StoredPace, list_paces
+from florin_server.settings import Settings
 
 
 def read_paces(settings: Settings) -> dict[str, StoredPace]:

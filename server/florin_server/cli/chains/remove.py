@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from florin_server.boot import stores
-from florin_server.boot.chains.setup import get_chain
-from florin_server.boot.home import SetupError, StateFolder
-from florin_server.cli.console import console, fail, print_hint, print_json
+from florin_server.app import stores
+from florin_server.app.chains.setup import get_chain
+from florin_server.app.home import SetupError, StateFolder
+from florin_server.cli.console import (
+    console,
+    fail,
+    print_hint,
+    print_json,
+)
 from florin_server.cli.settings import get_settings
-from florin_server.config import Settings
+from florin_server.db.engine.query import StoreError
+from florin_server.money.payments.store.in_flight import InFlightCounts, count_in_flight
 from florin_server.rails.networks import chain_files
-from florin_server.store.engine.query import StoreError
-from florin_server.store.payments.in_flight import InFlightCounts, count_in_flight
+from florin_server.settings import Settings
 
 
 def remove_chain(overrides: dict[str, Any], name: str, *, force: bool) -> None:

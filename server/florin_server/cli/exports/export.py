@@ -9,15 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from florin_server.boot.home import SetupError
-from florin_server.cli.console import console, fail, print_json, print_table, show_progress
+from florin_server.app.home import SetupError
+from florin_server.cli.console import (
+    console,
+    fail,
+    print_json,
+    print_table,
+    show_progress,
+)
 from florin_server.cli.operation import usage_error
 from florin_server.domain.exports.error import ExportError
 from florin_server.domain.exports.tables import TABLES
-from florin_server.flows.exports import folder
-from florin_server.flows.exports.feeds import ExportOrigin
-from florin_server.flows.exports.formats import ExportFormat
-from florin_server.flows.exports.run import ExportRun
+from florin_server.features.exports.service import folder
+from florin_server.features.exports.service.feeds import ExportOrigin
+from florin_server.features.exports.service.formats import ExportFormat
+from florin_server.features.exports.service.run import ExportRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +40,7 @@ class ExportOptions:
 def export_store(overrides: dict[str, Any], options: ExportOptions) -> None:
     """Export from the store, and print the number of rows of each table."""
     # slow to load, and an export from a server does not need it
-    from florin_server.boot.exports.store import open_store_origin  # noqa: PLC0415
+    from florin_server.app.exports.store import open_store_origin  # noqa: PLC0415
     from florin_server.cli.settings import get_settings  # noqa: PLC0415
 
     _export(open_store_origin(get_settings(overrides)), options)
@@ -43,8 +49,8 @@ def export_store(overrides: dict[str, Any], options: ExportOptions) -> None:
 def export_from_server(target: str, options: ExportOptions, *, tls: bool, ca: Path | None) -> None:
     """Export a merchant's data from a server, with the key from the environment."""
     # slow to load, and an export from the store does not need it
-    from florin_server.boot.exports.server import open_server_origin  # noqa: PLC0415
-    from florin_server.boot.servers.upstream import UpstreamConnection  # noqa: PLC0415
+    from florin_server.app.exports.server import open_server_origin  # noqa: PLC0415
+    from florin_server.app.servers.upstream import UpstreamConnection  # noqa: PLC0415
 
     _export(open_server_origin(target, UpstreamConnection(tls=tls, ca=ca), os.environ), options)
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from florin_server.cli.console import console, is_json_output, print_hint, print_json
+from florin_server.cli.console import (
+    console,
+    is_json_output,
+    print_hint,
+    print_json,
+)
 from florin_server.cli.exits import ExitStatus
 from florin_server.cli.payments import words
 from florin_server.cli.server import ConnectionOptions, connect_as_merchant

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING
 
 from florin.v1 import merchant_pb2
 
-from florin_server.cli.console import console, print_hint, print_json, print_json_line
+from florin_server.cli.console import (
+    console,
+    print_hint,
+    print_json,
+    print_json_line,
+)
 from florin_server.cli.operation import usage_error
 from florin_server.cli.payments import amounts, tail
 from florin_server.cli.server import ConnectionOptions, connect_as_merchant

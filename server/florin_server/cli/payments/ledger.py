@@ -9,9 +9,9 @@ from typing import Any
 from florin.v1 import ledger_pb2
 from rich.markup import escape
 
-from florin_server.boot.home import SetupError, StateFolder
-from florin_server.boot.operator.client import open_operator
-from florin_server.boot.operator.error import OperatorError
+from florin_server.app.home import SetupError, StateFolder
+from florin_server.app.operator.client import open_operator
+from florin_server.app.operator.error import OperatorError
 from florin_server.cli.console import (
     console,
     fail,
@@ -29,7 +29,7 @@ from florin_server.cli.operation import (
     run_with_operator,
 )
 from florin_server.cli.settings import get_settings
-from florin_server.config import Settings
+from florin_server.settings import Settings
 
 _WALLET_COLUMNS = ("Result", "Booked", "On chain", "Difference", "Asset", "Wallet")
 _BALANCE_COLUMNS = ("Balance", "Asset", "Account")

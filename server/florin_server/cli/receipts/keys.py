@@ -6,7 +6,12 @@ from typing import Any
 
 from florin.v1 import receipt_pb2
 
-from florin_server.cli.console import console, print_hint, print_json, print_table
+from florin_server.cli.console import (
+    console,
+    print_hint,
+    print_json,
+    print_table,
+)
 from florin_server.cli.operation import call_operator, format_minute
 from florin_server.domain.receipts.keys import PUBLICATION_US
 

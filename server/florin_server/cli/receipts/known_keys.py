@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 import aiohttp
 from joserfc.jwk import OKPKey
 
+from florin_server.base.outbound.outbound import RequestFailed, SafeHttpClient
+from florin_server.base.outbound.reach import AddressPolicy
 from florin_server.domain.receipts.signature import parse_key_set
 from florin_server.domain.urls import is_loopback
-from florin_server.outbound.outbound import RequestFailed, SafeHttpClient
-from florin_server.outbound.reach import AddressPolicy
 
 JWKS_PATH: Final = "/.well-known/jwks.json"
 _BYTES_MAX: Final = 256 * 1024

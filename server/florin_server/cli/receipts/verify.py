@@ -12,7 +12,12 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 
-from florin_server.cli.console import console, fail, print_hint, print_json
+from florin_server.cli.console import (
+    console,
+    fail,
+    print_hint,
+    print_json,
+)
 from florin_server.cli.exits import ExitStatus
 from florin_server.cli.receipts import known_keys
 from florin_server.domain.money import format_minor_units

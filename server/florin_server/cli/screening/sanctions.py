@@ -17,7 +17,12 @@ from florin_server.cli.console import (
     print_table,
     to_json_value,
 )
-from florin_server.cli.operation import call_operator, call_operator_all, format_minute, usage_error
+from florin_server.cli.operation import (
+    call_operator,
+    call_operator_all,
+    format_minute,
+    usage_error,
+)
 from florin_server.domain.screening import files
 from florin_server.domain.screening.files import ScreeningFile
 

@@ -7,21 +7,21 @@ import os
 import sys
 from contextlib import suppress
 
-from florin_server.boot.home import SetupError
-from florin_server.boot.processes.order import (
+from florin_server.app.home import SetupError
+from florin_server.app.processes.order import (
     ALIVE_LINE,
     DRAIN_LINE,
     HEARTBEAT_S,
     READY_LINE,
     ChildConfig,
 )
-from florin_server.boot.processes.sharing import require_same_shared
+from florin_server.app.processes.sharing import require_same_shared
+from florin_server.base.clock import SystemClock, wait_for_first
 from florin_server.cli.console import fail
 from florin_server.cli.service.serve import start_service
 from florin_server.cli.service.signals import run_until_signalled, stop_when_closed
 from florin_server.cli.settings import get_settings, log_to_stderr
-from florin_server.clock import SystemClock, wait_for_first
-from florin_server.config import Settings
+from florin_server.settings import Settings
 
 # the most bytes of a configuration: a few settings, and names of dead processes
 _CONFIG_BYTES_MAX = 65_536

@@ -6,7 +6,12 @@ from typing import Annotated
 
 import typer
 
-from florin_server.cli.options import HomeOption, YesOption, build_overrides, create_group
+from florin_server.cli.options import (
+    HomeOption,
+    YesOption,
+    build_overrides,
+    create_group,
+)
 
 executors = create_group("List, pause and resume the executors of chains.")
 faults = create_group("List and clear armed faults of the embedded chains.")

@@ -16,7 +16,7 @@ from florin_client.wallet import Wallet, WalletError
 from rich.markup import escape
 from rich.table import Table
 
-from florin_server.boot.home import StateFolder
+from florin_server.app.home import StateFolder
 from florin_server.cli.console import console, fail, print_json_line
 from florin_server.cli.settings import get_settings
 

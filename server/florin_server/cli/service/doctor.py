@@ -11,12 +11,14 @@ from typing import Any
 from florin.v1 import condition_pb2, ledger_pb2, system_pb2
 from rich.markup import escape
 
-from florin_server.boot import stores
-from florin_server.boot.chains import connected, finality_rules, prices
-from florin_server.boot.chains.keys import ChainKeyring
-from florin_server.boot.home import SetupError, StateFolder
-from florin_server.boot.operator.client import open_operator
-from florin_server.boot.operator.error import OperatorError
+from florin_server.accounts.service.own_accounts import list_misdirected
+from florin_server.app import stores
+from florin_server.app.chains import connected, finality_rules, prices
+from florin_server.app.chains.keys import ChainKeyring
+from florin_server.app.home import SetupError, StateFolder
+from florin_server.app.operator.client import open_operator
+from florin_server.app.operator.error import OperatorError
+from florin_server.base.clock import SystemClock
 from florin_server.cli.chains.paces import read_paces
 from florin_server.cli.console import console, print_json
 from florin_server.cli.exits import ExitStatus
@@ -24,25 +26,26 @@ from florin_server.cli.payments import ledger as books
 from florin_server.cli.service import faults, outside
 from florin_server.cli.service.outside import DoctorFinding
 from florin_server.cli.settings import get_settings
-from florin_server.clock import SystemClock
-from florin_server.config import Settings
+from florin_server.compliance.screening.service.check import (
+    describe_lists_problem,
+    get_lists_condition,
+)
+from florin_server.db.engine.query import StoreError
+from florin_server.db.engine.store import Store
+from florin_server.db.engine.where import DatabaseConfig
 from florin_server.domain.conditions import EXPECTED_CONDITIONS, ConditionName
 from florin_server.domain.sealed import Cipher
-from florin_server.flows.accounts.own_accounts import list_misdirected
-from florin_server.flows.operator.health import check_nodes
-from florin_server.flows.payouts.held_money import describe as held_problems
-from florin_server.flows.quarantine.quarantine import describe_by_chain
-from florin_server.flows.receipts.keys import describe_signing_problem
-from florin_server.flows.screening.check import describe_lists_problem, get_lists_condition
+from florin_server.features.monitoring.service.health import check_nodes
+from florin_server.features.receipts.service.keys import describe_signing_problem
+from florin_server.money.payouts.service.held_money import describe as held_problems
+from florin_server.money.payouts.store import held_money, payouts
+from florin_server.operations.service.quarantine import describe_by_chain
+from florin_server.operations.store import quarantine as stored
 from florin_server.rails.connection.jsonrpc import RpcError
 from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.solana.settings import SolanaChainSettings
 from florin_server.rails.types import RailUnavailable
-from florin_server.store.engine.query import StoreError
-from florin_server.store.engine.store import Store
-from florin_server.store.engine.where import DatabaseConfig
-from florin_server.store.payouts import held_money, payouts
-from florin_server.store.quarantine import items as stored
+from florin_server.settings import Settings
 
 # the owner of conditions that belong to no chain
 _INSTALLATION_TITLE = "installation"

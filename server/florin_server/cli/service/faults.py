@@ -6,13 +6,18 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
-from florin_server.boot.home import SetupError, StateFolder
-from florin_server.cli.console import console, fail, print_json, print_table
+from florin_server.app.home import SetupError, StateFolder
+from florin_server.cli.console import (
+    console,
+    fail,
+    print_json,
+    print_table,
+)
 from florin_server.cli.operation import usage_error
 from florin_server.cli.settings import get_settings
-from florin_server.config import Settings
 from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpcClient, RpcError
 from florin_server.rails.types import RailUnavailable
+from florin_server.settings import Settings
 
 _COLUMNS = ("Chain", "Kind", "Detail")
 _FIELDS = ("chain", "kind", "detail")

@@ -7,19 +7,24 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
 
-from florin_server.boot import traces
-from florin_server.boot.home import SetupError, find_gateway_token
-from florin_server.boot.servers import gateway, metrics, observing
-from florin_server.boot.servers.addresses import check_bind
-from florin_server.boot.servers.certificates import CertificateStore
-from florin_server.boot.servers.observing import RequestObservers
-from florin_server.boot.servers.peers import find_token, get_proxies
-from florin_server.boot.servers.upstream import UpstreamConnection
-from florin_server.cli.console import console, fail, print_hint, print_json_line
+from florin_server.app import traces
+from florin_server.app.home import SetupError, find_gateway_token
+from florin_server.app.servers import gateway, metrics, observing
+from florin_server.app.servers.addresses import check_bind
+from florin_server.app.servers.certificates import CertificateStore
+from florin_server.app.servers.observing import RequestObservers
+from florin_server.app.servers.peers import find_token, get_proxies
+from florin_server.app.servers.upstream import UpstreamConnection
+from florin_server.base.meters import Meters
+from florin_server.cli.console import (
+    console,
+    fail,
+    print_hint,
+    print_json_line,
+)
 from florin_server.cli.service.signals import run_until_signalled, set_hangup_handler
 from florin_server.cli.settings import get_settings, log_to_stderr
-from florin_server.config import Settings
-from florin_server.meters import Meters
+from florin_server.settings import Settings
 
 
 def run_gateway(upstream: str, connection: UpstreamConnection, overrides: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from packaging.requirements import Requirement
 
 import florin_server
-from florin_server.boot.home import StateFolder
+from florin_server.app.home import StateFolder
 from florin_server.cli.console import console, fail, print_hint
 from florin_server.cli.prompt import OperatorPrompt
 from florin_server.cli.service import up

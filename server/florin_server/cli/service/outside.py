@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 
-from florin_server.boot.home import SetupError, StateFolder
-from florin_server.boot.servers import public_address
-from florin_server.boot.servers.certificates import WARN_DAYS, CertificateFiles
-from florin_server.config import Settings
+from florin_server.app.home import SetupError, StateFolder
+from florin_server.app.servers import public_address
+from florin_server.app.servers.certificates import WARN_DAYS, CertificateFiles
 from florin_server.domain.conditions import ConditionName
+from florin_server.settings import Settings
 
 DoctorFinding = tuple[str, str]  # subject, problem ("" if none)
 

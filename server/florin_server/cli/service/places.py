@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from florin_server.boot.servers import consoles
-from florin_server.boot.service import FlorinService
+from florin_server.app.servers import consoles
+from florin_server.app.service import FlorinService
 from florin_server.cli.console import console, print_json_line
 from florin_server.web.console.site import ROOT
 

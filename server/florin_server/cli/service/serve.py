@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from florin_server.boot import memory
-from florin_server.boot.home import SetupError
-from florin_server.boot.processes import systemd
-from florin_server.boot.role import InheritedSockets, ProcessRole
-from florin_server.boot.service import FlorinService
+from florin_server.app import memory
+from florin_server.app.home import SetupError
+from florin_server.app.processes import systemd
+from florin_server.app.role import InheritedSockets, ProcessRole
+from florin_server.app.service import FlorinService
 from florin_server.cli.console import console, fail
 from florin_server.cli.service.places import ServiceAddresses
 from florin_server.cli.service.signals import run_until_signalled, set_hangup_handler
 from florin_server.cli.settings import get_settings, log_to_stderr
-from florin_server.config import Settings
+from florin_server.db.engine.query import StoreError
 from florin_server.devnet.errors import DevChainError
-from florin_server.store.engine.query import StoreError
+from florin_server.settings import Settings
 
 
 def run_service(overrides: dict[str, Any], role: ProcessRole) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import uvloop
 
-from florin_server.boot import files
+from florin_server.app import files
 from florin_server.cli.console import announce
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)

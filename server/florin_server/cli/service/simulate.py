@@ -11,16 +11,21 @@ import orjson
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from florin_server.boot.home import SetupError
-from florin_server.cli.console import console, fail, print_hint, stderr_console
+from florin_server.app.home import SetupError
+from florin_server.cli.console import (
+    console,
+    fail,
+    print_hint,
+    stderr_console,
+)
 from florin_server.cli.settings import get_settings
-from florin_server.config import Settings
+from florin_server.db.engine.query import StoreError
 from florin_server.devnet.errors import DevChainError
+from florin_server.settings import Settings
 from florin_server.simulation.knobs import InvalidSimulationConfig, SimulationConfig
 from florin_server.simulation.report import SimulationReport
 from florin_server.simulation.run import SimulationProgress, SimulationResult, simulate
 from florin_server.simulation.story import ScenarioStuck
-from florin_server.store.engine.query import StoreError
 
 _FAILED = "Not simulated"
 # the number of progress lines in JSON output

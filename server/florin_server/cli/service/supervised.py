@@ -12,33 +12,33 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from florin_server.boot.home import SetupError, StateFolder
-from florin_server.boot.processes import systemd
-from florin_server.boot.processes.child import SpawnedProcess
-from florin_server.boot.processes.order import ChildConfig
-from florin_server.boot.processes.sharing import get_shared_store
-from florin_server.boot.processes.supervisor import (
+from florin_server.app.home import SetupError, StateFolder
+from florin_server.app.processes import systemd
+from florin_server.app.processes.child import SpawnedProcess
+from florin_server.app.processes.order import ChildConfig
+from florin_server.app.processes.sharing import get_shared_store
+from florin_server.app.processes.supervisor import (
     ProcessSupervisor,
     RestartPolicy,
     StartupFailed,
     SupervisorPhase,
 )
-from florin_server.boot.role import ProcessRole
-from florin_server.boot.servers import consoles, gateway, metrics
-from florin_server.boot.servers.addresses import (
+from florin_server.app.role import ProcessRole
+from florin_server.app.servers import consoles, gateway, metrics
+from florin_server.app.servers.addresses import (
     GRPC_PORT_SETTING,
     METRICS_PORT_SETTING,
     OPERATOR_PORT_SETTING,
     format_address,
     reserve_port,
 )
+from florin_server.base.clock import SystemClock
 from florin_server.cli.console import console, fail
 from florin_server.cli.service.places import ServiceAddresses
 from florin_server.cli.service.signals import run_until_signalled, set_hangup_handler
 from florin_server.cli.settings import get_settings, log_to_stderr
-from florin_server.clock import SystemClock
-from florin_server.config import Settings
 from florin_server.domain.settlement.lease import name_holder
+from florin_server.settings import Settings
 
 # -P: never import modules from the working directory, which the service can write to
 _COMMAND = (sys.executable, "-P", "-m", "florin_server.cli.service.child")

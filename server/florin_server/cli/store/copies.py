@@ -6,14 +6,20 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from florin_server.boot import copies, stores
-from florin_server.boot.copies import TableDigests
-from florin_server.boot.home import SetupError, StateFolder
-from florin_server.cli.console import console, fail, print_hint, print_json, show_progress
+from florin_server.app import copies, stores
+from florin_server.app.copies import TableDigests
+from florin_server.app.home import SetupError, StateFolder
+from florin_server.cli.console import (
+    console,
+    fail,
+    print_hint,
+    print_json,
+    show_progress,
+)
 from florin_server.cli.settings import get_settings
-from florin_server.config import Settings
-from florin_server.store.engine.query import StoreError
-from florin_server.store.engine.where import DatabaseConfig
+from florin_server.db.engine.query import StoreError
+from florin_server.db.engine.where import DatabaseConfig
+from florin_server.settings import Settings
 
 _SQLITE = b"SQLite format 3\x00"
 

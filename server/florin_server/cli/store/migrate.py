@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from florin_server.boot import stores
-from florin_server.boot.home import SetupError, StateFolder
-from florin_server.cli.console import console, fail, print_json, show_progress
+from florin_server.app import stores
+from florin_server.app.home import SetupError, StateFolder
+from florin_server.cli.console import (
+    console,
+    fail,
+    print_json,
+    show_progress,
+)
 from florin_server.cli.settings import get_settings
-from florin_server.store.engine import migrating
-from florin_server.store.engine.query import StoreError
+from florin_server.db.engine import migrating
+from florin_server.db.engine.query import StoreError
 
 
 def migrate_store(overrides: dict[str, Any], *, status: bool, sql: bool) -> None:

@@ -14,11 +14,11 @@ from florin_client.wallet import JsonRpc, Question, WalletError
 from florin_client.wallet.chains import ChainProcedure
 from florin_client.wallet.terms import OptionTerms
 
-from florin_server.chains.evm import abi
-from florin_server.chains.solana import spl
 from florin_server.devnet.genesis import DEVNET, EvmDevToken
 from florin_server.devnet.solana import SOLANA_DEVNET
 from florin_server.devnet.solana.genesis import DevMint
+from florin_server.domain.chains.evm import abi
+from florin_server.domain.chains.solana import spl
 from florin_server.rails.networks.registry import find_network, is_test_network
 
 _EMBEDDED: Final = {

@@ -10,7 +10,7 @@ from typing import Any
 
 from florin_client.wallet import Wallet
 
-from florin_server.boot.home import SetupError
+from florin_server.app.home import SetupError
 from florin_server.cli.console import is_interactive
 from florin_server.cli.operation import usage_error
 from florin_server.cli.prompt import OperatorPrompt
@@ -84,7 +84,7 @@ def _open_keystore(path: Path, password: str) -> tuple[bytes | None, bytes | Non
     # slow to load
     from solders.keypair import Keypair  # noqa: PLC0415
 
-    from florin_server.boot.chains.keys import find_keystore_address, open_keystore  # noqa: PLC0415
+    from florin_server.app.chains.keys import find_keystore_address, open_keystore  # noqa: PLC0415
 
     secret, address = open_keystore(path, password), find_keystore_address(path)
     if address is None or address.startswith("0x"):

@@ -13,8 +13,14 @@ from florin_client import Client
 from florin_client.wallet import Wallet, WalletError, plan_payment
 from florin_client.wallet.terms import OptionTerms, parse_option
 
-from florin_server.boot.home import SetupError
-from florin_server.cli.console import console, fail, is_interactive, print_hint, print_json_line
+from florin_server.app.home import SetupError
+from florin_server.cli.console import (
+    console,
+    fail,
+    is_interactive,
+    print_hint,
+    print_json_line,
+)
 from florin_server.cli.exits import ExitStatus
 from florin_server.cli.operation import usage_error
 from florin_server.cli.payments import words

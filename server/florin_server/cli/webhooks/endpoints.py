@@ -8,7 +8,12 @@ from typing import Any
 
 from florin.v1 import webhook_admin_pb2, webhook_pb2
 
-from florin_server.cli.console import console, print_hint, print_json, print_table
+from florin_server.cli.console import (
+    console,
+    print_hint,
+    print_json,
+    print_table,
+)
 from florin_server.cli.operation import call_operator, format_minute, format_mode
 from florin_server.domain.text import replace_unprintable
 

@@ -19,7 +19,12 @@ import aiohttp
 from florin.v1.webhook_pb2 import TakenWebhook, WebhookReceipt
 from florin_client import AsyncClient, FlorinError, NotFoundError
 
-from florin_server.cli.console import console, fail, print_hint, print_json_line
+from florin_server.cli.console import (
+    console,
+    fail,
+    print_hint,
+    print_json_line,
+)
 from florin_server.cli.operation import usage_error
 from florin_server.cli.server import ConnectionOptions, connect_as_merchant_async
 from florin_server.domain.webhooks import signing

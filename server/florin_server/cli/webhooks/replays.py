@@ -11,7 +11,7 @@ from typing import Any
 from florin.v1 import webhook_pb2
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from florin_server.boot.operator.error import OperatorError
+from florin_server.app.operator.error import OperatorError
 from florin_server.cli.console import console, print_hint, print_json
 from florin_server.cli.operation import call_operator, run_with_operator, usage_error
 from florin_server.domain.errors import ErrorCode

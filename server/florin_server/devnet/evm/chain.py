@@ -26,7 +26,12 @@ from florin_server.devnet.evm.block_rules import BlockRules
 from florin_server.devnet.evm.history import EvmBlock, EvmHistory, StoredTransaction
 from florin_server.devnet.evm.pool import PooledTransaction, TransactionPool
 from florin_server.devnet.evm.schedule import GasSchedule
-from florin_server.devnet.evm.state import Cell, DevState, FlatState, Value
+from florin_server.devnet.evm.state import (
+    Cell,
+    DevState,
+    FlatState,
+    Value,
+)
 from florin_server.devnet.evm.system_transactions import (
     SYSTEM_GAS,
     list_system_hashes,

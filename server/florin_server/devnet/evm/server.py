@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from florin_server.clock import Clock, SystemClock
+from florin_server.base.clock import Clock, SystemClock
 from florin_server.devnet.evm.block_rules import BlockRules
 from florin_server.devnet.evm.schedule import GasSchedule
 from florin_server.devnet.evm.token_fees import TokenFees

@@ -7,11 +7,16 @@ from typing import Any, Final
 
 from solders.pubkey import Pubkey
 
-from florin_server.chains.solana import spl
-from florin_server.devnet.gifts import ACCOUNT_MAX_UNITS, FaucetGift, GiftKind, compute_gift
+from florin_server.devnet.gifts import (
+    ACCOUNT_MAX_UNITS,
+    FaucetGift,
+    GiftKind,
+    compute_gift,
+)
 from florin_server.devnet.solana.genesis import SOLANA_DEVNET, DevMint
 from florin_server.devnet.solana.machine import SolanaMachine
 from florin_server.devnet.solana.sending import COIN, TransactionIntake
+from florin_server.domain.chains.solana import spl
 
 GIFT_UNITS: Final = 10_000
 

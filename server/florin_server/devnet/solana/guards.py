@@ -18,8 +18,8 @@ from solders.message import Message, MessageV0
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 
-from florin_server.chains.solana import spl
 from florin_server.devnet.solana.nonces import AnyMessage
+from florin_server.domain.chains.solana import spl
 
 # instructions of the program, by the first byte of their data
 ACCOUNT_INFO: Final = 4

@@ -23,7 +23,6 @@ from solders.transaction_status import (
     TransactionErrorInsufficientFundsForRent,
 )
 
-from florin_server.chains.solana import spl
 from florin_server.devnet.errors import DevChainError
 from florin_server.devnet.solana import nonces
 from florin_server.devnet.solana.genesis import FAUCET_LAMPORTS, SOLANA_DEVNET
@@ -32,6 +31,7 @@ from florin_server.devnet.solana.history import LandedTransaction, SolanaHistory
 from florin_server.devnet.solana.nonces import AnyMessage
 from florin_server.devnet.solana.parsed import format_ui_amount
 from florin_server.devnet.solana.slots import SlotClock
+from florin_server.domain.chains.solana import spl
 
 _FORMAT: Final = 1
 # written by a transaction, but not anyone's account

@@ -14,7 +14,6 @@ from solders.account import Account
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 
-from florin_server.chains.solana import spl
 from florin_server.devnet.dispatch import MethodEntry
 from florin_server.devnet.errors import RpcFault, invalid_params_fault
 from florin_server.devnet.solana import params, parsed
@@ -24,6 +23,7 @@ from florin_server.devnet.solana.machine import SolanaMachine
 from florin_server.devnet.solana.sending import TransactionIntake
 from florin_server.devnet.solana.slots import WINDOW, CommitmentLevel, SlotClock
 from florin_server.devnet.solana.views import build_transaction_view
+from florin_server.domain.chains.solana import spl
 
 ACCOUNTS_MAX: Final = 100  # as on every node
 STATUSES_MAX: Final = 256

@@ -10,7 +10,7 @@ from solders.hash import Hash
 from solders.message import Message, MessageV0, MessageV1
 from solders.pubkey import Pubkey
 
-from florin_server.chains.solana import spl
+from florin_server.domain.chains.solana import spl
 
 _VALUE_AT: Final = 40
 

@@ -13,10 +13,10 @@ from solders.pubkey import Pubkey
 from solders.signature import Signature
 from solders.transaction import SanitizeError, VersionedTransaction
 
-from florin_server.chains.solana import spl
-from florin_server.chains.solana.limits import PACKET_BYTES, V1_BYTES, V1_FIRST_BYTE
 from florin_server.devnet.errors import RpcFault, invalid_params_fault
 from florin_server.devnet.solana.slots import CommitmentLevel
+from florin_server.domain.chains.solana import spl
+from florin_server.domain.chains.solana.limits import PACKET_BYTES, V1_BYTES, V1_FIRST_BYTE
 
 _BASE58: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from solders.account import Account
 from solders.pubkey import Pubkey
 
-from florin_server.chains.solana import spl
+from florin_server.domain.chains.solana import spl
 
 _NAMES: Final[Mapping[Pubkey, str]] = {
     spl.SYSTEM: "system",

@@ -13,7 +13,6 @@ from solders.pubkey import Pubkey
 from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 
-from florin_server.chains.solana import spl
 from florin_server.devnet.errors import RpcFault
 from florin_server.devnet.gifts import FaucetGift, GiftBudgets, GiftKind
 from florin_server.devnet.solana import params
@@ -21,6 +20,7 @@ from florin_server.devnet.solana.genesis import SOLANA_DEVNET
 from florin_server.devnet.solana.history import SolanaHistory
 from florin_server.devnet.solana.machine import SolanaMachine
 from florin_server.devnet.solana.slots import SlotClock
+from florin_server.domain.chains.solana import spl
 
 AIRDROP_MAX: Final = 10_000 * spl.LAMPORTS_PER_SOL
 COIN: Final = GiftKind("lamports", spl.LAMPORTS_PER_SOL, AIRDROP_MAX)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from florin_server.clock import Clock, SystemClock
+from florin_server.base.clock import Clock, SystemClock
 from florin_server.devnet.gifts import GiftBudgets
 from florin_server.devnet.server import ChainEngine, DevChain, start_engine
 from florin_server.devnet.worker import ChainWorker

@@ -9,7 +9,7 @@ from typing import Final
 
 from solders.hash import Hash
 
-from florin_server.clock import Clock
+from florin_server.base.clock import Clock
 from florin_server.devnet.errors import invalid_params_fault
 from florin_server.devnet.solana.genesis import SOLANA_DEVNET
 from florin_server.devnet.solana.history import SolanaHistory

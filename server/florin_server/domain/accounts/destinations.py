@@ -7,8 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from florin_server.chains.solana.spl import RESERVED_ADDRESSES, parse_pubkey
-from florin_server.domain.caip import AccountId, parse_account, parse_asset, parse_evm_address
+from florin_server.domain.caip import (
+    AccountId,
+    parse_account,
+    parse_asset,
+    parse_evm_address,
+)
+from florin_server.domain.chains.solana.spl import RESERVED_ADDRESSES, parse_pubkey
 
 _PREFIX = "caip19/"
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self, TypeAlias
 
-from florin_server.chains.solana.spl import parse_pubkey
 from florin_server.domain.caip import canonicalize_account, parse_account, parse_evm_address
+from florin_server.domain.chains.solana.spl import parse_pubkey
 
 # CAIP-2 namespace, and the address in the form to compare
 BlockedAddress: TypeAlias = tuple[str, str]

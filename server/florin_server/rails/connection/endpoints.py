@@ -15,7 +15,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from florin_server.rails.connection.family import HEAD, HeightTracker, NodeDialect, StaleNode
+from florin_server.rails.connection.family import (
+    HEAD,
+    HeightTracker,
+    NodeDialect,
+    StaleNode,
+)
 from florin_server.rails.connection.jsonrpc import (
     TIMEOUT_S,
     AnswerTooLarge,

@@ -9,7 +9,12 @@ from typing import Any
 
 from florin_server.rails.connection.family import HEAD, WrongChain
 from florin_server.rails.connection.jsonrpc import RpcCall, RpcError
-from florin_server.rails.evm.reading.node import LATEST, parse_hash, parse_object, parse_quantity
+from florin_server.rails.evm.reading.node import (
+    LATEST,
+    parse_hash,
+    parse_object,
+    parse_quantity,
+)
 from florin_server.rails.types import RailUnavailable
 
 _STATE_METHODS = frozenset({"eth_call", "eth_getBalance", "eth_getCode", "eth_getTransactionCount"})

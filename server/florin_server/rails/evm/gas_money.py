@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from florin_server.chains.evm import abi
+from florin_server.domain.chains.evm import abi
 from florin_server.rails.connection.jsonrpc import RpcCall
 from florin_server.rails.evm.reading.node import (
     LATEST,

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from florin_server.chains.evm import abi
-from florin_server.chains.evm.route import RouteKind
+from florin_server.domain.chains.evm import abi
+from florin_server.domain.chains.evm.route import RouteKind
 from florin_server.rails.evm.reading.node import (
     parse_address,
     parse_data,

@@ -12,9 +12,9 @@ from typing import Final
 
 from pydantic import ValidationError
 
+from florin_server.base.settings_file import parse_toml
 from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.solana.settings import SolanaChainSettings
-from florin_server.settings_file import parse_toml
 
 AnyChainSettings = EvmChainSettings | SolanaChainSettings
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from florin_server.chains.solana import spl
 from florin_server.domain.caip import parse_account
+from florin_server.domain.chains.solana import spl
 from florin_server.rails.connection.agreed_payouts import QuorumPayouts
 from florin_server.rails.connection.connection import ChainConnection
 from florin_server.rails.connection.faucet import FaucetClient

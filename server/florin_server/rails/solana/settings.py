@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from florin_server.chains.solana.spl import parse_pubkey
+from florin_server.domain.chains.solana.spl import parse_pubkey
 from florin_server.rails.connection.settings import NodeSettings
 from florin_server.rails.networks import registry
 from florin_server.rails.networks import settings as shared

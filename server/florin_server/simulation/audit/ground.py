@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from florin_server.chains.solana import spl
 from florin_server.devnet.genesis import DEVNET
 from florin_server.devnet.solana import SOLANA_DEVNET
+from florin_server.domain.chains.solana import spl
 
 EVM: Final = f"eip155:{DEVNET.chain_id}"
 USD: Final = f"{EVM}/erc20:{DEVNET.token.address}"

@@ -7,15 +7,23 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import Any, Final
 
+from florin_server.db.engine.query import run
+from florin_server.db.engine.sqlite import SqliteConnection
 from florin_server.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.ledger import accounts, journals
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payments.store import history
 from florin_server.simulation.audit.blocks import AuditedEvmChain, Json
 from florin_server.simulation.audit.facts import StoredFacts, StoredPayment, create_selector
-from florin_server.simulation.audit.ground import ETHER, EUR, EVM, MINTS, SOL, USD, AuditTarget
-from florin_server.store.engine.query import run
-from florin_server.store.engine.sqlite import SqliteConnection
-from florin_server.store.ledger import ledger
-from florin_server.store.payments import history
+from florin_server.simulation.audit.ground import (
+    ETHER,
+    EUR,
+    EVM,
+    MINTS,
+    SOL,
+    USD,
+    AuditTarget,
+)
 
 FINAL_STATUSES: Final = {"succeeded", "failed", "expired", "cancelled"}
 # rent of a token account, in lamports

@@ -16,7 +16,7 @@ from typing import Final
 
 from florin.v1 import listing_pb2, money_pb2, payment_pb2
 
-from florin_server.flows.payments.lists import PaymentPhases
+from florin_server.money.payments.service.lists import PaymentPhases
 from florin_server.web.language import get_translations
 
 WIDTH: Final = 640

@@ -14,7 +14,12 @@ from florin_gateway.plain import PlainResponse
 
 from florin_server.domain.errors import validation_error
 from florin_server.domain.text import format_csv_cell
-from florin_server.web.console.fields import FormValues, group_fields, parse_choice, parse_timestamp
+from florin_server.web.console.fields import (
+    FormValues,
+    group_fields,
+    parse_choice,
+    parse_timestamp,
+)
 from florin_server.web.console.site import ConsoleRequest
 from florin_server.web.console.view import PAYMENT_STATES, Formatter
 

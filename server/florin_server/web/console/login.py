@@ -13,8 +13,8 @@ from urllib.parse import urlencode
 from florin_gateway.errors import RefusedError
 from florin_gateway.plain import PlainHandler, PlainRequest, PlainResponse
 
+from florin_server.accounts.service.sign_outs import use_ticket
 from florin_server.domain.errors import ApiError
-from florin_server.flows.accounts.sign_outs import use_ticket
 from florin_server.web.console import hosts
 from florin_server.web.console.fields import read_form
 from florin_server.web.console.hosts import HostKind

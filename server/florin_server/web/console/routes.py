@@ -15,11 +15,17 @@ from florin.v1 import (
 from florin_gateway.plain import PlainHandler, PlainRequest
 from florin_gateway.rpc import Metadata, RpcBackend
 
+from florin_server.context import App
 from florin_server.domain.accounts.credentials import parse_key
-from florin_server.flows.app import App
 from florin_server.web.console import login
 from florin_server.web.console.calls import ConsoleRpcClient
-from florin_server.web.console.merchant import create, merchants, overview, payment, webhooks
+from florin_server.web.console.merchant import (
+    create,
+    merchants,
+    overview,
+    payment,
+    webhooks,
+)
 from florin_server.web.console.merchant import payments as own_payments
 from florin_server.web.console.operator import (
     accounts,
@@ -32,7 +38,12 @@ from florin_server.web.console.operator import (
 )
 from florin_server.web.console.operator import webhooks as all_webhooks
 from florin_server.web.console.session import ConsoleSession, SessionManager
-from florin_server.web.console.site import ROOT, Console, ConsoleConfig, PageHandler
+from florin_server.web.console.site import (
+    ROOT,
+    Console,
+    ConsoleConfig,
+    PageHandler,
+)
 
 Routes = Mapping[tuple[str, str], PlainHandler]
 

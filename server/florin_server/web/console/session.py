@@ -17,7 +17,7 @@ from dataclasses import astuple, dataclass, replace
 import orjson
 from florin_gateway.plain import PlainRequest
 
-from florin_server.clock import Clock
+from florin_server.base.clock import Clock
 from florin_server.domain.sealed import Cipher, Ciphertext, DecryptionError
 from florin_server.web.console.hosts import HostKind, classify_host, get_host_name
 

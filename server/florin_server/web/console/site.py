@@ -16,14 +16,19 @@ from florin_gateway.plain import PlainEvents, PlainHandler, PlainRequest, PlainR
 from florin_gateway.rpc import MessageStream, Metadata
 from google.protobuf.message import Message
 
+from florin_server.accounts.service.sign_outs import end_session, has_ended
+from florin_server.context import App
 from florin_server.domain.errors import ApiError, ErrorCode
-from florin_server.flows.accounts.sign_outs import end_session, has_ended
-from florin_server.flows.app import App
 from florin_server.web.console import hosts
 from florin_server.web.console.calls import ConsoleRpcClient
 from florin_server.web.console.fields import FormValues, read_form
 from florin_server.web.console.hosts import HostKind
-from florin_server.web.console.session import LIFE_S, ConsoleSession, HttpHeader, SessionManager
+from florin_server.web.console.session import (
+    LIFE_S,
+    ConsoleSession,
+    HttpHeader,
+    SessionManager,
+)
 from florin_server.web.console.view import Formatter
 from florin_server.web.language import get_translations
 from florin_server.web.refusal import to_refused_error

@@ -25,11 +25,11 @@ from florin.v1 import (
 from florin_gateway.jsonshape import format_timestamp
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from florin_server.context import App
 from florin_server.domain.conditions import CONDITION_SPECS, ConditionName
 from florin_server.domain.money import CURRENCIES, format_minor_units
 from florin_server.domain.payments.state import EVENT_DESCRIPTIONS, PaymentStateEvent
-from florin_server.flows.app import App
-from florin_server.flows.payments.checkout import find_registered
+from florin_server.money.payments.service.checkout import find_registered
 from florin_server.web.language import get_translations
 
 _TEXTS = get_translations("en", "site")

@@ -18,11 +18,16 @@ from florin_gateway.plain import PlainResponse
 
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.domain.payouts.refund_amounts import RefundProgress
-from florin_server.flows.payments.checkout import CheckoutTransaction, ConfirmationProgress
-from florin_server.flows.payments.panel import SandboxPanel
+from florin_server.money.payments.service.checkout import CheckoutTransaction, ConfirmationProgress
+from florin_server.money.payments.service.panel import SandboxPanel
 from florin_server.web.language import Translations, get_translations
 from florin_server.web.payments import accent, qr
-from florin_server.web.render import HttpHeaders, ScriptData, build_security_headers, render_page
+from florin_server.web.render import (
+    HttpHeaders,
+    ScriptData,
+    build_security_headers,
+    render_page,
+)
 
 _NOUN: Final = "checkout"
 # the prefix of keys of texts that scripts show

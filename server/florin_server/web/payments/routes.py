@@ -15,14 +15,14 @@ from florin_gateway.plain import (
     PlainResponse,
 )
 
-from florin_server.config import AppLinkSettings
+from florin_server.api.payments.codec import PaymentCodec
+from florin_server.base.feed import FeedClosed
+from florin_server.context import App
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.links import PAYMENT_ID_PARAMETER
 from florin_server.domain.payments.payment import Payment
-from florin_server.feed import FeedClosed
-from florin_server.flows.app import App
-from florin_server.flows.payments.checkout import find_payment, find_progress, follow
-from florin_server.rpc.payments.codec import PaymentCodec
+from florin_server.money.payments.service.checkout import find_payment, find_progress, follow
+from florin_server.settings import AppLinkSettings
 from florin_server.web.payments.shown import CheckoutPages
 from florin_server.web.refusal import to_refused_error
 

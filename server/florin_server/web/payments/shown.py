@@ -11,15 +11,16 @@ from florin.v1 import money_pb2
 from florin_gateway.errors import RefusedError
 from florin_gateway.plain import PlainRequest, PlainResponse
 
+from florin_server.accounts.service.wallets import get_checkout_app
+from florin_server.api.payments.codec import PaymentCodec
+from florin_server.context import App
 from florin_server.domain.accounts.credentials import CHECKOUT_APP_IDS
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.links import PAYMENT_ID_PARAMETER, find_query_id
 from florin_server.domain.payments.payment import Merchant, Payment, Refund
 from florin_server.domain.payouts.refund_amounts import describe_progress, sum_refunds
-from florin_server.flows.accounts.wallets import get_checkout_app
-from florin_server.flows.app import App
-from florin_server.flows.payments import panel
-from florin_server.flows.payments.checkout import (
+from florin_server.money.payments.service import panel
+from florin_server.money.payments.service.checkout import (
     find_checkout,
     find_coin,
     find_payment,
@@ -28,14 +29,18 @@ from florin_server.flows.payments.checkout import (
     find_transaction,
     may_receive_money,
 )
-from florin_server.flows.payouts.refund import list_refunds
-from florin_server.rpc.payments.codec import PaymentCodec
+from florin_server.money.refunds.service import list_refunds
 from florin_server.web import theme
 from florin_server.web.language import LANGUAGES, PARAMETER, negotiate_language
 from florin_server.web.notice import render_rate_limit_page, render_unknown_payment_page
 from florin_server.web.origin import is_same_site_form
 from florin_server.web.payments import page
-from florin_server.web.payments.page import CheckoutChain, CheckoutData, CheckoutRefund, PaidAmount
+from florin_server.web.payments.page import (
+    CheckoutChain,
+    CheckoutData,
+    CheckoutRefund,
+    PaidAmount,
+)
 from florin_server.web.refusal import to_refused_error
 
 _FORM: Final = b"application/x-www-form-urlencoded"

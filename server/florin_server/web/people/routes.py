@@ -14,8 +14,8 @@ from florin_gateway.plain import (
     is_page_request,
 )
 
+from florin_server.context import App
 from florin_server.domain.payments.links import PAYMENT_ID_PARAMETER
-from florin_server.flows.app import App
 from florin_server.web import assets
 from florin_server.web.notice import render_rate_limit_page
 from florin_server.web.openapi.serve import is_swagger_ui_installed

@@ -12,22 +12,22 @@ from decimal import Decimal
 
 from florin_gateway.plain import PlainHandler, PlainRequest, PlainResponse
 
+from florin_server.api.payments.codec import PaymentCodec
+from florin_server.context import App
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.money import format_minor_units
 from florin_server.domain.payments.payment import Merchant, Payment, PaymentStatus
 from florin_server.domain.receipts.keys import CACHE_S
 from florin_server.domain.receipts.receipt import Receipt, ReceiptRefund
 from florin_server.domain.receipts.signature import MEDIA_TYPE
-from florin_server.flows.app import App
-from florin_server.flows.payments.checkout import find_checkout
-from florin_server.flows.receipts import keys
-from florin_server.flows.receipts.receipt import (
+from florin_server.features.receipts.service import keys
+from florin_server.features.receipts.service.receipt import (
     SignedReceipt,
     get_page_path,
     is_payer,
     sign_receipt,
 )
-from florin_server.rpc.payments.codec import PaymentCodec
+from florin_server.money.payments.service.checkout import find_checkout
 from florin_server.web.language import negotiate_language
 from florin_server.web.notice import render_rate_limit_page, render_unknown_payment_page
 from florin_server.web.receipts import page

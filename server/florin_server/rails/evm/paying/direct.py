@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from florin_server.chains.evm import abi
+from florin_server.domain.chains.evm import abi
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import PaymentOption, ResolvedBuild
 from florin_server.rails.evm.paying.terms import EvmOptionTerms, to_address

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from florin_server.chains.evm import abi
+from florin_server.domain.chains.evm import abi
 from florin_server.rails.evm.reading.dry_run import DryRun
 from florin_server.rails.evm.reading.node import LATEST, EvmNode, parse_data
 from florin_server.rails.evm.sending.fees import OPEN_GAS, compute_dry_run_gas

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 from florin_server.domain.accounts.destinations import AssetAccount
-from florin_server.domain.payments.payment import FreeNonce, Payment, PaymentOption, ResolvedBuild
-from florin_server.pricing.prices import PriceQuote
+from florin_server.domain.payments.payment import (
+    FreeNonce,
+    Payment,
+    PaymentOption,
+    ResolvedBuild,
+)
 from florin_server.rails.connection.coalesce import SharedRequests
 from florin_server.rails.evm.paying import direct
 from florin_server.rails.evm.paying.mismatches import SignatureMismatches
@@ -18,7 +22,13 @@ from florin_server.rails.evm.reading.refusals import TokenRefusals
 from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.evm.setup.discovery import EvmInspection
 from florin_server.rails.offered import OptionOffer
-from florin_server.rails.types import Asset, ChainHead, PayableAsset, Split
+from florin_server.rails.pricing.prices import PriceQuote
+from florin_server.rails.types import (
+    Asset,
+    ChainHead,
+    PayableAsset,
+    Split,
+)
 
 
 class EvmOffers:

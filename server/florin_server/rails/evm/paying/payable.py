@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from florin_server.chains.evm import abi
-from florin_server.chains.evm.typed_data import PERMIT2
+from florin_server.domain.chains.evm import abi
+from florin_server.domain.chains.evm.typed_data import PERMIT2
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.paying.signing import (
     QUESTIONS,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Any, Final
 
-from florin_server.chains.evm import abi
+from florin_server.domain.chains.evm import abi
 from florin_server.rails.connection.jsonrpc import RpcCall
 from florin_server.rails.evm.paying.verify import encode_wallet_check
 from florin_server.rails.evm.reading.node import build_call, parse_returned

@@ -8,10 +8,11 @@ from functools import lru_cache
 
 import orjson
 
-from florin_server.chains.evm import abi
-from florin_server.chains.evm.route import RouteKind, SettlementRoute
-from florin_server.chains.evm.signatures import canonicalize_signature, recover_address
-from florin_server.chains.evm.typed_data import (
+from florin_server.domain.caip import format_checksum_address
+from florin_server.domain.chains.evm import abi
+from florin_server.domain.chains.evm.route import RouteKind, SettlementRoute
+from florin_server.domain.chains.evm.signatures import canonicalize_signature, recover_address
+from florin_server.domain.chains.evm.typed_data import (
     PERMIT2,
     Eip712Domain,
     PermitTransferFrom,
@@ -19,14 +20,18 @@ from florin_server.chains.evm.typed_data import (
     build_permit2_domain,
     format_sign_request,
 )
-from florin_server.domain.caip import format_checksum_address
 from florin_server.domain.payments.option_names import derive_reference
 from florin_server.domain.payments.payment import Action, BuildAction, PaymentOption
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.evm.settler import PayArguments
 from florin_server.rails.offered import OptionOffer, rebuild_commitment
-from florin_server.rails.types import OptionCommitment, PayableAsset, SettlementEvent, Split
+from florin_server.rails.types import (
+    OptionCommitment,
+    PayableAsset,
+    SettlementEvent,
+    Split,
+)
 
 EIP3009_METHOD = "eip3009"
 PERMIT2_METHOD = "permit2"

@@ -14,9 +14,9 @@ from typing import Any
 
 import orjson
 
-from florin_server.chains.evm import abi
-from florin_server.chains.evm.signatures import parse_hex
-from florin_server.chains.evm.typed_data import PERMIT2, get_digest
+from florin_server.domain.chains.evm import abi
+from florin_server.domain.chains.evm.signatures import parse_hex
+from florin_server.domain.chains.evm.typed_data import PERMIT2, get_digest
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import PaymentOption
 from florin_server.domain.settlement.chain_txs import PayerKind

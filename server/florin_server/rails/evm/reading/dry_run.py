@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from florin_server.chains.evm.abi import to_hex
+from florin_server.domain.chains.evm.abi import to_hex
 from florin_server.rails.connection.jsonrpc import RpcCall, RpcError
 from florin_server.rails.evm.reading.node import LATEST, EvmNode
 from florin_server.rails.evm.sending.fees import RecentFeeCache, TransactionFees

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from florin_server.chains.evm import abi
-from florin_server.chains.evm.typed_data import PERMIT2
+from florin_server.domain.chains.evm import abi
+from florin_server.domain.chains.evm.typed_data import PERMIT2
 from florin_server.domain.payments.payment import PaymentOption
 from florin_server.rails.connection.jsonrpc import (
     METHOD_NOT_FOUND,

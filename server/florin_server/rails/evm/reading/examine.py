@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from florin_server.chains.evm import abi
 from florin_server.domain.caip import parse_asset
+from florin_server.domain.chains.evm import abi
 from florin_server.domain.receipts.receipt import Receipt
 from florin_server.domain.receipts.verdict import CheckOutcome, CheckResult, ReceiptCheck
 from florin_server.rails.connection.jsonrpc import ChainRpc, RpcError

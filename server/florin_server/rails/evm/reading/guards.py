@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from florin_server.chains.evm import abi
+from florin_server.domain.chains.evm import abi
 from florin_server.rails.connection.jsonrpc import RpcCall
 from florin_server.rails.evm.reading.node import build_call, parse_returned
 from florin_server.rails.types import RailUnavailable

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from florin_server.chains.evm import abi
 from florin_server.domain.caip import parse_asset
+from florin_server.domain.chains.evm import abi
 from florin_server.rails.connection.jsonrpc import RpcCall
 from florin_server.rails.evm.paying.terms import to_address
 from florin_server.rails.evm.reading.node import (

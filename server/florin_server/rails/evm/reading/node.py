@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from florin_server.chains.evm.abi import WORD, to_hex
+from florin_server.domain.chains.evm.abi import WORD, to_hex
 from florin_server.rails.connection.jsonrpc import RpcCall, RpcError
 from florin_server.rails.connection.node import ChainNode, require_result
 from florin_server.rails.types import RailUnavailable

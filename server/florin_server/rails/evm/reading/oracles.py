@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from florin_server.chains.evm import abi
-from florin_server.pricing.market import LastPrice, PriceUnavailable
-from florin_server.pricing.prices import parse_decimal
+from florin_server.domain.chains.evm import abi
 from florin_server.rails.evm.paying.payable import DECIMALS
 from florin_server.rails.evm.reading.reads import ContractAnswer, ContractQuestion
+from florin_server.rails.pricing.market import LastPrice, PriceUnavailable
+from florin_server.rails.pricing.prices import parse_decimal
 from florin_server.rails.types import RailUnavailable
 
 _LATEST_ROUND: Final = abi.encode_selector("latestRoundData()")

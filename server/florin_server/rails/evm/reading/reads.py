@@ -13,9 +13,14 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from florin_server.chains.evm import abi
+from florin_server.domain.chains.evm import abi
 from florin_server.rails.connection.jsonrpc import AnswerTooLarge, RpcCall, RpcError
-from florin_server.rails.evm.reading.node import LATEST, EvmNode, parse_data, parse_quantity
+from florin_server.rails.evm.reading.node import (
+    LATEST,
+    EvmNode,
+    parse_data,
+    parse_quantity,
+)
 from florin_server.rails.evm.setup.bytecode import load_bytecode
 from florin_server.rails.types import RailUnavailable
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from florin_server.chains.evm import abi
+from florin_server.domain.chains.evm import abi
 from florin_server.domain.payments.payment import PaymentOption
 from florin_server.domain.settlement.chain_txs import SettlementItem
 from florin_server.rails.connection.jsonrpc import RpcError

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from florin_server.chains.evm import abi
+from florin_server.domain.chains.evm import abi
 from florin_server.rails.connection.jsonrpc import RpcError
 from florin_server.rails.evm.reading.node import parse_data
 from florin_server.rails.types import RailUnavailable

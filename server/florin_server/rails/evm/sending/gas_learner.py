@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from florin_server.chains.evm import abi
+from florin_server.domain.chains.evm import abi
 from florin_server.rails.connection.jsonrpc import RpcCall, RpcError
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.reading.dry_run import PENDING, DryRun, DryRunner

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from florin_server.chains.evm import abi
+from florin_server.domain.chains.evm import abi
 from florin_server.rails.evm.gas_money import FEE_MANAGER, SET_USER_TOKEN
 from florin_server.rails.evm.known_contracts import DEPLOYER
 from florin_server.rails.evm.reading.node import (

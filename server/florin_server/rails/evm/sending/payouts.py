@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from florin_server.chains.evm import abi
 from florin_server.domain.caip import parse_asset
+from florin_server.domain.chains.evm import abi
 from florin_server.domain.settlement.chain_txs import ChainTx
 from florin_server.rails.connection.jsonrpc import RpcCall, RpcError
 from florin_server.rails.evm.gas_money import (

@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from florin_server.domain.settlement.chain_txs import ChainTx, GasShare, PayerKind, SettlementItem
+from florin_server.domain.settlement.chain_txs import (
+    ChainTx,
+    GasShare,
+    PayerKind,
+    SettlementItem,
+)
 from florin_server.rails.connection.jsonrpc import RpcError
 from florin_server.rails.evm.gas_money import (
     build_balance_call,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from florin_server.chains.evm.typed_data import get_digest
+from florin_server.domain.chains.evm.typed_data import get_digest
 from florin_server.domain.settlement.chain_txs import PayerKind
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.paying.erc6492 import AccountCreation, encode_open_and_call, unwrap

@@ -9,7 +9,7 @@ import rlp
 from coincurve import PrivateKey, PublicKey
 from eth_hash.auto import keccak
 
-from florin_server.chains.evm.signatures import derive_address
+from florin_server.domain.chains.evm.signatures import derive_address
 from florin_server.rails.evm.reading.node import parse_data, parse_quantity
 from florin_server.rails.evm.sending.fees import TransactionFees
 from florin_server.rails.types import RailUnavailable, SignedTransaction

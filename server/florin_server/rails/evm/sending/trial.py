@@ -17,7 +17,12 @@ from florin_server.rails.connection.coalesce import LIMIT, RequestCoalescer
 from florin_server.rails.connection.jsonrpc import RpcCall, RpcError
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.reading.dry_run import DryRun, DryRunner, DryRunRequest
-from florin_server.rails.evm.reading.node import LATEST, EvmNode, parse_data, parse_uint
+from florin_server.rails.evm.reading.node import (
+    LATEST,
+    EvmNode,
+    parse_data,
+    parse_uint,
+)
 from florin_server.rails.evm.reading.reader import DEPLOYLESS, EvmReader
 from florin_server.rails.evm.reading.reads import ContractQuestion
 from florin_server.rails.evm.sending.fees import compute_dry_run_gas

@@ -12,8 +12,8 @@ from typing import Final
 import rlp
 from eth_hash.auto import keccak
 
-from florin_server.chains.evm.abi import to_hex
-from florin_server.clock import Clock
+from florin_server.base.clock import Clock
+from florin_server.domain.chains.evm.abi import to_hex
 from florin_server.rails.connection.jsonrpc import RpcError
 from florin_server.rails.evm.gas_money import build_balance_call, get_gas_money_name, parse_balance
 from florin_server.rails.evm.known_contracts import DEPLOYER

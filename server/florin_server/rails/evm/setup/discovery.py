@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from florin_server.chains.evm import abi
-from florin_server.chains.evm.route import RouteKind, SettlementRoute
-from florin_server.chains.evm.typed_data import PERMIT2, Eip712Domain, build_permit2_domain
+from florin_server.domain.chains.evm import abi
+from florin_server.domain.chains.evm.route import RouteKind, SettlementRoute
+from florin_server.domain.chains.evm.typed_data import PERMIT2, Eip712Domain, build_permit2_domain
 from florin_server.rails.connection.jsonrpc import RpcCall, RpcError
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.gas_money import FEE_TOKEN_DECIMALS

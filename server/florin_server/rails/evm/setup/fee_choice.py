@@ -6,7 +6,7 @@ on the call, so that a payout would be charged in the token that it pays out.
 
 from __future__ import annotations
 
-from florin_server.chains.evm import abi
+from florin_server.domain.chains.evm import abi
 from florin_server.rails.evm.gas_money import (
     FEE_MANAGER,
     SET_USER_TOKEN,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from florin_server.chains.evm.typed_data import PERMIT2
+from florin_server.domain.chains.evm.typed_data import PERMIT2
 from florin_server.rails.evm.gas_money import FEE_MANAGER
 from florin_server.rails.evm.known_contracts import DEPLOYER
 from florin_server.rails.evm.paying.terms import ZERO_ADDRESS

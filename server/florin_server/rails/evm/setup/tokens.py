@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from florin_server.chains.evm import abi
-from florin_server.chains.evm.typed_data import Eip712Domain
+from florin_server.domain.chains.evm import abi
+from florin_server.domain.chains.evm.typed_data import Eip712Domain
 from florin_server.rails.connection.jsonrpc import RpcError
 from florin_server.rails.evm.paying.terms import ZERO_ADDRESS
 from florin_server.rails.evm.reading.node import EvmNode, build_call, parse_returned

@@ -19,8 +19,8 @@ from solders.pubkey import Pubkey
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
-from florin_server.chains.solana import spl
-from florin_server.chains.solana.limits import PACKET_BYTES, V1_BYTES, V1_FIRST_BYTE
+from florin_server.domain.chains.solana import spl
+from florin_server.domain.chains.solana.limits import PACKET_BYTES, V1_BYTES, V1_FIRST_BYTE
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import PaymentOption, ResolvedBuild
 from florin_server.rails.solana.paying.message import (

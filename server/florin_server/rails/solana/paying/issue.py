@@ -8,9 +8,14 @@ import orjson
 from solders.hash import Hash
 from solders.pubkey import Pubkey
 
-from florin_server.chains.solana import spl
 from florin_server.domain.accounts.destinations import AssetAccount
-from florin_server.domain.payments.payment import Action, FreeNonce, PaymentOption, ResolvedBuild
+from florin_server.domain.chains.solana import spl
+from florin_server.domain.payments.payment import (
+    Action,
+    FreeNonce,
+    PaymentOption,
+    ResolvedBuild,
+)
 from florin_server.rails.solana.paying.check import IssuedMessage
 from florin_server.rails.solana.paying.message import (
     compile_message,

@@ -14,8 +14,8 @@ from solders.pubkey import Pubkey
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
-from florin_server.chains.solana import spl
-from florin_server.chains.solana.limits import PACKET_BYTES
+from florin_server.domain.chains.solana import spl
+from florin_server.domain.chains.solana.limits import PACKET_BYTES
 
 GUARDS_MAX = 4  # added by the best known wallet: three before the transfer, one after
 GUARD_BYTES_MAX = 512

@@ -7,10 +7,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from solders.pubkey import Pubkey
 
 from florin_server.domain.accounts.destinations import AssetAccount
-from florin_server.domain.payments.payment import FreeNonce, Payment, PaymentOption, ResolvedBuild
-from florin_server.pricing.prices import PriceQuote
+from florin_server.domain.payments.payment import (
+    FreeNonce,
+    Payment,
+    PaymentOption,
+    ResolvedBuild,
+)
 from florin_server.rails.connection.coalesce import RequestCoalescer, SharedRequests
 from florin_server.rails.offered import OptionOffer
+from florin_server.rails.pricing.prices import PriceQuote
 from florin_server.rails.solana.paying.issue import TransactionIssuer
 from florin_server.rails.solana.paying.terms import build_option, build_terms
 from florin_server.rails.solana.reading import receivers

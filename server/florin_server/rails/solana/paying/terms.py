@@ -11,12 +11,17 @@ from solders.instruction import Instruction
 from solders.message import MessageV0
 from solders.pubkey import Pubkey
 
-from florin_server.chains.solana import spl
+from florin_server.domain.chains.solana import spl
 from florin_server.domain.payments.option_names import derive_reference
 from florin_server.domain.payments.payment import BuildAction, PaymentOption
 from florin_server.rails.offered import OptionOffer, rebuild_commitment
 from florin_server.rails.solana.settings import SolanaChainSettings
-from florin_server.rails.types import Asset, OptionCommitment, SettlementEvent, Split
+from florin_server.rails.types import (
+    Asset,
+    OptionCommitment,
+    SettlementEvent,
+    Split,
+)
 
 METHOD = "solana_signTransaction"
 # A transaction confirmed just as its quote ends has this long to land: twice a blockhash's lifetime

@@ -14,7 +14,7 @@ from typing import Any
 
 from solders.pubkey import Pubkey
 
-from florin_server.chains.solana import spl
+from florin_server.domain.chains.solana import spl
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import PaymentOption, ResolvedBuild
 from florin_server.domain.settlement.chain_txs import PayerKind

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from solders.message import MessageV0
 from solders.pubkey import Pubkey
 
-from florin_server.chains.solana import spl
+from florin_server.domain.chains.solana import spl
 from florin_server.domain.payments.payment import PaymentOption, ResolvedBuild
 from florin_server.rails.connection.node import require_result
 from florin_server.rails.connection.witness import Attestation

@@ -12,8 +12,8 @@ from solders.pubkey import Pubkey
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
-from florin_server.chains.solana import spl
 from florin_server.domain.caip import parse_asset
+from florin_server.domain.chains.solana import spl
 from florin_server.domain.receipts.receipt import Receipt
 from florin_server.domain.receipts.verdict import CheckResult, ReceiptCheck
 from florin_server.rails.connection.jsonrpc import ChainRpc, RpcError

@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 from solders.pubkey import Pubkey
 
-from florin_server.chains.solana import spl
 from florin_server.domain.caip import parse_asset
+from florin_server.domain.chains.solana import spl
 from florin_server.rails.solana.paying.terms import to_address
 from florin_server.rails.solana.reading.node import (
     ACCOUNTS_MAX,

@@ -14,7 +14,7 @@ from typing import Any
 from solders.hash import Hash
 from solders.pubkey import Pubkey
 
-from florin_server.chains.solana import spl
+from florin_server.domain.chains.solana import spl
 from florin_server.rails.connection.jsonrpc import RpcCall, RpcError
 from florin_server.rails.connection.node import ChainNode, require_result
 from florin_server.rails.types import RailUnavailable

@@ -20,7 +20,12 @@ from florin_server.rails.solana.reading.gaps import HistoryGaps
 from florin_server.rails.solana.reading.holdings import read_holdings
 from florin_server.rails.solana.reading.node import SolanaNode
 from florin_server.rails.solana.settings import SolanaChainSettings
-from florin_server.rails.types import ChainFact, ChainHead, MinedTransaction, SettlementEvent
+from florin_server.rails.types import (
+    ChainFact,
+    ChainHead,
+    MinedTransaction,
+    SettlementEvent,
+)
 
 
 class SolanaObserver:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from solders.message import MessageV0
 from solders.pubkey import Pubkey
 
-from florin_server.chains.solana import spl
 from florin_server.domain.accounts.destinations import AssetAccount
+from florin_server.domain.chains.solana import spl
 from florin_server.rails.solana.paying.terms import SolanaOptionTerms
 from florin_server.rails.solana.reading.node import AccountView
 

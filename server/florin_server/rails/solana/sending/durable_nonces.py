@@ -11,7 +11,7 @@ from solders.compute_budget import set_compute_unit_limit, set_compute_unit_pric
 from solders.instruction import Instruction
 from solders.pubkey import Pubkey
 
-from florin_server.chains.solana import spl
+from florin_server.domain.chains.solana import spl
 from florin_server.rails.provisioning import AffordableAccounts, NonceValues
 from florin_server.rails.solana.paying.message import build_lapse_note, compile_message
 from florin_server.rails.solana.reading.node import (

@@ -14,7 +14,7 @@ from solders.message import MessageV0
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
 
-from florin_server.chains.solana import spl
+from florin_server.domain.chains.solana import spl
 from florin_server.domain.settlement.chain_txs import ChainTx
 from florin_server.rails.solana.paying.message import compile_message, encode_unsigned
 from florin_server.rails.solana.paying.terms import to_address

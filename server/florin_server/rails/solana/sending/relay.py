@@ -20,7 +20,12 @@ from florin_server.rails.solana.paying.check import (
 )
 from florin_server.rails.solana.paying.verify import RELAYER_LAMPORTS_MIN, SolanaVerifier
 from florin_server.rails.solana.reading.evidence import SettlementTransaction
-from florin_server.rails.solana.reading.node import FINALIZED, SolanaNode, parse_number, parse_value
+from florin_server.rails.solana.reading.node import (
+    FINALIZED,
+    SolanaNode,
+    parse_number,
+    parse_value,
+)
 from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.rails.solana.settings import SolanaChainSettings
 from florin_server.rails.types import GasShortage, RailUnavailable, SignedTransaction

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.pubkey import Pubkey
 
-from florin_server.chains.solana import spl
 from florin_server.domain.accounts.destinations import AssetAccount, DailyOpeningCaps
+from florin_server.domain.chains.solana import spl
 from florin_server.rails.solana.paying.check import parse_submission
 from florin_server.rails.solana.paying.message import build_lapse_note, compile_message
 from florin_server.rails.solana.paying.terms import to_address

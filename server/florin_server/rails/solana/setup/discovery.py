@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from solders.pubkey import Pubkey
 
-from florin_server.chains.solana import spl
+from florin_server.domain.chains.solana import spl
 from florin_server.rails.connection.node import require_result
 from florin_server.rails.networks.registry import TokenClaim, find_contradiction
 from florin_server.rails.solana.paying.terms import to_address

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from solders.pubkey import Pubkey
 
-from florin_server.chains.solana import spl
+from florin_server.domain.chains.solana import spl
 from florin_server.rails.solana.paying.terms import to_address
 from florin_server.rails.solana.sending.durable_nonces import compute_seeds
 from florin_server.rails.solana.settings import DURABLE_NONCES_MAX, SolanaChainSettings

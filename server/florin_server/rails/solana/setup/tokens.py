@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from florin_server.chains.solana import spl
+from florin_server.domain.chains.solana import spl
 from florin_server.rails.solana.reading.node import FINALIZED, SolanaNode, parse_account_views
 
 

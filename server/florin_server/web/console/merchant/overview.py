@@ -6,8 +6,13 @@ from florin.v1 import listing_pb2
 from florin_gateway.plain import PlainResponse
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from florin_server.flows.payments.lists import get_phases
-from florin_server.web.console.charts import HEIGHT, WIDTH, build_charts, compute_totals
+from florin_server.money.payments.service.lists import get_phases
+from florin_server.web.console.charts import (
+    HEIGHT,
+    WIDTH,
+    build_charts,
+    compute_totals,
+)
 from florin_server.web.console.listing import ROWS_MAX
 from florin_server.web.console.merchant.payments import list_first_rows
 from florin_server.web.console.site import ConsoleRequest

@@ -1,0 +1,1 @@
+"""Merchants, partners, customers, wallets and their keys."""

@@ -1,0 +1,170 @@
+"""Merchants' settlement destinations: list, create, change, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from florin_server.accounts.service import own_accounts
+from florin_server.accounts.service.merchants import require
+from florin_server.accounts.store import destinations
+from florin_server.accounts.store.destinations import MerchantDestinations
+from florin_server.context import App, Caller
+from florin_server.db.engine.query import Op, operation
+from florin_server.domain.accounts.destinations import (
+    check_same_chain,
+    parse_destination,
+    parse_destination_asset,
+)
+from florin_server.domain.caip import AccountId
+from florin_server.domain.errors import (
+    ApiError,
+    FieldIssue,
+    validation_error,
+    validation_error_for,
+)
+from florin_server.domain.ids import generate_short_id
+from florin_server.domain.payments.payment import Destination
+from florin_server.domain.refusals import (
+    settlement_asset_conflict_error,
+    settlement_not_found_error,
+)
+from florin_server.idempotency.service import fail_with, run_once
+from florin_server.idempotency.store.responses import StoredResponse
+
+
+@dataclass(frozen=True, slots=True)
+class NewDestination:
+    """An asset (CAIP-19) and the account (CAIP-10) that it is to go to."""
+
+    asset: str
+    account: str
+
+
+async def list_destinations(app: App, caller: Caller, merchant_id: str) -> MerchantDestinations:
+    """Return all settlements of a merchant."""
+    return await app.store.read(_list_destinations(caller, merchant_id))
+
+
+async def create(
+    app: App,
+    caller: Caller,
+    merchant_id: str,
+    new_destinations: Sequence[NewDestination],
+    encode_response: Callable[[list[Destination]], bytes],
+) -> list[Destination] | StoredResponse:
+    """Create all of them or none, or repeat the response of the idempotency key."""
+    try:
+        work = _create(caller, merchant_id, _parse_destinations(app, merchant_id, new_destinations))
+    except ApiError as fault:
+        work = fail_with(fault)
+    return await run_once(app, caller, work, encode_response)
+
+
+async def update(
+    app: App,
+    caller: Caller,
+    merchant_id: str,
+    settlement_id: str,
+    *,
+    destination: str,
+    encode_response: Callable[[Destination], bytes],
+) -> Destination | StoredResponse:
+    """Change the destination of an asset; options that wallets received keep their route."""
+    try:
+        account = parse_destination(destination)
+        own_accounts.check(app.rails.values(), destination)
+    except ValueError as fault:
+        return await run_once(
+            app, caller, fail_with(validation_error("destination", str(fault))), encode_response
+        )
+    work = _update(caller, merchant_id, settlement_id, account)
+    return await run_once(app, caller, work, encode_response)
+
+
+async def delete(
+    app: App,
+    caller: Caller,
+    merchant_id: str,
+    settlement_id: str,
+    encode_response: Callable[[str], bytes],
+) -> str | StoredResponse:
+    """Delete a settlement and return its id; a second time it is unknown."""
+    return await run_once(app, caller, _delete(caller, merchant_id, settlement_id), encode_response)
+
+
+def _parse_destinations(
+    app: App, merchant_id: str, new_destinations: Sequence[NewDestination]
+) -> list[Destination]:
+    """Return the checked requests; all faults are reported together."""
+    if not new_destinations:
+        raise validation_error("settlements", "must have at least 1 item")
+    places, faults = [], []
+    for index, new_destination in enumerate(new_destinations):
+        path = f"settlements[{index}]"
+        asset = None
+        try:
+            asset = parse_destination_asset(new_destination.asset)
+        except ValueError as fault:
+            faults.append(FieldIssue(f"{path}.asset", str(fault)))
+        try:
+            account = parse_destination(new_destination.account)
+            if asset is not None:
+                check_same_chain(account, asset)
+                own_accounts.check(app.rails.values(), new_destination.account)
+                places.append(_parse_destination(app, merchant_id, asset, account))
+        except ValueError as fault:
+            faults.append(FieldIssue(f"{path}.destination", str(fault)))
+    if faults:
+        raise validation_error_for(faults)
+    return places
+
+
+def _parse_destination(app: App, merchant_id: str, asset: str, account: AccountId) -> Destination:
+    return Destination(
+        generate_short_id("crypto_", app.randbytes), merchant_id, asset, str(account)
+    )
+
+
+@operation
+def _list_destinations(caller: Caller, merchant_id: str) -> Op[MerchantDestinations]:
+    yield from require(caller, merchant_id)
+    return (yield from destinations.get_merchant_destinations(merchant_id))
+
+
+@operation
+def _create(
+    caller: Caller, merchant_id: str, new_destinations: Sequence[Destination]
+) -> Op[list[Destination]]:
+    yield from require(caller, merchant_id)
+    for place in new_destinations:
+        # the error undoes the earlier ones
+        if not (yield from destinations.add(place)):
+            raise settlement_asset_conflict_error(wcp_profile=caller.wcp_profile)
+    return list(new_destinations)
+
+
+@operation
+def _update(
+    caller: Caller, merchant_id: str, settlement_id: str, account: AccountId
+) -> Op[Destination]:
+    yield from require(caller, merchant_id)
+    destination = yield from destinations.find(merchant_id, settlement_id)
+    if destination is None:
+        raise settlement_not_found_error(wcp_profile=caller.wcp_profile)
+    try:
+        check_same_chain(account, destination.asset)
+    except ValueError as fault:
+        raise validation_error("destination", str(fault)) from fault
+    moved = yield from destinations.move(merchant_id, settlement_id, str(account))
+    if moved is None:
+        raise settlement_not_found_error(wcp_profile=caller.wcp_profile)
+    return moved
+
+
+@operation
+def _delete(caller: Caller, merchant_id: str, settlement_id: str) -> Op[str]:
+    yield from require(caller, merchant_id)
+    if not (yield from destinations.delete(merchant_id, settlement_id)):
+        raise settlement_not_found_error(wcp_profile=caller.wcp_profile)
+    return settlement_id

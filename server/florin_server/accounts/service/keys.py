@@ -1,0 +1,104 @@
+"""API keys: made, listed, changed, revoked."""
+
+from __future__ import annotations
+
+from florin_server.accounts.store import keys, merchants
+from florin_server.context import App
+from florin_server.domain.accounts.account import SCOPES, ApiKey
+from florin_server.domain.accounts.credentials import ApiKeyKind, generate_key, hash_key
+from florin_server.domain.errors import ApiError, ErrorCode, validation_error
+from florin_server.domain.versions import NEWEST_STABLE_VERSION
+
+# all scopes of a kind; a wallet's confirm and cancel need "create"
+_ALLOWED_SCOPES = {ApiKeyKind.PARTNER: SCOPES, ApiKeyKind.WALLET: frozenset({"read", "create"})}
+
+
+async def create(
+    app: App,
+    pepper: bytes,
+    *,
+    kind: ApiKeyKind,
+    live: bool,
+    partner_id: str | None,
+    scopes: frozenset[str] = frozenset(),
+    name: str = "",
+) -> tuple[ApiKey, str]:
+    """Create a key and return it with its secret, which is not stored."""
+    if (kind is ApiKeyKind.PARTNER) is (partner_id is None):
+        raise validation_error(
+            "partnerId", "is required for a partner key, and not allowed for any other key"
+        )
+    if partner_id is not None and not await app.store.read(merchants.find_partner(partner_id)):
+        raise ApiError(ErrorCode.PARTNER_NOT_FOUND)
+    _check_scopes(kind, scopes)
+    key, secret = generate(
+        app, pepper, kind=kind, live=live, partner_id=partner_id, scopes=scopes or None, name=name
+    )
+    await app.store.write(keys.put_key(key))
+    app.account_invalidation.publish_change()
+    return key, secret
+
+
+def generate(
+    app: App,
+    pepper: bytes,
+    *,
+    kind: ApiKeyKind,
+    live: bool,
+    partner_id: str | None,
+    scopes: frozenset[str] | None = None,
+    name: str = "",
+) -> tuple[ApiKey, str]:
+    """Return a key that is not stored yet, and its secret; without scopes it has all."""
+    created_key = generate_key(kind, live=live, randbytes=app.randbytes)
+    key = ApiKey(
+        key_id=created_key.key_id,
+        kind=kind,
+        live=live,
+        partner_id=partner_id,
+        hash=hash_key(pepper, created_key.secret),
+        last4=created_key.last4,
+        scopes=_ALLOWED_SCOPES[kind] if scopes is None else scopes,
+        version_pin=NEWEST_STABLE_VERSION if kind is ApiKeyKind.WALLET else None,
+        created_at_us=app.clock.now_us(),
+        name=name,
+    )
+    return key, created_key.secret
+
+
+def _check_scopes(kind: ApiKeyKind, scopes: frozenset[str]) -> None:
+    """Raise ApiError if a kind of key cannot have these scopes."""
+    if extra := scopes - _ALLOWED_SCOPES[kind]:
+        raise validation_error("scopes", f"a {kind} key cannot have {', '.join(sorted(extra))}")
+
+
+async def list_keys(app: App, partner_id: str | None) -> list[ApiKey]:
+    """Return all keys, or one partner's, newest first."""
+    return await app.store.read(keys.list_keys(partner_id))
+
+
+async def update(app: App, key_id: str, name: str | None, scopes: frozenset[str]) -> ApiKey:
+    """Rename a key, or change its scopes; without scopes they stay.
+
+    ApiError for a key that is unknown or revoked, and for scopes that its kind cannot have.
+    """
+    current_key = await app.store.read(keys.find_key(key_id))
+    if current_key is None:
+        raise ApiError(ErrorCode.API_KEY_NOT_FOUND)
+    _check_scopes(current_key.kind, scopes)
+    key = await app.store.write(keys.change_key(key_id, name, scopes or None))
+    if key is None:
+        raise ApiError(
+            ErrorCode.INVALID_STATE, f"API key {key_id} is revoked and cannot be changed"
+        )
+    app.account_invalidation.publish_change()
+    return key
+
+
+async def revoke(app: App, key_id: str) -> ApiKey:
+    """Revoke a key finally; a second time changes nothing."""
+    key = await app.store.write(keys.revoke_key(key_id, app.clock.now_us()))
+    if key is None:
+        raise ApiError(ErrorCode.API_KEY_NOT_FOUND)
+    app.account_invalidation.publish_change()
+    return key

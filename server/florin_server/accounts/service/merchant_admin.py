@@ -1,0 +1,73 @@
+"""Merchants for the operator: import, suspend, register bank accounts."""
+
+from __future__ import annotations
+
+from florin_server.accounts.service.contact import check
+from florin_server.accounts.store import destinations, merchants
+from florin_server.context import App
+from florin_server.db.engine.query import Op, operation
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.ids import generate_short_id
+from florin_server.domain.payments.payment import BankAccount, Merchant
+
+
+async def add(
+    app: App,
+    *,
+    partner_id: str,
+    merchant_id: str,
+    name: str,
+    email: str,
+    icon_url: str | None,
+    live: bool,
+) -> Merchant:
+    """Create a merchant under a given id; params_validation, partner_not_found, merchant_exists."""
+    check(name, email=email, icon_url=icon_url)
+    merchant = Merchant(
+        id=merchant_id,
+        partner_id=partner_id,
+        name=name,
+        email=email,
+        icon_url=icon_url,
+        status="active",
+        live=live,
+        created_at_us=app.clock.now_us(),
+    )
+    await app.store.write(_add(merchant))
+    app.account_invalidation.publish_change()
+    return merchant
+
+
+async def set_status(app: App, merchant_id: str, status: str) -> Merchant:
+    """Change whether a merchant may take payments; merchant_not_found."""
+    merchant = await app.store.write(merchants.set_status(merchant_id, status))
+    if merchant is None:
+        raise ApiError(ErrorCode.MERCHANT_NOT_FOUND)
+    app.account_invalidation.publish_change()
+    return merchant
+
+
+async def add_bank_account(
+    app: App, merchant_id: str, *, status: str, bank_type: str
+) -> BankAccount:
+    """Register a bank account; merchant_not_found."""
+    account = BankAccount(generate_short_id("fiat_", app.randbytes), merchant_id, status, bank_type)
+    await app.store.write(_add_bank_account(account))
+    app.account_invalidation.publish_change()
+    return account
+
+
+@operation
+def _add(merchant: Merchant) -> Op[None]:
+    if (yield from merchants.find_partner(merchant.partner_id)) is None:
+        raise ApiError(ErrorCode.PARTNER_NOT_FOUND)
+    if not (yield from merchants.add(merchant)):
+        raise ApiError(ErrorCode.MERCHANT_EXISTS)
+
+
+@operation
+def _add_bank_account(account: BankAccount) -> Op[None]:
+    merchant = yield from merchants.find_merchant(account.merchant_id)
+    if merchant is None or merchant.deleted_at_us is not None:
+        raise ApiError(ErrorCode.MERCHANT_NOT_FOUND)
+    yield from destinations.put_bank_account(account)

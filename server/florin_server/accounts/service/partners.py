@@ -1,0 +1,48 @@
+"""Partners: made, listed, suspended."""
+
+from __future__ import annotations
+
+from florin_server.accounts.service.contact import check
+from florin_server.accounts.store import merchants
+from florin_server.context import App
+from florin_server.domain.accounts.account import Partner
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.ids import generate_short_id
+from florin_server.domain.versions import NEWEST_STABLE_VERSION
+
+
+async def create(app: App, name: str) -> Partner:
+    """Create a partner that may call at once; params_validation."""
+    check(name)
+    partner = Partner(
+        id=generate_short_id("prtn_", app.randbytes),
+        name=name,
+        version_pin=NEWEST_STABLE_VERSION,
+        status="active",
+        created_at_us=app.clock.now_us(),
+    )
+    await app.store.write(merchants.put_partner(partner))
+    app.account_invalidation.publish_change()
+    return partner
+
+
+async def list_partners(app: App) -> list[Partner]:
+    """Return all partners, newest first."""
+    return await app.store.scan(merchants.list_partners())
+
+
+async def get(app: App, partner_id: str) -> Partner:
+    """Return one partner; partner_not_found."""
+    partner = await app.store.read(merchants.find_partner(partner_id))
+    if partner is None:
+        raise ApiError(ErrorCode.PARTNER_NOT_FOUND)
+    return partner
+
+
+async def set_status(app: App, partner_id: str, status: str) -> Partner:
+    """Suspend a partner or reactivate it; partner_not_found."""
+    partner = await app.store.write(merchants.set_partner_status(partner_id, status))
+    if partner is None:
+        raise ApiError(ErrorCode.PARTNER_NOT_FOUND)
+    app.account_invalidation.publish_change()
+    return partner

@@ -1,0 +1,62 @@
+"""Wallets that name themselves by a public app id: registered, listed, revoked."""
+
+from __future__ import annotations
+
+from florin_server.accounts.service.contact import check
+from florin_server.accounts.store import keys
+from florin_server.context import App
+from florin_server.domain.accounts.account import WalletApp
+from florin_server.domain.accounts.credentials import CHECKOUT_APP_IDS, generate_app_id
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.versions import NEWEST_STABLE_VERSION
+
+
+async def register(app: App, name: str, icon_url: str | None, *, live: bool) -> WalletApp:
+    """Register a wallet; params_validation."""
+    check(name, icon_url=icon_url)
+    wallet = WalletApp(
+        app_id=generate_app_id(app.randbytes),
+        name=name,
+        icon_url=icon_url,
+        live=live,
+        version_pin=NEWEST_STABLE_VERSION,
+        created_at_us=app.clock.now_us(),
+    )
+    await app.store.write(keys.put_app(wallet))
+    app.account_invalidation.publish_change()
+    return wallet
+
+
+async def get_checkout_app(app: App, *, live: bool) -> WalletApp:
+    """Return the wallet app of the payment page; it is registered at the first request.
+
+    It is a normal wallet app: an operator can revoke it, and then it stays revoked.
+    """
+    own_id = CHECKOUT_APP_IDS[live]
+    wallet = WalletApp(
+        app_id=own_id,
+        name="Checkout page",
+        icon_url=None,
+        live=live,
+        version_pin=NEWEST_STABLE_VERSION,
+        created_at_us=app.clock.now_us(),
+    )
+    stored_app = await app.store.read(keys.find_app(own_id))
+    if stored_app is None and await app.store.write(keys.add_app(wallet)):
+        app.account_invalidation.publish_change()
+        return wallet
+    return stored_app or await app.store.read(keys.find_app(own_id)) or wallet
+
+
+async def list_wallets(app: App) -> list[WalletApp]:
+    """Return all wallets, newest first, including revoked ones."""
+    return await app.store.scan(keys.list_apps())
+
+
+async def revoke(app: App, wallet_id: str) -> WalletApp:
+    """Revoke a wallet finally; a second time changes nothing. wallet_not_found."""
+    wallet = await app.store.write(keys.revoke_app(wallet_id, app.clock.now_us()))
+    if wallet is None:
+        raise ApiError(ErrorCode.WALLET_NOT_FOUND)
+    app.account_invalidation.publish_change()
+    return wallet

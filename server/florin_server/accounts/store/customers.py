@@ -1,0 +1,149 @@
+"""The data stored about one paying account, and its erasure.
+
+No index leads from accounts to payments, as only the operator asks for them: these queries read
+whole tables and belong into a scan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sqlalchemy import delete, exists, or_, select, update
+
+from florin_server.compliance.buyer_data.store import erase as erase_data
+from florin_server.db.engine.query import (
+    Op,
+    Statement,
+    is_in,
+    operation,
+    param,
+)
+from florin_server.db.tables.tables import (
+    collected_data,
+    issued,
+    payment,
+    payment_option,
+)
+from florin_server.domain.payments.payment import Payment, PaymentStatus
+
+# the name of a wallet that did not give one
+_NAMELESS = "unknown"
+# the money of these payments moved, or may move
+_MUST_RETAIN = or_(
+    payment.c.status == PaymentStatus.PROCESSING, payment.c.status == PaymentStatus.SUCCEEDED
+)
+
+_PAID = Statement(select(payment.c.id).where(payment.c.payer == param("account_")))
+_OFFERED = Statement(
+    select(payment_option.c.payment_id).where(payment_option.c.payer == param("account_"))
+)
+_COLLECTED = Statement(
+    select(collected_data.c.payment_id).where(collected_data.c.account == param("account_"))
+)
+_GET = Statement(select(payment).where(is_in(payment.c.id, "ids")))
+# accepting a confirm locks the payment too, so that an option in use is not deleted
+_LOCK = Statement(
+    select(payment.c.id).where(is_in(payment.c.id, "ids")).order_by(payment.c.id).with_for_update()
+)
+_ERASE_OFFERS = Statement(
+    delete(payment_option)
+    .where(
+        is_in(payment_option.c.payment_id, "ids"),
+        payment_option.c.payer == param("account_"),
+        ~exists()
+        .where(
+            payment.c.id == payment_option.c.payment_id,
+            payment.c.option_id == payment_option.c.id,
+            _MUST_RETAIN,
+        )
+        .correlate(payment_option),
+    )
+    .returning(payment_option.c.id)
+)
+# issued builds contain the account too
+_ERASE_ISSUED = Statement(
+    delete(issued).where(
+        is_in(issued.c.payment_id, "ids"),
+        ~exists()
+        .where(
+            payment_option.c.payment_id == issued.c.payment_id,
+            payment_option.c.id == issued.c.option_id,
+        )
+        .correlate(issued),
+    )
+)
+_ERASE_WALLETS = Statement(
+    update(payment)
+    .where(
+        is_in(payment.c.id, "ids"),
+        payment.c.payer == param("account_"),
+        or_(payment.c.provider_name != _NAMELESS, payment.c.provider_icon.is_not(None)),
+    )
+    .values(provider_name=_NAMELESS, provider_icon=None)
+    .returning(payment.c.id)
+)
+_ERASE_PAYERS = Statement(
+    update(payment)
+    .where(is_in(payment.c.id, "ids"), payment.c.payer == param("account_"), ~_MUST_RETAIN)
+    .values(payer=None)
+)
+_RETAINED = Statement(
+    select(payment.c.id).where(is_in(payment.c.id, "ids"), payment.c.payer == param("account_"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureCounts:
+    """The number of deleted offers, wallet names, and records of buyer data.
+
+    `retained_payments` is the number of payments that still contain the account.
+    """
+
+    offers: int = 0
+    wallets: int = 0
+    retained_payments: int = 0
+    data: int = 0
+
+    def __add__(self, other: ErasureCounts) -> ErasureCounts:
+        return ErasureCounts(
+            self.offers + other.offers,
+            self.wallets + other.wallets,
+            self.retained_payments + other.retained_payments,
+            self.data + other.data,
+        )
+
+
+@operation
+def list_payment_ids(account: str) -> Op[set[str]]:
+    """Return the payments that an account paid, was offered, or was asked about; a full scan."""
+    paid = yield _PAID(account_=account)
+    offered = yield _OFFERED(account_=account)
+    report = yield _COLLECTED(account_=account)
+    return {payment_id for (payment_id,) in (*paid, *offered, *report)}
+
+
+@operation
+def list_payments(account: str) -> Op[list[Payment]]:
+    """Return these payments in their current state, the newest first; a full scan."""
+    ids = yield from list_payment_ids(account)
+    payments = [Payment(*row) for row in (yield _GET(ids=ids))]
+    return sorted(
+        payments,
+        key=lambda this_payment: (this_payment.created_at_us, this_payment.id),
+        reverse=True,
+    )
+
+
+@operation
+def erase(account: str, payment_ids: Collection[str]) -> Op[ErasureCounts]:
+    """Delete an account's data in some payments; where money moves, the account stays."""
+    params = {"account_": account, "ids": payment_ids}
+    yield _LOCK(ids=payment_ids)
+    offers = yield _ERASE_OFFERS(**params)
+    yield _ERASE_ISSUED(ids=payment_ids)
+    data = yield from erase_data(account, payment_ids)
+    wallets = yield _ERASE_WALLETS(**params)
+    yield _ERASE_PAYERS(**params)
+    retained = yield _RETAINED(**params)
+    return ErasureCounts(len(offers), len(wallets), len(retained), data)

@@ -1,0 +1,141 @@
+"""Merchants' destinations: accounts on chains, and bank accounts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import delete as delete_from
+from sqlalchemy import func, select, update
+
+from florin_server.db.engine.query import (
+    Op,
+    Statement,
+    columns,
+    insert,
+    is_in,
+    operation,
+    param,
+    upsert,
+)
+from florin_server.db.tables.tables import bank_account, settlement_dest
+from florin_server.domain.payments.payment import BankAccount, Destination
+
+_COLUMNS = columns(settlement_dest, Destination)
+_OWN = (
+    settlement_dest.c.id == param("id_"),
+    settlement_dest.c.merchant_id == param("owner"),
+)
+_PUT = Statement(upsert(settlement_dest, "merchant_id", "asset_key"))
+_ADD = Statement(
+    insert(settlement_dest)
+    .on_conflict_do_nothing(index_elements=["merchant_id", "asset_key"])
+    .returning(settlement_dest.c.id)
+)
+_OF_MERCHANT = Statement(
+    select(*_COLUMNS)
+    .where(settlement_dest.c.merchant_id == param("owner"))
+    .order_by(settlement_dest.c.asset)
+)
+_OF_ASSET = Statement(
+    select(*_COLUMNS).where(
+        settlement_dest.c.merchant_id == param("owner"),
+        settlement_dest.c.asset_key == param("key"),
+    )
+)
+_LIST_BY_ACCOUNTS = Statement(
+    select(*_COLUMNS)
+    # in their original spelling: with capitals, if the merchant used some
+    .where(is_in(func.lower(settlement_dest.c.account), "accounts"))
+    .order_by(settlement_dest.c.id)
+    .limit(param("limit"))
+)
+_FIND = Statement(select(*_COLUMNS).where(*_OWN))
+_MOVE = Statement(
+    update(settlement_dest).where(*_OWN).values(account=param("to")).returning(*_COLUMNS)
+)
+_DELETE = Statement(delete_from(settlement_dest).where(*_OWN).returning(settlement_dest.c.id))
+_PUT_BANK = Statement(upsert(bank_account, "id"))
+_BANKS = Statement(
+    select(bank_account)
+    .where(bank_account.c.merchant_id == param("owner"))
+    .order_by(bank_account.c.id)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MerchantDestinations:
+    """The destinations of a merchant: accounts on chains by asset, bank accounts by id."""
+
+    crypto: list[Destination]
+    fiat: list[BankAccount]
+
+
+@operation
+def put_destination(destination: Destination) -> Op[None]:
+    """Store a merchant's destination for an asset; an existing destination keeps its id."""
+    yield _PUT.bind_object(destination)
+
+
+@operation
+def add(destination: Destination) -> Op[bool]:
+    """Store a new destination; return False if the merchant has one for the asset."""
+    return bool((yield _ADD.bind_object(destination)))
+
+
+@operation
+def list_destinations(merchant_id: str) -> Op[list[Destination]]:
+    """Return a merchant's destinations, by asset."""
+    return [Destination(*row) for row in (yield _OF_MERCHANT(owner=merchant_id))]
+
+
+@operation
+def find_destination(merchant_id: str, asset_key: str) -> Op[Destination | None]:
+    """Return a merchant's destination for an asset (in canonical form); None if it has none."""
+    rows = yield _OF_ASSET(owner=merchant_id, key=asset_key)
+    return Destination(*rows[0]) if rows else None
+
+
+@operation
+def list_by_accounts(accounts: Sequence[str], limit: int) -> Op[list[Destination]]:
+    """Return destinations of all merchants at accounts (CAIP-10), ignoring their case.
+
+    On chains with case-sensitive addresses it may also return other accounts. It reads all
+    destinations.
+    """
+    rows = yield _LIST_BY_ACCOUNTS(accounts=[account.lower() for account in accounts], limit=limit)
+    return [Destination(*row) for row in rows]
+
+
+@operation
+def get_merchant_destinations(merchant_id: str) -> Op[MerchantDestinations]:
+    """Return all destinations of a merchant."""
+    crypto = yield from list_destinations(merchant_id)
+    banks = yield _BANKS(owner=merchant_id)
+    return MerchantDestinations(crypto, [BankAccount(*row) for row in banks])
+
+
+@operation
+def find(merchant_id: str, settlement_id: str) -> Op[Destination | None]:
+    """Return a merchant's destination by id; None if it has none."""
+    rows = yield _FIND(id_=settlement_id, owner=merchant_id)
+    return Destination(*rows[0]) if rows else None
+
+
+@operation
+def move(merchant_id: str, settlement_id: str, account: str) -> Op[Destination | None]:
+    """Change the account of a destination; return None if the merchant does not have it."""
+    rows = yield _MOVE(id_=settlement_id, owner=merchant_id, to=account)
+    return Destination(*rows[0]) if rows else None
+
+
+@operation
+def delete(merchant_id: str, settlement_id: str) -> Op[bool]:
+    """Delete a destination; return False if the merchant does not have it."""
+    return bool((yield _DELETE(id_=settlement_id, owner=merchant_id)))
+
+
+@operation
+def put_bank_account(account: BankAccount) -> Op[None]:
+    """Store a bank account, or its changes."""
+    yield _PUT_BANK.bind_object(account)

@@ -1,0 +1,144 @@
+"""API keys and wallet apps."""
+
+from __future__ import annotations
+
+from sqlalchemy import func, or_, select, true, update
+from sqlalchemy.types import Text
+
+from florin_server.db import generations
+from florin_server.db.engine.columns import WordSet
+from florin_server.db.engine.query import (
+    Op,
+    Statement,
+    insert,
+    operation,
+    param,
+    upsert,
+)
+from florin_server.db.tables.tables import api_key, wallet_app
+from florin_server.domain.accounts.account import ApiKey, WalletApp
+
+_PUT_KEY = Statement(insert(api_key))
+_KEY = Statement(select(api_key).where(api_key.c.key_id == param("id_")))
+_KEYS = Statement(
+    select(api_key)
+    .where(or_(param("owner", Text).is_(None), api_key.c.partner_id == param("owner", Text)))
+    .order_by(api_key.c.created_at_us.desc(), api_key.c.key_id)
+)
+_HAS_LIVE_KEY = Statement(
+    select(api_key.c.key_id)
+    .where(api_key.c.live == true(), api_key.c.revoked_at_us.is_(None))
+    .limit(1)
+)
+_REVOKE = Statement(
+    update(api_key)
+    .where(api_key.c.key_id == param("id_"))
+    .values(revoked_at_us=func.coalesce(api_key.c.revoked_at_us, param("now_us")))
+    .returning(*api_key.c)
+)
+_CHANGE = Statement(
+    update(api_key)
+    .where(api_key.c.key_id == param("id_"), api_key.c.revoked_at_us.is_(None))
+    .values(
+        name=func.coalesce(param("new_name", Text), api_key.c.name),
+        scopes=func.coalesce(param("new_scopes", WordSet), api_key.c.scopes),
+    )
+    .returning(*api_key.c)
+)
+_PUT_APP = Statement(upsert(wallet_app, "app_id"))
+_ADD_APP = Statement(
+    insert(wallet_app)
+    .on_conflict_do_nothing(index_elements=["app_id"])
+    .returning(wallet_app.c.app_id)
+)
+_APPS = Statement(
+    select(wallet_app).order_by(wallet_app.c.created_at_us.desc(), wallet_app.c.app_id)
+)
+_REVOKE_APP = Statement(
+    update(wallet_app)
+    .where(wallet_app.c.app_id == param("id_"))
+    .values(revoked_at_us=func.coalesce(wallet_app.c.revoked_at_us, param("now_us")))
+    .returning(*wallet_app.c)
+)
+_APP = Statement(select(wallet_app).where(wallet_app.c.app_id == param("id_")))
+
+
+@operation
+def put_key(key: ApiKey) -> Op[None]:
+    """Store a new key; raise StoreError if its id or its hash is taken."""
+    yield _PUT_KEY.bind_object(key)
+
+
+@operation
+def find_key(key_id: str) -> Op[ApiKey | None]:
+    """Return a key by its id, revoked or not; None if it does not exist."""
+    rows = yield _KEY(id_=key_id)
+    return ApiKey(*rows[0]) if rows else None
+
+
+@operation
+def list_keys(partner_id: str | None) -> Op[list[ApiKey]]:
+    """Return all keys, or one partner's, newest first."""
+    return [ApiKey(*row) for row in (yield _KEYS(owner=partner_id))]
+
+
+@operation
+def has_live_key() -> Op[bool]:
+    """Return True if any key for live data is valid."""
+    return bool((yield _HAS_LIVE_KEY()))
+
+
+@operation
+def revoke_key(key_id: str, now_us: int) -> Op[ApiKey | None]:
+    """Revoke a key; a revoked key stays unchanged. Return None if it does not exist."""
+    rows = yield _REVOKE(id_=key_id, now_us=now_us)
+    yield from generations.bump(generations.CacheKind.ACCOUNTS)
+    return ApiKey(*rows[0]) if rows else None
+
+
+@operation
+def change_key(key_id: str, name: str | None, scopes: frozenset[str] | None) -> Op[ApiKey | None]:
+    """Change a key's name or scopes; None keeps the value.
+
+    Return None if no such key is valid.
+    """
+    rows = yield _CHANGE(id_=key_id, new_name=name, new_scopes=scopes)
+    yield from generations.bump(generations.CacheKind.ACCOUNTS)
+    return ApiKey(*rows[0]) if rows else None
+
+
+@operation
+def put_app(app: WalletApp) -> Op[None]:
+    """Store a wallet app, or its changes."""
+    yield _PUT_APP.bind_object(app)
+    yield from generations.bump(generations.CacheKind.ACCOUNTS)
+
+
+@operation
+def add_app(app: WalletApp) -> Op[bool]:
+    """Store a new wallet app; return False if its id is taken, even by a revoked app."""
+    added = bool((yield _ADD_APP.bind_object(app)))
+    if added:
+        yield from generations.bump(generations.CacheKind.ACCOUNTS)
+    return added
+
+
+@operation
+def find_app(app_id: str) -> Op[WalletApp | None]:
+    """Return a wallet app by its id, revoked or not; None if it does not exist."""
+    rows = yield _APP(id_=app_id)
+    return WalletApp(*rows[0]) if rows else None
+
+
+@operation
+def list_apps() -> Op[list[WalletApp]]:
+    """Return all wallet apps, newest first, including revoked apps."""
+    return [WalletApp(*row) for row in (yield _APPS())]
+
+
+@operation
+def revoke_app(app_id: str, now_us: int) -> Op[WalletApp | None]:
+    """Revoke a wallet app; a revoked app stays unchanged. Return None if it does not exist."""
+    rows = yield _REVOKE_APP(id_=app_id, now_us=now_us)
+    yield from generations.bump(generations.CacheKind.ACCOUNTS)
+    return WalletApp(*rows[0]) if rows else None

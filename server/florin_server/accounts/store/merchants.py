@@ -1,0 +1,264 @@
+"""Partners and their merchants."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sqlalchemy import BigInteger, Text, func, or_, select, tuple_, update
+
+from florin_server.db import generations
+from florin_server.db.engine.query import (
+    Op,
+    Statement,
+    icontains,
+    insert,
+    is_in,
+    operation,
+    param,
+    upsert,
+)
+from florin_server.db.tables.tables import merchant as merchant_table
+from florin_server.db.tables.tables import partner as partner_table
+from florin_server.domain.accounts.account import Partner
+from florin_server.domain.payments.payment import Merchant
+
+_PUT_PARTNER = Statement(upsert(partner_table, "id"))
+_PARTNER = Statement(select(partner_table).where(partner_table.c.id == param("partner_id")))
+_ANY_PARTNER = Statement(select(partner_table.c.id).limit(1))
+_PARTNERS = Statement(
+    select(partner_table).order_by(partner_table.c.created_at_us.desc(), partner_table.c.id)
+)
+_PARTNER_STATUS = Statement(
+    update(partner_table)
+    .where(partner_table.c.id == param("partner_id"))
+    .values(status=param("status"))
+    .returning(*partner_table.c)
+)
+_PUT_MERCHANT = Statement(upsert(merchant_table, "id"))
+_ADD = Statement(
+    insert(merchant_table)
+    .on_conflict_do_nothing(index_elements=["id"])
+    .returning(merchant_table.c.id)
+)
+_MERCHANTS = Statement(select(merchant_table).where(is_in(merchant_table.c.id, "ids")))
+_LOCK = Statement(
+    select(merchant_table.c.id).where(merchant_table.c.id == param("id_")).with_for_update()
+)
+_OWN = (
+    merchant_table.c.id == param("id_"),
+    merchant_table.c.partner_id == param("owner"),
+    merchant_table.c.live == param("mode"),
+)
+_NOT_DELETED = merchant_table.c.deleted_at_us.is_(None)
+_STATUS = Statement(
+    update(merchant_table)
+    .where(merchant_table.c.id == param("merchant_id"), _NOT_DELETED)
+    .values(status=param("status"))
+    .returning(*merchant_table.c)
+)
+_CREATE = Statement(insert(merchant_table))
+_FIND_OWNED = Statement(select(merchant_table).where(*_OWN, _NOT_DELETED))
+_CHANGE = Statement(
+    update(merchant_table)
+    .where(*_OWN, _NOT_DELETED)
+    .values(
+        name=func.coalesce(param("new_name", Text), merchant_table.c.name),
+        email=func.coalesce(param("new_email", Text), merchant_table.c.email),
+        icon_url=func.nullif(
+            func.coalesce(param("new_icon_url", Text), merchant_table.c.icon_url), ""
+        ),
+    )
+    .returning(*merchant_table.c)
+)
+_DELETE = Statement(
+    update(merchant_table)
+    .where(*_OWN)
+    .values(deleted_at_us=func.coalesce(merchant_table.c.deleted_at_us, param("now_us")))
+    .returning(merchant_table.c.id)
+)
+_MATCHES_QUERY = (
+    merchant_table.c.partner_id == param("owner"),
+    merchant_table.c.live == param("mode"),
+    _NOT_DELETED,
+    or_(param("status_", Text).is_(None), merchant_table.c.status == param("status_", Text)),
+    or_(
+        param("part", Text).is_(None),
+        icontains(merchant_table.c.name, param("part", Text)),
+        icontains(merchant_table.c.id, param("part", Text)),
+    ),
+)
+_PAGE = Statement(
+    select(merchant_table)
+    .where(
+        *_MATCHES_QUERY,
+        tuple_(merchant_table.c.created_at_us, merchant_table.c.id)
+        < tuple_(param("before_us", BigInteger), param("before_id", Text)),
+    )
+    .order_by(merchant_table.c.created_at_us.desc(), merchant_table.c.id.desc())
+    .limit(param("most"))
+)
+_COUNT = Statement(select(func.count()).select_from(merchant_table).where(*_MATCHES_QUERY))
+# before the newest possible entry
+_START = (2**63 - 1, "")
+
+
+@dataclass(frozen=True, slots=True)
+class MerchantListQuery:
+    """A filter for a partner's merchants; None matches all."""
+
+    partner_id: str
+    live: bool
+    status: str | None = None
+    search: str | None = None  # part of the name or the id, ignoring case
+
+    def to_params(self) -> dict[str, object]:
+        """Return the parameters of the statements."""
+        return {
+            "owner": self.partner_id,
+            "mode": self.live,
+            "status_": self.status,
+            "part": self.search,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class MerchantPage:
+    """One page of a list; `total` counts all matches."""
+
+    merchants: list[Merchant]
+    total: int
+    has_more: bool
+
+
+@operation
+def put_partner(partner: Partner) -> Op[None]:
+    """Store a partner, or its changes."""
+    yield _PUT_PARTNER.bind_object(partner)
+    yield from generations.bump(generations.CacheKind.ACCOUNTS)
+
+
+@operation
+def find_partner(partner_id: str) -> Op[Partner | None]:
+    """Return a partner; None if it does not exist."""
+    rows = yield _PARTNER(partner_id=partner_id)
+    return Partner(*rows[0]) if rows else None
+
+
+@operation
+def has_partners() -> Op[bool]:
+    """Return True if any partner exists."""
+    return bool((yield _ANY_PARTNER()))
+
+
+@operation
+def list_partners() -> Op[list[Partner]]:
+    """Return all partners, newest first."""
+    return [Partner(*row) for row in (yield _PARTNERS())]
+
+
+@operation
+def set_partner_status(partner_id: str, status: str) -> Op[Partner | None]:
+    """Change a partner's status; return None if it does not exist."""
+    rows = yield _PARTNER_STATUS(partner_id=partner_id, status=status)
+    yield from generations.bump(generations.CacheKind.ACCOUNTS)
+    return Partner(*rows[0]) if rows else None
+
+
+@operation
+def put_merchant(merchant: Merchant) -> Op[None]:
+    """Store a merchant, or its changes."""
+    yield _PUT_MERCHANT.bind_object(merchant)
+    yield from generations.bump(generations.CacheKind.ACCOUNTS)
+
+
+@operation
+def add(merchant: Merchant) -> Op[bool]:
+    """Store a new merchant; return False if its id is taken, even by a deleted merchant."""
+    return bool((yield _ADD.bind_object(merchant)))
+
+
+@operation
+def set_status(merchant_id: str, status: str) -> Op[Merchant | None]:
+    """Change a merchant's status; return None if it does not exist or is deleted."""
+    rows = yield _STATUS(merchant_id=merchant_id, status=status)
+    yield from generations.bump(generations.CacheKind.ACCOUNTS)
+    return Merchant(*rows[0]) if rows else None
+
+
+@operation
+def find_merchants(ids: Collection[str]) -> Op[dict[str, Merchant]]:
+    """Return the merchants that exist, by id, including deleted merchants."""
+    return {row[0]: Merchant(*row) for row in (yield _MERCHANTS(ids=ids))}
+
+
+@operation
+def find_merchant(merchant_id: str) -> Op[Merchant | None]:
+    """Return a merchant, deleted or not; None if it does not exist."""
+    return (yield from find_merchants((merchant_id,))).get(merchant_id)
+
+
+@operation
+def lock(merchant_id: str) -> Op[None]:
+    """Lock a merchant until the surrounding operation ends."""
+    yield _LOCK(id_=merchant_id)
+
+
+@operation
+def create(merchant: Merchant) -> Op[Merchant]:
+    """Store a new merchant; raise StoreError if its id is taken."""
+    yield _CREATE.bind_object(merchant)
+    return merchant
+
+
+@operation
+def find_owned(merchant_id: str, partner_id: str, *, live: bool) -> Op[Merchant | None]:
+    """Return a partner's merchant; None if it is another's, of the other mode, or deleted."""
+    rows = yield _FIND_OWNED(id_=merchant_id, owner=partner_id, mode=live)
+    return Merchant(*rows[0]) if rows else None
+
+
+@operation
+def change(
+    merchant_id: str,
+    partner_id: str,
+    *,
+    live: bool,
+    name: str | None = None,
+    email: str | None = None,
+    icon_url: str | None = None,
+) -> Op[Merchant | None]:
+    """Change the members that are not None; an empty icon removes it. Same checks as `find_owned`.
+
+    It is one statement, so that two concurrent changes of different members both take effect.
+    """
+    rows = yield _CHANGE(
+        id_=merchant_id,
+        owner=partner_id,
+        mode=live,
+        new_name=name,
+        new_email=email,
+        new_icon_url=icon_url,
+    )
+    yield from generations.bump(generations.CacheKind.ACCOUNTS)
+    return Merchant(*rows[0]) if rows else None
+
+
+@operation
+def delete(merchant_id: str, partner_id: str, *, live: bool, now_us: int) -> Op[bool]:
+    """Hide a merchant; a hidden merchant stays unchanged. Return False if it never existed."""
+    rows = yield _DELETE(id_=merchant_id, owner=partner_id, mode=live, now_us=now_us)
+    yield from generations.bump(generations.CacheKind.ACCOUNTS)
+    return bool(rows)
+
+
+@operation
+def list_page(
+    query: MerchantListQuery, after: tuple[int, str] | None, limit: int
+) -> Op[MerchantPage]:
+    """Return the merchants after a position (created_at_us, id), newest first."""
+    before_us, before_id = after or _START
+    params = query.to_params()
+    rows = yield _PAGE(**params, before_us=before_us, before_id=before_id, most=limit + 1)
+    ((total,),) = yield _COUNT(**params)
+    return MerchantPage([Merchant(*row) for row in rows[:limit]], total, has_more=len(rows) > limit)

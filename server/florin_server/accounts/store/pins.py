@@ -1,0 +1,62 @@
+"""Version pins of partners, wallet apps and wallet keys."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from sqlalchemy import Column, select, update
+
+from florin_server.db import generations
+from florin_server.db.engine.query import (
+    Op,
+    Statement,
+    is_in,
+    operation,
+    param,
+)
+from florin_server.db.tables.tables import api_key, partner, wallet_app
+
+
+def _move_statement(key: Column[str]) -> Statement:
+    pin = key.table.c.version_pin
+    moved = update(key.table).where(key == param("id_"), is_in(pin, "from_"))
+    return Statement(moved.values(version_pin=param("to")).returning(pin))
+
+
+def _read_statement(key: Column[str]) -> Statement:
+    return Statement(select(key.table.c.version_pin).where(key == param("id_")))
+
+
+_MOVE_PARTNER, _PARTNER = _move_statement(partner.c.id), _read_statement(partner.c.id)
+_MOVE_WALLET, _WALLET = _move_statement(wallet_app.c.app_id), _read_statement(wallet_app.c.app_id)
+_MOVE_KEY, _KEY = _move_statement(api_key.c.key_id), _read_statement(api_key.c.key_id)
+
+
+class PinStatements(NamedTuple):
+    """A kind of account that has a version pin."""
+
+    move: Statement
+    read: Statement
+
+
+PARTNER = PinStatements(_MOVE_PARTNER, _PARTNER)
+WALLET = PinStatements(_MOVE_WALLET, _WALLET)
+KEY = PinStatements(_MOVE_KEY, _KEY)
+
+
+@operation
+def move_pin(
+    statements: PinStatements, id_: str, from_: Collection[str], to: str
+) -> Op[str | None]:
+    """Move a pin if it is one of `from_`; return the resulting pin, None if it does not exist.
+
+    Comparing and moving are one statement, so that concurrent moves never move it back.
+    """
+    rows = yield statements.move(id_=id_, from_=from_, to=to)
+    if rows:
+        yield from generations.bump(generations.CacheKind.ACCOUNTS)
+    else:
+        rows = yield statements.read(id_=id_)
+    pin: str | None = rows[0][0] if rows else None
+    return pin

@@ -1,0 +1,91 @@
+"""Checks a caller's credential again, in the transaction that moves money.
+
+Each process caches a caller's data for seconds. If a key is revoked or restricted while a
+transaction runs, the transaction counts as earlier.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+
+from florin_server.db.engine.query import (
+    Op,
+    Operation,
+    Row,
+    Statement,
+    T,
+    operation,
+    param,
+)
+from florin_server.db.tables.tables import (
+    api_key,
+    merchant,
+    partner,
+    wallet_app,
+)
+from florin_server.domain.accounts.account import CredentialStatus
+from florin_server.domain.errors import ApiError, ErrorCode
+
+_KEY = Statement(
+    select(
+        api_key.c.revoked_at_us,
+        api_key.c.scopes,
+        api_key.c.partner_id,
+        partner.c.status,
+        merchant.c.id,
+        merchant.c.deleted_at_us,
+        merchant.c.status,
+    )
+    .select_from(
+        api_key.outerjoin(partner, partner.c.id == api_key.c.partner_id).outerjoin(
+            merchant, merchant.c.id == param("for_merchant")
+        )
+    )
+    .where(api_key.c.key_id == param("id_"))
+)
+_APP = Statement(select(wallet_app.c.revoked_at_us).where(wallet_app.c.app_id == param("id_")))
+
+
+@operation
+def run_if_active(credential_status: CredentialStatus | None, work: Operation[T]) -> Op[T]:
+    """Run the work of a caller with a valid credential; raise ApiError for any other caller.
+
+    The errors are those of a later call. None means the service itself, or the operator.
+    """
+    yield from require_active(credential_status)
+    return (yield from work)
+
+
+@operation
+def require_active(credential_status: CredentialStatus | None) -> Op[None]:
+    """Raise ApiError unless the caller's credential is valid; None means the service itself."""
+    if credential_status is None:
+        return
+    if credential_status.app_id is not None:
+        apps = yield _APP(id_=credential_status.app_id)
+        if not apps or apps[0][0] is not None:
+            raise ApiError(ErrorCode.INVALID_APP_ID)
+        return
+    rows = yield _KEY(id_=credential_status.key_id, for_merchant=credential_status.merchant_id)
+    if (refused := _find_refusal(credential_status, rows)) is not None:
+        raise ApiError(refused)
+
+
+def _find_refusal(credential_status: CredentialStatus, rows: list[Row]) -> ErrorCode | None:
+    """Return the first reason that applies, in the order of later calls' checks."""
+    if not rows or rows[0][0] is not None:
+        return ErrorCode.INVALID_API_KEY
+    _, scopes, partner_id, partner_status, merchant_id, deleted_at_us, merchant_status = rows[0]
+    if credential_status.scope and credential_status.scope not in scopes:
+        return ErrorCode.FORBIDDEN
+    if partner_id is not None and partner_status != "active":
+        return ErrorCode.FORBIDDEN
+    if credential_status.merchant_id is None:
+        return None
+    if merchant_id is None or (
+        credential_status.requires_active_merchant and deleted_at_us is not None
+    ):
+        return ErrorCode.MERCHANT_NOT_FOUND
+    if credential_status.requires_active_merchant and merchant_status != "active":
+        return ErrorCode.FORBIDDEN
+    return None

@@ -1,0 +1,36 @@
+"""Watches whether this process reaches its store, on a connection that nothing else uses."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from florin_server.context import Core
+from florin_server.db.engine.query import StoreError
+from florin_server.domain.errors import ApiError
+
+_log = logging.getLogger(__name__)
+
+_INTERVAL_S: Final = 2.0
+
+
+async def watch_store(core: Core) -> None:
+    """Work until canceled: probe the store every two seconds, and note whether it answers."""
+    while True:
+        await probe_store(core)
+        await core.clock.sleep(_INTERVAL_S)
+
+
+async def probe_store(core: Core) -> None:
+    """Probe the store once, and record and log whether it answers."""
+    why = ""
+    try:
+        await core.store.probe()
+    except (StoreError, ApiError) as error:
+        why = f"{core.store.location}: {error or type(error).__name__}"
+    health = core.store_health
+    if why and not health.problem:
+        _log.error("the store cannot be reached: %s", why)
+    elif health.problem and not why:
+        _log.info("the store answers again")
+    health.record(why, core.clock.steady_us())

@@ -1,0 +1,29 @@
+"""The writers of webhook bodies: messages, and their JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from florin.v1 import webhook_pb2
+from florin_gateway.jsoncodec import JsonCodec
+from florin_gateway.profiles import JsonProfile
+
+from florin_server.api.webhooks.codec import to_webhook_event
+from florin_server.base.outbound.outbound import SafeHttpClient
+from florin_server.base.outbound.reach import AddressPolicy
+from florin_server.context import App
+from florin_server.domain.webhooks.snapshot import PaymentSnapshot
+
+
+def build_event_encoder() -> Callable[[PaymentSnapshot], bytes]:
+    """Return what writes the bodies of webhooks."""
+    show = JsonCodec().get_encoder(webhook_pb2.WebhookEvent.DESCRIPTOR, JsonProfile.SPEC)
+
+    return lambda snapshot: show(to_webhook_event(snapshot))
+
+
+def build_http_client(app: App) -> SafeHttpClient:
+    """Return the HTTP client for endpoints."""
+    settings = app.settings.webhooks
+    reach = AddressPolicy.from_cidrs(str(network) for network in settings.networks)
+    return SafeHttpClient(reach, requests_per_address=settings.host_concurrency)

@@ -1,0 +1,1 @@
+"""Clocks, logs, metrics, traces, notifications and calls to hosts of others."""

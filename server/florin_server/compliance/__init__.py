@@ -1,0 +1,1 @@
+"""Who may pay, and the data that buyers give."""

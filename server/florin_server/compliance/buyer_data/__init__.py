@@ -1,0 +1,1 @@
+"""Data that buyers give before they pay."""

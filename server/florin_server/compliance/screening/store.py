@@ -1,0 +1,92 @@
+"""Lists of blocked accounts; a list is replaced as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sqlalchemy import delete, select
+
+from florin_server.db import generations
+from florin_server.db.engine.query import (
+    Op,
+    Statement,
+    insert,
+    operation,
+    param,
+    upsert,
+)
+from florin_server.db.tables.tables import screened_address, screening_list
+from florin_server.domain.screening.blocklist import ScreeningList
+
+_PUT = Statement(upsert(screening_list, "name"))
+_LISTS = Statement(select(screening_list).order_by(screening_list.c.name))
+_LIST = Statement(select(screening_list).where(screening_list.c.name == param("name_")))
+_REMOVE = Statement(
+    delete(screening_list)
+    .where(screening_list.c.name == param("name_"))
+    .returning(screening_list.c.name)
+)
+_ADD = Statement(insert(screened_address))
+_CLEAR = Statement(delete(screened_address).where(screened_address.c.list_name == param("name_")))
+_ACCOUNTS = Statement(
+    select(screened_address.c.namespace, screened_address.c.address)
+    .distinct()
+    .order_by(screened_address.c.namespace, screened_address.c.address)
+)
+_LIST_MATCHES = Statement(
+    select(screened_address.c.list_name)
+    .where(
+        screened_address.c.namespace == param("namespace_"),
+        screened_address.c.address == param("address_"),
+    )
+    .order_by(screened_address.c.list_name)
+)
+
+
+@operation
+def replace(new: ScreeningList, accounts: Collection[tuple[str, str]]) -> Op[None]:
+    """Replace the list of that name by namespaces and addresses without duplicates."""
+    # the list's own row first, so that concurrent replacements wait for each other
+    yield _PUT.bind_object(new)
+    yield _CLEAR(name_=new.name)
+    yield _ADD.bind_many(
+        [
+            {"list_name": new.name, "namespace": namespace, "address": address}
+            for namespace, address in sorted(accounts)
+        ]
+    )
+    yield from generations.bump(generations.CacheKind.SCREENING)
+
+
+@operation
+def remove(name: str) -> Op[bool]:
+    """Delete a list with its addresses; return False if it does not exist."""
+    yield _CLEAR(name_=name)
+    removed = bool((yield _REMOVE(name_=name)))
+    yield from generations.bump(generations.CacheKind.SCREENING)
+    return removed
+
+
+@operation
+def find(name: str) -> Op[ScreeningList | None]:
+    """Return a list by its name, without its addresses; None if it does not exist."""
+    rows = yield _LIST(name_=name)
+    return ScreeningList(*rows[0]) if rows else None
+
+
+@operation
+def list_blocklists() -> Op[list[ScreeningList]]:
+    """Return all lists by name, without their addresses."""
+    return [ScreeningList(*row) for row in (yield _LISTS())]
+
+
+@operation
+def list_accounts() -> Op[list[tuple[str, str]]]:
+    """Return the namespaces and addresses on any list; reads every row."""
+    return [(namespace, address) for namespace, address in (yield _ACCOUNTS())]
+
+
+@operation
+def list_matches(namespace: str, address: str) -> Op[list[str]]:
+    """Return the names of the lists that contain an address."""
+    return [name for (name,) in (yield _LIST_MATCHES(namespace_=namespace, address_=address))]

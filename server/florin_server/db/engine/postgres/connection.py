@@ -1,0 +1,215 @@
+"""A connection: prepared statements, transactions, and whether they changed anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import asyncpg
+from asyncpg.prepared_stmt import PreparedStatement
+
+from florin_server.db.engine.postgres.errors import DriverError
+from florin_server.db.engine.postgres.session import SessionError, find_backend, open_session
+from florin_server.db.engine.query import (
+    Operation,
+    Query,
+    Row,
+    Statement,
+    T,
+)
+from florin_server.db.engine.where import DatabaseConfig
+
+ConnectionKind = Literal["write", "read", "survey"]
+
+# the server ends a statement that takes longer; we end one that hangs
+_STATEMENT_S = {"write": 10, "read": 10, "survey": 600}
+_GRACE_S = 5
+_ANALYZE_S = 600
+# a longer wait for a lock is given up and retried: others may wait for our locks
+_LOCK_S = 2
+# a process that hangs blocks rows no longer than this
+_IDLE_S = 10
+# from the log file being written: the control file's timeline is updated later
+_IDENTITY = """SELECT system_identifier AS system,
+substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) AS timeline FROM pg_control_system()"""
+_LEVELS = {
+    ("write", False): "READ COMMITTED",
+    ("write", True): "SERIALIZABLE",
+    ("read", False): "REPEATABLE READ",
+    ("read", True): "REPEATABLE READ",
+    ("survey", False): "REPEATABLE READ",
+    ("survey", True): "REPEATABLE READ",
+}
+
+
+class PostgresConnection:
+    """One connection to PostgreSQL; its errors are the driver's."""
+
+    def __init__(
+        self,
+        raw: asyncpg.Connection[Any],
+        kind: ConnectionKind,
+        *,
+        serializable: bool,
+        backend: int | None = None,
+        on_misrouted: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._raw = raw
+        self._report_astray = on_misrouted
+        # each transaction names its level, so that no default of a session or pooler applies
+        self._begin = _begin_statement(_LEVELS[kind, serializable], kind, backend)
+        snapshot = "SERIALIZABLE" if serializable else "REPEATABLE READ"
+        self._begin_snapshot = _begin_statement(snapshot, kind, backend)
+        self._prepared: dict[Statement, PreparedStatement[Any]] = {}
+        # number of writes on it
+        self.changes = 0
+
+    @classmethod
+    async def connect(
+        cls,
+        database: DatabaseConfig,
+        kind: ConnectionKind,
+        on_misrouted: Callable[[], None] = lambda: None,
+    ) -> PostgresConnection:
+        """Connect for one kind of use; raise SessionError if the session loses its settings.
+
+        `on_misrouted` is called when a transaction ran on a server connection of another session.
+        """
+        writes = kind == "write"
+        seconds = _STATEMENT_S[kind]
+        raw = await open_session(
+            database,
+            f"florin-{kind}",
+            {
+                "default_transaction_isolation": _LEVELS[kind, database.serializable].lower(),
+                "default_transaction_read_only": "off" if writes else "on",
+                "synchronous_commit": "on",
+                "statement_timeout": str(seconds * 1000),
+                "lock_timeout": str(_LOCK_S * 1000),
+                "idle_in_transaction_session_timeout": str(_IDLE_S * 1000),
+            },
+            command_timeout_s=seconds + _GRACE_S,
+        )
+        try:
+            backend = await find_backend(raw)
+        except BaseException:
+            raw.terminate()
+            raise
+        return cls(
+            raw,
+            kind,
+            serializable=database.serializable,
+            backend=backend,
+            on_misrouted=on_misrouted,
+        )
+
+    @property
+    def is_usable(self) -> bool:
+        """Return False once it is closed, or left in a transaction."""
+        return not self._raw.is_closed() and not self._raw.is_in_transaction()
+
+    @property
+    def server_version(self) -> str:
+        """Return the server's version text."""
+        return str(self._raw.get_settings().server_version)
+
+    async def query(self, query: Query) -> list[Row]:
+        """Run one query."""
+        compiled = query.statement.postgres
+        prepared = self._prepared.get(query.statement)
+        if prepared is None:
+            prepared = await self._raw.prepare(compiled.sql)
+            self._prepared[query.statement] = prepared
+        if query.param_rows is not None:
+            await prepared.executemany(
+                [compiled.encode_params(params) for params in query.param_rows]
+            )
+            self.changes += 1
+            return []
+        records = await prepared.fetch(*compiled.encode_params(query.params))
+        statusmsg = prepared.get_statusmsg()
+        if not statusmsg.startswith("SELECT") and not statusmsg.endswith(" 0"):
+            self.changes += 1
+        return compiled.decode_rows([tuple(row) for row in records])
+
+    async def run(self, op: Operation[T]) -> T:
+        """Run an operation to its end in the open transaction, if any."""
+        steps = iter(op)
+        try:
+            query = next(steps)
+            while True:
+                query = steps.send(await self.query(query))
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+    async def begin(self, *, snapshot: bool = False) -> None:
+        """Open a transaction; with `snapshot` it sees one state, as reads always do."""
+        try:
+            await self._raw.execute(self._begin_snapshot if snapshot else self._begin)
+        except asyncpg.DivisionByZeroError as error:
+            self.drop()
+            self._report_astray()
+            raise SessionError("a transaction ran on another server connection") from error
+
+    async def commit(self) -> None:
+        """Commit; the writes are then on disk."""
+        if (message := await self._raw.execute("COMMIT")) != "COMMIT":
+            raise asyncpg.InterfaceError(
+                f"the transaction could not be committed: the server answered {message}"
+            )
+
+    async def time_us(self) -> int:
+        """Return the server's time, in microseconds since the Unix epoch."""
+        now_us = await self._raw.fetchval(
+            "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+        )
+        return int(now_us)
+
+    async def identity(self) -> str:
+        """Return the server's system identifier and timeline; empty if it does not report them.
+
+        A standby that is promoted starts a new timeline.
+        """
+        try:
+            row = await self._raw.fetchrow(_IDENTITY)
+        except asyncpg.PostgresError:
+            # engines that only speak the protocol have neither
+            return ""
+        return f"system {row['system']}, timeline {int(row['timeline'], 16)}"
+
+    async def analyze(self) -> None:
+        """Update the planner's statistics; it takes seconds on large tables."""
+        await self.begin()
+        try:
+            await self._raw.execute("SET LOCAL statement_timeout = 0")
+            await self._raw.execute("ANALYZE", timeout=_ANALYZE_S)
+            await self.commit()
+        finally:
+            if self._raw.is_in_transaction():
+                await self.rollback()
+
+    async def rollback(self) -> None:
+        """Roll back; close the connection if that fails."""
+        try:
+            if not self._raw.is_closed():
+                await self._raw.execute("ROLLBACK")
+        except DriverError:
+            self.drop()
+
+    def drop(self) -> None:
+        """Close it at once."""
+        self._raw.terminate()
+
+    async def close(self) -> None:
+        """Close it, and notify the server."""
+        await self._raw.close(timeout=_GRACE_S)
+
+
+def _begin_statement(level: str, kind: ConnectionKind, backend: int | None) -> str:
+    """Return the text that opens a transaction; behind a pooler it fails on another backend."""
+    # a server that became a replica refuses writes with a specific code, READ WRITE with a vague
+    # one
+    text = f"BEGIN ISOLATION LEVEL {level}{'' if kind == 'write' else ' READ ONLY'}"
+    # a pooler may change its mode while it runs
+    return text if backend is None else f"{text}; SELECT 1 / (pg_backend_pid() = {backend})::int"

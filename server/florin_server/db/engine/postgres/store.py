@@ -1,0 +1,195 @@
+"""The store on PostgreSQL: any number of processes, durable grouped writes, snapshot reads.
+
+Other processes write too, so an operation that decides on rows locks them, or lets its statement
+decide; see CONTRIBUTING.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from florin_server.db.engine.notices import NotificationChannel
+from florin_server.db.engine.postgres import schema
+from florin_server.db.engine.postgres.connection import ConnectionKind, PostgresConnection
+from florin_server.db.engine.postgres.errors import DriverError, is_lost, to_store_error
+from florin_server.db.engine.postgres.notices import PostgresNotificationChannel
+from florin_server.db.engine.postgres.pool import ConnectionPool
+from florin_server.db.engine.postgres.session import require_sessions
+from florin_server.db.engine.postgres.writer import PostgresWriter
+from florin_server.db.engine.query import Operation, StoreUnavailable, T
+from florin_server.db.engine.store import (
+    MULTI_QUERY,
+    FaultHook,
+    PoolUse,
+    Store,
+)
+from florin_server.db.engine.where import DatabaseConfig
+
+# each takes a connection as long as it runs
+_SCANS_MAX = 2
+_PROBE_S = 3.0
+
+
+class PostgresStore(Store):
+    """A database that other processes may have open too."""
+
+    def __init__(self, database: DatabaseConfig, engine: str, fault_hook: FaultHook) -> None:
+        def pool(kind: ConnectionKind, size: int) -> ConnectionPool:
+            return ConnectionPool(partial(self._connect, kind), size)
+
+        self._database = database
+        self._astray = False
+        self._readers = pool("read", database.readers)
+        self._surveys = pool("survey", _SCANS_MAX)
+        self._writers = pool("write", database.writers)
+        self._probes = pool("read", 1)
+        self._writer = PostgresWriter(self._writers, database.writers, fault_hook)
+        super().__init__(engine, self._writer)
+        self._closed = False
+        self._identity = ""
+        self._notices = PostgresNotificationChannel(database) if database.notify else None
+
+    @classmethod
+    async def open(cls, database: DatabaseConfig, fault_hook: FaultHook) -> PostgresStore:
+        """Open a database; create its tables if it has none, and migrate older tables."""
+        return cls(database, await schema.prepare(database), fault_hook)
+
+    @property
+    def location(self) -> str:
+        """Return the hosts, ports and name of the database."""
+        return str(self._database)
+
+    @property
+    def is_exclusive(self) -> bool:
+        """Return False: leases decide which process does what."""
+        return False
+
+    @property
+    def identity(self) -> str:
+        """Return the server's system identifier and timeline; they change after a failover."""
+        return self._identity
+
+    @property
+    def notification_channel(self) -> NotificationChannel | None:
+        """Return the NOTIFY and LISTEN channel; None if it is disabled."""
+        return self._notices
+
+    @property
+    def pools(self) -> Mapping[str, PoolUse]:
+        """Return the use of server connections, by purpose."""
+        return {
+            "read": self._readers.usage,
+            "survey": self._surveys.usage,
+            "write": self._writers.usage,
+        }
+
+    async def read(self, op: Operation[T]) -> T:
+        """Run an operation that only reads."""
+        return await self._read(self._readers, op)
+
+    async def scan(self, op: Operation[T]) -> T:
+        """Run an operation that reads many rows, on separate connections."""
+        return await self._read(self._surveys, op)
+
+    async def time_us(self) -> int:
+        """Return the time of the server that takes writes; StoreUnavailable if it is down."""
+        connection = await self._writers.acquire()
+        try:
+            return await connection.time_us()
+        except DriverError as error:
+            raise to_store_error(error) from error
+        finally:
+            self._writers.release(connection)
+
+    async def probe(self) -> None:
+        """Read the server's time on a separate connection."""
+        connection = await self._probes.acquire()
+        try:
+            async with asyncio.timeout(_PROBE_S):
+                await connection.time_us()
+        except DriverError as error:
+            # with a network that loses every packet, the next probe would wait too
+            connection.drop()
+            why = str(error) or f"no answer within {_PROBE_S:.0f} s"
+            raise StoreUnavailable(why) from error
+        finally:
+            self._probes.release(connection)
+
+    async def analyze(self) -> None:
+        """Update the planner's statistics now; otherwise plans would assume empty tables."""
+        connection = await self._writers.acquire()
+        try:
+            await connection.analyze()
+        except DriverError as error:
+            raise to_store_error(error) from error
+        finally:
+            self._writers.release(connection)
+
+    async def close(self) -> None:
+        """Commit queued operations and close the connections."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._writer.close()
+        if self._notices is not None:
+            await self._notices.close()
+        await asyncio.gather(
+            *(pool.close() for pool in (self._writers, self._readers, self._surveys, self._probes))
+        )
+
+    async def _connect(self, kind: ConnectionKind) -> PostgresConnection:
+        if self._astray:
+            # the pooler has started to share connections
+            await require_sessions(self._database)
+            self._astray = False
+        connection = await PostgresConnection.connect(self._database, kind, self._mark_misrouted)
+        if kind == "write":
+            self._identity = await connection.identity()
+        return connection
+
+    def _mark_misrouted(self) -> None:
+        self._astray = True
+
+    async def _read(self, pool: ConnectionPool, op: Operation[T]) -> T:
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+        try:
+            return await self._run_read(pool, op)
+        except DriverError as error:
+            if not is_lost(error):
+                raise to_store_error(error) from error
+        # a pooled connection may have broken since; a read can run twice
+        try:
+            return await self._run_read(pool, op)
+        except DriverError as error:
+            raise to_store_error(error) from error
+
+    async def _run_read(self, pool: ConnectionPool, op: Operation[T]) -> T:
+        connection = await pool.acquire()
+        try:
+            if self._is_single_query(op):
+                if (found_result := await _run_single_query(connection, op)) is not MULTI_QUERY:
+                    result: T = found_result
+                    return result
+                self._mark_multi_query(op)
+            await connection.begin()
+            try:
+                return await connection.run(op)
+            finally:
+                await connection.rollback()
+        finally:
+            pool.release(connection)
+
+
+async def _run_single_query(connection: PostgresConnection, op: Operation[Any]) -> Any:
+    """Return the result of a single-query operation, without a transaction; else MULTI_QUERY."""
+    steps = iter(op)
+    try:
+        query = next(steps)
+        steps.send(await connection.query(query))
+    except StopIteration as stop:
+        return stop.value
+    return MULTI_QUERY

@@ -1,0 +1,1 @@
+"""What follows from money: webhooks, receipts, exports, icons and monitoring."""

@@ -1,0 +1,79 @@
+"""The export of book entries, journal by journal."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sqlalchemy import Select, select
+
+from florin_server.db.engine.query import (
+    Op,
+    Row,
+    Statement,
+    is_in,
+    operation,
+    param,
+)
+from florin_server.db.tables.tables import ledger_journal, ledger_transfer
+from florin_server.domain.exports.roots import ExportPage, ExportRoot
+from florin_server.features.exports.store.roots import ExportSource
+from florin_server.features.exports.store.scan import select_last, select_range
+
+
+def _select_postings() -> Select[Row]:
+    return (
+        select(
+            ledger_journal.c.idem_key,
+            ledger_transfer.c.n,
+            ledger_journal.c.type,
+            ledger_journal.c.at_us,
+            ledger_journal.c.payment_id,
+            ledger_journal.c.tx_hash,
+            ledger_transfer.c.debit,
+            ledger_transfer.c.credit,
+            ledger_transfer.c.asset,
+            ledger_transfer.c.amount,
+            ledger_journal.c.note,
+        )
+        .join_from(
+            ledger_journal,
+            ledger_transfer,
+            ledger_transfer.c.idem_key == ledger_journal.c.idem_key,
+        )
+        .order_by(ledger_journal.c.idem_key, ledger_transfer.c.n)
+    )
+
+
+_LAST = select_last(ledger_journal.c.idem_key)
+_RANGE = Statement(
+    select_range(_select_postings(), ledger_journal.c.idem_key).where(
+        ledger_journal.c.at_us > param("since_us")
+    )
+)
+_FIND = Statement(_select_postings().where(is_in(ledger_journal.c.idem_key, "ids")))
+
+
+@operation
+def read_page(after: str, since_us: int, limit: int) -> Op[ExportPage]:
+    """Return a page of journals in key order, which has no meaning."""
+    ((last, count),) = yield _LAST(after=after, limit=limit)
+    rows = yield _RANGE(after=after, last=last or after, since_us=since_us)
+    return ExportPage(_to_roots(rows), last if count == limit else None)
+
+
+@operation
+def read_roots(ids: Collection[str]) -> Op[list[ExportRoot]]:
+    """Return the journals with the given keys."""
+    return _to_roots((yield _FIND(ids=ids)))
+
+
+def _to_roots(rows: list[Row]) -> list[ExportRoot]:
+    """Group rows by journal. Journals never change; a journal without postings has no rows."""
+    roots: dict[str, ExportRoot] = {}
+    for row in rows:
+        root = roots.setdefault(row[0], ExportRoot(row[0], row[3], closed=True))
+        root.rows.append(("ledger", row))
+    return list(roots.values())
+
+
+LEDGER = ExportSource("ledger", ("ledger",), read_page, read_roots)

@@ -1,0 +1,95 @@
+"""Merchants' pictures, by URL and by digest.
+
+Their number is limited; the picture that was unused for the longest is deleted first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import delete, select
+
+from florin_server.db.engine.query import (
+    Op,
+    Statement,
+    insert,
+    operation,
+    param,
+    upsert,
+)
+from florin_server.db.tables.tables import icon
+
+# each takes at most 48 KiB, usually a tenth of that
+ICONS_MAX = 10_000
+# few are over the limit, as pictures are added singly
+_TRIMMED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Icon:
+    """The result of fetching a URL; see the table."""
+
+    url: str
+    digest: str | None
+    png: bytes | None
+    fault: str | None
+    tried_at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class IconStatus:
+    """The result of fetching a URL, without the picture."""
+
+    digest: str | None
+    fault: str | None
+    tried_at_us: int
+
+
+_FIND_STATUS = Statement(
+    select(icon.c.digest, icon.c.fault, icon.c.tried_at_us).where(icon.c.url == param("url_"))
+)
+_PNG = Statement(select(icon.c.png).where(icon.c.digest == param("digest_")).limit(1))
+_PUT = Statement(upsert(icon, "url"))
+_NEW = insert(icon)
+_FAILED = Statement(
+    _NEW.on_conflict_do_update(
+        index_elements=["url"],
+        set_={"fault": _NEW.excluded.fault, "tried_at_us": _NEW.excluded.tried_at_us},
+    )
+)
+_OLD = (
+    select(icon.c.url)
+    .order_by(icon.c.tried_at_us.desc(), icon.c.url)
+    .offset(param("icons_max"))
+    .limit(_TRIMMED)
+)
+_TRIM = Statement(delete(icon).where(icon.c.url.in_(_OLD)))
+_LAPSED = select(icon.c.url).where(icon.c.tried_at_us < param("before_us")).limit(param("limit"))
+_FORGET = Statement(delete(icon).where(icon.c.url.in_(_LAPSED)).returning(icon.c.url))
+
+
+@operation
+def find_status(url: str) -> Op[IconStatus | None]:
+    """Return the status of a URL; None if it was never fetched."""
+    rows = yield _FIND_STATUS(url_=url)
+    return IconStatus(*rows[0]) if rows else None
+
+
+@operation
+def find_png(digest: str) -> Op[bytes | None]:
+    """Return the picture with a digest; None if it is not stored."""
+    rows = yield _PNG(digest_=digest)
+    return bytes(rows[0][0]) if rows and rows[0][0] is not None else None
+
+
+@operation
+def put(fetched_icon: Icon) -> Op[None]:
+    """Store a result; after a failed fetch, the earlier picture stays."""
+    yield (_PUT if fetched_icon.png is not None else _FAILED).bind_object(fetched_icon)
+    yield _TRIM(icons_max=ICONS_MAX)
+
+
+@operation
+def forget(before_us: int, limit: int) -> Op[int]:
+    """Delete pictures not fetched since a time, up to `limit`; return how many."""
+    return len((yield _FORGET(before_us=before_us, limit=limit)))

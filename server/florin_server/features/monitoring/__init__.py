@@ -1,0 +1,1 @@
+"""Health, conditions and figures of the installation."""

@@ -1,0 +1,51 @@
+"""The open work in numbers, from the partial indexes of open rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import func, select, text
+
+from florin_server.db.engine.query import Op, Statement, operation
+from florin_server.db.tables.payments import UNCONFIRMED_PREDICATE, UNSETTLED_PREDICATE
+from florin_server.db.tables.payouts import OWED_PREDICATE
+from florin_server.db.tables.tables import confirm, payment, payout
+
+_OFFERED = Statement(select(func.count()).select_from(payment).where(text(UNCONFIRMED_PREDICATE)))
+_CONFIRMED = Statement(
+    select(confirm.c.chain_id, confirm.c.state, func.count(), func.min(confirm.c.at_us))
+    .where(text(UNSETTLED_PREDICATE))
+    .group_by(confirm.c.chain_id, confirm.c.state)
+)
+_OWED = Statement(
+    select(payout.c.chain_id, payout.c.status, func.count(), func.min(payout.c.created_at_us))
+    .where(text(OWED_PREDICATE))
+    .group_by(payout.c.chain_id, payout.c.status)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BacklogGroup:
+    """The amount of open work of a kind on a chain (CAIP-2), and the time of the oldest."""
+
+    chain_id: str
+    state: str
+    count: int
+    oldest_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """Unconfirmed payments, unsettled payments, and payouts that are owed."""
+
+    unconfirmed_count: int
+    payments: tuple[BacklogGroup, ...]
+    payouts: tuple[BacklogGroup, ...]
+
+
+@operation
+def get_backlog() -> Op[Backlog]:
+    """Return all open work; reads the index rows of the open work only."""
+    ((unconfirmed,),) = yield _OFFERED()
+    confirmed = tuple(BacklogGroup(*row) for row in (yield _CONFIRMED()))
+    return Backlog(unconfirmed, confirmed, tuple(BacklogGroup(*row) for row in (yield _OWED())))

@@ -1,1 +1,0 @@
-"""One verb per module: what the service does."""

@@ -1,1 +1,0 @@
-"""Quarantined items, and the operator's actions on them."""

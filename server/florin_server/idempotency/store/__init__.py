@@ -1,0 +1,1 @@
+"""The stored answers, and whose turn a key is."""

@@ -1,0 +1,185 @@
+"""One limit for all processes that share a store: each reports its use and reads the total.
+
+A budget is stored as one number, the time at which it is full again. A process reports its use
+since its last report (`taken_us`, the time in which that comes back). It also reports how far away
+its own full time is (`ahead_us`), which counts idle time correctly. All times are relative to the
+process's own clock, and stored by the clock that is furthest ahead, as machines' clocks may differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, case, delete, func, select
+
+from florin_server.db.engine.query import (
+    Op,
+    Statement,
+    insert,
+    is_in,
+    isolated,
+    operation,
+    param,
+    upsert,
+)
+from florin_server.db.engine.schema import HEAD
+from florin_server.db.tables.tables import (
+    key_turn,
+    process,
+    shared_budget,
+    shared_hold,
+)
+
+# a process reports every second; one that was silent for this long does not count
+ALIVE_US = 5_000_000
+# after a minute it is deleted with its data; so are budgets that were full for this long
+_FORGET_US = 60_000_000
+
+
+class SharedBudgetUse(NamedTuple):
+    """A process's use of a budget; its full time is at most `max_ahead_us` away."""
+
+    key: str
+    taken_us: int
+    ahead_us: int
+    max_ahead_us: int
+
+
+class SharedLimitState(NamedTuple):
+    """The shared state: number of processes, use of budgets, and what the others hold.
+
+    `ahead_us` is how far away the time is at which a budget is full. `was_registered` is true if
+    this process was registered before and its holds still exist. `now_us` is the time of this
+    state.
+    """
+
+    now_us: int
+    processes: int
+    was_registered: bool
+    ahead_us: Mapping[str, int]
+    held_by_others: Mapping[str, int]
+
+
+def _greatest(left: ColumnElement[Any], right: ColumnElement[Any]) -> ColumnElement[Any]:
+    return case((left > right, left), else_=right)
+
+
+_new = insert(shared_budget)
+_sum = _greatest(shared_budget.c.whole_us + param("taken_us"), _new.excluded.whole_us)
+_PROCESSES = Statement(select(process.c.id, process.c.now_us))
+_BEAT = Statement(upsert(process, "id"))
+_LEAVE = Statement(delete(process).where(process.c.id == param("id")))
+_LEAVE_HOLDS = Statement(delete(shared_hold).where(shared_hold.c.process_id == param("id")))
+_LEAVE_TURNS = Statement(delete(key_turn).where(key_turn.c.process_id == param("id")))
+_TAKE = Statement(
+    _new.on_conflict_do_update(
+        index_elements=["key"],
+        set_={"whole_us": case((_sum < param("most_us"), _sum), else_=param("most_us"))},
+    )
+)
+_REPLENISH_TIMES = Statement(
+    select(shared_budget.c.key, shared_budget.c.whole_us).where(is_in(shared_budget.c.key, "keys"))
+)
+_HOLD = Statement(upsert(shared_hold, "process_id", "key"))
+_LET_GO = Statement(
+    delete(shared_hold).where(
+        shared_hold.c.process_id == param("id"), is_in(shared_hold.c.key, "keys")
+    )
+)
+_HELD_BY_OTHERS = Statement(
+    select(shared_hold.c.key, func.sum(shared_hold.c.n))
+    .join(process, process.c.id == shared_hold.c.process_id)
+    .where(
+        is_in(shared_hold.c.key, "keys"),
+        process.c.id != param("own"),
+        process.c.now_us > param("since_us"),
+    )
+    .group_by(shared_hold.c.key)
+)
+_OLD = Statement(
+    select(shared_budget.c.key)
+    .where(shared_budget.c.whole_us <= param("until_us"))
+    .order_by(shared_budget.c.whole_us)
+    .limit(param("limit"))
+)
+_FORGET = Statement(
+    delete(shared_budget).where(
+        shared_budget.c.key == param("key_"), shared_budget.c.whole_us <= param("until_us")
+    )
+)
+
+
+@isolated
+def exchange(
+    process_id: str,
+    now_us: int,
+    uses: Sequence[SharedBudgetUse],
+    holds: Mapping[str, int],
+    held_keys: Sequence[str],
+) -> Op[SharedLimitState]:
+    """Report a process's use and holds; return the use and holds of all processes.
+
+    `holds` are the changed counts, 0 to remove a count; `held_keys` are the keys whose holds by
+    others to return.
+    """
+    process_times: dict[str, int] = dict((yield _PROCESSES()))
+    before_us = process_times.pop(process_id, None)
+    now_us = max(now_us, before_us or 0, *process_times.values())
+    yield _BEAT(id=process_id, now_us=now_us, revision=HEAD)
+    for name in sorted(process_times):
+        if process_times[name] <= now_us - _FORGET_US:
+            yield from leave(name)
+    ahead_us = yield from _record_uses(uses, now_us)
+    yield from _record_holds(process_id, holds)
+    held: dict[str, int] = {}
+    since_us = now_us - ALIVE_US
+    if held_keys:
+        report = yield _HELD_BY_OTHERS(keys=held_keys, own=process_id, since_us=since_us)
+        held = {key: int(n) for key, n in report}
+    alive = 1 + sum(at_us > since_us for at_us in process_times.values())
+    return SharedLimitState(now_us, alive, before_us is not None, ahead_us, held)
+
+
+def _record_uses(uses: Sequence[SharedBudgetUse], now_us: int) -> Op[dict[str, int]]:
+    """Record uses; return how far away the full time of each budget is."""
+    if not uses:
+        return {}
+    # in one order, so that no two processes deadlock
+    rows = [
+        {
+            "key": use.key,
+            "whole_us": now_us + use.ahead_us,
+            "taken_us": use.taken_us,
+            "most_us": now_us + use.max_ahead_us,
+        }
+        for use in sorted(uses)
+    ]
+    yield _TAKE.bind_many(rows)
+    report = yield _REPLENISH_TIMES(keys=[use.key for use in uses])
+    return {key: whole_us - now_us for key, whole_us in report}
+
+
+def _record_holds(process_id: str, holds: Mapping[str, int]) -> Op[None]:
+    if gone := [key for key, n in holds.items() if not n]:
+        yield _LET_GO(id=process_id, keys=gone)
+    if rows := [{"process_id": process_id, "key": key, "n": n} for key, n in holds.items() if n]:
+        yield _HOLD.bind_many(rows)
+
+
+@operation
+def leave(process_id: str) -> Op[None]:
+    """Delete a process, with its holds and its turns."""
+    for statement in (_LEAVE_HOLDS, _LEAVE_TURNS, _LEAVE):
+        yield statement(id=process_id)
+
+
+@isolated
+def forget_replenished(now_us: int, limit: int) -> Op[int]:
+    """Delete budgets that have been full for a while, the oldest first; return how many."""
+    until_us = now_us - _FORGET_US
+    old = yield _OLD(until_us=until_us, limit=limit)
+    if old:
+        # a budget that was used again meanwhile is no longer full
+        yield _FORGET.bind_many([{"key_": key, "until_us": until_us} for (key,) in sorted(old)])
+    return len(old)

@@ -1,0 +1,1 @@
+"""Payments, refunds, payouts, settlement and the ledger: they end in one commit."""

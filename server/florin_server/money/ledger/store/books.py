@@ -1,0 +1,216 @@
+"""Wallets' balances according to the books, and money on its way to them, on one snapshot."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, Select, Text, select, text, tuple_
+
+from florin_server.db.engine.query import (
+    Op,
+    Row,
+    Statement,
+    operation,
+    param,
+    sum_u256,
+)
+from florin_server.db.tables.settlement import OPEN_TX_PREDICATE
+from florin_server.db.tables.tables import chain_tx, ledger_journal, ledger_transfer
+from florin_server.domain.ledger import accounts, journals, postings
+from florin_server.domain.payments.payment import PaymentOption
+from florin_server.domain.settlement.chain_txs import LedgerPosting
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payouts.store import payouts
+from florin_server.money.settlement.store import chain_txs
+
+WalletAsset = tuple[str, str]
+"""A CAIP-10 account and a CAIP-19 asset."""
+
+_WALLET = accounts.kind_prefix(accounts.LedgerAccountKind.WALLET)
+_OPENING = journals.key_prefix(journals.JournalKind.OPENING)
+# upper bounds of the texts that begin with a prefix
+_END = ";"  # the character after a colon
+_LAST = "~"  # account names begin with a kind, so that each is below it
+
+
+def _select_sums(side: ColumnElement[str]) -> Select[Row]:
+    asset = ledger_transfer.c.asset
+    sums = select(side, asset, sum_u256(ledger_transfer.c.amount))
+    return sums.where(side < param("end")).group_by(side, asset)
+
+
+def _page(side: ColumnElement[str]) -> Select[Row]:
+    asset = ledger_transfer.c.asset
+    position = tuple_(param("account", Text), param("asset_", Text))
+    page = _select_sums(side).where(tuple_(side, asset) > position)
+    return page.order_by(side, asset).limit(param("most"))
+
+
+_SIDES = (ledger_transfer.c.debit, ledger_transfer.c.credit)
+_DEBITS, _CREDITS = (Statement(_select_sums(side).where(side >= param("first"))) for side in _SIDES)
+_DEBIT_PAGE, _CREDIT_PAGE = (Statement(_page(side)) for side in _SIDES)
+_KEYS = Statement(
+    select(ledger_journal.c.idem_key).where(
+        ledger_journal.c.idem_key >= param("first"), ledger_journal.c.idem_key < param("end")
+    )
+)
+_BUSY = Statement(select(chain_tx.c.chain_id).where(text(OPEN_TX_PREDICATE)).distinct())
+_ENTRIES = Statement(
+    select(
+        ledger_journal.c.idem_key,
+        ledger_journal.c.at_us,
+        ledger_journal.c.tx_hash,
+        ledger_journal.c.note,
+        ledger_transfer.c.debit,
+        ledger_transfer.c.credit,
+        ledger_transfer.c.asset,
+        ledger_transfer.c.amount,
+    )
+    .join_from(
+        ledger_journal, ledger_transfer, ledger_transfer.c.idem_key == ledger_journal.c.idem_key
+    )
+    .where(ledger_journal.c.payment_id == param("payment_id"))
+    .order_by(ledger_journal.c.at_us, ledger_journal.c.idem_key, ledger_transfer.c.n)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChainAccounting:
+    """The data of a chain that is needed to compute money on its way.
+
+    `expected_credits` returns what a payment that is being settled brings to which account.
+    """
+
+    treasury: str
+    expected_credits: Callable[[PaymentOption], Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class BookSnapshot:
+    """Wallets' balances according to the books, and money on its way.
+
+    `incoming` and `outgoing` are the most that open transactions can move. For a chain in
+    `sending_chain_ids`, the coin on chain may be less than booked, by the fees of open
+    transactions.
+    """
+
+    balances: Mapping[WalletAsset, int]
+    opening_keys: frozenset[str]  # keys of journals
+    incoming: Mapping[WalletAsset, int]
+    outgoing: Mapping[WalletAsset, int]
+    sending_chain_ids: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class BalancePage:
+    """Accounts with their balances in an asset, debits less credits, in minor units.
+
+    `last` is the account and asset after which the next page begins; None on the last page.
+    """
+
+    balances: list[tuple[str, str, int]]
+    last: tuple[str, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """A transfer in a journal of a payment."""
+
+    key: str
+    at_us: int
+    tx_hash: str | None
+    note: str | None
+    posting: LedgerPosting
+
+
+def format_opening_key(wallet_asset: WalletAsset) -> str:
+    """Return the key of the journal that opens a wallet's books in one asset."""
+    return journals.opening_key(*wallet_asset)
+
+
+@operation
+def read_snapshot(chain_accounting: Mapping[str, ChainAccounting]) -> Op[BookSnapshot]:
+    """Return the state of the books; reads every transfer of a wallet."""
+    held: dict[WalletAsset, int] = defaultdict(int)
+    for statement, sign in ((_DEBITS, 1), (_CREDITS, -1)):
+        for wallet, asset, total in (yield statement(first=_WALLET, end=_WALLET[:-1] + _END)):
+            held[wallet.removeprefix(_WALLET), asset] += sign * total
+    opened = yield _KEYS(first=_OPENING, end=_OPENING[:-1] + _END)
+    coming: dict[WalletAsset, int] = defaultdict(int)
+    going: dict[WalletAsset, int] = defaultdict(int)
+    for chain_id, chain in chain_accounting.items():
+        for item in (yield from chain_txs.list_unsettled(chain_id)):
+            for account, value in chain.expected_credits(item.option).items():
+                coming[account, item.option.asset] += value
+        for payout in (yield from payouts.list_submitted(chain_id)):
+            going[chain.treasury, payout.asset] += payout.value
+    sending = yield _BUSY()
+    return BookSnapshot(
+        balances=dict(held),
+        opening_keys=frozenset(key for (key,) in opened),
+        incoming=dict(coming),
+        outgoing=dict(going),
+        sending_chain_ids=frozenset(chain_id for (chain_id,) in sending),
+    )
+
+
+@operation
+def list_balances(
+    kind: accounts.LedgerAccountKind | None, after: tuple[str, str] | None, limit: int
+) -> Op[BalancePage]:
+    """Return a page of the balances of all accounts, or of a kind, by account and asset.
+
+    Zero balances are left out, but count against the limit: otherwise a page might read every
+    transfer.
+    """
+    first = accounts.kind_prefix(kind) if kind else ""
+    account, asset = after or (first, "")
+    page = {
+        "account": account,
+        "asset_": asset,
+        "end": first[:-1] + _END if kind else _LAST,
+        "most": limit + 1,
+    }
+    totals: dict[tuple[str, str], int] = defaultdict(int)
+    for statement, sign in ((_DEBIT_PAGE, 1), (_CREDIT_PAGE, -1)):
+        for *key, total in (yield statement(**page)):
+            totals[key[0], key[1]] += sign * total
+    # each side has its first limit + 1 keys, so that the first keys of both have all their sums
+    keys = sorted(totals)
+    return BalancePage(
+        [(*key, totals[key]) for key in keys[:limit] if totals[key]],
+        keys[limit - 1] if len(keys) > limit else None,
+    )
+
+
+@operation
+def list_entries(payment_id: str) -> Op[list[LedgerEntry]]:
+    """Return the book entries of a payment, the oldest first; reads every journal."""
+    rows = yield _ENTRIES(payment_id=payment_id)
+    return [
+        LedgerEntry(key, at_us, tx_hash, note, LedgerPosting(*posting))
+        for key, at_us, tx_hash, note, *posting in rows
+    ]
+
+
+@operation
+def open_books(amounts: Mapping[WalletAsset, int], now_us: int) -> Op[None]:
+    """Open the books of wallets with added amounts, 0 or more; part of an operation."""
+    for place, amount in sorted(amounts.items()):
+        legs = postings.build_opening_postings(*place, amount)
+        yield from ledger.post(
+            format_opening_key(place), journals.JournalKind.OPENING, None, None, legs, now_us
+        )
+
+
+@operation
+def post_operator_entry(
+    key: str, wallet_asset: WalletAsset, amount: int, note: str, now_us: int
+) -> Op[None]:
+    """Book what the operator put in, or took out if negative; part of an operation."""
+    legs = postings.build_operator_postings(*wallet_asset, amount)
+    yield from ledger.post(
+        journals.operator_key(key), journals.JournalKind.OPERATOR, None, None, legs, now_us, note
+    )

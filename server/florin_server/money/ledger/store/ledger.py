@@ -1,0 +1,304 @@
+"""The books: append-only double entry, written in the transaction of the booked event.
+
+One row is one transfer, so that each row balances. No statement here changes or deletes a row, and
+a journal is booked once per key. `domain/ledger` defines the accounts and journals, and when each
+is booked.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from sqlalchemy import Select, and_, or_, select
+
+from florin_server.db.engine.query import (
+    Op,
+    Params,
+    Row,
+    Statement,
+    StoreError,
+    insert,
+    is_in,
+    operation,
+    param,
+    sum_u256,
+    to_row_params,
+)
+from florin_server.db.tables.tables import ledger_journal, ledger_transfer
+from florin_server.domain.ledger import accounts, journals
+from florin_server.domain.ledger.postings import reverse_postings
+from florin_server.domain.settlement.chain_txs import LedgerPosting
+
+# key prefixes of journals by which a merchant can come to owe money
+_OWING = tuple(
+    journals.key_prefix(kind)
+    for kind in (
+        journals.JournalKind.REFUND,
+        journals.JournalKind.RETURN,
+        journals.JournalKind.REVERSE,
+    )
+)
+# and by which more money than a blocked payer sent can leave
+_UNDOING = journals.key_prefix(journals.JournalKind.REVERSE)
+_OPENING = journals.key_prefix(journals.JournalKind.OPENING)
+_HELD = accounts.kind_prefix(accounts.LedgerAccountKind.HELD)
+_OWED = (accounts.kind_prefix(accounts.LedgerAccountKind.MERCHANT), _HELD)
+# rows read at once while the books are checked
+_PAGE = 500
+
+
+class JournalNotBooked(StoreError):  # noqa: N818  (a state of the books, not a mistake)
+    """A journal to reverse is not in the books, or was reversed before; nothing was written."""
+
+
+_POST = Statement(insert(ledger_journal).on_conflict_do_nothing().returning(ledger_journal.c.type))
+_TRANSFER = Statement(insert(ledger_transfer))
+
+
+def _select_total(side: str) -> Select[tuple[int]]:
+    return select(sum_u256(ledger_transfer.c.amount)).where(
+        ledger_transfer.c[side] == param("account"), ledger_transfer.c.asset == param("asset")
+    )
+
+
+def _select_totals(side: str) -> Select[tuple[str, int]]:
+    account = ledger_transfer.c[side]
+    return (
+        select(account, sum_u256(ledger_transfer.c.amount))
+        .where(is_in(account, "accounts"), ledger_transfer.c.asset == param("asset"))
+        .group_by(account)
+    )
+
+
+_DEBITS_BY_ACCOUNT = Statement(_select_totals("debit"))
+_CREDITS_BY_ACCOUNT = Statement(_select_totals("credit"))
+_DEBITS = Statement(_select_total("debit"))
+_CREDITS = Statement(_select_total("credit"))
+_BOOKED = Statement(
+    select(ledger_journal.c.idem_key).where(is_in(ledger_journal.c.idem_key, "keys"))
+)
+_JOURNALS = Statement(
+    select(ledger_journal.c.idem_key, ledger_journal.c.note)
+    .where(ledger_journal.c.idem_key > param("after"))
+    .order_by(ledger_journal.c.idem_key)
+    .limit(param("limit"))
+)
+_JOURNAL = Statement(
+    select(ledger_journal.c.type, ledger_journal.c.payment_id, ledger_journal.c.tx_hash).where(
+        ledger_journal.c.idem_key == param("key")
+    )
+)
+_TRANSFERS_OF = Statement(
+    select(
+        ledger_transfer.c.debit,
+        ledger_transfer.c.credit,
+        ledger_transfer.c.asset,
+        ledger_transfer.c.amount,
+    )
+    .where(ledger_transfer.c.idem_key == param("key"))
+    .order_by(ledger_transfer.c.n)
+)
+_TRANSFERS = Statement(
+    select(ledger_transfer)
+    .where(
+        or_(
+            ledger_transfer.c.idem_key > param("after"),
+            and_(
+                ledger_transfer.c.idem_key == param("after"), ledger_transfer.c.n > param("after_n")
+            ),
+        )
+    )
+    .order_by(ledger_transfer.c.idem_key, ledger_transfer.c.n)
+    .limit(param("limit"))
+)
+
+
+@operation
+def post(  # noqa: PLR0917  (the columns of a journal)
+    idem_key: str,
+    kind: str,
+    payment_id: str | None,
+    tx_hash: str | None,
+    postings: Sequence[LedgerPosting],
+    now_us: int,
+    note: str | None = None,
+) -> Op[bool]:
+    """Book a journal; return False if its key is already booked. Part of an operation.
+
+    Raise ValueError unless it has transfers, each between two accounts of known kinds. Only a
+    payment of an account to itself can have none; the journal's note then says so. Otherwise `note`
+    is the operator's own text.
+    """
+    if not postings and journals.may_be_empty(kind):
+        note = journals.SELF_PAYMENT_NOTE
+    elif not postings and kind != journals.JournalKind.OPENING:
+        raise ValueError(f"nothing to book for {idem_key}")
+    for posting in postings:
+        _require_valid(posting)
+    booked = yield _POST(
+        idem_key=idem_key,
+        type=kind,
+        payment_id=payment_id,
+        tx_hash=tx_hash,
+        at_us=now_us,
+        note=note,
+    )
+    if not booked:
+        return False
+    rows: list[Params] = [
+        {"idem_key": idem_key, "n": n, **to_row_params(posting)}
+        for n, posting in enumerate(postings)
+    ]
+    if rows:
+        yield _TRANSFER.bind_many(rows)
+    return True
+
+
+@operation
+def post_again(  # noqa: PLR0917  (the columns of a journal)
+    idem_key: str,
+    kind: str,
+    payment_id: str | None,
+    tx_hash: str | None,
+    postings: Sequence[LedgerPosting],
+    now_us: int,
+    note: str | None = None,
+) -> Op[None]:
+    """Book a journal that may have been booked and reversed before; part of an operation.
+
+    The caller must know that it is not booked now.
+    """
+    n = 1
+    while not (
+        yield from post(
+            journals.nth_key(idem_key, n), kind, payment_id, tx_hash, postings, now_us, note
+        )
+    ):
+        n += 1
+
+
+@operation
+def post_reversed_again(idem_key: str, now_us: int) -> Op[None]:
+    """Book a reversed journal again; part of an operation."""
+    ((kind, payment_id, tx_hash),) = yield _JOURNAL(key=idem_key)
+    postings = [LedgerPosting(*row) for row in (yield _TRANSFERS_OF(key=idem_key))]
+    yield from post_again(idem_key, kind, payment_id, tx_hash, postings, now_us)
+
+
+@operation
+def reverse(idem_key: str, now_us: int, *, missing_ok: bool = False) -> Op[bool]:
+    """Book the opposite of a journal; part of an operation.
+
+    Raise JournalNotBooked if it is not booked now; with `missing_ok` return False instead.
+    """
+    n, last = 1, None
+    while rows := (yield _JOURNAL(key=journals.nth_key(idem_key, n))):
+        last, n = rows[0], n + 1
+    if last is not None:
+        key = journals.nth_key(idem_key, n - 1)
+        booked_postings = [LedgerPosting(*row) for row in (yield _TRANSFERS_OF(key=key))]
+        kind, payment_id, tx_hash = last
+        undoing = journals.reversal_key(key), journals.format_reversal_kind(kind)
+        if (
+            yield from post(
+                *undoing, payment_id, tx_hash, reverse_postings(booked_postings), now_us
+            )
+        ):
+            return True
+    if missing_ok:
+        return False
+    raise JournalNotBooked(f"{idem_key} cannot be reversed, as it is not booked")
+
+
+@operation
+def get_balance(account: str, asset: str) -> Op[int]:
+    """Return an account's debits less credits in an asset: below zero if owed or earned."""
+    ((debits,),) = yield _DEBITS(account=account, asset=asset)
+    ((credits_,),) = yield _CREDITS(account=account, asset=asset)
+    return (debits or 0) - (credits_ or 0)
+
+
+@operation
+def get_balances(accounts_: Collection[str], asset: str) -> Op[dict[str, int]]:
+    """Return the balances of accounts in one asset; accounts without transfers are 0."""
+    balances = dict.fromkeys(accounts_, 0)
+    for account, debits in (yield _DEBITS_BY_ACCOUNT(accounts=accounts_, asset=asset)):
+        balances[account] += debits
+    for account, credits_ in (yield _CREDITS_BY_ACCOUNT(accounts=accounts_, asset=asset)):
+        balances[account] -= credits_
+    return balances
+
+
+@operation
+def filter_booked(idem_keys: Collection[str]) -> Op[set[str]]:
+    """Return which of the keys are booked."""
+    return {key for (key,) in (yield _BOOKED(keys=idem_keys))}
+
+
+@operation
+def check() -> Op[list[str]]:
+    """Check the books; return their errors in sentences, or an empty list.
+
+    It reads every row. Every journal has transfers, and every transfer has a journal. Every
+    transfer moves an amount between two accounts, so that balances add up to zero. No merchant owes
+    more than was refunded to its buyers or taken back: every other payout was owed before. No more
+    of a blocked payer's money leaves than came.
+    """
+    problems: list[str] = []
+    balances: dict[tuple[str, str], int] = defaultdict(int)
+    refunded: dict[tuple[str, str], int] = defaultdict(int)
+    booked_keys: set[str] = set()
+    after, after_n = "", -1
+    while rows := (yield _TRANSFERS(after=after, after_n=after_n, limit=_PAGE)):
+        for row in rows:
+            problems += _row_problems(row)
+            idem_key, _, debit, credit, asset, amount = row
+            booked_keys.add(idem_key)
+            balances[asset, debit] += amount
+            balances[asset, credit] -= amount
+            if idem_key.startswith(_UNDOING if debit.startswith(_HELD) else _OWING):
+                refunded[asset, debit] += amount
+        after, after_n = rows[-1][:2]
+    after = ""
+    while rows := (yield _JOURNALS(after=after, limit=_PAGE)):
+        keys = [key for key, _ in rows]
+        problems += [
+            f"journal {key} has no transfers"
+            for key, note in rows
+            if key not in booked_keys
+            and not key.startswith(_OPENING)
+            and note != journals.SELF_PAYMENT_NOTE
+        ]
+        booked_keys.difference_update(keys)
+        after = keys[-1]
+    problems += [f"transfers of {key} have no journal" for key in sorted(booked_keys)]
+    return problems + list(_sum_problems(balances, refunded))
+
+
+def _row_problems(row: Row) -> Iterator[str]:
+    idem_key, n, *posting = row
+    try:
+        _require_valid(LedgerPosting(*posting))
+    except ValueError as error:
+        yield f"transfer {n} of {idem_key}: {error}"
+
+
+def _sum_problems(
+    balances: Mapping[tuple[str, str], int], refunded: Mapping[tuple[str, str], int]
+) -> Iterator[str]:
+    for (asset, account), held in sorted(balances.items()):
+        most = refunded.get((asset, account), 0)
+        if account.startswith(_OWED) and held > most:
+            what = "reorganizations" if account.startswith(_HELD) else "refunds"
+            than = f", of which {what} explain {most}" if most else ""
+            yield f"{account} owes us {held} of {asset}{than}"
+
+
+def _require_valid(posting: LedgerPosting) -> None:
+    if posting.debit == posting.credit:
+        raise ValueError(f"{posting.debit} is on both sides")
+    if posting.amount <= 0:
+        raise ValueError(f"amount {posting.amount} is not above zero")
+    for account in (posting.debit, posting.credit):
+        accounts.parse_kind(account)

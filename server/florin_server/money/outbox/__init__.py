@@ -1,0 +1,1 @@
+"""The events that a change of money leaves behind for webhooks."""

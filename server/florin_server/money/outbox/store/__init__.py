@@ -1,0 +1,1 @@
+"""The stored events, and events of rows that older releases wrote."""

@@ -1,0 +1,141 @@
+"""Events of a payment in the single order in which endpoints receive them.
+
+The payment's own events come first, at the places of its versions. The events of its refunds and of
+its settlement follow, in the order of their commits: `payment_settled` counts the refund events
+before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, case, func, or_, select
+
+from florin_server.db.engine.query import (
+    Op,
+    Statement,
+    operation,
+    param,
+)
+from florin_server.db.tables.tables import payment as payment_table
+from florin_server.db.tables.tables import payment_event, payment_settled, refund_event
+from florin_server.db.tables.tables import refund as refund_table
+from florin_server.domain.money import Amount
+from florin_server.domain.payments.payment import Payment, Refund
+from florin_server.domain.webhooks.endpoint import (
+    SETTLED_TYPE,
+    find_event_type,
+    get_refund_event_type,
+)
+from florin_server.domain.webhooks.snapshot import PaymentEvent, PaymentSettlement, refund_at
+
+_event, _refund_event, _settled = payment_event.c, refund_event.c, payment_settled.c
+_EVENTS = Statement(
+    select(_event.version, _event.at_us, _event.cause, _event.status, _event.detail)
+    .where(_event.payment_id == param("payment_id"))
+    .order_by(_event.version)
+)
+_REFUND_EVENTS = Statement(
+    select(
+        _refund_event.version,
+        _refund_event.status,
+        _refund_event.at_us,
+        _refund_event.tx_id,
+        *refund_table.c,
+    )
+    .join_from(
+        refund_event,
+        refund_table,
+        and_(
+            refund_table.c.payment_id == _refund_event.payment_id,
+            or_(
+                refund_table.c.id == _refund_event.refund_id,
+                # an older process wrote it, when a payment had at most one refund
+                and_(_refund_event.refund_id == "", refund_table.c.ordinal == 1),
+            ),
+        ),
+    )
+    .where(_refund_event.payment_id == param("payment_id"))
+    .order_by(_refund_event.version)
+)
+_SETTLED = Statement(
+    select(
+        _settled.at_us, _settled.tx_id, _settled.unit, _settled.value, _settled.after_refunds
+    ).where(_settled.payment_id == param("payment_id"))
+)
+
+
+def place_of_settlement() -> ColumnElement[int]:
+    """Return the place of a payment's settlement, where both tables are joined."""
+    return payment_table.c.version + _settled.after_refunds + 1
+
+
+def place_of_refund_event() -> ColumnElement[int]:
+    """Return the place of a refund's event; the settlement is joined if it exists."""
+    before = case((_refund_event.version > _settled.after_refunds, 1), else_=0)
+    return payment_table.c.version + _refund_event.version + before
+
+
+def newest_place() -> ColumnElement[int]:
+    """Return the place of a payment's newest event; the settlement is joined if it exists."""
+    refunds = (
+        select(func.coalesce(func.max(_refund_event.version), 0))
+        .where(_refund_event.payment_id == payment_table.c.id)
+        .correlate(payment_table)
+        .scalar_subquery()
+    )
+    return payment_table.c.version + refunds + case((_settled.payment_id.is_(None), 0), else_=1)
+
+
+@operation
+def list_events(payment: Payment) -> Op[list[PaymentEvent]]:
+    """Return all events of a payment, in order."""
+    rows = yield _EVENTS(payment_id=payment.id)
+    events = [
+        PaymentEvent(
+            version,
+            at_us,
+            find_event_type(cause, status),
+            status,
+            simulated=_find_simulated_amount(detail),
+        )
+        for version, at_us, cause, status, detail in rows
+    ]
+    if not payment.status.is_final:
+        return events
+    rows = yield _SETTLED(payment_id=payment.id)
+    after_refunds = None
+    if rows:
+        (*settlement, after_refunds) = rows[0]
+    for version, status, at_us, tx_id, *refund_fields in (
+        yield _REFUND_EVENTS(payment_id=payment.id)
+    ):
+        then = refund_at(Refund(*refund_fields), version, status, at_us, tx_id)
+        place = payment.version + version
+        if after_refunds is not None and version > after_refunds:
+            place += 1
+        events.append(
+            PaymentEvent(place, at_us, get_refund_event_type(status), payment.status, then)
+        )
+    if after_refunds is not None:
+        created_settlement = PaymentSettlement(*settlement)
+        place = payment.version + after_refunds + 1
+        events.append(
+            PaymentEvent(
+                place,
+                created_settlement.at_us,
+                SETTLED_TYPE,
+                payment.status,
+                settlement=created_settlement,
+            )
+        )
+        events.sort(key=lambda event: event.place)
+    return events
+
+
+def _find_simulated_amount(detail: Mapping[str, Any] | None) -> Amount | None:
+    """Return the amount of a payment whose processing was simulated; None for other events."""
+    if detail is None or "unit" not in detail:
+        return None
+    return Amount(detail["unit"], int(detail["value"]))

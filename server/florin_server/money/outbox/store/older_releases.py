@@ -1,0 +1,197 @@
+"""A rolling upgrade: processes of the earlier release still work on this release's store.
+
+A migration leaves a mark. While it exists, nothing is written that an older process would misread:
+a payment's second refund, settlements of payments, endpoints of all types. Once no older process is
+alive, the mark is removed, and the data that those processes left out is filled in page by page.
+
+Processes report the schema that they know. A process that is killed counts for a minute.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import delete, func, select, update
+
+from florin_server.db import installation
+from florin_server.db.engine.query import (
+    Op,
+    Statement,
+    insert,
+    is_in,
+    isolated,
+    operation,
+    param,
+)
+from florin_server.db.tables.tables import (
+    covering_payout,
+    payment,
+    payment_settled,
+    payout,
+    process,
+    refund,
+    refund_event,
+    webhook_endpoint,
+)
+from florin_server.db.tables.tables import installation as installation_table
+from florin_server.domain.payments.payment import PaymentStatus
+from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
+from florin_server.domain.webhooks.endpoint import BODY_FORMAT
+from florin_server.money.outbox.store import outbox
+
+# payments that one transaction reads
+PAGE: Final = 500
+# the schema from which on processes know what is held back, and when it was created (Unix µs)
+_MARK: Final = "older_releases"
+# that time again, and the last payment that was filled in
+_FILLING: Final = "filling"
+
+_VALUE = select(installation_table.c.value).where(installation_table.c.name == param("name_"))
+# the value that an operation read stays valid until it ends
+_SHARE = Statement(_VALUE.with_for_update(read=True))
+_LOCK = Statement(_VALUE.with_for_update())
+_FORGET = Statement(delete(installation_table).where(installation_table.c.name == param("name_")))
+_OLDER = Statement(select(process.c.id).where(process.c.revision < param("revision_")).limit(1))
+# the balances that were paid out meanwhile, in the form that payouts record now
+_COVERING = Statement(
+    insert(covering_payout)
+    .from_select(
+        [column.name for column in covering_payout.c],
+        select(
+            payout.c.completed_at_us,
+            payout.c.id,
+            payout.c.merchant_id,
+            payout.c.asset,
+            payout.c.value,
+            payout.c.tx_id,
+        ).where(
+            payout.c.kind == PayoutKind.BALANCE,
+            payout.c.status == PayoutStatus.DONE,
+            payout.c.completed_at_us >= param("since_us"),
+        ),
+    )
+    .on_conflict_do_nothing()
+)
+_PAGE = Statement(
+    select(payment.c.id)
+    .where(payment.c.id > param("after"))
+    .order_by(payment.c.id)
+    .limit(param("limit"))
+)
+# every other writer of an event of an ended payment locks it too
+_DIRECT = Statement(
+    select(payment.c.id)
+    .where(
+        is_in(payment.c.id, "ids"),
+        payment.c.status == PaymentStatus.SUCCEEDED,
+        payment.c.settled_value.is_not(None),
+        payment.c.option_unit.is_not(None),
+    )
+    .order_by(payment.c.id)
+    .with_for_update()
+)
+_refunds = (
+    select(func.coalesce(func.max(refund_event.c.version), 0))
+    .where(refund_event.c.payment_id == payment.c.id)
+    .correlate(payment)
+    .scalar_subquery()
+)
+# events of refunds keep their places
+_SETTLE = Statement(
+    insert(payment_settled)
+    .from_select(
+        [column.name for column in payment_settled.c],
+        select(
+            payment.c.id,
+            payment.c.updated_at_us,
+            payment.c.tx_id,
+            payment.c.option_unit,
+            payment.c.settled_value,
+            _refunds,
+            payment.c.partner_id,
+            payment.c.live,
+        )
+        .where(is_in(payment.c.id, "ids"))
+        .order_by(payment.c.id),
+    )
+    .on_conflict_do_nothing()
+    .returning(payment_settled.c.payment_id, payment_settled.c.at_us)
+)
+_paid = select(payment.c.value, payment.c.option_value).where(payment.c.id == refund.c.payment_id)
+# they refunded the whole payment, and stored no amount in its own unit
+_WHOLE = Statement(
+    update(refund)
+    .where(
+        is_in(refund.c.payment_id, "ids"),
+        refund.c.payment_value == 0,
+        refund.c.value == _paid.with_only_columns(payment.c.option_value).scalar_subquery(),
+    )
+    .values(payment_value=_paid.with_only_columns(payment.c.value).scalar_subquery())
+)
+_FORMAT = Statement(
+    update(webhook_endpoint)
+    .where(webhook_endpoint.c.version != BODY_FORMAT)
+    .values(version=BODY_FORMAT)
+)
+
+
+@operation
+def is_held() -> Op[bool]:
+    """Return whether an older process may work on the store; part of an operation.
+
+    The answer stays valid until the operation ends.
+    """
+    if (yield from installation.find_value(_MARK)) is None:
+        return False
+    return bool((yield _SHARE(name_=_MARK)))
+
+
+@operation
+def is_pending() -> Op[bool]:
+    """Return whether an upgrade is unfinished: data is held back, or must be filled in."""
+    if (yield from installation.find_value(_MARK)) is not None:
+        return True
+    return (yield from installation.find_value(_FILLING)) is not None
+
+
+@isolated
+def release(*, alone: bool) -> Op[bool]:
+    """Stop holding data back unless an older process is alive; return False if one is.
+
+    `alone` says that no other process can have the store open.
+    """
+    rows = yield _LOCK(name_=_MARK)
+    if not rows:
+        return True
+    revision, since_us = rows[0][0].split(" ")
+    if not alone and (yield _OLDER(revision_=revision)):
+        return False
+    yield _FORGET(name_=_MARK)
+    yield from installation.put_value(_FILLING, f"{since_us} ")
+    yield _COVERING(since_us=int(since_us))
+    return True
+
+
+@isolated
+def fill_page() -> Op[bool]:
+    """Fill in one page of what older processes left out; return False once all is filled in.
+
+    Endpoints receive `payment.settled` for payments that ended after the migration.
+    """
+    rows = yield _LOCK(name_=_FILLING)
+    if not rows:
+        return False
+    since_us, after = rows[0][0].split(" ")
+    ids = [payment_id for (payment_id,) in (yield _PAGE(after=after, limit=PAGE))]
+    if not ids:
+        yield _FORMAT()
+        yield _FORGET(name_=_FILLING)
+        return False
+    direct = [payment_id for (payment_id,) in (yield _DIRECT(ids=ids))]
+    settled = yield _SETTLE(ids=direct)
+    new = [payment_id for payment_id, at_us in settled if at_us >= int(since_us)]
+    if new:
+        yield from outbox.enqueue_settlements(new)
+    yield _WHOLE(ids=ids)
+    yield from installation.put_value(_FILLING, f"{since_us} {ids[-1]}")
+    return True

@@ -1,0 +1,101 @@
+"""Deliveries of changes of payments, queued in the transaction of the change."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sqlalchemy import BigInteger, ColumnElement, case, false, literal, or_, select
+from sqlalchemy.dialects.postgresql import Insert
+
+from florin_server.db.engine.query import (
+    Op,
+    Statement,
+    insert,
+    is_in,
+    operation,
+    param,
+)
+from florin_server.db.tables.tables import (
+    payment,
+    payment_settled,
+    webhook_delivery,
+    webhook_endpoint,
+)
+from florin_server.money.outbox.store import events
+
+_COLUMNS = [column.name for column in webhook_delivery.c]
+_endpoint, _delivery = webhook_endpoint.c, webhook_delivery.c
+
+
+def _select_rows(
+    first: ColumnElement[int], at_us: ColumnElement[int], which: ColumnElement[bool]
+) -> Insert:
+    """Select the rows for endpoints of payments: from a place on, up to the newest."""
+    query = (
+        select(
+            *(_endpoint.id, payment.c.id, first - 1, events.newest_place()),
+            *(literal(0), at_us, at_us, false(), literal(0)),
+            *(literal(-1), literal("")),
+        )
+        .join_from(
+            payment,
+            webhook_endpoint,
+            or_(_endpoint.owner == payment.c.merchant_id, _endpoint.owner == payment.c.partner_id),
+        )
+        .outerjoin(payment_settled, payment_settled.c.payment_id == payment.c.id)
+        # merchants can choose their ids, so an owner alone proves nothing
+        .where(
+            which, _endpoint.partner_id == payment.c.partner_id, _endpoint.live == payment.c.live
+        )
+    )
+    # all lockers lock rows in one order
+    ordered = query.order_by(_endpoint.id, payment.c.id)
+    return insert(webhook_delivery).from_select(_COLUMNS, ordered)
+
+
+def _enqueue_statement(new: Insert) -> Statement:
+    given_up = _delivery.next_at_us.is_(None)
+    return Statement(
+        new.on_conflict_do_update(
+            index_elements=["endpoint_id", "payment_id"],
+            set_={
+                "newest": new.excluded.newest,
+                # a delivery that was given up is tried again, from where it stopped
+                "attempts": case((given_up, 0), else_=_delivery.attempts),
+                "since_us": case((given_up, new.excluded.since_us), else_=_delivery.since_us),
+                "next_at_us": case((given_up, new.excluded.next_at_us), else_=_delivery.next_at_us),
+            },
+        )
+    )
+
+
+# a settlement by the paying transaction is queued with the success
+_ENQUEUE_CHANGES = _enqueue_statement(
+    _select_rows(payment.c.version, payment.c.updated_at_us, is_in(payment.c.id, "ids"))
+)
+_ENQUEUE_SETTLEMENTS = _enqueue_statement(
+    _select_rows(events.newest_place(), payment_settled.c.at_us, is_in(payment.c.id, "ids"))
+)
+_ENQUEUE_REFUND_CHANGE = _enqueue_statement(
+    _select_rows(
+        events.newest_place(), param("at_us", BigInteger), payment.c.id == param("payment_id")
+    )
+)
+
+
+@operation
+def enqueue_changes(payment_ids: Collection[str]) -> Op[None]:
+    """Queue the newest changes of payments for their endpoints; part of an operation."""
+    yield _ENQUEUE_CHANGES(ids=payment_ids)
+
+
+@operation
+def enqueue_settlements(payment_ids: Collection[str]) -> Op[None]:
+    """Queue the settlements of locked payments; part of an operation."""
+    yield _ENQUEUE_SETTLEMENTS(ids=payment_ids)
+
+
+@operation
+def enqueue_refund_change(payment_id: str, at_us: int) -> Op[None]:
+    """Queue the newest change of a locked payment's refunds; part of an operation."""
+    yield _ENQUEUE_REFUND_CHANGE(payment_id=payment_id, at_us=at_us)

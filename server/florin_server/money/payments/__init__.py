@@ -1,0 +1,1 @@
+"""Payments: created, paid and ended."""

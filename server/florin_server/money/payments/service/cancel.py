@@ -1,0 +1,55 @@
+"""The buyer or the merchant calls a payment off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from florin_server.context import App, Caller
+from florin_server.db.engine.query import Op, operation
+from florin_server.domain.accounts.credentials import CHECKOUT_APP_IDS
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.payments.payment import CancellationReason, Payment, PaymentStatus
+from florin_server.domain.payments.state import PaymentStateEvent, apply_event
+from florin_server.idempotency.service import fail_with, run_once
+from florin_server.idempotency.store.responses import StoredResponse
+from florin_server.money.payments.service.load import get_payment
+from florin_server.money.payments.store import payments
+
+
+async def cancel(
+    app: App, caller: Caller, payment_ref: str, encode_response: Callable[[Payment], bytes]
+) -> Payment | StoredResponse:
+    """Cancel a payment while it requires action; repeating it repeats the answer.
+
+    Everyone with a link has the app id of its page, which therefore cannot cancel:
+    ApiError(forbidden). `encode_response` returns the bytes that are stored under a merchant's
+    key; a wallet's key stores nothing.
+    """
+    if caller.app is not None and caller.app.app_id in CHECKOUT_APP_IDS.values():
+        raise ApiError(ErrorCode.FORBIDDEN)
+    reason = CancellationReason.BY_MERCHANT
+    if caller.merchant is None:
+        caller, reason = replace(caller, idempotency_key=None), CancellationReason.BY_USER
+    try:
+        payment = await get_payment(app, caller, payment_ref)
+        if payment.status is not PaymentStatus.CANCELLED:
+            app.limits.count_cancel(payment.id, caller.origin)
+    except ApiError as fault:
+        return await run_once(app, caller, fail_with(fault), encode_response)
+    work = _cancel(payment.id, reason, app.clock.now_us(), caller.request_id)
+    outcome = await run_once(app, caller, work, encode_response)
+    return outcome if isinstance(outcome, StoredResponse) else await app.publish_change(outcome)
+
+
+@operation
+def _cancel(
+    payment_id: str, reason: CancellationReason, now_us: int, request_id: str
+) -> Op[Payment]:
+    changed = yield from payments.cancel(payment_id, reason, now_us, request_id)
+    if changed is not None:
+        return changed
+    # it has ended, or is bound to a confirm: payments never leave the store
+    payment = (yield from payments.find_many((payment_id,)))[payment_id].with_expiry(now_us)
+    apply_event(payment.status, PaymentStateEvent.CANCEL)
+    return payment

@@ -1,0 +1,122 @@
+"""Finding a payment for a caller, in its present state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from florin_server.accounts.store import merchants
+from florin_server.context import App, Caller
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.ids import is_payment_id_shape
+from florin_server.domain.payments.links import resolve_payment_id
+from florin_server.domain.payments.payment import (
+    Merchant,
+    Payment,
+    PaymentOption,
+    PaymentStatus,
+)
+from florin_server.domain.payments.triggers import SandboxTrigger
+from florin_server.money.payments.store import payments
+from florin_server.rails.protocol import Rail
+
+
+def find_payment_id(app: App, payment_ref: str) -> str | None:
+    """Return the payment id that a path segment or link names; None if it names none."""
+    payment_id = resolve_payment_id(payment_ref, app.links.hosts)
+    return payment_id if is_payment_id_shape(payment_id) else None
+
+
+async def expire_if_due(app: App, payment: Payment) -> Payment:
+    """Return the payment at present.
+
+    After its time it becomes expired before any caller sees it.
+    """
+    now_us = app.clock.now_us()
+    current_payment = payment.with_expiry(now_us)
+    if current_payment.status is payment.status:
+        return payment
+    for changed_payment in await app.store.write(payments.expire((payment.id,), now_us)):
+        return await app.publish_change(changed_payment)
+    # another change was committed in between, and wins
+    return await app.store.reader.find_payment(payment.id) or current_payment
+
+
+def is_visible(caller: Caller, payment: Payment) -> bool:
+    """Return whether a caller sees a payment: wallets see their mode's, merchants their own."""
+    if payment.live is not caller.live:
+        return False
+    return caller.merchant is None or caller.merchant.id == payment.merchant_id
+
+
+def is_of_partner(caller: Caller, payment: Payment) -> bool:
+    """Return whether it is a payment of a merchant of the calling partner."""
+    return is_visible(caller, payment) and payment.partner_id == caller.required_partner_id
+
+
+async def get_payment(
+    app: App,
+    caller: Caller,
+    payment_ref: str,
+    is_allowed: Callable[[Caller, Payment], bool] = is_visible,
+) -> Payment:
+    """Return the caller's payment; an invisible payment is as unknown as one that never existed."""
+    payment_id, may_see = find_payment_id(app, payment_ref), partial(is_allowed, caller)
+    payment = await app.store.reader.find_payment(payment_id, may_see) if payment_id else None
+    if payment is None or not may_see(payment):
+        raise ApiError(ErrorCode.PAYMENT_NOT_FOUND)
+    return await expire_if_due(app, payment)
+
+
+def not_payable_error(payment: Payment) -> ApiError:
+    """Return the error for a payment whose status accepts no options, actions or results."""
+    if payment.status is PaymentStatus.EXPIRED:
+        return ApiError(ErrorCode.PAYMENT_EXPIRED)
+    return ApiError(
+        ErrorCode.INVALID_STATE, f"Payment is {payment.status} and can no longer be paid"
+    )
+
+
+async def get_merchant(app: App, payment: Payment) -> Merchant:
+    """Return the payment's merchant; it is kept as long as its payments."""
+    merchant = await app.store.read(merchants.find_merchant(payment.merchant_id))
+    if merchant is None:
+        raise RuntimeError(f"payment {payment.id} has no merchant")
+    return merchant
+
+
+async def get_head(app: App, rail: Rail) -> int:
+    """Return a chain's head, or an earlier one; RailUnavailable if it is unknown.
+
+    The head that the chain's settler has read is no newer than the chain's, and costs no node call.
+    """
+    return app.settlers[rail.chain_id].head or (await rail.observer.get_head()).number
+
+
+async def get_open_option(app: App, payment: Payment, option_id: str) -> PaymentOption:
+    """Return the payment's option, if it exists and its price still holds."""
+    return require_open_option(
+        app, payment, await app.store.read(payments.find_option(payment.id, option_id))
+    )
+
+
+def require_open_option(app: App, payment: Payment, option: PaymentOption | None) -> PaymentOption:
+    """Return the option if it is still open, of an option that was read before."""
+    if option is None:
+        raise ApiError(ErrorCode.INVALID_PARAMS, "Unknown option")
+    lapsed = option.expires_at is not None and app.clock.now_us() >= option.expires_at * 1_000_000
+    # at another start the operator may have removed its chain
+    gone = option.chain_id not in app.rails
+    if lapsed or gone or payment.trigger is SandboxTrigger.QUOTE_EXPIRED:
+        raise ApiError(ErrorCode.QUOTE_EXPIRED)
+    return option
+
+
+def chain_unavailable_error() -> ApiError:
+    """Return the error while a chain does not answer: nothing was done, and a retry can work."""
+    return ApiError(
+        ErrorCode.INTERNAL_ERROR,
+        "The chain does not answer: try again",
+        unavailable=True,
+        retry_after_s=1,
+    )

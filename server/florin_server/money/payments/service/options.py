@@ -1,0 +1,340 @@
+"""A wallet asks what its accounts can pay with."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from florin_server.accounts.service.own_accounts import find_reserved_role
+from florin_server.accounts.store import destinations
+from florin_server.compliance.buyer_data.service import requirement
+from florin_server.compliance.buyer_data.service.requirement import DataRequirement
+from florin_server.compliance.screening.service.check import check_lists, is_blocked
+from florin_server.context import App, Caller
+from florin_server.domain.accounts.destinations import AssetAccount
+from florin_server.domain.caip import canonicalize_account, canonicalize_asset
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.money import compute_share
+from florin_server.domain.payments.payment import Payment, PaymentOption, PaymentStatus
+from florin_server.domain.payments.triggers import SandboxTrigger
+from florin_server.domain.settlement.settle_times import round_promise
+from florin_server.money.payments.service import funding, relayer_funds, worth
+from florin_server.money.payments.service.load import find_payment_id, get_head, get_payment
+from florin_server.money.payments.service.price import find_price
+from florin_server.money.payments.store import new_options, payments
+from florin_server.money.payouts.service.opening import list_openable, list_receiving_accounts
+from florin_server.money.settlement import service as gas_budgets
+from florin_server.rails.pricing.prices import PriceQuote
+from florin_server.rails.protocol import Rail
+from florin_server.rails.types import (
+    Asset,
+    PayableAsset,
+    RailUnavailable,
+    Split,
+)
+
+# payer, asset, value
+_QuoteKey: TypeAlias = tuple[str, str, int]
+
+_log = logging.getLogger(__name__)
+
+# time frees no room; a caller that returns asks for accounts that have options
+_FULL_RETRY_S = 60
+
+_NO_REQUIREMENT = DataRequirement({})
+
+
+@dataclass(frozen=True, slots=True)
+class PaymentOptions:
+    """The options of the accounts; `payment` is None for text that names no payment.
+
+    `data_requirement` says which options wait for data about the buyer.
+    """
+
+    payment: Payment | None
+    options: tuple[PaymentOption, ...]
+    data_requirement: DataRequirement = _NO_REQUIREMENT
+
+
+@dataclass(frozen=True, slots=True)
+class _SearchContext:
+    """The merchant's destinations, and the expiries of quotes that were offered before."""
+
+    destinations: Mapping[str, str]
+    quote_expiries: Mapping[_QuoteKey, int]
+
+
+async def list_options(
+    app: App, caller: Caller, payment_ref: str, accounts: Sequence[str]
+) -> PaymentOptions:
+    """List the options of a payment for the given accounts, best first.
+
+    Text without the shape of a payment id has none (deployed profile: it is unknown). A payment
+    that is no longer payable has none either; an expired payment is refused, and so is a call with
+    a blocked account among its accounts. ApiError(rate_limited) if no option is stored for the
+    accounts and there is no room for more.
+    """
+    if find_payment_id(app, payment_ref) is None and not caller.wcp_profile:
+        return PaymentOptions(None, ())
+    payment = await get_payment(app, caller, payment_ref)
+    if payment.status is PaymentStatus.EXPIRED:
+        raise ApiError(ErrorCode.PAYMENT_EXPIRED)
+    if payment.status is not PaymentStatus.REQUIRES_ACTION:
+        return PaymentOptions(payment, ())
+    if payment.trigger is SandboxTrigger.BLOCKED:
+        raise ApiError(ErrorCode.SANCTIONED_USER)
+    if payment.trigger is SandboxTrigger.NO_OPTIONS:
+        return PaymentOptions(payment, ())
+    app.limits.count_options(payment.id, caller.origin)
+    for account in accounts[: app.settings.accounts_max]:
+        if await is_blocked(app, account):
+            raise ApiError(ErrorCode.SANCTIONED_USER)
+    await check_lists(app, live=payment.live)
+    places = {
+        d.asset_key: canonicalize_account(d.account)
+        for d in await app.store.read(destinations.list_destinations(payment.merchant_id))
+    }
+    accounts_by_rail = _group_by_rail(app, payment, accounts)
+    payers = [payer for _, accounts_by_payer in accounts_by_rail for payer in accounts_by_payer]
+    stored_options = await app.store.read(payments.list_options(payment.id, payers))
+    searches = [
+        _search_rail(
+            app,
+            caller,
+            payment,
+            rail,
+            accounts_by_payer,
+            _SearchContext(places, _get_quote_expiries(app, stored_options)),
+        )
+        for rail, accounts_by_payer in accounts_by_rail
+    ]
+    options = [option for part in await asyncio.gather(*searches) for option in part]
+    options.sort(key=lambda option: (_normalize_asset(option.asset) not in places, option.eta_s))
+    options = options[: app.settings.options_max]
+    stored = await _store_options(app, caller, payment, stored_options, options)
+    reported_options = [
+        _with_account(stored[each_option.id], each_option.account)
+        for each_option in options
+        if each_option.id in stored
+    ]
+    if options and not reported_options:
+        text = "Too many options of this payment are stored: try again later with fewer accounts"
+        raise ApiError(ErrorCode.RATE_LIMITED, text, retry_after_s=_FULL_RETRY_S)
+    data_requirement = await requirement.request_data(app, caller, payment, reported_options)
+    for at, option in enumerate(reported_options):
+        if option.id in data_requirement.urls:
+            reported_options[at] = replace(
+                option, actions=(requirement.get_placeholder_build(payment, option),)
+            )
+    return PaymentOptions(payment, tuple(reported_options), data_requirement)
+
+
+def _with_account(option: PaymentOption, account: str) -> PaymentOption:
+    """Return a stored option with the account as the caller wrote it now."""
+    return option if option.account == account else replace(option, account=account)
+
+
+async def _store_options(
+    app: App,
+    caller: Caller,
+    payment: Payment,
+    existing: Sequence[PaymentOption],
+    offers: Sequence[PaymentOption],
+) -> dict[str, PaymentOption]:
+    """Store new options, as many as there is room for.
+
+    An option that was offered before keeps its terms, regardless of later changes.
+    """
+    stored = {option.id: option for option in existing}
+    new = [option for option in offers if option.id not in stored]
+    if not new:
+        return stored
+    # stored data reveals no network address
+    origin = hashlib.sha256(payment.salt + b"origin" + caller.origin.encode()).hexdigest()[:32]
+    room = new_options.OptionQuota(
+        app.settings.options_per_caller, app.settings.options_per_payment
+    )
+    offered = await app.store.write(new_options.add(payment.id, origin, new, room))
+    return stored | {option.id: option for option in offered}
+
+
+def _group_by_rail(
+    app: App, payment: Payment, accounts: Sequence[str]
+) -> list[tuple[Rail, dict[str, str]]]:
+    """Sort the accounts by rail, as {canonical: as written}; skip all others."""
+    rails = [rail for rail in app.rails.values() if rail.live is payment.live]
+    accounts_by_rail: list[tuple[Rail, dict[str, str]]] = [(rail, {}) for rail in rails]
+    for account in accounts[: app.settings.accounts_max]:
+        for rail, accounts_by_payer in accounts_by_rail:
+            if (payer := rail.find_payer(account)) is not None:
+                accounts_by_payer.setdefault(payer, account)
+                break
+    return [
+        (rail, accounts_by_payer)
+        for rail, accounts_by_payer in accounts_by_rail
+        if accounts_by_payer
+    ]
+
+
+async def _search_rail(  # noqa: PLR0917  (one of each, none alike)
+    app: App,
+    caller: Caller,
+    payment: Payment,
+    rail: Rail,
+    accounts_by_payer: Mapping[str, str],
+    context: _SearchContext,
+) -> list[PaymentOption]:
+    failing = app.chains[rail.chain_id].describe_settlement_problem(app.clock.steady_us())
+    unfunded = "" if failing else await relayer_funds.describe_problem(app, rail)
+    if stalled := rail.nodes.stall_problem or failing or unfunded:
+        # its signature could lapse before the chain recovers
+        _log.warning("chain %s is left out of options: %s", rail.chain_id, stalled)
+        return []
+    # one read of the registry: a check can remove an asset while the chain is called
+    assets = rail.assets
+    costs = {
+        asset.id: cost for asset in assets.values() if (cost := find_price(app, payment, asset))
+    }
+    fixed = _list_fixed_fees(app, payment, [assets[each_cost] for each_cost in costs])
+    prices = {asset: cost.value for asset, cost in costs.items() if asset in fixed}
+    if not prices:
+        return []
+    by_hand = await gas_budgets.list_manual_payers(
+        app, caller, rail.chain_id, list(accounts_by_payer)
+    )
+    try:
+        async with asyncio.timeout(app.settings.discovery_s):
+            head = await get_head(app, rail)
+            payable = await funding.list_payables(rail, list(accounts_by_payer), prices, by_hand)
+            splits = {
+                asset_id: _compute_split(
+                    app, rail, asset_id, prices[asset_id], fixed[asset_id], context.destinations
+                )
+                for asset_id in {means.asset for means in payable}
+            }
+            asset_accounts = [
+                place
+                for asset_id, split in splits.items()
+                for place in list_receiving_accounts(asset_id, split)
+            ]
+            may_open = await list_openable(app, rail, payment.merchant_id, asset_accounts)
+            refused = await _list_refused_assets(app, payment, rail, prices, splits, may_open)
+    except (RailUnavailable, TimeoutError) as error:
+        _log.warning("chain %s is left out of options: %s", rail.chain_id, error)
+        return []
+    now_us = app.clock.now_us()
+    lapses_at = min(now_us // 1_000_000 + app.settings.quote_s, payment.expires_at)
+
+    def quote(means: PayableAsset) -> PriceQuote | None:
+        cost = costs[means.asset]
+        if cost.rate is None:
+            return None
+        # a quote keeps its time, and therefore its id
+        expires_at = context.quote_expiries.get((means.payer, means.asset, cost.value), lapses_at)
+        return PriceQuote(cost.rate, expires_at)
+
+    return [
+        replace(
+            offer := rail.offers.build_option(
+                payment,
+                accounts_by_payer[means.payer],
+                means,
+                assets[means.asset],
+                prices[means.asset],
+                split := splits[means.asset],
+                now_us,
+                quote(means),
+            ),
+            eta_s=_promise_s(app, rail, offer),
+            fee=split.fee,
+            fee_fixed=min(fixed[means.asset], split.fee),
+            fee_basis_points=app.settings.fee_basis_points,
+            head=head,
+        )
+        for means in payable
+        if means.asset not in refused
+    ]
+
+
+def _promise_s(app: App, rail: Rail, offer: PaymentOption) -> int:
+    """Return the seconds from confirm to final that are promised for an offer's amount."""
+    usual_s = app.chains[rail.chain_id].get_promised_s(offer.eta_s, rail.eta_s)
+    return round_promise(usual_s + rail.extra_wait_s(offer.asset, offer.value))
+
+
+async def _list_refused_assets(  # noqa: PLR0917  (one of each, none alike)
+    app: App,
+    payment: Payment,
+    rail: Rail,
+    prices: Mapping[str, int],
+    splits: Mapping[str, Split],
+    may_open: Collection[AssetAccount],
+) -> frozenset[str]:
+    """Return the assets whose receivers cannot take the price, or must not."""
+
+    async def obstacle(asset: str, split: Split) -> str | None:
+        if split.settled and (what := find_reserved_role(app.rails.values(), split.dest)):
+            return f"the merchant's settlement destination {split.dest} is {what}"
+        return await rail.offers.check_receivable(
+            rail.assets[asset], prices[asset], split, may_open
+        )
+
+    report = await asyncio.gather(
+        *(obstacle(asset_id, split) for asset_id, split in splits.items())
+    )
+    obstacles = {
+        asset_id: problem for asset_id, problem in zip(splits, report, strict=True) if problem
+    }
+    for asset, problem in obstacles.items():
+        text = "%s is left out of options of merchant %s: %s"
+        _log.warning(text, asset, payment.merchant_id, problem)
+    return frozenset(obstacles)
+
+
+def _get_quote_expiries(app: App, existing: Sequence[PaymentOption]) -> dict[_QuoteKey, int]:
+    """Return the expiries of the earlier quotes that are still valid."""
+    now_us = app.clock.now_us()
+    return {
+        (option.payer, option.asset, option.value): option.expires_at
+        for option in existing
+        if option.expires_at is not None and now_us < option.expires_at * 1_000_000
+    }
+
+
+def _normalize_asset(asset: str) -> str:
+    """Return an asset in the form of settlements."""
+    return canonicalize_asset(asset, checksum=False)
+
+
+def _list_fixed_fees(app: App, payment: Payment, assets: Sequence[Asset]) -> dict[str, int]:
+    """Return the fixed fee in each asset in which it is known; an unknown fee is not 0."""
+    fees = {}
+    for asset in assets:
+        fee = worth.find_fixed_fee(app, payment, asset)
+        if fee is None:
+            text = (
+                "%s is left out of options: fee_fixed cannot be converted, because the asset has "
+                "no peg or rate"
+            )
+            _log.warning(text, asset.id)
+        else:
+            fees[asset.id] = fee
+    return fees
+
+
+def _compute_split(  # noqa: PLR0917  (one of each, none alike)
+    app: App,
+    rail: Rail,
+    asset: str,
+    value: int,
+    fixed_fee: int,
+    accounts_by_asset: Mapping[str, str],
+) -> Split:
+    fee = min(fixed_fee + compute_share(value, app.settings.fee_basis_points), value)
+    own = accounts_by_asset.get(_normalize_asset(asset))
+    # without a merchant's destination the treasury receives the money for it
+    return Split(own or rail.treasury, rail.treasury if fee else None, fee, settled=own is not None)

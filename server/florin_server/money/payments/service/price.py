@@ -1,0 +1,54 @@
+"""The price of a payment in the assets that can pay it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from florin_server.context import App
+from florin_server.domain.money import CURRENCIES, convert_up
+from florin_server.domain.payments.payment import Payment
+from florin_server.rails.pricing.prices import PriceRate
+from florin_server.rails.types import Asset
+
+
+@dataclass(frozen=True, slots=True)
+class AssetPrice:
+    """Minor units of an asset; `rate` is set if they follow from a rate that changes."""
+
+    value: int
+    rate: PriceRate | None = None
+
+
+def find_price(app: App, payment: Payment, asset: Asset) -> AssetPrice | None:
+    """Return the payment's amount in an asset, rounded up; None if the asset cannot pay."""
+    if payment.unit == f"caip19/{asset.id}":
+        return AssetPrice(payment.value)
+    kind, _, code = payment.unit.partition("/")
+    if kind != "iso4217":
+        return None
+    decimals = CURRENCIES[code].decimals
+    if asset.peg is not None:
+        if asset.peg != code or not _is_at_peg(app, asset, code):
+            return None
+        value = convert_up(payment.value, decimals, asset.decimals)
+        return AssetPrice(value) if value <= _get_max_units(asset) else None
+    rate = app.prices.find_rate(asset.id, code, app.clock.now_us())
+    if rate is None:
+        return None
+    value = rate.compute_cost(payment.value, decimals, asset.decimals)
+    # an amount that no account can hold is not an option
+    return AssetPrice(value, rate) if value <= _get_max_units(asset) else None
+
+
+def _get_max_units(asset: Asset) -> int:
+    bits = 64 if asset.chain_id.startswith("solana:") else 256
+    return 2**bits - 1  # type: ignore[no-any-return]
+
+
+def _is_at_peg(app: App, asset: Asset, currency: str) -> bool:
+    """Return False if the operator wants an asset's peg to be watched, and it is off or unknown."""
+    percent = app.settings.prices.peg_off_max_percent
+    if percent is None or currency not in app.settings.prices.pairs.get(asset.id, {}):
+        return True
+    rate = app.prices.find_rate(asset.id, currency, app.clock.now_us())
+    return rate is not None and rate.is_about_one(percent)

@@ -1,0 +1,103 @@
+"""The history of a payment: a part for its merchant, and everything for the operator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from florin_server.context import App
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.payments.payment import Merchant, Payment, Refund
+from florin_server.domain.payments.state import PaymentStateEvent
+from florin_server.money.payments.service.load import expire_if_due, find_payment_id, get_merchant
+from florin_server.money.payments.store import payments
+from florin_server.money.payments.store.payments import PaymentEventRecord
+from florin_server.money.refunds.service import list_refunds
+from florin_server.money.settlement.store import traced
+
+# only the operator can see that a payer is blocked
+_BLOCKED: Final = frozenset(
+    map(
+        str,
+        (
+            PaymentStateEvent.HELD,
+            PaymentStateEvent.RELEASED,
+            PaymentStateEvent.RETURNED,
+            PaymentStateEvent.KEPT,
+        ),
+    )
+)
+BY_OPERATOR: Final = "operator_decided"
+
+__all__ = [
+    "BY_OPERATOR",
+    "PaymentEventRecord",
+    "PaymentTrace",
+    "PaymentTransaction",
+    "get_trace",
+    "list_changes",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PaymentTransaction:
+    """The transaction that brought a payment's money. Sender and block are None if unknown."""
+
+    chain_id: str
+    hash: str
+    sender: str | None
+    block: int | None
+    confirmations: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PaymentTrace:
+    """Everything that is known of a payment."""
+
+    payment: Payment
+    merchant: Merchant
+    refunds: Sequence[Refund]
+    changes: Sequence[PaymentEventRecord]
+    transaction: PaymentTransaction | None
+
+
+async def list_changes(app: App, payment: Payment) -> list[PaymentEventRecord]:
+    """Return the history of a payment, as its merchant can see it; the oldest first."""
+    event_records: list[PaymentEventRecord] = []
+    before = None
+    for event_record in await app.store.read(payments.list_events(payment.id)):
+        moved, before = event_record.status is not before, event_record.status
+        if event_record.cause not in _BLOCKED:
+            event_records.append(event_record)
+        elif moved:
+            event_records.append(replace(event_record, cause=BY_OPERATOR, detail=None))
+    return event_records
+
+
+async def get_trace(app: App, payment_ref: str) -> PaymentTrace:
+    """Return the full history of any payment, for the operator; payment_not_found."""
+    payment_id = find_payment_id(app, payment_ref)
+    found_payment = await app.store.reader.find_payment(payment_id) if payment_id else None
+    if found_payment is None:
+        raise ApiError(ErrorCode.PAYMENT_NOT_FOUND)
+    payment = await expire_if_due(app, found_payment)
+    return PaymentTrace(
+        payment=payment,
+        merchant=await get_merchant(app, payment),
+        refunds=await list_refunds(app, payment),
+        changes=await app.store.read(payments.list_events(payment.id)),
+        transaction=await _find_transaction(app, payment),
+    )
+
+
+async def _find_transaction(app: App, payment: Payment) -> PaymentTransaction | None:
+    """Return the transaction, with its block if Florin sent it and never raised its fee."""
+    if payment.tx_id is None or payment.option_unit is None:
+        return None
+    chain_id = payment.option_unit.removeprefix("caip19/").rpartition("/")[0]
+    sender_and_block = await app.store.read(traced.find_sender_and_block(chain_id, payment.tx_id))
+    sender, block = sender_and_block or (None, None)
+    head = app.settlers[chain_id].head if chain_id in app.settlers else 0
+    deep = head - block + 1 if block is not None and head >= block else None
+    return PaymentTransaction(chain_id, payment.tx_id, sender, block, deep)

@@ -1,0 +1,46 @@
+"""A check whether a buyer's money may still be on its way to a payment that is over."""
+
+from __future__ import annotations
+
+from sqlalchemy import and_, exists, or_, select
+
+from florin_server.db.engine.query import (
+    Op,
+    Statement,
+    operation,
+    param,
+)
+from florin_server.db.tables.tables import (
+    confirm,
+    held_money,
+    issued,
+    ledger_journal,
+)
+from florin_server.domain.ledger import journals
+
+_OF_PAYMENT = (
+    # a wallet submitted a signature or a transaction, or the payment was seen on the chain
+    confirm.c.payment_id == param("payment_id"),
+    # a wallet fetched what it signs, and may have sent it without a confirm
+    issued.c.payment_id == param("payment_id"),
+    # money that came late, or from a blocked payer
+    held_money.c.payment_id == param("payment_id"),
+    and_(
+        ledger_journal.c.idem_key > param("from_key"),
+        ledger_journal.c.idem_key < param("to_key"),
+        ledger_journal.c.payment_id == param("payment_id"),
+    ),
+)
+_TRACES = Statement(
+    select(*(or_(*(exists().where(column_element) for column_element in _OF_PAYMENT)),))
+)
+
+
+@operation
+def has_traces(payment_id: str) -> Op[bool]:
+    """Return whether a signature, a transaction or money for a payment is known or possible."""
+    # keys of late money, each event after a colon: an index has no other path to a payment
+    from_key = journals.late_key(payment_id, "")
+    to_key = f"{from_key[:-1]};"
+    ((has_rows,),) = yield _TRACES(payment_id=payment_id, from_key=from_key, to_key=to_key)
+    return bool(has_rows)

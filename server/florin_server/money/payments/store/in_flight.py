@@ -1,0 +1,78 @@
+"""The open work on a chain, which would be lost with the chain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import distinct, func, select, text
+
+from florin_server.db.engine.query import (
+    Op,
+    Statement,
+    operation,
+    param,
+)
+from florin_server.db.tables.held_money import UNRESOLVED_PREDICATE
+from florin_server.db.tables.payments import UNCONFIRMED_PREDICATE, UNSETTLED_PREDICATE
+from florin_server.db.tables.payouts import OWED_PREDICATE
+from florin_server.db.tables.settlement import OPEN_TX_PREDICATE
+from florin_server.db.tables.tables import (
+    chain_tx,
+    confirm,
+    held_money,
+    payment,
+    payment_option,
+    payout,
+)
+
+_OFFERED = Statement(
+    select(func.count(distinct(payment.c.id)))
+    .join_from(payment, payment_option, payment_option.c.payment_id == payment.c.id)
+    .where(text(UNCONFIRMED_PREDICATE), payment_option.c.chain_id == param("chain_id"))
+)
+_CONFIRMED = Statement(
+    select(func.count())
+    .select_from(confirm)
+    .where(text(UNSETTLED_PREDICATE), confirm.c.chain_id == param("chain_id"))
+)
+_SENT = Statement(
+    select(func.count())
+    .select_from(chain_tx)
+    .where(text(OPEN_TX_PREDICATE), chain_tx.c.chain_id == param("chain_id"))
+)
+_OWED = Statement(
+    select(func.count())
+    .select_from(payout)
+    .where(text(OWED_PREDICATE), payout.c.chain_id == param("chain_id"))
+)
+
+_HELD = Statement(
+    select(func.count())
+    .select_from(held_money)
+    .where(text(UNRESOLVED_PREDICATE), held_money.c.chain_id == param("chain_id"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class InFlightCounts:
+    """The number of open items of each kind.
+
+    Offered payments that can still be paid there, confirmed payments, our transactions that are in
+    no final block, payouts that are owed, and held money.
+    """
+
+    offered_payments: int
+    confirmed_payments: int
+    transactions: int
+    payouts: int
+    held_money: int
+
+
+@operation
+def count_in_flight(chain_id: str) -> Op[InFlightCounts]:
+    """Count the open work on a chain (CAIP-2)."""
+    counts = []
+    for statement in (_OFFERED, _CONFIRMED, _SENT, _OWED, _HELD):
+        ((count,),) = yield statement(chain_id=chain_id)
+        counts.append(int(count))
+    return InFlightCounts(*counts)

@@ -1,0 +1,165 @@
+"""The data of the payments on one page of a list."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from sqlalchemy import select, text
+
+from florin_server.accounts.store import merchants
+from florin_server.db.engine.query import (
+    Op,
+    Statement,
+    columns,
+    is_in,
+    operation,
+)
+from florin_server.db.tables.settlement import OPEN_TX_PREDICATE
+from florin_server.db.tables.tables import (
+    chain_tx,
+    chain_tx_item,
+    payment_option,
+    refund,
+)
+from florin_server.db.tables.tables import payment as payment_table
+from florin_server.domain.payments.payment import Merchant, Payment, Refund
+from florin_server.domain.settlement.chain_txs import TxState
+from florin_server.money.payments.store import payments
+
+# hash and nonce
+_Tx = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class OptionFee:
+    """The operator's fee, in minor units of the token; see `PaymentOption`."""
+
+    total: int
+    fixed: int
+    basis_points: int
+
+
+@dataclass(frozen=True, slots=True)
+class PaymentListRow:
+    """A payment with its related data.
+
+    `tx_hash` is the transaction that paid it, or the open transaction; `nonce` is known for our
+    transactions. `fee` is the fee of the chosen option.
+    """
+
+    payment: Payment
+    merchant: Merchant
+    fee: OptionFee | None = None
+    tx_hash: str | None = None
+    nonce: int | None = None
+    refunds: Sequence[Refund] = ()
+
+
+_FEES = Statement(
+    select(
+        payment_table.c.id,
+        payment_option.c.fee,
+        payment_option.c.fee_fixed,
+        payment_option.c.fee_basis_points,
+    )
+    .join_from(
+        payment_table,
+        payment_option,
+        (payment_option.c.payment_id == payment_table.c.id)
+        & (payment_option.c.id == payment_table.c.option_id),
+    )
+    .where(is_in(payment_table.c.id, "ids"))
+)
+_NONCES = Statement(
+    select(chain_tx.c.hash, chain_tx.c.nonce).where(
+        is_in(chain_tx.c.chain_id, "chains"), is_in(chain_tx.c.hash, "hashes")
+    )
+)
+# few are open at a time
+_ON_THEIR_WAY = Statement(
+    select(chain_tx_item.c.payment_id, chain_tx.c.hash, chain_tx.c.nonce)
+    .join_from(chain_tx, chain_tx_item, chain_tx_item.c.tx_id == chain_tx.c.id)
+    .where(
+        text(OPEN_TX_PREDICATE),
+        is_in(chain_tx.c.chain_id, "chains"),
+        chain_tx.c.state == TxState.SENT,
+        is_in(chain_tx_item.c.payment_id, "ids"),
+    )
+)
+_REFUNDS = Statement(
+    select(*columns(refund, Refund))
+    .where(is_in(refund.c.payment_id, "ids"))
+    .order_by(refund.c.payment_id, refund.c.ordinal)
+)
+
+
+@operation
+def list_rows(ids: Sequence[str], now_us: int) -> Op[list[PaymentListRow]]:
+    """Return the payments of a page in the order of the ids, in their state at a time."""
+    payments_by_id = yield from payments.find_many(ids)
+    page_payments = [payments_by_id[payment_id].with_expiry(now_us) for payment_id in ids]
+    merchants_by_id = yield from merchants.find_merchants(
+        {payment.merchant_id for payment in page_payments}
+    )
+    accepted = [payment for payment in page_payments if payment.option_id is not None]
+    fees = yield from _find_fees(accepted)
+    txs = {
+        **(yield from _find_open_transactions(accepted)),
+        **(yield from _find_own_transactions(accepted)),
+    }
+    refunds_by_payment = yield from _find_refunds(
+        [payment.id for payment in page_payments if payment.status.is_final]
+    )
+    rows = []
+    for payment in page_payments:
+        tx_hash, nonce = txs.get(payment.id, (payment.tx_id, None))
+        merchant, fee = merchants_by_id[payment.merchant_id], fees.get(payment.id)
+        refunds = refunds_by_payment.get(payment.id, ())
+        rows.append(PaymentListRow(payment, merchant, fee, tx_hash, nonce, refunds))
+    return rows
+
+
+def _find_fees(accepted: Collection[Payment]) -> Op[dict[str, OptionFee]]:
+    if not accepted:
+        return {}
+    rows = yield _FEES(ids=[payment.id for payment in accepted])
+    return {row[0]: OptionFee(*row[1:]) for row in rows}
+
+
+def _find_own_transactions(accepted: Collection[Payment]) -> Op[dict[str, _Tx]]:
+    """Return our transactions that paid, by payment id."""
+    hashes = {payment.id: payment.tx_id for payment in accepted if payment.tx_id}
+    if not hashes:
+        return {}
+    rows = yield _NONCES(chains=_get_chain_ids(accepted), hashes=set(hashes.values()))
+    nonces: dict[str, int] = dict(rows)
+    return {
+        payment_id: (tx_hash, nonces[tx_hash])
+        for payment_id, tx_hash in hashes.items()
+        if tx_hash in nonces
+    }
+
+
+def _find_open_transactions(accepted: Collection[Payment]) -> Op[dict[str, _Tx]]:
+    open_payments = [payment for payment in accepted if not payment.status.is_final]
+    if not open_payments:
+        return {}
+    rows = yield _ON_THEIR_WAY(
+        chains=_get_chain_ids(open_payments), ids=[payment.id for payment in open_payments]
+    )
+    return {payment_id: (tx_hash, nonce) for payment_id, tx_hash, nonce in rows}
+
+
+def _find_refunds(ids: Collection[str]) -> Op[dict[str, list[Refund]]]:
+    if not ids:
+        return {}
+    rows = [Refund(*row) for row in (yield _REFUNDS(ids=ids))]
+    return {key: list(group) for key, group in groupby(rows, lambda row: row.payment_id)}
+
+
+def _get_chain_ids(accepted: Collection[Payment]) -> set[str]:
+    return {
+        payment.option_unit.split("/")[1] for payment in accepted if payment.option_unit is not None
+    }

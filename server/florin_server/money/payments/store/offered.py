@@ -1,0 +1,93 @@
+"""Options, found by the reference of their settlement events."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sqlalchemy import Select, select, text
+
+from florin_server.db.engine.query import (
+    Op,
+    Row,
+    Statement,
+    columns,
+    is_in,
+    operation,
+    param,
+)
+from florin_server.db.tables.payments import UNCONFIRMED_PREDICATE
+from florin_server.db.tables.tables import payment, payment_option
+from florin_server.domain.ids import get_payment_id_floor
+from florin_server.domain.payments.payment import Payment, PaymentOption
+from florin_server.money.payments.store.payments import to_option
+
+_OPTION_AT = len(payment.c)
+# of this chain only: an equal call is a valid event on any other chain
+_ON_CHAIN = (
+    payment_option.c.chain_id == param("chain_id"),
+    payment_option.c.reference.is_not(None),
+)
+_OFFERED = Statement(
+    select(*payment.c, *columns(payment_option, PaymentOption))
+    .join_from(payment_option, payment, payment.c.id == payment_option.c.payment_id)
+    .where(is_in(payment_option.c.reference, "references"), *_ON_CHAIN)
+)
+
+
+def _select_references() -> Select[Row]:
+    return (
+        select(payment_option.c.reference, payment_option.c.head)
+        .join_from(payment, payment_option, payment_option.c.payment_id == payment.c.id)
+        .where(*_ON_CHAIN)
+        .limit(param("most"))
+    )
+
+
+_PAYABLE = Statement(
+    _select_references()
+    .where(text(f"payment.{UNCONFIRMED_PREDICATE}"), payment.c.expires_at > param("now_s"))
+    .order_by(payment.c.expires_at.desc())
+)
+_ENDED = Statement(
+    _select_references()
+    .where(payment.c.id >= param("made_from"), payment.c.expires_at >= param("ended_s"))
+    .order_by(payment.c.id.desc())
+)
+
+
+@operation
+def list_by_reference(
+    chain_id: str, references: Collection[str]
+) -> Op[list[tuple[Payment, PaymentOption]]]:
+    """Return the options of a chain whose settlement events carry one of the references."""
+    rows = yield _OFFERED(chain_id=chain_id, references=references)
+    return [(Payment(*row[:_OPTION_AT]), to_option(row[_OPTION_AT:])) for row in rows]
+
+
+@operation
+def list_payable_references(
+    chain_id: str, now_s: int, most: int
+) -> Op[list[tuple[str, int | None]]]:
+    """Return references, with heads, of options that can still pay unconfirmed payments.
+
+    At most `most`; those with the latest expiry come first.
+    """
+    rows = yield _PAYABLE(chain_id=chain_id, now_s=now_s, most=most)
+    return [(reference, head) for reference, head in rows]
+
+
+@operation
+def list_ended_references(
+    chain_id: str, created_s: int, ended_s: int, most: int
+) -> Op[list[tuple[str, int | None]]]:
+    """Return references and heads of payments created and ended since two times.
+
+    Both are Unix seconds. At most `most`; the newest come first.
+    """
+    rows = yield _ENDED(
+        chain_id=chain_id,
+        made_from=get_payment_id_floor(created_s * 1000),
+        ended_s=ended_s,
+        most=most,
+    )
+    return [(reference, head) for reference, head in rows]

@@ -1,0 +1,55 @@
+"""Payments whose transaction pays the merchant directly: settled when they succeed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import select, text
+
+from florin_server.db.engine.query import (
+    Op,
+    Statement,
+    insert,
+    is_in,
+    operation,
+)
+from florin_server.db.tables.tables import payment, payment_settled
+from florin_server.domain.payments.payment import PaymentStatus
+from florin_server.money.outbox.store import older_releases
+
+_DIRECT = Statement(
+    insert(payment_settled)
+    .from_select(
+        [column.name for column in payment_settled.c],
+        select(
+            payment.c.id,
+            payment.c.updated_at_us,
+            payment.c.tx_id,
+            payment.c.option_unit,
+            payment.c.settled_value,
+            text("0"),
+            payment.c.partner_id,
+            payment.c.live,
+        )
+        .where(
+            is_in(payment.c.id, "ids"),
+            payment.c.status == PaymentStatus.SUCCEEDED,
+            payment.c.settled_value.is_not(None),
+            payment.c.option_unit.is_not(None),
+        )
+        .order_by(payment.c.id),
+    )
+    .on_conflict_do_nothing()
+)
+
+
+@operation
+def settle_direct(payment_ids: Sequence[str]) -> Op[None]:
+    """Mark payments that succeeded with the money at the merchant; part of an operation.
+
+    Not while processes of an older release are alive, which count events without it: then all are
+    marked later.
+    """
+    if (yield from older_releases.is_held()):
+        return
+    yield _DIRECT(ids=payment_ids)

@@ -1,0 +1,93 @@
+"""Ends what has a time: unconfirmed payments, idempotency keys, data about buyers, lost gas."""
+
+from __future__ import annotations
+
+import logging
+
+from florin_server.base.clock import sleep_remaining
+from florin_server.compliance.buyer_data import store as collected_data
+from florin_server.context import Core
+from florin_server.domain.quarantine import QuarantinedItemKind, format_error
+from florin_server.idempotency.store import responses as idempotency
+from florin_server.money.payments.store import payments
+from florin_server.money.settlement.store import gas
+from florin_server.operations.service.quarantine import is_unexpected
+
+_log = logging.getLogger(__name__)
+
+_BATCH_SIZE = 500
+# the delay until a new payment is noticed; it lives longer than this, and every earlier read
+# returns it as expired anyway
+_POLL_S = 1.0
+# keys live for days: their exact hour of deletion does not matter
+_DELETE_INTERVAL_S = 3600.0
+# budgets need one hour of lost gas, an operator's investigation a day
+_GAS_RETENTION_S = 86_400
+
+
+async def expire_payments(app: Core) -> None:
+    """Expire payments until canceled.
+
+    One read finds all that are due, without a timer per payment.
+    """
+    while True:
+        now_us = app.clock.now_us()
+        due = await app.store.read(payments.find_next_expiry())
+        if due is not None and due * 1_000_000 <= now_us:
+            if await _expire_due(app, now_us):
+                continue
+            # a failed payment is quarantined by now, or left to the next read
+            due = None
+        wait_s = _POLL_S if due is None else min(_POLL_S, due - now_us / 1_000_000)
+        await sleep_remaining(app.clock, max(wait_s, 0.001), now_us)
+
+
+async def _expire_due(app: Core, now_us: int) -> bool:
+    """Expire a batch; if that fails unexpectedly, each payment alone. False if none was left."""
+    try:
+        expired = await app.store.write(payments.expire_due(now_us, _BATCH_SIZE))
+        for payment in expired:
+            await app.publish_change(payment)
+    except Exception as error:
+        if not is_unexpected(error):
+            raise
+        _log.warning(
+            "a group of payments could not expire together; Florin expires each alone: %s",
+            format_error(error),
+        )
+        return await _expire_each(app, now_us)
+    return bool(expired)
+
+
+async def _expire_each(app: Core, now_us: int) -> bool:
+    due = await app.store.read(payments.list_due(now_us, _BATCH_SIZE))
+    for payment_id in app.quarantine.filter_active(QuarantinedItemKind.EXPIRY, "", due, str):
+        async with app.quarantine.isolate(QuarantinedItemKind.EXPIRY, "", payment_id, "expire"):
+            for payment in await app.store.write(payments.expire([payment_id], now_us)):
+                await app.publish_change(payment)
+    return bool(app.quarantine.filter_active(QuarantinedItemKind.EXPIRY, "", due, str))
+
+
+async def delete_lapsed_keys(app: Core) -> None:
+    """Delete lapsed idempotency keys in small batches until canceled."""
+    while True:
+        now_us = app.clock.now_us()
+        if await app.store.write(idempotency.forget_lapsed(now_us, _BATCH_SIZE)) < _BATCH_SIZE:
+            await sleep_remaining(app.clock, _DELETE_INTERVAL_S, now_us)
+
+
+async def delete_due_data(app: Core) -> None:
+    """Delete data about buyers that is due in small batches until canceled."""
+    while True:
+        now_us = app.clock.now_us()
+        if await app.store.write(collected_data.forget(now_us, _BATCH_SIZE)) < _BATCH_SIZE:
+            await sleep_remaining(app.clock, _DELETE_INTERVAL_S, now_us)
+
+
+async def delete_old_gas(app: Core) -> None:
+    """Delete what transactions lost long ago, in small batches until canceled."""
+    while True:
+        now_us = app.clock.now_us()
+        until_us = now_us - _GAS_RETENTION_S * 1_000_000
+        if await app.store.write(gas.forget(until_us, _BATCH_SIZE)) < _BATCH_SIZE:
+            await sleep_remaining(app.clock, _DELETE_INTERVAL_S, now_us)

@@ -1,0 +1,1 @@
+"""Payouts to merchants, refunds among them, and held money."""

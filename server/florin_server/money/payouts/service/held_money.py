@@ -1,0 +1,165 @@
+"""The operator's verdicts about money of blocked payers."""
+
+from __future__ import annotations
+
+import logging
+
+from florin_server.compliance.screening.service.check import is_blocked
+from florin_server.context import App
+from florin_server.db.engine.query import Op, operation
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.ids import generate_short_id
+from florin_server.domain.ledger import journals, postings
+from florin_server.domain.payments.payment import Payment
+from florin_server.domain.payouts.held_money import ALLOWED_VERDICTS, HeldMoney, HeldMoneyState
+from florin_server.domain.payouts.payout import Payout, PayoutKind
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payments.store import payments
+from florin_server.money.payouts.store import held_money, payouts
+
+_log = logging.getLogger(__name__)
+
+# the size of one response; older items are history
+_LIST_MAX = 1000
+_WAITING_TEXT = (
+    "payments held because their payers are blocked: {}; list them with `florin payments held`"
+)
+
+
+async def list_held_money(app: App, *, include_closed: bool) -> list[HeldMoney]:
+    """Return held money, the newest first: what is neither released nor returned, or all."""
+    return await app.store.scan(
+        held_money.list_held_money(_LIST_MAX, include_closed=include_closed)
+    )
+
+
+async def count_waiting(app: App) -> int:
+    """Return how many decisions are required."""
+    counts = await app.store.read(held_money.count_unresolved())
+    return sum(count for _, state, count in counts if state is HeldMoneyState.HELD)
+
+
+async def describe_problem(app: App, chain_id: str) -> str:
+    """Return what the operator has to check on a chain, in a sentence; empty if nothing."""
+    return describe(await app.store.read(held_money.count_unresolved())).get(chain_id, "")
+
+
+def describe(counts: list[tuple[str, HeldMoneyState, int]]) -> dict[str, str]:
+    """Return what the operator has to check, by chain."""
+    return {
+        chain: _WAITING_TEXT.format(count)
+        for chain, state, count in counts
+        if state is HeldMoneyState.HELD
+    }
+
+
+async def resolve(
+    app: App, held_id: str, verdict: HeldMoneyState, note: str, *, even_if_blocked: bool = False
+) -> HeldMoney:
+    """Resolve held money by the operator's decision; the same decision again changes nothing.
+
+    Released money is settled and its payment succeeds; this is refused for late money. Returned
+    money leaves in a payout, and kept money stays; in both cases a waiting payment fails. Kept
+    money can be returned later. invalid_params for an unknown id; invalid_state for a decision that
+    cannot follow the former one, and for a return to a payer who is still blocked, without
+    `even_if_blocked`.
+    """
+    money = await app.store.read(held_money.find(held_id))
+    if money is None:
+        raise ApiError(ErrorCode.INVALID_PARAMS, f"Held payment {held_id} not found")
+    if money.state is verdict:
+        return money
+    if (
+        verdict is HeldMoneyState.RETURNED
+        and not even_if_blocked
+        and await is_blocked(app, money.payer)
+    ):
+        raise ApiError(
+            ErrorCode.INVALID_STATE,
+            "Payer is still blocked: add --even-if-blocked to return the money anyway",
+        )
+    work = _resolve(app, held_id, verdict, note, even_if_blocked=even_if_blocked)
+    done, changed = await app.store.write(work)
+    _log.warning(
+        "the operator decided on %s: it is %s (%d of %s): %s",
+        held_id,
+        verdict,
+        done.held,
+        done.asset,
+        note,
+    )
+    if changed is not None:
+        await app.publish_change(changed)
+    app.wake_payouts()
+    return done
+
+
+@operation
+def _resolve(
+    app: App, held_id: str, verdict: HeldMoneyState, note: str, *, even_if_blocked: bool
+) -> Op[tuple[HeldMoney, Payment | None]]:
+    money = yield from held_money.lock(held_id)
+    if money is None:
+        raise ApiError(ErrorCode.INVALID_PARAMS, f"Held payment {held_id} not found")
+    if money.state is verdict:
+        return money, None
+    if money.state not in ALLOWED_VERDICTS[verdict]:
+        raise ApiError(
+            ErrorCode.INVALID_STATE,
+            f"Held payment {held_id} is {money.state} and cannot be {verdict}",
+        )
+    if money.late and verdict is HeldMoneyState.RELEASED:
+        raise ApiError(
+            ErrorCode.INVALID_STATE,
+            "The money arrived late and pays for nothing: return it or keep it",
+        )
+    now_us = app.clock.now_us()
+    payment = (yield from payments.find_many((money.payment_id,)))[money.payment_id]
+    changed = None
+    if money.state is HeldMoneyState.HELD and not money.late:
+        payment = changed = yield from held_money.end_payment(money, verdict, now_us)
+    payout_id = None
+    if verdict is HeldMoneyState.RELEASED:
+        yield from _settle(money, payment, note, now_us)
+    elif verdict is HeldMoneyState.RETURNED and money.held:
+        payout = _build_payout(app, money, payment, now_us)
+        yield from payouts.add(payout)
+        payout_id = payout.id
+    done = yield from held_money.record_verdict(
+        held_id, verdict, note, payout_id, now_us, even_if_blocked=even_if_blocked
+    )
+    return done, changed
+
+
+@operation
+def _settle(held: HeldMoney, payment: Payment, note: str, now_us: int) -> Op[None]:
+    ledger_postings = postings.build_release_postings(held, payment.merchant_id)
+    if ledger_postings:
+        key = journals.settle_key(payment.id)
+        yield from ledger.post_again(
+            key,
+            journals.JournalKind.SETTLE,
+            payment.id,
+            held.tx_hash,
+            ledger_postings,
+            now_us,
+            note,
+        )
+
+
+def _build_payout(app: App, held: HeldMoney, payment: Payment, now_us: int) -> Payout:
+    """Return the payout of held money: all of it that Florin has, including the fee."""
+    return Payout(
+        id=generate_short_id("pout_", app.randbytes),
+        kind=PayoutKind.RETURN,
+        merchant_id=payment.merchant_id,
+        payment_id=payment.id,
+        live=payment.live,
+        chain_id=held.chain_id,
+        asset=held.asset,
+        value=held.held,
+        account=held.payer,
+        created_at_us=now_us,
+        backed=True,
+        held_id=held.id,
+    )

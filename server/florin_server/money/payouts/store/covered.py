@@ -1,0 +1,213 @@
+"""Payments that final payouts settle: the treasury pays a merchant's balance in sums.
+
+A final payout of a balance settles the oldest payments that it covers. The books alone determine
+how many: what is owed for unsettled payments, less what the merchant is still owed. It can
+therefore be computed again after a crash or a reorg, and no amount is used twice. Refunds count as
+received: the merchant is charged for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import BigInteger, Select, Text, and_, delete, exists, func, or_, select, text
+
+from florin_server.db.engine.columns import U256
+from florin_server.db.engine.query import (
+    Op,
+    Row,
+    Statement,
+    insert,
+    is_in,
+    operation,
+    param,
+    sum_u256,
+)
+from florin_server.db.tables.payouts import OWED_PREDICATE
+from florin_server.db.tables.tables import (
+    covering_payout,
+    ledger_journal,
+    ledger_transfer,
+    payment,
+    payment_settled,
+    refund_event,
+)
+from florin_server.db.tables.tables import payout as payout_table
+from florin_server.domain.ledger import accounts, journals
+from florin_server.domain.payouts.payout import Payout, PayoutKind
+from florin_server.money.outbox.store import older_releases, outbox
+
+# payments that one transaction marks
+PAGE = 200
+_COVERING = covering_payout.c
+_COLUMNS = [column.name for column in payment_settled.c]
+_ADD = Statement(insert(covering_payout).on_conflict_do_nothing())
+# one process takes the oldest, and others wait for it
+_NEXT = Statement(
+    select(covering_payout)
+    .order_by(_COVERING.at_us, _COVERING.payout_id)
+    .limit(1)
+    .with_for_update()
+)
+_ANY = Statement(select(_COVERING.payout_id).limit(1))
+_DONE = Statement(
+    delete(covering_payout).where(
+        _COVERING.at_us == param("at_us"), _COVERING.payout_id == param("payout")
+    )
+)
+_reversal = ledger_journal.alias("reversal")
+_unsettled = (
+    ledger_transfer.c.credit == param("account"),
+    ledger_transfer.c.asset == param("asset"),
+    ledger_journal.c.type == journals.JournalKind.SETTLE,
+    ledger_journal.c.payment_id.is_not(None),
+    ~exists().where(
+        _reversal.c.idem_key
+        == journals.key_prefix(journals.JournalKind.REVERSE) + ledger_journal.c.idem_key
+    ),
+    ~exists().where(payment_settled.c.payment_id == ledger_journal.c.payment_id),
+)
+
+
+def _select_account_sum(side: str) -> Select[Row]:
+    return select(sum_u256(ledger_transfer.c.amount)).where(
+        ledger_transfer.c[side] == param("account"), ledger_transfer.c.asset == param("asset")
+    )
+
+
+# one statement, so that all sums are of the same moment
+_SUMS = Statement(
+    select(
+        select(sum_u256(ledger_transfer.c.amount))
+        .join_from(
+            ledger_transfer,
+            ledger_journal,
+            ledger_journal.c.idem_key == ledger_transfer.c.idem_key,
+        )
+        .where(*_unsettled)
+        .scalar_subquery(),
+        _select_account_sum("credit").scalar_subquery(),
+        _select_account_sum("debit").scalar_subquery(),
+        select(sum_u256(payout_table.c.value))
+        .where(
+            text(OWED_PREDICATE),
+            payout_table.c.merchant_id == param("merchant"),
+            payout_table.c.asset == param("asset"),
+            payout_table.c.kind != PayoutKind.BALANCE,
+            payout_table.c.held_id.is_(None),
+        )
+        .scalar_subquery(),
+        select(sum_u256(_COVERING.value))
+        .where(
+            _COVERING.merchant_id == param("merchant"),
+            _COVERING.asset == param("asset"),
+            or_(
+                _COVERING.at_us > param("at_us"),
+                and_(_COVERING.at_us == param("at_us"), _COVERING.payout_id > param("payout")),
+            ),
+        )
+        .scalar_subquery(),
+    )
+)
+_OLDEST = Statement(
+    select(ledger_journal.c.payment_id, ledger_transfer.c.amount)
+    .join_from(
+        ledger_transfer, ledger_journal, ledger_journal.c.idem_key == ledger_transfer.c.idem_key
+    )
+    .where(*_unsettled)
+    .order_by(ledger_journal.c.at_us, ledger_journal.c.payment_id)
+    .limit(param("limit"))
+)
+# every other writer of an event of an ended payment locks it too
+_LOCK = Statement(
+    select(payment.c.id).where(is_in(payment.c.id, "ids")).order_by(payment.c.id).with_for_update()
+)
+_refunds = (
+    select(func.coalesce(func.max(refund_event.c.version), 0))
+    .where(refund_event.c.payment_id == payment.c.id)
+    .correlate(payment)
+    .scalar_subquery()
+)
+_COVERED = Statement(
+    insert(payment_settled)
+    .from_select(
+        _COLUMNS,
+        select(
+            payment.c.id,
+            param("now_us", BigInteger),
+            param("tx", Text),
+            param("unit", Text),
+            param("amount", U256),
+            _refunds,
+            payment.c.partner_id,
+            payment.c.live,
+        ).where(payment.c.id == param("payment_id")),
+    )
+    .on_conflict_do_nothing()
+)
+
+
+@operation
+def add_payout(payout: Payout, tx_id: str | None, now_us: int) -> Op[None]:
+    """Queue a final payout of a balance, to settle what it covers; part of an operation."""
+    yield _ADD(
+        at_us=now_us,
+        payout_id=payout.id,
+        merchant_id=payout.merchant_id,
+        asset=payout.asset,
+        value=payout.value,
+        tx_id=tx_id,
+    )
+
+
+@operation
+def has_payouts() -> Op[bool]:
+    """Return whether a final payout waits to settle payments."""
+    return bool((yield _ANY()))
+
+
+@operation
+def settle_covered() -> Op[int | None]:
+    """Mark a page of payments that the oldest queued payout covers; return how many.
+
+    Return None if no payout is queued, or while processes of an older release are alive, which
+    count events without it.
+
+    The payout is done once it covers no more.
+    """
+    if (yield from older_releases.is_held()):
+        return None
+    rows = yield _NEXT()
+    if not rows:
+        return None
+    ((at_us, payout_id, merchant_id, asset, _, tx_id),) = rows
+    books = {"account": accounts.merchant(merchant_id), "asset": asset}
+    key = {"at_us": at_us, "payout": payout_id}
+    ((unsettled, came, left, goes_back, later),) = yield _SUMS(**books, **key, merchant=merchant_id)
+    # refunds are not the merchant's, and later payouts cover their own payments
+    owed = (came or 0) - (left or 0) - (goes_back or 0) + (later or 0)
+    covered = (unsettled or 0) - owed
+    oldest = yield _OLDEST(**books, limit=PAGE)
+    marked: list[tuple[str, int]] = []
+    for payment_id, value in oldest:
+        if value > covered:
+            break
+        covered -= value
+        marked.append((payment_id, value))
+    if marked:
+        yield from _mark(marked, f"caip19/{asset}", tx_id, at_us)
+    if len(marked) < PAGE:
+        yield _DONE(**key)
+    return len(marked)
+
+
+def _mark(covered: Sequence[tuple[str, int]], unit: str, tx_id: str | None, at_us: int) -> Op[None]:
+    ids = [payment_id for payment_id, _ in covered]
+    yield _LOCK(ids=ids)
+    yield _COVERED.bind_many(
+        [
+            {"payment_id": payment_id, "amount": value, "unit": unit, "tx": tx_id, "now_us": at_us}
+            for payment_id, value in covered
+        ]
+    )
+    yield from outbox.enqueue_settlements(ids)

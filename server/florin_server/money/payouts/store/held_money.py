@@ -1,0 +1,299 @@
+"""Money of blocked payers: held when it is booked, and resolved by the operator's decision.
+
+A payment with held money stays processing. Only a decision, or a reorg that undoes the money,
+changes that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from sqlalchemy import delete, func, null, select, text, update
+
+from florin_server.db.engine.query import (
+    Op,
+    Statement,
+    columns,
+    insert,
+    is_in,
+    operation,
+    param,
+)
+from florin_server.db.tables.held_money import UNRESOLVED_PREDICATE
+from florin_server.db.tables.payments import ConfirmationState
+from florin_server.db.tables.tables import (
+    chain_tx,
+    chain_tx_bump,
+    chain_tx_item,
+    confirm,
+    held_money,
+    payment,
+)
+from florin_server.domain.ledger import journals
+from florin_server.domain.payments.payment import FailureCode, Payment, PaymentStatus
+from florin_server.domain.payments.state import PaymentStateEvent, apply_event
+from florin_server.domain.payouts.held_money import HeldMoney, HeldMoneyState
+from florin_server.domain.settlement.chain_txs import LedgerPosting
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payments.store.payments import put_events, to_event_row
+
+# the failure detail of a payment that failed by a decision
+_REASONS = {
+    HeldMoneyState.RETURNED: "payer is blocked: the operator returns the money",
+    HeldMoneyState.KEPT: "payer is blocked: the operator keeps the money",
+}
+_EVENTS = {
+    HeldMoneyState.RELEASED: PaymentStateEvent.RELEASED,
+    HeldMoneyState.RETURNED: PaymentStateEvent.RETURNED,
+    HeldMoneyState.KEPT: PaymentStateEvent.KEPT,
+}
+
+_COLUMNS = columns(held_money, HeldMoney)
+_MATCHES_ID = held_money.c.id == param("id_")
+_PUT = Statement(insert(held_money))
+_GET = Statement(select(*_COLUMNS).where(_MATCHES_ID))
+_LOCK = Statement(select(*_COLUMNS).where(_MATCHES_ID).with_for_update())
+_OF_EVENT = Statement(
+    select(*_COLUMNS).where(
+        held_money.c.payment_id == param("payment_id"), held_money.c.event == param("event_")
+    )
+)
+_BROUGHT_BY = Statement(
+    select(*_COLUMNS)
+    .where(
+        held_money.c.chain_id == param("chain"),
+        is_in(held_money.c.tx_hash, "hashes"),
+        ~held_money.c.late,
+    )
+    .order_by(held_money.c.id)
+    .with_for_update()
+)
+_SELECT = select(*_COLUMNS).order_by(held_money.c.since_us.desc(), held_money.c.id.desc())
+_ALL = Statement(_SELECT.limit(param("limit")))
+_OPEN = Statement(_SELECT.where(text(UNRESOLVED_PREDICATE)).limit(param("limit")))
+_COUNTS = Statement(
+    select(held_money.c.chain_id, held_money.c.state, func.count())
+    .where(text(UNRESOLVED_PREDICATE))
+    .group_by(held_money.c.chain_id, held_money.c.state)
+)
+_DECIDE = Statement(
+    update(held_money)
+    .where(_MATCHES_ID)
+    .values(
+        state=param("verdict"),
+        note=param("words"),
+        decided_at_us=param("now_us"),
+        payout_id=param("payout"),
+        even_if_blocked=param("even"),
+    )
+    .returning(*_COLUMNS)
+)
+_MOVE = Statement(update(held_money).where(_MATCHES_ID).values(state=param("after")))
+_KEEP_AGAIN = Statement(
+    update(held_money)
+    .where(_MATCHES_ID, held_money.c.state == HeldMoneyState.RETURNED)
+    .values(state=HeldMoneyState.KEPT, payout_id=null(), even_if_blocked=False)
+)
+_FORGET = Statement(delete(held_money).where(_MATCHES_ID))
+_FORGET_UNDONE = Statement(
+    delete(held_money).where(_MATCHES_ID, held_money.c.state == HeldMoneyState.UNDONE)
+)
+_SET_CONFIRM = Statement(
+    update(confirm).where(confirm.c.payment_id == param("payment")).values(state=param("after"))
+)
+_TOUCH = Statement(
+    update(payment)
+    .where(payment.c.id == param("payment"), payment.c.status == PaymentStatus.PROCESSING)
+    .values(version=payment.c.version + 1, updated_at_us=param("now_us"))
+    .returning(*payment.c)
+)
+_END = Statement(
+    update(payment)
+    .where(payment.c.id == param("payment"), payment.c.status == PaymentStatus.PROCESSING)
+    .values(
+        version=payment.c.version + 1,
+        updated_at_us=param("now_us"),
+        status=param("after"),
+        tx_id=param("tx"),
+        settled_value=param("settled"),
+        failure_code=param("code"),
+        failure_detail=param("detail"),
+    )
+    .returning(*payment.c)
+)
+
+_FOR_A_PAYMENT = (
+    select(chain_tx.c.id)
+    .join_from(chain_tx, chain_tx_item, chain_tx_item.c.tx_id == chain_tx.c.id)
+    .where(
+        chain_tx.c.chain_id == param("chain_id"),
+        chain_tx_item.c.payment_id == param("payment_id"),
+    )
+)
+_IS_SENT = Statement(_FOR_A_PAYMENT.where(chain_tx.c.hash == param("hash_")))
+_IS_SENT_BUMPED = Statement(
+    _FOR_A_PAYMENT.join(chain_tx_bump, chain_tx_bump.c.tx_id == chain_tx.c.id).where(
+        chain_tx_bump.c.hash == param("hash_")
+    )
+)
+
+
+def format_journal_key(item: HeldMoney) -> str:
+    """Return the key that makes sure a payment's held money is booked once."""
+    return journals.held_key(item.payment_id)
+
+
+@operation
+def hold(item: HeldMoney, postings: Sequence[LedgerPosting], now_us: int) -> Op[Payment]:
+    """Hold the money of a payment that is processing, and book it; part of an operation.
+
+    The caller has checked, in the same transaction, that the payment waits for settlement.
+    """
+    yield _SET_CONFIRM(payment=item.payment_id, after=ConfirmationState.HELD)
+    (row,) = yield _TOUCH(payment=item.payment_id, now_us=now_us)
+    held_payment = Payment(*row)
+    yield _PUT.bind_object(item)
+    # a reorg may have undone it before
+    yield from ledger.post_again(
+        format_journal_key(item),
+        journals.JournalKind.HELD,
+        item.payment_id,
+        item.tx_hash,
+        postings,
+        now_us,
+    )
+    yield from put_events(
+        [
+            to_event_row(
+                held_payment, PaymentStateEvent.HELD, {"txId": item.tx_hash, "heldId": item.id}
+            )
+        ]
+    )
+    return held_payment
+
+
+@operation
+def is_sent_by_us(chain_id: str, payment_id: str, tx_hash: str) -> Op[bool]:
+    """Return True if a transaction is ours, signed for a payment; reads all fee-bumped variants."""
+    params = {"chain_id": chain_id, "payment_id": payment_id, "hash_": tx_hash}
+    return bool((yield _IS_SENT(**params)) or (yield _IS_SENT_BUMPED(**params)))
+
+
+@operation
+def put(item: HeldMoney) -> Op[None]:
+    """Hold money that came late, which the caller books; part of an operation."""
+    yield _PUT.bind_object(item)
+
+
+@operation
+def find(held_id: str) -> Op[HeldMoney | None]:
+    """Return held money by its id; None if it does not exist."""
+    rows = yield _GET(id_=held_id)
+    return HeldMoney(*rows[0]) if rows else None
+
+
+@operation
+def lock(held_id: str) -> Op[HeldMoney | None]:
+    """Return held money by its id, locked until the surrounding operation ends."""
+    rows = yield _LOCK(id_=held_id)
+    return HeldMoney(*rows[0]) if rows else None
+
+
+@operation
+def find_by_event(payment_id: str, event: str) -> Op[HeldMoney | None]:
+    """Return held money of a payment's settlement event; None if it does not exist."""
+    rows = yield _OF_EVENT(payment_id=payment_id, event_=event)
+    return HeldMoney(*rows[0]) if rows else None
+
+
+@operation
+def lock_by_transactions(chain_id: str, tx_hashes: Collection[str]) -> Op[list[HeldMoney]]:
+    """Return the held money that transactions brought in time, locked; part of an operation."""
+    return [HeldMoney(*row) for row in (yield _BROUGHT_BY(chain=chain_id, hashes=tx_hashes))]
+
+
+@operation
+def list_held_money(limit: int, *, include_closed: bool) -> Op[list[HeldMoney]]:
+    """Return held money, the newest first: all, or what is neither released nor returned."""
+    return [HeldMoney(*row) for row in (yield (_ALL if include_closed else _OPEN)(limit=limit))]
+
+
+@operation
+def count_unresolved() -> Op[list[tuple[str, HeldMoneyState, int]]]:
+    """Return the counts of what is neither released nor returned: chain, state, count."""
+    return [(chain, state, count) for chain, state, count in (yield _COUNTS())]
+
+
+@operation
+def end_payment(item: HeldMoney, verdict: HeldMoneyState, now_us: int) -> Op[Payment]:
+    """End a payment by the decision about its held money; part of an operation."""
+    event = _EVENTS[verdict]
+    released = verdict is HeldMoneyState.RELEASED
+    (row,) = yield _END(
+        payment=item.payment_id,
+        now_us=now_us,
+        after=apply_event(PaymentStatus.PROCESSING, event),
+        tx=item.tx_hash if released else None,
+        settled=item.settled_value if released else None,
+        code=None if released else FailureCode.DECLINED_USER,
+        detail=_REASONS.get(verdict),
+    )
+    ended_payment = Payment(*row)
+    yield _SET_CONFIRM(payment=item.payment_id, after=ConfirmationState.DONE)
+    yield from put_events([to_event_row(ended_payment, event, {"heldId": item.id})])
+    return ended_payment
+
+
+@operation
+def record_verdict(
+    held_id: str,
+    verdict: HeldMoneyState,
+    note: str,
+    payout_id: str | None,
+    now_us: int,
+    *,
+    even_if_blocked: bool,
+) -> Op[HeldMoney]:
+    """Record a decision; part of an operation."""
+    (row,) = yield _DECIDE(
+        id_=held_id,
+        verdict=verdict,
+        words=note,
+        payout=payout_id,
+        now_us=now_us,
+        even=even_if_blocked,
+    )
+    return HeldMoney(*row)
+
+
+@operation
+def record_payout_refusal(held_id: str) -> Op[None]:
+    """Keep held money whose returning payout was cancelled; part of an operation.
+
+    If a reorg undid its arrival, delete it.
+    """
+    yield _KEEP_AGAIN(id_=held_id)
+    yield _FORGET_UNDONE(id_=held_id)
+
+
+@operation
+def mark_undone(item: HeldMoney) -> Op[None]:
+    """Mark money as undone that a reorg removed while it was returned; part of an operation."""
+    yield _MOVE(id_=item.id, after=HeldMoneyState.UNDONE)
+
+
+@operation
+def rebook_returned(item: HeldMoney, now_us: int) -> Op[None]:
+    """Book returned money again that a reorg removed and that has arrived after all; once.
+
+    Part of an operation.
+    """
+    if item.state is HeldMoneyState.UNDONE:
+        yield from ledger.post_reversed_again(format_journal_key(item), now_us)
+        yield _MOVE(id_=item.id, after=HeldMoneyState.RETURNED)
+
+
+@operation
+def forget(item: HeldMoney) -> Op[None]:
+    """Delete held money that a reorg removed before it was returned; part of an operation."""
+    yield _FORGET(id_=item.id)

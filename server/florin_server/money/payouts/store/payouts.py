@@ -1,0 +1,547 @@
+"""Payouts: money to leave a treasury, processed in the order of requests.
+
+A refund has its own row and a payout with the same id; both change together. A payout that is in no
+transaction, or in a transaction that provably moved nothing, is waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Select, Text, Update, case, func, null, select, text, update
+
+from florin_server.db.engine.query import (
+    Op,
+    Operation,
+    Row,
+    Statement,
+    StoreError,
+    columns,
+    insert,
+    is_in,
+    is_one_of,
+    operation,
+    param,
+    sum_u256,
+)
+from florin_server.db.tables.payouts import OWED_PREDICATE
+from florin_server.db.tables.settlement import OPEN_TX_PREDICATE
+from florin_server.db.tables.tables import chain_tx, chain_tx_item, merchant
+from florin_server.db.tables.tables import payout as payout_table
+from florin_server.db.tables.tables import refund as refund_table
+from florin_server.domain.ledger import accounts, journals
+from florin_server.domain.payments.payment import Refund, RefundStatus
+from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
+from florin_server.domain.payouts.state import PAYOUT_TRANSITIONS, REFUND_TRANSITIONS, PayoutEvent
+from florin_server.domain.quarantine import QuarantinedItemKind
+from florin_server.domain.settlement.chain_txs import LedgerPosting, TransactionOutcome
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payouts.store import covered
+from florin_server.money.refunds import store as refunds
+from florin_server.money.settlement.store import chain_txs, token_accounts
+from florin_server.operations.store.quarantine import is_excluded
+
+_COLUMNS = columns(payout_table, Payout)
+
+
+class InsufficientBalance(StoreError):  # noqa: N818  (a state of the world, not a mistake)
+    """The merchant's balance and credit do not cover the payout; nothing was written."""
+
+    is_transient = True
+
+    def __init__(self, missing: int, limit_name: str = "the merchant's balance and credit") -> None:
+        super().__init__(f"{limit_name} lack {missing} minor units for this payout")
+
+
+@dataclass(frozen=True, slots=True)
+class CreditLimits:
+    """The limits of refund debts in one asset, in minor units, each within the next."""
+
+    merchant: int
+    partner: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class PayoutOutcome:
+    """The outcome of a payout that was in a transaction.
+
+    It is done if `posting` is set, and waits again if `retry_at_us` is set. Otherwise it stays
+    submitted until the operator has resolved its `problem`. `has_lapsed` is true if its transaction
+    expired, which is not a failure.
+    """
+
+    payout: Payout
+    tx_hash: str | None = None
+    posting: LedgerPosting | None = None
+    retry_at_us: int | None = None
+    problem: str | None = None
+    has_lapsed: bool = False
+
+
+def _select_payouts() -> Select[Row]:
+    return select(*_COLUMNS)
+
+
+def _select_owed() -> Select[Row]:
+    """Build a query of payouts that are waiting or submitted on one chain."""
+    return _select_payouts().where(
+        text(OWED_PREDICATE), payout_table.c.chain_id == param("chain_id")
+    )
+
+
+def _update_by_event(event: PayoutEvent) -> Update:
+    """Build an update by the state table; it changes nothing if the event cannot happen."""
+    return (
+        update(payout_table)
+        .where(
+            payout_table.c.id == param("id_"),
+            is_one_of(payout_table.c.status, PAYOUT_TRANSITIONS.list_sources(event)),
+        )
+        .values(status=PAYOUT_TRANSITIONS.get_target(event))
+    )
+
+
+def _update_refund_by_event(event: PayoutEvent) -> Update:
+    """Build an update of the payout's refund; a succeeded refund keeps status and transaction."""
+    row = REFUND_TRANSITIONS.rows[event].items()
+    moved = {before: after for before, after in row if before is not RefundStatus.SUCCEEDED}
+    (after,) = set(moved.values())
+    return (
+        update(refund_table)
+        .where(refund_table.c.id == param("id_"), is_one_of(refund_table.c.status, moved))
+        .values(
+            status=after,
+            tx_id=param("tx"),
+            completed_at_us=param("done_us"),
+            version=case(
+                (refund_table.c.status == after, refund_table.c.version),
+                else_=param("next_version"),
+            ),
+        )
+    )
+
+
+def _select_merchant_sum() -> Select[Row]:
+    return select(sum_u256(payout_table.c.value)).where(
+        text(OWED_PREDICATE),
+        payout_table.c.merchant_id == param("merchant_id"),
+        payout_table.c.asset == param("asset"),
+        payout_table.c.held_id.is_(None),
+    )
+
+
+_ADD = Statement(insert(payout_table))
+_FIND = Statement(_select_payouts().where(payout_table.c.id == param("id_")))
+_FIND_MANY = Statement(_select_payouts().where(is_in(payout_table.c.id, "ids")))
+_LOCK = Statement(
+    _select_payouts()
+    .where(is_in(payout_table.c.id, "ids"))
+    .order_by(payout_table.c.id)
+    .with_for_update()
+)
+_DUE = Statement(
+    _select_owed()
+    .where(
+        payout_table.c.status == PayoutStatus.WAITING,
+        payout_table.c.retry_at_us <= param("now_us"),
+        ~is_excluded(QuarantinedItemKind.PAYOUT, payout_table.c.id),
+    )
+    .order_by(payout_table.c.created_at_us, payout_table.c.id)
+    .limit(param("limit"))
+)
+_LIST_IDENTICAL = Statement(
+    _select_owed()
+    .where(
+        payout_table.c.status == PayoutStatus.WAITING,
+        payout_table.c.asset == param("asset"),
+        payout_table.c.account == param("account"),
+        payout_table.c.value == param("value"),
+    )
+    .order_by(payout_table.c.created_at_us, payout_table.c.id)
+)
+_SUBMITTED = Statement(
+    _select_owed()
+    .where(payout_table.c.status == PayoutStatus.SUBMITTED)
+    .order_by(payout_table.c.created_at_us)
+)
+_PROBLEMS = Statement(
+    select(payout_table.c.chain_id, payout_table.c.problem, func.count())
+    .where(text(OWED_PREDICATE))
+    .group_by(payout_table.c.chain_id, payout_table.c.problem)
+    .order_by(payout_table.c.chain_id, payout_table.c.problem)
+)
+_LIST = Statement(
+    _select_payouts()
+    .order_by(payout_table.c.created_at_us.desc(), payout_table.c.id.desc())
+    .limit(param("limit"))
+)
+_LIST_OWED = Statement(
+    _select_payouts()
+    .where(text(OWED_PREDICATE))
+    .order_by(payout_table.c.created_at_us.desc(), payout_table.c.id.desc())
+    .limit(param("limit"))
+)
+# a merchant owes money only after a refund or a return
+_REFUNDERS = Statement(
+    select(payout_table.c.merchant_id, merchant.c.partner_id)
+    .join_from(payout_table, merchant, merchant.c.id == payout_table.c.merchant_id, isouter=True)
+    .where(
+        payout_table.c.asset == param("asset"),
+        payout_table.c.kind != PayoutKind.BALANCE,
+        is_one_of(payout_table.c.status, (PayoutStatus.SUBMITTED, PayoutStatus.DONE)),
+    )
+    .group_by(payout_table.c.merchant_id, merchant.c.partner_id)
+)
+_PARTNER = Statement(select(merchant.c.partner_id).where(merchant.c.id == param("merchant_id")))
+_UNDER_WAY_ALL = Statement(
+    select(payout_table.c.merchant_id, sum_u256(payout_table.c.value))
+    .where(
+        payout_table.c.status == PayoutStatus.SUBMITTED,
+        payout_table.c.asset == param("asset"),
+        payout_table.c.held_id.is_(None),
+    )
+    .group_by(payout_table.c.merchant_id)
+)
+_UNDER_WAY = Statement(
+    _select_merchant_sum().where(payout_table.c.status == PayoutStatus.SUBMITTED)
+)
+_ASKED_FOR = Statement(_select_merchant_sum())
+_CLAIM = Statement(
+    _update_by_event(PayoutEvent.CLAIMED)
+    .values(problem=None, tx_id=param("tx"), lapses_at=param("lapses"))
+    .returning(payout_table.c.id)
+)
+_DEFER = Statement(
+    _update_by_event(PayoutEvent.SET_ASIDE).values(retry_at_us=param("at_us"), problem=param("why"))
+)
+# a process that lost its lease may report a transaction that was replaced since
+_FINALIZE = {
+    event: Statement(
+        _update_by_event(event)
+        .where(payout_table.c.tx_id.is_not_distinct_from(param("of_tx", Text)))
+        .values(
+            retry_at_us=param("at_us"),
+            problem=param("why"),
+            tx_id=param("tx"),
+            completed_at_us=param("done_us"),
+        )
+        .returning(payout_table.c.id)
+    )
+    for event in (PayoutEvent.PAID, PayoutEvent.MOVED_NOTHING, PayoutEvent.UNCLEAR)
+}
+# few transactions are open at any time
+_IN_OPEN = Statement(
+    select(chain_tx_item.c.payout_id)
+    .join_from(chain_tx, chain_tx_item, chain_tx_item.c.tx_id == chain_tx.c.id)
+    .where(
+        text(OPEN_TX_PREDICATE),
+        chain_tx.c.chain_id == param("chain"),
+        chain_tx_item.c.payout_id == param("id_"),
+    )
+)
+_REFUSE = Statement(
+    _update_by_event(PayoutEvent.REFUSED)
+    .values(completed_at_us=param("now_us"))
+    .returning(*_COLUMNS)
+)
+_REOPEN = Statement(
+    _update_by_event(PayoutEvent.UNDONE).values(
+        problem=param("why"), tx_id=param("tx"), completed_at_us=null()
+    )
+)
+_MOVE_REFUND = {
+    event: Statement(_update_refund_by_event(event).returning(*refund_table.c))
+    for event in PayoutEvent
+}
+_PAID_BY = Statement(
+    update(refund_table).where(refund_table.c.id == param("id_")).values(tx_id=param("tx"))
+)
+_DONE = Statement(
+    _select_payouts()
+    .where(payout_table.c.status == PayoutStatus.DONE, payout_table.c.id > param("after"))
+    .order_by(payout_table.c.id)
+    .limit(param("limit"))
+)
+
+
+@operation
+def add(payout: Payout) -> Op[None]:
+    """Store a waiting payout; part of an operation."""
+    yield _ADD.bind_object(payout)
+
+
+@operation
+def find(payout_id: str) -> Op[Payout | None]:
+    """Return a payout; None if it does not exist."""
+    rows = yield _FIND(id_=payout_id)
+    return Payout(*rows[0]) if rows else None
+
+
+@operation
+def find_many(payout_ids: Sequence[str]) -> Op[dict[str, Payout]]:
+    """Return payouts by id."""
+    return {row[0]: Payout(*row) for row in (yield _FIND_MANY(ids=payout_ids))}
+
+
+@operation
+def lock(payout_ids: Collection[str]) -> Op[dict[str, Payout]]:
+    """Return payouts by id, locked until the surrounding operation ends."""
+    return {row[0]: Payout(*row) for row in (yield _LOCK(ids=payout_ids))}
+
+
+@operation
+def list_due(chain_id: str, limit: int, now_us: int) -> Op[list[Payout]]:
+    """Return a chain's waiting payouts that are due, the oldest first."""
+    rows = yield _DUE(chain_id=chain_id, now_us=now_us, limit=limit)
+    return [Payout(*row) for row in rows]
+
+
+@operation
+def list_identical(chain_id: str, asset: str, account: str, value: int) -> Op[list[Payout]]:
+    """Return the waiting payouts of a chain that make an equal transfer, the oldest first."""
+    rows = yield _LIST_IDENTICAL(chain_id=chain_id, asset=asset, account=account, value=value)
+    return [Payout(*row) for row in rows]
+
+
+@operation
+def list_submitted(chain_id: str) -> Op[list[Payout]]:
+    """Return a chain's submitted payouts."""
+    return [Payout(*row) for row in (yield _SUBMITTED(chain_id=chain_id))]
+
+
+@operation
+def count_problems() -> Op[list[tuple[str, str, int]]]:
+    """Return why payouts are not done: chain, problem (empty if none), count."""
+    return [(chain, problem or "", count) for chain, problem, count in (yield _PROBLEMS())]
+
+
+@operation
+def list_payouts(limit: int, *, include_closed: bool) -> Op[list[Payout]]:
+    """Return payouts, the newest first: all, or those that are neither done nor refused."""
+    return [Payout(*row) for row in (yield (_LIST if include_closed else _LIST_OWED)(limit=limit))]
+
+
+@operation
+def get_available(merchant_id: str, asset: str) -> Op[int]:
+    """Return what a merchant is owed and has not requested; below zero if it owes money."""
+    ((requested,),) = yield _ASKED_FOR(merchant_id=merchant_id, asset=asset)
+    return (yield from _get_owed(merchant_id, asset)) - (requested or 0)
+
+
+@operation
+def find_shortfall(payout: Payout, credit: CreditLimits | None) -> Op[InsufficientBalance | None]:
+    """Return what a payout lacks; None if the merchant's balance and credit cover it.
+
+    A merchant's balance is what it is owed less what is on its way. `credit` limits the debts for
+    refunds and returns, None if they have no limit. Merchants cost nothing to create, so a
+    merchant's debt also counts against its partner's limit and the total.
+    """
+    goes_back = payout.kind is not PayoutKind.BALANCE
+    if payout.backed or (goes_back and credit is None):
+        return None
+    ((sent,),) = yield _UNDER_WAY(merchant_id=payout.merchant_id, asset=payout.asset)
+    owes = payout.value - ((yield from _get_owed(payout.merchant_id, payout.asset)) - (sent or 0))
+    most = credit.merchant if goes_back and credit is not None else 0
+    if owes > most:
+        return InsufficientBalance(owes - most)
+    if owes <= 0 or credit is None:
+        return None
+    ((partner_id,),) = (yield _PARTNER(merchant_id=payout.merchant_id)) or [(payout.merchant_id,)]
+    of_partner = of_all = owes
+    for (merchant_id, partner), debt in (yield from _list_debts(payout.asset)).items():
+        if merchant_id != payout.merchant_id:
+            of_all += debt
+            of_partner += debt if partner == partner_id else 0
+    if of_partner > credit.partner:
+        whose = "the balances and the credit of the partner's merchants"
+        return InsufficientBalance(of_partner - credit.partner, whose)
+    if of_all > credit.total:
+        return InsufficientBalance(
+            of_all - credit.total, "the balances and the credit of all partners"
+        )
+    return None
+
+
+def _list_debts(asset: str) -> Op[dict[tuple[str, str], int]]:
+    """Return merchants' debts in an asset, with open payouts, by (merchant, partner)."""
+    refunders = [(row[0], row[1] or row[0]) for row in (yield _REFUNDERS(asset=asset))]
+    sent = {row[0]: row[1] for row in (yield _UNDER_WAY_ALL(asset=asset))}
+    named = {accounts.merchant(merchant_id) for merchant_id, _ in refunders}
+    balances = yield from ledger.get_balances(named, asset)
+    debts = {
+        (merchant_id, partner_id): balances[accounts.merchant(merchant_id)]
+        + sent.get(merchant_id, 0)
+        for merchant_id, partner_id in refunders
+    }
+    return {key: debt for key, debt in debts.items() if debt > 0}
+
+
+@operation
+def claim(
+    payout: Payout,
+    tx_hash: str,
+    lapses_at: int | None,
+    credit: CreditLimits | None,
+    now_us: int,
+) -> Op[None]:
+    """Claim a payout for a transaction; part of an operation.
+
+    Raise InsufficientBalance if the merchant's balance and credit do not cover it, ItemsUnavailable
+    if it is not waiting.
+    """
+    if (missing := (yield from find_shortfall(payout, credit))) is not None:
+        raise missing
+    if not (yield _CLAIM(id_=payout.id, tx=tx_hash, lapses=lapses_at)):
+        raise chain_txs.ItemsUnavailable(f"not waiting to be paid out: {payout.id}")
+    yield from _move_refund(payout, PayoutEvent.CLAIMED, tx_hash, now_us)
+
+
+@operation
+def defer(payout_id: str, problem: str, retry_at_us: int) -> Op[None]:
+    """Postpone a waiting payout, and record why."""
+    yield _DEFER(id_=payout_id, at_us=retry_at_us, why=problem)
+
+
+@operation
+def finalize(
+    payout_outcomes: Sequence[PayoutOutcome],
+    transaction_outcomes: Sequence[TransactionOutcome],
+    now_us: int,
+    watch_operation: Operation[None],
+) -> Op[None]:
+    """End transactions and their payouts on proof from the chain; book both once.
+
+    `watch_operation` records, in the same transaction, what a deep reorg could undo.
+    """
+    for payout_outcome in payout_outcomes:
+        yield from _finalize_payout(payout_outcome, now_us)
+    yield from chain_txs.finalize_transactions(transaction_outcomes, now_us)
+    yield from watch_operation
+
+
+@operation
+def reopen(payout: Payout, tx_hash: str, now_us: int) -> Op[None]:
+    """Reopen a payout whose final transaction is no longer final; part of an operation."""
+    if payout.status is PayoutStatus.DONE:
+        yield from ledger.reverse(format_journal_key(payout), now_us)
+    why = "a reorganization undid its transaction; Florin sends it again"
+    yield _REOPEN(id_=payout.id, why=why, tx=tx_hash)
+    yield from _move_refund(payout, PayoutEvent.UNDONE, tx_hash, now_us)
+
+
+@operation
+def refuse(payout_id: str, now_us: int) -> Op[Payout | None]:
+    """Cancel a waiting payout for good; return None if it is not waiting."""
+    rows = yield _REFUSE(id_=payout_id, now_us=now_us)
+    if not rows:
+        return None
+    payout = Payout(*rows[0])
+    yield from _move_refund(payout, PayoutEvent.REFUSED, None, now_us)
+    return payout
+
+
+@operation
+def resolve(
+    payout: Payout, posting: LedgerPosting | None, problem: str, now_us: int
+) -> Op[Payout | None]:
+    """Resolve a payout by the operator's finding; return None if it is not stuck.
+
+    With a `posting` it is done. Without, it waits to be sent again: its transaction can no longer
+    move what it did not move. `problem` is stored with it.
+    """
+    locked_payout = (yield from lock([payout.id])).get(payout.id)
+    if locked_payout is None or locked_payout.status is not PayoutStatus.SUBMITTED:
+        return None
+    if (yield _IN_OPEN(chain=payout.chain_id, id_=payout.id)):
+        return None
+    if posting is not None:
+        payout_outcome = PayoutOutcome(locked_payout, locked_payout.tx_id, posting, problem=problem)
+    else:
+        payout_outcome = PayoutOutcome(locked_payout, retry_at_us=now_us, problem=problem)
+    yield from _finalize_payout(payout_outcome, now_us)
+    return (yield from find(payout.id))
+
+
+@operation
+def check(page: int = 500) -> Op[list[str]]:
+    """Return, in sentences, the payouts that are done but not booked; empty if none is."""
+    problems: list[str] = []
+    after = ""
+    while rows := (yield _DONE(after=after, limit=page)):
+        done_payouts = [Payout(*row) for row in rows]
+        booked = yield from ledger.filter_booked(
+            [format_journal_key(payout) for payout in done_payouts]
+        )
+        problems += [
+            f"payout {payout.id} is done but not booked"
+            for payout in done_payouts
+            if format_journal_key(payout) not in booked
+        ]
+        after = done_payouts[-1].id
+    return problems
+
+
+def format_journal_key(payout: Payout) -> str:
+    """Return the key that makes sure a payout is booked once."""
+    return journals.payout_key(payout.kind, payout.id)
+
+
+def _finalize_payout(payout_outcome: PayoutOutcome, now_us: int) -> Op[None]:
+    payout = payout_outcome.payout
+    if payout_outcome.posting is not None:
+        event = PayoutEvent.PAID
+    elif payout_outcome.retry_at_us is not None:
+        event = PayoutEvent.MOVED_NOTHING
+    else:
+        event = PayoutEvent.UNCLEAR
+    done_us = now_us if payout_outcome.posting is not None else None
+    moved = yield _FINALIZE[event](
+        id_=payout.id,
+        of_tx=payout.tx_id,
+        at_us=payout_outcome.retry_at_us or 0,
+        why=payout_outcome.problem,
+        tx=payout_outcome.tx_hash,
+        done_us=done_us,
+    )
+    if not moved:
+        return
+    if event is PayoutEvent.MOVED_NOTHING:
+        # its transaction moved nothing, and so opened nothing
+        yield from token_accounts.release([payout.id])
+    yield from _move_refund(payout, event, payout_outcome.tx_hash, now_us)
+    if payout_outcome.posting is not None:
+        kind = journals.get_payout_kind(payout.kind)
+        # a reorg may have undone it before
+        yield from ledger.post_again(
+            format_journal_key(payout),
+            kind,
+            payout.payment_id,
+            payout_outcome.tx_hash,
+            (payout_outcome.posting,),
+            now_us,
+        )
+        if payout.kind is PayoutKind.BALANCE:
+            yield from covered.add_payout(payout, payout_outcome.tx_hash, now_us)
+
+
+def _move_refund(payout: Payout, event: PayoutEvent, tx_id: str | None, now_us: int) -> Op[None]:
+    if payout.kind is not PayoutKind.REFUND:
+        return
+    if payout.payment_id is None:
+        raise RuntimeError(f"refund {payout.id} belongs to no payment")
+    done_us = now_us if event in {PayoutEvent.PAID, PayoutEvent.REFUSED} else None
+    yield from refunds.lock(payout.payment_id)
+    version = yield from refunds.get_next_version(payout.payment_id)
+    moved = yield _MOVE_REFUND[event](
+        id_=payout.id, tx=tx_id, done_us=done_us, next_version=version
+    )
+    for row in moved:
+        yield from refunds.record_change(Refund(*row), now_us)
+    if not moved and event is PayoutEvent.PAID:
+        yield _PAID_BY(id_=payout.id, tx=tx_id)
+
+
+def _get_owed(merchant_id: str, asset: str) -> Op[int]:
+    return -(yield from ledger.get_balance(accounts.merchant(merchant_id), asset))

@@ -1,0 +1,112 @@
+"""Refunds of payments, paid out in the order of requests.
+
+Every operation that adds or changes a refund holds the lock of its payment's row. The amounts that
+limit a new refund therefore cannot change meanwhile, and the changes of all refunds of a payment
+have one order.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Text, func, select
+
+from florin_server.db.engine.query import (
+    Op,
+    Statement,
+    insert,
+    operation,
+    param,
+)
+from florin_server.db.tables.tables import payment as payment_table
+from florin_server.db.tables.tables import refund as refund_table
+from florin_server.db.tables.tables import refund_event
+from florin_server.domain.payments.payment import Refund
+from florin_server.money.outbox.store import outbox
+
+_CREATE = Statement(insert(refund_table))
+_LOCK = Statement(
+    select(payment_table.c.id).where(payment_table.c.id == param("payment_id")).with_for_update()
+)
+_OF_PAYMENT = Statement(
+    select(refund_table)
+    .where(refund_table.c.payment_id == param("payment_id"))
+    .order_by(refund_table.c.ordinal)
+)
+_GET = Statement(select(refund_table).where(refund_table.c.id == param("id_")))
+_NEWEST = Statement(
+    select(func.coalesce(func.max(refund_table.c.version), 0)).where(
+        refund_table.c.payment_id == param("payment_id")
+    )
+)
+_EVENT = Statement(
+    insert(refund_event)
+    .from_select(
+        [column.name for column in refund_event.c],
+        select(
+            payment_table.c.id,
+            param("version", BigInteger),
+            param("status", Text),
+            param("at_us", BigInteger),
+            param("tx_id", Text),
+            payment_table.c.partner_id,
+            payment_table.c.live,
+            param("refund_id", Text),
+        ).where(payment_table.c.id == param("payment_id")),
+    )
+    .on_conflict_do_nothing()
+    .returning(refund_event.c.version)
+)
+
+
+@operation
+def lock(payment_id: str) -> Op[None]:
+    """Lock the refunds of a payment until the surrounding operation ends.
+
+    Read the refunds after it, not before: a statement sees what was committed when it began.
+    """
+    yield _LOCK(payment_id=payment_id)
+
+
+@operation
+def create(refund: Refund) -> Op[None]:
+    """Store a refund of a locked payment, and its first event; part of an operation."""
+    yield _CREATE.bind_object(refund)
+    yield from record_change(refund, refund.created_at_us)
+
+
+@operation
+def list_refunds(payment_id: str) -> Op[list[Refund]]:
+    """Return the refunds of a payment, the oldest first."""
+    return [Refund(*row) for row in (yield _OF_PAYMENT(payment_id=payment_id))]
+
+
+@operation
+def find_refund(refund_id: str) -> Op[Refund | None]:
+    """Return a refund by its id; None if it does not exist."""
+    rows = yield _GET(id_=refund_id)
+    return Refund(*rows[0]) if rows else None
+
+
+@operation
+def get_next_version(payment_id: str) -> Op[int]:
+    """Return the next version of a locked payment's refunds; part of an operation."""
+    ((newest,),) = yield _NEWEST(payment_id=payment_id)
+    return int(newest) + 1
+
+
+@operation
+def record_change(refund: Refund, at_us: int) -> Op[None]:
+    """Record the event of a refund's version, and queue its deliveries; part of an operation.
+
+    Do nothing if the event is already recorded, as the version belongs to its status.
+    """
+    if (
+        yield _EVENT(
+            payment_id=refund.payment_id,
+            version=refund.version,
+            status=refund.status,
+            at_us=at_us,
+            tx_id=refund.tx_id,
+            refund_id=refund.id,
+        )
+    ):
+        yield from outbox.enqueue_refund_change(refund.payment_id, at_us)

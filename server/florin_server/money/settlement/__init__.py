@@ -1,0 +1,1 @@
+"""Settlement on chain: transactions, evidence and gas."""

@@ -1,0 +1,232 @@
+"""Durable nonces: which are free, and which transaction has each of the others.
+
+An assigned nonce is free again only when the chain shows another value at final depth: then no
+transaction signed with the old value can ever land.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import and_, select, update
+
+from florin_server.db.engine.query import (
+    Op,
+    Statement,
+    StoreError,
+    insert,
+    is_in,
+    operation,
+    param,
+)
+from florin_server.db.tables.tables import nonce_account, payment, payment_option
+from florin_server.domain.payments.payment import FreeNonce, PaymentStatus, ResolvedBuild
+from florin_server.money.payments.store.payments import put_resolved_build
+
+
+class NonceConflict(StoreError):  # noqa: N818  (a state of the world, not a mistake)
+    """Another process took the nonce, or resolved the option; nothing was written."""
+
+    is_transient = True
+
+
+@dataclass(frozen=True, slots=True)
+class NonceHolding:
+    """A nonce account; `status` is that of the payment that has it, None if it is free."""
+
+    address: str
+    value: str
+    slot: int
+    held_until_us: int
+    status: PaymentStatus | None
+
+
+@dataclass(frozen=True, slots=True)
+class NonceRequest:
+    """An option's request for a nonce: `payer` pays it (CAIP-10), `partner_id` owns the payment."""
+
+    payment_id: str
+    option_id: str
+    payer: str
+    partner_id: str
+
+
+_OF_CHAIN = nonce_account.c.chain_id == param("chain_id")
+_MATCHES_ACCOUNT = (_OF_CHAIN, nonce_account.c.address == param("account"))
+_ALL = Statement(
+    select(
+        nonce_account.c.address,
+        nonce_account.c.value,
+        nonce_account.c.slot,
+        nonce_account.c.held_until_us,
+        payment.c.status,
+    )
+    .join_from(nonce_account, payment, payment.c.id == nonce_account.c.payment_id, isouter=True)
+    .where(_OF_CHAIN)
+    .order_by(nonce_account.c.address)
+)
+_FREE = Statement(
+    select(nonce_account.c.address, nonce_account.c.value, nonce_account.c.slot)
+    .where(
+        _OF_CHAIN,
+        is_in(nonce_account.c.address, "accounts"),
+        nonce_account.c.payment_id.is_(None),
+        nonce_account.c.value != "",
+    )
+    .order_by(nonce_account.c.held_until_us, nonce_account.c.address)
+    .limit(1)
+)
+_HELD = Statement(
+    select(
+        nonce_account.c.payment_id,
+        nonce_account.c.option_id,
+        payment_option.c.payer,
+        payment.c.partner_id,
+    )
+    .join_from(nonce_account, payment, payment.c.id == nonce_account.c.payment_id)
+    .join(
+        payment_option,
+        and_(
+            payment_option.c.payment_id == nonce_account.c.payment_id,
+            payment_option.c.id == nonce_account.c.option_id,
+        ),
+    )
+    .where(_OF_CHAIN)
+)
+_ADD = Statement(
+    insert(nonce_account).on_conflict_do_nothing(index_elements=["chain_id", "address"])
+)
+_TAKE = Statement(
+    update(nonce_account)
+    .where(
+        *_MATCHES_ACCOUNT,
+        nonce_account.c.payment_id.is_(None),
+        nonce_account.c.value == param("before"),
+    )
+    .values(payment_id=param("whose"), option_id=param("which"), held_until_us=param("until_us"))
+    .returning(nonce_account.c.address)
+)
+_OF_OPTION = (
+    _OF_CHAIN,
+    nonce_account.c.payment_id == param("whose"),
+    nonce_account.c.option_id == param("which"),
+)
+_HAS_NONCE = Statement(
+    select(nonce_account.c.address).where(*_OF_OPTION, nonce_account.c.held_until_us > 0)
+)
+_RELEASE = Statement(update(nonce_account).where(*_OF_OPTION).values(held_until_us=0))
+_RECORD_ADVANCE = Statement(
+    update(nonce_account)
+    .where(
+        *_MATCHES_ACCOUNT,
+        nonce_account.c.value == param("before"),
+        nonce_account.c.slot <= param("at"),
+    )
+    .values(value=param("now"), slot=param("at"), payment_id=None, option_id=None)
+)
+
+
+@operation
+def list_accounts(chain_id: str) -> Op[list[NonceHolding]]:
+    """Return every recorded nonce account of a chain."""
+    return [
+        NonceHolding(
+            address, value, slot, until_us, None if status is None else PaymentStatus(status)
+        )
+        for address, value, slot, until_us, status in (yield _ALL(chain_id=chain_id))
+    ]
+
+
+@operation
+def register(chain_id: str, addresses: Sequence[str]) -> Op[None]:
+    """Record accounts to create; accounts that are already recorded stay unchanged."""
+    yield _ADD.bind_many(
+        [
+            {
+                "chain_id": chain_id,
+                "address": address,
+                "value": "",
+                "slot": 0,
+                "payment_id": None,
+                "option_id": None,
+                "held_until_us": 0,
+            }
+            for address in sorted(addresses)
+        ]
+    )
+
+
+@operation
+def find_free(
+    chain_id: str, addresses: Sequence[str], request: NonceRequest | None = None
+) -> Op[FreeNonce | None]:
+    """Return the account that was free for longest; None if none is free for the request.
+
+    A payment and a payer have at most one at a time, and a partner's payments half of all, so that
+    no partner takes the others' share.
+    """
+    if request is not None and not (yield from _has_share(chain_id, len(addresses), request)):
+        return None
+    rows = yield _FREE(chain_id=chain_id, accounts=addresses)
+    return FreeNonce(*rows[0]) if rows else None
+
+
+@operation
+def assign(
+    resolved_build: ResolvedBuild,
+    chain_id: str,
+    free_nonce: FreeNonce,
+    until_us: int,
+    request: tuple[int, NonceRequest] | None = None,
+) -> Op[list[ResolvedBuild]]:
+    """Store a resolved build together with the nonce that it takes, or raise NonceConflict.
+
+    `request` is the size of the pool and the requester, whose share must not be used up meanwhile.
+    """
+    if request is not None and not (yield from _has_share(chain_id, *request)):
+        raise NonceConflict(
+            f"the nonces available to payment {resolved_build.payment_id} were taken"
+        )
+    taken = yield _TAKE(
+        chain_id=chain_id,
+        account=free_nonce.address,
+        before=free_nonce.value,
+        whose=resolved_build.payment_id,
+        which=resolved_build.option_id,
+        until_us=until_us,
+    )
+    resolved_builds = yield from put_resolved_build(resolved_build)
+    if not taken or resolved_builds[0].terms != resolved_build.terms:
+        raise NonceConflict(f"the nonce {free_nonce.address} or the option's issue was taken")
+    return resolved_builds
+
+
+@operation
+def has_nonce(chain_id: str, payment_id: str, option_id: str) -> Op[bool]:
+    """Return whether an option has a nonce that was not released."""
+    return bool((yield _HAS_NONCE(chain_id=chain_id, whose=payment_id, which=option_id)))
+
+
+@operation
+def release(chain_id: str, payment_id: str, option_id: str) -> Op[None]:
+    """Release an option's nonce that its wallet cannot use, so that it is advanced soon."""
+    yield _RELEASE(chain_id=chain_id, whose=payment_id, which=option_id)
+
+
+@operation
+def record_advance(chain_id: str, address: str, before: str, now: str, slot: int) -> Op[None]:
+    """Free a nonce account whose value changed in a final block."""
+    yield _RECORD_ADVANCE(chain_id=chain_id, account=address, before=before, now=now, at=slot)
+
+
+def _has_share(chain_id: str, pool: int, request: NonceRequest) -> Op[bool]:
+    """Return whether a request can have one of `pool` nonces beside the assigned nonces."""
+    of_partner = 0
+    for payment_id, option_id, payer, partner_id in (yield _HELD(chain_id=chain_id)):
+        if (payment_id, option_id) == (request.payment_id, request.option_id):
+            continue
+        if payment_id == request.payment_id or payer == request.payer:
+            return False
+        of_partner += partner_id == request.partner_id
+    return of_partner < max(1, pool // 2)

@@ -1,0 +1,158 @@
+"""Gas lost on payments that were not paid, or spent on creating payers' accounts.
+
+Rows are written with the end of their transaction, and each counts once, even if a reorg makes the
+transaction end twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import delete, func, select, update
+
+from florin_server.db.engine.query import (
+    Op,
+    Statement,
+    insert,
+    is_in,
+    operation,
+    param,
+)
+from florin_server.db.tables.tables import confirm, failed_gas, payment
+from florin_server.domain.payments.payment import PaymentStatus
+from florin_server.domain.settlement.chain_txs import GasSpending, GasSpendingKind
+from florin_server.money.payments.store import simulation
+
+
+@dataclass(frozen=True, slots=True)
+class GasUsage:
+    """Gas of one chain since a time, in total and by app; `payers` lost too much."""
+
+    since_us: int
+    failed_gas_by_app: Mapping[str, int]
+    opening_gas_by_app: Mapping[str, int]
+    payers: frozenset[str]
+
+    @property
+    def total_failed_gas(self) -> int:
+        """Return the gas of payments that were not paid."""
+        return sum(self.failed_gas_by_app.values())
+
+    @property
+    def total_opening_gas(self) -> int:
+        """Return the gas of payments that were paid and created their payers' accounts."""
+        return sum(self.opening_gas_by_app.values())
+
+
+_BOOK = Statement(
+    insert(failed_gas)
+    .on_conflict_do_nothing()
+    .returning(failed_gas.c.payment_id, failed_gas.c.kind)
+)
+_FAIL = Statement(
+    update(confirm)
+    .where(is_in(confirm.c.payment_id, "ids"))
+    .values(failures=confirm.c.failures + 1)
+)
+_SINCE = (failed_gas.c.at_us >= param("since_us"), failed_gas.c.chain_id == param("chain_id"))
+_BY_APP = Statement(
+    select(failed_gas.c.app, failed_gas.c.kind, func.sum(failed_gas.c.gas))
+    .where(*_SINCE)
+    .group_by(failed_gas.c.app, failed_gas.c.kind)
+)
+_BY_PAYER = (
+    select(failed_gas.c.payer, func.sum(failed_gas.c.gas))
+    .where(*_SINCE, failed_gas.c.kind == GasSpendingKind.FAILED)
+    .group_by(failed_gas.c.payer)
+)
+_ABOVE = Statement(_BY_PAYER.having(func.sum(failed_gas.c.gas) >= param("most")))
+_OF_PAYERS = Statement(_BY_PAYER.where(is_in(failed_gas.c.payer, "payers")))
+_ENDED = Statement(
+    select(
+        payment.c.id,
+        payment.c.status,
+        payment.c.tx_id,
+        payment.c.failure_detail,
+        payment.c.payer,
+        confirm.c.app,
+    )
+    .join_from(payment, confirm, confirm.c.payment_id == payment.c.id)
+    .where(is_in(payment.c.id, "ids"))
+)
+_FORGET = Statement(
+    delete(failed_gas)
+    .where(
+        failed_gas.c.tx_id.in_(
+            select(failed_gas.c.tx_id)
+            .where(failed_gas.c.at_us < param("until_us"))
+            .order_by(failed_gas.c.at_us)
+            .limit(param("limit"))
+        )
+    )
+    .returning(failed_gas.c.tx_id)
+)
+
+
+@operation
+def book(tx_id: str, chain_id: str, spent: Sequence[GasSpending], now_us: int) -> Op[None]:
+    """Count a transaction's lost gas, and failures of its payments, once; part of an operation."""
+    failed: list[str] = []
+    for spending in spent:
+        rows = yield _BOOK(
+            tx_id=tx_id,
+            payment_id=spending.payment_id,
+            chain_id=chain_id,
+            payer=spending.payer,
+            app=spending.app,
+            kind=spending.kind,
+            gas=spending.gas,
+            cost=spending.cost,
+            at_us=now_us,
+        )
+        failed += [payment_id for payment_id, kind in rows if kind is GasSpendingKind.FAILED]
+    if failed:
+        yield _FAIL(ids=failed)
+
+
+@operation
+def get_usage(chain_id: str, since_us: int, payer_max: int) -> Op[GasUsage]:
+    """Return a chain's gas since a time; `payers` lost at least `payer_max`."""
+    by_kind: dict[GasSpendingKind, dict[str, int]] = {kind: {} for kind in GasSpendingKind}
+    for app, kind, gas in (yield _BY_APP(chain_id=chain_id, since_us=since_us)):
+        by_kind[kind][app] = int(gas)
+    failed, opened = by_kind[GasSpendingKind.FAILED], by_kind[GasSpendingKind.OPENED]
+    if not failed:
+        return GasUsage(since_us, failed, opened, frozenset())
+    above = yield _ABOVE(chain_id=chain_id, since_us=since_us, most=payer_max)
+    return GasUsage(since_us, failed, opened, frozenset(payer for payer, _ in above if payer))
+
+
+@operation
+def sum_by_payer(chain_id: str, since_us: int, payers: Collection[str]) -> Op[dict[str, int]]:
+    """Return payers' (CAIP-10) lost gas on a chain since a time, without those who lost none."""
+    rows = yield _OF_PAYERS(chain_id=chain_id, since_us=since_us, payers=payers)
+    return {payer: int(gas) for payer, gas in rows}
+
+
+@operation
+def list_paid_otherwise(
+    payment_ids: Collection[str], hashes: Collection[str]
+) -> Op[list[tuple[str, str, str]]]:
+    """Return payments that ended without the transactions, with payer and app.
+
+    It skips simulated payments, as the transactions may still have paid them.
+    """
+    entries = []
+    for payment_id, status, tx_id, detail, payer, app in (yield _ENDED(ids=payment_ids)):
+        own_hashes = {*hashes, simulation.format_tx_id(payment_id)}
+        failed = status is PaymentStatus.FAILED and detail != simulation.FAILURE_DETAIL
+        if failed or (status is PaymentStatus.SUCCEEDED and tx_id not in own_hashes):
+            entries.append((payment_id, payer or "", app))
+    return entries
+
+
+@operation
+def forget(until_us: int, limit: int) -> Op[int]:
+    """Delete the gas of transactions before a time; return the least number of deleted rows."""
+    return len((yield _FORGET(until_us=until_us, limit=limit)))

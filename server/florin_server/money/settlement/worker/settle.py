@@ -1,0 +1,375 @@
+"""Settles accepted payments on one chain: store, broadcast, wait for evidence, conclude.
+
+Only evidence ends a payment: its settlement event at final depth, or proof that its authorization
+can never be used again. Its senders commit a transaction to the journal before others see it, and
+broadcast nothing else, so a crash at any point repeats at most a broadcast.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Container, Mapping, Sequence
+
+from florin_server.base.clock import wait_for_first
+from florin_server.context import ChainState, Core
+from florin_server.db.engine.query import StoreError
+from florin_server.domain.conditions import ConditionName
+from florin_server.domain.errors import ApiError
+from florin_server.domain.health import ChainHealth
+from florin_server.domain.quarantine import QuarantinedItemKind, format_error
+from florin_server.domain.settlement.chain_txs import ReorgWatcher
+from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.worker.blocked_payers import BlockedPayers
+from florin_server.money.settlement.worker.blocks import create_follower
+from florin_server.money.settlement.worker.conclude import PaymentFinalizer
+from florin_server.money.settlement.worker.direct_payments import DirectPayments
+from florin_server.money.settlement.worker.durable_nonces import DurableNonceKeeper
+from florin_server.money.settlement.worker.gas_spending import GasBudgets
+from florin_server.money.settlement.worker.missed_blocks import MissedBlocks
+from florin_server.money.settlement.worker.observations import ChainObservations
+from florin_server.money.settlement.worker.open_payments import OpenPayments
+from florin_server.money.settlement.worker.reorg_watch import ReorgWatch
+from florin_server.money.settlement.worker.senders import SenderPool
+from florin_server.money.settlement.worker.submit import PaymentSubmitter
+from florin_server.money.settlement.worker.symptoms import SettlementHealth
+from florin_server.money.settlement.worker.token_accounts import TokenAccountKeeper
+from florin_server.money.settlement.worker.tx_sender import TxSender, get_lease_name
+from florin_server.operations.worker import StepFailed, TurnSteps
+from florin_server.rails.protocol import Rail
+from florin_server.rails.types import RailUnavailable
+from florin_server.rails.wait import catch_unavailable
+
+_log = logging.getLogger(__name__)
+
+# how often everything open is compared with the chain, in addition to the blocks
+_RECONCILE_S = 10
+_LEASED_ELSEWHERE = ConditionName.SETTLEMENT_LEASED_ELSEWHERE
+
+
+class ChainSettler:
+    """Settles on one chain, with every relayer key of which it has the lease."""
+
+    def __init__(self, app: Core, rail: Rail, owner: str, pauses: Container[str] = ()) -> None:
+        self._app = app
+        self._rail = rail
+        # steady time of the next comparison, and the time of day of the last one
+        self._reconcile_at_us = self._reconciled_at_us = 0
+        self._is_started = False
+        self._quarantine_version = app.quarantine.version
+        self._turn_count = 0
+        self._wake_event = asyncio.Event()
+        self._follower = create_follower(rail)
+        self._open_payments = OpenPayments(app, rail, self._follower)
+        self._senders = SenderPool(
+            app,
+            rail,
+            owner,
+            self._follower,
+            may_send=self._open_payments.may_send,
+            wake=self.wake,
+            pauses=pauses,
+        )
+        self._direct_payments = DirectPayments(app, rail, self._follower)
+        self._missed_blocks = MissedBlocks(app, rail, self._follower, self._direct_payments)
+        self._blocked_payers = BlockedPayers(app)
+        self._gas_budgets = GasBudgets(app, rail)
+        self._durable_nonces = DurableNonceKeeper(app, rail)
+        self._token_accounts = TokenAccountKeeper(app, rail)
+        self._reorg_watch = ReorgWatch(app, rail, self._follower, ReorgWatcher.SETTLER)
+        parts = self._open_payments, self._senders, self._gas_budgets, self._blocked_payers
+        self._observations = ChainObservations(app, rail)
+        self._finalizer = PaymentFinalizer(app, rail, *parts, self._reorg_watch, self._observations)
+        self._submitter = PaymentSubmitter(app, rail, *parts, self._finalizer)
+        self._settlement_health = SettlementHealth(
+            app, *parts, self._missed_blocks, self._finalizer, self._follower
+        )
+        # the fault of the settler as a whole, if any
+        self._problem = ConditionName.SETTLEMENT_STARTING, "starting"
+        # the values at the latest check of all conditions
+        self._noted_health: tuple[int, tuple[ConditionName, str], list[str]] = 0, self._problem, []
+
+    def wake(self) -> None:
+        """Notify it of an accepted payment."""
+        self._wake_event.set()
+
+    @property
+    def chain_id(self) -> str:
+        """Return the CAIP-2 id of the chain on which it settles."""
+        return self._rail.chain_id
+
+    @property
+    def executors(self) -> Sequence[TxSender]:
+        """Return the senders of its transactions."""
+        return self._senders.senders
+
+    @property
+    def leases(self) -> Mapping[str, int]:
+        """Return the leases of relayer keys with which this process works, each with its epoch."""
+        senders = self._senders.list_leading() if self._is_started else []
+        return {get_lease_name(self._rail, sender.address): sender.epoch for sender in senders}
+
+    @property
+    def head(self) -> int:
+        """Return the newest block that was seen; 0 if none was."""
+        return self._follower.head
+
+    def health(self) -> ChainHealth:
+        """Return the present state of the chain, from a check of every unsettled payment."""
+        name, why = self._problem
+        if unoffered := self._state.describe_settlement_problem(self._app.clock.steady_us()):
+            why = f"{why}; {unoffered}"
+        unfunded = self._state.funding_problem
+        low = () if unfunded else tuple(shortage.text for shortage in self._state.shortages)
+        wrong = {
+            name: [why],
+            ConditionName.RELAYER_FUNDS_LOW: low,
+            ConditionName.RELAYER_EMPTY: [unfunded],
+            ConditionName.DURABLE_NONCES_MISSING: [self._durable_nonces.shortage],
+            ConditionName.PACE_CHANGED: [self._observations.problem],
+        }
+        return self._settlement_health.get_health(wrong, self._turn_count)
+
+    async def run(self) -> None:
+        """Run until canceled."""
+        while True:
+            fault: Exception | None
+            try:
+                await self._app.quarantine.load()
+                if self._quarantine_version != self._app.quarantine.version:
+                    # an item was returned
+                    self._is_started = False
+                if await self._acquire_leases():
+                    if not self._is_started:
+                        self._quarantine_version = self._app.quarantine.version
+                        await self._start()
+                        self._is_started = True
+                    await self._run_turn()
+                    self._problem = self._get_lease_problem()
+                else:
+                    self._problem = _LEASED_ELSEWHERE, "another process has the lease"
+                    await self._observations.refresh()
+            except (RailUnavailable, ApiError, StoreError) as error:
+                if isinstance(error, StoreError):
+                    # only the store knows what was written of the last turn
+                    self._is_started = False
+                fault, message = error, str(error) or type(error).__name__
+                self._problem = ConditionName.SETTLEMENT_FAILING, message
+                _log.warning("settlement on %s waits: %s", self._rail.chain_id, message)
+            except StepFailed as error:
+                fault = error
+                self._is_started = False
+                self._problem = ConditionName.SETTLEMENT_FAILING, str(error)
+            except Exception as error:  # noqa: BLE001  (no item stops a worker)
+                fault = error
+                self._is_started = False
+                self._problem = ConditionName.SETTLEMENT_FAILING, format_error(error)
+                _log.exception("settlement on %s failed", self._rail.chain_id)
+            else:
+                fault = None
+            self._record_error(fault)
+            self._turn_count += 1
+            self._refresh_health()
+            await self._wait()
+
+    def _record_error(self, error: Exception | None) -> None:
+        """Remember since when the chain cannot be asked; what one item fails with is not that."""
+        if not isinstance(error, RailUnavailable):
+            self._state.failing_since_us = None
+        elif self._state.failing_since_us is None:
+            self._state.failing_since_us = self._app.clock.steady_us()
+
+    @property
+    def _state(self) -> ChainState:
+        return self._app.chains[self._rail.chain_id]
+
+    def _refresh_health(self) -> None:
+        """Record the time of a change of health, to a block, even if it is not read.
+
+        There is a turn for each accepted payment, and each check reads all open payments.
+        """
+        seen = self._follower.head, self._problem, self._senders.paused_addresses
+        if seen != self._noted_health:
+            self._noted_health = seen
+            self.health()
+
+    def _get_lease_problem(self) -> tuple[ConditionName, str]:
+        keys = self._senders.addresses_leased_elsewhere
+        message = f"another process has the lease of {', '.join(keys)}" if keys else ""
+        return _LEASED_ELSEWHERE, message
+
+    async def _wait(self) -> None:
+        """Return when a new block is possible, or there is work."""
+        await wait_for_first(self._rail.nodes.wait_for_block(), self._wake_event.wait())
+        self._wake_event.clear()
+
+    async def _acquire_leases(self) -> bool:
+        """Acquire or renew the leases; return True if there is a key to work with."""
+        if await self._senders.acquire_leases():
+            # transactions of the last owner are taken over, those of the next one are not ours
+            self._is_started = False
+        return bool(self._senders.list_leading())
+
+    async def _start(self) -> None:
+        """Pick up where the last owner of a lease stopped."""
+        await self._observations.restore()
+        await self._follower.start()
+        await self._load()
+        steps = TurnSteps(f"settle {self._rail.chain_id}")
+        await steps.run("load missed blocks", self._missed_blocks.load())
+        await steps.run("load the reorg watch", self._reorg_watch.load())
+        await steps.run("revert reorganized transactions", self._undo_reorged())
+        for sender in self._senders.list_leading():
+            await sender.start()
+        await self._run_unless_stalled(self._reconcile(steps, self._app.clock.now_us()))
+        await steps.run("resume returned items", self._release_retried())
+        steps.raise_failures()
+
+    async def _release_retried(self) -> None:
+        """Send payments that were returned from quarantine, and that no transaction paid.
+
+        Their transaction may have ended meanwhile; what it paid was just found.
+        """
+        retried_ids = await self._app.quarantine.list_retried(
+            QuarantinedItemKind.PAYMENT, self._rail.chain_id
+        )
+        unpaid_items = self._open_payments.list_unseen(self._app.clock.now_us())
+        ids = {item.payment.id for item in unpaid_items}.intersection(retried_ids)
+        if ids:
+            now_us = self._app.clock.now_us()
+            await self._app.store.write(chain_txs.release(sorted(ids), now_us))
+
+    async def _load(self) -> None:
+        await self._open_payments.load()
+        await self._senders.load()
+
+    async def _run_turn(self) -> None:
+        news = await self._follower.poll(is_idle=self._is_idle)
+        steps = TurnSteps(f"settle {self._rail.chain_id}")
+        stalled = await self._run_unless_stalled(self._process_news(steps)) if news else None
+        # for example too expensive now; open transactions are maintained all the same
+        stalled = await catch_unavailable(steps.run("submit", self._submitter.submit())) or stalled
+        if (sender := self._senders.find_free()) is not None:
+            await steps.run("open token accounts", self._token_accounts.run_turn(sender))
+        for sender in self._senders.list_leading():
+            await steps.run("maintain transactions", sender.maintain(has_news=news))
+        if self._app.clock.steady_us() >= self._reconcile_at_us:
+            await self._reconcile(steps, self._reconciled_at_us)
+        is_open = bool(self._open_payments or self._senders.open_transactions)
+        await steps.run("keep observations", self._observations.save(is_open=is_open))
+        if stalled is not None:
+            raise stalled
+        steps.raise_failures()
+
+    @property
+    def _is_idle(self) -> bool:
+        """Return whether no block can show anything expected, as far as is known here."""
+        return self._rail.direct_settlement is not None and not (
+            self._open_payments
+            or self._senders.open_transactions
+            or self._direct_payments.waiting_events
+            or self._reorg_watch.is_watching
+        )
+
+    async def _process_news(self, steps: TurnSteps) -> None:
+        if self._rail.blocks is None:
+            await steps.run("find transactions", self._find_paid())
+        await steps.run("revert reorganized transactions", self._undo_reorged())
+        await steps.run(
+            "read events", self._direct_payments.adopt(self._open_payments.items_by_ref)
+        )
+        await steps.run("conclude", self._finalizer.finalize_proven())
+        await steps.run("drop old evidence", self._drop_old())
+
+    async def _run_unless_stalled(self, work: Awaitable[None]) -> RailUnavailable | None:
+        """Return why it must wait.
+
+        Where transactions lapse in half a minute, they are sent meanwhile.
+        """
+        if (fault := await catch_unavailable(work)) is not None and self._rail.blocks is not None:
+            raise fault
+        return fault
+
+    async def _drop_old(self) -> None:
+        """Record which blocks pay, and drop old evidence that is not expected."""
+        self._app.chains[
+            self._rail.chain_id
+        ].paying_blocks = self._open_payments.get_paying_blocks()
+        awaited_refs = {event.ref for event in self._direct_payments.waiting_events}
+        self._follower.drop_old(awaited_refs | self._open_payments.items_by_ref.keys())
+
+    async def _undo_reorged(self) -> None:
+        """Start again with transactions that a reorganization removed after they were final."""
+        if await self._reorg_watch.check(
+            [sender.address for sender in self._senders.list_leading()]
+        ):
+            await self._load()
+            # another sender that moved the money may have done so again by now
+            await self._open_payments.find_events(list(self._open_payments.items))
+
+    async def _find_paid(self) -> None:
+        """Request what blocks would have shown: own final transactions, and what they paid."""
+        mined_item_ids = {
+            item_id for tx in await self._senders.find_transactions() for item_id in tx.item_ids
+        }
+        mined_items = [
+            item for item in self._open_payments.items if item.payment.id in mined_item_ids
+        ]
+        await self._open_payments.find_events(
+            [item for item in mined_items if not self._open_payments.has_event(item)]
+        )
+
+    async def _reconcile(self, steps: TurnSteps, accepted_by_us: int) -> None:
+        """Find what no block showed: others' settlements, lost transactions, lapsed authorizations.
+
+        Payments accepted after a time are left to the blocks for now: a busy service has many of
+        them, and nearly all end before the next comparison.
+        """
+        self._reconcile_at_us = self._app.clock.steady_us() + _RECONCILE_S * 1_000_000
+        self._reconciled_at_us = self._app.clock.now_us()
+        if not self._rail.assets:
+            # the chain did not answer, or had nothing to offer, at the latest check
+            await self._rail.start()
+        await steps.run("check funds", self._refresh_funds())
+        await steps.run("catch up", self._catch_up())
+        await steps.run(
+            "read missed blocks", self._missed_blocks.catch_up(self._open_payments.items_by_ref)
+        )
+        await steps.run(
+            "read events", self._direct_payments.adopt(self._open_payments.items_by_ref)
+        )
+        await steps.run("forget watched transactions", self._reorg_watch.drop_deep())
+        if (sender := self._senders.find_free()) is not None:
+            await steps.run("keep durable nonces", self._durable_nonces.run_turn(sender))
+        if not self._open_payments and not self._senders.open_transactions:
+            return
+        await steps.run(
+            "find events",
+            self._open_payments.find_events(self._open_payments.list_unseen(accepted_by_us)),
+        )
+        await steps.run("find transactions", self._find_transactions())
+        await steps.run("conclude", self._finalizer.finalize_proven())
+        await steps.run("end replaced transactions", self._commit_replaced())
+        await steps.run(
+            "end unpayable payments",
+            self._finalizer.fail_unpayable(self._open_payments.list_unseen(accepted_by_us)),
+        )
+        for sender in self._senders.list_leading():
+            await steps.run("broadcast again", sender.rebroadcast(immediately=True))
+
+    async def _refresh_funds(self) -> None:
+        shortages = await self._rail.relay.list_shortages()
+        self._state.record_funds(shortages, len(self._rail.senders), self._app.clock.steady_us())
+
+    async def _find_transactions(self) -> None:
+        await self._senders.find_transactions()
+
+    async def _commit_replaced(self) -> None:
+        await self._finalizer.commit([], await self._senders.list_replaced())
+
+    async def _catch_up(self) -> None:
+        """Drop payments that others ended, and follow those accepted during a pause."""
+        if self._senders.is_all_paused:
+            await self._load()
+        else:
+            await self._open_payments.drop_ended()

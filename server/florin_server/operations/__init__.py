@@ -1,0 +1,1 @@
+"""Leases, executors, quarantine and conditions, which every worker uses."""

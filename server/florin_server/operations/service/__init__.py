@@ -1,0 +1,1 @@
+"""Leases, executors and quarantine."""

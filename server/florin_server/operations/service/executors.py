@@ -1,0 +1,62 @@
+"""The operator stops and starts what sends transactions, one key on one chain at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from florin_server.context import App, KeySender
+from florin_server.domain.caip import canonicalize_account
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.operations.store import executors
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorStatus:
+    """The sender on one chain, a CAIP-10 account; `paused_at_us` is None unless it is paused."""
+
+    id: str
+    paused_at_us: int | None
+    open_transactions: int
+
+
+async def list_executors(app: App) -> list[ExecutorStatus]:
+    """Return every executor, by id; the process that sends with it reports its transactions."""
+    pauses = await app.store.read(executors.list_pauses())
+    open_ones = await app.store.read(executors.count_open_transactions())
+    return [
+        ExecutorStatus(executor, pauses.get(executor), open_ones.get(executor, 0))
+        for executor in sorted(app.executors)
+    ]
+
+
+async def pause(app: App, text: str) -> ExecutorStatus:
+    """Pause an executor until it is resumed; a second time changes nothing."""
+    executor_id, sender = _parse_executor(app, text)
+    await app.store.write(executors.pause(executor_id, app.clock.now_us()))
+    sender.pause()
+    app.bus.publish_cache_invalidation()
+    return await _get_executor(app, executor_id)
+
+
+async def resume(app: App, text: str) -> ExecutorStatus:
+    """Resume an executor; a second time changes nothing."""
+    executor_id, sender = _parse_executor(app, text)
+    await app.store.write(executors.resume(executor_id))
+    sender.resume()
+    app.bus.publish_cache_invalidation()
+    return await _get_executor(app, executor_id)
+
+
+async def _get_executor(app: App, executor_id: str) -> ExecutorStatus:
+    return next(executor for executor in await list_executors(app) if executor.id == executor_id)
+
+
+def _parse_executor(app: App, text: str) -> tuple[str, KeySender]:
+    try:
+        account = canonicalize_account(text, checksum=False)
+    except ValueError:
+        account = text
+    sender = app.executors.get(account)
+    if sender is None:
+        raise ApiError(ErrorCode.EXECUTOR_NOT_FOUND)
+    return account, sender

@@ -1,0 +1,1 @@
+"""Stored leases, executors, quarantined items and conditions."""

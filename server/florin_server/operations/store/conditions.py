@@ -1,0 +1,165 @@
+"""Conditions that processes report: a lease's holder for all, a process for itself.
+
+A source has at most one row per subject and name. The rows are therefore bounded by the leases, and
+the processes that were alive within `FORGET_US`. A reader reads `REPORTS_MAX` rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import delete, or_, select
+
+from florin_server.db.engine.query import (
+    Op,
+    Statement,
+    is_in,
+    operation,
+    param,
+    upsert,
+)
+from florin_server.db.tables.tables import reported_condition as row
+from florin_server.domain.conditions import Condition, ConditionName, ConditionState
+from florin_server.operations.store import leases
+
+# a process reports more often; one that was silent for this long is not alive
+ALIVE_US: Final = 30_000_000
+# a process that restarts on its machine within this time keeps its conditions' start times
+FORGET_US: Final = 600_000_000
+REPORTS_MAX: Final = 2000
+
+ConditionKey = tuple[str, ConditionName]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSource:
+    """The reporter: a lease with its `epoch`, or a process on a `host`."""
+
+    name: str
+    epoch: int | None = None
+    host: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionReport:
+    """A condition of a subject (CAIP-2, empty for the installation) by a source."""
+
+    source: str
+    subject: str
+    condition: Condition
+
+
+_OF_SOURCE = Statement(
+    select(row.c.subject, row.c.name, row.c.state, row.c.since_us).where(
+        row.c.source == param("source_")
+    )
+)
+_OF_HOST = Statement(
+    select(row.c.subject, row.c.name, row.c.state, row.c.since_us).where(
+        row.c.host == param("host_"), row.c.source != param("source_")
+    )
+)
+_PUT = Statement(upsert(row, "source", "subject", "name"))
+_DROP = Statement(
+    delete(row).where(
+        row.c.source == param("source_"),
+        row.c.subject == param("subject_"),
+        row.c.name == param("name_"),
+    )
+)
+_FORGET = Statement(delete(row).where(row.c.host != "", row.c.seen_us < param("until_us")))
+_ALIVE = Statement(
+    select(row.c.source, row.c.subject, row.c.name, row.c.state, row.c.reason, row.c.since_us)
+    .where(or_(is_in(row.c.source, "sources"), (row.c.host != "") & (row.c.seen_us > param("at"))))
+    .order_by(row.c.source, row.c.subject, row.c.name)
+    .limit(REPORTS_MAX)
+)
+
+
+@operation
+def report(
+    report_source: ReportSource,
+    conditions: Mapping[ConditionKey, Condition],
+    now_us: int,
+    unknown_keys: Collection[ConditionKey] = (),
+) -> Op[bool]:
+    """Replace a source's reports, except the `unknown_keys`; return False if its lease was lost.
+
+    A lease is lost if it has another epoch now.
+
+    A condition in an unchanged state keeps its start time, whichever process reported it under the
+    lease. A process keeps the start times of processes on its machine that ended a short time ago.
+    """
+    if report_source.epoch is not None and not (
+        yield from leases.is_current(report_source.name, report_source.epoch)
+    ):
+        return False
+    before = _group_earliest((yield _OF_SOURCE(source_=report_source.name)))
+    earlier: Mapping[tuple[str, str], tuple[ConditionState, int]] = {}
+    if report_source.host:
+        yield _FORGET(until_us=now_us - FORGET_US)
+        earlier = _group_earliest(
+            (yield _OF_HOST(host_=report_source.host, source_=report_source.name))
+        )
+    rows = [
+        {
+            "source": report_source.name,
+            "subject": subject,
+            "name": name,
+            "state": condition.state,
+            "reason": condition.reason,
+            "since_us": _find_since((before, earlier), (subject, name), condition),
+            "seen_us": now_us,
+            "host": report_source.host,
+        }
+        for (subject, name), condition in sorted(conditions.items())
+    ]
+    gone = sorted(before.keys() - conditions.keys() - set(unknown_keys))
+    if gone:
+        yield _DROP.bind_many(
+            [
+                {"source_": report_source.name, "subject_": subject, "name_": name}
+                for subject, name in gone
+            ]
+        )
+    if rows:
+        yield _PUT.bind_many(rows)
+    return True
+
+
+@operation
+def list_reports(sources: Collection[str], now_us: int) -> Op[Sequence[ConditionReport]]:
+    """Return the reports of the named leases, and of every process that is alive.
+
+    At most `REPORTS_MAX`; condition names of another release are left out.
+    """
+    rows = yield _ALIVE(sources=sources, at=now_us - ALIVE_US)
+    names = frozenset(ConditionName)
+    return [
+        ConditionReport(
+            source, subject, Condition(ConditionName(name), ConditionState(state), reason, since_us)
+        )
+        for source, subject, name, state, reason, since_us in rows
+        if name in names
+    ]
+
+
+def _group_earliest(
+    rows: Sequence[tuple[str, str, str, int]],
+) -> dict[tuple[str, str], tuple[ConditionState, int]]:
+    """Return state and time by subject and name; the earliest of several."""
+    earliest: dict[tuple[str, str], tuple[ConditionState, int]] = {}
+    for subject, name, state, since_us in sorted(rows, key=lambda item: -item[3]):
+        earliest[subject, name] = ConditionState(state), since_us
+    return earliest
+
+
+def _find_since(
+    existing: Sequence[Mapping[tuple[str, str], tuple[ConditionState, int]]],
+    key: tuple[str, str],
+    condition: Condition,
+) -> int:
+    times = [at[key][1] for at in existing if key in at and at[key][0] is condition.state]
+    return times[0] if times else condition.since_us

@@ -1,0 +1,34 @@
+"""Every setting, its default and its reason; read from florin.toml and FLORIN_* variables."""
+
+from florin_server.settings.app_links import AndroidApp, AppLinkSettings
+from florin_server.settings.capture import CaptureSettings
+from florin_server.settings.checkout import CheckoutSettings, WalletLink
+from florin_server.settings.database import DatabaseSettings
+from florin_server.settings.embedded import EmbeddedChainSettings, EmbeddedSolanaSettings
+from florin_server.settings.limits import (
+    FailedFeeSettings,
+    FailedGasSettings,
+    LimitSettings,
+    RefundCreditSettings,
+)
+from florin_server.settings.settings import Settings
+from florin_server.settings.tracing import TracingSettings
+from florin_server.settings.webhooks import WebhookSettings
+
+__all__ = [
+    "AndroidApp",
+    "AppLinkSettings",
+    "CaptureSettings",
+    "CheckoutSettings",
+    "DatabaseSettings",
+    "EmbeddedChainSettings",
+    "EmbeddedSolanaSettings",
+    "FailedFeeSettings",
+    "FailedGasSettings",
+    "LimitSettings",
+    "RefundCreditSettings",
+    "Settings",
+    "TracingSettings",
+    "WalletLink",
+    "WebhookSettings",
+]

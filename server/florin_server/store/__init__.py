@@ -1,1 +1,0 @@
-"""The service's store: operations, each of them one transaction."""

@@ -1,1 +1,0 @@
-"""Cache invalidation between processes."""

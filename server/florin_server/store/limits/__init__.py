@@ -1,1 +1,0 @@
-"""Shared limits of the processes that have a store."""

@@ -1,1 +1,0 @@
-"""Single values of an installation, and what its operator has paused."""

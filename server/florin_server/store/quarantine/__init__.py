@@ -1,1 +1,0 @@
-"""Quarantined items."""

@@ -1,1 +1,0 @@
-"""Data for receipts: the payments' places on their chains, and the signing keys."""

@@ -1,1 +1,0 @@
-"""The remaining work on a store after a change of its schema."""

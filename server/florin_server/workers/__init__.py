@@ -1,1 +1,0 @@
-"""Work that runs in the background."""

@@ -1,1 +1,0 @@
-"""Pictures that merchants name are fetched."""

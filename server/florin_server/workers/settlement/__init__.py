@@ -1,1 +1,0 @@
-"""Payments that are accepted are settled, and what chains prove is noted."""

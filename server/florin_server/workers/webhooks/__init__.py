@@ -1,1 +1,0 @@
-"""Delivers queued events to endpoints."""
